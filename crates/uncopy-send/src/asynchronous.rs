@@ -14,7 +14,8 @@ use tokio::task::coop::consume_budget;
 use super::counters::Counters;
 use super::release::{Release, SendId};
 use super::returned::reads_as_its_error;
-use super::sender::{Progress, Sender, Sending};
+use super::sender::{Sender, Sending};
+use super::transmitter::Progress;
 use crate::room::inet::Transport;
 use crate::room::{Payload, StableBytes};
 use uncopy_core::{Error, Reason, Result};
@@ -176,9 +177,9 @@ impl<B: StableBytes> AsyncSender<B> {
         let collected = self.core.state().collect();
         let number = {
             let mut state = self.core.state();
-            let chosen = state.sender.choose(payload.len(), to);
-            let sending = state.sender.begin(payload, to, chosen);
-            let number = sending.number;
+            let decision = state.sender.decide(payload.len(), to);
+            let sending = state.sender.begin(payload, to, decision);
+            let number = sending.transmission.number;
             state.current = Some(sending);
             number
         };
@@ -257,7 +258,7 @@ fn unwatched(error: &std::io::Error) -> Error {
 
 impl<B: StableBytes> Drop for SenderState<B> {
     fn drop(&mut self) {
-        let is_cut_off = self.current.as_ref().is_some_and(|sending| sending.done > 0);
+        let is_cut_off = self.current.as_ref().is_some_and(|sending| sending.transmission.done > 0);
         if is_cut_off && self.sender.transport() == Transport::Tcp {
             self.sender.abort();
         }
@@ -269,8 +270,8 @@ impl<B: StableBytes> SenderState<B> {
     fn advance(&mut self) -> Option<Result<usize>> {
         let Some(mut sending) = self.current.take() else { return Some(Ok(0)) };
         let result = match self.sender.advance(&mut sending) {
-            Progress::Done => Ok(sending.done),
-            Progress::Failed(errno) => Err(self.sender.refusal_of(sending.to, errno)),
+            Progress::Done => Ok(sending.transmission.done),
+            Progress::Failed(errno) => Err(self.sender.refusal_of(sending.transmission.to, errno)),
             Progress::WaitForRoom => {
                 self.current = Some(sending);
                 return None;
@@ -364,7 +365,8 @@ impl<B: StableBytes> Drop for Pending<B> {
             return;
         }
         let mut state = self.core.state();
-        let is_under_way = state.current.as_ref().is_some_and(|s| s.number == self.number);
+        let is_under_way =
+            state.current.as_ref().is_some_and(|s| s.transmission.number == self.number);
         let released = state.released.remove(&self.number);
         let is_outstanding = released.is_none() && state.sender.is_outstanding(self.number);
         if is_under_way || is_outstanding {

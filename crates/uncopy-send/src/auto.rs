@@ -1,5 +1,6 @@
-//! When a send is worth lending, learnt from what came of those before. Pure.
+//! Decides when a send is worth lending, from the outcome of earlier sends on its path. Pure.
 
+use super::choice::{Choice, CostSample, Decision, Path};
 use super::cost_model::{CostChoice, CostModel, SizeClass};
 use super::counters::FallbackReason;
 use crate::room::inet::Transport;
@@ -8,24 +9,25 @@ use crate::room::inet::Transport;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lending {
-    /// `MSG_ZEROCOPY`, over this.
+    /// `MSG_ZEROCOPY`, over this transport.
     MsgZerocopy(Transport),
-    /// io_uring, whose pages the kernel looks up for each send.
+    /// io_uring, with memory whose pages the kernel looks up for each send.
     Ring,
-    /// io_uring, out of a registered pool.
+    /// io_uring, with memory of a registered pool.
     RingRegistered,
 }
 
 impl Lending {
-    /// Returns the size from which on lending is presumed to take less processor time than copying,
-    /// until it was tried: over ifb, Linux 6.18.
+    /// Returns the size from which lending is presumed to take less processor time than copying, until
+    /// both were tried. Measured over ifb, Linux 6.18.
     ///
-    /// Of io_uring: where the straight lines through the measurements of UDP at 4,000, 16,384 and
-    /// 64,000 bytes cross, rounded up. Of `MSG_ZEROCOPY`, by memory that is in a cache and memory
-    /// that is not: over TCP from 38 and 9 KB on, so that between the two neither is far from the
-    /// better. Over UDP copying is cheap as long as the packet's memory is one that each processor
-    /// keeps a store of (`PAGE_ALLOC_COSTLY_ORDER` in `include/linux/mmzone.h`: 32 KiB): up to
-    /// there a copy out of a cache takes 0.7 of what lending takes, then 0.95.
+    /// For io_uring: the size at which the straight lines through the measurements of UDP at 4,000,
+    /// 16,384 and 64,000 bytes cross, rounded up. For `MSG_ZEROCOPY` it depends on whether the memory is
+    /// in a cache: over TCP from 38 KB (cached) and from 9 KB (not cached), so that a size between the two
+    /// is never far from the better choice. Over UDP copying is cheap as long as the packet's memory is
+    /// of an order that each processor keeps a store of (`PAGE_ALLOC_COSTLY_ORDER` in
+    /// `include/linux/mmzone.h`: 32 KiB): up to that size a copy of cached memory takes 0.7 of the time of
+    /// lending, above it 0.95.
     #[must_use]
     pub const fn pays_from_bytes(self) -> usize {
         match self {
@@ -36,7 +38,7 @@ impl Lending {
         }
     }
 
-    /// Below this size lending does not pay wherever the bytes are, and is not tried.
+    /// Returns the size below which lending never pays, in a cache or not, and is not tried.
     pub(crate) const fn never_pays_below(self) -> usize {
         match self {
             Lending::MsgZerocopy(_) => 4 << 10,
@@ -46,104 +48,102 @@ impl Lending {
     }
 }
 
-/// So many lent sends in a row that were copied all the same say that the path copies.
+/// Number of lent sends in a row that were copied all the same, after which the path is taken to copy.
 const CONVINCED_AFTER: u32 = 8;
-/// Large sends that are copied then before the path is tried again.
+/// Number of large sends that are copied before such a path is tried again for the first time.
 const FIRST_REST: u32 = 256;
-/// The rest doubles up to this each time the path still copies.
+/// Maximum rest; it doubles each time the path still copies.
 const LONGEST_REST: u32 = 1 << 16;
-/// Lent sends that try the path again.
+/// Number of lent sends that try the path again.
 const PROBES: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LendingState {
-    /// Everything large enough is lent; so many in a row came back copied.
+    /// Every send that is large enough is lent.
     Lending { copied_in_a_row: u32 },
-    /// The path copies: so many large sends are copied before it is tried again.
+    /// The path copies: `left` more large sends are copied before it is tried again.
     Resting { left: u32, rest: u32 },
-    /// Trying again: so many may still be lent, and so many answers are awaited, for as many large
-    /// sends as `patience` says. A probe that failed, or whose answer says nothing, has none.
+    /// The path is tried again: `left` more sends may be lent, and `unanswered` releases are awaited
+    /// during the next `patience` large sends. The limit is for probes that fail or whose release does not
+    /// say whether they were copied.
     Probing { left: u32, unanswered: u32, patience: u32, rest: u32 },
 }
 
 /// What was learnt of one path.
 #[derive(Debug)]
 pub(crate) struct Auto {
+    path: Path,
     state: LendingState,
     cost_model: CostModel,
 }
 
 impl Auto {
-    pub(crate) fn new() -> Auto {
-        Auto {
-            state: LendingState::Lending { copied_in_a_row: 0 },
-            cost_model: CostModel::default(),
-        }
+    pub(crate) fn new(path: Path) -> Auto {
+        let state = LendingState::Lending { copied_in_a_row: 0 };
+        Auto { path, state, cost_model: CostModel::default() }
     }
 
-    /// Whether to lend a send of `bytes` bytes, or why not; and of which class it is, if what it
-    /// costs is to be told.
-    pub(crate) fn choose(
-        &mut self,
-        bytes: usize,
-        way: Lending,
-    ) -> (Result<(), FallbackReason>, Option<SizeClass>) {
-        if bytes < way.never_pays_below() {
-            return (Err(FallbackReason::TooSmall), None);
+    /// Decides whether to lend a send of `bytes` bytes, and whether its cost is measured.
+    pub(crate) fn decide(&mut self, bytes: usize, method: Lending) -> Decision {
+        let presumed = bytes >= method.pays_from_bytes();
+        if bytes < method.never_pays_below() {
+            return Choice::Copy(FallbackReason::TooSmall).into();
         }
-        let presumed = bytes >= way.pays_from_bytes();
         if let LendingState::Lending { .. } = self.state {
             let class = SizeClass::of(bytes);
             let CostChoice { lend, is_sampled } = self.cost_model.choose(class, presumed);
-            let reason = match presumed || is_sampled {
-                false => FallbackReason::TooSmall,
-                true => FallbackReason::CopyingIsCheaper,
+            let choice = match (lend, presumed || is_sampled) {
+                (true, _) => Choice::Lend(self.path),
+                (false, true) => Choice::Copy(FallbackReason::CopyingIsCheaper),
+                (false, false) => Choice::Copy(FallbackReason::TooSmall),
             };
-            return (if lend { Ok(()) } else { Err(reason) }, is_sampled.then_some(class));
+            let sample = is_sampled.then_some(CostSample { path: self.path, class });
+            return Decision { choice, sample };
         }
         match presumed {
-            false => (Err(FallbackReason::TooSmall), None),
-            true => (self.choose_again(), None),
+            false => Choice::Copy(FallbackReason::TooSmall).into(),
+            true => self.choose_on_copying_path().into(),
         }
     }
 
-    /// The prices on this path.
     pub(crate) fn cost_model(&mut self) -> &mut CostModel {
         &mut self.cost_model
     }
 
-    /// Whether to lend a large send on a path that copied.
-    fn choose_again(&mut self) -> Result<(), FallbackReason> {
+    /// Decides whether to lend a large send on a path that has copied.
+    fn choose_on_copying_path(&mut self) -> Choice {
+        let copy = Choice::Copy(FallbackReason::PathCopies);
+        let lend = Choice::Lend(self.path);
         match &mut self.state {
-            LendingState::Lending { .. } => Ok(()),
+            LendingState::Lending { .. } => lend,
             LendingState::Resting { left: 0, rest } => {
                 let (rest, patience) = (*rest, FIRST_REST);
                 self.state =
                     LendingState::Probing { left: PROBES - 1, unanswered: PROBES, patience, rest };
-                Ok(())
+                lend
             }
             LendingState::Resting { left, .. } => {
                 *left -= 1;
-                Err(FallbackReason::PathCopies)
+                copy
             }
             LendingState::Probing { left: 0, patience: 0, rest, .. } => {
                 self.state = LendingState::Resting { left: *rest, rest: *rest };
-                Err(FallbackReason::PathCopies)
+                copy
             }
             LendingState::Probing { left: 0, patience, .. } => {
                 *patience -= 1;
-                Err(FallbackReason::PathCopies)
+                copy
             }
             LendingState::Probing { left, .. } => {
                 *left -= 1;
-                Ok(())
+                lend
             }
         }
     }
 
-    /// A send that was lent has been released; whether it was copied all the same, as far as the
-    /// kernel can be believed. (io_uring reports TCP sends that follow one another as copied when
-    /// they were not, since Linux 6.10: those say nothing.)
+    /// Learns from the release of a lent send whether it was copied all the same; `None`: the report is
+    /// not reliable (since Linux 6.10 io_uring reports TCP sends that follow one another as copied when
+    /// they were not).
     pub(crate) fn learn(&mut self, copied: Option<bool>) {
         self.state = match (self.state, copied) {
             (LendingState::Lending { copied_in_a_row }, Some(true)) => {
@@ -164,7 +164,7 @@ impl Auto {
             (LendingState::Lending { .. } | LendingState::Probing { .. }, Some(false)) => {
                 LendingState::Lending { copied_in_a_row: 0 }
             }
-            // Sends from before the rest, and what says nothing.
+            // Sends lent before the rest began, and unreliable reports.
             (state @ LendingState::Resting { .. }, _) | (state, None) => state,
         };
     }
@@ -173,14 +173,25 @@ impl Auto {
 #[cfg(test)]
 mod tests {
     use super::{
-        Auto, CONVINCED_AFTER, FIRST_REST, FallbackReason, LONGEST_REST, Lending, PROBES, Transport,
+        Auto, CONVINCED_AFTER, Choice, FIRST_REST, FallbackReason, LONGEST_REST, Lending, PROBES,
+        Path, Transport,
     };
 
     const LARGE: usize = 64_000;
+    const LEND: Choice = Choice::Lend(Path(3));
+    const PATH_COPIES: Choice = Choice::Copy(FallbackReason::PathCopies);
+
+    fn auto() -> Auto {
+        Auto::new(Path(3))
+    }
+
+    fn choose_large(auto: &mut Auto) -> Choice {
+        auto.decide(LARGE, Lending::Ring).choice
+    }
 
     #[test]
-    fn small_sends_are_copied_whatever_was_learnt() {
-        for (way, bytes, lent) in [
+    fn small_sends_are_copied() {
+        for (method, bytes, lent) in [
             (Lending::MsgZerocopy(Transport::Tcp), 16_384, false),
             (Lending::MsgZerocopy(Transport::Tcp), 20_480, true),
             (Lending::MsgZerocopy(Transport::Udp), 20_480, false),
@@ -191,80 +202,80 @@ mod tests {
             (Lending::RingRegistered, 1_500, false),
             (Lending::RingRegistered, 8_000, true),
         ] {
-            let chosen = Auto::new().choose(bytes, way).0;
-            assert_eq!(chosen.is_ok(), lent, "{way:?} {bytes}");
-            assert!(lent || chosen == Err(FallbackReason::TooSmall));
+            let choice = auto().decide(bytes, method).choice;
+            let expected = if lent { LEND } else { Choice::Copy(FallbackReason::TooSmall) };
+            assert_eq!(choice, expected, "{method:?} {bytes}");
         }
     }
 
-    /// Sends until one is lent; says how many were copied before.
+    /// Sends until one is lent; returns the number that were copied before it.
     fn copied_until_lent(auto: &mut Auto) -> u32 {
-        (0..).take_while(|_| auto.choose(LARGE, Lending::Ring).0.is_err()).count() as u32
+        (0..).take_while(|_| choose_large(auto) == PATH_COPIES).count() as u32
     }
 
     fn convince(auto: &mut Auto) {
         for _ in 0..CONVINCED_AFTER {
-            assert_eq!(auto.choose(LARGE, Lending::Ring).0, Ok(()));
+            assert_eq!(choose_large(auto), LEND);
             auto.learn(Some(true));
         }
     }
 
     #[test]
-    fn stops_on_a_path_that_copies_and_tries_again_ever_more_seldom() {
-        let mut auto = Auto::new();
+    fn a_path_that_copies_is_tried_again_less_and_less_often() {
+        let mut auto = auto();
         convince(&mut auto);
         let mut rest = FIRST_REST;
         for _ in 0..20 {
             assert_eq!(copied_until_lent(&mut auto), rest);
             for _ in 1..PROBES {
-                assert_eq!(auto.choose(LARGE, Lending::Ring).0, Ok(()));
+                assert_eq!(choose_large(&mut auto), LEND);
             }
-            // Nothing more is lent before the probes have answered.
-            assert_eq!(auto.choose(LARGE, Lending::Ring).0, Err(FallbackReason::PathCopies));
+            // Nothing more is lent before the probes are released.
+            assert_eq!(choose_large(&mut auto), PATH_COPIES);
             (0..PROBES).for_each(|_| auto.learn(Some(true)));
             rest = (rest * 2).min(LONGEST_REST);
         }
     }
 
     #[test]
-    fn lends_again_when_a_probe_was_not_copied() {
-        let mut auto = Auto::new();
+    fn lending_resumes_when_a_probe_was_not_copied() {
+        let mut auto = auto();
         convince(&mut auto);
         assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
         auto.learn(Some(true));
         auto.learn(Some(false));
         for _ in 0..200 {
-            assert_eq!(auto.choose(LARGE, Lending::Ring).0, Ok(()));
+            assert_eq!(choose_large(&mut auto), LEND);
         }
     }
 
     #[test]
-    fn probes_without_an_answer_are_made_again() {
-        let mut auto = Auto::new();
+    fn probes_without_a_reliable_report_are_repeated() {
+        let mut auto = auto();
         convince(&mut auto);
         for _ in 0..3 {
             assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
             for _ in 1..PROBES {
-                assert_eq!(auto.choose(LARGE, Lending::Ring).0, Ok(()));
+                assert_eq!(choose_large(&mut auto), LEND);
             }
             for _ in 0..=FIRST_REST {
-                assert_eq!(auto.choose(LARGE, Lending::Ring).0, Err(FallbackReason::PathCopies));
+                assert_eq!(choose_large(&mut auto), PATH_COPIES);
             }
         }
         assert_eq!(copied_until_lent(&mut auto), FIRST_REST);
         auto.learn(Some(false));
-        assert_eq!(auto.choose(LARGE, Lending::Ring).0, Ok(()));
+        assert_eq!(choose_large(&mut auto), LEND);
     }
 
     #[test]
-    fn what_cannot_be_believed_changes_nothing() {
-        let mut auto = Auto::new();
+    fn unreliable_reports_change_nothing() {
+        let mut auto = auto();
         for _ in 0..100 {
-            assert_eq!(auto.choose(LARGE, Lending::Ring).0, Ok(()));
+            assert_eq!(choose_large(&mut auto), LEND);
             auto.learn(None);
         }
         convince(&mut auto);
-        // Late answers of what was lent before.
+        // Late releases of sends lent before.
         auto.learn(Some(true));
         auto.learn(Some(false));
         auto.learn(None);
@@ -272,10 +283,10 @@ mod tests {
     }
 
     #[test]
-    fn one_copy_among_many_is_no_path_that_copies() {
-        let mut auto = Auto::new();
+    fn a_copy_among_many_does_not_stop_lending() {
+        let mut auto = auto();
         for n in 0..200 {
-            assert_eq!(auto.choose(LARGE, Lending::Ring).0, Ok(()));
+            assert_eq!(choose_large(&mut auto), LEND);
             auto.learn(Some(n % CONVINCED_AFTER != 0));
         }
     }

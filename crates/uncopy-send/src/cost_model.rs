@@ -1,31 +1,31 @@
-//! What sends of a size cost, copied and lent, tried now and then. Pure.
+//! A model of what sends of a size cost, copied and lent, measured from time to time. Pure.
 //!
-//! Where lending begins to pay depends on the processor, the device, the allocator's sizes, and most
-//! of all on whether the bytes are in a cache, which nobody tells. So it is measured: some sends one
-//! way, as many the other, in turn, by the processor time that the thread spends on them.
+//! The size from which lending pays depends on the processor, the device, the allocator's sizes, and most
+//! of all on whether the bytes are in a cache, which a program cannot find out. So it is measured: samples
+//! of copied and of lent sends in turn, by the processor time that the thread spends on them.
 
 use std::time::Duration;
 
-/// Sends of a size before the first trial: who sends less has nothing to gain.
+/// Number of sends of a size before the first trial; a trial would not pay for fewer.
 const FIRST_REST: u32 = 256;
-/// Sends of one way in a row, at least.
+/// Minimum number of sends in a sample: all lent, or all copied.
 const SAMPLE_SENDS: u32 = 16;
-/// Bursts of each way.
+/// Number of samples of each kind in a trial.
 const ROUNDS: usize = 5;
-/// A trial comes again after this many times its sends, then twice as many, and so on.
+/// Factor of a trial's sends after which it is repeated; the interval doubles each time.
 const REST_OF_SENDS: u32 = 64;
 const LONGEST_REST: u32 = 1 << 18;
-/// What is within this of the price of the other way is as good.
+/// Relative difference below which both kinds count as equal.
 const AS_GOOD: f64 = 0.02;
-/// Bursts that other sends may spoil before a trial is given up.
+/// Number of invalid samples after which a trial is given up.
 const MAX_INVALID_SAMPLES: u32 = 16;
 
-/// Sizes are told apart by quarters of a power of two, between these powers.
+/// Size classes are quarters of a power of two, between these powers.
 const SMALLEST_LOG: u32 = 10;
 const LARGEST_LOG: u32 = 20;
 const CLASSES: usize = ((LARGEST_LOG - SMALLEST_LOG) * 4 + 1) as usize;
 
-/// Sizes that cost alike.
+/// A class of sizes that cost about the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SizeClass(u8);
 
@@ -38,48 +38,49 @@ impl SizeClass {
     }
 }
 
-/// What is known of the prices on one path.
+/// The costs of sends on one path, by size class.
 #[derive(Debug, Default)]
 pub(crate) struct CostModel {
-    /// Empty until something is asked.
+    /// Empty until the first question.
     classes: Vec<SizeClassState>,
 }
 
-/// Of one class.
+/// The state of one size class.
 #[derive(Debug, Clone, Copy)]
 struct SizeClassState {
     lending_pays: Option<bool>,
-    /// Sends until the next trial, and before that one.
+    /// Number of sends until the next trial.
     left: u32,
+    /// Interval between the last trial and the next.
     rest: u32,
     trial: Option<Trial>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Trial {
-    /// The burst is of lent sends.
+    /// Whether the current sample is of lent sends.
     lends: bool,
     sends: u32,
     spent: Duration,
-    /// Of one send of the burst before, which was copied.
+    /// Cost of one copied send, from the sample before.
     copied: f64,
-    /// CostModel of lending in prices of copying.
+    /// Costs of lending relative to copying, one for each pair of samples.
     ratios: [f64; ROUNDS],
     round: usize,
     invalidated: u32,
     total: u32,
 }
 
-/// How to send.
+/// An answer of the cost model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CostChoice {
     pub(crate) lend: bool,
-    /// What it costs is to be told.
+    /// Whether the cost of the send is measured.
     pub(crate) is_sampled: bool,
 }
 
 impl CostModel {
-    /// Whether to lend the next send of this class; `presumed`: as long as nothing is known.
+    /// Decides whether to lend the next send of this class; `presumed` is used until a trial was made.
     pub(crate) fn choose(&mut self, class: SizeClass, presumed: bool) -> CostChoice {
         if self.classes.is_empty() {
             let unknown = SizeClassState {
@@ -101,28 +102,28 @@ impl CostModel {
         CostChoice { lend: trial.lends, is_sampled: true }
     }
 
-    /// So much was spent on timed sends of this class.
+    /// Adds processor time spent on measured sends of this class.
     pub(crate) fn add_cost(&mut self, class: SizeClass, time: Duration) {
         if let Some(trial) = self.trial(class) {
             trial.spent += time;
         }
     }
 
-    /// Enough was sent one way.
+    /// Returns whether the current sample has enough sends.
     pub(crate) fn is_sample_complete(&self, class: SizeClass) -> bool {
         let known = self.classes.get(usize::from(class.0));
         known.and_then(|known| known.trial).is_some_and(|trial| trial.sends >= SAMPLE_SENDS)
     }
 
-    /// Takes the price of a burst that is over.
+    /// Evaluates the current sample and begins the next.
     pub(crate) fn finish_sample(&mut self, class: SizeClass) {
         let Some(trial) = self.trial(class) else { return };
-        let price = trial.spent.as_nanos() as f64 / f64::from(trial.sends.max(1));
+        let cost = trial.spent.as_nanos() as f64 / f64::from(trial.sends.max(1));
         if trial.lends {
-            trial.ratios[trial.round] = price / trial.copied.max(1.0);
+            trial.ratios[trial.round] = cost / trial.copied.max(1.0);
             trial.round += 1;
         } else {
-            trial.copied = price;
+            trial.copied = cost;
         }
         (trial.lends, trial.sends, trial.spent) = (!trial.lends, 0, Duration::ZERO);
         if trial.round == ROUNDS {
@@ -132,7 +133,7 @@ impl CostModel {
         }
     }
 
-    /// Something else was sent with a burst: it begins again.
+    /// Restarts the current sample: other sends were measured with it.
     pub(crate) fn invalidate_sample(&mut self, class: SizeClass) {
         let Some(trial) = self.trial(class) else { return };
         (trial.sends, trial.spent) = (0, Duration::ZERO);
@@ -146,7 +147,7 @@ impl CostModel {
         self.classes.get_mut(usize::from(class.0))?.trial.as_mut()
     }
 
-    /// The trial is over, with a result or none.
+    /// Ends the trial, with a result or without.
     fn decide(&mut self, class: SizeClass, ratio: Option<f64>) {
         let known = &mut self.classes[usize::from(class.0)];
         let Some(trial) = known.trial.take() else { return };
@@ -155,8 +156,8 @@ impl CostModel {
             Some(ratio) if ratio > 1.0 + AS_GOOD => known.lending_pays = Some(false),
             _ => {}
         }
-        let least = trial.total.saturating_mul(REST_OF_SENDS);
-        known.rest = known.rest.saturating_mul(2).max(least).min(LONGEST_REST);
+        let min_rest = trial.total.saturating_mul(REST_OF_SENDS);
+        known.rest = known.rest.saturating_mul(2).max(min_rest).min(LONGEST_REST);
         known.left = known.rest;
     }
 }
@@ -165,7 +166,7 @@ impl CostModel {
 mod tests {
     use super::*;
 
-    /// Sends so many of a class of which copies and lent sends cost this; how many were lent.
+    /// Makes `sends` sends that cost as given; returns the number that were lent.
     fn run(
         cost_model: &mut CostModel,
         class: SizeClass,
@@ -190,7 +191,7 @@ mod tests {
     const SECOND_REST: u32 = TRIAL * REST_OF_SENDS;
 
     #[test]
-    fn sizes_are_told_apart_by_quarters_of_a_power_of_two() {
+    fn size_classes_are_quarters_of_a_power_of_two() {
         for (bytes, class) in [
             (0, 0),
             (1024, 0),
@@ -209,31 +210,31 @@ mod tests {
     }
 
     #[test]
-    fn the_cheaper_way_is_taken() {
+    fn the_cheaper_kind_is_chosen() {
         for (copied, lent, pays) in
             [(1000, 700, true), (1000, 970, true), (1000, 1030, false), (1000, 3000, false)]
         {
             let mut cost_model = CostModel::default();
             let class = SizeClass::of(40_000);
-            let price = |lend| if lend { lent } else { copied };
-            assert_eq!(run(&mut cost_model, class, FIRST_REST, price), FIRST_REST, "as presumed");
-            assert_eq!(run(&mut cost_model, class, TRIAL, price), TRIAL / 2);
-            let sends = run(&mut cost_model, class, SECOND_REST, price);
+            let cost = |lend| if lend { lent } else { copied };
+            assert_eq!(run(&mut cost_model, class, FIRST_REST, cost), FIRST_REST, "as presumed");
+            assert_eq!(run(&mut cost_model, class, TRIAL, cost), TRIAL / 2);
+            let sends = run(&mut cost_model, class, SECOND_REST, cost);
             assert_eq!(sends, if pays { SECOND_REST } else { 0 }, "{copied} {lent}");
         }
     }
 
     #[test]
-    fn what_is_as_good_stays() {
+    fn an_equal_cost_changes_nothing() {
         let mut cost_model = CostModel::default();
         let class = SizeClass::of(40_000);
-        let price = |lend| if lend { 1010 } else { 1000 };
-        run(&mut cost_model, class, FIRST_REST + TRIAL, price);
-        assert_eq!(run(&mut cost_model, class, SECOND_REST, price), SECOND_REST, "as presumed");
+        let cost = |lend| if lend { 1010 } else { 1000 };
+        run(&mut cost_model, class, FIRST_REST + TRIAL, cost);
+        assert_eq!(run(&mut cost_model, class, SECOND_REST, cost), SECOND_REST, "as presumed");
     }
 
     #[test]
-    fn a_price_that_changes_is_noticed() {
+    fn a_changed_cost_is_noticed() {
         let mut cost_model = CostModel::default();
         let class = SizeClass::of(40_000);
         run(&mut cost_model, class, FIRST_REST + TRIAL, |lend| if lend { 2000 } else { 1000 });
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn one_burst_that_was_held_up_decides_nothing() {
+    fn a_few_delayed_sends_do_not_decide() {
         let mut cost_model = CostModel::default();
         let class = SizeClass::of(40_000);
         let count = std::cell::Cell::new(0);
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_is_spoilt_each_time_is_given_up() {
+    fn a_trial_whose_samples_are_always_invalid_is_given_up() {
         let mut cost_model = CostModel::default();
         let class = SizeClass::of(40_000);
         run(&mut cost_model, class, FIRST_REST, |_| 0);
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_have_prices_of_their_own() {
+    fn size_classes_have_separate_costs() {
         let mut cost_model = CostModel::default();
         let (large, larger) = (SizeClass::of(40_000), SizeClass::of(64_000));
         run(&mut cost_model, large, FIRST_REST + TRIAL, |lend| if lend { 2000 } else { 1000 });

@@ -1,35 +1,35 @@
-//! What the sends of one socket came to.
+//! Totals of the sends of one socket: the ledger of how they went, and why sends were copied.
 
 use std::fmt;
 
 use super::release::Fate;
 use uncopy_core::Errno;
 
-/// Why a send that might have been without copying was copied.
+/// Why a send was copied in the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FallbackReason {
-    /// The options ask for copies.
+    /// The options say to copy.
     Asked,
-    /// So small that lending costs more than copying.
+    /// The send is so small that lending costs more than copying.
     TooSmall,
-    /// Copying cost less where both were tried on this path, or it is being tried.
+    /// Copying cost less when both were tried on this path, or is being tried.
     CopyingIsCheaper,
-    /// The path copies anyway, as the last releases said; it is tried again later.
+    /// The path copies anyway, as the last releases reported; it is tried again later.
     PathCopies,
-    /// The socket's option memory is full of reports that the kernel still owes
+    /// The socket's option memory is full of outstanding reports
     /// (`net.core.optmem_max`), or the limit on locked memory is reached (`ENOBUFS`).
     NoBufferSpace,
     /// The limit on locked memory is reached (`ENOMEM`, `RLIMIT_MEMLOCK`).
     LockedMemory,
-    /// A datagram of more regions than the kernel puts into one packet without copying.
+    /// The datagram has more regions than the kernel puts into one packet without copying.
     TooManyRegions,
     /// The memory cannot be pinned (`EFAULT`).
     CannotBePinned,
-    /// Kernel or socket do not have it.
+    /// The kernel or the socket do not support lending.
     NotSupported,
-    /// A datagram failed in a way that leaves open whether the kernel counted it: nothing is lent
-    /// on this socket any more.
+    /// A datagram failed in a way that leaves open whether the kernel counted it. Nothing is lent on this
+    /// socket any more.
     CountUncertain,
 }
 
@@ -47,23 +47,25 @@ uncopy_core::codes! { FallbackReason {
 } }
 
 impl FallbackReason {
-    /// Returns it in words.
+    /// Returns the reason in words.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            FallbackReason::Asked => "copying was asked for",
+            FallbackReason::Asked => "the options say to copy",
             FallbackReason::TooSmall => "so small that lending costs more than copying",
-            FallbackReason::CopyingIsCheaper => "copying is cheaper here, or tried",
+            FallbackReason::CopyingIsCheaper => {
+                "copying is cheaper on this path, or is being tried"
+            }
             FallbackReason::PathCopies => "the path copies anyway",
             FallbackReason::NoBufferSpace => {
                 "no room for another report (net.core.optmem_max), or too much memory locked"
             }
             FallbackReason::LockedMemory => "too much memory locked (ulimit -l)",
-            FallbackReason::TooManyRegions => "more regions than one packet has room for",
+            FallbackReason::TooManyRegions => "more regions than fit into one packet",
             FallbackReason::CannotBePinned => "memory that cannot be pinned",
-            FallbackReason::NotSupported => "kernel or socket do not have it",
+            FallbackReason::NotSupported => "the kernel or the socket do not support it",
             FallbackReason::CountUncertain => {
-                "a datagram failed so that the kernel's count is not certain any more"
+                "a datagram failed in a way that makes the kernel's count uncertain"
             }
         }
     }
@@ -79,19 +81,19 @@ impl fmt::Display for FallbackReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fallback {
-    /// Why.
+    /// The reason.
     pub reason: FallbackReason,
-    /// How many.
+    /// Number of sends.
     pub sends: u64,
 }
 
-/// What the sends of one socket came to so far.
+/// Totals of the sends of one socket so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
     /// Sends that the kernel took whole.
     pub sends: u64,
-    /// Bytes that it took.
+    /// Bytes that the kernel took.
     pub bytes: u64,
     /// Sends that failed.
     pub failed_sends: u64,
@@ -99,40 +101,29 @@ pub struct Counters {
     pub not_copied_bytes: u64,
     /// Bytes of released sends that were copied.
     pub copied_bytes: u64,
-    /// Bytes of released sends of which the kernel does not say.
+    /// Bytes of released sends whose fate is unknown.
     pub unknown_bytes: u64,
     /// Released sends that were not copied.
     pub not_copied_sends: u64,
     /// Released sends that were copied.
     pub copied_sends: u64,
-    /// Released sends of which the kernel does not say.
+    /// Released sends whose fate is unknown.
     pub unknown_sends: u64,
-    /// Times that the kernel had no room for another report (`ENOBUFS`, `ENOMEM`).
+    /// Number of times that the kernel had no room for another report (`ENOBUFS`, `ENOMEM`).
     pub no_buffer_space: u64,
-    /// Sends of registered huge pages that were lent like other memory: the kernel charges a
-    /// stream, and whoever receives on the same machine, with the whole huge page for each packet.
+    /// Sends of registered huge pages that were lent like other memory, because the kernel would charge a
+    /// stream, or a receiver on the same machine, with the whole huge page for each packet.
     pub huge_pages_unnamed: u64,
-    /// Errors of other origin in the socket's error queue.
+    /// Entries of other origin in the socket's error queue, such as ICMP errors.
     pub foreign_errors: u64,
-    /// The last of them.
+    /// The last such error.
     pub last_foreign_error: Option<Errno>,
     /// Sends that were copied in the call, by reason.
     pub fallbacks: Vec<Fallback>,
 }
 
 impl Counters {
-    /// Adds why sends that a sender was given were copied, and what else it met.
-    pub(crate) fn add_reasons(&mut self, of_sender: &Counters) {
-        for Fallback { reason, sends } in &of_sender.fallbacks {
-            (0..*sends).for_each(|_| self.fell_back(*reason));
-        }
-        self.no_buffer_space += of_sender.no_buffer_space;
-        if of_sender.last_foreign_error.is_some() {
-            self.foreign_errors = of_sender.foreign_errors;
-            self.last_foreign_error = of_sender.last_foreign_error;
-        }
-    }
-
+    /// Enters a send that was copied for this reason.
     pub(crate) fn fell_back(&mut self, reason: FallbackReason) {
         match self.fallbacks.iter_mut().find(|fallback| fallback.reason == reason) {
             Some(fallback) => fallback.sends += 1,
@@ -140,6 +131,7 @@ impl Counters {
         }
     }
 
+    /// Enters a released send.
     pub(crate) fn released(&mut self, fate: Fate, bytes: usize) {
         let (sends, sum) = match fate {
             Fate::NotCopied => (&mut self.not_copied_sends, &mut self.not_copied_bytes),
@@ -151,17 +143,28 @@ impl Counters {
         *sum += bytes as u64;
     }
 
-    /// Returns how often sends were copied for this reason.
+    /// Returns the number of sends that were copied for this reason.
     #[must_use]
     pub fn fallbacks_for(&self, reason: FallbackReason) -> u64 {
         self.fallbacks.iter().filter(|f| f.reason == reason).map(|f| f.sends).sum()
     }
 
-    /// Returns whether something was released and nothing of it had been copied, as far as the kernel says.
+    /// Returns whether at least one send was released and none of them was copied, as far as the kernel
+    /// reports.
     #[must_use]
     pub fn is_zero_copy(&self) -> bool {
         self.not_copied_sends > 0 && self.copied_sends == 0 && self.unknown_sends == 0
     }
+}
+
+/// Sends whose buffers the kernel still needs, or whose releases were not taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outstanding {
+    /// Number of sends.
+    pub sends: usize,
+    /// Bytes of their buffers.
+    pub bytes: usize,
 }
 
 #[cfg(test)]
@@ -169,9 +172,9 @@ mod tests {
     use super::{Counters, FallbackReason, Fate};
 
     #[test]
-    fn fates_are_counted_apart() {
+    fn fates_are_counted_separately() {
         let mut counters = Counters::default();
-        assert!(!counters.is_zero_copy(), "nothing is no proof");
+        assert!(!counters.is_zero_copy(), "no send proves nothing");
         counters.released(Fate::NotCopied, 10);
         counters.released(Fate::Unsent, 1000);
         assert!(counters.is_zero_copy());
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn fallbacks_of_one_reason_are_one_row() {
+    fn fallbacks_for_one_reason_share_a_row() {
         let mut counters = Counters::default();
         counters.fell_back(FallbackReason::TooSmall);
         counters.fell_back(FallbackReason::NoBufferSpace);

@@ -86,6 +86,7 @@ mod auto;
 #[cfg(test)]
 mod auto_traits;
 mod batch;
+mod choice;
 mod coalesced_reports;
 mod cost_model;
 mod counters;
@@ -99,6 +100,7 @@ mod returned;
 mod ring;
 mod room;
 mod sender;
+mod transmitter;
 
 pub use crate::room::inet::{InetSocket, Transport};
 #[cfg(fuzzing)]
@@ -109,7 +111,7 @@ pub use crate::room::{PageSize, Pages, Payload, Pool, PoolSlice, StableBytes};
 pub use asynchronous::{AsyncSender, NotReleased, Pending};
 pub use auto::Lending;
 pub use batch::train_bytes;
-pub use counters::{Counters, Fallback, FallbackReason};
+pub use counters::{Counters, Fallback, FallbackReason, Outstanding};
 #[cfg(test)]
 pub(crate) use notifier::{Binding, Slots};
 pub use notifier::{MAX_SLOTS, Notification};
@@ -119,7 +121,7 @@ pub use release::{Fate, Release, SendId, Sent};
 pub use releases::{IntoReleases, Releases};
 pub use returned::{NotClosed, NotTaken};
 pub use ring::{Message, RegisteredPools, Ring, RingEvent, RingSocket, Unfinished};
-pub use sender::{Outstanding, Sender};
+pub use sender::Sender;
 
 /// Counts the sockets whose senders are gone, and which are kept together with their buffers until the
 /// kernel has released these.

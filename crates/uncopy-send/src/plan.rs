@@ -1,4 +1,4 @@
-//! What to do next with a send, decided from what happened. Pure: no system call is made here.
+//! Decides what to do after the kernel has refused a send. Pure: makes no system call.
 
 use super::counters::FallbackReason;
 use crate::room::inet::Transport;
@@ -8,71 +8,71 @@ use uncopy_core::Errno;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Whichever costs less, as sends on the path so far say: small ones are copied, large ones lent
-    /// where the path does not copy anyway, and both are tried now and then.
+    /// The cheaper of the two, judged by earlier sends on the path: small sends are copied, large ones are
+    /// lent unless the path copies anyway, and both are tried from time to time.
     #[default]
     Auto,
-    /// Every send is lent, as long as the kernel takes it so.
+    /// Every send is lent, unless the kernel refuses.
     Zerocopy,
     /// Every send is copied.
     Copy,
 }
 
-/// A step after a refusal.
+/// The next step after a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterRefusal {
-    /// Wait for room and try again.
+    /// Wait until the socket has room, and try again.
     WaitForRoom,
     /// Read the error queue and try again.
     Drain,
     /// Have this send copied.
     Copy(FallbackReason),
-    /// A real error.
+    /// Report the error.
     Fail,
 }
 
-/// What is known when the kernel refuses a send.
+/// A send that the kernel has refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RefusedSend {
     pub(crate) errno: Errno,
     pub(crate) transport: Transport,
-    /// It was to be lent.
+    /// Whether it was to be lent.
     pub(crate) lent: bool,
-    /// The error queue was read since the last refusal of this kind, for this send.
+    /// Whether the error queue was read since the last refusal of this kind, for this send.
     pub(crate) drained: bool,
 }
 
-/// What a refusal means for the send.
+/// Decides what to do after a refusal.
 pub(crate) fn after(refused: RefusedSend) -> AfterRefusal {
     let RefusedSend { errno, transport, lent, drained } = refused;
     match errno {
         Errno::EAGAIN => AfterRefusal::WaitForRoom,
         _ if !lent => AfterRefusal::Fail,
-        // Reports take up option memory until they are read, lent pages the limit on locked memory
-        // until they are released. Only what is read now counts: waiting for more could be for
-        // ever, when nothing is outstanding.
+        // Reports take up option memory until they are read, and lent pages count towards the limit on
+        // locked memory until they are released. Only reports that are queued now help: waiting for more
+        // could take for ever, since none may be outstanding.
         Errno::ENOBUFS | Errno::ENOMEM if !drained => AfterRefusal::Drain,
         Errno::ENOBUFS => AfterRefusal::Copy(FallbackReason::NoBufferSpace),
         Errno::ENOMEM => AfterRefusal::Copy(FallbackReason::LockedMemory),
-        // Eighteen regions in pages of their own (`MAX_SKB_FRAGS`). If it is the length of the
-        // datagram, copying fails with it too. A stream goes on in another packet by itself.
+        // More than 17 regions in separate pages (`MAX_SKB_FRAGS`). If the datagram is too long, copying
+        // fails with the same error. A stream continues in another packet.
         Errno::EMSGSIZE if transport == Transport::Udp => {
             AfterRefusal::Copy(FallbackReason::TooManyRegions)
         }
-        // Device memory, pages of a file that was cut off.
+        // Device memory, or pages of a file that was truncated.
         Errno::EFAULT => AfterRefusal::Copy(FallbackReason::CannotBePinned),
         Errno::EOPNOTSUPP | Errno::ENOSYS => AfterRefusal::Copy(FallbackReason::NotSupported),
         _ => AfterRefusal::Fail,
     }
 }
 
-/// Lent sends after which the error queue is read without being asked to.
+/// Number of lent sends after which the error queue is read.
 const DRAIN_AFTER_SENDS: usize = 16;
-/// Lent bytes after which it is read.
+/// Number of lent bytes after which the error queue is read.
 const DRAIN_AFTER_BYTES: usize = 1 << 20;
 
-/// Whether to read the error queue before the next send. What is outstanding alone decides: a
-/// socket that can always be written to gives no other occasion.
+/// Returns whether to read the error queue before the next send. Only the amount lent decides: a socket
+/// that always has room gives no other occasion.
 pub(crate) fn is_drain_due(lent_since: usize, bytes_since: usize) -> bool {
     lent_since >= DRAIN_AFTER_SENDS || bytes_since >= DRAIN_AFTER_BYTES
 }
@@ -83,7 +83,7 @@ mod tests {
     use uncopy_core::Errno;
 
     #[test]
-    fn every_refusal_has_its_step() {
+    fn every_refusal_has_its_next_step() {
         use AfterRefusal::{Copy, Drain, Fail, WaitForRoom};
         use Transport::{Tcp, Udp};
         for (errno, transport, lent, drained, expected) in [
@@ -92,7 +92,7 @@ mod tests {
             (Errno::ENOBUFS, Udp, true, false, Drain),
             (Errno::ENOBUFS, Udp, true, true, Copy(FallbackReason::NoBufferSpace)),
             (Errno::ENOBUFS, Tcp, true, true, Copy(FallbackReason::NoBufferSpace)),
-            // A full queue of a device, with IP_RECVERR: no report will change that.
+            // A device queue is full, with IP_RECVERR: reading reports does not help.
             (Errno::ENOBUFS, Udp, false, false, Fail),
             (Errno::ENOMEM, Udp, true, false, Drain),
             (Errno::ENOMEM, Udp, true, true, Copy(FallbackReason::LockedMemory)),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_is_due_by_what_is_outstanding() {
+    fn draining_is_due_by_the_amount_lent() {
         for (sends, bytes, due) in [
             (0, 0, false),
             (15, 1000, false),

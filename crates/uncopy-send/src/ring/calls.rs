@@ -1,4 +1,4 @@
-//! A ring's sends, carried out by one call each.
+//! The engine without io_uring: makes each of a ring's sends by system calls of its own.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -6,44 +6,50 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::copying::Copying;
-use super::engine::Request;
-use crate::counters::{Counters, FallbackReason};
-use crate::options::SenderOptions;
-use crate::paths::Path;
+use super::request::Request;
+use crate::counters::Counters;
 use crate::room::inet::{InetSocket, Transport, Wanted};
 use crate::room::send_ring::{CompletionSink, IndexedSocket};
 use crate::room::sequence_map::SequenceMap;
 use crate::room::writer::Writer;
 use crate::room::zerocopy::{Completed, Usage};
 use crate::room::{Payload, StableBytes};
-use crate::sender::{Progress, Sender, Sending};
+use crate::transmitter::{Progress, Transmission, Transmitter};
 use uncopy_core::{Errno, Result};
 
-/// Between two looks at sockets, any of which may be the first at which something happens.
-const BRIEF: Duration = Duration::from_micros(200);
+/// Pause between two looks at several sockets, since no single system call waits for all of them.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// A sink that also has the ledger of each socket: its counters, where the reasons for copies are written.
+pub(super) trait LedgerSink<B, C>: CompletionSink<B, C> {
+    /// Returns the ledger of the socket with this index.
+    fn ledger(&mut self, socket: usize) -> &mut Counters;
+}
 
 pub(super) struct Calls<B: StableBytes, C> {
     lanes: Vec<Lane<B>>,
-    /// The lane of each index: a socket that was taken in twice has one.
-    places: Vec<usize>,
-    /// What is known elsewhere of sends that are not over, each with the index that it was sent by.
-    contexts: SequenceMap<(usize, C)>,
-    options: SenderOptions,
-    /// What has happened.
-    events: VecDeque<CallEvent<B>>,
+    /// Lane by socket index: a socket that was added twice has one lane.
+    lane_of: Vec<usize>,
+    sends: SequenceMap<Outgoing<C>>,
+    /// How long a dropped socket and its lent memory are parked before the connection is aborted.
+    park_timeout: Duration,
+    /// Events reported since [`reap`](Self::reap) last returned.
+    reported: usize,
 }
 
-/// What became of a send.
-enum CallEvent<B> {
-    /// The kernel took so many bytes, or refused those that went to `to`, if they had an address.
-    Ended { number: u64, to: Option<SocketAddr>, result: Result<usize, Errno> },
-    /// Its memory is free.
-    Completed(Completed<B>),
+/// A send that is not completed.
+struct Outgoing<C> {
+    /// Index of the socket that it was given with.
+    socket: usize,
+    /// What the ring knows of it.
+    context: C,
 }
 
 /// A socket, and its sends in their order.
 struct Lane<B: StableBytes> {
-    way: Lending<B>,
+    /// First index of the socket.
+    index: usize,
+    line: Line<B>,
     waiting: VecDeque<Waiting<B>>,
 }
 
@@ -52,113 +58,173 @@ struct Waiting<B> {
     number: u64,
     payload: Payload<B>,
     to: Option<SocketAddr>,
-    lend: Result<Path, FallbackReason>,
+    lend: bool,
 }
 
-/// A send that has, and its number in the ring.
-struct Current {
-    number: u64,
-    to: Option<SocketAddr>,
-    sending: Sending,
-}
-
-enum Lending<B: StableBytes> {
+/// The means to send on a socket, and the send that is being made.
+enum Line<B: StableBytes> {
+    /// A socket that belongs to the ring.
     Own {
-        sender: Box<Sender<B>>,
-        /// The send that the socket had no room for.
+        transmitter: Box<Transmitter<B>>,
         current: Option<Current>,
-        /// Which of the ring's numbers the sender's sends have.
-        numbers: VecDeque<(u64, u64)>,
+        /// Sends that the transmitter has not completed, oldest first.
+        numbers: VecDeque<NumberPair>,
     },
-    /// Of a sender elsewhere, which counts what is lent there: nothing is lent here.
+    /// A socket that belongs to a sender, which alone counts what is lent there. Everything is copied.
     Shared { socket: Arc<InetSocket>, writer: Option<Writer>, current: Option<Copying<B>> },
 }
 
+/// A send that has begun, and its number in the ring.
+struct Current {
+    number: u64,
+    transmission: Transmission,
+}
+
+/// The two numbers of one send.
+struct NumberPair {
+    in_transmitter: u64,
+    in_ring: u64,
+}
+
+/// Reports events of sends to the sink, with the socket index that each send was given with.
+struct Reporter<'a, C, S> {
+    sends: &'a mut SequenceMap<Outgoing<C>>,
+    reported: &'a mut usize,
+    sink: &'a mut S,
+}
+
+impl<C, S> Reporter<'_, C, S> {
+    fn ended<B>(
+        &mut self,
+        number: u64,
+        socket: &InetSocket,
+        to: Option<SocketAddr>,
+        result: Result<usize, Errno>,
+    ) where
+        S: LedgerSink<B, C>,
+    {
+        if let Some(Outgoing { socket: index, .. }) = self.sends.get(number) {
+            self.sink.ended(number, IndexedSocket { index: *index, socket }, || to, result);
+            *self.reported += 1;
+        }
+    }
+
+    fn completed<B>(&mut self, completed: Completed<B>, socket: &InetSocket)
+    where
+        S: LedgerSink<B, C>,
+    {
+        if let Some(Outgoing { socket: index, context }) = self.sends.take(completed.number) {
+            self.sink.completed(IndexedSocket { index, socket }, completed, context);
+            *self.reported += 1;
+        }
+    }
+
+    /// Reports a send that is canceled before it has begun.
+    fn canceled<B>(&mut self, waiting: Waiting<B>, socket: &InetSocket)
+    where
+        S: LedgerSink<B, C>,
+    {
+        let Waiting { number, payload, to, .. } = waiting;
+        self.ended(number, socket, to, Err(Errno::ECANCELED));
+        self.completed(Completed { number, payload, usage: Usage::default() }, socket);
+    }
+}
+
 impl<B: StableBytes, C> Calls<B, C> {
-    pub(super) fn new(options: SenderOptions) -> Calls<B, C> {
-        let (lanes, places, contexts) = (Vec::new(), Vec::new(), SequenceMap::new());
-        Calls { lanes, places, contexts, options, events: VecDeque::new() }
+    pub(super) fn new(park_timeout: Duration) -> Calls<B, C> {
+        let (lanes, lane_of, sends) = (Vec::new(), Vec::new(), SequenceMap::new());
+        Calls { lanes, lane_of, sends, park_timeout, reported: 0 }
     }
 
     pub(super) fn add(&mut self, socket: InetSocket) {
-        let sender = Box::new(Sender::new(socket, &self.options));
-        self.push_lane(Lending::Own { sender, current: None, numbers: VecDeque::new() });
+        let transmitter = Box::new(Transmitter::new(socket, self.park_timeout));
+        self.push_lane(Line::Own { transmitter, current: None, numbers: VecDeque::new() });
     }
 
     pub(super) fn add_shared(&mut self, socket: Arc<InetSocket>) {
-        let is_same = |lane: &Lane<B>| std::ptr::eq(lane.way.socket(), &*socket);
+        let is_same = |lane: &Lane<B>| std::ptr::eq(lane.line.socket(), &*socket);
         if let Some(place) = self.lanes.iter().position(is_same) {
-            // Its sends keep their order, by whichever index they come.
-            return self.places.push(place);
+            // Sends by either index keep their order.
+            return self.lane_of.push(place);
         }
         let writer = Some(Writer::new(socket.clone()));
-        self.push_lane(Lending::Shared { socket, writer, current: None });
+        self.push_lane(Line::Shared { socket, writer, current: None });
     }
 
-    fn push_lane(&mut self, way: Lending<B>) {
-        self.places.push(self.lanes.len());
-        self.lanes.push(Lane { way, waiting: VecDeque::new() });
+    fn push_lane(&mut self, line: Line<B>) {
+        let index = self.lane_of.len();
+        self.lane_of.push(self.lanes.len());
+        self.lanes.push(Lane { index, line, waiting: VecDeque::new() });
     }
 
     pub(super) fn socket(&self, index: usize) -> Option<&InetSocket> {
-        self.places.get(index).map(|place| self.lanes[*place].way.socket())
+        self.lane_of.get(index).map(|place| self.lanes[*place].line.socket())
     }
 
     pub(super) fn push(&mut self, request: Request<'_, B>, context: C) -> Option<u64> {
         let Request { payload, socket, to, lend, .. } = request;
-        let lane = &mut self.lanes[*self.places.get(socket)?];
-        let number = self.contexts.push((socket, context));
+        let lane = &mut self.lanes[*self.lane_of.get(socket)?];
+        let number = self.sends.push(Outgoing { socket, context });
         lane.waiting.push_back(Waiting { number, payload, to: to.copied(), lend });
         Some(number)
     }
 
-    /// Ends each stream over which every send has its result.
+    /// Ends each stream whose sends all have their results.
     pub(super) fn end_streams(&mut self) {
-        for Lane { way, waiting } in &mut self.lanes {
-            if waiting.is_empty() && way.current().is_none() {
-                way.end_stream();
+        for Lane { line, waiting, .. } in &mut self.lanes {
+            if waiting.is_empty() && line.current().is_none() {
+                line.end_stream();
             }
         }
     }
 
-    /// Sends that have not begun.
+    /// Returns the number of sends that have not begun.
     pub(super) fn waiting(&self) -> usize {
         self.lanes.iter().map(|lane| lane.waiting.len()).sum()
     }
 
-    /// Makes the sends that there is room for; waits for `want` steps or until the time is over.
-    pub(super) fn submit(&mut self, want: usize, timeout: Option<Duration>) {
+    /// Makes the sends that the sockets have room for; waits for `want` events or until the timeout.
+    pub(super) fn submit(
+        &mut self,
+        want: usize,
+        timeout: Option<Duration>,
+        sink: &mut impl LedgerSink<B, C>,
+    ) {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            self.carry_out();
-            self.look();
+            self.send_waiting(sink);
+            self.collect(sink);
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let is_outstanding = self.lanes.iter().any(|lane| lane.way.is_outstanding());
-            if self.events.len() >= want || !is_outstanding || left == Some(Duration::ZERO) {
+            let is_outstanding = self.lanes.iter().any(|lane| lane.line.is_outstanding());
+            if self.reported >= want || !is_outstanding || left == Some(Duration::ZERO) {
                 return;
             }
-            self.pause(left.map_or(BRIEF, |left| left.min(BRIEF)));
+            self.pause(left.map_or(PAUSE, |left| left.min(PAUSE)));
         }
     }
 
-    fn carry_out(&mut self) {
-        let Calls { lanes, events, .. } = self;
-        for lane in lanes {
-            lane.carry_out(|event| events.push_back(event));
-        }
+    /// Sends on every lane until its socket is full or nothing waits.
+    fn send_waiting(&mut self, sink: &mut impl LedgerSink<B, C>) {
+        let Calls { lanes, sends, reported, .. } = self;
+        let mut reporter = Reporter { sends, reported, sink };
+        lanes.iter_mut().for_each(|lane| lane.send_waiting(&mut reporter));
     }
 
-    /// Collects releases.
-    fn look(&mut self) {
-        let Calls { lanes, events, .. } = self;
-        for lane in lanes {
-            let Lending::Own { sender, numbers, .. } = &mut lane.way else { continue };
-            // A queue that cannot be read gives nothing more.
-            while let Ok(Some(mut completed)) = sender.next_completed() {
-                let place = numbers.iter().position(|(own, _)| *own == completed.number);
-                if let Some((_, number)) = place.and_then(|place| numbers.remove(place)) {
-                    completed.number = number;
-                    events.push_back(CallEvent::Completed(completed));
+    /// Reports the payloads that the kernel no longer needs.
+    fn collect(&mut self, sink: &mut impl LedgerSink<B, C>) {
+        let Calls { lanes, sends, reported, .. } = self;
+        let mut reporter = Reporter { sends, reported, sink };
+        for Lane { index, line, .. } in lanes {
+            let Line::Own { transmitter, numbers, .. } = line else { continue };
+            // An error queue that cannot be read yields nothing more.
+            while transmitter.poll_completed(reporter.sink.ledger(*index)).is_ok()
+                && let Some(mut completed) = transmitter.next_completed()
+            {
+                let is_same = |pair: &NumberPair| pair.in_transmitter == completed.number;
+                let place = numbers.iter().position(is_same);
+                if let Some(pair) = place.and_then(|place| numbers.remove(place)) {
+                    completed.number = pair.in_ring;
+                    reporter.completed(completed, transmitter.socket());
                 }
             }
         }
@@ -166,166 +232,140 @@ impl<B: StableBytes, C> Calls<B, C> {
 
     fn pause(&self, time: Duration) {
         match &self.lanes[..] {
-            // Reports that nobody reads here would end each wait at once.
-            [Lane { way: way @ Lending::Own { current: Some(_), .. }, .. }] => {
-                way.socket().wait(Wanted::Room, Some(time));
+            // With nothing to send, queued reports of other origin would end each wait at once.
+            [Lane { line: line @ Line::Own { current: Some(_), .. }, .. }] => {
+                line.socket().wait(Wanted::Room, Some(time));
             }
             _ => std::thread::sleep(time),
         }
     }
 
-    pub(super) fn cancel(&mut self, number: u64) {
-        let Calls { lanes, events, .. } = self;
-        for lane in lanes {
-            lane.cancel(number, |event| events.push_back(event));
-        }
+    pub(super) fn cancel(&mut self, number: u64, sink: &mut impl LedgerSink<B, C>) {
+        let Calls { lanes, sends, reported, .. } = self;
+        let mut reporter = Reporter { sends, reported, sink };
+        lanes.iter_mut().for_each(|lane| lane.cancel(number, &mut reporter));
     }
 
-    /// Why sends were copied since this was last asked, and what else was met, by socket.
-    pub(super) fn take_reasons(&mut self) -> impl Iterator<Item = (usize, Counters)> {
-        let Calls { lanes, places, .. } = self;
-        places.iter().enumerate().filter_map(|(index, place)| match &mut lanes[*place].way {
-            Lending::Own { sender, .. } => Some((index, sender.take_counters())),
-            Lending::Shared { .. } => None,
-        })
-    }
-
-    /// Tells what happened since, if anything did.
-    pub(super) fn report(&mut self, sink: &mut impl CompletionSink<B, C>) -> bool {
-        self.look();
-        let has_happened = !self.events.is_empty();
-        let Calls { lanes, places, contexts, events, .. } = self;
-        let via = |index: usize| IndexedSocket { index, socket: lanes[places[index]].way.socket() };
-        for event in events.drain(..) {
-            match event {
-                CallEvent::Ended { number, to, result } => {
-                    if let Some((index, _)) = contexts.get(number) {
-                        sink.ended(number, via(*index), || to, result);
-                    }
-                }
-                CallEvent::Completed(completed) => {
-                    if let Some((index, context)) = contexts.take(completed.number) {
-                        sink.completed(via(index), completed, context);
-                    }
-                }
-            }
-        }
-        has_happened
+    /// Collects completed payloads. Returns whether any event was reported since the last call.
+    pub(super) fn reap(&mut self, sink: &mut impl LedgerSink<B, C>) -> bool {
+        self.collect(sink);
+        std::mem::take(&mut self.reported) > 0
     }
 }
 
 impl<B: StableBytes> Lane<B> {
-    /// Sends until the socket is full or nothing waits.
-    fn carry_out(&mut self, mut report: impl FnMut(CallEvent<B>)) {
+    fn send_waiting<C, S: LedgerSink<B, C>>(&mut self, reporter: &mut Reporter<'_, C, S>) {
         loop {
-            if self.way.current().is_none() {
+            if self.line.current().is_none() {
                 let Some(waiting) = self.waiting.pop_front() else { return };
-                self.way.begin(waiting);
+                self.line.begin(waiting);
             }
-            let result = match self.way.advance() {
+            let failure = match self.line.advance(reporter.sink.ledger(self.index)) {
                 Progress::WaitForRoom => return,
                 Progress::Done => None,
                 Progress::Failed(errno) => Some(errno),
             };
-            self.end(result, &mut report);
+            self.end(failure, reporter);
         }
     }
 
-    /// The current send is over, failed or not; one that failed takes those behind it on a stream
-    /// with it, so that the peer reads no gap.
-    fn end(&mut self, failed: Option<Errno>, mut report: impl FnMut(CallEvent<B>)) {
-        self.way.end(failed, &mut report);
-        if failed.is_some() && self.way.socket().transport() == Transport::Tcp {
-            self.waiting.drain(..).for_each(|waiting| unsent(waiting, &mut report));
+    /// Ends the current send. One that failed on a stream cancels those behind it, so that the peer reads
+    /// no gap.
+    fn end<C, S: LedgerSink<B, C>>(
+        &mut self,
+        failure: Option<Errno>,
+        reporter: &mut Reporter<'_, C, S>,
+    ) {
+        self.line.end(failure, reporter);
+        let socket = self.line.socket();
+        if failure.is_some() && socket.transport() == Transport::Tcp {
+            self.waiting.drain(..).for_each(|waiting| reporter.canceled(waiting, socket));
         }
     }
 
-    fn cancel(&mut self, number: u64, mut report: impl FnMut(CallEvent<B>)) {
-        if self.way.current() == Some(number) {
-            self.end(Some(Errno::ECANCELED), report);
+    fn cancel<C, S: LedgerSink<B, C>>(&mut self, number: u64, reporter: &mut Reporter<'_, C, S>) {
+        if self.line.current() == Some(number) {
+            self.end(Some(Errno::ECANCELED), reporter);
         } else if let Some(place) = self.waiting.iter().position(|waiting| waiting.number == number)
             && let Some(waiting) = self.waiting.remove(place)
         {
-            unsent(waiting, &mut report);
+            reporter.canceled(waiting, self.line.socket());
         }
     }
 }
 
-/// A send that was not begun is canceled.
-fn unsent<B>(waiting: Waiting<B>, mut report: impl FnMut(CallEvent<B>)) {
-    let Waiting { number, payload, to, .. } = waiting;
-    report(CallEvent::Ended { number, to, result: Err(Errno::ECANCELED) });
-    report(CallEvent::Completed(Completed { number, payload, usage: Usage::default() }));
-}
-
-impl<B: StableBytes> Lending<B> {
+impl<B: StableBytes> Line<B> {
     fn socket(&self) -> &InetSocket {
         match self {
-            Lending::Own { sender, .. } => sender.socket(),
-            Lending::Shared { socket, .. } => socket,
+            Line::Own { transmitter, .. } => transmitter.socket(),
+            Line::Shared { socket, .. } => socket,
         }
     }
 
     fn end_stream(&mut self) {
         match self {
-            Lending::Own { sender, .. } => sender.end_stream(),
-            Lending::Shared { writer, .. } => *writer = None,
+            Line::Own { transmitter, .. } => transmitter.end_stream(),
+            Line::Shared { writer, .. } => *writer = None,
         }
     }
 
-    /// The number of the send that has begun.
+    /// Returns the number of the send that has begun.
     fn current(&self) -> Option<u64> {
         match self {
-            Lending::Own { current, .. } => current.as_ref().map(|current| current.number),
-            Lending::Shared { current, .. } => current.as_ref().map(|copying| copying.number),
+            Line::Own { current, .. } => current.as_ref().map(|current| current.number),
+            Line::Shared { current, .. } => current.as_ref().map(|copying| copying.number),
         }
     }
 
-    /// Something will happen.
+    /// Returns whether an event of a send that has begun is still to come.
     fn is_outstanding(&self) -> bool {
         match self {
-            Lending::Own { sender, .. } => sender.outstanding().sends > 0,
-            Lending::Shared { current, .. } => current.is_some(),
+            Line::Own { numbers, .. } => !numbers.is_empty(),
+            Line::Shared { current, .. } => current.is_some(),
         }
     }
 
     fn begin(&mut self, waiting: Waiting<B>) {
         let Waiting { number, payload, to, lend } = waiting;
         match self {
-            Lending::Own { sender, current, numbers } => {
-                let sending = sender.begin(payload, to, (lend, None));
-                numbers.push_back((sending.number, number));
-                *current = Some(Current { number, to, sending });
+            Line::Own { transmitter, current, numbers } => {
+                let transmission = transmitter.begin(payload, to, lend);
+                let in_transmitter = transmission.number;
+                numbers.push_back(NumberPair { in_transmitter, in_ring: number });
+                *current = Some(Current { number, transmission });
             }
-            Lending::Shared { current, .. } => *current = Some(Copying::new(number, payload, to)),
+            Line::Shared { current, .. } => *current = Some(Copying::new(number, payload, to)),
         }
     }
 
-    /// Sends what there is room for of the current send.
-    fn advance(&mut self) -> Progress {
+    /// Sends as much of the current send as the socket has room for.
+    fn advance(&mut self, ledger: &mut Counters) -> Progress {
         match self {
-            Lending::Own { sender, current: Some(current), .. } => {
-                sender.advance(&mut current.sending)
+            Line::Own { transmitter, current: Some(current), .. } => {
+                transmitter.advance(&mut current.transmission, ledger)
             }
-            Lending::Shared { socket, current: Some(copying), .. } => copying.advance(socket),
-            Lending::Own { current: None, .. } | Lending::Shared { current: None, .. } => {
-                Progress::Done
-            }
+            Line::Shared { socket, current: Some(copying), .. } => copying.advance(socket),
+            Line::Own { current: None, .. } | Line::Shared { current: None, .. } => Progress::Done,
         }
     }
 
-    fn end(&mut self, failed: Option<Errno>, mut report: impl FnMut(CallEvent<B>)) {
-        let result = |done| failed.map_or(Ok(done), Err);
+    fn end<C, S: LedgerSink<B, C>>(
+        &mut self,
+        failure: Option<Errno>,
+        reporter: &mut Reporter<'_, C, S>,
+    ) {
+        let result = |done| failure.map_or(Ok(done), Err);
         match self {
-            Lending::Own { sender, current, .. } => {
-                let Some(Current { number, to, sending }) = current.take() else { return };
-                sender.end(&sending, failed.is_none());
-                report(CallEvent::Ended { number, to, result: result(sending.done) });
+            Line::Own { transmitter, current, .. } => {
+                let Some(Current { number, transmission }) = current.take() else { return };
+                transmitter.end(&transmission);
+                let Transmission { to, done, .. } = transmission;
+                reporter.ended(number, transmitter.socket(), to, result(done));
             }
-            Lending::Shared { current, .. } => {
+            Line::Shared { socket, current, .. } => {
                 let Some(Copying { number, payload, to, usage }) = current.take() else { return };
-                report(CallEvent::Ended { number, to, result: result(usage.bytes) });
-                report(CallEvent::Completed(Completed { number, payload, usage }));
+                reporter.ended(number, socket, to, result(usage.bytes));
+                reporter.completed(Completed { number, payload, usage }, socket);
             }
         }
     }

@@ -1,15 +1,15 @@
-//! A send that is copied in its calls.
+//! A send that the kernel copies in the call.
 
 use std::net::SocketAddr;
 
 use crate::batch::{is_sent_in_parts, max_call_bytes};
 use crate::room::inet::InetSocket;
 use crate::room::zerocopy::{self, Usage};
-use crate::room::{Payload, StableBytes};
-use crate::sender::Progress;
+use crate::room::{ByteRange, Payload, StableBytes};
+use crate::transmitter::Progress;
 use uncopy_core::Errno;
 
-/// A send, as far as it came.
+/// A send on a socket that a sender owns, and how far it has come.
 pub(super) struct Copying<B> {
     pub(super) number: u64,
     pub(super) payload: Payload<B>,
@@ -22,12 +22,13 @@ impl<B: StableBytes> Copying<B> {
         Copying { number, payload, to, usage: Usage::default() }
     }
 
-    /// Sends as much as there is room for.
+    /// Sends as much as the socket has room for.
     pub(super) fn advance(&mut self, socket: &InetSocket) -> Progress {
         let Copying { payload, to, usage, .. } = self;
-        let most = max_call_bytes(socket);
+        let max_bytes = max_call_bytes(socket);
         loop {
-            match zerocopy::send_copied(socket, payload, (usage.bytes, most), *to) {
+            let range = ByteRange { from: usage.bytes, max_bytes };
+            match zerocopy::send_copied(socket, payload, range, *to) {
                 Ok(bytes) => {
                     usage.bytes += bytes;
                     usage.copied_parts += 1;

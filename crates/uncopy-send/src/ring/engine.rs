@@ -1,30 +1,15 @@
-//! What carries a ring's sends out: io_uring, or single calls where there is none.
+//! The engine that makes a ring's sends: io_uring, or single system calls where io_uring is not available.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::Calls;
-use super::socket_state::Context;
-use crate::counters::FallbackReason;
-use crate::options::SenderOptions;
-use crate::paths::Path;
+use super::calls::{Calls, LedgerSink};
+use super::request::Request;
+use super::ring_state::Context;
 use crate::room::inet::InetSocket;
-use crate::room::send_ring::{CompletionSink, Operation, ParkOnDrop, Registered, sweep};
-use crate::room::{Payload, Pool, StableBytes};
+use crate::room::send_ring::{Operation, ParkOnDrop, Registered, sweep};
+use crate::room::{Pool, StableBytes};
 use uncopy_core::{Errno, Reason, Result};
-
-/// A send that is handed to an engine.
-pub(super) struct Request<'a, B> {
-    pub(super) payload: Payload<B>,
-    pub(super) socket: usize,
-    pub(super) to: Option<&'a SocketAddr>,
-    /// Bytes that one call may send.
-    pub(super) most: usize,
-    pub(super) lend: Result<Path, FallbackReason>,
-    /// Registered huge pages are sent as such.
-    pub(super) huge_by_index: bool,
-}
 
 pub(super) enum Engine<B: StableBytes> {
     Ring(ParkOnDrop<B, Context>),
@@ -32,11 +17,12 @@ pub(super) enum Engine<B: StableBytes> {
 }
 
 impl<B: StableBytes> Engine<B> {
-    pub(super) fn calls(options: SenderOptions) -> Engine<B> {
-        Engine::Calls(Calls::new(options))
+    /// Makes the engine without io_uring.
+    pub(super) fn calls(park_timeout: Duration) -> Engine<B> {
+        Engine::Calls(Calls::new(park_timeout))
     }
 
-    /// Takes a socket in; it has the next index.
+    /// Adds a socket, under the next index.
     pub(super) fn add(&mut self, socket: InetSocket) {
         match self {
             Engine::Ring(ring) => ring.add(Arc::new(socket)),
@@ -44,7 +30,7 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    /// Takes in a socket that a sender has.
+    /// Adds a socket that a sender owns, under the next index.
     pub(super) fn add_shared(&mut self, socket: Arc<InetSocket>) {
         match self {
             Engine::Ring(ring) => ring.add(socket),
@@ -59,10 +45,10 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    /// The same of a send, or why it cannot be taken.
+    /// Returns the socket of a send, or why the send cannot be taken.
     #[inline]
     pub(super) fn known(&self, index: usize) -> Result<&InetSocket, Reason> {
-        let refused = "its socket is not this ring's; add it first";
+        let refused = "its socket does not belong to this ring; add it first";
         self.socket(index).ok_or_else(|| Reason::Refused(refused.into()))
     }
 
@@ -80,41 +66,38 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    /// Takes over what another ring has registered, anew where the kernel cannot do better.
+    /// Registers what another ring has registered; again from scratch where the kernel cannot clone it.
     pub(super) fn register_clone(&mut self, registered: &Registered) -> Result<(), Errno> {
         let Engine::Ring(ring) = self else { return Err(Errno::EOPNOTSUPP) };
         if ring.register_clone(registered).is_ok() {
             return Ok(());
         }
-        // Before Linux 6.12; or other buffers are registered here.
+        // Before Linux 6.12, or where this ring has registered buffers already.
         registered.pools.iter().try_for_each(|pool| match ring.has(pool) {
             true => Ok(()),
             false => ring.register(pool),
         })
     }
 
-    /// The pool is registered with the kernel.
+    /// Returns whether the pool is registered with the kernel.
     pub(super) fn has(&self, pool: &Pool) -> bool {
         matches!(self, Engine::Ring(ring) if ring.has(pool))
     }
 
-    /// Takes in a send over a socket that is [`known`](Self::known); gives its number.
+    /// Takes in a send over a socket that is [`known`](Self::known); returns its number.
     #[inline]
     pub(super) fn push(&mut self, request: Request<'_, B>, context: Context) -> Option<u64> {
-        let Request { payload, socket, to, most, lend, huge_by_index } = request;
         match self {
             Engine::Ring(ring) => Some(ring.push(|| {
-                let operation = Operation::new(payload, (socket, to), lend.is_ok(), context);
-                operation.in_parts_of(most).with_huge_by_index(huge_by_index)
+                let Request { payload, socket, to, max_bytes, lend, huge_by_index } = request;
+                let operation = Operation::new(payload, socket, to, lend, context);
+                operation.in_parts_of(max_bytes).with_huge_by_index(huge_by_index)
             })),
-            Engine::Calls(calls) => {
-                let request = Request { payload, socket, to, most, lend, huge_by_index };
-                calls.push(request, context)
-            }
+            Engine::Calls(calls) => calls.push(request, context),
         }
     }
 
-    /// Nothing more is taken in: streams end as soon as all sends over them have their results.
+    /// Ends each stream as soon as all sends over it have their results; no more sends are taken in.
     pub(super) fn end_streams(&mut self) {
         match self {
             Engine::Ring(ring) => ring.end_streams(),
@@ -122,7 +105,7 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    /// Sends that were not submitted.
+    /// Returns the number of sends that were not submitted.
     pub(super) fn waiting(&self) -> usize {
         match self {
             Engine::Ring(ring) => ring.waiting(),
@@ -130,57 +113,68 @@ impl<B: StableBytes> Engine<B> {
         }
     }
 
-    /// Submits what waits; waits for `want` completions or until the time is over.
-    pub(super) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Result<(), Errno> {
+    /// Submits the waiting sends; waits for `want` completions or until the timeout.
+    pub(super) fn submit(
+        &mut self,
+        want: usize,
+        timeout: Option<Duration>,
+        sink: &mut impl LedgerSink<B, Context>,
+    ) -> Result<(), Errno> {
         match self {
             Engine::Ring(ring) => {
                 sweep();
                 ring.submit(want, timeout)
             }
             Engine::Calls(calls) => {
-                calls.submit(want, timeout);
+                calls.submit(want, timeout, sink);
                 Ok(())
             }
         }
     }
 
-    pub(super) fn cancel(&mut self, number: u64, sink: &mut impl CompletionSink<B, Context>) {
+    pub(super) fn cancel(&mut self, number: u64, sink: &mut impl LedgerSink<B, Context>) {
         match self {
             Engine::Ring(ring) => ring.cancel(number, sink),
-            Engine::Calls(calls) => calls.cancel(number),
+            Engine::Calls(calls) => calls.cancel(number, sink),
         }
     }
 
-    /// Collects what happened; says whether anything did.
-    pub(super) fn reap(
-        &mut self,
-        sink: &mut impl CompletionSink<B, Context>,
-    ) -> Result<bool, Errno> {
+    /// Reports events to the sink; returns whether there were any.
+    pub(super) fn reap(&mut self, sink: &mut impl LedgerSink<B, Context>) -> Result<bool, Errno> {
         match self {
             Engine::Ring(ring) => ring.reap(sink),
-            Engine::Calls(calls) => Ok(calls.report(sink)),
+            Engine::Calls(calls) => Ok(calls.reap(sink)),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
 
     use super::*;
-    use crate::room::send_ring::IndexedSocket;
+    use crate::counters::Counters;
+    use crate::room::Payload;
+    use crate::room::send_ring::{CompletionSink, IndexedSocket};
     use crate::room::zerocopy::Completed;
 
-    /// What an engine told, by number: how sends ended, and what of them came back.
+    /// Events by send: results, and lengths of completed payloads.
     #[derive(Default)]
     struct Recorded {
         ended: Vec<(u64, Result<usize, Errno>)>,
         completed: Vec<(u64, usize)>,
+        ledger: Counters,
+    }
+
+    impl LedgerSink<Vec<u8>, Context> for Recorded {
+        fn ledger(&mut self, _: usize) -> &mut Counters {
+            &mut self.ledger
+        }
     }
 
     impl CompletionSink<Vec<u8>, Context> for Recorded {
         fn should_retry_copied(&mut self, _: IndexedSocket<'_>, _: Errno, _: bool) -> bool {
-            unreachable!("that is for rings of the kernel")
+            unreachable!("only io_uring asks this")
         }
 
         fn ended(
@@ -200,17 +194,16 @@ mod tests {
 
     fn push(engine: &mut Engine<Vec<u8>>, socket: usize, bytes: usize) -> Option<u64> {
         let payload = Payload::One(vec![7; bytes]);
-        let lend = Ok(Path::default());
-        let request =
-            Request { payload, socket, to: None, most: usize::MAX, lend, huge_by_index: false };
+        let (max_bytes, lend, huge_by_index) = (usize::MAX, true, false);
+        let request = Request { payload, socket, to: None, max_bytes, lend, huge_by_index };
         engine.push(request, Context::default())
     }
 
     #[test]
-    fn calls_copy_on_a_socket_that_a_sender_has() {
+    fn calls_copy_on_a_socket_that_a_sender_owns() {
         let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
-        let mut engine = Engine::calls(SenderOptions::default());
+        let mut engine = Engine::calls(Duration::from_secs(60));
         engine.add_shared(Arc::new(socket));
         assert!(push(&mut engine, 1, 5).is_none(), "there is no such socket");
         let [sent, canceled, too_long] =
@@ -219,7 +212,7 @@ mod tests {
         engine.cancel(canceled, &mut recorded);
         engine.cancel(canceled, &mut recorded);
         assert_eq!(engine.waiting(), 2);
-        engine.submit(0, None).unwrap();
+        engine.submit(0, None, &mut recorded).unwrap();
         assert!(engine.reap(&mut recorded).unwrap());
         assert!(!engine.reap(&mut recorded).unwrap());
         let expected =

@@ -1,13 +1,20 @@
-//! What goes into a ring, and what comes out.
+//! Messages that go into a ring, and events that come out.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-use super::socket_state::Bound;
 use crate::notifier::Notification;
 use crate::release::{Release, Sent};
 use crate::room::send_ring::Registered;
 use crate::room::{Payload, StableBytes};
+
+/// The slot that a send is bound to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) slot: u32,
+    /// Whether the slot is flushed with this send.
+    pub(super) flush: bool,
+}
 
 /// A send for [`Ring::send`](super::Ring::send).
 #[derive(Debug)]
@@ -19,44 +26,44 @@ pub struct Message<B> {
 }
 
 impl<B: StableBytes> Message<B> {
-    /// Makes a message of one buffer or several, as one datagram or behind what was sent before on a
-    /// stream.
+    /// Makes a message of one buffer or several: one datagram, or the next bytes of a stream.
     pub fn new(payload: impl Into<Payload<B>>) -> Message<B> {
         Message { payload: payload.into(), to: None, bound: None }
     }
 
-    /// Sends it to this address, from a UDP socket, whether or not it is connected.
+    /// Sets the address to send to, from a UDP socket that is connected or not.
     pub fn to(mut self, address: SocketAddr) -> Message<B> {
         self.to = Some(address);
         self
     }
 
-    /// Binds it to the notifier that is in this slot when the send is given to the ring: its buffers
+    /// Binds the send to the notifier that is in this slot when the send is given to the ring. Its buffers
     /// come back with the [`Notification`].
     pub fn bind(mut self, slot: u32) -> Message<B> {
         self.bound = Some(Bound { slot, flush: false });
         self
     }
 
-    /// Binds it as [`bind`](Self::bind) does, as the last of its notifier: the slot is flushed with it.
+    /// Binds the send as [`bind`](Self::bind) does, as the last one of its notifier: the slot is flushed
+    /// with it.
     pub fn bind_and_flush(mut self, slot: u32) -> Message<B> {
         self.bound = Some(Bound { slot, flush: true });
         self
     }
 }
 
-/// What happened on a ring.
+/// An event of a ring.
 #[derive(Debug)]
 pub enum RingEvent<B> {
     /// The result of a send.
     Sent(Sent),
-    /// The buffers of a send that is bound to no slot are free again.
+    /// The buffers of a send that is not bound to a slot are free again.
     Released(Release<B>),
     /// The buffers of all sends of a notifier are free again.
     Notified(Notification<Release<B>>),
 }
 
-/// What a [`Ring`](super::Ring) has registered, for rings of other threads. Keeps the pools'
+/// The pools that a [`Ring`](super::Ring) has registered, for rings of other threads. Keeps the pools'
 /// memory.
 pub struct RegisteredPools(pub(super) Registered);
 

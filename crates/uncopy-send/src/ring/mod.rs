@@ -1,10 +1,12 @@
-//! Sends in batches through io_uring, and notifiers over them.
+//! Rings: sends in batches through io_uring, and notifiers over them.
 
 mod calls;
 mod close;
 mod copying;
 mod engine;
 mod message;
+mod request;
+mod ring_state;
 mod socket_state;
 
 use std::fmt;
@@ -12,19 +14,22 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use super::batch;
-use super::counters::Counters;
-use super::options::{RingOptions, SenderOptions};
+use super::counters::{Counters, Outstanding};
+use super::options::RingOptions;
 use super::plan::Mode;
 use super::release::{Release, SendId};
 use super::returned::NotTaken;
-use super::sender::{Outstanding, Sender};
+use super::sender::Sender;
 use crate::room::inet::{InetSocket, Transport};
 use crate::room::send_ring::{MAX_BYTES, ParkOnDrop, SendRing, Setup};
 use crate::room::{Payload, Pool, PoolSlice, StableBytes};
 pub use close::Unfinished;
-use engine::{Engine, Request};
+use engine::Engine;
+use message::Bound;
 pub use message::{Message, RegisteredPools, RingEvent};
-use socket_state::{Bound, RingState};
+use request::Request;
+use ring_state::RingState;
+use socket_state::NewSend;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::clock;
 use uncopy_os::fork::Generation;
@@ -125,11 +130,7 @@ impl<B: StableBytes> Ring<B> {
         };
         let (engine, refusal) = match made {
             Ok(ring) => (Engine::Ring(ParkOnDrop::new(ring)), None),
-            Err(errno) => {
-                let park_timeout = drop_timeout;
-                let options = SenderOptions { park_timeout, ..SenderOptions::default() };
-                (Engine::calls(options), Some(errno))
-            }
+            Err(errno) => (Engine::calls(drop_timeout), Some(errno)),
         };
         let state = RingState::new(mode, refusal.is_none());
         Ring { engine, refusal, state, generation: Generation::current() }
@@ -158,7 +159,7 @@ impl<B: StableBytes> Ring<B> {
     pub fn add(&mut self, socket: InetSocket) -> RingSocket {
         let transport = socket.transport();
         self.engine.add(socket);
-        RingSocket(self.state.add(transport, false))
+        RingSocket(self.state.add(transport))
     }
 
     /// Sends on the socket of a [`Sender`] too: what is sent through the ring is not counted among
@@ -168,7 +169,7 @@ impl<B: StableBytes> Ring<B> {
         let socket = sender.share();
         let transport = socket.transport();
         self.engine.add_shared(socket);
-        RingSocket(self.state.add(transport, true))
+        RingSocket(self.state.add(transport))
     }
 
     /// Returns the socket, for everything that does not send; `None`: it is another ring's.
@@ -277,17 +278,19 @@ impl<B: StableBytes> Ring<B> {
                 return Err(NotTaken { payload, error: Error::new("send", "a message", reason) });
             }
         };
-        let most = batch::max_call_bytes(known);
+        let index = socket.0;
+        let max_bytes = batch::max_call_bytes(known);
         let is_huge = payload.as_slice().iter().any(is_huge);
-        let huge_by_index = !is_huge || self.state.names_huge_pages(socket.0, known, to);
-        let way = (socket.0, known, to);
-        let lend = self.state.choose(way, (&payload, huge_by_index), bytes);
-        let lent = lend.ok();
-        if lent.is_some() && known.transport() == Transport::Tcp {
+        let huge_by_index = !is_huge || self.state.names_huge_pages(index, known, to);
+        let payload_ref = &payload;
+        let send = NewSend { index, socket: known, to, payload: payload_ref, bytes, huge_by_index };
+        let choice = self.state.choose(send);
+        let lend = choice.is_lend();
+        if lend && known.transport() == Transport::Tcp {
             known.note_device();
         }
-        let context = self.state.sending(socket.0, bound, (bytes, lent));
-        let request = Request { payload, socket: socket.0, to, most, lend, huge_by_index };
+        let context = self.state.begin(index, bound, bytes, choice.lent_path());
+        let request = Request { payload, socket: index, to, max_bytes, lend, huge_by_index };
         Ok(SendId(self.engine.push(request, context).unwrap_or_default()))
     }
 
@@ -384,11 +387,11 @@ impl<B: StableBytes> Ring<B> {
 
     fn advance_on(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
         let failed = |errno| Error::network("submit sends to", "the kernel", errno);
-        self.engine.submit(want, timeout).map_err(failed)?;
+        self.engine.submit(want, timeout, &mut self.state).map_err(failed)?;
         let mut goes_on = self.collect().map_err(failed)?;
         // Streams whose turn it is now, further trains, and what is to be made once more.
         while goes_on && self.engine.waiting() > 0 {
-            self.engine.submit(0, None).map_err(failed)?;
+            self.engine.submit(0, None, &mut self.state).map_err(failed)?;
             goes_on = self.collect().map_err(failed)?;
         }
         Ok(())
@@ -397,10 +400,6 @@ impl<B: StableBytes> Ring<B> {
     /// Takes in what has happened; says whether anything has.
     fn collect(&mut self) -> Result<bool, Errno> {
         let reaped = self.engine.reap(&mut self.state);
-        if let Engine::Calls(calls) = &mut self.engine {
-            let reasons = calls.take_reasons();
-            reasons.for_each(|(socket, found)| self.state.add_reasons(socket, &found));
-        }
         self.state.post();
         reaped
     }

@@ -552,11 +552,19 @@ fn device_to(address: SocketAddr) -> Option<u32> {
     Some(route_to(address.ip(), scope(address)).ok()?.device)
 }
 
-/// Index of the device that packets to `address` leave through, and whether it is this machine's own
-/// address. `None`: there is no way to it.
-pub(crate) fn outlet_to(address: SocketAddr) -> Option<(u32, bool)> {
+/// Where packets to an address leave this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Outlet {
+    /// Index of the device.
+    pub(crate) device: u32,
+    /// Whether the address is this machine's own.
+    pub(crate) is_local: bool,
+}
+
+/// Looks up where packets to `address` leave. `None`: there is no route.
+pub(crate) fn outlet_to(address: SocketAddr) -> Option<Outlet> {
     let route = route_to(address.ip(), scope(address)).ok()?;
-    Some((route.device, route.is_local))
+    Some(Outlet { device: route.device, is_local: route.is_local })
 }
 
 /// The address is this machine's own.

@@ -1,5 +1,5 @@
-//! Memory that the kernel may read: whoever lends it, whoever counts it, and the only place of this crate where
-//! unsafe code stands.
+//! Memory that the kernel may read, and who owns it meanwhile. The only module of this crate with unsafe
+//! code.
 #![allow(unsafe_code)]
 
 pub(crate) mod cached_answer;
@@ -13,5 +13,6 @@ pub(crate) mod writer;
 pub(crate) mod zerocopy;
 
 pub use owner::StableBytes;
+pub(crate) use payload::ByteRange;
 pub use payload::Payload;
 pub use registered::{PageSize, Pages, Pool, PoolSlice};

@@ -1,16 +1,36 @@
-//! What one send hands over.
+//! The buffers of one send.
 
 use std::io::IoSlice;
 
 use super::owner::StableBytes;
 
-/// One buffer, or several that are sent one behind the other as one message.
+/// One buffer, or several that are sent one after the other as one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload<B> {
-    /// One.
+    /// One buffer.
     One(B),
-    /// Any number, none among them.
+    /// Any number of buffers, including none.
     Many(Vec<B>),
+}
+
+/// A range of a payload's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ByteRange {
+    pub(crate) from: usize,
+    /// Maximum length; the payload may end before.
+    pub(crate) max_bytes: usize,
+}
+
+impl ByteRange {
+    /// All bytes.
+    pub(crate) const ALL: ByteRange = ByteRange { from: 0, max_bytes: usize::MAX };
+
+    /// Returns the part of one buffer that is in the range.
+    #[inline]
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        let rest = bytes.get(self.from..).unwrap_or_default();
+        &rest[..rest.len().min(self.max_bytes)]
+    }
 }
 
 impl<B> Payload<B> {
@@ -23,7 +43,7 @@ impl<B> Payload<B> {
         }
     }
 
-    /// Returns the buffers, owned.
+    /// Returns the owned buffers.
     #[must_use]
     pub fn into_vec(self) -> Vec<B> {
         match self {
@@ -44,7 +64,7 @@ impl<B> Payload<B> {
 }
 
 impl<B: StableBytes> Payload<B> {
-    /// Returns the bytes of all buffers together.
+    /// Returns the number of bytes of all buffers together.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -53,15 +73,15 @@ impl<B: StableBytes> Payload<B> {
         }
     }
 
-    /// Returns whether there is no byte in it.
+    /// Returns whether the payload has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its regions from byte `from` on, `most` bytes at most, empty ones left out.
-    pub(crate) fn regions(&self, from: usize, most: usize) -> impl Iterator<Item = IoSlice<'_>> {
-        let (mut skip, mut left) = (from, most);
+    /// Returns the regions of a range, without empty ones.
+    pub(crate) fn regions(&self, range: ByteRange) -> impl Iterator<Item = IoSlice<'_>> {
+        let ByteRange { from: mut skip, max_bytes: mut left } = range;
         self.as_slice().iter().filter_map(move |buffer| {
             let bytes = buffer.bytes();
             let skipped = skip.min(bytes.len());
@@ -88,7 +108,7 @@ impl<B: StableBytes> From<Vec<B>> for Payload<B> {
 
 #[cfg(test)]
 mod tests {
-    use super::Payload;
+    use super::{ByteRange, Payload};
 
     fn of(texts: &[&'static str]) -> Payload<&'static str> {
         Payload::Many(texts.to_vec())
@@ -98,7 +118,7 @@ mod tests {
     fn regions_begin_anywhere() {
         let payload = of(&["ab", "", "cde", "f"]);
         assert_eq!(payload.len(), 6);
-        for (from, most, expected) in [
+        for (from, max_bytes, expected) in [
             (0, usize::MAX, vec!["ab", "cde", "f"]),
             (1, usize::MAX, vec!["b", "cde", "f"]),
             (2, 4, vec!["cde", "f"]),
@@ -110,9 +130,10 @@ mod tests {
             (1, 1, vec!["b"]),
             (3, 0, vec![]),
         ] {
-            let regions: Vec<_> = payload.regions(from, most).map(|r| r.to_vec()).collect();
+            let range = ByteRange { from, max_bytes };
+            let regions: Vec<_> = payload.regions(range).map(|r| r.to_vec()).collect();
             let expected: Vec<_> = expected.iter().map(|t| t.as_bytes().to_vec()).collect();
-            assert_eq!(regions, expected, "from {from}, {most} at most");
+            assert_eq!(regions, expected, "{range:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The orderly end of a sender.
+//! Closes a sender in order.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use uncopy_core::Result;
 
 impl<B: StableBytes> Sender<B> {
     /// Ends the stream after what was sent, and waits for every release; aborts the connection
-    /// after `timeout` (`None`: never). What is not released even then, because a device holds it,
-    /// is parked. A stream on which a ring sends too goes on, and is not aborted: what is not released
-    /// in time is parked.
+    /// after `timeout` (`None`: never). Buffers that are not released even then, because a device still
+    /// reads them, are parked. A stream on which a ring sends too stays open and is not aborted; buffers
+    /// that are not released in time are parked.
     ///
     /// # Errors
     /// As [`next_release`](Self::next_release), with the releases so far.
@@ -32,7 +32,7 @@ impl<B: StableBytes> Sender<B> {
         }
     }
 
-    /// Ends the stream, and waits for what is outstanding.
+    /// Ends the stream, and waits for all outstanding releases.
     fn release_all(
         &mut self,
         timeout: Option<Duration>,

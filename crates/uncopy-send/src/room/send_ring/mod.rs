@@ -417,7 +417,7 @@ mod tests {
         let count = 5 * ENTRIES;
         for _ in 0..count {
             let payload = Payload::One(vec![5; 50]);
-            ring.push(|| Operation::new(payload, (0, None), true, ()));
+            ring.push(|| Operation::new(payload, 0, None, true, ()));
         }
         // Two for each, and nobody takes them out.
         ring.submit(0, None).unwrap();
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(ring.table.fixed, last);
         for (index, lend) in [(0, true), (last - 1, false), (last, true), (last, false)] {
             let port = ring.socket(index).unwrap().local_address().unwrap().port();
-            ring.push(|| Operation::new(Payload::One(vec![5; 50]), (index, None), lend, ()));
+            ring.push(|| Operation::new(Payload::One(vec![5; 50]), index, None, lend, ()));
             ring.submit(1, None).unwrap();
             let (bytes, from) = receiver.recv_from(&mut [0; 100]).unwrap();
             assert_eq!((bytes, from.port()), (50, port), "{index} {lend}");
@@ -518,7 +518,7 @@ mod tests {
         // Nobody reads, so that the kernel keeps the second.
         for (length, panics) in [(10, true), (64 << 20, false)] {
             let memory = Fragile { bytes: vec![5; length], panics, freed: freed.clone() };
-            ring.push(|| Operation::new(Payload::One(memory), (0, None), false, ()));
+            ring.push(|| Operation::new(Payload::One(memory), 0, None, false, ()));
         }
         ring.submit(0, None).unwrap();
         assert_eq!((ring.table.in_kernel, freed.load(Ordering::Relaxed)), (2, 0));

@@ -7,7 +7,7 @@ use rustix::net::SocketAddrAny;
 
 use crate::room::inet::{InetSocket, Transport};
 use crate::room::zerocopy::{MAX_REGIONS, Usage};
-use crate::room::{Payload, Pool, PoolSlice, StableBytes};
+use crate::room::{ByteRange, Payload, Pool, PoolSlice, StableBytes};
 use uncopy_os::probe::version_of;
 
 /// `IORING_SEND_ZC_REPORT_USAGE` (`include/uapi/linux/io_uring.h`), Linux 6.2.
@@ -27,7 +27,7 @@ pub(crate) struct Operation<B, C> {
     /// Slices in huge pages are sent by the number that they are registered under.
     huge_by_index: bool,
     /// Bytes of one request; datagrams that the kernel cuts can be more than one takes. `WHOLE`: all.
-    most: u32,
+    max_bytes: u32,
     /// What few have.
     extra: Option<Box<Extra>>,
     /// What is sent is the stand-in.
@@ -115,7 +115,8 @@ impl<B: StableBytes, C> Operation<B, C> {
     #[inline]
     pub(crate) fn new(
         payload: Payload<B>,
-        (socket, to): (usize, Option<&SocketAddr>),
+        socket: usize,
+        to: Option<&SocketAddr>,
         lend: bool,
         context: C,
     ) -> Operation<B, C> {
@@ -126,14 +127,14 @@ impl<B: StableBytes, C> Operation<B, C> {
         let extra = to.map(|to| Box::new(of_address(*to)));
         let (stage, uses_stand_in, owed, put) = (Stage::Waiting, false, 0, 0);
         let (is_canceled, is_cut_off) = (false, false);
-        let (most, huge_by_index) = (WHOLE, true);
+        let (max_bytes, huge_by_index) = (WHOLE, true);
         Operation {
             payload,
             context,
             socket,
             lend,
             huge_by_index,
-            most,
+            max_bytes,
             extra,
             uses_stand_in,
             usage,
@@ -147,8 +148,8 @@ impl<B: StableBytes, C> Operation<B, C> {
 
     /// Sent with as many requests as it takes, each of `most` bytes.
     #[inline]
-    pub(crate) fn in_parts_of(mut self, most: usize) -> Operation<B, C> {
-        self.most = u32::try_from(most).unwrap_or(WHOLE);
+    pub(crate) fn in_parts_of(mut self, max_bytes: usize) -> Operation<B, C> {
+        self.max_bytes = u32::try_from(max_bytes).unwrap_or(WHOLE);
         self
     }
 
@@ -173,9 +174,9 @@ impl<B: StableBytes, C> Operation<B, C> {
         if transport == Transport::Tcp && bytes > 0 {
             // In spite of `MSG_WAITALL`: an error came in its middle, which the next request meets if
             // it lasts.
-            self.most = self.most.min(REST);
+            self.max_bytes = self.max_bytes.min(REST);
         }
-        self.most < WHOLE
+        self.max_bytes < WHOLE
     }
 
     /// It is not made once more, whatever comes of its requests.
@@ -197,7 +198,7 @@ impl<B: StableBytes, C> Operation<B, C> {
         let Some(mut slice) = fitting.find_map(Pool::take) else { return };
         slice.truncate(length);
         let mut room = &mut slice[..];
-        for region in self.payload.regions(0, usize::MAX) {
+        for region in self.payload.regions(ByteRange::ALL) {
             let (head, rest) = room.split_at_mut(region.len());
             head.copy_from_slice(&region);
             room = rest;
@@ -227,11 +228,18 @@ impl<B: StableBytes, C> Operation<B, C> {
 
     /// What the next request sends.
     fn part_of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        if self.most == WHOLE {
+        if self.max_bytes == WHOLE {
             return bytes;
         }
-        let rest = bytes.get(self.usage.bytes..).unwrap_or_default();
-        &rest[..rest.len().min(self.most as usize)]
+        self.next_range().of(bytes)
+    }
+
+    /// Returns the range that the next request sends.
+    fn next_range(&self) -> ByteRange {
+        match self.max_bytes {
+            WHOLE => ByteRange::ALL,
+            max_bytes => ByteRange { from: self.usage.bytes, max_bytes: max_bytes as usize },
+        }
     }
 
     /// The request for it if it is one of several regions; else as [`single`](Self::single).
@@ -243,12 +251,9 @@ impl<B: StableBytes, C> Operation<B, C> {
     ) -> squeue::Entry {
         let resources = RingResources { huge_by_index: self.huge_by_index, ..resources };
         let Target { fd, flags } = target;
-        let (from, most) = match self.most {
-            WHOLE => (0, usize::MAX),
-            most => (self.usage.bytes, most as usize),
-        };
+        let range = self.next_range();
         let extra = self.extra.get_or_insert_default();
-        let header = Header::new(&self.payload, (from, most), extra.to.as_ref());
+        let header = Header::new(&self.payload, range, extra.to.as_ref());
         let message: *const libc::msghdr = &raw const header.message;
         extra.header = Some(header);
         if !self.lend {
@@ -356,7 +361,7 @@ impl Header {
     /// Of what is behind byte `from`, `most` bytes at most.
     fn new<B: StableBytes>(
         payload: &Payload<B>,
-        (from, most): (usize, usize),
+        range: ByteRange,
         to: Option<&SocketAddrAny>,
     ) -> Box<Header> {
         // SAFETY: all fields of a `msghdr` may be zero.
@@ -366,9 +371,9 @@ impl Header {
             iov_len: bytes.len(),
         };
         let mut together = Vec::new();
-        let mut regions: Vec<_> = payload.regions(from, most).map(|bytes| region(&bytes)).collect();
+        let mut regions: Vec<_> = payload.regions(range).map(|bytes| region(&bytes)).collect();
         if regions.len() > MAX_REGIONS {
-            payload.regions(from, most).for_each(|bytes| together.extend_from_slice(&bytes));
+            payload.regions(range).for_each(|bytes| together.extend_from_slice(&bytes));
             regions = vec![region(&together)];
         }
         let mut header = Box::new(Header { message, regions, together });

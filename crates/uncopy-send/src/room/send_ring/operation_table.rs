@@ -414,7 +414,7 @@ mod tests {
         let socket = InetSocket::connect_udp(peer.local_addr().unwrap()).unwrap();
         table.sockets.push(Arc::new(socket));
         let payload = Payload::One(buffer.clone());
-        table.push(|| Operation::new(payload, (0, None), true, ()).in_parts_of(20));
+        table.push(|| Operation::new(payload, 0, None, true, ()).in_parts_of(20));
         (table, peer)
     }
 

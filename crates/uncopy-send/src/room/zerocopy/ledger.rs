@@ -61,14 +61,6 @@ impl<B> Ledger<B> {
         self.sends.push(Outgoing { payload, lent_parts: 0, is_open: true, usage })
     }
 
-    /// A payload has landed that was sent without being taken in; gives its number.
-    #[inline]
-    pub(super) fn complete_unlisted(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
-        let number = self.sends.skip();
-        self.completed.push_back(Completed { number, payload, usage });
-        number
-    }
-
     /// The number of a payload that is not taken in.
     pub(super) fn skip_number(&mut self) -> u64 {
         self.sends.skip()

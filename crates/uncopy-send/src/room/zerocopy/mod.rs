@@ -23,7 +23,7 @@ use rustix::net::SendFlags;
 
 use super::inet::{InetSocket, Transport};
 use super::writer::Writer;
-use crate::room::{Payload, StableBytes};
+use crate::room::{ByteRange, Payload, StableBytes};
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 
@@ -135,34 +135,22 @@ impl<B: StableBytes> InFlight<B> {
         self.lent.ledger.begin(payload)
     }
 
-    /// A payload has landed that was [copied](send_copied) with one call, and not taken in; gives its
-    /// number.
-    #[inline]
-    pub(crate) fn complete_unlisted(&mut self, payload: Payload<B>, usage: Usage) -> u64 {
-        self.lent.ledger.complete_unlisted(payload, usage)
-    }
-
     /// The number of a payload that is not taken in.
     pub(crate) fn skip_number(&mut self) -> u64 {
         self.lent.ledger.skip_number()
     }
 
-    /// Takes note of a part that was [copied](send_copied) before its payload was taken in.
-    pub(crate) fn note_copied(&mut self, number: u64, bytes: usize) {
-        self.lent.ledger.record(number, bytes, false);
-    }
-
-    /// Sends what is behind byte `from` of a payload that was begun and not ended, as far as the
-    /// kernel takes it without waiting.
+    /// Sends a range of a payload that was begun and not ended, as far as the kernel takes it without
+    /// waiting.
     ///
-    /// A datagram is sent whole or not at all, of a train of them at most `most` bytes. After one that
-    /// was to be lent and failed, the error queue is read, which shows whether the kernel counted it.
+    /// A datagram is sent whole or not at all. After one that was to be lent and failed, the error queue
+    /// is read, which shows whether the kernel counted it.
     // In line, as [`send_copied`].
     #[inline(always)]
-    pub(crate) fn part(
+    pub(crate) fn send_part(
         &mut self,
         number: u64,
-        (from, most): (usize, usize),
+        range: ByteRange,
         to: Option<SocketAddr>,
         lend: bool,
     ) -> Sys<usize> {
@@ -170,16 +158,17 @@ impl<B: StableBytes> InFlight<B> {
             return Err(Errno::EOPNOTSUPP);
         }
         let LentSocket { socket, ledger } = &mut self.lent;
-        // It stays in the ledger until the kernel has reported all its parts.
+        // The payload stays in the ledger until the kernel has reported all its parts.
         let payload = ledger.open(number).ok_or(Errno::EINVAL)?;
+        let transport = socket.transport();
         let flags = if lend { ZEROCOPY } else { SendFlags::empty() };
-        let whole = socket.transport() == Transport::Udp;
         let send = |regions: &[IoSlice<'_>]| socket.send_with(regions, to, flags);
-        let sent = with_regions(payload, (from, most), (whole, lend), send);
+        let sent = with_regions(payload, range, transport, lend, send);
+        let is_datagram = transport == Transport::Udp;
         match sent {
-            // Of a stream, nothing sent is nothing numbered (`tcp_sendmsg_locked`).
-            Ok(bytes) => ledger.record(number, bytes, lend && (whole || bytes > 0)),
-            Err(errno) if lend && whole => self.settle(errno),
+            // A stream numbers no send that took no bytes (`tcp_sendmsg_locked`).
+            Ok(bytes) => ledger.record(number, bytes, lend && (is_datagram || bytes > 0)),
+            Err(errno) if lend && is_datagram => self.settle(errno),
             Err(_) => {}
         }
         sent
@@ -247,48 +236,45 @@ impl<B: StableBytes> LentSocket<B> {
     }
 }
 
-/// Has the kernel copy what is behind byte `from` of a payload, as far as there is room; of a train
-/// at most `most` bytes.
+/// Has the kernel copy a range of a payload, as far as there is room.
 #[inline(always)]
 pub(crate) fn send_copied<B: StableBytes>(
     socket: &InetSocket,
     payload: &Payload<B>,
-    (from, most): (usize, usize),
+    range: ByteRange,
     to: Option<SocketAddr>,
 ) -> Sys<usize> {
-    let whole = socket.transport() == Transport::Udp;
     let send = |regions: &[IoSlice<'_>]| socket.send_with(regions, to, SendFlags::empty());
-    with_regions(payload, (from, most), (whole, false), send)
+    with_regions(payload, range, socket.transport(), false, send)
 }
 
-/// Calls `send` with the regions of the payload from byte `from` on, `most` bytes at most: with all of
-/// them if it is to go `whole`, put together if they are too many to be copied one by one; else with as
-/// many as one call takes.
+/// Calls `send` with the regions of a range: for a datagram with all of them, put together by a copy if
+/// they are more than one call takes; for a stream with as many as one call takes.
+// In line: processors that lose their return predictions in a system call mispredict the returns after it.
 #[inline(always)]
 fn with_regions<B: StableBytes, T>(
     payload: &Payload<B>,
-    (from, most): (usize, usize),
-    (whole, lend): (bool, bool),
+    range: ByteRange,
+    transport: Transport,
+    lend: bool,
     send: impl FnOnce(&[IoSlice<'_>]) -> Sys<T>,
 ) -> Sys<T> {
-    // In line: returns that follow a system call are guessed wrong on processors that forget where
-    // calls came from.
     if let [only] = payload.as_slice() {
-        let rest = only.bytes().get(from..).unwrap_or_default();
-        return send(&[IoSlice::new(&rest[..rest.len().min(most)])]);
+        return send(&[IoSlice::new(range.of(only.bytes()))]);
     }
-    with_several(payload, (from, most), (whole, lend), send)
+    with_several(payload, range, transport, lend, send)
 }
 
-/// The same of a payload of several regions.
+/// Does the same for a payload of several regions.
 #[inline(never)]
 fn with_several<B: StableBytes, T>(
     payload: &Payload<B>,
-    (from, most): (usize, usize),
-    (whole, lend): (bool, bool),
+    range: ByteRange,
+    transport: Transport,
+    lend: bool,
     send: impl FnOnce(&[IoSlice<'_>]) -> Sys<T>,
 ) -> Sys<T> {
-    let mut regions = payload.regions(from, most);
+    let mut regions = payload.regions(range);
     let few: ArrayVec<IoSlice<'_>, FEW_REGIONS> = regions.by_ref().take(FEW_REGIONS).collect();
     if few.len() < FEW_REGIONS {
         return send(&few);
@@ -296,10 +282,10 @@ fn with_several<B: StableBytes, T>(
     let all: Vec<IoSlice<'_>> = few.into_iter().chain(regions).collect();
     if all.len() <= MAX_REGIONS {
         send(&all)
-    } else if !whole {
+    } else if transport == Transport::Tcp {
         send(&all[..MAX_REGIONS])
     } else if lend {
-        // As the kernel answers already to far fewer; the next attempt copies.
+        // The kernel answers the same for far fewer regions; the next attempt copies.
         Err(Errno::EMSGSIZE)
     } else {
         let slices: Vec<&[u8]> = all.iter().map(|region| &**region).collect();

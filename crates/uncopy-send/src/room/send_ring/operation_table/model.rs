@@ -252,7 +252,7 @@ impl World {
 
     fn send(&mut self, socket: usize, lend: bool, slot: Option<usize>) {
         let buffer = Arc::new(vec![1; BYTES]);
-        let operation = Operation::new(Payload::One(buffer.clone()), (socket, None), lend, ());
+        let operation = Operation::new(Payload::One(buffer.clone()), socket, None, lend, ());
         let operation = if socket == 1 { operation.in_parts_of(PART) } else { operation };
         let number = self.table.push(|| operation);
         assert_eq!(number as usize, self.buffers.len());
