@@ -284,7 +284,7 @@ impl<B: StableBytes> Ring<B> {
         let huge_by_index = !is_huge || self.state.names_huge_pages(index, known, to);
         let payload_ref = &payload;
         let send = NewSend { index, socket: known, to, payload: payload_ref, bytes, huge_by_index };
-        let choice = self.state.choose(send);
+        let choice = self.state.choose(&send);
         let lend = choice.is_lend();
         if lend && known.transport() == Transport::Tcp {
             known.note_device();

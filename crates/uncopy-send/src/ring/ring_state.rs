@@ -113,7 +113,7 @@ impl<B: StableBytes> RingState<B> {
 
     /// Decides whether to lend a send.
     #[inline]
-    pub(super) fn choose(&mut self, send: NewSend<'_, B>) -> Choice {
+    pub(super) fn choose(&mut self, send: &NewSend<'_, B>) -> Choice {
         if self.mode == Mode::Auto {
             self.finish_sample();
             self.batch.sends += 1;

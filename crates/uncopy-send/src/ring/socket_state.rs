@@ -14,7 +14,6 @@ use crate::room::zerocopy::{MAX_REGIONS, Usage};
 use crate::room::{Payload, StableBytes};
 
 /// A send that is about to be taken in.
-#[derive(Clone, Copy)]
 pub(super) struct NewSend<'a, B> {
     /// Index of the socket.
     pub(super) index: usize,
@@ -53,8 +52,8 @@ impl SocketState {
 
     /// Decides whether to lend a send, and enters the reason if not.
     #[inline]
-    pub(super) fn decide<B: StableBytes>(&mut self, mode: Mode, send: NewSend<'_, B>) -> Decision {
-        let NewSend { socket, to, payload, bytes, huge_by_index, .. } = send;
+    pub(super) fn decide<B: StableBytes>(&mut self, mode: Mode, send: &NewSend<'_, B>) -> Decision {
+        let NewSend { socket, to, payload, bytes, huge_by_index, .. } = *send;
         let buffers = payload.as_slice();
         let decision = match mode {
             Mode::Copy => Choice::Copy(FallbackReason::Asked).into(),

@@ -1,4 +1,4 @@
-//! What was asked of the kernel a moment ago.
+//! Answers of the kernel that are kept for a short time.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,23 +7,23 @@ use std::time::Duration;
 use uncopy_os::clock;
 use uncopy_os::netlink::route::SegmentationLimits;
 
-/// An answer that is asked for again when it is older than `FRESH`.
+/// An answer that is queried again when it is older than `MAX_AGE`.
 #[derive(Debug)]
 pub(crate) struct CachedAnswer<T> {
-    /// 0: none.
+    /// The answer's bits, shifted left by one, and 1; 0: no answer.
     answer: AtomicU64,
-    /// Milliseconds on the clock.
+    /// Time of the query, in milliseconds.
     at: AtomicU64,
-    /// Its age is looked at with every so many uses, of which there were these.
+    /// Number of uses after which the age is checked.
     uses_per_check: u32,
     uses: AtomicU32,
     kind: PhantomData<T>,
 }
 
-/// For so long an answer is taken to hold. Asking takes half a dozen system calls.
+/// Age after which an answer is queried again. A query takes half a dozen system calls.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// What an answer can be, in 63 bits.
+/// An answer that fits into 63 bits.
 pub(crate) trait Answer: Copy {
     fn to_bits(self) -> u64;
     fn from_bits(bits: u64) -> Self;
@@ -35,22 +35,23 @@ impl<T: Answer> CachedAnswer<T> {
         CachedAnswer { answer, at, uses_per_check, uses: AtomicU32::new(0), kind: PhantomData }
     }
 
-    /// The answer, at most a second old or so many uses; who asks is told the one before.
+    /// Returns the answer if it is younger than a second or was checked within the last uses; otherwise
+    /// queries it. The query gets the previous answer.
     #[inline]
     pub(crate) fn get_or_query(&self, query: impl FnOnce(Option<T>) -> T) -> T {
-        // Not counted exactly where threads meet, which does not matter.
+        // Concurrent uses may be counted once; the count need not be exact.
         let uses = self.uses.load(Ordering::Relaxed);
         match self.last() {
             Some(known) if uses < self.uses_per_check => {
                 self.uses.store(uses + 1, Ordering::Relaxed);
                 known
             }
-            known => self.look(known, query),
+            known => self.check(known, query),
         }
     }
 
     #[inline(never)]
-    fn look(&self, known: Option<T>, query: impl FnOnce(Option<T>) -> T) -> T {
+    fn check(&self, known: Option<T>, query: impl FnOnce(Option<T>) -> T) -> T {
         let now = clock::coarse().as_millis() as u64;
         self.uses.store(1, Ordering::Relaxed);
         let age = now.saturating_sub(self.at.load(Ordering::Relaxed));
@@ -65,14 +66,14 @@ impl<T: Answer> CachedAnswer<T> {
         }
     }
 
-    /// The last answer, however old.
+    /// Returns the last answer, however old.
     #[inline]
     pub(crate) fn last(&self) -> Option<T> {
         let bits = self.answer.load(Ordering::Relaxed);
         (bits != 0).then(|| T::from_bits(bits >> 1))
     }
 
-    /// The next answer is asked for.
+    /// Drops the answer, so that the next use queries it.
     pub(crate) fn forget(&self) {
         self.answer.store(0, Ordering::Relaxed);
     }
@@ -99,7 +100,7 @@ impl Answer for Option<bool> {
 }
 
 impl Answer for Option<SegmentationLimits> {
-    /// Neither is 0, and no device takes more segments than 31 bits count.
+    /// Neither number is 0, and 31 bits hold the segments of any device.
     fn to_bits(self) -> u64 {
         let segments = |trains: SegmentationLimits| u64::from(trains.segments & (u32::MAX >> 1));
         self.map_or(0, |trains| segments(trains) << 32 | u64::from(trains.bytes))
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_holds_for_a_while_and_until_it_is_forgotten() {
+    fn an_answer_is_kept_for_a_while_or_until_it_is_forgotten() {
         let cached = CachedAnswer::new(1);
         assert_eq!(cached.last(), None);
         assert!(cached.get_or_query(|_| true));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn its_age_is_looked_at_now_and_then() {
+    fn the_age_is_checked_after_a_number_of_uses() {
         let cached = CachedAnswer::new(3);
         cached.get_or_query(|_| false);
         cached.at.fetch_sub(MAX_AGE.as_millis() as u64, Ordering::Relaxed);
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_what_they_were() {
+    fn answers_survive_their_bits() {
         for answer in [None, Some(false), Some(true)] {
             assert_eq!(Option::<bool>::from_bits(answer.to_bits()), answer);
         }

@@ -1,4 +1,4 @@
-//! TCP and UDP sockets that nobody else has.
+//! TCP and UDP sockets to which no other descriptor refers.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -22,15 +22,15 @@ use uncopy_os::netlink::route::{SegmentationLimits, route_to, scope, segmentatio
 use uncopy_os::offload::Offload;
 use uncopy_os::{Sys, last_errno};
 
-/// Between two looks for input.
-const BRIEF: Duration = Duration::from_millis(5);
+/// Pause between two attempts to receive.
+const PAUSE: Duration = Duration::from_millis(5);
 
-/// A transport protocol that can send without copying.
+/// A transport protocol over which sends can avoid copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// A stream.
+    /// TCP: a stream.
     Tcp,
-    /// Datagrams.
+    /// UDP: datagrams.
     Udp,
 }
 
@@ -45,12 +45,12 @@ impl Transport {
     }
 }
 
-/// A TCP or UDP socket that no other descriptor refers to, as every constructor but
-/// [`adopt`](Self::adopt) makes one.
+/// A TCP or UDP socket to which no other descriptor refers. Every constructor except
+/// [`adopt`](Self::adopt) guarantees that.
 ///
-/// It lends no descriptor (no `AsFd`) on purpose. The kernel numbers the `MSG_ZEROCOPY` sends of a
-/// socket, and reports by number which buffers are free again; whoever could send through a
-/// duplicate would shift the numbers, and buffers would be released early.
+/// It has no `AsFd` on purpose. The kernel numbers the `MSG_ZEROCOPY` sends of a socket, and reports by
+/// number which buffers are free again; a send through a duplicate descriptor would shift the numbers,
+/// and buffers would be released early.
 /// ```compile_fail,E0599
 /// fn duplicate(socket: &uncopy::send::InetSocket) -> std::io::Result<std::os::fd::OwnedFd> {
 ///     use std::os::fd::AsFd;
@@ -61,21 +61,21 @@ pub struct InetSocket {
     fd: OwnedFd,
     transport: Transport,
     scatter_gather: CachedAnswer<Option<bool>>,
-    /// `UDP_SEGMENT`; 0: none.
+    /// `UDP_SEGMENT`; 0: not set.
     segment_bytes: AtomicU16,
     device_trains: CachedAnswer<Option<SegmentationLimits>>,
     is_local: CachedAnswer<bool>,
-    /// How often it was connected to another address.
+    /// Number of times that it was connected to another address.
     reconnections: AtomicU32,
-    /// Peer of a stream, which the kernel forgets with the connection.
+    /// Peer of a stream; kept because the kernel forgets it when the connection ends.
     stream_peer: OnceLock<SocketAddr>,
-    /// Senders and rings that send on it.
+    /// Number of senders and rings that send on the socket.
     writers: AtomicUsize,
     generation: Generation,
 }
 
 impl InetSocket {
-    /// Connects to a TCP server; waits for as long as the system does.
+    /// Connects to a TCP server; waits as long as the system does.
     ///
     /// # Errors
     /// As `connect(2)`.
@@ -87,7 +87,7 @@ impl InetSocket {
         Ok(socket)
     }
 
-    /// Connects as [`connect_tcp`](Self::connect_tcp) does, waiting for so long at most.
+    /// Connects as [`connect_tcp`](Self::connect_tcp) does, waiting up to `timeout`.
     ///
     /// # Errors
     /// As `connect(2)`; [`Errno::ETIMEDOUT`] if there is no answer in time.
@@ -111,7 +111,7 @@ impl InetSocket {
         Ok(socket)
     }
 
-    /// Takes the next connection of `listener`, waiting for one unless it is nonblocking.
+    /// Accepts the next connection of `listener`; waits for one unless the listener is nonblocking.
     ///
     /// # Errors
     /// As `accept(2)`.
@@ -133,7 +133,7 @@ impl InetSocket {
         Ok(socket)
     }
 
-    /// Opens a UDP socket that sends to `to` alone.
+    /// Opens a UDP socket that is connected to `to`.
     ///
     /// # Errors
     /// As `connect(2)`.
@@ -144,16 +144,16 @@ impl InetSocket {
         Ok(socket)
     }
 
-    /// Takes a socket over that was made elsewhere. `O_NONBLOCK` does not matter: every call that
-    /// sends says itself that it does not wait.
+    /// Takes over a socket that was made elsewhere. `O_NONBLOCK` does not matter: every sending call is
+    /// made with a flag not to wait.
     ///
     /// # Errors
-    /// It is neither TCP nor UDP over IPv4 or IPv6; it comes back with the error. Local sockets
-    /// (`unix(7)`) are among these: no kernel has `MSG_ZEROCOPY` for them.
+    /// The socket is neither TCP nor UDP over IPv4 or IPv6; the descriptor comes back with the error. Local
+    /// sockets (`unix(7)`) are refused too: no kernel supports `MSG_ZEROCOPY` for them.
     ///
     /// # Safety
-    /// No other descriptor refers to the socket, in any process, now or later (a duplicate, one
-    /// that was passed on, one that a child inherited); and nothing was ever sent on it with
+    /// No other descriptor refers to the socket, in any process, now or later (a duplicate, one that was
+    /// passed to another process, one that a child inherited); and nothing was ever sent on it with
     /// `MSG_ZEROCOPY`.
     #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
     pub unsafe fn adopt(fd: OwnedFd) -> Result<InetSocket, (OwnedFd, Error)> {
@@ -188,7 +188,7 @@ impl InetSocket {
             _ => {
                 let what = match domain {
                     Ok(AddressFamily::UNIX) => {
-                        "a local socket, for which no kernel has MSG_ZEROCOPY"
+                        "a local socket, for which no kernel supports MSG_ZEROCOPY"
                     }
                     _ => "neither TCP nor UDP over IPv4 or IPv6",
                 };
@@ -200,7 +200,7 @@ impl InetSocket {
             }
         };
         let socket = InetSocket::new(fd, transport);
-        // Found now or never.
+        // Remembers the peer of a stream: the kernel forgets it when the connection ends.
         let _ = socket.peer_address();
         Ok(socket)
     }
@@ -220,13 +220,13 @@ impl InetSocket {
         }
     }
 
-    /// It belongs to the process that forked this one.
+    /// Returns whether the socket belongs to the process that forked this one.
     #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
         self.generation != Generation::current()
     }
 
-    /// Refuses `operation` in a forked child: the connection is the parent's.
+    /// Refuses `operation` in a forked child: the connection belongs to the parent.
     #[inline]
     pub(crate) fn check_owner(&self, operation: &'static str) -> Result<()> {
         match self.is_inherited() {
@@ -244,23 +244,23 @@ impl InetSocket {
         self.writers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says whether that was the last.
+    /// Removes a writer; returns whether it was the last.
     pub(super) fn discount_writer(&self) -> bool {
         self.writers.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Nobody sends on it any more.
+    /// Returns whether no sender and no ring sends on the socket any more.
     pub(crate) fn is_left(&self) -> bool {
         self.writers.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the protocol it speaks.
+    /// Returns the transport protocol.
     #[must_use]
     pub fn transport(&self) -> Transport {
         self.transport
     }
 
-    /// Returns its own address.
+    /// Returns the local address.
     ///
     /// # Errors
     /// As `getsockname(2)`.
@@ -273,7 +273,7 @@ impl InetSocket {
         Ok(rustix::net::getsockname(&self.fd).and_then(SocketAddr::try_from)?)
     }
 
-    /// Returns the address that it is connected to; `None`: it is not connected.
+    /// Returns the address of the peer; `None`: the socket is not connected.
     #[must_use]
     pub fn peer_address(&self) -> Option<SocketAddr> {
         let found = rustix::net::getpeername(&self.fd).ok().flatten()?;
@@ -298,13 +298,13 @@ impl InetSocket {
         Ok(())
     }
 
-    /// How often it was connected to another address: what was learnt of the path is of the one
-    /// before.
+    /// Returns the number of times that the socket was connected to another address: knowledge of the path
+    /// belongs to one peer.
     pub(crate) fn reconnections(&self) -> u32 {
         self.reconnections.load(Ordering::Relaxed)
     }
 
-    /// Receives into `bytes`, waiting for something; 0 at the end of a stream.
+    /// Receives into `bytes`, waiting for data. Returns 0 at the end of a stream.
     ///
     /// # Errors
     /// As `recv(2)`.
@@ -320,7 +320,7 @@ impl InetSocket {
         }
     }
 
-    /// Receives as [`receive`](Self::receive) does, waiting for so long at most; `None`: nothing came.
+    /// Receives as [`receive`](Self::receive) does, waiting up to `timeout`; `None`: nothing arrived.
     ///
     /// # Errors
     /// As `recv(2)`.
@@ -335,8 +335,8 @@ impl InetSocket {
                     if left.is_zero() {
                         return Ok(None);
                     }
-                    // Not `poll(2)`: reports in the error queue would end each wait at once.
-                    std::thread::sleep(left.min(BRIEF));
+                    // `poll(2)` would return at once while reports are in the error queue.
+                    std::thread::sleep(left.min(PAUSE));
                 }
                 Err(errno) => return Err(self.error("receive on", errno)),
             }
@@ -353,7 +353,7 @@ impl InetSocket {
         done.map_err(|errno| self.error("end", errno))
     }
 
-    /// Sets how many bytes may wait here to be sent (`SO_SNDBUF`); the kernel doubles the number.
+    /// Sets the size of the send buffer (`SO_SNDBUF`); the kernel doubles the number.
     ///
     /// # Errors
     /// As `setsockopt(2)`.
@@ -363,7 +363,7 @@ impl InetSocket {
         set.map_err(|errno| self.error("set SO_SNDBUF of", errno))
     }
 
-    /// Sets whether TCP sends at once what does not fill a segment (`TCP_NODELAY`).
+    /// Sets whether TCP sends bytes at once that do not fill a segment (`TCP_NODELAY`).
     ///
     /// ```
     /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -380,11 +380,11 @@ impl InetSocket {
         set.map_err(|errno| self.error("set TCP_NODELAY of", errno))
     }
 
-    /// Has UDP cut every send into datagrams of `bytes` bytes, the last shorter (`UDP_SEGMENT`,
-    /// `udp(7)`). `None`: each send is a datagram.
+    /// Makes UDP cut every send into datagrams of `bytes` bytes, the last one possibly shorter
+    /// (`UDP_SEGMENT`, `udp(7)`). `None`: each send is one datagram.
     ///
-    /// A [`Sender`](crate::Sender) takes sends of any length then, and a
-    /// [`Ring`](crate::Ring) one of [`train_bytes`](crate::train_bytes).
+    /// A [`Sender`](crate::Sender) and a [`Ring`](crate::Ring) then take sends of any length, and make
+    /// trains of up to [`train_bytes`](crate::train_bytes) of them.
     ///
     /// # Errors
     /// As `setsockopt(2)`.
@@ -397,13 +397,13 @@ impl InetSocket {
         Ok(())
     }
 
-    /// Bytes of the datagrams that sends are cut into. `None`: they are not.
+    /// Returns the size of the datagrams that sends are cut into. `None`: sends are not cut.
     pub(crate) fn segment_bytes(&self) -> Option<NonZeroU16> {
         NonZeroU16::new(self.segment_bytes.load(Ordering::Relaxed))
     }
 
-    /// What the device that the connection goes over cuts by itself, as it was a second or 64 sends
-    /// ago at most. `None`: it cannot be told.
+    /// Returns the segmentation limits of the device that the connection uses, up to a second or 64 sends
+    /// old. `None`: unknown.
     pub(crate) fn device_trains(&self) -> Option<SegmentationLimits> {
         self.device_trains.get_or_query(|_| {
             let peer = self.peer_address()?;
@@ -411,8 +411,8 @@ impl InetSocket {
         })
     }
 
-    /// Looks up whether the device that the connection goes over does scatter-gather, unless that
-    /// was done within a second, or the connection is over.
+    /// Looks up whether the device that the connection uses supports scatter-gather, unless that was done
+    /// within a second, or the connection has ended.
     pub(crate) fn note_device(&self) {
         self.scatter_gather.get_or_query(|before| {
             let Some(peer) = self.peer_address() else { return before.flatten() };
@@ -420,13 +420,13 @@ impl InetSocket {
         });
     }
 
-    /// Whether that device does scatter-gather, as it was when it was [noted](Self::note_device).
-    /// `None`: it could not be told.
+    /// Returns whether that device supports scatter-gather, as last [noted](Self::note_device). `None`:
+    /// unknown.
     pub(crate) fn scatter_gather(&self) -> Option<bool> {
         self.scatter_gather.last().flatten()
     }
 
-    /// The peer's address is this machine's own, as it was a second or 64 sends ago at most.
+    /// Returns whether the peer's address belongs to this machine; up to a second or 64 sends old.
     pub(crate) fn is_local(&self) -> bool {
         self.is_local.get_or_query(|_| self.peer_address().is_some_and(is_own))
     }
@@ -437,7 +437,7 @@ impl InetSocket {
 
     fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Sys<()> {
         let length = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: the option's value is an int, which outlives the call, which only reads it.
+        // SAFETY: the option's value is an int that outlives the call, and the call only reads it.
         let r = unsafe {
             libc::setsockopt(self.fd.as_raw_fd(), level, name, (&raw const value).cast(), length)
         };
@@ -448,38 +448,39 @@ impl InetSocket {
         self.fd.as_fd()
     }
 
-    /// Ends a TCP connection at once: what waits to be sent is dropped, the peer gets a reset
-    /// (`connect(2)` with `AF_UNSPEC`; `tcp_disconnect` in `net/ipv4/tcp.c`). The error queue
-    /// stays. A UDP socket loses its peer, and keeps what waits in devices.
+    /// Ends a TCP connection at once: bytes that wait to be sent are dropped, and the peer gets a reset
+    /// (`connect(2)` with `AF_UNSPEC`; `tcp_disconnect` in `net/ipv4/tcp.c`). The error queue is kept. A UDP
+    /// socket only loses its peer; datagrams in device queues are still sent.
     pub(crate) fn abort(&self) {
-        // So that the end is a reset, also where everything was sent.
+        // Makes the end a reset even if everything was sent.
         let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
         let _ = rustix::net::connect_unspec(&self.fd);
     }
 
-    /// Aborts a connection whose peer has not acknowledged everything. Another one is over for us, and
-    /// a reset would only keep the peer from what it has to say.
+    /// Aborts the connection unless the peer has acknowledged everything. If it has, nothing is left to
+    /// send, and a reset would only disturb the peer's own sending.
     pub(crate) fn abort_unacknowledged(&self) {
         if self.unacknowledged_bytes() != Some(0) {
             self.abort();
         }
     }
 
-    /// Bytes of a stream, its end among them, that the peer has not acknowledged (`SIOCOUTQ`, `tcp(7)`).
+    /// Returns the number of bytes of a stream, including its end, that the peer has not acknowledged
+    /// (`SIOCOUTQ`, `tcp(7)`).
     fn unacknowledged_bytes(&self) -> Option<usize> {
         let mut bytes: libc::c_int = 0;
-        // SAFETY: the call writes an int there, which outlives it.
+        // SAFETY: the call writes an int to `bytes`, which outlives it.
         let r = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         (r == 0).then_some(usize::try_from(bytes).unwrap_or(0))
     }
 
-    /// The error that the next call would meet.
+    /// Takes the pending error of the socket (`SO_ERROR`).
     pub(crate) fn take_error(&self) -> Option<Errno> {
         sockopt::socket_error(&self.fd).ok()?.err().map(Errno::from)
     }
 
-    /// Sleeps until there is what is wanted, an error is queued, a signal arrives or the time is
-    /// over (`None`: never).
+    /// Sleeps until the condition holds, an error is queued, a signal arrives or the timeout is over (`None`:
+    /// no timeout).
     pub(crate) fn wait(&self, wanted: Wanted, timeout: Option<Duration>) {
         let flags = match wanted {
             Wanted::Input => PollFlags::IN,
@@ -487,12 +488,12 @@ impl InetSocket {
             Wanted::Errors => PollFlags::empty(),
         };
         let timeout = timeout.and_then(|left| left.try_into().ok());
-        // A failure is a wait that ended early.
+        // A failed wait is treated as one that ended early.
         let _ = rustix::event::poll(&mut [PollFd::new(&self.fd, flags)], timeout.as_ref());
     }
 
-    /// Sends the regions, as far as there is room. At most 1,024. Flags that make the kernel keep
-    /// them beyond the call are for [`zerocopy`](super::zerocopy) alone.
+    /// Sends up to 1,024 regions, as far as there is room. Only [`zerocopy`](super::zerocopy) may pass flags
+    /// that let the kernel keep the regions after the call.
     #[inline(always)]
     pub(super) fn send_with(
         &self,
@@ -501,14 +502,14 @@ impl InetSocket {
         flags: SendFlags,
     ) -> Sys<usize> {
         let flags = flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // The kernel has less to look at than with a message header.
+        // `send` costs the kernel less than `sendmsg`, which has a message header to parse.
         if let ([only], None) = (regions, to) {
             return Ok(rustix::io::retry_on_intr(|| rustix::net::send(&self.fd, only, flags))?);
         }
         self.send_message(regions, to, flags)
     }
 
-    /// The same, of several regions or to an address.
+    /// Does the same for several regions, or to an address.
     fn send_message(
         &self,
         regions: &[IoSlice<'_>],
@@ -524,9 +525,9 @@ impl InetSocket {
         Ok(sent?)
     }
 
-    /// What the socket is called in errors.
+    /// Returns the name of the socket in errors.
     pub(crate) fn subject(&self) -> String {
-        // A connection that is over has no peer any more.
+        // The kernel forgets the peer of a connection that has ended.
         let peer = self.peer_address().or_else(|| self.stream_peer.get().copied());
         match peer.or_else(|| self.own_address().ok()) {
             Some(address) => subject(self.transport, address),
@@ -539,7 +540,7 @@ impl InetSocket {
     }
 }
 
-/// Condition that an [`InetSocket`] is waited for. That errors are queued always ends a wait.
+/// A condition to wait for on an [`InetSocket`]. A queued error ends every wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Input,
@@ -547,7 +548,7 @@ pub(crate) enum Wanted {
     Errors,
 }
 
-/// Index of the device that packets to `address` leave through.
+/// Looks up the index of the device through which packets to `address` leave.
 fn device_to(address: SocketAddr) -> Option<u32> {
     Some(route_to(address.ip(), scope(address)).ok()?.device)
 }
@@ -567,7 +568,7 @@ pub(crate) fn outlet_to(address: SocketAddr) -> Option<Outlet> {
     Some(Outlet { device: route.device, is_local: route.is_local })
 }
 
-/// The address is this machine's own.
+/// Returns whether the address belongs to this machine.
 pub(crate) fn is_own(address: SocketAddr) -> bool {
     route_to(address.ip(), scope(address)).is_ok_and(|route| route.is_local)
 }

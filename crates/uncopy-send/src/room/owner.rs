@@ -1,15 +1,16 @@
-//! Bytes that may be lent to the kernel.
+//! The trait of memory that may be lent to the kernel.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::registered::PoolSlice;
 
-/// An owner of bytes that stay where they are, and as they are, for as long as it is only kept.
+/// An owner of bytes that keep their address and content as long as the owner exists and is not borrowed
+/// mutably.
 ///
-/// A send takes such an owner, keeps it while the kernel may read the bytes, and hands it back with
-/// the release. What only borrows cannot be one (`'static`): a borrow ends when its holder is
-/// forgotten, and the kernel reads on.
+/// A send takes such an owner, keeps it while the kernel may read the bytes, and returns it with the
+/// release. A borrow is not accepted unless it is `'static`: it would end when its holder is forgotten,
+/// while the kernel may still read.
 ///
 /// ```compile_fail,E0597
 /// # fn send(_: impl uncopy::send::StableBytes) {}
@@ -21,7 +22,8 @@ use super::registered::PoolSlice;
 /// send([1u8, 2, 3]); // an array moves with its owner
 /// ```
 ///
-/// Open: every crate may make a type of its own one, and has to say that it keeps to what is below:
+/// The trait is open: other crates may implement it, with an `unsafe impl` that promises to keep the
+/// contract below:
 /// ```compile_fail,E0200
 /// struct Mine(Vec<u8>);
 /// impl uncopy::send::StableBytes for Mine {
@@ -32,24 +34,24 @@ use super::registered::PoolSlice;
 /// ```
 ///
 /// # Safety
-/// While the value exists and nobody has it by `&mut`:
-/// - [`bytes`](Self::bytes) gives the same address and length each time, also after the value has
-///   been moved, and from every thread;
-/// - nothing changes or frees those bytes: there is no other way to them that writes.
+/// While the value exists and is not borrowed by `&mut`:
+/// - [`bytes`](Self::bytes) returns the same address and length each time, also after the value has been
+///   moved, and from every thread;
+/// - nothing changes or frees those bytes: no other access can write to them.
 ///
-/// And [`pool_slice`](Self::pool_slice) is `None`, or the slice that `bytes` gives.
+/// And [`pool_slice`](Self::pool_slice) is `None`, or the slice that `bytes` returns.
 pub unsafe trait StableBytes: Send + 'static {
     /// Returns the bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Returns the slice of a pool that they are, if they are one: a ring that has the pool registered
-    /// need not look up its pages for each send.
+    /// Returns the pool slice that the bytes are, if they are one. A ring that has the pool registered need
+    /// not look up its pages for each send.
     fn pool_slice(&self) -> Option<&PoolSlice> {
         None
     }
 }
 
-// SAFETY: the bytes are in an allocation that only `&mut self` or the drop can touch.
+// SAFETY: the bytes are in an allocation that only `&mut self` or the drop can change or free.
 unsafe impl StableBytes for Vec<u8> {
     fn bytes(&self) -> &[u8] {
         self
@@ -70,7 +72,7 @@ unsafe impl StableBytes for String {
     }
 }
 
-// SAFETY: nobody can change what a `'static` borrow refers to, nor free it.
+// SAFETY: the target of a `'static` shared borrow is never changed or freed.
 unsafe impl StableBytes for &'static [u8] {
     fn bytes(&self) -> &[u8] {
         self
@@ -84,8 +86,8 @@ unsafe impl StableBytes for &'static str {
     }
 }
 
-// SAFETY: the allocation lives as long as any of its owners, and can be changed (`get_mut`) only
-// while there is one alone, who has it by `&mut`.
+// SAFETY: the allocation lives as long as any of its owners, and can be changed (`get_mut`) only through
+// the `&mut` of its only owner.
 unsafe impl StableBytes for Arc<[u8]> {
     fn bytes(&self) -> &[u8] {
         self
@@ -99,7 +101,7 @@ unsafe impl StableBytes for Arc<Vec<u8>> {
     }
 }
 
-// SAFETY: the slice's memory belongs to it alone and is never moved.
+// SAFETY: the slice's memory belongs to that slice only and is never moved.
 unsafe impl StableBytes for PoolSlice {
     fn bytes(&self) -> &[u8] {
         self
@@ -110,7 +112,7 @@ unsafe impl StableBytes for PoolSlice {
     }
 }
 
-// SAFETY: as for `Arc<[u8]>`; the slice goes back to its pool with the last of its owners.
+// SAFETY: as for `Arc<[u8]>`; the slice returns to its pool with the last of its owners.
 unsafe impl StableBytes for Arc<PoolSlice> {
     fn bytes(&self) -> &[u8] {
         self
@@ -121,8 +123,8 @@ unsafe impl StableBytes for Arc<PoolSlice> {
     }
 }
 
-// SAFETY: as for `&'static [u8]`: nobody can change or free what is lent for ever, so that the slice
-// never goes back to its pool.
+// SAFETY: as for `&'static [u8]`: a slice that is borrowed for ever is never changed, and never returns
+// to its pool.
 unsafe impl StableBytes for &'static PoolSlice {
     fn bytes(&self) -> &[u8] {
         self
@@ -133,7 +135,7 @@ unsafe impl StableBytes for &'static PoolSlice {
     }
 }
 
-// SAFETY: what is in the box keeps the contract and is not moved by moving the box.
+// SAFETY: the value in the box keeps the contract, and moving the box does not move it.
 unsafe impl StableBytes for Box<dyn StableBytes> {
     fn bytes(&self) -> &[u8] {
         (**self).bytes()
@@ -158,7 +160,7 @@ mod tests {
     use super::StableBytes;
 
     #[test]
-    fn bytes_stay_where_they_are_when_their_owner_moves() {
+    fn bytes_keep_their_address_when_their_owner_moves() {
         let owners: Vec<Box<dyn StableBytes>> = vec![
             Box::new(b"vector".to_vec()),
             Box::new(b"boxed".to_vec().into_boxed_slice()),
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_a_pool_say_so_whoever_owns_them() {
+    fn every_owner_of_a_pool_slice_reports_it() {
         let pool = Pool::new(3, 16, PageSize::Base).unwrap();
         let lent: &'static PoolSlice = Box::leak(Box::new(pool.take().unwrap()));
         let owners: Vec<Box<dyn StableBytes>> = vec![
@@ -190,6 +192,6 @@ mod tests {
             assert_eq!(owner.bytes().as_ptr(), owner.pool_slice().unwrap().as_ptr());
         }
         drop(owners);
-        assert_eq!(pool.free_slices(), 2, "what is lent for ever never comes back");
+        assert_eq!(pool.free_slices(), 2, "a slice that is borrowed for ever never returns");
     }
 }

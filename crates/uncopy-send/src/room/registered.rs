@@ -1,4 +1,4 @@
-//! Pools of equal slices that a ring can register with the kernel once, instead of having it look
+//! Pools of equal slices. A ring registers a pool with the kernel once, instead of having the kernel look
 //! up the pages of every send.
 
 use std::fmt;
@@ -11,51 +11,51 @@ use uncopy_os::Sys;
 use uncopy_os::anonymous::{Anonymous, HUGE_PAGE_BYTES};
 use uncopy_os::fork::Generation;
 
-/// What the kernel takes as one registered buffer (`io_buffer_validate` in `io_uring/rsrc.c`).
+/// Maximum size of a registered buffer (`io_buffer_validate` in `io_uring/rsrc.c`).
 const MAX_POOL_BYTES: usize = 1 << 30;
 
-/// Slices begin at multiples of this: a base page, so that no two of them share one.
+/// Alignment of slices: a base page, so that no two slices share one.
 const SLICE_ALIGN: usize = 4096;
 
-/// Which pages a pool is to have.
+/// The page size that a pool asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageSize {
-    /// Huge pages where they can be had, else base pages.
+    /// Huge pages where they are available, otherwise base pages.
     #[default]
     HugeIfPossible,
     /// Base pages.
     Base,
 }
 
-/// Which pages a pool has.
+/// The pages that a pool has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pages {
     /// Huge pages of 2 MiB from the administrator's reserve (`vm.nr_hugepages`).
     Reserved,
-    /// Huge pages of 2 MiB that the kernel put together when the pool was made (transparent huge
-    /// pages). It may split them later when memory runs short; registering the pool pins them.
+    /// Huge pages of 2 MiB that the kernel assembled when the pool was made (transparent huge pages). It
+    /// may split them later when memory is short; registering the pool pins them.
     Transparent,
     /// Base pages.
     Base {
-        /// Why not huge ones.
+        /// Why the pages are not huge.
         reason: String,
     },
 }
 
 impl Pages {
-    /// Returns whether they are huge pages.
+    /// Returns whether the pages are huge.
     #[must_use]
     pub const fn are_huge(&self) -> bool {
         matches!(self, Pages::Reserved | Pages::Transparent)
     }
 }
 
-/// Memory of equal slices, each of which can be taken, filled and sent, and goes back to the pool
-/// when it is dropped. Cloning gives another handle to the same pool.
+/// Memory divided into equal slices. A slice can be taken, filled and sent, and returns to the pool when it
+/// is dropped. A clone is another handle to the same pool.
 ///
-/// The memory lives as long as the pool, any of its slices or any ring that it is registered with.
+/// The memory lives as long as the pool, any of its slices, or any ring that it is registered with.
 ///
 /// ```
 /// use uncopy::send::{PageSize, Pool};
@@ -86,7 +86,7 @@ impl Memory {
         self.generation != Generation::current()
     }
 
-    /// Locks the indices of free slices; a panic of somebody who held the lock left them whole.
+    /// Locks the indices of free slices. A panic while the lock was held cannot have left them inconsistent.
     #[inline]
     fn free(&self) -> MutexGuard<'_, Vec<u32>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
@@ -94,22 +94,22 @@ impl Memory {
 }
 
 impl Pool {
-    /// Makes a pool of `slices` slices of `slice_bytes` bytes each, all zero.
+    /// Makes a pool of `slices` slices of `slice_bytes` zeroed bytes each.
     ///
     /// # Errors
-    /// Either is zero, the pool would be larger than 1 GiB with each slice rounded up to 4 KiB, or
-    /// there is no memory.
+    /// Either number is zero, the pool would be larger than 1 GiB with each slice rounded up to 4 KiB, or
+    /// there is not enough memory.
     pub fn new(slices: usize, slice_bytes: usize, pages: PageSize) -> Result<Pool> {
         let subject = || format!("a pool of {slices} slices of {slice_bytes} bytes");
         let refused = |why: &str| Error::new("make", subject(), Reason::Refused(why.into()));
         if slices == 0 || slice_bytes == 0 {
-            return Err(refused("it would hold nothing; ask for one slice of one byte at least"));
+            return Err(refused("the pool would be empty; ask for at least one slice of one byte"));
         }
         let stride = slice_bytes.checked_next_multiple_of(SLICE_ALIGN);
         let length = stride.and_then(|stride| stride.checked_mul(slices));
         let (Some(stride), Some(length)) = (stride, length.filter(|all| *all <= MAX_POOL_BYTES))
         else {
-            return Err(refused("a pool has 1 GiB at most; make several"));
+            return Err(refused("a pool can have up to 1 GiB; make several"));
         };
         let (mapping, pages) =
             map(length, pages).map_err(|errno| Error::network("make", subject(), errno))?;
@@ -120,8 +120,8 @@ impl Pool {
         Ok(Pool { memory: Arc::new(memory) })
     }
 
-    /// Takes a slice, whole; its bytes are what was last in it. `None`: all are taken, or the pool
-    /// belongs to the process that forked this one.
+    /// Takes a whole slice; it has the bytes that were last written to it. `None`: all slices are taken, or
+    /// the pool belongs to the process that forked this one.
     #[must_use]
     pub fn take(&self) -> Option<PoolSlice> {
         if self.is_inherited() {
@@ -132,7 +132,7 @@ impl Pool {
         Some(PoolSlice { memory: self.memory.clone(), index, length })
     }
 
-    /// Returns how many slices can be taken now.
+    /// Returns the number of slices that can be taken now.
     #[must_use]
     pub fn free_slices(&self) -> usize {
         if self.is_inherited() {
@@ -141,41 +141,47 @@ impl Pool {
         self.memory.free().len()
     }
 
-    /// Returns the bytes of each slice.
+    /// Returns the number of bytes of each slice.
     #[must_use]
     pub fn slice_bytes(&self) -> usize {
         self.memory.slice_bytes
     }
 
-    /// Returns which pages it got, and why not others.
+    /// Returns the pages of the pool, and why they are not huge.
     #[must_use]
     pub fn pages(&self) -> &Pages {
         &self.memory.pages
     }
 
-    /// It belongs to the process that forked this one, of which another thread may have held its lock.
+    /// Returns whether the pool belongs to the process that forked this one. Another thread of that process
+    /// may have held its lock.
     #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
         self.memory.is_inherited()
     }
 
-    /// Beginning and length of all of it.
-    pub(crate) fn extent(&self) -> (NonNull<u8>, usize) {
-        (self.memory.mapping.start(), self.memory.mapping.length())
+    /// Returns the start of the whole memory.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.memory.mapping.start()
     }
 
-    /// `other` is another handle to this pool.
+    /// Returns the length of the whole memory.
+    pub(crate) fn length(&self) -> usize {
+        self.memory.mapping.length()
+    }
+
+    /// Returns whether `other` is a handle to the same pool.
     pub(crate) fn is(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.memory, &other.memory)
     }
 
-    /// `slice` is one of this pool's.
+    /// Returns whether `slice` belongs to this pool.
     pub(crate) fn owns(&self, slice: &PoolSlice) -> bool {
         Arc::ptr_eq(&self.memory, &slice.memory)
     }
 }
 
-/// The memory, with huge pages if wanted and possible.
+/// Maps the memory, with huge pages if they are wanted and available.
 fn map(length: usize, pages: PageSize) -> Sys<(Anonymous, Pages)> {
     let base = |reason: String| -> Sys<(Anonymous, Pages)> {
         let mut mapping = Anonymous::new(length)?;
@@ -183,7 +189,7 @@ fn map(length: usize, pages: PageSize) -> Sys<(Anonymous, Pages)> {
         Ok((mapping, Pages::Base { reason }))
     };
     if pages == PageSize::Base {
-        return base("not asked for".to_owned());
+        return base("not requested".to_owned());
     }
     let huge = length.next_multiple_of(HUGE_PAGE_BYTES);
     let reserve = match Anonymous::huge(huge) {
@@ -198,9 +204,9 @@ fn map(length: usize, pages: PageSize) -> Sys<(Anonymous, Pages)> {
         Ok(()) => Ok((mapping, Pages::Transparent)),
         Err(errno) => {
             let reason = format!(
-                "vm.nr_hugepages leaves none ({reserve}), and none could be put together ({errno})"
+                "vm.nr_hugepages leaves none ({reserve}), and none could be assembled ({errno})"
             );
-            // Some of it may be in huge pages.
+            // A part of the mapping may be in huge pages.
             drop(mapping);
             base(reason)
         }
@@ -225,25 +231,25 @@ pub struct PoolSlice {
 }
 
 impl PoolSlice {
-    /// Leaves only the first `length` bytes in it, or all if there are fewer. The rest is not
-    /// gone: [`reset`](Self::reset) brings it back.
+    /// Shortens the slice to its first `length` bytes; does nothing if it is shorter already.
+    /// [`reset`](Self::reset) restores the full length.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// Makes the slice whole again.
+    /// Restores the full length.
     pub fn reset(&mut self) {
         self.length = self.memory.slice_bytes;
     }
 
-    /// It is part of a huge page.
+    /// Returns whether the slice is part of a huge page.
     pub(crate) fn is_huge(&self) -> bool {
         self.memory.pages.are_huge()
     }
 
     fn start(&self) -> NonNull<u8> {
         let offset = self.index as usize * self.memory.stride;
-        // SAFETY: the index is below the number of slices, so that the slice is inside.
+        // SAFETY: the index is below the number of slices, so the slice is inside the mapping.
         unsafe { self.memory.mapping.start().add(offset) }
     }
 }
@@ -252,8 +258,8 @@ impl Deref for PoolSlice {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `length` bytes of the pool, zeroed when it was made, that belong to this slice
-        // alone until its drop puts its index back.
+        // SAFETY: these are `length` bytes of the pool, zeroed when it was made. They belong to this slice
+        // only, until its drop puts its index back.
         unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.length) }
     }
 }
@@ -285,7 +291,7 @@ mod tests {
     use super::{PageSize, Pages, Pool};
 
     #[test]
-    fn slices_are_apart_and_come_back() {
+    fn slices_are_separate_and_return_to_the_pool() {
         for pages in [PageSize::Base, PageSize::HugeIfPossible] {
             let pool = Pool::new(3, 5000, pages).unwrap();
             let mut slices: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
@@ -306,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_shrinks_and_grows_back() {
+    fn a_slice_is_truncated_and_reset() {
         let pool = Pool::new(1, 100, PageSize::Base).unwrap();
         let mut slice = pool.take().unwrap();
         slice.truncate(7);
@@ -317,18 +323,18 @@ mod tests {
     }
 
     #[test]
-    fn what_pages_there_are_is_told() {
+    fn the_kind_of_pages_is_reported() {
         let base = Pool::new(1, 1, PageSize::Base).unwrap();
-        assert_eq!(*base.pages(), Pages::Base { reason: "not asked for".to_owned() });
+        assert_eq!(*base.pages(), Pages::Base { reason: "not requested".to_owned() });
         let pool = Pool::new(512, 8192, PageSize::HugeIfPossible).unwrap();
         if pool.pages().are_huge() {
             assert!(huge_kilobytes(&pool) >= 4096, "{:?}", pool.pages());
         }
     }
 
-    /// What the kernel says of the mapping that holds the pool, in `/proc/self/smaps`.
+    /// Returns the huge pages of the mapping that holds the pool, from `/proc/self/smaps`.
     fn huge_kilobytes(pool: &Pool) -> u64 {
-        let start = pool.extent().0.as_ptr() as u64;
+        let start = pool.start().as_ptr() as u64;
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut inside = false;
         let mut found = 0;
@@ -349,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_make_no_pool_are_refused() {
+    fn impossible_sizes_are_refused() {
         for (slices, bytes) in
             [(0, 1), (1, 0), (2, 1 << 30), (usize::MAX, 2), (1, usize::MAX), (262_145, 1)]
         {

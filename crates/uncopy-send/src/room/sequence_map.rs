@@ -1,17 +1,17 @@
-//! What is on its way, by number. Pure.
+//! A map whose keys are consecutive numbers, given out by the map. Pure.
 
-/// Values by the number that each got when it was put in, counted from zero on, and taken out in
-/// any order. Has room for all from the oldest that is in it on.
+/// Maps numbers to values. Each value gets the next number, counted from zero, when it is put in; values
+/// are taken out in any order. Uses memory for all numbers from the oldest value on.
 #[derive(Debug)]
 pub(crate) struct SequenceMap<T> {
-    /// None, or a power of two; a number's place is its remainder.
+    /// Empty, or a power of two in length; the place of a number is its remainder.
     places: Vec<Option<T>>,
-    /// The oldest that is in it, or else the next.
+    /// Number of the oldest value; the next number if the map is empty.
     first: u64,
     next: u64,
 }
 
-/// Places of the first allocation.
+/// Number of places of the first allocation.
 const FEW: usize = 16;
 
 impl<T> SequenceMap<T> {
@@ -19,35 +19,35 @@ impl<T> SequenceMap<T> {
         SequenceMap { places: Vec::new(), first: 0, next: 0 }
     }
 
-    /// The number of what is put in next.
+    /// Returns the number that the next value gets.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// How many there are, if they are taken out in their order.
+    /// Returns the number of values, if they are taken out in their order.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         (self.next - self.first) as usize
     }
 
-    /// Puts a value in; gives its number.
+    /// Puts a value in; returns its number.
     #[inline]
     pub(crate) fn push(&mut self, value: T) -> u64 {
         self.push_with(|| value)
     }
 
-    /// Puts in what `make` makes, in its place: a large value that is made elsewhere is written in
-    /// small pieces and read in large ones, for which the processor waits.
+    /// Puts in the value that `make` returns, built in place. A large value that is built elsewhere and
+    /// moved is written in small pieces and read in large ones, which stalls the processor.
     #[inline]
     pub(crate) fn push_with(&mut self, make: impl FnOnce() -> T) -> u64 {
         let (number, place) = self.vacant();
-        // Nothing is there. To drop that would take the address of what is made.
+        // The place is empty. Dropping its old content would force the new value into memory first.
         std::mem::forget(place.replace(make()));
         number
     }
 
-    /// Gives a number to what is not put in.
+    /// Uses up a number without a value.
     #[inline]
     pub(crate) fn skip(&mut self) -> u64 {
         if self.first == self.next {
@@ -58,7 +58,7 @@ impl<T> SequenceMap<T> {
         self.vacant().0
     }
 
-    /// The next number, and its place, in which nothing is.
+    /// Returns the next number and its empty place.
     #[inline]
     fn vacant(&mut self) -> (u64, &mut Option<T>) {
         if self.next - self.first == self.places.len() as u64 {
@@ -80,7 +80,7 @@ impl<T> SequenceMap<T> {
         self.places.get_mut(place)?.as_mut()
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     #[inline]
     pub(crate) fn take(&mut self, number: u64) -> Option<T> {
         let place = self.place_of(number)?;
@@ -91,18 +91,18 @@ impl<T> SequenceMap<T> {
         Some(value)
     }
 
-    /// Takes the oldest out.
+    /// Removes the oldest value.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.take(self.first)
     }
 
-    /// Everything in it, in ascending order.
+    /// Iterates over all values in ascending order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         (self.first..self.next).filter_map(|number| Some((number, self.get(number)?)))
     }
 
-    /// Where a number is that may be in it.
+    /// Returns the place of a number that may be in the map.
     #[inline]
     fn place_of(&self, number: u64) -> Option<usize> {
         let is_known = number.wrapping_sub(self.first) < self.next - self.first;
@@ -134,14 +134,14 @@ mod tests {
     use super::SequenceMap;
 
     #[test]
-    fn keeps_what_a_map_would() {
+    fn behaves_like_an_ordered_map() {
         let (mut sequence, mut map) = (SequenceMap::new(), BTreeMap::new());
         let mut dice = 7u64;
         for step in 0..20_000u64 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let roll = dice >> 40;
             match roll % 16 {
-                // First more is put in than taken out, then less.
+                // More values are put in than taken out in the first phase, fewer in the second.
                 0..8 if (step / 1000) % 2 == 0 => {
                     let number = sequence.push(step);
                     assert_eq!(map.insert(number, step), None);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_the_same_place_is_not_mistaken() {
+    fn numbers_that_share_a_place_are_not_confused() {
         let mut sequence = SequenceMap::new();
         (0..16).for_each(|n| assert_eq!(sequence.push(n), n));
         assert_eq!(sequence.take(0), Some(0));

@@ -1,4 +1,4 @@
-//! Who is told what becomes of the sends of a ring.
+//! The sink that receives the events of an engine's sends.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,23 +9,24 @@ use crate::room::zerocopy::Completed;
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 
-/// Who is told what becomes of sends, by those who keep a `C` with each.
+/// Receives the events of sends, from an engine that keeps a context `C` with each.
 pub(crate) trait CompletionSink<B, C> {
-    /// Of a refusal: whether the send is to be made once more, copied.
-    fn should_retry_copied(&mut self, via: IndexedSocket<'_>, errno: Errno, lent: bool) -> bool;
-    /// The kernel took so many bytes, or refused those that went to `to`, if they had an address.
+    /// Decides whether a send that was refused with `errno` is tried once more, copied.
+    fn should_retry_copied(&mut self, socket: IndexedSocket<'_>, errno: Errno, lent: bool) -> bool;
+    /// Receives the result of a send: the number of bytes that the kernel took, or its refusal. `to` returns
+    /// the address of a datagram that had one.
     fn ended(
         &mut self,
         number: u64,
-        via: IndexedSocket<'_>,
+        socket: IndexedSocket<'_>,
         to: impl FnOnce() -> Option<SocketAddr>,
         result: Sys<usize>,
     );
-    /// Its memory is free.
-    fn completed(&mut self, via: IndexedSocket<'_>, completed: Completed<B>, context: C);
+    /// Receives the payload of a send that the kernel no longer needs.
+    fn completed(&mut self, socket: IndexedSocket<'_>, completed: Completed<B>, context: C);
 }
 
-/// The socket that a send goes over, and its index.
+/// A socket and its index.
 #[derive(Clone, Copy)]
 pub(crate) struct IndexedSocket<'a> {
     pub(crate) index: usize,
@@ -39,7 +40,7 @@ impl<'a> IndexedSocket<'a> {
     }
 }
 
-/// Cares for nothing, and frees what has landed.
+/// Ignores all results and drops the payloads.
 pub(super) struct DiscardSink;
 
 impl<B, C> CompletionSink<B, C> for DiscardSink {
@@ -57,7 +58,8 @@ impl<B, C> CompletionSink<B, C> for DiscardSink {
     }
 
     fn completed(&mut self, _: IndexedSocket<'_>, completed: Completed<B>, _: C) {
-        // By code that is not ours. Were it to unwind, what the kernel still has would go as well.
+        // The payload's type is not ours and may panic. Unwinding from here would free memory that the
+        // kernel still reads.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(completed)));
     }
 }

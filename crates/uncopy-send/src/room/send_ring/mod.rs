@@ -1,11 +1,11 @@
 //! Sends through io_uring, and the memory they lend (`io_uring_enter(2)`, `IORING_OP_SEND_ZC`).
 //!
-//! Soundness is here. An [`Operation`] owns everything that its request points to. It is dropped or
-//! given back only before the request was given to the kernel, or after the kernel has ended it: with
-//! a result that announces nothing more, or with the notification that a result announced
-//! (`IORING_CQE_F_MORE`, which errors can carry too). A ring that is dropped is parked until then;
-//! at the end of its thread it waits, and leaks what does not come in time. One that is forgotten
-//! keeps everything for ever, and so does one that a child of `fork(2)` drops.
+//! Soundness: an [`Operation`] owns everything that its request points to. It is dropped or given back only
+//! before the request was given to the kernel, or after the kernel has ended it: with a result that
+//! announces no notification, or with the notification that a result announced (`IORING_CQE_F_MORE`, which
+//! errors can carry too). A ring that is dropped is parked until then; at the end of its thread it waits,
+//! and leaks the operations that do not end in time. A ring that is forgotten, or that a child of `fork(2)`
+//! drops, keeps everything for ever.
 
 mod completion_sink;
 mod operation;
@@ -35,34 +35,34 @@ use uncopy_core::Errno;
 use uncopy_os::Sys;
 use uncopy_os::uring::errno_of;
 
-/// Pools that one ring can register.
+/// Maximum number of pools that a ring can register.
 pub(crate) const MAX_POOLS: u32 = 64;
-/// Sockets that are registered with a ring, so that the kernel neither looks them up nor counts
-/// their users with each request (`IOSQE_FIXED_FILE`); further ones are named by their descriptors.
+/// Maximum number of sockets that are registered with a ring, so that the kernel neither looks them up nor
+/// counts references with each request (`IOSQE_FIXED_FILE`). Further sockets are used by descriptor.
 const MAX_FIXED: u32 = 256;
-/// What one request sends at most (`MAX_RW_COUNT` in `include/linux/fs.h`).
+/// Maximum number of bytes of one request (`MAX_RW_COUNT` in `include/linux/fs.h`).
 pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
 /// `IORING_NOTIF_USAGE_ZC_COPIED` (`include/uapi/linux/io_uring.h`).
 const ZC_COPIED: u32 = 1 << 31;
 /// `IORING_ENTER_GETEVENTS` (same file).
 const GETEVENTS: u32 = 1 << 0;
-/// Requests whose end nobody waits for.
-const NOBODY: u64 = u64::MAX;
+/// User data of requests whose completion is ignored.
+const IGNORED: u64 = u64::MAX;
 
-/// How a ring is made.
+/// Parameters of a new ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setup {
-    /// Requests that one call can submit; a power of two.
+    /// Maximum number of requests that one call submits; rounded up to a power of two.
     pub(crate) entries: u32,
-    /// Completions that wait to be read; `None`: four for each entry.
+    /// Size of the completion queue; `None`: four for each entry.
     pub(crate) completions: Option<u32>,
-    /// How long a dropped ring's connections are kept before they are aborted.
+    /// How long the connections of a dropped ring are kept before they are aborted.
     pub(crate) linger: Duration,
 }
 
-/// What a ring has registered.
+/// The pools that a ring has registered, for other rings.
 pub(crate) struct Registered {
-    /// Sends nothing. `None`: the kernel cannot do this.
+    /// A ring that only holds the registration. `None`: the kernel cannot clone registrations.
     ring: Option<ProcessRing>,
     pub(crate) pools: Vec<Pool>,
 }
@@ -72,12 +72,12 @@ pub(crate) struct SendRing<B: StableBytes, C> {
     ring: ProcessRing,
     table: OperationTable<B, C>,
     linger: Duration,
-    /// `IORING_SETUP_SINGLE_ISSUER`: the thread that made it alone may use it.
+    /// `IORING_SETUP_SINGLE_ISSUER`: only the thread that made the ring may use it.
     _thread: PhantomData<*const ()>,
 }
 
 impl<B: StableBytes, C> SendRing<B, C> {
-    /// A ring, used by the calling thread alone where the kernel has that.
+    /// Makes a ring for the calling thread; as its only issuer where the kernel supports that.
     pub(crate) fn new(setup: Setup) -> Sys<SendRing<B, C>> {
         let entries = setup.entries.next_power_of_two();
         let completions = setup.completions.unwrap_or(entries.saturating_mul(4));
@@ -85,7 +85,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
-            // Else each call ends at the first send that may not lock its memory.
+            // Without it each call would end at the first send that may not lock its memory.
             .setup_submit_all()
             .setup_cqsize(completions)
             .dontfork()
@@ -98,7 +98,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
         if !needed.iter().all(|code| probe.is_supported(*code)) {
             return Err(Errno::EOPNOTSUPP);
         }
-        // Without room for them all are named by their descriptors.
+        // If this fails, all sockets are used by descriptor.
         let _ = ring.submitter().register_files_sparse(MAX_FIXED);
         Ok(SendRing {
             ring: ProcessRing::new(ring),
@@ -108,8 +108,8 @@ impl<B: StableBytes, C> SendRing<B, C> {
         })
     }
 
-    /// Has the kernel look up and pin the pages of a pool once. Its memory is kept as long as the
-    /// ring. `ENOMEM`: more than may be locked.
+    /// Has the kernel look up and pin the pages of a pool once. The ring keeps the pool's memory as long as
+    /// it lives. `ENOMEM`: more memory than may be locked.
     pub(crate) fn register(&mut self, pool: &Pool) -> Sys<()> {
         if self.table.pools.is_empty() {
             match self.ring.submitter().register_buffers_sparse(MAX_POOLS) {
@@ -119,10 +119,9 @@ impl<B: StableBytes, C> SendRing<B, C> {
         }
         let index = u32::try_from(self.table.pools.len()).ok().filter(|index| *index < MAX_POOLS);
         let index = index.ok_or(Errno::EMFILE)?;
-        let (start, length) = pool.extent();
-        let region = libc::iovec { iov_base: start.as_ptr().cast(), iov_len: length };
-        // SAFETY: the memory is mapped as long as the pool, a handle of which is kept until the
-        // ring is gone; and the kernel pins the pages.
+        let region = libc::iovec { iov_base: pool.start().as_ptr().cast(), iov_len: pool.length() };
+        // SAFETY: the memory stays mapped as long as the pool, a handle of which is kept until the ring is
+        // dropped; and the kernel pins the pages.
         let registered =
             unsafe { self.ring.submitter().register_buffers_update(index, &[region], None) };
         registered.map_err(|error| errno_of(&error))?;
@@ -130,10 +129,10 @@ impl<B: StableBytes, C> SendRing<B, C> {
         Ok(())
     }
 
-    /// What is registered, for other rings, in other threads too.
+    /// Returns the registered pools, for other rings, also in other threads.
     ///
-    /// Only its own thread may take from a ring that belongs to one (`EEXIST`), so that a small
-    /// ring that belongs to none takes it first.
+    /// Only the owning thread may clone from a ring with a single issuer (`EEXIST`), so the registration is
+    /// first cloned into a small ring without one.
     pub(crate) fn registered(&self) -> Registered {
         let ring = IoUring::builder().dontfork().build(1).and_then(|ring| {
             ring.submitter().register_buffers_clone(self.ring.as_raw_fd())?;
@@ -142,8 +141,8 @@ impl<B: StableBytes, C> SendRing<B, C> {
         Registered { ring: ring.ok(), pools: self.table.pools.clone() }
     }
 
-    /// Takes over what another ring has registered, without the kernel looking up the pages again
-    /// (Linux 6.12). `EBUSY`: something is registered here already.
+    /// Clones the registration of another ring, without the kernel looking up the pages again (Linux 6.12).
+    /// `EBUSY`: this ring has registered buffers already.
     pub(crate) fn register_clone(&mut self, registered: &Registered) -> Sys<()> {
         let from = registered.ring.as_ref().ok_or(Errno::EOPNOTSUPP)?;
         let clone = self.ring.submitter().register_buffers_clone(from.as_raw_fd());
@@ -152,12 +151,12 @@ impl<B: StableBytes, C> SendRing<B, C> {
         Ok(())
     }
 
-    /// The pool is registered.
+    /// Returns whether the pool is registered.
     pub(crate) fn has(&self, pool: &Pool) -> bool {
         self.table.pools.iter().any(|known| known.is(pool))
     }
 
-    /// Takes a socket in, for good; it has the next index.
+    /// Adds a socket for the lifetime of the ring, under the next index.
     pub(crate) fn add(&mut self, socket: Arc<InetSocket>) {
         let index = self.table.sockets.len();
         if index == self.table.fixed && index < MAX_FIXED as usize && !self.is_inherited() {
@@ -170,13 +169,13 @@ impl<B: StableBytes, C> SendRing<B, C> {
         self.table.sockets.push(socket);
     }
 
-    /// It belongs to the process that forked this one.
+    /// Returns whether the ring belongs to the process that forked this one.
     #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
         self.ring.is_inherited()
     }
 
-    /// Nothing more is taken in: each stream ends as soon as all sends over it have their results.
+    /// Ends each stream over which all sends have their results.
     pub(crate) fn end_streams(&mut self) {
         self.table.end_streams();
     }
@@ -185,34 +184,33 @@ impl<B: StableBytes, C> SendRing<B, C> {
         self.table.sockets.get(index).map(|socket| &**socket)
     }
 
-    /// Takes in a send that `make` makes, to be submitted; gives its number. Its socket is here.
+    /// Takes in the send that `make` returns, whose socket was added; returns its number.
     #[inline]
     pub(crate) fn push(&mut self, make: impl FnOnce() -> Operation<B, C>) -> u64 {
         self.table.push(make)
     }
 
-    /// Sends that were not submitted.
+    /// Returns the number of sends that were not submitted.
     pub(crate) fn waiting(&self) -> usize {
         self.table.waiting()
     }
 
-    /// Submits what waits, as far as there is room, and waits until `want` completions are there or
-    /// the time is over (`None`: never).
+    /// Submits waiting sends, as far as the queue has room, and waits for `want` completions or until the
+    /// timeout (`None`: none).
     ///
-    /// Of a stream, only sends that follow one another are submitted together, linked; the next
-    /// when their results are in: what finds the socket full would be overtaken else.
+    /// Consecutive sends of a stream are submitted together as a linked chain. The next chain is submitted
+    /// after the results of the one before: otherwise it would overtake a send that finds the socket full.
     pub(crate) fn submit(&mut self, want: usize, timeout: Option<Duration>) -> Sys<()> {
         let mut queue = self.ring.submission();
         self.table.fill(&mut queue);
         let (count, is_due) = (queue.len(), queue.taskrun() || queue.cq_overflow());
         drop(queue);
-        // Nothing else can complete.
+        // Waits for no more completions than can come.
         let want = want.min(self.table.in_kernel);
         let submitter = self.ring.submitter();
         let submitted = match (want, timeout) {
-            // What completes at once is wanted, and not waited for: of what is not wanted the
-            // kernel takes in twenty with a call (`IO_LOCAL_TW_DEFAULT_MAX` in
-            // `io_uring/io_uring.c`), and leaves the rest to others.
+            // Asks for all completions with a timeout of zero: with fewer wanted, the kernel processes only
+            // twenty in a call (`IO_LOCAL_TW_DEFAULT_MAX` in `io_uring/io_uring.c`).
             (0, _) if count > 0 => {
                 let time = Timespec::new();
                 submitter.submit_with_args(count, &SubmitArgs::new().timespec(&time))
@@ -222,43 +220,44 @@ impl<B: StableBytes, C> SendRing<B, C> {
                 submitter.submit_with_args(want, &SubmitArgs::new().timespec(&time))
             }
             (0, _) if !is_due => return Ok(()),
-            // SAFETY: no argument is handed over. What the entries in the queue point to is kept
-            // by `book` (see `OperationTable::queue`).
+            // SAFETY: no argument is passed. The memory that the queued entries point to is kept by `table`
+            // (see `OperationTable::queue`).
             _ => unsafe {
-                // Notifications that are there already are posted in the same call.
+                // `GETEVENTS` also posts notifications that are ready.
                 submitter.enter::<libc::sigset_t>(count as u32, want as u32, GETEVENTS, None)
             },
         };
         match submitted.map_err(|error| errno_of(&error)) {
             Ok(taken) if taken < count => {
-                // No memory for more requests. What is cut off is no torn stream.
+                // The kernel has no memory for more requests. Aborts the streams whose chain it has split,
+                // so that their peers read no gap.
                 let split = self.table.split_streams((count - taken) as u64);
                 split.iter().for_each(|socket| socket.abort());
                 Ok(())
             }
-            // ETIME: the time is over. EBUSY: completions overflowed, and are to be read first.
+            // ETIME: the timeout is over. EBUSY: completions overflowed and must be read first.
             Ok(_) | Err(Errno::EINTR | Errno::EAGAIN | Errno::EBUSY | ETIME) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Asks the kernel to end a send early; its result says whether it did. One that was not
+    /// Asks the kernel to end a send early; the result of the send shows whether it did. A send that was not
     /// submitted ends at once.
     pub(crate) fn cancel(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         if !self.table.cancel(number, sink) {
             return;
         }
-        let entry = opcode::AsyncCancel::new(number).build().user_data(NOBODY);
-        // SAFETY: the request points to nothing.
+        let entry = opcode::AsyncCancel::new(number).build().user_data(IGNORED);
+        // SAFETY: the request points to no memory.
         let mut pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() && self.submit(0, None).is_ok() {
-            // SAFETY: as above. A second failure leaves the send to its own end.
+            // SAFETY: the request points to no memory. If this fails too, the send ends normally.
             pushed = unsafe { self.ring.submission().push(&entry) };
         }
-        self.table.puts += u64::from(pushed.is_ok());
+        self.table.requests += u64::from(pushed.is_ok());
     }
 
-    /// Handles every completion that is there; says whether there were any.
+    /// Handles all completions in the queue; returns whether there were any.
     pub(crate) fn reap(&mut self, sink: &mut impl CompletionSink<B, C>) -> Sys<bool> {
         if self.ring.completion().is_empty() && self.has_deferred_work() {
             self.submit(0, None)?;
@@ -270,7 +269,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
             if cqueue::notif(flags) {
                 let copied = completion.result() as u32 & ZC_COPIED != 0;
                 self.table.notified(number, copied, sink);
-            } else if number != NOBODY {
+            } else if number != IGNORED {
                 let result = completion.result();
                 let result = usize::try_from(result).map_err(|_| Errno::from_raw(-result));
                 self.table.ended(number, result, cqueue::more(flags), sink);
@@ -279,19 +278,19 @@ impl<B: StableBytes, C> SendRing<B, C> {
         Ok(has_any)
     }
 
-    /// Completions wait in the kernel for a call.
+    /// Returns whether completions wait in the kernel until the next call.
     fn has_deferred_work(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Waits until the kernel has ended everything, or the time is over. Streams end as soon as they
-    /// can.
+    /// Waits until the kernel has ended all operations, up to `patience`; ends each stream as soon as
+    /// possible.
     fn settle(&mut self, patience: Duration) {
         let deadline = Instant::now().checked_add(patience);
         while !self.table.is_settled() {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            // What has ended is taken in, also where the time is over.
+            // Also takes in the operations that have ended when the time is over.
             if self.submit(1, left).is_err() || self.reap(&mut DiscardSink).is_err() {
                 return;
             }
@@ -306,7 +305,7 @@ impl<B: StableBytes, C> SendRing<B, C> {
 /// `ETIME` (`errno(3)`).
 const ETIME: Errno = Errno::from_raw(62);
 
-/// After connections were aborted, what they held comes back at once.
+/// Time to wait after connections were aborted; their memory is normally released at once.
 const AFTER_ABORT: Duration = Duration::from_secs(1);
 
 impl<B: StableBytes, C> Drop for SendRing<B, C> {
@@ -314,7 +313,7 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
         if self.is_inherited() {
             return self.table.abandon();
         }
-        // What was not submitted never is.
+        // Sends that were not submitted are never made.
         self.table.forget_waiting();
         self.settle(self.linger);
         if self.table.in_kernel > 0 {
@@ -322,14 +321,14 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
             let streams = sockets.iter().filter(|socket| socket.transport() == Transport::Tcp);
             for socket in streams {
                 match self.table.is_under_way(socket) {
-                    // The peer shall not read the end of a stream of which the rest is missing.
+                    // The peer must not read the end of a stream whose rest is missing.
                     true => InetSocket::abort(socket),
                     false => InetSocket::abort_unacknowledged(socket),
                 }
             }
             self.settle(AFTER_ABORT);
         }
-        // Else the kernel closes them some time after the ring.
+        // Otherwise the kernel would close the sockets some time after the ring.
         if self.table.fixed > 0 {
             let _ = self.ring.submitter().unregister_files();
         }
@@ -337,7 +336,7 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
 }
 
 impl Registered {
-    /// It belongs to the process that forked this one.
+    /// Returns whether the pools belong to the process that forked this one.
     pub(crate) fn is_inherited(&self) -> bool {
         self.pools.iter().any(Pool::is_inherited)
             || self.ring.as_ref().is_some_and(ProcessRing::is_inherited)
@@ -367,17 +366,17 @@ mod tests {
         SendRing::new(setup).unwrap()
     }
 
-    /// Else a ring is made without them, and nobody sees.
+    /// A ring that is made without these flags would not be noticed otherwise.
     #[test]
-    fn a_ring_belongs_to_its_thread_where_the_kernel_has_that() {
-        // The two come together: deferred work is done for a single issuer alone (`io_uring_create`).
+    fn a_ring_has_a_single_issuer_where_the_kernel_supports_it() {
+        // Deferred task work requires a single issuer (`io_uring_create`), so both came with Linux 6.1.
         if version_of(&kernel_release()) < [6, 1, 0] {
             return;
         }
         assert!(ring().ring.params().is_setup_single_issuer());
     }
 
-    /// Counts what ends and what lands.
+    /// Counts results and completed sends.
     #[derive(Default)]
     struct Count {
         ended: usize,
@@ -406,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_that_do_not_fit_are_put_aside_and_not_lost() {
+    fn completions_that_overflow_the_queue_are_not_lost() {
         const ENTRIES: usize = 8;
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let completions = Some(ENTRIES as u32);
@@ -419,10 +418,10 @@ mod tests {
             let payload = Payload::One(vec![5; 50]);
             ring.push(|| Operation::new(payload, 0, None, true, ()));
         }
-        // Two for each, and nobody takes them out.
+        // Each send has two completions, and none are read yet.
         ring.submit(0, None).unwrap();
         ring.submit(0, None).unwrap();
-        assert!(ring.ring.submission().cq_overflow(), "the kernel has put some aside");
+        assert!(ring.ring.submission().cq_overflow(), "the kernel keeps some in its overflow list");
         let mut recorded = Count::default();
         let begin = Instant::now();
         while recorded.completed < count {
@@ -435,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_find_no_room_are_named_by_their_descriptors() {
+    fn sockets_beyond_the_registered_ones_are_used_by_descriptor() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut ring =
@@ -465,33 +464,33 @@ mod tests {
         peer.set_nonblocking(true).unwrap();
         assert_eq!(peer.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
         drop(ring);
-        // On this machine it is so at once.
+        // Over loopback the end arrives at once.
         assert_eq!(peer.read(&mut [0]).unwrap(), 0);
     }
 
     #[test]
-    fn what_is_registered_is_cloned_in_another_thread() {
+    fn registered_pools_are_cloned_in_another_thread() {
         let pool = Pool::new(1, 100, PageSize::Base).unwrap();
         let mut first = ring();
         first.register(&pool).unwrap();
         let registered = first.registered();
         drop(first);
         if registered.ring.is_none() {
-            // Before Linux 6.12 there is no such thing.
+            // Not supported before Linux 6.12.
             return;
         }
         let cloned = || ring().register_clone(&registered);
         std::thread::scope(|scope| assert_eq!(scope.spawn(cloned).join().unwrap(), Ok(())));
     }
 
-    /// Memory that knows when it is freed.
+    /// Memory that counts its drops, and may panic when it is dropped.
     struct Fragile {
         bytes: Vec<u8>,
         panics: bool,
         freed: Arc<AtomicU32>,
     }
 
-    // SAFETY: as for `Vec<u8>`, whose bytes these are.
+    // SAFETY: the bytes are those of a `Vec<u8>`, whose contract holds for them.
     unsafe impl StableBytes for Fragile {
         fn bytes(&self) -> &[u8] {
             &self.bytes
@@ -508,21 +507,21 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_as_memory_is_freed_leaves_the_rest_to_the_kernel() {
+    fn a_panic_in_the_drop_of_a_buffer_frees_nothing_early() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap();
         let linger = Duration::from_millis(20);
         let mut ring = SendRing::new(Setup { entries: 4, completions: None, linger }).unwrap();
         ring.add(Arc::new(socket));
         let freed = Arc::new(AtomicU32::new(0));
-        // Nobody reads, so that the kernel keeps the second.
+        // The peer does not read, so the kernel keeps the second buffer.
         for (length, panics) in [(10, true), (64 << 20, false)] {
             let memory = Fragile { bytes: vec![5; length], panics, freed: freed.clone() };
             ring.push(|| Operation::new(Payload::One(memory), 0, None, false, ()));
         }
         ring.submit(0, None).unwrap();
         assert_eq!((ring.table.in_kernel, freed.load(Ordering::Relaxed)), (2, 0));
-        // Unwinding from here would free what is still being sent.
+        // If the panic unwound from here, it would free memory that is still being sent.
         drop(ring);
         assert_eq!(freed.load(Ordering::Relaxed), 2, "after the connection was aborted");
     }

@@ -1,4 +1,4 @@
-//! One send on a ring, with all memory that the kernel may look at until it has ended.
+//! One send on a ring, and all memory that its requests point to.
 
 use std::net::SocketAddr;
 
@@ -14,75 +14,76 @@ use uncopy_os::probe::version_of;
 const REPORT_USAGE: u16 = 1 << 3;
 /// `IORING_RECVSEND_FIXED_BUF` (same file).
 const FIXED: u16 = 1 << 2;
-/// Where `buf_index` is in `struct io_uring_sqe` (same file).
+/// Offset of `buf_index` in `struct io_uring_sqe` (same file).
 const BUFFER_INDEX_OFFSET: usize = 40;
 
-/// A send that is to be made, is on its way, or is over; `C` is what its owner knows of it.
+/// A send, from being taken in to its completion; `C` is the context that its owner keeps with it.
 pub(crate) struct Operation<B, C> {
     pub(super) payload: Payload<B>,
     pub(super) context: C,
-    /// Which of the ring's sockets it goes over.
+    /// Index of the socket.
     pub(super) socket: usize,
     pub(super) lend: bool,
-    /// Slices in huge pages are sent by the number that they are registered under.
+    /// Whether slices in huge pages are sent as registered memory.
     huge_by_index: bool,
-    /// Bytes of one request; datagrams that the kernel cuts can be more than one takes. `WHOLE`: all.
+    /// Maximum number of bytes of one request: a send that the kernel cuts into datagrams may take several.
+    /// `WHOLE`: one request sends all.
     max_bytes: u32,
-    /// What few have.
+    /// Data that few sends need.
     extra: Option<Box<Extra>>,
-    /// What is sent is the stand-in.
+    /// Whether the stand-in is sent instead of the payload.
     pub(super) uses_stand_in: bool,
     pub(super) usage: Usage,
     pub(super) stage: Stage,
-    /// Notifications that the kernel owes.
+    /// Number of notifications that the kernel owes.
     pub(super) owed: u32,
-    /// Its owner asked for its end.
+    /// Whether its owner has canceled it.
     pub(super) is_canceled: bool,
-    /// One before it on its stream failed.
+    /// Whether a send before it on its stream failed.
     pub(super) is_cut_off: bool,
-    /// Which request of the ring its last one was.
-    pub(super) put: u64,
+    /// Number of its last request, among all requests of the ring.
+    pub(super) request: u64,
 }
 
-/// One request sends all.
+/// Value of `max_bytes`: one request sends all.
 const WHOLE: u32 = u32::MAX;
-/// One request sends all that is left.
+/// Value of `max_bytes`: the next request sends the rest.
 const REST: u32 = u32::MAX - 1;
 
-/// What few sends need.
+/// Data that few sends need.
 #[derive(Default)]
 struct Extra {
     /// A copy of the payload in registered memory.
     stand_in: Option<PoolSlice>,
-    /// Of a request of several regions.
+    /// Header of a request of several regions.
     header: Option<Box<Header>>,
-    /// Where a datagram goes that has an address of its own.
+    /// Address of a datagram that has one of its own.
     to: Option<SocketAddrAny>,
 }
 
-/// What a ring has registered, and can do with it.
+/// Registered pools of a ring, and how the kernel can use them.
 #[derive(Clone, Copy)]
 pub(super) struct RingResources<'a> {
     pub(super) pools: &'a [Pool],
     pub(super) ability: Ability,
-    /// What is in huge pages too.
+    /// Whether slices in huge pages are sent as registered memory.
     pub(super) huge_by_index: bool,
 }
 
 impl RingResources<'_> {
-    /// Flags of every send without copying.
+    /// Returns the flags of every lent send.
     fn flags(self) -> u16 {
         if self.ability.reports { REPORT_USAGE } else { 0 }
     }
 
-    /// Index of the registered buffer that the slice is in.
+    /// Returns the index of the registered buffer that holds the slice.
     fn index_of(self, owner: &impl StableBytes) -> Option<u16> {
         let slice = owner.pool_slice().filter(|slice| self.huge_by_index || !slice.is_huge())?;
         let index = self.pools.iter().position(|pool| pool.owns(slice))?;
         u16::try_from(index).ok()
     }
 
-    /// Index of the registered buffer that all of them are in, if there is anything in them.
+    /// Returns the index of the registered buffer that holds all slices, unless all are empty.
     fn index_of_all(self, owners: &[impl StableBytes]) -> Option<u16> {
         let first = self.index_of(owners.first()?)?;
         let is_same = owners.iter().all(|owner| self.index_of(owner) == Some(first));
@@ -91,23 +92,23 @@ impl RingResources<'_> {
     }
 }
 
-/// Where a send stands.
+/// The stage of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Not given to the kernel, or its next part is not.
+    /// The send, or its next part, waits to be given to the kernel.
     Waiting,
     /// The kernel owes a result.
     Submitted,
-    /// All results came, and the kernel owes notifications. `again`: it is to be made once more
-    /// afterwards.
+    /// All results came, and the kernel owes notifications. `again`: the send is tried once more after
+    /// them.
     Lent { again: bool },
 }
 
-/// What a message header refers to.
+/// A message header and the memory that it points to.
 struct Header {
     message: libc::msghdr,
     regions: Vec<libc::iovec>,
-    /// All regions, where they are too many for one call.
+    /// A copy of all regions, if they are too many for one call.
     together: Vec<u8>,
 }
 
@@ -121,11 +122,11 @@ impl<B: StableBytes, C> Operation<B, C> {
         context: C,
     ) -> Operation<B, C> {
         let usage = Usage::default();
-        // More are put together first, by a copy.
+        // More regions than one call takes are joined by a copy.
         let lend = lend && payload.as_slice().len() <= MAX_REGIONS;
         let of_address = |to| Extra { to: Some(SocketAddrAny::from(to)), ..Extra::default() };
         let extra = to.map(|to| Box::new(of_address(*to)));
-        let (stage, uses_stand_in, owed, put) = (Stage::Waiting, false, 0, 0);
+        let (stage, uses_stand_in, owed, request) = (Stage::Waiting, false, 0, 0);
         let (is_canceled, is_cut_off) = (false, false);
         let (max_bytes, huge_by_index) = (WHOLE, true);
         Operation {
@@ -142,55 +143,54 @@ impl<B: StableBytes, C> Operation<B, C> {
             owed,
             is_canceled,
             is_cut_off,
-            put,
+            request,
         }
     }
 
-    /// Sent with as many requests as it takes, each of `most` bytes.
+    /// Sets the maximum number of bytes of one request.
     #[inline]
     pub(crate) fn in_parts_of(mut self, max_bytes: usize) -> Operation<B, C> {
         self.max_bytes = u32::try_from(max_bytes).unwrap_or(WHOLE);
         self
     }
 
-    /// Whether registered huge pages are sent as such, or like other memory.
+    /// Sets whether slices in huge pages are sent as registered memory, or like other memory.
     #[inline]
     pub(crate) fn with_huge_by_index(mut self, huge_by_index: bool) -> Operation<B, C> {
         self.huge_by_index = huge_by_index;
         self
     }
 
-    /// Where it goes, if it has an address of its own.
+    /// Returns the address of a datagram that has one of its own.
     pub(super) fn to(&self) -> Option<SocketAddr> {
         let to = self.extra.as_ref()?.to.clone()?;
         SocketAddr::try_from(to).ok()
     }
 
-    /// What was sent so far is not all, `bytes` with the last request, and the rest goes with another.
+    /// Returns whether the rest needs another request, after the last one sent `bytes`.
     pub(super) fn has_rest(&mut self, transport: Transport, bytes: usize) -> bool {
         if self.usage.bytes >= self.payload.len() {
             return false;
         }
         if transport == Transport::Tcp && bytes > 0 {
-            // In spite of `MSG_WAITALL`: an error came in its middle, which the next request meets if
-            // it lasts.
+            // In spite of `MSG_WAITALL` an error came in the middle; the next request meets it if it lasts.
             self.max_bytes = self.max_bytes.min(REST);
         }
         self.max_bytes < WHOLE
     }
 
-    /// It is not made once more, whatever comes of its requests.
+    /// Returns whether the send was given up, so that it is not tried again.
     pub(super) fn is_given_up(&self) -> bool {
         self.is_canceled || self.is_cut_off
     }
 
-    /// The kernel has requests of it, or may still read its memory.
+    /// Returns whether the kernel has requests of it, or may still read its memory.
     pub(super) fn is_in_kernel(&self) -> bool {
         self.stage == Stage::Submitted || self.owed > 0
     }
 
-    /// Copies the payload into a slice of one of the pools, to be sent instead, if one is free and
-    /// long enough.
+    /// Copies the payload into a slice of one of the pools, which is sent instead, if one is free and long
+    /// enough.
     pub(super) fn move_into(&mut self, pools: &[Pool]) {
         let length = self.payload.len();
         let may_be = |pool: &&Pool| self.huge_by_index || !pool.pages().are_huge();
@@ -208,9 +208,8 @@ impl<B: StableBytes, C> Operation<B, C> {
         self.uses_stand_in = true;
     }
 
-    /// The request for it if it is one of one region. What that points to is in `self`,
-    /// and stays where it is as long as no other is made; it must live until the kernel has ended the
-    /// request.
+    /// Returns the request if it has one region. The memory that it points to is in `self` and keeps its
+    /// address until another request is made; it must live until the kernel has ended the request.
     #[inline]
     pub(super) fn single(&self, resources: RingResources<'_>) -> Option<Single<'_>> {
         let resources = RingResources { huge_by_index: self.huge_by_index, ..resources };
@@ -226,7 +225,7 @@ impl<B: StableBytes, C> Operation<B, C> {
         Some(Single { bytes: self.part_of(bytes), to, lent })
     }
 
-    /// What the next request sends.
+    /// Returns the part of a buffer that the next request sends.
     fn part_of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         if self.max_bytes == WHOLE {
             return bytes;
@@ -242,7 +241,8 @@ impl<B: StableBytes, C> Operation<B, C> {
         }
     }
 
-    /// The request for it if it is one of several regions; else as [`single`](Self::single).
+    /// Returns the request if it has several regions. As for [`single`](Self::single), the memory that it
+    /// points to is in `self`.
     #[inline(never)]
     pub(super) fn message(
         &mut self,
@@ -267,7 +267,7 @@ impl<B: StableBytes, C> Operation<B, C> {
     }
 }
 
-/// Where a request goes.
+/// The socket and flags of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     fd: types::Fd,
@@ -275,12 +275,11 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// IndexedSocket the socket, which has this descriptor, or is registered under this index.
+    /// Makes the target for a socket that has this descriptor, or is registered under this index.
     #[inline]
     pub(super) fn of(fd: i32, socket: &InetSocket) -> Target {
         let flags = match socket.transport() {
-            // All of it, or what went before an error: else the kernel ends a send when the
-            // socket is full.
+            // Sends all bytes, or up to an error: without it the kernel ends a send when the socket is full.
             Transport::Tcp => libc::MSG_NOSIGNAL | libc::MSG_WAITALL,
             Transport::Udp => libc::MSG_NOSIGNAL,
         };
@@ -292,14 +291,14 @@ impl Target {
 pub(super) struct Single<'a> {
     bytes: &'a [u8],
     to: Option<&'a SocketAddrAny>,
-    /// `None`: it is copied.
+    /// `None`: the region is copied.
     lent: Option<Lent>,
 }
 
 /// How a region is lent.
 struct Lent {
     flags: u16,
-    /// Of the registered buffer that it is in.
+    /// Index of the registered buffer that holds it.
     index: Option<u16>,
 }
 
@@ -307,7 +306,7 @@ impl Single<'_> {
     #[inline]
     pub(super) fn entry(&self, target: Target) -> squeue::Entry {
         let Target { fd, flags } = target;
-        // Longer ones are refused before they come here.
+        // Longer sends are refused before they get here.
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let (address, address_length) = match self.to {
             Some(to) => (to.as_ptr().cast(), to.addr_len()),
@@ -330,23 +329,25 @@ impl Single<'_> {
     }
 }
 
-/// The request with this registered buffer, which the crate cannot say of a message.
+/// Sets the registered buffer of a message request, for which the io_uring crate has no setter.
 fn with_buffer_index(mut entry: squeue::Entry, index: u16) -> squeue::Entry {
     const { assert!(size_of::<squeue::Entry>() == 64) };
-    // SAFETY: an entry is a `struct io_uring_sqe` of 64 bytes and nothing else (`repr(C)`).
+    // SAFETY: an entry is a `struct io_uring_sqe` of 64 bytes and nothing else (`repr(C)`), so the offset is
+    // inside it.
     let at = unsafe { (&raw mut entry).cast::<u8>().add(BUFFER_INDEX_OFFSET) };
-    // SAFETY: inside the entry, which is ours; every value is an index.
+    // SAFETY: `at` points into the entry, which is owned here; two bytes from there are inside, and any
+    // `u16` is a valid index.
     unsafe { at.cast::<u16>().write_unaligned(index) };
     entry
 }
 
-/// What the kernel of a release can do, as the numbers in front of it say.
+/// Features of the kernel, judged by the numbers of its release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ability {
-    /// It sends messages of several regions of registered memory, and does it right. It can since
-    /// Linux 6.15; until 6.17.11 it may use what it has freed (CVE-2025-68294).
+    /// Whether it correctly sends messages of several regions of registered memory. Supported since Linux
+    /// 6.15, with a use after free until 6.17.11 (CVE-2025-68294).
     pub(super) fixed_vectors: bool,
-    /// It reports with a notification whether it copied; before Linux 6.2 it refuses to be asked.
+    /// Whether notifications report copies; before Linux 6.2 the kernel refuses the flag.
     pub(super) reports: bool,
 }
 
@@ -358,13 +359,13 @@ impl Ability {
 }
 
 impl Header {
-    /// Of what is behind byte `from`, `most` bytes at most.
+    /// Makes the header of a range of the payload.
     fn new<B: StableBytes>(
         payload: &Payload<B>,
         range: ByteRange,
         to: Option<&SocketAddrAny>,
     ) -> Box<Header> {
-        // SAFETY: all fields of a `msghdr` may be zero.
+        // SAFETY: all-zero bytes are a valid `msghdr`.
         let message: libc::msghdr = unsafe { std::mem::zeroed() };
         let region = |bytes: &[u8]| libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -393,7 +394,7 @@ mod tests {
     use super::Ability;
 
     #[test]
-    fn abilities_come_with_releases() {
+    fn abilities_follow_from_the_release() {
         for (release, fixed_vectors, reports) in [
             ("5.15.0-91-generic", false, false),
             ("6.1.0-32-amd64", false, false),

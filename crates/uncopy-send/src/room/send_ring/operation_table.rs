@@ -1,4 +1,4 @@
-//! The sends of a ring by number, and what the kernel still owes for each.
+//! The operations of a ring by number, and the completions that the kernel still owes for each.
 
 mod fill;
 
@@ -15,24 +15,25 @@ use crate::room::{Pool, StableBytes};
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 
-/// Every send that has not landed, and what they go over.
+/// All sends that are not completed, and the sockets and pools that they use.
 pub(super) struct OperationTable<B: StableBytes, C> {
     operations: SequenceMap<Operation<B, C>>,
-    /// From this number on none was given to the kernel.
+    /// Number from which on no send was given to the kernel.
     fresh: u64,
-    /// To be given to it before those, in ascending order: held back, or once more.
+    /// Sends with lower numbers that wait for the kernel, ascending: held back, or to be tried again.
     waiting: VecDeque<u64>,
-    /// Requests that were put into the submission queue so far.
-    pub(super) puts: u64,
-    /// Sends that the kernel has, or will be given with the next call, and has not ended.
+    /// Number of requests put into the submission queue so far.
+    pub(super) requests: u64,
+    /// Number of requests and notifications that the kernel has not ended; counts requests in the submission
+    /// queue.
     pub(super) in_kernel: usize,
-    /// By index; none is ever taken out.
+    /// Sockets by index; none is ever removed.
     pub(super) sockets: Vec<Arc<InetSocket>>,
-    /// By index. `None`: the stream has ended.
+    /// Writers by index. `None`: the stream has ended.
     pub(super) writers: Vec<Option<Writer>>,
-    /// So many of them, from the first on, are registered under their index.
+    /// Number of sockets, from the first on, that are registered under their index.
     pub(super) fixed: usize,
-    /// Registered, by index.
+    /// Registered pools by index.
     pub(super) pools: Vec<Pool>,
     ability: Ability,
 }
@@ -43,7 +44,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
             operations: SequenceMap::new(),
             fresh: 0,
             waiting: VecDeque::new(),
-            puts: 0,
+            requests: 0,
             in_kernel: 0,
             sockets: Vec::new(),
             writers: Vec::new(),
@@ -53,18 +54,18 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// Takes in what `make` makes, over a socket that is here; gives its number.
+    /// Takes in the operation that `make` returns, over a socket in the table; returns its number.
     #[inline]
     pub(super) fn push(&mut self, make: impl FnOnce() -> Operation<B, C>) -> u64 {
         self.operations.push_with(make)
     }
 
-    /// Sends that are not given to the kernel, or of which a part is not.
+    /// Returns the number of sends that wait for the kernel, in whole or in part.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len() + (self.operations.next() - self.fresh) as usize
     }
 
-    /// Gives none of them to the kernel any more, but for the rest of what a stream has the beginning of.
+    /// Gives up all waiting sends, except the rest of a send that has begun on a stream.
     pub(super) fn forget_waiting(&mut self) {
         let waiting = std::mem::take(self.waiting_mut());
         for number in waiting {
@@ -77,19 +78,19 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// The kernel has nothing, and will be given nothing.
+    /// Returns whether the kernel has nothing, and nothing waits.
     pub(super) fn is_settled(&self) -> bool {
         self.in_kernel == 0 && self.waiting() == 0
     }
 
-    /// The streams over which a send has no result yet.
+    /// Returns the streams over which a send has no result yet.
     fn under_way(&self) -> impl Iterator<Item = usize> {
         let operations = self.operations.iter().map(|(_, operation)| operation);
         let under_way = operations.filter(|o| o.stage != (Stage::Lent { again: false }));
         under_way.filter_map(|operation| self.stream(operation))
     }
 
-    /// A send over this stream has no result yet.
+    /// Returns whether a send over this stream has no result yet.
     pub(super) fn is_under_way(&self, socket: &Arc<InetSocket>) -> bool {
         self.under_way().any(|stream| stream == Arc::as_ptr(socket) as usize)
     }
@@ -104,19 +105,19 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// Leaves everything to the process that forked this one.
+    /// Leaks all operations: they belong to the process that forked this one.
     pub(super) fn abandon(&mut self) {
         std::mem::forget(std::mem::replace(&mut self.operations, SequenceMap::new()));
     }
 
-    /// The first of them.
+    /// Returns the first waiting send.
     #[inline]
     fn first_waiting(&self) -> Option<u64> {
         let fresh = (self.fresh < self.operations.next()).then_some(self.fresh);
         self.waiting.front().copied().or(fresh)
     }
 
-    /// The first of them waits no more.
+    /// Removes the first waiting send.
     #[inline]
     fn pass_waiting(&mut self) {
         if self.waiting.pop_front().is_none() {
@@ -124,26 +125,26 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// All of them, in ascending order.
+    /// Returns the list of all waiting sends, ascending.
     fn waiting_mut(&mut self) -> &mut VecDeque<u64> {
         self.waiting.extend(self.fresh..self.operations.next());
         self.fresh = self.operations.next();
         &mut self.waiting
     }
 
-    /// Which stream a send is on (`Some(None)`: it is a datagram).
+    /// Returns the stream that a send is on. `None`: there is no such send; `Some(None)`: it is a datagram.
     fn stream_of(&self, number: u64) -> Option<Option<usize>> {
         Some(self.stream(self.operations.get(number)?))
     }
 
     fn stream(&self, operation: &Operation<B, C>) -> Option<usize> {
         let socket = &self.sockets[operation.socket];
-        // One socket can have been taken in twice.
+        // Identified by address, because a socket can be in the table twice.
         (socket.transport() == Transport::Tcp).then_some(Arc::as_ptr(socket) as usize)
     }
 
-    /// A send of the stream is with the kernel and has no result, or one that was refused waits there
-    /// to be made once more: what is behind it would overtake it.
+    /// Returns whether a send of the stream is in the kernel without a result, or was refused and waits for
+    /// its notification before it is tried again. Later sends would overtake it.
     fn is_held_up(&self, stream: usize) -> bool {
         self.in_kernel > 0
             && self.operations.iter().any(|(_, operation)| {
@@ -152,7 +153,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
             })
     }
 
-    /// Has the kernel make a send later that it does not have, before all with higher numbers.
+    /// Queues a send that the kernel does not have, in the order of its number.
     fn put_back(&mut self, number: u64) {
         if let Some(operation) = self.operations.get_mut(number) {
             operation.stage = Stage::Waiting;
@@ -161,12 +162,13 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         self.waiting.insert(place, number);
     }
 
-    /// Ends a send that was not submitted; says of another whether the kernel is to be asked.
+    /// Cancels a send. One that was not submitted ends here; for one that was, returns whether the kernel
+    /// must be asked.
     pub(super) fn cancel(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) -> bool {
         let waiting = self.waiting_mut();
         if let Ok(place) = waiting.binary_search(&number) {
             waiting.remove(place);
-            // In the middle of a message nothing may follow on its stream.
+            // After half a message nothing may follow on its stream.
             let has_begun = self.operations.get(number).is_some_and(|o| o.usage.bytes > 0);
             if has_begun {
                 self.cut_off_behind(number, sink);
@@ -181,7 +183,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         true
     }
 
-    /// Ends a send that the kernel has no request of, and that waits no more.
+    /// Ends a send that is not submitted and no longer waits.
     fn give_up(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         let Some(operation) = self.operations.get_mut(number) else { return };
         let via = IndexedSocket::of(&self.sockets, operation.socket);
@@ -192,7 +194,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// Ends all sends behind one that failed on its stream: the peer would read a gap.
+    /// Ends all sends behind one that failed on its stream, so that the peer reads no gap.
     #[cold]
     fn cut_off_behind(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         let Some(Some(stream)) = self.stream_of(number) else { return };
@@ -214,7 +216,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// The kernel's result for a send.
+    /// Processes the result of a request; `more`: it announces a notification.
     #[inline]
     pub(super) fn ended(
         &mut self,
@@ -228,7 +230,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         let via = IndexedSocket::of(&self.sockets, operation.socket);
         if let Ok(bytes) = result {
             operation.usage.bytes += bytes;
-            // One that announces no notification was copied, however it was asked for.
+            // A request whose result announces no notification was copied.
             let parts = match more {
                 true => &mut operation.usage.lent_parts,
                 false => &mut operation.usage.copied_parts,
@@ -263,7 +265,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// A refused send is to be made once more.
+    /// Returns whether a refused send is tried again.
     #[cold]
     fn is_again(
         &mut self,
@@ -277,8 +279,8 @@ impl<B: StableBytes, C> OperationTable<B, C> {
             return false;
         }
         if errno == Errno::ECANCELED && via.socket.transport() == Transport::Tcp {
-            // Its chain broke, before it or behind it (`io_submit_fail_init` in
-            // `io_uring/io_uring.c`): it keeps its place, unless its owner gave it up.
+            // Its chain was broken, before or behind it (`io_submit_fail_init` in `io_uring/io_uring.c`): it
+            // keeps its place, unless its owner has canceled it.
             return !operation.is_canceled;
         }
         let was_moved = operation.uses_stand_in;
@@ -286,7 +288,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         if is_copied {
             operation.lend = false;
             operation.uses_stand_in = false;
-            // Registered memory is locked already.
+            // Registered memory is locked already, so a stand-in needs no more locked memory.
             if errno == Errno::ENOMEM && !was_moved && operation.usage.bytes == 0 {
                 operation.move_into(&self.pools);
             }
@@ -294,7 +296,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         is_copied
     }
 
-    /// The kernel needs a send's memory no more.
+    /// Processes a notification: the kernel no longer needs the memory of a request.
     #[inline]
     pub(super) fn notified(
         &mut self,
@@ -313,12 +315,12 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         match stage {
             Stage::Lent { again: true } if left == 0 => self.put_back(number),
             Stage::Lent { again: false } if left == 0 => self.complete(number, sink),
-            // More notifications come, or the result of a later part.
+            // More notifications are to come, or the result of a later part.
             _ => {}
         }
     }
 
-    /// Gives an operation back that the kernel does not have.
+    /// Completes an operation that the kernel does not have.
     #[inline]
     fn complete(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         let Some(operation) = self.operations.take(number) else { return };
@@ -327,15 +329,15 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         sink.completed(via, Completed { number, payload, usage }, context);
     }
 
-    /// Streams of which the kernel has taken the beginning of a chain, and not its end, when it left so
-    /// many requests in the queue: the next call would give it the rest without the link.
+    /// Returns the streams whose chain was split because the kernel left `left` requests in the queue: the
+    /// next call would submit the rest without the link.
     #[cold]
     pub(super) fn split_streams(&self, left: u64) -> Vec<Arc<InetSocket>> {
-        let first_left = self.puts.saturating_sub(left);
+        let first_left = self.requests.saturating_sub(left);
         let submitted = |is_left: bool| {
             let operations = self.operations.iter().map(|(_, operation)| operation);
             operations.filter(move |operation| {
-                operation.stage == Stage::Submitted && (operation.put >= first_left) == is_left
+                operation.stage == Stage::Submitted && (operation.request >= first_left) == is_left
             })
         };
         let has_begun = |stream| submitted(false).any(|known| self.stream(known) == Some(stream));
@@ -351,7 +353,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         split
     }
 
-    /// The sockets of all sends that the kernel has, each once.
+    /// Returns the sockets of all sends that the kernel has, each once.
     pub(super) fn sockets_in_kernel(&self) -> Vec<Arc<InetSocket>> {
         let mut found: Vec<Arc<InetSocket>> = Vec::new();
         for (_, operation) in self.operations.iter() {
@@ -365,8 +367,8 @@ impl<B: StableBytes, C> OperationTable<B, C> {
 }
 
 impl<B: StableBytes, C> Drop for OperationTable<B, C> {
-    /// What the kernel may still read is kept for ever, however it came to this: nobody will be told
-    /// when it does not.
+    /// Leaks all operations if the kernel may still read any of them: without a ring its notifications are
+    /// not seen.
     fn drop(&mut self) {
         if self.operations.iter().any(|(_, operation)| operation.is_in_kernel()) {
             std::mem::forget(std::mem::replace(&mut self.operations, SequenceMap::new()));
@@ -375,7 +377,7 @@ impl<B: StableBytes, C> Drop for OperationTable<B, C> {
     }
 }
 
-/// The result of a send that the kernel gave this one.
+/// Returns the result of the whole send, after its last request had this one.
 #[inline]
 fn whole<B: StableBytes, C>(
     operation: &Operation<B, C>,
@@ -386,7 +388,7 @@ fn whole<B: StableBytes, C>(
     match result {
         Ok(_) if operation.is_given_up() && !is_whole => Err(Errno::ECANCELED),
         Err(_) if operation.is_cut_off => Err(Errno::ECANCELED),
-        // Nothing more, of something.
+        // The kernel took no more bytes although some are left.
         Ok(_) if socket.transport() == Transport::Tcp && !is_whole => {
             Err(socket.take_error().unwrap_or(Errno::EPIPE))
         }
@@ -407,7 +409,7 @@ mod tests {
 
     type Bytes = Arc<Vec<u8>>;
 
-    /// A book with one send of `length` bytes, as datagrams of 10 with 20 in each request.
+    /// Makes a table with one send of the buffer, in requests of 20 bytes each.
     fn table(buffer: &Bytes) -> (OperationTable<Bytes, ()>, UdpSocket) {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut table = OperationTable::new(Ability { fixed_vectors: true, reports: true });
@@ -418,7 +420,7 @@ mod tests {
         (table, peer)
     }
 
-    /// The next part goes to the kernel.
+    /// Gives the next part to the kernel.
     fn submit(table: &mut OperationTable<Bytes, ()>) {
         let number = table.first_waiting().unwrap();
         table.pass_waiting();
@@ -431,14 +433,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_has_outlives_its_book() {
+    fn operations_in_the_kernel_outlive_their_table() {
         for (steps, freed) in [(0, true), (1, false), (2, false), (3, false), (4, true)] {
             let buffer = Arc::new(vec![1; 20]);
             let (mut table, _peer) = table(&buffer);
             let all: [fn(&mut OperationTable<Bytes, ()>); 4] = [
                 submit,
                 |table| table.ended(0, Ok(20), true, &mut DiscardSink),
-                // One that nothing announced.
+                // A notification that was not announced.
                 |table| table.notified(1, false, &mut DiscardSink),
                 |table| table.notified(0, false, &mut DiscardSink),
             ];
@@ -449,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_again_waits_for_its_notification() {
+    fn a_retried_send_waits_for_its_notification() {
         let buffer = Arc::new(vec![1; 50]);
         let (mut table, _peer) = table(&buffer);
         let mut log = EventLog::default();
@@ -460,10 +462,10 @@ mod tests {
         table.notified(0, false, &mut log);
         assert_eq!(table.operations.get(0).unwrap().stage, Stage::Waiting);
         assert_eq!((table.waiting(), table.in_kernel, log.0.len()), (1, 0, 0));
-        assert!(!table.operations.get(0).unwrap().lend, "it is copied then");
+        assert!(!table.operations.get(0).unwrap().lend, "the retry is copied");
     }
 
-    /// Writes down how a send ends and that it lands.
+    /// Records results and completions.
     #[derive(Default)]
     struct EventLog(Vec<(&'static str, Sys<usize>)>);
 
@@ -487,7 +489,7 @@ mod tests {
         }
     }
 
-    /// What the kernel says, in which order.
+    /// Events of the kernel and the caller.
     #[derive(Clone, Copy)]
     enum KernelEvent {
         Lent(Sys<usize>),
@@ -496,10 +498,10 @@ mod tests {
         Cancel,
     }
 
-    type Recorded = Vec<(&'static str, Sys<usize>)>;
+    type Records = Vec<(&'static str, Sys<usize>)>;
 
-    /// What is made once more when the notification is in, and not canceled until then.
-    fn refused_with_a_notification() -> impl Iterator<Item = (Vec<KernelEvent>, Recorded)> {
+    /// Sequences with a refusal that has a notification: the retry waits for it, and is not canceled.
+    fn refused_with_a_notification() -> impl Iterator<Item = (Vec<KernelEvent>, Records)> {
         use KernelEvent::{Cancel, Copied, Lent, Released};
         let refused = || Lent(Err(Errno::ENOBUFS));
         let later = [refused(), Released, Released, Copied(Ok(20)), Lent(Ok(10)), Released];
@@ -509,31 +511,31 @@ mod tests {
             vec![refused(), Cancel, Released, Copied(Ok(50))],
         ]
         .into_iter()
-        .map(|words| (words, vec![("ended", Ok(50)), ("completed", Ok(50))]))
+        .map(|events| (events, vec![("ended", Ok(50)), ("completed", Ok(50))]))
     }
 
     #[test]
-    fn parts_end_once_and_land_when_all_are_released() {
+    fn parts_have_one_result_and_complete_when_all_are_released() {
         use KernelEvent::{Cancel, Copied, Lent, Released};
         const ENDED: (&str, Sys<usize>) = ("ended", Ok(50));
-        const LANDED: (&str, Sys<usize>) = ("completed", Ok(50));
+        const COMPLETED: (&str, Sys<usize>) = ("completed", Ok(50));
         let failed = |errno, bytes| vec![("ended", Err(errno)), ("completed", Ok(bytes))];
-        for (words, expected) in [
-            (vec![Copied(Ok(20)), Copied(Ok(20)), Copied(Ok(10))], vec![ENDED, LANDED]),
+        for (events, expected) in [
+            (vec![Copied(Ok(20)), Copied(Ok(20)), Copied(Ok(10))], vec![ENDED, COMPLETED]),
             (
                 vec![Lent(Ok(20)), Released, Lent(Ok(20)), Released, Lent(Ok(10)), Released],
-                vec![ENDED, LANDED],
+                vec![ENDED, COMPLETED],
             ),
             (
                 vec![Lent(Ok(20)), Lent(Ok(20)), Lent(Ok(10)), Released, Released, Released],
-                vec![ENDED, LANDED],
+                vec![ENDED, COMPLETED],
             ),
             (vec![Lent(Ok(20)), Lent(Ok(20)), Lent(Ok(10)), Released, Released], vec![ENDED]),
-            // The last is copied, the first comes back late.
+            // The last part is copied, and the first is released late.
             (vec![Lent(Ok(20)), Lent(Ok(20)), Released, Copied(Ok(10))], vec![ENDED]),
             (vec![Copied(Ok(20)), Lent(Err(Errno::EPERM))], vec![("ended", Err(Errno::EPERM))]),
             (vec![Lent(Ok(20)), Copied(Err(Errno::EPERM)), Released], failed(Errno::EPERM, 20)),
-            // Made once more when its memory is free.
+            // A retry after the memory is free.
             (
                 vec![
                     Lent(Ok(20)),
@@ -542,10 +544,10 @@ mod tests {
                     Copied(Ok(20)),
                     Copied(Ok(10)),
                 ],
-                vec![ENDED, LANDED],
+                vec![ENDED, COMPLETED],
             ),
             (vec![Lent(Ok(20)), Cancel], vec![("ended", Err(Errno::ECANCELED))]),
-            // Waiting for its next part, or for a result.
+            // Canceled while it waits for its next part, or for a notification.
             (vec![Copied(Ok(20)), Cancel], failed(Errno::ECANCELED, 20)),
             (vec![Lent(Ok(20)), Cancel, Released], failed(Errno::ECANCELED, 20)),
         ]
@@ -555,11 +557,11 @@ mod tests {
             let buffer = Arc::new(vec![1; 50]);
             let (mut table, _peer) = table(&buffer);
             let mut log = EventLog::default();
-            for word in &words {
-                if matches!(word, Lent(_) | Copied(_)) {
+            for event in &events {
+                if matches!(event, Lent(_) | Copied(_)) {
                     submit(&mut table);
                 }
-                match *word {
+                match *event {
                     Lent(result) => table.ended(0, result, true, &mut log),
                     Copied(result) => table.ended(0, result, false, &mut log),
                     Released => table.notified(0, false, &mut log),

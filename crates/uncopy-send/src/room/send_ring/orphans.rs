@@ -1,10 +1,9 @@
-//! Where rings wait that were dropped while the kernel still had some of their memory.
+//! Orphans: rings that were dropped while the kernel still had some of their memory.
 //!
-//! Only the thread that made a ring can take in what the kernel has ended
-//! (`IORING_SETUP_SINGLE_ISSUER`). So each thread keeps its own, looks at them whenever it makes or
-//! drops a ring or submits to one, and waits for the rest at its end. Streams end at once, or when
-//! what the kernel is in the middle of is over. Connections are aborted in time by the thread of the
-//! [`parking`] lot.
+//! Only the thread that made a ring can take in its completions (`IORING_SETUP_SINGLE_ISSUER`). So each
+//! thread keeps its own orphans, checks them whenever it makes or drops a ring or submits to one, and waits
+//! for the rest when it ends. Streams end at once, or when the sends that are being made have their results.
+//! After the deadline the thread of [`parking`] aborts the connections.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -21,36 +20,42 @@ use crate::room::zerocopy::parking;
 
 thread_local! {
     static ORPHANS: RefCell<Vec<Orphan>> = const { RefCell::new(Vec::new()) };
-    /// As many as above: looked at with every call.
+    /// Number of orphans, checked with every call.
     static ORPHAN_COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A ring that nobody has any more.
+/// A ring whose owner was dropped.
 struct Orphan {
     ring: Box<dyn OrphanRing>,
-    /// When its connections are aborted. `None`: never.
+    /// Time to abort its connections. `None`: never.
     deadline: Option<Instant>,
     is_over: Arc<AtomicBool>,
-    /// Its streams, and whether a send over each has no result yet.
-    streams: Vec<(Arc<InetSocket>, Arc<AtomicBool>)>,
+    streams: Vec<OrphanStream>,
+}
+
+/// A stream of an orphan.
+struct OrphanStream {
+    socket: Arc<InetSocket>,
+    /// Whether a send over it has no result yet.
+    is_under_way: Arc<AtomicBool>,
 }
 
 trait OrphanRing {
-    /// Takes in what the kernel has ended; says whether that was all.
+    /// Takes in completions; returns whether the kernel has ended everything.
     fn look(&mut self) -> bool;
-    /// A send over this stream has no result yet.
+    /// Returns whether a send over this stream has no result yet.
     fn is_under_way(&self, socket: &Arc<InetSocket>) -> bool;
-    /// The ring waits no longer than this when it ends.
+    /// Limits how long the ring waits when it is dropped.
     fn limit_wait(&mut self, left: Duration);
 }
 
 impl<B: StableBytes, C: 'static> OrphanRing for SendRing<B, C> {
     fn look(&mut self) -> bool {
         if self.is_inherited() {
-            // There is nothing that a child could take in.
+            // A child cannot take in completions.
             return true;
         }
-        // A failure leaves what is outstanding outstanding.
+        // After a failure, outstanding operations stay outstanding.
         let _ = self.submit(0, None).and_then(|()| self.reap(&mut super::DiscardSink).map(drop));
         self.table.end_streams();
         self.table.is_settled()
@@ -68,14 +73,14 @@ impl<B: StableBytes, C: 'static> OrphanRing for SendRing<B, C> {
 impl Orphan {
     fn look(&mut self) -> bool {
         let is_over = self.ring.look();
-        for (socket, is_under_way) in &self.streams {
+        for OrphanStream { socket, is_under_way } in &self.streams {
             is_under_way.store(self.ring.is_under_way(socket), Ordering::Release);
         }
         is_over
     }
 }
 
-/// A socket of such a ring.
+/// A socket of an orphan, for the parking thread.
 struct OrphanSocket {
     socket: Arc<InetSocket>,
     is_over: Arc<AtomicBool>,
@@ -91,7 +96,7 @@ impl parking::ParkedSocket for OrphanSocket {
         parking::ParkedSocket::is_stream(&self.socket)
     }
 
-    /// The peer reads a reset, and no end, of a stream of which the rest is missing.
+    /// Resets a stream whose rest is missing, so that the peer does not read a normal end.
     fn abort(&self) {
         match self.is_under_way.load(Ordering::Acquire) {
             true => InetSocket::abort(&self.socket),
@@ -105,7 +110,7 @@ impl parking::Parkable for OrphanSocket {
         self
     }
 
-    /// A stream that was cut off is nobody's any more.
+    /// Ignores other owners of a stream that is cut off: none of them can continue it.
     fn is_alone(&self) -> bool {
         self.is_under_way.load(Ordering::Acquire) || self.socket.is_left()
     }
@@ -119,7 +124,7 @@ impl parking::Parkable for OrphanSocket {
     }
 }
 
-/// A ring that is parked when it is dropped.
+/// A ring that becomes an orphan when it is dropped while the kernel has some of its memory.
 pub(crate) struct ParkOnDrop<B: StableBytes, C: 'static>(ManuallyDrop<Box<SendRing<B, C>>>);
 
 impl<B: StableBytes, C> ParkOnDrop<B, C> {
@@ -147,12 +152,12 @@ impl<B: StableBytes, C> DerefMut for ParkOnDrop<B, C> {
 
 impl<B: StableBytes, C> Drop for ParkOnDrop<B, C> {
     fn drop(&mut self) {
-        // SAFETY: this is the drop, after which nobody looks at the field again.
+        // SAFETY: this is the drop of the owner, after which the field is not used again.
         let mut ring = unsafe { ManuallyDrop::take(&mut self.0) };
         if ring.is_inherited() {
             return;
         }
-        // What was not submitted never is.
+        // Sends that were not submitted are never made.
         ring.table.forget_waiting();
         sweep();
         if ring.look() {
@@ -162,7 +167,8 @@ impl<B: StableBytes, C> Drop for ParkOnDrop<B, C> {
         let mut streams = Vec::new();
         for socket in ring.table.sockets_in_kernel() {
             let is_under_way = Arc::new(AtomicBool::new(ring.table.is_under_way(&socket)));
-            streams.push((socket.clone(), is_under_way.clone()));
+            let stream = (socket.clone(), is_under_way.clone());
+            streams.push(OrphanStream { socket: stream.0, is_under_way: stream.1 });
             let abandoned = OrphanSocket { socket, is_over: is_over.clone(), is_under_way };
             parking::park(Box::new(abandoned), ring.linger);
         }
@@ -174,14 +180,14 @@ impl<B: StableBytes, C> Drop for ParkOnDrop<B, C> {
 /// Leaves a ring to its thread.
 fn add_orphan(left: Orphan) {
     let mut left = Some(left);
-    // At the end of a thread there is no lot any more: the ring waits by itself then.
+    // When the thread ends, its list of orphans is gone: the drop of the ring waits.
     let parked = ORPHANS.try_with(|orphans| orphans.borrow_mut().extend(left.take()));
     if parked.is_ok() {
         ORPHAN_COUNT.set(ORPHAN_COUNT.get() + 1);
     }
 }
 
-/// Looks at all rings that this thread has dropped.
+/// Checks all orphans of this thread.
 #[inline]
 pub(crate) fn sweep() {
     if ORPHAN_COUNT.get() > 0 {
@@ -191,7 +197,7 @@ pub(crate) fn sweep() {
 
 #[cold]
 fn sweep_all() {
-    // Buffers are dropped here, by code that may use rings itself.
+    // Takes the list out, because dropping buffers runs foreign code that may use rings.
     let mut all = ORPHANS.try_with(RefCell::take).unwrap_or_default();
     ORPHAN_COUNT.set(0);
     all.retain_mut(|left| !left.look());
@@ -204,7 +210,7 @@ fn sweep_all() {
 }
 
 impl Drop for Orphan {
-    /// Nothing is outstanding, or the thread ends.
+    /// Drops the ring when nothing is outstanding or the thread ends.
     fn drop(&mut self) {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         self.ring.limit_wait(left.unwrap_or(Duration::MAX));
@@ -224,14 +230,14 @@ mod tests {
 
     #[derive(Debug, Clone, Copy)]
     enum ModelStep {
-        /// A ring is dropped that the kernel owes so many notifications. Its time is over, is not,
-        /// or never is (`None`). `is_nested`: freeing its memory uses rings and drops another.
+        /// Drops a ring with `owed` outstanding notifications. `linger`: `None` for no limit. `is_nested`:
+        /// freeing its memory uses rings and drops another.
         Park {
             owed: u32,
             linger: Option<Duration>,
             is_nested: bool,
         },
-        /// The kernel posts a notification.
+        /// Posts a notification.
         Release {
             of: usize,
         },
@@ -248,8 +254,8 @@ mod tests {
         ]
     }
 
-    /// What is known of a ring that was dropped.
-    struct Known {
+    /// A dropped ring as the test knows it.
+    struct KnownRing {
         owed: u32,
         linger: Option<Duration>,
         is_over: Arc<AtomicBool>,
@@ -259,9 +265,9 @@ mod tests {
 
     #[derive(Default)]
     struct World {
-        rings: Vec<Known>,
+        rings: Vec<KnownRing>,
         is_ending: bool,
-        wrongs: Vec<String>,
+        violations: Vec<String>,
     }
 
     type Shared = Arc<Mutex<World>>;
@@ -270,7 +276,7 @@ mod tests {
         world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A ring as the lot sees it.
+    /// A stub of a ring.
     struct Simulated {
         key: usize,
         world: Shared,
@@ -312,7 +318,7 @@ mod tests {
                 && in_time
                 && ring.is_over.load(Ordering::Acquire);
             if !is_right {
-                world.wrongs.push(format!("{} ends", self.key));
+                world.violations.push(format!("{} ends", self.key));
             }
             drop(world);
             if is_ending && std::mem::take(&mut self.is_nested) {
@@ -325,7 +331,7 @@ mod tests {
     fn park(world: &Shared, owed: u32, linger: Option<Duration>, is_nested: bool) {
         let is_over = Arc::new(AtomicBool::new(false));
         let key = look(world).rings.len();
-        let known = Known { owed, linger, is_over: is_over.clone(), waits: None, ends: 0 };
+        let known = KnownRing { owed, linger, is_over: is_over.clone(), waits: None, ends: 0 };
         look(world).rings.push(known);
         let ring = Box::new(Simulated { key, world: world.clone(), is_nested });
         let deadline = linger.and_then(|linger| Instant::now().checked_add(linger));
@@ -346,20 +352,20 @@ mod tests {
             ModelStep::Sweep => sweep(),
         }
         let world = look(world);
-        assert_eq!(world.wrongs, Vec::<String>::new());
+        assert_eq!(world.violations, Vec::<String>::new());
         let kept: Vec<_> = world.rings.iter().filter(|ring| ring.ends == 0).collect();
         assert_eq!(ORPHANS.with_borrow(Vec::len), kept.len());
         assert_eq!(ORPHAN_COUNT.get(), kept.len());
         assert!(kept.iter().all(|ring| !ring.is_over.load(Ordering::Acquire)));
         if is_sweep {
             let drained = world.rings[..before].iter().filter(|ring| ring.owed == 0);
-            assert!(drained.into_iter().all(|ring| ring.ends == 1), "drained, and stays");
+            assert!(drained.into_iter().all(|ring| ring.ends == 1), "a drained ring is still kept");
         }
     }
 
     proptest! {
         #[test]
-        fn a_ring_stays_until_it_is_drained_or_its_thread_ends(
+        fn an_orphan_is_kept_until_it_is_drained_or_its_thread_ends(
             steps in prop::collection::vec(step(), 0..60),
         ) {
             let world = Shared::default();
@@ -373,8 +379,8 @@ mod tests {
                 std::panic::resume_unwind(panic);
             }
             let world = look(&world);
-            prop_assert_eq!(&world.wrongs, &Vec::<String>::new());
-            prop_assert!(world.rings.iter().all(|ring| ring.ends == 1), "each ends, once");
+            prop_assert_eq!(&world.violations, &Vec::<String>::new());
+            prop_assert!(world.rings.iter().all(|ring| ring.ends == 1), "each ring is dropped once");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The error queue of a socket (`recvmsg(2)`, `MSG_ERRQUEUE`), where the kernel reports what it
-//! needs no more.
+//! Reads the error queue of a socket (`recvmsg(2)`, `MSG_ERRQUEUE`), where the kernel reports the memory
+//! that it no longer needs.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,29 +13,29 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// `SO_EE_CODE_ZEROCOPY_COPIED` (same file).
 const CODE_COPIED: u8 = 1;
 
-/// Reports that one system call reads at most.
+/// Maximum number of reports read by one system call.
 const BATCH: usize = 16;
-/// Room for one report: the header of a control message, `sock_extended_err`, an IPv6 address, and
-/// a time stamp, should somebody have asked for them.
+/// Size of the buffer for one report: the header of a control message, `sock_extended_err`, an IPv6
+/// address, and a time stamp, if the socket has time stamps enabled.
 const CONTROL_BYTES: usize = 192;
 
-/// What stands in the queue.
+/// An entry of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// Memory is free again.
+    /// The memory of these sends is free again.
     Completed(CompletedRange),
-    /// Something else that somebody asked for on this socket: an ICMP error, a time stamp.
+    /// Another entry, such as an ICMP error or a time stamp.
     Foreign {
         /// `SO_EE_ORIGIN_…`.
         origin: u8,
-        /// What the next call would have failed with.
+        /// The error number of the entry.
         errno: Errno,
     },
     /// A report whose contents did not fit.
     Lost,
 }
 
-/// What an entry of the queue means.
+/// Interprets an entry of the queue.
 fn read(error: &libc::sock_extended_err) -> Report {
     if error.ee_origin == ORIGIN_ZEROCOPY && error.ee_errno == 0 {
         let copied = error.ee_code == CODE_COPIED;
@@ -54,10 +54,10 @@ fn read(error: &libc::sock_extended_err) -> Report {
 #[derive(Clone, Copy)]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
 
-/// Reads what is queued, a batch at most; says whether there may be more.
+/// Reads up to one batch of queued reports; returns whether there may be more.
 pub(crate) fn drain(fd: BorrowedFd<'_>, mut report: impl FnMut(Report)) -> Sys<bool> {
     let mut controls = [Control([MaybeUninit::uninit(); CONTROL_BYTES]); BATCH];
-    // SAFETY: all fields of an `mmsghdr` may be zero.
+    // SAFETY: all-zero bytes are a valid `mmsghdr`.
     let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
     for (message, control) in messages.iter_mut().zip(&mut controls) {
         message.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
@@ -65,7 +65,7 @@ pub(crate) fn drain(fd: BorrowedFd<'_>, mut report: impl FnMut(Report)) -> Sys<b
     }
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     let first = messages.as_mut_ptr();
-    // SAFETY: the headers name memory of `controls` alone, and both outlive the call.
+    // SAFETY: the headers point only to memory of `controls`, and both outlive the call.
     let n = unsafe {
         libc::recvmmsg(
             fd.as_raw_fd(),
@@ -88,7 +88,7 @@ pub(crate) fn drain(fd: BorrowedFd<'_>, mut report: impl FnMut(Report)) -> Sys<b
     Ok(count == BATCH)
 }
 
-/// The report in a message that the kernel has filled.
+/// Returns the report in a message that the kernel has filled.
 fn report_of(message: &libc::msghdr) -> Report {
     if message.msg_flags & libc::MSG_CTRUNC != 0 {
         return Report::Lost;
@@ -96,7 +96,7 @@ fn report_of(message: &libc::msghdr) -> Report {
     // SAFETY: the kernel has filled `message`, and its control memory is alive.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
-        // SAFETY: not null, so inside the control memory and aligned.
+        // SAFETY: `next` is not null, so it is inside the control memory and aligned.
         let header = unsafe { next.read() };
         let is_error = matches!(
             (header.cmsg_level, header.cmsg_type),
@@ -107,21 +107,22 @@ fn report_of(message: &libc::msghdr) -> Report {
         let before = next as usize - message.msg_control as usize;
         let fits = before + whole <= message.msg_controllen as _;
         if is_error && header.cmsg_len as usize >= whole && fits {
-            // SAFETY: as above.
+            // SAFETY: `next` is inside the control memory, as above.
             let data = unsafe { libc::CMSG_DATA(next) }.cast::<libc::sock_extended_err>();
-            // SAFETY: so many bytes lie there, inside the control memory; every value is one.
+            // SAFETY: `fits` shows that the whole struct is inside the control memory, and all bytes are
+            // valid values.
             return read(&unsafe { data.read_unaligned() });
         }
         if header.cmsg_len as usize > message.msg_controllen as _ {
             break;
         }
-        // SAFETY: `next` came from this message.
+        // SAFETY: `next` is a header of this message.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
     Report::Foreign { origin: 0, errno: Errno::from_raw(0) }
 }
 
-/// For `fuzz/`: these bytes as the control memory of a message that the kernel has filled.
+/// Parses these bytes as the control memory of a message that the kernel has filled. For `fuzz/`.
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
     let (flags, bytes) = bytes.split_first().unwrap_or((&0, &[]));
@@ -129,7 +130,7 @@ pub fn fuzz(bytes: &[u8]) {
     for (place, byte) in control.0.iter_mut().zip(bytes) {
         place.write(*byte);
     }
-    // SAFETY: all fields of a `msghdr` may be zero.
+    // SAFETY: all-zero bytes are a valid `msghdr`.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = bytes.len().min(CONTROL_BYTES) as _;
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reports_of_zero_copy_sends_complete_something() {
+    fn only_zero_copy_reports_complete_sends() {
         for (entry, expected) in [
             (
                 error(5, 0, 0, 3, 9),
@@ -165,7 +166,7 @@ mod tests {
                 error(5, 1, 0, u32::MAX, 0),
                 Report::Completed(CompletedRange { first: u32::MAX, last: 0, copied: true }),
             ),
-            // Port unreachable; a time stamp, which has the send's number in `ee_data`.
+            // Port unreachable; and time stamps, which have the number of the send in `ee_data`.
             (error(2, 3, 111, 0, 0), Report::Foreign { origin: 2, errno: Errno::ECONNREFUSED }),
             (error(4, 0, 42, 0, 1), Report::Foreign { origin: 4, errno: Errno::from_raw(42) }),
             (error(5, 0, 42, 0, 1), Report::Foreign { origin: 5, errno: Errno::from_raw(42) }),

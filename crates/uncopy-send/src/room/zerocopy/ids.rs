@@ -1,81 +1,80 @@
-//! Which sends the numbers stand for that the kernel gives to `MSG_ZEROCOPY` sends
+//! Maps the numbers that the kernel gives to `MSG_ZEROCOPY` sends back to the sends
 //! (`Documentation/networking/msg_zerocopy.rst`). Pure.
 //!
-//! The kernel counts the sends of a socket that succeed, from zero on and around at 2³², and
-//! reports inclusive ranges of numbers whose memory it needs no more. It joins neighbouring ranges
-//! in its queue; they need not come in order.
+//! The kernel counts the successful sends of a socket, from zero and wrapping at 2³², and reports inclusive
+//! ranges of numbers whose memory it no longer needs. It joins neighbouring ranges in its queue; ranges need
+//! not come in order.
 //!
-//! A send that fails uses no number up, as a rule. A datagram can be refused after it got one,
-//! though: by a firewall (`EPERM`), by a device that is down, by the checks of a segment train.
-//! Its memory is released at once then, before the call returns, so that its number is in the
-//! queue when it is looked for.
+//! A send that fails normally uses up no number. A datagram can be refused after it got one, however: by a
+//! firewall (`EPERM`), by a device that is down, by the checks of a segment train. Its memory is then
+//! released before the call returns, so its number is in the queue by the time the queue is read.
 
 use std::collections::VecDeque;
 
-/// A range of numbers, both ends included, whose memory is free again.
+/// An inclusive range of numbers whose memory is free again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CompletedRange {
     pub(crate) first: u32,
     pub(crate) last: u32,
-    /// The kernel copied the bytes of the first of them.
+    /// Whether the kernel copied the bytes of the first send in the range.
     pub(crate) copied: bool,
 }
 
-/// A range that this socket's sends do not explain: somebody else sends on it, or the count was
-/// lost. What is outstanding can never be told from what is not any more.
+/// A range that does not match this socket's sends: something else sends on the socket, or the count was
+/// lost. From then on outstanding sends cannot be distinguished from completed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stray(pub(crate) CompletedRange);
 
-/// The outstanding numbers, each with what it stands for.
+/// The outstanding numbers, each with the key of its send.
 #[derive(Debug)]
 pub(crate) struct Ids<K> {
-    /// The number of the first entry.
+    /// Number of the first entry.
     base: u32,
-    /// `None`: reported already, while an older one is not.
+    /// `None`: reported, while an older number is not.
     entries: VecDeque<Option<K>>,
     outstanding: usize,
-    /// The last datagram failed and may have used the next number up.
+    /// Whether the last datagram failed and may have used up the next number.
     in_doubt: bool,
 }
 
 impl<K> Ids<K> {
-    /// The next send gets the number `next`.
+    /// Makes a map in which the next send gets the number `next`.
     pub(crate) fn new(next: u32) -> Ids<K> {
         Ids { base: next, entries: VecDeque::new(), outstanding: 0, in_doubt: false }
     }
 
-    /// Room for one more, so that [`record`](Self::record) cannot fail.
+    /// Reserves memory for one more number, so that [`record`](Self::record) cannot fail.
     pub(crate) fn reserve(&mut self) {
         self.entries.reserve(1);
     }
 
-    /// A send for `key` succeeded.
+    /// Records a successful send for `key`.
     pub(crate) fn record(&mut self, key: K) {
         self.entries.push_back(Some(key));
         self.outstanding += 1;
     }
 
-    /// A datagram failed; whether it used a number up shows when the queue has been read.
+    /// Records that a datagram failed. Whether it used up a number is known after the queue has been read.
     pub(crate) fn doubt(&mut self) {
         self.in_doubt = true;
         self.reserve();
     }
 
-    /// The queue has been read to its end. Says whether the doubt is left: no number was reported
-    /// that the failed datagram explains.
+    /// Ends the doubt, after the queue has been read to its end. Returns whether no number was reported for
+    /// the failed datagram.
     pub(crate) fn settle(&mut self) -> bool {
         std::mem::take(&mut self.in_doubt)
     }
 
-    /// Numbers that were not reported yet.
+    /// Returns how many numbers were not reported yet.
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// Gives each number of the range back, with whether the kernel copied.
+    /// Passes the key of each number in the range to `release`, with whether the kernel copied.
     ///
     /// # Errors
-    /// [`Stray`], and nothing is given back: a number in it is not outstanding.
+    /// [`Stray`], and nothing is released: a number in the range is not outstanding.
     pub(crate) fn complete(
         &mut self,
         range: CompletedRange,
@@ -134,15 +133,15 @@ mod tests {
     }
 
     #[test]
-    fn ranges_release_what_they_stand_for() {
+    fn ranges_release_their_sends() {
         const LAST: u32 = u32::MAX;
         for (next, keys, ranges, expected) in [
             (0, "a", vec![(0, 0)], "a"),
             (0, "abc", vec![(0, 2)], "abc"),
-            // Out of order, and joined.
+            // Ranges out of order, and joined.
             (0, "abcd", vec![(2, 3), (0, 1)], "cdab"),
             (7, "abcd", vec![(8, 8), (10, 10), (7, 7), (9, 9)], "bdac"),
-            // Around the end of the numbers.
+            // Ranges that wrap.
             (LAST, "abc", vec![(LAST, 1)], "abc"),
             (LAST - 1, "abcd", vec![(0, 1), (LAST - 1, LAST)], "cdab"),
             (LAST, "ab", vec![(0, 0), (LAST, LAST)], "ba"),
@@ -157,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_outstanding_is_stray_and_releases_nothing() {
+    fn a_range_with_a_number_that_is_not_outstanding_is_stray() {
         for (next, keys, first, last) in [
             (0, "", 0, 0),
             (0, "ab", 0, 2),
             (0, "ab", 2, 2),
             (0, "ab", u32::MAX, 0),
-            (0, "ab", 1, 0), // All numbers there are.
+            (0, "ab", 1, 0), // All 2³² numbers.
             (5, "ab", 4, 5),
             (5, "ab", 0, u32::MAX),
         ] {
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copied_bit_is_that_of_the_range() {
+    fn each_send_gets_the_copied_bit_of_its_range() {
         let mut ids = with(0, "abc");
         let mut given = Vec::new();
         let copied = CompletedRange { first: 0, last: 1, copied: true };
@@ -189,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_datagram_that_used_a_number_up_is_found_in_the_queue() {
-        // Its number alone, joined with an older one, or with all there are.
+    fn a_number_used_by_a_failed_datagram_is_found_in_the_queue() {
+        // Its number alone, joined with the last number, or with all outstanding ones.
         for (keys, first, last, given) in
             [("", 9, 9, ""), ("a", 10, 10, ""), ("a", 9, 10, "a"), ("ab", 10, 11, "b")]
         {
@@ -198,7 +197,7 @@ mod tests {
             ids.doubt();
             assert_eq!(complete(&mut ids, range(first, last)).unwrap(), given, "{keys} {first}");
             assert!(!ids.settle(), "{keys}: no doubt is left");
-            // The next send has the number after it.
+            // The next send gets the number after it.
             ids.record('z');
             let next = 9 + keys.len() as u32 + 1;
             assert_eq!(complete(&mut ids, range(next, next)).unwrap(), "z");
@@ -206,18 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_datagram_that_used_none_up_leaves_the_count() {
+    fn a_failed_datagram_without_a_number_leaves_the_count() {
         let mut ids = with(9, "a");
         ids.doubt();
         assert_eq!(complete(&mut ids, range(9, 9)).unwrap(), "a");
-        assert!(ids.settle(), "nothing settled it");
+        assert!(ids.settle(), "no number was reported");
         assert!(complete(&mut ids, range(10, 10)).is_err(), "the doubt is over");
         ids.record('b');
         assert_eq!(complete(&mut ids, range(10, 10)).unwrap(), "b");
     }
 
-    /// The kernel's side: numbers given out, completions joined at random and reported in any
-    /// order.
+    /// An action of the modelled kernel, which joins completions at random and reports them in any order.
     #[derive(Debug, Clone)]
     enum ModelStep {
         Send,
@@ -239,7 +237,7 @@ mod tests {
         fn every_send_is_released_once_and_none_early(next: u32, steps in steps()) {
             let mut ids = Ids::new(next);
             let mut number = next;
-            // What the kernel still has, by number; and what was sent and released, by key.
+            // Sends that the kernel still has, by number; and sent and released keys.
             let mut held: Vec<(u32, usize)> = Vec::new();
             let (mut sent, mut released) = (0usize, std::collections::BTreeSet::new());
             for step in steps {
@@ -254,7 +252,7 @@ mod tests {
                         ids.doubt();
                         if used_number {
                             let found = range(number, number);
-                            ids.complete(found, |_, _| panic!("it stands for nothing")).unwrap();
+                            ids.complete(found, |_, _| panic!("no send has that number")).unwrap();
                             number = number.wrapping_add(1);
                         }
                         prop_assert_eq!(ids.settle(), !used_number);

@@ -1,4 +1,4 @@
-//! The payloads of one socket by number, and what the kernel still owes for each. Pure.
+//! The payloads of one socket by number, and the reports that the kernel still owes for each. Pure.
 
 use std::collections::VecDeque;
 
@@ -11,21 +11,21 @@ use crate::room::sequence_map::SequenceMap;
 #[derive(Debug)]
 struct Outgoing<B> {
     payload: Payload<B>,
-    /// Numbers of its parts that the kernel has not reported.
+    /// Number of lent parts that the kernel has not reported.
     lent_parts: u32,
-    /// More parts may follow.
+    /// Whether more parts may follow.
     is_open: bool,
     usage: Usage,
 }
 
 pub(super) struct Ledger<B> {
     ids: Ids<u64>,
-    /// Those that have not landed.
+    /// Sends that are not completed.
     sends: SequenceMap<Outgoing<B>>,
     completed: VecDeque<Completed<B>>,
-    /// Of those that have landed, how many the owner was told of; the first.
+    /// Number of completed sends, from the first on, that `newly_completed` has returned.
     reported: usize,
-    /// The numbers do not add up: nothing can be released any more.
+    /// Whether the reports do not match the sends, so that nothing can be released any more.
     is_lost: bool,
     foreign: Foreign,
 }
@@ -42,7 +42,7 @@ impl<B> Ledger<B> {
         }
     }
 
-    /// Numbers that the kernel has not reported.
+    /// Returns the number of reports that the kernel still owes.
     pub(super) fn outstanding(&self) -> usize {
         self.ids.outstanding()
     }
@@ -55,24 +55,24 @@ impl<B> Ledger<B> {
         self.foreign
     }
 
-    /// Takes a payload in; gives its number.
+    /// Takes a payload in; returns its number.
     pub(super) fn begin(&mut self, payload: Payload<B>) -> u64 {
         let usage = Usage::default();
         self.sends.push(Outgoing { payload, lent_parts: 0, is_open: true, usage })
     }
 
-    /// The number of a payload that is not taken in.
+    /// Uses up a number for a payload that is not taken in.
     pub(super) fn skip_number(&mut self) -> u64 {
         self.sends.skip()
     }
 
-    /// A payload that was begun and not ended, and room for the number of a part of it.
+    /// Returns a payload that was begun and not ended, and reserves memory for the number of its next part.
     pub(super) fn open(&mut self, number: u64) -> Option<&Payload<B>> {
         self.ids.reserve();
         self.sends.get(number).filter(|send| send.is_open).map(|send| &send.payload)
     }
 
-    /// The kernel took a part, `lent` or copied.
+    /// Records that the kernel took a part, `lent` or copied.
     pub(super) fn record(&mut self, number: u64, bytes: usize, lent: bool) {
         let Some(send) = self.sends.get_mut(number) else { return };
         send.usage.bytes += bytes;
@@ -85,17 +85,19 @@ impl<B> Ledger<B> {
         }
     }
 
-    /// A datagram failed; whether the kernel counted it shows when its reports have been read.
+    /// Records that a datagram failed. Whether the kernel counted it is known after its reports have been
+    /// read.
     pub(super) fn doubt(&mut self) {
         self.ids.doubt();
     }
 
-    /// They have been read. Says whether the doubt is left.
+    /// Ends that doubt, after the reports have been read. Returns whether no number was reported for the
+    /// datagram.
     pub(super) fn settle(&mut self) -> bool {
         self.ids.settle()
     }
 
-    /// No more parts of this payload follow.
+    /// Ends a payload: no more parts follow.
     pub(super) fn end(&mut self, number: u64) {
         let Some(send) = self.sends.get_mut(number) else { return };
         send.is_open = false;
@@ -104,10 +106,10 @@ impl<B> Ledger<B> {
         }
     }
 
-    /// What the kernel says.
+    /// Processes a report of the kernel.
     pub(super) fn report(&mut self, report: Report) {
         match report {
-            // From the first that does not add up on, none can be believed.
+            // After the first report that does not match the sends, no report is reliable.
             Report::Completed(_) if self.is_lost => {}
             Report::Completed(range) => self.is_lost = self.apply(range).is_err(),
             Report::Foreign { errno, .. } => {
@@ -118,34 +120,35 @@ impl<B> Ledger<B> {
         }
     }
 
-    /// What has landed since this was last asked, in the order in which it did.
+    /// Returns the payloads completed since the last call, in their order.
     #[inline]
     pub(super) fn newly_completed(&mut self) -> impl Iterator<Item = &Completed<B>> {
         let reported = std::mem::replace(&mut self.reported, self.completed.len());
         self.completed.range(reported..)
     }
 
-    /// How many have landed and were not taken.
+    /// Returns the number of payloads that are completed and were not taken.
     #[inline]
     pub(super) fn completed(&self) -> usize {
         self.completed.len()
     }
 
-    /// The next payload that has landed, in the order in which they did.
+    /// Takes the next completed payload, in their order.
     #[inline]
     pub(super) fn next_completed(&mut self) -> Option<Completed<B>> {
         self.reported = self.reported.saturating_sub(1);
         self.completed.pop_front()
     }
 
-    /// Frees what has landed; says whether nothing is outstanding.
+    /// Frees the completed payloads; returns whether nothing is outstanding.
     pub(super) fn is_drained(&mut self) -> bool {
         self.reported = 0;
         self.completed.clear();
         self.outstanding() == 0
     }
 
-    /// What outlives the owner, if anything is outstanding. What has landed does not.
+    /// Returns the part that outlives the owner, if anything is outstanding: all payloads that are not
+    /// completed.
     pub(super) fn leave(&mut self) -> Option<Ledger<B>> {
         if self.outstanding() == 0 {
             return None;
@@ -156,7 +159,7 @@ impl<B> Ledger<B> {
         Some(left)
     }
 
-    /// This payload was not given back.
+    /// Returns whether this payload was not taken yet.
     #[cfg(feature = "tokio")]
     pub(super) fn has(&self, number: u64) -> bool {
         let is_under_way = self.sends.get(number).is_some();
@@ -176,7 +179,7 @@ impl<B> Ledger<B> {
     }
 }
 
-/// Moves a payload out that is ended and of which nothing is lent.
+/// Completes a payload that is ended and of which no part is lent.
 #[inline]
 fn complete<B>(
     sends: &mut SequenceMap<Outgoing<B>>,

@@ -1,10 +1,10 @@
-//! Memory lent to the kernel by `MSG_ZEROCOPY`, and what is needed to know when it is free again.
+//! Memory lent to the kernel by `MSG_ZEROCOPY`, and the accounts that show when it is free again.
 //!
-//! Soundness is here, and rests on four things. A payload that any part was sent of without copying
-//! is owned by a [`InFlight`], which gives no reference to it. It leaves a flight only when the
-//! kernel has reported every number that its parts got. The numbers are the kernel's, because
-//! nobody else sends on the [`InetSocket`]. And a flight that is dropped hands socket and payloads to
-//! the [`parking`] lot, where the same rules go on; one that is forgotten keeps them for ever.
+//! Soundness rests on four facts. A payload of which any part was lent is owned by an [`InFlight`],
+//! which gives no reference to it. The payload leaves it only when the kernel has reported every number
+//! that its parts got. The numbers are the kernel's, because only this type sends on the [`InetSocket`]
+//! with `MSG_ZEROCOPY`. And an `InFlight` that is dropped hands socket and payloads to [`parking`], where
+//! the same rules hold; one that is forgotten keeps them for ever.
 
 mod errqueue;
 mod ids;
@@ -31,30 +31,30 @@ use uncopy_os::Sys;
 pub use errqueue::fuzz as fuzz_error_queue;
 use ledger::Ledger;
 
-/// Regions that one call takes (`UIO_MAXIOV`).
+/// Maximum number of regions of one call (`UIO_MAXIOV`).
 pub(crate) const MAX_REGIONS: usize = 1024;
-/// Regions that need no allocation.
+/// Number of regions from which the list is allocated.
 const FEW_REGIONS: usize = 16;
 
-/// `MSG_ZEROCOPY`, which rustix does not name.
+/// `MSG_ZEROCOPY`, which rustix does not define.
 const ZEROCOPY: SendFlags = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY as u32);
 
-/// How the bytes of one payload went.
+/// How the bytes of one payload were sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Parts that the kernel copied in the call.
+    /// Number of parts that the kernel copied in the call.
     pub(crate) copied_parts: u32,
-    /// Parts that it took without copying.
+    /// Number of parts that the kernel took without copying.
     pub(crate) lent_parts: u32,
-    /// It reported that it copied some of the latter later.
+    /// Whether the kernel reported that it copied lent parts later.
     pub(crate) copied_later: bool,
-    /// It does not say whether it did.
+    /// Whether the kernel does not report that.
     pub(crate) is_unreported: bool,
-    /// Bytes of all parts.
+    /// Number of bytes of all parts.
     pub(crate) bytes: usize,
 }
 
-/// A payload that the kernel needs no more.
+/// A payload that the kernel no longer needs.
 #[derive(Debug)]
 pub(crate) struct Completed<B> {
     pub(crate) number: u64,
@@ -62,43 +62,42 @@ pub(crate) struct Completed<B> {
     pub(crate) usage: Usage,
 }
 
-/// Errors in the queue that have nothing to do with what was sent here.
+/// Entries in the error queue that do not report lent memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Foreign {
     pub(crate) count: u64,
     pub(crate) last: Option<Errno>,
 }
 
-/// Why nothing can be lent on a socket.
+/// Why memory cannot be lent on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LendingRefusal {
-    /// The socket does not take it.
+    /// The socket does not support `MSG_ZEROCOPY`.
     NotSupported,
-    /// A datagram failed and may have been counted.
+    /// A datagram failed, and the kernel may have counted it.
     CountUncertain,
 }
 
-/// Payloads on their way over one socket.
+/// The payloads in flight over one socket.
 pub(crate) struct InFlight<B: StableBytes> {
     lent: LentSocket<B>,
-    /// `None`: nothing more is sent.
+    /// `None`: the stream was ended.
     writer: Option<Writer>,
-    /// Nothing can be lent, since the socket does not take `MSG_ZEROCOPY` (before Linux 4.14, for
-    /// UDP 5.0), so that the flag would be ignored and nothing reported; or nothing more, since the
-    /// kernel's count is not certain.
+    /// Why nothing can be lent. Where the socket does not support `MSG_ZEROCOPY` (before Linux 4.14, for UDP
+    /// 5.0), the flag would be ignored and nothing reported.
     refusal: Option<LendingRefusal>,
-    /// How long socket and memory are parked before the connection is aborted.
+    /// How long socket and memory stay parked before the connection is aborted.
     pub(crate) linger: Duration,
 }
 
-/// What outlives a flight in the parking lot.
+/// A socket and its lent payloads: the part of an [`InFlight`] that is parked when it is dropped.
 struct LentSocket<B> {
     socket: Arc<InetSocket>,
     ledger: Ledger<B>,
 }
 
 impl<B: StableBytes> InFlight<B> {
-    /// For the socket, on which nobody else sends with `MSG_ZEROCOPY`.
+    /// Makes one for a socket on which no one else sends with `MSG_ZEROCOPY`.
     pub(crate) fn new(socket: InetSocket, linger: Duration) -> InFlight<B> {
         let refusal = socket.allow_zerocopy().err().map(|_| LendingRefusal::NotSupported);
         let lent = LentSocket { socket: Arc::new(socket), ledger: Ledger::new() };
@@ -106,7 +105,7 @@ impl<B: StableBytes> InFlight<B> {
         InFlight { lent, writer, refusal, linger }
     }
 
-    /// Nothing more is sent: the stream ends, unless others send on it.
+    /// Ends the stream, unless others send on the socket too.
     pub(crate) fn end_stream(&mut self) {
         self.writer = None;
     }
@@ -115,27 +114,27 @@ impl<B: StableBytes> InFlight<B> {
         &self.lent.socket
     }
 
-    /// Why nothing can be lent on this socket.
+    /// Returns why nothing can be lent on this socket.
     pub(crate) fn refusal(&self) -> Option<LendingRefusal> {
         self.refusal
     }
 
-    /// Numbers that the kernel has not reported.
+    /// Returns the number of reports that the kernel still owes.
     pub(crate) fn outstanding(&self) -> usize {
         self.lent.ledger.outstanding()
     }
 
-    /// The numbers do not add up: somebody else sent on the socket.
+    /// Returns whether the reports do not match the sends: something else sent on the socket.
     pub(crate) fn is_lost(&self) -> bool {
         self.lent.ledger.is_lost()
     }
 
-    /// Takes a payload in; gives its number.
+    /// Takes a payload in; returns its number.
     pub(crate) fn begin(&mut self, payload: Payload<B>) -> u64 {
         self.lent.ledger.begin(payload)
     }
 
-    /// The number of a payload that is not taken in.
+    /// Uses up a number for a payload that is not taken in.
     pub(crate) fn skip_number(&mut self) -> u64 {
         self.lent.ledger.skip_number()
     }
@@ -174,7 +173,7 @@ impl<B: StableBytes> InFlight<B> {
         sent
     }
 
-    /// Finds out whether a datagram that failed with this error was counted.
+    /// Finds out whether the kernel counted a datagram that failed with this error.
     #[cold]
     fn settle(&mut self, errno: Errno) {
         self.lent.ledger.doubt();
@@ -185,7 +184,7 @@ impl<B: StableBytes> InFlight<B> {
         }
     }
 
-    /// No more parts of this payload follow: it lands when the kernel needs it no more.
+    /// Ends a payload: no more parts follow, and it is completed when the kernel no longer needs it.
     pub(crate) fn end(&mut self, number: u64) {
         self.lent.ledger.end(number);
     }
@@ -193,35 +192,35 @@ impl<B: StableBytes> InFlight<B> {
     /// Reads the error queue to its end.
     ///
     /// # Errors
-    /// The socket's own. What was read before counts.
+    /// An error of the socket itself. Reports that were read before it are processed.
     pub(crate) fn drain(&mut self) -> Sys<()> {
         self.lent.drain()
     }
 
-    /// Errors of other origin that were in the queue.
+    /// Returns the entries of other origin that were in the queue.
     pub(crate) fn foreign(&self) -> Foreign {
         self.lent.ledger.foreign()
     }
 
-    /// What has landed since this was last asked, in the order in which it did.
+    /// Returns the payloads completed since the last call, in their order.
     #[inline]
     pub(crate) fn newly_completed(&mut self) -> (&InetSocket, impl Iterator<Item = &Completed<B>>) {
         (&self.lent.socket, self.lent.ledger.newly_completed())
     }
 
-    /// How many have landed and were not taken.
+    /// Returns the number of payloads that are completed and were not taken.
     #[inline]
     pub(crate) fn completed(&self) -> usize {
         self.lent.ledger.completed()
     }
 
-    /// The next payload that has landed, in the order in which they did.
+    /// Takes the next completed payload, in their order.
     #[inline]
     pub(crate) fn next_completed(&mut self) -> Option<Completed<B>> {
         self.lent.ledger.next_completed()
     }
 
-    /// This payload was not given back.
+    /// Returns whether this payload was not taken yet.
     #[cfg(feature = "tokio")]
     pub(crate) fn has(&self, number: u64) -> bool {
         self.lent.ledger.has(number)
@@ -293,11 +292,11 @@ fn with_several<B: StableBytes, T>(
     }
 }
 
-/// Whether a datagram that was to be lent, that failed with this error, and whose number was not
-/// found in the queue, was surely not counted.
+/// Returns whether a datagram that was to be lent and failed with this error was certainly not counted,
+/// given that its number was not in the queue.
 ///
-/// These come before the kernel has put a packet together, and it gives the number back
-/// (`msg_zerocopy_put_abort`), or before it takes one. Of others it is not certain.
+/// These errors come before the kernel takes a number, or before it has assembled a packet, and then it
+/// returns the number (`msg_zerocopy_put_abort`). For other errors that is not certain.
 fn is_uncounted(errno: Errno) -> bool {
     matches!(
         errno,
@@ -320,11 +319,11 @@ impl<B: StableBytes> Drop for InFlight<B> {
     fn drop(&mut self) {
         let left = self.lent.ledger.leave();
         if self.lent.socket.is_inherited() {
-            // A child of `fork(2)` has no right to the reports, nor the lot's thread.
+            // The reports belong to the parent, and a child of `fork(2)` does not have the parking thread.
             std::mem::forget(left);
             return;
         }
-        // Before the socket is parked, which has its own.
+        // Ends the stream before the socket is parked.
         self.end_stream();
         if let Some(ledger) = left {
             let left = LentSocket { socket: self.lent.socket.clone(), ledger };
@@ -343,7 +342,7 @@ impl<B: StableBytes> parking::Parkable for LentSocket<B> {
     }
 
     fn drain(&mut self) -> bool {
-        // An error of the queue leaves what is outstanding outstanding.
+        // If the queue cannot be read, outstanding payloads stay outstanding.
         let _ = LentSocket::drain(self);
         self.ledger.is_drained()
     }
@@ -359,8 +358,8 @@ mod tests {
     use uncopy_core::Errno;
 
     #[test]
-    fn refusals_from_behind_the_socket_leave_the_count_uncertain() {
-        // A firewall, a device that is down, the checks of a train of segments.
+    fn refusals_below_the_socket_leave_the_count_uncertain() {
+        // Reported by a firewall, a device that is down, or the checks of a segment train.
         for errno in [Errno::EPERM, Errno::ENETDOWN, Errno::EINVAL, Errno::EIO, Errno::ENODEV] {
             assert!(!is_uncounted(errno), "{errno}");
         }

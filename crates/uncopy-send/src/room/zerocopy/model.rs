@@ -1,5 +1,5 @@
-//! Ledger and parking lot against a model of the kernel: whatever comes in whatever order, memory is
-//! freed once, and not before its release was read.
+//! Tests ledger and parking against a model of the kernel: in whatever order events come, memory is freed
+//! once, and not before its release was read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
@@ -19,47 +19,47 @@ const SENDERS: usize = 3;
 
 #[derive(Debug, Clone)]
 enum ModelStep {
-    /// One payload in parts, each lent or copied. `is_open`: more may follow.
+    /// Sends a payload in parts, each lent or copied. `is_open`: more parts may follow.
     Send {
         by: usize,
         lent: Vec<bool>,
         is_open: bool,
     },
-    /// Lends one more part of the oldest open payload, and ends it.
+    /// Lends one more part of the oldest open payload, and ends the payload.
     Finish {
         by: usize,
     },
-    /// A datagram is refused, before or after it got a number.
+    /// The kernel refuses a datagram, before or after it got a number.
     Fail {
         by: usize,
         is_counted: bool,
     },
-    /// The kernel needs a run of numbers no more.
+    /// The kernel releases a run of numbers.
     Release {
         of: usize,
         at: usize,
         count: usize,
     },
-    /// A number that nobody sent, or a report that did not fit.
+    /// The kernel reports a number that was not sent, or a report is truncated.
     Confuse {
         of: usize,
         is_cut: bool,
     },
-    /// An ICMP error.
+    /// An ICMP error is queued.
     Foreign {
         of: usize,
     },
-    /// The owner reads its reports, and takes so many payloads.
+    /// The owner reads its reports, and takes `count` payloads.
     Take {
         by: usize,
         count: usize,
     },
-    /// The owner goes. Its connection is to be aborted after so many milliseconds (`None`: never).
+    /// The owner is dropped. Its connection is aborted after `linger` milliseconds (`None`: never).
     Leave {
         by: usize,
         linger: Option<u64>,
     },
-    /// Somebody else begins or ceases to send on the socket.
+    /// Another writer of the socket comes or leaves.
     Share {
         of: usize,
     },
@@ -90,24 +90,24 @@ fn step() -> impl Strategy<Value = ModelStep> {
     ]
 }
 
-/// What the kernel has of one socket.
+/// The state of one socket in the modelled kernel.
 #[derive(Default)]
 struct Kernel {
     next: u32,
-    /// Parts that it has not released, and whose memory they are in.
+    /// Parts that are not released, by number, and the memory they are in.
     held: BTreeMap<u32, usize>,
-    /// Reports that were not read, with the memory they stand for.
+    /// Reports that were not read, with the memory that they release.
     queue: Vec<(Report, Vec<usize>)>,
-    /// Times that each memory was lent and its release not read.
+    /// Number of parts of each memory that were lent and whose release was not read.
     owed: BTreeMap<usize, u32>,
     is_stream: bool,
     is_shared: bool,
-    /// Something was read that does not add up.
+    /// Whether a report was read that does not match the sends.
     is_confused: bool,
     aborts: u32,
-    /// The vehicle was dropped, and its socket closed.
+    /// Number of times that the parked socket was dropped and closed.
     closed: u32,
-    /// Code of the owner of memory panicked as it was freed.
+    /// Whether the drop of memory has panicked.
     has_unwound: bool,
 }
 
@@ -118,7 +118,7 @@ impl Kernel {
         *self.owed.entry(key).or_default() += 1;
     }
 
-    /// As `skb_zerocopy_notify_extend` joins neighbours (`net/core/skbuff.c`).
+    /// Joins neighbouring ranges as `skb_zerocopy_notify_extend` does (`net/core/skbuff.c`).
     fn queue(&mut self, first: u32, last: u32, keys: Vec<usize>) {
         if let Some((Report::Completed(before), known)) = self.queue.last_mut()
             && before.last.wrapping_add(1) == first
@@ -139,7 +139,7 @@ impl Kernel {
         self.queue(first, first + keys.len() as u32 - 1, keys);
     }
 
-    /// What may be read by whoever has the ledger.
+    /// Reads the queue, as the owner of the ledger does.
     fn read(&mut self) -> Vec<Report> {
         let mut reports = Vec::new();
         for (report, keys) in std::mem::take(&mut self.queue) {
@@ -162,26 +162,26 @@ impl Kernel {
     }
 }
 
-/// Numbers from here on were never sent.
+/// First of the numbers that are never sent.
 const STRAY: u32 = 1 << 30;
 
 #[derive(Default)]
 struct World {
     kernels: Vec<Kernel>,
-    /// By memory: whose it is, and how often it was freed.
+    /// By memory: its owner, and the number of times it was freed.
     memory: Vec<(usize, u32)>,
     is_sweeping: bool,
-    wrongs: Vec<String>,
+    violations: Vec<String>,
 }
 
 type Shared = Arc<Mutex<World>>;
 
 fn look(world: &Shared) -> MutexGuard<'_, World> {
-    // A check that fails inside is reported as itself.
+    // A check that failed while the lock was held has been reported already.
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory that knows when it is freed.
+/// Memory that records when it is freed.
 struct Memory {
     key: usize,
     world: Shared,
@@ -195,10 +195,10 @@ impl Drop for Memory {
         *freed += 1;
         let (owner, freed) = (*owner, *freed);
         if freed > 1 {
-            world.wrongs.push(format!("{} is freed a second time", self.key));
+            world.violations.push(format!("{} is freed a second time", self.key));
         }
         if world.kernels[owner].owed.contains_key(&self.key) {
-            world.wrongs.push(format!("{} is freed before its release", self.key));
+            world.violations.push(format!("{} is freed before its release", self.key));
         }
         if self.panics && world.is_sweeping && !std::thread::panicking() {
             world.kernels[owner].has_unwound = true;
@@ -208,7 +208,7 @@ impl Drop for Memory {
     }
 }
 
-/// A socket whose owner is gone.
+/// A socket whose owner was dropped.
 struct Left {
     by: usize,
     world: Shared,
@@ -254,18 +254,18 @@ impl Drop for Left {
         let mut world = look(&self.world);
         world.kernels[self.by].closed += 1;
         if !world.kernels[self.by].owed.is_empty() {
-            world.wrongs.push(format!("socket {} is closed with memory in flight", self.by));
+            world.violations.push(format!("socket {} is closed with memory in flight", self.by));
         }
     }
 }
 
-/// What the program has.
+/// The state of the program under test.
 struct Program {
     world: Shared,
     owners: Vec<Option<Ledger<Memory>>>,
     open: Vec<Vec<(u64, usize)>>,
     lot: Vec<Parked>,
-    /// By socket that is in the lot: when its connection is to be aborted.
+    /// By parked socket: the time to abort its connection.
     deadlines: BTreeMap<usize, Option<Instant>>,
     expected_aborts: [u32; SENDERS],
     now: Instant,
@@ -347,7 +347,7 @@ impl Program {
         let left = ledger.leave();
         drop(ledger);
         let owes = !look(&self.world).kernels[by].owed.is_empty();
-        assert_eq!(left.is_some(), owes, "what is in flight is parked, and nothing else");
+        assert_eq!(left.is_some(), owes, "exactly the sockets with outstanding memory are parked");
         let Some(ledger) = left else { return };
         let linger = linger.map_or(Duration::MAX, Duration::from_millis);
         let left = Left { by, world: self.world.clone(), ledger };
@@ -373,11 +373,11 @@ impl Program {
         world.is_sweeping = false;
         let before = self.deadlines.len();
         self.deadlines.retain(|by, _| world.kernels[*by].closed == 0);
-        assert_eq!(gone, before - self.deadlines.len(), "each is counted once");
+        assert_eq!(gone, before - self.deadlines.len(), "each dropped socket is counted once");
         self.deadlines.retain(|by, _| {
             let kernel = &world.kernels[*by];
             let is_kept = !kernel.is_confused && !kernel.has_unwound;
-            assert!(!is_kept || !kernel.owed.is_empty(), "{by} is drained, and stays");
+            assert!(!is_kept || !kernel.owed.is_empty(), "{by} is drained and still parked");
             is_kept
         });
         assert_eq!(self.lot.len(), self.deadlines.len());
@@ -397,7 +397,7 @@ impl Program {
                 look(&self.world).kernels[of].release(at, count)
             }
             ModelStep::Confuse { of, is_cut } => {
-                // Seldom, as nothing is freed any more afterwards.
+                // Rare, because nothing is freed afterwards.
                 let mut world = look(&self.world);
                 let Some(kernel) = world.kernels.get_mut(of) else { return };
                 let stray = CompletedRange { first: STRAY, last: STRAY, copied: false };
@@ -422,16 +422,19 @@ impl Program {
 
     fn check(&self) {
         let world = look(&self.world);
-        assert_eq!(world.wrongs, Vec::<String>::new());
+        assert_eq!(world.violations, Vec::<String>::new());
         let aborts: Vec<u32> = world.kernels.iter().map(|kernel| kernel.aborts).collect();
-        assert_eq!(aborts, self.expected_aborts, "once, in its time, of a stream of its own");
+        assert_eq!(
+            aborts, self.expected_aborts,
+            "one abort after the deadline, only of streams without another writer"
+        );
         let next = self.deadlines.values().flatten().min();
         let left = next.map(|next| next.saturating_duration_since(self.now));
         let expected = (!self.lot.is_empty()).then(|| left.map_or(ROUND, |left| left.min(ROUND)));
         assert_eq!(next_timeout(&self.lot, self.now), expected);
     }
 
-    /// The program ends; the kernel releases everything.
+    /// Drops all owners; the kernel releases everything.
     fn finish(&mut self) {
         (0..SENDERS).for_each(|by| self.leave(by, Some(0)));
         self.sweep();
@@ -448,7 +451,10 @@ impl Program {
         let is_leaked = |by: usize| world.kernels[by].is_confused || world.kernels[by].has_unwound;
         let kept: BTreeSet<usize> =
             world.memory.iter().filter(|memory| memory.1 == 0).map(|memory| memory.0).collect();
-        assert!(kept.into_iter().all(is_leaked), "all memory is freed that can be");
+        assert!(
+            kept.into_iter().all(is_leaked),
+            "all memory is freed except that of confused sockets"
+        );
     }
 }
 

@@ -1,12 +1,13 @@
-//! Where sockets wait whose owner is gone, together with the memory that the kernel still reads.
+//! Parking: keeps sockets whose owner was dropped, together with the memory that the kernel still reads.
 //!
-//! One thread serves them all; it is started with the first. A socket stays until the kernel has
-//! reported everything; after its time is over a TCP connection is aborted, so that the kernel drops
-//! what waits to be sent. Nothing is ever freed before the kernel says so: what cannot be served
-//! (no thread, no descriptor) is leaked.
+//! One thread serves all of them; it is started with the first. A socket stays until the kernel has
+//! reported everything; after its deadline a TCP connection is aborted, so that the kernel drops the bytes
+//! that wait to be sent. Memory is never freed before the kernel reports it: sockets that cannot be served
+//! (no thread, no descriptor) are leaked.
 //!
-//! A child of `fork(2)` has no thread of its parent, and what was parked there is its parent's. Its
-//! lock may be held by a thread that the child does not have. So a child gets a lot of its own.
+//! A child of `fork(2)` does not have the threads of its parent, and the sockets parked there belong to the
+//! parent. The parent's lock may be held by a thread that the child does not have. So a child gets a parking
+//! lot of its own.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,10 +20,10 @@ use uncopy_os::epoll::{self, Interest};
 use uncopy_os::fork::Generation;
 use uncopy_os::{Sys, eventfd};
 
-/// A socket that somebody sent on.
+/// The socket of a parked item.
 pub(crate) trait ParkedSocket {
     fn fd(&self) -> BorrowedFd<'_>;
-    /// There is a connection to abort.
+    /// Returns whether there is a connection to abort.
     fn is_stream(&self) -> bool;
     fn abort(&self);
 }
@@ -41,25 +42,26 @@ impl ParkedSocket for Arc<InetSocket> {
     }
 }
 
-/// A socket, and what it must not lose.
+/// A socket and the memory that must be kept for it.
 pub(crate) trait Parkable: Send {
     fn socket(&self) -> &dyn ParkedSocket;
-    /// Nobody else sends on the socket.
+    /// Returns whether no one else sends on the socket.
     fn is_alone(&self) -> bool;
-    /// Reads the error queue and frees what was reported; says whether nothing is outstanding.
+    /// Reads the error queue and frees the memory that was reported; returns whether nothing is
+    /// outstanding.
     fn drain(&mut self) -> bool;
-    /// It can never be told what is free.
+    /// Returns whether it can never be known which memory is free.
     fn is_lost(&self) -> bool;
 }
 
 pub(super) struct Parked {
     parkable: Box<dyn Parkable>,
-    /// When to abort the connection. `None`: done, or never.
+    /// Time to abort the connection. `None`: already aborted, or never.
     deadline: Option<Instant>,
 }
 
 impl Parked {
-    /// Its connection is aborted `linger` after `now`. `None`: it is lost, and kept for ever.
+    /// Makes one whose connection is aborted `linger` after `now`. `None`: the item is lost, and leaked.
     pub(super) fn new(
         parkable: Box<dyn Parkable>,
         linger: Duration,
@@ -73,19 +75,19 @@ impl Parked {
     }
 }
 
-/// A sign that was missed costs at most this.
+/// Interval between two checks of all sockets, in case an event was missed.
 pub(super) const ROUND: Duration = Duration::from_millis(500);
 
-/// The event that new ones have come, in the set.
+/// Event key of new items.
 const ARRIVAL: u64 = 0;
-/// The event that a socket has something in its error queue: all are looked at then.
+/// Event key of all sockets: an entry is in an error queue, and all sockets are checked.
 const REPORT: u64 = 1;
 
-/// Null, or that of the last process that parked something: this one or one that forked it. None is
-/// ever freed.
+/// The parking lot of the last process that parked something: this one or an ancestor. Null at first. No
+/// lot is ever freed.
 static LAST_PROCESS: AtomicPtr<ProcessLot> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What one process has parked.
+/// The parking lot of one process.
 struct ProcessLot {
     generation: Generation,
     count: AtomicUsize,
@@ -98,7 +100,7 @@ struct ParkingLot {
     arrived: Vec<Parked>,
 }
 
-/// That of this process.
+/// Returns the parking lot of this process.
 fn current_process() -> &'static ProcessLot {
     of_generation(&LAST_PROCESS, Generation::current())
 }
@@ -106,7 +108,7 @@ fn current_process() -> &'static ProcessLot {
 fn of_generation(last: &AtomicPtr<ProcessLot>, generation: Generation) -> &'static ProcessLot {
     let mut known = last.load(Ordering::Acquire);
     loop {
-        // SAFETY: null, or from the box below, which is never freed once it stands here.
+        // SAFETY: `known` is null, or from the box below, which is never freed once it is stored in `last`.
         if let Some(process) = unsafe { known.as_ref() }
             && process.generation == generation
         {
@@ -117,7 +119,7 @@ fn of_generation(last: &AtomicPtr<ProcessLot>, generation: Generation) -> &'stat
         match last.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => known = fresh,
             Err(other) => {
-                // SAFETY: the box of above, which nobody else has seen.
+                // SAFETY: `fresh` is from the box above; the exchange failed, so no one else has it.
                 drop(unsafe { Box::from_raw(fresh) });
                 known = other;
             }
@@ -131,17 +133,17 @@ impl ProcessLot {
     }
 }
 
-/// Sockets that are parked, with those that will be for ever.
+/// Returns the number of parked sockets, including those that are kept for ever.
 pub(crate) fn parked() -> usize {
     current_process().count.load(Ordering::Relaxed)
 }
 
-/// Counts memory that is kept for ever, because nobody can be told when it is free.
+/// Counts memory that is leaked, because it cannot be known when it is free.
 pub(crate) fn leaked() {
     current_process().count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Keeps the vehicle until nothing of it is outstanding. Its connection is aborted after `linger`.
+/// Keeps an item until nothing of it is outstanding. Its connection is aborted after `linger`.
 pub(crate) fn park(parkable: Box<dyn Parkable>, linger: Duration) {
     let process = current_process();
     process.count.fetch_add(1, Ordering::Relaxed);
@@ -168,8 +170,8 @@ fn open(process: &'static ProcessLot) -> Sys<ParkingLot> {
     Ok(ParkingLot { set, arrival, arrived: Vec::new() })
 }
 
-/// The set that the thread sleeps on, in its own handle, and the newly arrived.
-fn look(process: &ProcessLot) -> Option<(Vec<Parked>, OwnedFd)> {
+/// Returns the new items, and a handle of the epoll set that the thread sleeps on.
+fn take_arrived(process: &ProcessLot) -> Option<(Vec<Parked>, OwnedFd)> {
     let mut lot = process.lock();
     let lot = lot.as_mut()?;
     let _ = eventfd::lower(&lot.arrival);
@@ -180,14 +182,14 @@ fn look(process: &ProcessLot) -> Option<(Vec<Parked>, OwnedFd)> {
 fn serve(process: &ProcessLot) {
     let mut parked: Vec<Parked> = Vec::new();
     loop {
-        let Some((arrived, set)) = look(process) else {
-            // No descriptor to be had: without signs, then.
+        let Some((arrived, set)) = take_arrived(process) else {
+            // No descriptor is available: checks without waiting for events.
             free_parked(process, &mut parked);
             std::thread::sleep(ROUND);
             continue;
         };
         for new in &arrived {
-            // One that cannot be added is looked at every round.
+            // A socket that cannot be added is checked in every round.
             let edge = Interest { edge: true, ..Interest::default() };
             let _ = epoll::add(&set, new.parkable.socket().fd(), REPORT, edge);
         }
@@ -201,14 +203,15 @@ fn free_parked(process: &ProcessLot, parked: &mut Vec<Parked>) {
     process.count.fetch_sub(sweep(parked, Instant::now()), Ordering::Relaxed);
 }
 
-/// Until the next deadline or round. `None`: nothing is parked.
+/// Returns the time until the next deadline or round. `None`: nothing is parked.
 pub(super) fn next_timeout(parked: &[Parked], now: Instant) -> Option<Duration> {
     let next = parked.iter().filter_map(|parked| parked.deadline).min();
     let left = next.map(|at| at.saturating_duration_since(now));
     (!parked.is_empty()).then(|| left.map_or(ROUND, |left| left.min(ROUND)))
 }
 
-/// Frees what is free, and aborts what has waited long enough. Says how many are gone for good.
+/// Drops items with nothing outstanding, and aborts connections whose deadline is over. Returns the number
+/// of dropped items.
 pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
     let mut gone = 0;
     let mut kept = Vec::new();
@@ -220,7 +223,7 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
                 socket.abort();
             }
         }
-        // Buffers are dropped in there, by code that is not ours.
+        // `drain` drops buffers, whose types are not ours and may panic.
         let drained = catch_unwind(AssertUnwindSafe(|| one.parkable.drain()));
         match drained {
             Ok(true) => {
@@ -228,7 +231,7 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
                 gone += 1;
             }
             Ok(false) if !one.parkable.is_lost() => kept.push(one),
-            // What was reported is gone; the rest is not known any more.
+            // After a panic or with lost reports it is unknown which memory is still read: leak it.
             Ok(false) | Err(_) => std::mem::forget(one),
         }
     }
@@ -244,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows whether it was dropped or asked for anything.
+    /// An item that fails the test when it is used, and whose drops are counted.
     struct Inherited(OwnedFd, #[expect(dead_code, reason = "counts how many there are")] Arc<()>);
 
     impl ParkedSocket for Inherited {
@@ -257,7 +260,7 @@ mod tests {
         }
 
         fn abort(&self) {
-            unreachable!("the connection is the parent's");
+            unreachable!("the connection belongs to the parent");
         }
     }
 
@@ -271,7 +274,7 @@ mod tests {
         }
 
         fn drain(&mut self) -> bool {
-            unreachable!("the queue is the parent's");
+            unreachable!("the queue belongs to the parent");
         }
 
         fn is_lost(&self) -> bool {
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_leaves_what_its_parent_parked_and_has_a_lot_of_its_own() {
+    fn a_child_has_its_own_parking_lot_and_leaves_its_parents_alone() {
         let alive = Arc::new(());
         let last: &'static AtomicPtr<ProcessLot> = Box::leak(Box::default());
         let here = of_generation(last, Generation::current());
@@ -288,7 +291,7 @@ mod tests {
         let (set, arrival) = (epoll::create().unwrap(), eventfd::create().unwrap());
         let parkable = Inherited(eventfd::create().unwrap(), alive.clone());
         let parked = Parked::new(Box::new(parkable), ROUND, Instant::now()).unwrap();
-        // As if another thread were in the middle of parking it.
+        // Simulates another thread that is parking the item.
         let mut held = here.lock();
         *held = Some(ParkingLot { set, arrival, arrived: vec![parked] });
         here.count.store(1, Ordering::Relaxed);
@@ -298,7 +301,7 @@ mod tests {
             is_empty && Arc::strong_count(&alive) == 2
         }));
         drop(held);
-        // Its pages could not be told from those of a lot that is served.
+        // Leaks the lot: dropping it would use the stubs above.
         std::mem::forget(here.lock().take());
     }
 }

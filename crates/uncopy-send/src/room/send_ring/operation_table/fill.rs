@@ -1,4 +1,4 @@
-//! Which sends go to the kernel next, and linked to which.
+//! Fills the submission queue: chooses the sends that go to the kernel next, and links them into chains.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -9,15 +9,16 @@ use super::OperationTable;
 use crate::room::StableBytes;
 use crate::room::send_ring::operation::{RingResources, Stage, Target};
 
-/// Where requests for the kernel are put.
+/// A queue of requests for the kernel.
 pub(in crate::room::send_ring) trait Requests {
     fn room(&self) -> usize;
 
-    /// Puts a request in for the send of this number; the next one is its successor in a chain if it
-    /// is `linked`. Says whether there was room.
+    /// Adds a request for the send with this number; `linked`: the next request follows it in a chain.
+    /// Returns whether there was room.
     ///
     /// # Safety
-    /// What the entry points to stays where it is, untouched, until the kernel has ended the request.
+    /// The memory that the entry points to keeps its address and content until the kernel has ended the
+    /// request.
     unsafe fn put(&mut self, number: u64, linked: bool, entry: Entry) -> bool;
 }
 
@@ -29,24 +30,24 @@ impl Requests for SubmissionQueue<'_> {
     /// # Safety
     /// As [`Requests::put`].
     unsafe fn put(&mut self, _: u64, _: bool, entry: Entry) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees the same contract.
         unsafe { self.push(&entry) }.is_ok()
     }
 }
 
-/// Sends of one stream that go together.
+/// Sends of one stream that are submitted together.
 struct Chain {
     stream: usize,
     first: u64,
-    /// None of them may go now.
+    /// Whether none of them may be submitted now.
     is_held: bool,
 }
 
 impl<B: StableBytes, C> OperationTable<B, C> {
-    /// Moves what may go into the submission queue.
+    /// Moves all sends that may be submitted now into the submission queue.
     pub(in crate::room::send_ring) fn fill(&mut self, queue: &mut impl Requests) {
         let mut room = queue.room();
-        // Datagrams go as they come.
+        // Datagrams need no order.
         while room > 0
             && let Some(number) = self.first_waiting()
             && self.stream_of(number) == Some(None)
@@ -60,15 +61,15 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         }
     }
 
-    /// As [`fill`](Self::fill), where some of what waits is on streams.
+    /// Does the same when some waiting sends are on streams.
     ///
-    /// A stream has one chain at a time, in the queue and in the kernel: what the socket has no room
-    /// for waits there for an event, and whatever is not linked to it would go first.
+    /// A stream has one chain at a time in queue and kernel: a send for which the socket has no room waits
+    /// in the kernel, and a send that is not linked to it would overtake it.
     fn fill_in_order(&mut self, queue: &mut impl Requests, room: usize) {
         let mut waiting = std::mem::take(self.waiting_mut()).into_iter();
         let mut held: VecDeque<u64> = VecDeque::new();
         let mut chains: Vec<Chain> = Vec::new();
-        // Sends by the first of their chain, each chain in ascending order.
+        // Pairs of the first send of a chain and a send in it, ascending within each chain.
         let mut taken: Vec<(u64, u64)> = Vec::new();
         while taken.len() < room
             && let Some(number) = waiting.next()
@@ -113,10 +114,10 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         flags.set(Flags::IO_LINK, is_linked);
         let target = Target::of(fd, socket);
         let mut give = |entry: Entry| {
-            // SAFETY: everything the entry points to belongs to the operation, whose buffers keep
-            // the contract of `StableBytes`. It stays in `operations`, untouched, until the kernel
-            // has ended the request; moving it there moves none of what is pointed to. Registered
-            // pages belong to a pool that is kept, and a registered socket is kept by the ring.
+            // SAFETY: all memory that the entry points to belongs to the operation, whose buffers keep the
+            // contract of `StableBytes`. The operation stays in `operations`, unchanged, until the kernel has
+            // ended the request; moving it there does not move the memory. Registered pages belong to a pool
+            // that the table keeps, and the ring keeps a registered socket.
             unsafe { queue.put(number, is_linked, entry.user_data(number).flags(flags)) }
         };
         let pushed = match operation.single(resources) {
@@ -124,8 +125,8 @@ impl<B: StableBytes, C> OperationTable<B, C> {
             None => give(operation.message(target, resources)),
         };
         operation.stage = Stage::Submitted;
-        operation.put = self.puts;
-        self.puts += u64::from(pushed);
+        operation.request = self.requests;
+        self.requests += u64::from(pushed);
         match pushed {
             true => self.in_kernel += 1,
             false => self.put_back(number),

@@ -1,9 +1,9 @@
-//! The book, and slots over it, against a model of the kernel: whatever completes in whatever order,
-//! every send ends once and lands once, not before the kernel needs its memory no more, and no send
-//! overtakes another on its stream.
+//! Tests the operation table, with slots, against a model of the kernel: in whatever order requests
+//! complete, every send has one result and is completed once, not before the kernel has released its memory,
+//! and no send overtakes another on its stream.
 //!
-//! The modelled kernel knows chains by the links of the requests alone, as the real one does
-//! (`io_submit_sqe` in `io_uring/io_uring.c`): what is not linked goes in any order.
+//! The modelled kernel knows chains only from the links of the requests, as the real one does
+//! (`io_submit_sqe` in `io_uring/io_uring.c`): requests that are not linked are made in any order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -19,15 +19,15 @@ use crate::{Binding, Slots};
 
 type Bytes = Arc<Vec<u8>>;
 
-/// Of every send; of one in parts, three requests.
+/// Bytes of every send; a send in parts has three requests.
 const BYTES: usize = 50;
 const PART: usize = 20;
 const SLOTS: usize = 2;
-/// Two of datagrams, three streams, and the first of these taken in a second time.
+/// Two datagram sockets, three streams, and the first stream once more.
 const SOCKETS: usize = 6;
 const ROOM: usize = 8;
 
-/// The stream that a socket is, by the first index that it has.
+/// Returns the stream of a socket, named by its first index.
 fn stream_of(socket: usize) -> Option<usize> {
     match socket {
         0 | 1 => None,
@@ -40,7 +40,7 @@ fn stream_of(socket: usize) -> Option<usize> {
 #[derive(Default)]
 struct Queue {
     room: usize,
-    /// Sends, and whether the next one follows in their chain.
+    /// Numbers of sends, and whether the next one follows in their chain.
     requests: VecDeque<(u64, bool)>,
 }
 
@@ -50,7 +50,7 @@ impl Requests for Queue {
     }
 
     /// # Safety
-    /// None is needed: nothing is read.
+    /// No contract is needed: the entry is not used.
     unsafe fn put(&mut self, number: u64, linked: bool, _: Entry) -> bool {
         assert!(self.requests.len() < self.room);
         self.requests.push_back((number, linked));
@@ -60,19 +60,19 @@ impl Requests for Queue {
 
 #[derive(Debug, Clone)]
 enum ModelStep {
-    /// IndexedSocket socket 0 datagrams, over 1 datagrams in parts, over the others streams.
+    /// Takes in a send. Socket 0 sends datagrams, socket 1 datagrams in parts, and the others are streams.
     Send {
         socket: usize,
         lend: bool,
         slot: Option<usize>,
     },
-    /// A call with room for so many requests in the queue, of which the kernel takes so many.
+    /// Makes a call with `room` for requests in the queue, of which the kernel takes `taken`.
     Fill {
         room: usize,
         taken: usize,
         unprepared: Option<Unprepared>,
     },
-    /// The oldest request of a chain has a result.
+    /// Gives the oldest request of a chain a result.
     Result {
         at: usize,
         outcome: Outcome,
@@ -89,8 +89,8 @@ enum ModelStep {
     },
 }
 
-/// A request that cannot be prepared ends its whole chain before any of it was sent, those in front
-/// of it first (`io_submit_fail_init` in `io_uring/io_uring.c`).
+/// A request that cannot be prepared. It ends its whole chain before any of it was sent, the requests in
+/// front of it first (`io_submit_fail_init` in `io_uring/io_uring.c`).
 #[derive(Debug, Clone, Copy)]
 struct Unprepared {
     chain: usize,
@@ -100,7 +100,7 @@ struct Unprepared {
 #[derive(Debug, Clone, Copy)]
 enum Outcome {
     Whole,
-    /// Of a stream: some of it, and the link is broken.
+    /// On a stream: some of the bytes, and the link is broken.
     Short,
     /// `ENOBUFS`
     NoRoom,
@@ -132,7 +132,7 @@ fn step() -> impl Strategy<Value = ModelStep> {
     ]
 }
 
-/// Who is told.
+/// Records events, and releases sends to their slots.
 #[derive(Default)]
 struct Recorded {
     ended: BTreeMap<u64, Sys<usize>>,
@@ -153,14 +153,14 @@ impl CompletionSink<Bytes, ()> for Recorded {
         _: impl FnOnce() -> Option<SocketAddr>,
         result: Sys<usize>,
     ) {
-        assert!(!self.completed.contains(&number), "{number} has completed, and ends");
-        assert_eq!(self.ended.insert(number, result), None, "{number} ends a second time");
+        assert!(!self.completed.contains(&number), "{number} has a result after it was completed");
+        assert_eq!(self.ended.insert(number, result), None, "{number} has a second result");
     }
 
     fn completed(&mut self, _: IndexedSocket<'_>, completed: Completed<Bytes>, (): ()) {
         let number = completed.number;
-        assert!(self.ended.contains_key(&number), "{number} lands, and has not ended");
-        assert!(self.completed.insert(number), "{number} lands a second time");
+        assert!(self.ended.contains_key(&number), "{number} is completed without a result");
+        assert!(self.completed.insert(number), "{number} is completed a second time");
         if let (Some(binding), Some(slots)) = (self.bindings.remove(&number), &mut self.slots) {
             slots.release(binding, number);
         }
@@ -171,16 +171,16 @@ struct World {
     table: OperationTable<Bytes, ()>,
     recorded: Recorded,
     buffers: Vec<Bytes>,
-    /// Requests without a result, linked ones together.
+    /// Requests without a result, by chain.
     chains: Vec<VecDeque<u64>>,
-    /// Notifications to come.
+    /// Sends with outstanding notifications.
     owed: Vec<u64>,
-    /// Of each send, the stream that it is on.
+    /// Stream of each send.
     streams: Vec<Option<usize>>,
-    /// Of each send that failed after the kernel was given it, how many there were then.
+    /// Failed sends that the kernel had, and the number of sends taken in before each failure.
     failed: BTreeMap<u64, u64>,
     queue: Queue,
-    /// Streams whose connection was aborted.
+    /// Aborted streams.
     aborted: BTreeSet<usize>,
     flushes: [u32; SLOTS],
     _peers: (UdpSocket, [TcpStream; 3]),
@@ -264,22 +264,22 @@ impl World {
         }
     }
 
-    /// Fills the queue; the kernel takes so many out of it.
+    /// Fills the queue; the kernel takes `taken` requests out of it.
     fn fill(&mut self, room: usize, taken: usize, unprepared: Option<Unprepared>) {
         self.queue.room = room;
         self.table.fill(&mut self.queue);
         let begin = self.chains.len();
-        let mut goes_on = false;
+        let mut is_linked = false;
         let taken = taken.min(self.queue.requests.len());
         for (number, linked) in self.queue.requests.drain(..taken) {
             match self.chains.last_mut() {
-                Some(chain) if goes_on => chain.push_back(number),
+                Some(chain) if is_linked => chain.push_back(number),
                 _ => self.chains.push(VecDeque::from([number])),
             }
-            goes_on = linked;
+            is_linked = linked;
         }
         let left = self.queue.requests.len() as u64;
-        assert!(!goes_on || left > 0, "the last request is linked to what comes with a later call");
+        assert!(!is_linked || left > 0, "the last request is linked to one of a later call");
         if left > 0 {
             let sockets = &self.table.sockets;
             let place =
@@ -299,14 +299,14 @@ impl World {
         }
     }
 
-    /// The kernel takes bytes of a send: on a stream, all before it are over, and none is missing that
-    /// it was taken in behind.
+    /// Checks that all sends before this one on its stream have results, and that none of them failed after
+    /// this one was taken in.
     fn check_order(&self, number: u64) {
         let Some(stream) = self.streams[number as usize] else { return };
         for before in (0..number).filter(|n| self.streams[*n as usize] == Some(stream)) {
             assert!(self.recorded.ended.contains_key(&before), "{number} overtakes {before}");
             let was_there = self.failed.get(&before).is_some_and(|sends| number < *sends);
-            assert!(!was_there, "{number} follows a gap where {before} failed");
+            assert!(!was_there, "{number} follows the gap of {before}, which failed");
         }
     }
 
@@ -337,7 +337,7 @@ impl World {
     }
 
     fn report(&mut self, number: u64, result: Sys<usize>, more: bool) {
-        // What is copied is not announced.
+        // Copied sends have no notification.
         let more = more && self.table.operations.get(number).unwrap().lend;
         if more {
             self.owed.push(number);
@@ -348,7 +348,7 @@ impl World {
         }
     }
 
-    /// The kernel may read it.
+    /// Returns whether the kernel may read the memory of a send.
     fn is_held(&self, number: u64) -> bool {
         let queued = self.queue.requests.iter().map(|(number, _)| number);
         let mut requests = self.chains.iter().flatten().chain(&self.owed).chain(queued);
@@ -362,13 +362,13 @@ impl World {
         for (number, buffer) in (0..).zip(&self.buffers) {
             let is_completed = self.recorded.completed.contains(&number);
             assert_eq!(Arc::strong_count(buffer) == 1, is_completed, "{number}");
-            assert!(!is_completed || !self.is_held(number), "{number} is read by the kernel");
+            assert!(!is_completed || !self.is_held(number), "{number} is still read by the kernel");
         }
     }
 
-    /// The kernel takes and releases all that is left.
+    /// Has the kernel take and release everything.
     fn settle(&mut self) {
-        // One in parts takes a round for each; what is held up goes with the next.
+        // A send in parts takes a round for each part; held sends follow in the next round.
         for _ in 0..4 * (self.buffers.len() + 1) {
             self.run(&ModelStep::Fill { room: ROOM, taken: ROOM, unprepared: None });
             while !self.chains.is_empty() {
@@ -378,12 +378,12 @@ impl World {
                 self.run(&ModelStep::Notify { at: 0 });
             }
         }
-        assert_eq!(self.recorded.completed.len(), self.buffers.len(), "nothing goes on");
+        assert_eq!(self.recorded.completed.len(), self.buffers.len(), "no more progress");
         assert_eq!((self.table.in_kernel, self.table.waiting()), (0, 0));
         assert_eq!(self.recorded.ended.len(), self.buffers.len());
     }
 
-    /// Every bound send comes back, with one notification for each flush, in the order of its slot.
+    /// Checks that every bound send was released once, and that each flush had one notification.
     fn check_slots(&mut self, bound: usize) {
         let flushes = self.flushes;
         let slots = self.slots();
@@ -397,7 +397,7 @@ impl World {
         let mut all: Vec<u64> = of_posted.chain(slots.into_releases()).collect();
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), bound, "each once");
+        assert_eq!(all.len(), bound, "each bound send is released once");
     }
 }
 
@@ -405,7 +405,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn sends_end_and_land_once_and_none_overtakes(
+    fn sends_complete_once_and_in_stream_order(
         steps in prop::collection::vec(step(), 0..120),
         is_torn_down: bool,
     ) {
@@ -416,7 +416,7 @@ proptest! {
                 (0..world.buffers.len() as u64).map(|number| world.is_held(number)).collect();
             let World { table, buffers, .. } = world;
             drop(table);
-            // With what the kernel may read all that is left is kept.
+            // If the kernel may read any memory, all operations are leaked.
             let is_any_held = held.contains(&true);
             for (buffer, is_held) in buffers.iter().zip(held) {
                 let is_kept = Arc::strong_count(buffer) > 1;
