@@ -1,4 +1,4 @@
-//! Sends for tasks of a Tokio runtime.
+//! A sender for tasks of a Tokio runtime.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -41,20 +41,19 @@ use uncopy_os::reactor::{self, Watched};
 /// # }).unwrap();
 /// ```
 ///
-/// Any number of tasks may use it at once; sends go one after the other, in the order in which they
+/// Any number of tasks may use it at once; sends are made one after the other, in the order in which they
 /// were first polled.
 ///
 /// # Cancelling
-/// Every future may be dropped at any moment. A send that has not begun is not made. One that has
-/// begun, on a stream that is full, is finished before the next begins, so that no message is cut
-/// off; its buffers are dropped when they are released. Nothing is ever released early. If no send
-/// comes after it and the sender is dropped, the connection is aborted: the peer reads a reset, and no
-/// end behind half a message.
+/// Every future may be dropped at any time. A send that has not begun is not made. A send that has begun, on
+/// a stream that is full, is finished before the next one begins, so that no message is cut off; its buffers
+/// are dropped when they are released. Nothing is ever released early. If no send follows and the sender is
+/// dropped, the connection is aborted: the peer reads a reset, and no normal end after half a message.
 ///
-/// [`SenderOptions::send_timeout`](super::SenderOptions::send_timeout) has no meaning here: put the
-/// future into `tokio::time::timeout`.
+/// [`SenderOptions::send_timeout`](super::SenderOptions::send_timeout) is ignored here; use
+/// `tokio::time::timeout` instead.
 ///
-/// What was lent cannot be touched, before the future is polled or after it was dropped:
+/// Lent memory cannot be touched, not even before the future is polled or after it was dropped:
 /// ```compile_fail,E0382
 /// # async fn of(sender: uncopy::send::AsyncSender<Vec<u8>>) {
 /// let buffer = vec![0; 4096];
@@ -75,50 +74,50 @@ pub struct AsyncSender<B: StableBytes> {
 }
 
 struct Core<B: StableBytes> {
-    /// In a forked child another thread may have held the locks.
+    /// Process that made it. In a forked child the locks may be held by a thread that does not exist there.
     generation: Generation,
     state: Mutex<SenderState<B>>,
-    /// Held by the task whose send is under way.
+    /// Lock of the task that is sending.
     turn: tokio::sync::Mutex<()>,
-    /// Releases have come for others than the task that read them.
+    /// Notifies tasks of releases that another task has read.
     news: Notify,
-    /// Readable when the socket has room.
+    /// Epoll set that is readable when the socket has room.
     room: OnceLock<Watched>,
-    /// Readable when something is in the error queue.
+    /// Epoll set that is readable when the error queue has entries.
     reports: OnceLock<Watched>,
 }
 
 struct SenderState<B: StableBytes> {
     sender: Sender<B>,
-    /// The send under way, or one whose future was dropped in the middle.
+    /// The send that is being made, or one whose future was dropped in the middle.
     current: Option<Sending>,
-    /// Releases that were not asked for yet.
+    /// Releases that were not taken yet, by number.
     released: HashMap<u64, Release<B>>,
-    /// Sends whose buffers nobody wants back.
+    /// Sends whose `Pending` was dropped.
     abandoned: HashSet<u64>,
 }
 
-/// A wait for buffers that failed, with what they can be waited for by again.
+/// A failed wait for buffers, with the claim on them, to wait again.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NotReleased<B: StableBytes> {
-    /// The buffers, still on their way.
+    /// The claim on the buffers, which are still in flight.
     pub pending: Pending<B>,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
 reads_as_its_error!(NotReleased);
 
-/// Buffers on their way: what a send leaves behind. If it is dropped, they are dropped too, at the
-/// first send or release after the kernel has released them.
+/// The claim on the buffers of a send. If it is dropped, the buffers are dropped too, at the first send or
+/// release after the kernel has released them.
 pub struct Pending<B: StableBytes> {
     core: Arc<Core<B>>,
     number: u64,
 }
 
 impl<B: StableBytes> AsyncSender<B> {
-    /// Makes a sender for the tasks of the runtime in which it first waits.
+    /// Makes a sender for tasks of the runtime in which it first waits.
     #[must_use]
     pub fn new(sender: Sender<B>) -> AsyncSender<B> {
         let (current, released, abandoned) = Default::default();
@@ -128,7 +127,7 @@ impl<B: StableBytes> AsyncSender<B> {
         AsyncSender { core: Arc::new(Core { generation, state, turn, news, room, reports }) }
     }
 
-    /// Sends one buffer or several, as one datagram or behind what was sent before, all of it.
+    /// Sends one buffer or several as one datagram, or on a stream after what was sent before; all bytes.
     /// Returns the result, and the claim on the buffers.
     ///
     /// # Errors
@@ -145,9 +144,9 @@ impl<B: StableBytes> AsyncSender<B> {
         self.send_message(payload.into(), None).await
     }
 
-    /// Sends a datagram to `to`, from a UDP socket, whether or not it is connected.
+    /// Sends a datagram to `to` from a UDP socket, connected or not.
     ///
-    /// As for [`send`](Self::send): errors, ownership and cancel safety.
+    /// Errors, ownership and cancel safety are as for [`send`](Self::send).
     pub async fn send_to(
         &self,
         payload: impl Into<Payload<B>>,
@@ -161,18 +160,18 @@ impl<B: StableBytes> AsyncSender<B> {
         payload: Payload<B>,
         to: Option<SocketAddr>,
     ) -> (Result<usize>, Pending<B>) {
-        // No send has this number.
+        // Uses a number that no send has.
         let refused = |error| (Err(error), Pending { core: self.core.clone(), number: u64::MAX });
         if let Err(error) = self.core.check_owner("send to") {
             return refused(error);
         }
-        // A task that always finds room lets others run all the same.
+        // Lets other tasks run even if there is always room.
         consume_budget().await;
         let _turn = self.core.turn.lock().await;
         if let Err(error) = self.core.check_owner("send to") {
             return refused(error);
         }
-        // One that was left in the middle. What became of it nobody asks any more.
+        // Finishes a send whose future was dropped. Its result is not needed any more.
         let _ = self.core.finish().await;
         let collected = self.core.state().collect();
         let number = {
@@ -185,13 +184,13 @@ impl<B: StableBytes> AsyncSender<B> {
         };
         let pending = Pending { core: self.core.clone(), number };
         self.core.news.notify_waiters();
-        // An error shows with the release.
+        // An error of `collect` shows again with the release.
         drop(collected);
         let result = self.core.finish().await;
         (result, pending)
     }
 
-    /// Returns the totals of the sends so far; nothing in a forked child.
+    /// Returns the totals of the sends so far; zeros in a forked child.
     #[must_use]
     pub fn counters(&self) -> Counters {
         if self.core.is_inherited() {
@@ -214,32 +213,32 @@ impl<B: StableBytes> Core<B> {
     }
 
     fn state(&self) -> MutexGuard<'_, SenderState<B>> {
-        // Whole also after a panic: what the kernel may read is in the flight of the sender.
+        // The state is consistent even after a panic: memory that the kernel may read belongs to the sender.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the rest of the send under way. Gives the bytes of it that were sent.
+    /// Finishes the current send; returns the number of bytes sent.
     async fn finish(&self) -> Result<usize> {
         loop {
-            // Also after a wait that began in the parent.
+            // Checked again because a wait may have begun in the parent.
             self.check_owner("send to")?;
             if let Some(result) = self.state().advance() {
                 return result;
             }
             let interest = Interest { write: true, ..Interest::default() };
             let room = self.watch(&self.room, interest)?;
-            let mut sign = room.readable().await.map_err(|error| unwatched(&error))?;
+            let mut guard = room.readable().await.map_err(|error| unwatched(&error))?;
             self.check_owner("send to")?;
             if let Some(result) = self.state().advance() {
                 return result;
             }
-            // A sign that came after the attempt stays.
-            sign.clear_ready();
+            // Readiness that came after the attempt is kept.
+            guard.clear_ready();
         }
     }
 
-    /// A set of the socket in the runtime's own. The socket itself must not be: a report in its
-    /// error queue looks there like a connection that can never be written to again.
+    /// Watches an epoll set with the socket in the runtime. The runtime must not watch the socket itself: it
+    /// takes a report in the error queue for a connection that can never be written to again.
     fn watch<'a>(&self, place: &'a OnceLock<Watched>, interest: Interest) -> Result<&'a Watched> {
         if let Some(watched) = place.get() {
             return Ok(watched);
@@ -266,7 +265,7 @@ impl<B: StableBytes> Drop for SenderState<B> {
 }
 
 impl<B: StableBytes> SenderState<B> {
-    /// Goes on with the send under way; `None`: there is no room.
+    /// Continues the current send; `None`: the socket has no room.
     fn advance(&mut self) -> Option<Result<usize>> {
         let Some(mut sending) = self.current.take() else { return Some(Ok(0)) };
         let result = match self.sender.advance(&mut sending) {
@@ -281,7 +280,7 @@ impl<B: StableBytes> SenderState<B> {
         Some(result)
     }
 
-    /// Takes what has been released; gives what nobody wants, to be dropped without the lock.
+    /// Takes all releases; returns those of dropped claims, to be dropped outside the lock.
     fn collect(&mut self) -> Result<Vec<Release<B>>> {
         let mut unwanted = Vec::new();
         while let Some(release) = self.sender.next_release()? {
@@ -296,20 +295,19 @@ impl<B: StableBytes> SenderState<B> {
 }
 
 impl<B: StableBytes> Pending<B> {
-    /// Returns which send it is of.
+    /// Returns the number of the send.
     #[must_use]
     pub fn id(&self) -> SendId {
         SendId(self.number)
     }
 
-    /// Waits until nothing reads the buffers any more, and gives them back.
+    /// Waits until nothing reads the buffers any more, and returns them.
     ///
     /// # Errors
-    /// As [`Sender::next_release`]; [`NotReleased`] has the claim, to wait by it again.
+    /// As [`Sender::next_release`]. [`NotReleased`] has the claim, to wait again.
     ///
     /// # Cancel safety
-    /// A future that is dropped takes the claim with it: the buffers are dropped as soon as the kernel has
-    /// released them.
+    /// A dropped future drops the claim: the buffers are dropped as soon as the kernel has released them.
     pub async fn release(self) -> Result<Release<B>, NotReleased<B>> {
         match self.wait().await {
             Ok(release) => Ok(release),
@@ -321,30 +319,31 @@ impl<B: StableBytes> Pending<B> {
         let core = &*self.core;
         loop {
             let mut news = pin!(core.news.notified());
-            // From here on, also before the first poll, nothing is missed.
+            // From here no notification is missed, even before the first poll.
             news.as_mut().enable();
-            if let Some(release) = self.look()? {
+            if let Some(release) = self.try_take()? {
                 return Ok(release);
             }
             let reports = core.watch(&core.reports, Interest::default())?;
             let mut readable = pin!(reports.readable());
-            let sign = poll_fn(|context| match news.as_mut().poll(context) {
+            let guard = poll_fn(|context| match news.as_mut().poll(context) {
                 Poll::Ready(()) => Poll::Ready(None),
                 Poll::Pending => readable.as_mut().poll(context).map(Some),
             })
             .await;
-            if let Some(sign) = sign {
-                let mut sign = sign.map_err(|error| unwatched(&error))?;
-                if let Some(release) = self.look()? {
+            if let Some(guard) = guard {
+                let mut guard = guard.map_err(|error| unwatched(&error))?;
+                if let Some(release) = self.try_take()? {
                     return Ok(release);
                 }
-                // A sign that came after the look stays.
-                sign.clear_ready();
+                // Readiness that came after the check is kept.
+                guard.clear_ready();
             }
         }
     }
 
-    fn look(&self) -> Result<Option<Release<B>>> {
+    /// Takes the release of this send, if it has come.
+    fn try_take(&self) -> Result<Option<Release<B>>> {
         self.core.check_owner("release buffers of")?;
         let mut state = self.core.state();
         let before = state.released.len();

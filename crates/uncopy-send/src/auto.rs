@@ -69,7 +69,7 @@ enum LendingState {
     Probing { left: u32, unanswered: u32, patience: u32, rest: u32 },
 }
 
-/// What was learnt of one path.
+/// Knowledge about one path, learnt from its sends.
 #[derive(Debug)]
 pub(crate) struct Auto {
     path: Path,

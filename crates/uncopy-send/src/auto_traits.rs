@@ -1,13 +1,13 @@
-//! Public types go to other threads, are shared among them, and outlive a panic, as far as is said here.
+//! Tests which public types are `Send`, `Sync` and unwind safe.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::*;
 
-/// Of data: a panic in its middle leaves nothing half done.
+/// Requires a type of data, which a panic cannot leave inconsistent.
 fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 
-/// Of objects, and of what holds errors or objects: nothing is promised after a panic.
+/// Requires a type that can be shared; makes no promise after a panic.
 fn shared<T: Send + Sync>() {}
 
 #[test]

@@ -1,24 +1,23 @@
-//! Many datagrams in one send.
+//! Trains: many datagrams in one send.
 
 use crate::room::inet::{InetSocket, Transport};
 
-/// Datagrams that UDP cuts out of one send at most (`UDP_MAX_SEGMENTS` in `include/linux/udp.h`;
-/// 128 since Linux 6.9).
+/// Maximum number of datagrams that UDP cuts one send into (`UDP_MAX_SEGMENTS` in
+/// `include/linux/udp.h`; 128 since Linux 6.9).
 const MAX_SEGMENTS: usize = 64;
-/// Bytes that an IP packet holds, headers included: what a train is before it is cut.
+/// Maximum size of an IP packet, including headers: a train is one packet before it is cut.
 const MAX_PACKET_BYTES: usize = 65_535;
-/// Of UDP.
+/// Size of a UDP header.
 const UDP_HEADER_BYTES: usize = 8;
-/// Of Ethernet, IPv6 and UDP, which count among the bytes that a device takes.
+/// Size of the Ethernet, IPv6 and UDP headers, which count towards the limit of a device.
 const DEVICE_HEADER_BYTES: usize = 14 + 40 + UDP_HEADER_BYTES;
-/// Pages that the kernel lends to a packet (`MAX_SKB_FRAGS`).
+/// Maximum number of lent pages in a packet (`MAX_SKB_FRAGS`).
 const MAX_LENT_PAGES: usize = 17;
 const PAGE_BYTES: usize = 4096;
 
-/// Returns the bytes of the longest train of datagrams of `segment_bytes` bytes each that one send can
-/// be, on a socket that cuts its sends
-/// ([`InetSocket::set_segment_bytes`](super::InetSocket::set_segment_bytes)): whole datagrams, 64 of
-/// them at most, that fit an IP packet together.
+/// Returns the maximum number of bytes of one train, on a socket that cuts its sends into datagrams of
+/// `segment_bytes` bytes ([`InetSocket::set_segment_bytes`](super::InetSocket::set_segment_bytes)): up to 64
+/// whole datagrams that fit into one IP packet together.
 ///
 /// ```
 /// use uncopy::send::train_bytes;
@@ -27,7 +26,7 @@ const PAGE_BYTES: usize = 4096;
 /// ```
 #[must_use]
 pub const fn train_bytes(segment_bytes: u16, is_v6: bool) -> usize {
-    // The length in an IPv6 header does not count that header.
+    // The length field of an IPv6 header does not count the header itself.
     let header_bytes = UDP_HEADER_BYTES + if is_v6 { 0 } else { 20 };
     let segment_bytes = segment_bytes as usize;
     if segment_bytes == 0 {
@@ -38,17 +37,17 @@ pub const fn train_bytes(segment_bytes: u16, is_v6: bool) -> usize {
     segments * segment_bytes
 }
 
-/// What a device cuts by itself; the kernel cuts longer trains in software.
+/// The longest train that a device cuts; the kernel cuts longer ones in software.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Device {
     pub(crate) segments: usize,
     pub(crate) bytes: usize,
 }
 
-/// As [`train_bytes`], over this device if it is known: one datagram at least, if a packet holds
+/// Returns [`train_bytes`] limited by the device, if it is known: at least one datagram, if a packet can hold
 /// one.
 pub(crate) fn train_bytes_over(segment_bytes: u16, device: Option<Device>) -> usize {
-    // Over IPv6 a packet would hold 20 bytes more. But an IPv6 socket can have an IPv4 peer.
+    // An IPv6 packet would hold 20 bytes more, but an IPv6 socket can have an IPv4 peer.
     let whole = train_bytes(segment_bytes, false);
     let (Some(Device { segments, bytes }), Some(segment)) =
         (device, std::num::NonZeroUsize::new(segment_bytes.into()))
@@ -59,26 +58,26 @@ pub(crate) fn train_bytes_over(segment_bytes: u16, device: Option<Device>) -> us
     whole.min(segments.min(fitting).max(1) * segment.get())
 }
 
-/// Bytes that one call may send over the socket.
+/// Returns the maximum number of bytes of one call over the socket.
 pub(crate) fn max_call_bytes(socket: &InetSocket) -> usize {
     let Some(segment) = socket.segment_bytes() else { return usize::MAX };
     let device = socket
         .device_trains()
         .map(|trains| Device { segments: trains.segments as usize, bytes: trains.bytes as usize });
     match train_bytes_over(segment.get(), device) {
-        // No packet holds one: the kernel will say so.
+        // No packet can hold such a datagram: the kernel refuses the send.
         0 => usize::MAX,
         bytes => bytes,
     }
 }
 
-/// What is sent over the socket at once need not go with one call.
+/// Returns whether a send over the socket may take several calls.
 pub(crate) fn is_sent_in_parts(socket: &InetSocket) -> bool {
     socket.transport() == Transport::Tcp || socket.segment_bytes().is_some()
 }
 
-/// How many of the buffers the next train consists of, so that it is cut where buffers end: all but
-/// its last are whole datagrams. One at least, if there is one.
+/// Returns the number of buffers of the next train. It is cut where buffers end: all buffers but the last are
+/// whole datagrams. At least one buffer, if there is any.
 pub(crate) fn next_train<'a>(
     buffers: impl Iterator<Item = &'a [u8]>,
     segment_bytes: u16,
@@ -90,7 +89,7 @@ pub(crate) fn next_train<'a>(
         let offset = buffer.as_ptr() as usize % PAGE_BYTES;
         pages += (offset + buffer.len()).div_ceil(PAGE_BYTES);
         bytes += buffer.len();
-        // What is empty is a datagram of its own.
+        // An empty buffer is a datagram of its own.
         let fits = is_whole && !buffer.is_empty() && bytes <= train_bytes;
         if count > 0 && (!fits || (lend && pages > MAX_LENT_PAGES)) {
             break;

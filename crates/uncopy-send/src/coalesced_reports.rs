@@ -1,4 +1,4 @@
-//! Which of io_uring's reports over TCP stand for themselves. Pure.
+//! Finds out which of io_uring's reports of copies over TCP are reliable. Pure.
 
 use crate::room::inet::InetSocket;
 use crate::room::zerocopy::Usage;
@@ -6,37 +6,37 @@ use crate::room::zerocopy::Usage;
 /// Reports of the lent sends on one stream, in their order.
 ///
 /// Since Linux 6.10 io_uring joins the notifications of sends whose bytes share a packet
-/// (`io_link_skb` in `io_uring/notif.c`). The first of those that are joined reports what the device
-/// did; the others say that they were copied whatever happened, since no packet refers to them. All
-/// that are joined are posted together, the first of them first (`io_notif_tw_complete`).
+/// (`io_link_skb` in `io_uring/notif.c`). The first of the joined notifications reports what the device
+/// did; the followers always report a copy, because no packet refers to them. All joined notifications are
+/// posted together, the first one first (`io_notif_tw_complete`).
 ///
-/// So that a report of no copy is always true, and one of a copy where it can be no follower: what
-/// was sent when nothing else was lent; or one of so many in a row that not all of them can have
-/// followed what was reported before.
+/// So a report of no copy is always true. A report of a copy is reliable if it cannot be a follower's: the
+/// send was lent alone, or more reports of copies came in a row than there can be followers of the last
+/// reliable report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CoalescedReports {
     lent: usize,
-    /// The most that were lent at once since nothing was.
+    /// Maximum number of sends lent at once since nothing was lent.
     together: usize,
-    /// Copies in a row, of which none could be told.
+    /// Number of unreliable reports of copies in a row.
     copied: usize,
-    /// So many in a row can have followed what was reported before.
+    /// Maximum number of followers of the last reliable report.
     followers: usize,
 }
 
 impl CoalescedReports {
-    /// One more is lent.
+    /// Notes that a send is lent.
     pub(crate) fn lend(&mut self) {
         self.together = if self.lent == 0 { 1 } else { self.together.max(self.lent + 1) };
         self.lent += 1;
     }
 
-    /// One was not lent in the end, or of it there is no report that can be counted.
+    /// Removes a send that was not lent in the end, or whose report does not count.
     fn withdraw(&mut self) {
         self.lent = self.lent.saturating_sub(1);
     }
 
-    /// One was released; gives what can be believed of the report that it was copied, or not.
+    /// Processes the report of a send; returns it if it is reliable.
     fn report(&mut self, copied: bool) -> Option<bool> {
         self.lent = self.lent.saturating_sub(1);
         self.copied += 1;
@@ -47,21 +47,21 @@ impl CoalescedReports {
         is_reliable.then_some(copied)
     }
 
-    /// What can be believed of the path of a lent send that was released.
+    /// Returns whether the path copied a lent send that was released; `None`: unknown.
     pub(crate) fn path_copied(&mut self, usage: Usage, socket: &InetSocket) -> Option<bool> {
-        // Of several parts one may have followed another.
+        // One of several parts may be the follower of another.
         if usage.lent_parts != 1 || usage.copied_parts > 0 || usage.is_unreported {
             self.withdraw();
             return None;
         }
         match self.report(usage.copied_later) {
-            // Unless the device says otherwise.
+            // The device may show that the path copies all the same.
             Some(false) => usage.path_copied(socket),
-            believed => believed.or((socket.scatter_gather() == Some(false)).then_some(true)),
+            reliable => reliable.or((socket.scatter_gather() == Some(false)).then_some(true)),
         }
     }
 
-    /// What was released last was joined to nothing.
+    /// Returns whether the notification of the last released send was not joined to another.
     pub(crate) fn was_alone(&self) -> bool {
         self.lent == 0 && self.together == 1
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::CoalescedReports;
 
     #[test]
-    fn what_is_lent_alone_is_believed() {
+    fn reports_of_sends_lent_alone_are_reliable() {
         let mut coalesced = CoalescedReports::default();
         for copied in [true, false, true, true] {
             coalesced.lend();
@@ -84,25 +84,25 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_can_have_followed_tell_nothing() {
+    fn possible_followers_are_unreliable() {
         let mut coalesced = CoalescedReports::default();
         (0..4).for_each(|_| coalesced.lend());
-        let believed = [false, true, true, true].map(|copied| coalesced.report(copied));
-        assert_eq!(believed, [Some(false), None, None, None]);
+        let reliable = [false, true, true, true].map(|copied| coalesced.report(copied));
+        assert_eq!(reliable, [Some(false), None, None, None]);
         assert!(!coalesced.was_alone());
         (0..4).for_each(|_| coalesced.lend());
-        let believed = [true; 4].map(|copied| coalesced.report(copied));
+        let reliable = [true; 4].map(|copied| coalesced.report(copied));
         assert_eq!(
-            believed,
+            reliable,
             [Some(true), None, None, None],
-            "three followed, and this is the fourth"
+            "three followers are possible, and this is the fourth copy"
         );
     }
 
     proptest! {
-        /// Chains of any length on a path that copies nothing: no report of a copy is believed.
+        /// On a path that copies nothing no report of a copy is taken as reliable, for chains of any length.
         #[test]
-        fn followers_are_never_believed(
+        fn followers_are_never_reliable(
             chains in prop::collection::vec((1usize..6, 0usize..12), 1..200),
         ) {
             let mut coalesced = CoalescedReports::default();
@@ -120,17 +120,17 @@ mod tests {
             }
         }
 
-        /// A path that copies everything is found out, however much is lent at once.
+        /// A path that copies everything is recognized, however much is lent at once.
         #[test]
-        fn a_path_that_copies_is_told(depth in 1usize..100) {
+        fn a_path_that_copies_is_recognized(depth in 1usize..100) {
             let mut coalesced = CoalescedReports::default();
             (0..depth).for_each(|_| coalesced.lend());
-            let mut believed = 0;
+            let mut reliable = 0;
             for _ in 0..20 * depth {
-                believed += usize::from(coalesced.report(true) == Some(true));
+                reliable += usize::from(coalesced.report(true) == Some(true));
                 coalesced.lend();
             }
-            prop_assert!(believed >= 19, "{believed}");
+            prop_assert!(reliable >= 19, "{reliable}");
         }
     }
 }

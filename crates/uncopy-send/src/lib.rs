@@ -1,4 +1,4 @@
-//! Memory to socket without copying, where that can be had, and the truth about it.
+//! Sends memory over sockets without copying it where possible, and reports truthfully what was copied.
 //!
 //! ```
 //! use std::net::UdpSocket;
@@ -16,16 +16,16 @@
 //!
 //! # Ownership
 //! A send takes its buffers, of any type that is [`StableBytes`], and yields two events: the result
-//! ([`Sent`]), and the [`Release`], which hands the buffers back and says what the kernel did with
-//! them. In between nothing in safe code can change or free them, whatever is dropped, forgotten or
-//! unwound. **Released means reusable**: not sent, and not delivered.
+//! ([`Sent`]), and the [`Release`], which returns the buffers and says what the kernel did with them. In
+//! between nothing in safe code can change or free them, even if values are dropped or forgotten, or a panic
+//! unwinds. **Released means reusable**: not sent, and not delivered.
 //!
-//! The kernel numbers the `MSG_ZEROCOPY` sends of a socket and reports by number. So a
-//! [`InetSocket`] is owned by its [`Sender`] and lends its descriptor to nobody, and taking over one
-//! that may be shared is `unsafe` ([`InetSocket::adopt`]).
+//! The kernel numbers the `MSG_ZEROCOPY` sends of a socket and reports by number. So an [`InetSocket`] is
+//! owned by its [`Sender`] and does not lend its descriptor, and taking over a descriptor that may be shared
+//! is `unsafe` ([`InetSocket::adopt`]).
 //!
-//! None of this compiles. What was given to a ring is the ring's, also a slice of a pool, which could
-//! be written to:
+//! None of the following compiles. A buffer that was given to a ring belongs to the ring, and so does a slice
+//! of a pool, which could be written to:
 //! ```compile_fail,E0382
 //! # use uncopy::send::{Message, Ring, RingSocket};
 //! # fn of(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
@@ -42,7 +42,7 @@
 //! slice[0] = 1;
 //! # }
 //! ```
-//! What only borrows is no message, as the borrow can end:
+//! A borrow is not accepted, because it can end:
 //! ```compile_fail,E0597
 //! # use uncopy::send::{Message, Ring, RingSocket};
 //! # fn of(ring: &mut Ring<&'static [u8]>, socket: RingSocket) {
@@ -50,13 +50,13 @@
 //! let _ = ring.send(socket, Message::new(&buffer[..]));
 //! # }
 //! ```
-//! A descriptor that others may have is not taken over without a word:
+//! Taking over a descriptor that others may have needs `unsafe`:
 //! ```compile_fail,E0133
 //! # fn of(fd: std::os::fd::OwnedFd) {
 //! let _ = uncopy::send::InetSocket::adopt(fd);
 //! # }
 //! ```
-//! And none is lent, nor given away:
+//! And the descriptor is neither lent nor given away:
 //! ```compile_fail,E0277
 //! # fn of(socket: uncopy::send::InetSocket) {
 //! let _ = std::os::fd::OwnedFd::from(socket);
@@ -66,15 +66,14 @@
 //! # Fork
 //! Sockets, senders, rings and pools belong to the process that made them. In a child made by `fork(2)`
 //! without `exec` every operation on them is refused ([`Reason::Forked`](uncopy_core::Reason::Forked)), and
-//! dropping them closes descriptors and does nothing else: the parent's streams stay open, and the
-//! releases are the parent's. What the child makes is its own.
+//! dropping them closes descriptors and does nothing else: the parent's streams stay open, and the releases
+//! go to the parent. The child can use sockets, senders, rings and pools that it makes itself.
 //!
-//! # What it takes to not copy
-//! Lending with `MSG_ZEROCOPY` pays from some 20 KB on (UDP: 32), and only where nothing on the path copies all the same: UDP
-//! needs a device with scatter-gather and transmit checksum offload, and a datagram that fits the
-//! MTU; a packet tap (`tcpdump`, a DHCP client, `lldpd`), loopback and a veth to this machine always
-//! copy. The kernel tells with the release, [`Mode::Auto`] learns from it, and [`Counters`] add it
-//! up.
+//! # When the kernel does not copy
+//! Lending with `MSG_ZEROCOPY` pays from about 20 KB (UDP: 32 KB), and only if nothing on the path copies
+//! anyway: UDP needs a device with scatter-gather and transmit checksum offload, and a datagram that fits the
+//! MTU; a packet tap (`tcpdump`, a DHCP client, `lldpd`), loopback and a veth to this machine always copy.
+//! The kernel reports copies with the release, [`Mode::Auto`] learns from that, and [`Counters`] add it up.
 
 #![cfg(target_os = "linux")]
 #![deny(missing_docs, unsafe_code)]
@@ -123,8 +122,8 @@ pub use returned::{NotClosed, NotTaken};
 pub use ring::{Message, RegisteredPools, Ring, RingEvent, RingSocket, Unfinished};
 pub use sender::Sender;
 
-/// Counts the sockets whose senders are gone, and which are kept together with their buffers until the
-/// kernel has released these.
+/// Returns the number of parked sockets: their senders were dropped, and they are kept together with their
+/// buffers until the kernel has released these.
 #[must_use]
 pub fn parked() -> usize {
     crate::room::zerocopy::parking::parked()

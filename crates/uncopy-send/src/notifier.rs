@@ -1,16 +1,16 @@
 //! Notifiers: one event for many sends, when all their buffers are free again. Pure.
 //!
-//! As the fourth version of io_uring's zero-copy send patches had them in the kernel. Linux as
-//! released posts one notification for each send; here they are counted together.
+//! The fourth version of io_uring's zero-copy send patches had notifiers in the kernel. Released versions of
+//! Linux post one notification for each send; here they are counted together.
 
 use super::releases::Releases;
 use crate::room::sequence_map::SequenceMap;
 use uncopy_core::Objection;
 
-/// Most slots that can be registered.
+/// Maximum number of slots.
 pub const MAX_SLOTS: usize = 1 << 15;
 
-/// All sends that were bound to a notifier have been released.
+/// The event that all sends bound to a notifier have been released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notification<T> {
@@ -18,7 +18,7 @@ pub struct Notification<T> {
     pub tag: u64,
     /// Always 0.
     pub result: i32,
-    /// Counts the notifiers of the slot from 0 on, and around at 2³².
+    /// Number of the notifier in its slot, counted from 0 and wrapping at 2³².
     pub sequence: u32,
     /// The releases of the sends, in the order in which they came.
     pub releases: Releases<T>,
@@ -28,7 +28,7 @@ fn no_such_slot(count: usize) -> Objection {
     Objection::NoSuchSlot { slots: count as u64 }
 }
 
-/// A send's place with a notifier.
+/// A send's claim on a notifier.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Binding(u32);
 
@@ -36,7 +36,7 @@ pub(crate) struct Binding(u32);
 struct Slot {
     tag: u64,
     next_sequence: u32,
-    /// The notifier that sends are bound to now. None was needed since the last flush: `None`.
+    /// Notifier that sends are bound to now. `None`: none was needed since the last flush.
     current: Option<usize>,
 }
 
@@ -44,20 +44,20 @@ struct Slot {
 struct Notifier<T> {
     tag: u64,
     sequence: u32,
-    /// Bound sends that are not released.
+    /// Number of bound sends that are not released.
     pending: usize,
     releases: Releases<T>,
     is_sealed: bool,
 }
 
-/// The slots of a ring, and the notifiers that are in them or were.
+/// The slots of a ring, with their current and former notifiers.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot>,
-    /// `None`: vacant, and in `vacant`.
+    /// `None`: the place is free, and listed in `vacant`.
     notifiers: Vec<Option<Notifier<T>>>,
     vacant: Vec<usize>,
-    /// Of notifiers that are complete.
+    /// Indices of complete notifiers.
     posted: SequenceMap<usize>,
 }
 
@@ -88,7 +88,7 @@ impl<T> Slots<T> {
         Ok(())
     }
 
-    /// Takes all slots away. Notifiers that sends were bound to are flushed.
+    /// Removes all slots, and flushes their notifiers.
     pub(crate) fn unregister(&mut self) {
         for slot in std::mem::take(&mut self.slots) {
             if let Some(index) = slot.current {
@@ -97,30 +97,30 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Binds a send to the notifier that is in the slot now.
+    /// Binds a send to the current notifier of the slot.
     pub(crate) fn bind(&mut self, slot: u32) -> Result<Binding, Objection> {
         let index = self.current(slot)?;
         if let Some(notifier) = &mut self.notifiers[index] {
             notifier.pending += 1;
         }
-        // Each has a send in memory at least.
+        // Each notifier in use takes memory, so there are fewer than 2³².
         Ok(Binding(index as u32))
     }
 
-    /// Binds a send to the notifier that is in the slot now, seals that, and has a fresh one take its
-    /// place.
+    /// Binds a send to the current notifier of the slot, seals the notifier, and puts a fresh one into the
+    /// slot.
     pub(crate) fn bind_and_seal(&mut self, slot: u32) -> Result<Binding, Objection> {
         let binding = self.bind(slot)?;
         self.slots[slot as usize].current = None;
-        // The send just bound holds it back.
+        // It cannot be complete: the send just bound is not released.
         if let Some(notifier) = &mut self.notifiers[binding.0 as usize] {
             notifier.is_sealed = true;
         }
         Ok(binding)
     }
 
-    /// A bound send is released.
-    #[allow(clippy::needless_pass_by_value, reason = "a binding is used up")]
+    /// Releases a bound send.
+    #[allow(clippy::needless_pass_by_value, reason = "a binding is used once")]
     pub(crate) fn release(&mut self, binding: Binding, release: T) {
         let index = binding.0 as usize;
         let Some(notifier) = &mut self.notifiers[index] else { return };
@@ -132,7 +132,7 @@ impl<T> Slots<T> {
     /// Seals the notifier in each of the slots, and puts a fresh one there.
     ///
     /// # Errors
-    /// One of them does not exist; none is sealed then.
+    /// One of the slots does not exist; no notifier is sealed then.
     pub(crate) fn flush(&mut self, slots: &[u32]) -> Result<(), Objection> {
         let count = self.slots.len();
         if slots.iter().any(|slot| *slot as usize >= count) {
@@ -146,7 +146,7 @@ impl<T> Slots<T> {
         Ok(())
     }
 
-    /// There is such a slot.
+    /// Checks that the slot exists.
     pub(crate) fn has(&self, slot: u32) -> Result<(), Objection> {
         match self.slots.get(slot as usize) {
             Some(_) => Ok(()),
@@ -154,13 +154,13 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Notifications that were not taken.
+    /// Returns the number of notifications that were not taken.
     #[inline]
     pub(crate) fn posted(&self) -> usize {
         self.posted.len()
     }
 
-    /// The next notification, in the order in which they became complete.
+    /// Takes the next notification, in the order in which notifiers became complete.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Notification<T>> {
         let index = self.posted.pop()?;
@@ -169,7 +169,7 @@ impl<T> Slots<T> {
         Some(Notification { tag, result: 0, sequence, releases })
     }
 
-    /// Everything that was released to a notifier and not posted.
+    /// Returns all releases that were not taken with a notification.
     pub(crate) fn into_releases(mut self) -> Vec<T> {
         let posted: Vec<Notification<T>> = std::iter::from_fn(|| self.next()).collect();
         let posted = posted.into_iter().flat_map(|notification| notification.releases);
@@ -177,7 +177,7 @@ impl<T> Slots<T> {
         posted.chain(held).collect()
     }
 
-    /// The notifier in a slot, made if there is none.
+    /// Returns the current notifier of a slot; makes one if there is none.
     fn current(&mut self, slot: u32) -> Result<usize, Objection> {
         let count = self.slots.len();
         let slot = self.slots.get_mut(slot as usize);

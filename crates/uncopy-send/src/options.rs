@@ -19,12 +19,11 @@ use super::plan::Mode;
 pub struct SenderOptions {
     /// Whether to lend or to copy.
     pub mode: Mode,
-    /// How long a send waits for room in the socket before it fails with `ETIMEDOUT`. `None`: for
-    /// as long as it takes.
+    /// How long a send waits for room in the socket before it fails with `ETIMEDOUT`. `None`: without a
+    /// limit.
     pub send_timeout: Option<Duration>,
-    /// How long socket and buffers of a dropped sender are kept for the kernel to finish with
-    /// them, before a TCP connection is aborted. The buffers are kept until they are released in
-    /// any case.
+    /// How long the socket and buffers of a dropped sender are kept before a TCP connection is aborted. The
+    /// buffers are kept until they are released in any case.
     pub park_timeout: Duration,
 }
 
@@ -49,7 +48,7 @@ impl SenderOptions {
         self
     }
 
-    /// Sets how long a send waits for room; `None`: for as long as it takes.
+    /// Sets how long a send waits for room; `None`: without a limit.
     #[must_use]
     pub fn send_timeout(mut self, send_timeout: Option<Duration>) -> SenderOptions {
         self.send_timeout = send_timeout;
@@ -75,19 +74,18 @@ impl SenderOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RingOptions {
-    /// Sends that one system call submits at most. Rounded up to a power of two.
+    /// Maximum number of sends that one system call submits. Rounded up to a power of two.
     pub entries: u32,
-    /// Completions that the kernel keeps ready at most before it puts them aside, which costs
-    /// more. `None`: four for each entry; a send has two.
+    /// Size of the completion queue; further completions go to an overflow list, which costs more.
+    /// `None`: four for each entry; a send has two.
     pub completions: Option<u32>,
     /// Whether to lend or to copy.
     pub mode: Mode,
-    /// How long the sockets of a dropped ring are kept for the kernel to finish with its buffers,
-    /// before TCP connections are aborted, as
+    /// How long the sockets of a dropped ring are kept before TCP connections are aborted, as
     /// [`SenderOptions::park_timeout`](super::SenderOptions::park_timeout). See
     /// [Dropping](super::Ring#dropping).
     pub drop_timeout: Duration,
-    /// Use single calls (`MSG_ZEROCOPY`) also where there is an io_uring.
+    /// Whether single calls (`MSG_ZEROCOPY`) are used even where io_uring is available.
     pub without_io_uring: bool,
 }
 
@@ -110,14 +108,14 @@ impl RingOptions {
         RingOptions::default()
     }
 
-    /// Sets how many sends one system call submits at most.
+    /// Sets the maximum number of sends that one system call submits.
     #[must_use]
     pub fn entries(mut self, entries: u32) -> RingOptions {
         self.entries = entries;
         self
     }
 
-    /// Sets how many completions the kernel keeps ready; `None`: four for each entry.
+    /// Sets the size of the completion queue; `None`: four for each entry.
     #[must_use]
     pub fn completions(mut self, completions: Option<u32>) -> RingOptions {
         self.completions = completions;
@@ -138,7 +136,7 @@ impl RingOptions {
         self
     }
 
-    /// Sets whether single calls are used also where there is an io_uring.
+    /// Sets whether single calls are used even where io_uring is available.
     #[must_use]
     pub fn without_io_uring(mut self, without_io_uring: bool) -> RingOptions {
         self.without_io_uring = without_io_uring;

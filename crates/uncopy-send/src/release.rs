@@ -1,4 +1,4 @@
-//! What becomes of a send: its result, and later its release.
+//! The two events of a send: its result, and later its release.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::room::zerocopy::{Completed, Usage};
 use crate::room::{Payload, StableBytes};
 use uncopy_core::Result;
 
-/// Which send of a sender or ring; counted from zero on.
+/// The number of a send of a sender or ring, counted from zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SendId(pub(crate) u64);
 
@@ -19,27 +19,27 @@ impl SendId {
     }
 }
 
-/// The first of two events: the kernel has taken the bytes, or refused them.
+/// The first event of a send: the kernel has taken the bytes, or refused them.
 ///
-/// Neither means that they were sent, let alone delivered; nor that the buffer is free again.
-/// The buffer comes back with the [`Release`] of the same `id`, after a refusal too.
+/// It does not mean that the bytes were sent or delivered, nor that the buffer is free again. The buffer
+/// comes back with the [`Release`] of the same `id`, also after a refusal.
 #[derive(Debug)]
-#[must_use = "a refused send is seen here alone"]
+#[must_use = "a refusal is only reported here"]
 #[non_exhaustive]
 pub struct Sent {
-    /// Which send.
+    /// The send.
     pub id: SendId,
-    /// Bytes that the kernel took: all of them, or an error. After an error on a stream, some may
-    /// have gone; [`Release::bytes`] says how many.
+    /// Number of bytes that the kernel took, which is all of them, or an error. After an error on a stream
+    /// some bytes may have been sent; [`Release::bytes`] counts them.
     pub result: Result<usize>,
 }
 
-/// What the kernel did with the bytes of a buffer.
+/// The way the kernel treated the bytes of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fate {
-    /// It read them where they are.
+    /// It did not copy them.
     NotCopied,
-    /// It does not say so that one can rely on it.
+    /// Its report is not reliable.
     Unknown,
     /// It copied some or all of them.
     Copied,
@@ -69,21 +69,21 @@ impl fmt::Display for Fate {
     }
 }
 
-/// The second event: nothing reads the buffers any more, and here they are again.
+/// The second event of a send: the buffers are returned, and nothing reads them any more.
 ///
-/// *Released means reusable.* It does not mean sent: a connection that was reset releases what
-/// never left. And it does not mean delivered: a datagram is released when the device has read it,
-/// and what the kernel copied is released at once, whether or not anybody will ever receive it.
+/// *Released means reusable.* It does not mean sent: a reset connection releases bytes that never left. And
+/// it does not mean delivered: a datagram is released when the device has read it, and bytes that the kernel
+/// copied are released at once, whether or not they are ever received.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Release<B> {
-    /// Which send.
+    /// The send.
     pub id: SendId,
     /// The buffers.
     pub payload: Payload<B>,
-    /// What the kernel did with them.
+    /// Whether the kernel copied them.
     pub fate: Fate,
-    /// Bytes that it took.
+    /// Number of bytes that the kernel took.
     pub bytes: usize,
 }
 
@@ -96,15 +96,15 @@ impl<B: StableBytes> Release<B> {
 }
 
 impl Usage {
-    /// What is known of the bytes of one send on this socket.
+    /// Returns the fate of a send on this socket.
     pub(crate) fn fate(self, socket: &InetSocket) -> Fate {
         let transport = socket.transport();
-        // Looked up only where it matters.
+        // The device only matters where the kernel claims not to have copied.
         let is_claimed = transport == Transport::Tcp && self.lent_parts > 0 && !self.copied_later;
         fate(self, transport, is_claimed.then(|| socket.scatter_gather()).flatten())
     }
 
-    /// Whether the path copied bytes that were lent on this socket, as far as that is known.
+    /// Returns whether the path copied bytes that were lent on this socket; `None`: unknown.
     pub(crate) fn path_copied(self, socket: &InetSocket) -> Option<bool> {
         if self.lent_parts == 0 {
             return None;
@@ -115,10 +115,9 @@ impl Usage {
     }
 }
 
-/// What is known of the bytes of one send over a device that does scatter-gather, does not, or of
-/// which that is not known.
+/// Returns the fate of a send over a device with or without scatter-gather (`None`: unknown).
 ///
-/// Over TCP without it the kernel segments in software, which copies, and reports success all the
+/// Over TCP without scatter-gather the kernel segments in software, which copies, and reports no copy all the
 /// same.
 fn fate(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Fate {
     match (usage.copied_parts, usage.lent_parts) {
@@ -131,8 +130,8 @@ fn fate(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Fat
     }
 }
 
-/// Whether a path over a device that does scatter-gather, does not, or of which that is not known,
-/// copied what was lent. Over TCP without it nothing can be gained, whatever is reported.
+/// Returns whether a path over a device with or without scatter-gather (`None`: unknown) copied lent bytes.
+/// Over TCP without scatter-gather it always does, whatever is reported.
 fn path_copied(usage: Usage, transport: Transport, scatter_gather: Option<bool>) -> Option<bool> {
     match (transport, scatter_gather) {
         _ if usage.copied_later => Some(true),
@@ -148,7 +147,7 @@ mod tests {
     use super::{Fate, Transport, Usage, fate, path_copied};
 
     #[test]
-    fn a_path_that_copies_is_known_by_reports_and_by_its_device() {
+    fn a_copying_path_is_recognized_by_reports_and_by_its_device() {
         use Transport::{Tcp, Udp};
         for (copied_later, is_unreported, transport, scatter_gather, expected) in [
             (true, false, Tcp, Some(true), Some(true)),
@@ -185,7 +184,7 @@ mod tests {
             (usage(0, 3, false), Tcp, Some(false), Fate::Unknown),
             (usage(0, 3, false), Tcp, None, Fate::Unknown),
             (usage(0, 3, true), Tcp, Some(false), Fate::Copied),
-            // Without scatter-gather UDP copies, and says so.
+            // Without scatter-gather UDP copies, and reports it.
             (usage(0, 1, true), Udp, Some(false), Fate::Copied),
         ] {
             assert_eq!(fate(usage, transport, scatter_gather), expected, "{usage:?}");

@@ -1,11 +1,11 @@
-//! What comes back with one notification.
+//! The releases of one notification.
 
 use std::ops::Deref;
 
 use smallvec::SmallVec;
 
-/// The releases of a notifier's sends, in the order in which they came; a slice in all respects. One
-/// alone is kept without an allocation of its own.
+/// The releases of a notifier's sends, in the order in which they came. Dereferences to a slice. A single
+/// release needs no allocation.
 ///
 /// ```
 /// # fn of(notification: uncopy::send::Notification<uncopy::send::Release<Vec<u8>>>) {
@@ -28,7 +28,7 @@ impl<T> Releases<T> {
         self.0.push(release);
     }
 
-    /// Returns all of them, in the same order.
+    /// Returns all releases, in the same order.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.0.into_vec()
@@ -61,7 +61,7 @@ impl<'a, T> IntoIterator for &'a Releases<T> {
     }
 }
 
-/// [`Releases`], one after the other.
+/// An iterator over owned [`Releases`].
 #[derive(Debug)]
 pub struct IntoReleases<T>(smallvec::IntoIter<[T; 1]>);
 

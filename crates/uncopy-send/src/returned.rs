@@ -1,4 +1,4 @@
-//! Errors that give back what was not taken.
+//! Errors that return the buffers or releases of the failed operation.
 
 use crate::counters::Counters;
 use crate::release::Release;
@@ -11,11 +11,11 @@ use uncopy_core::Error;
 pub struct NotTaken<B> {
     /// The buffers.
     pub payload: Payload<B>,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
-/// A sender that could not be closed in order, with what was released until then.
+/// A sender that could not be closed in order, with the releases until then.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NotClosed<B> {
@@ -23,11 +23,11 @@ pub struct NotClosed<B> {
     pub releases: Vec<Release<B>>,
     /// Totals of the sends.
     pub counters: Counters,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
-/// In words it is its error alone, which it also becomes by `?`.
+/// Displays the type as its error, and converts it to that error by `?`.
 macro_rules! reads_as_its_error {
     ($name:ident) => {
         impl<B: StableBytes> std::fmt::Display for $name<B> {

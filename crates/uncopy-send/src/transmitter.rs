@@ -1,5 +1,4 @@
-//! Sends over one socket, each by system calls of its own: what a sender and a ring without io_uring
-//! share.
+//! Sends over one socket, one by one, by plain system calls. Shared by senders and rings without io_uring.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

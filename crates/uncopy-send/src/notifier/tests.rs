@@ -33,7 +33,7 @@ fn a_notification_comes_once_when_the_last_send_is_released() {
 }
 
 #[test]
-fn what_is_not_flushed_posts_nothing() {
+fn a_notifier_that_is_not_flushed_posts_nothing() {
     let mut slots = of(&[7]);
     for number in 0..100 {
         let binding = slots.bind(0).unwrap();
@@ -83,7 +83,7 @@ fn the_sequence_number_wraps() {
 }
 
 #[test]
-fn slots_are_registered_once_and_again_after_they_were_taken_away() {
+fn slots_can_be_registered_again_after_they_were_removed() {
     let mut slots = of(&[7, 8]);
     assert_eq!(slots.register(&[9]), Err(Objection::SlotsRegistered));
     let binding = slots.bind(0).unwrap();
@@ -91,7 +91,7 @@ fn slots_are_registered_once_and_again_after_they_were_taken_away() {
     assert_eq!(slots.bind(0), Err(Objection::NoSuchSlot { slots: 0 }));
     slots.register(&[9]).unwrap();
     let fresh = slots.bind(0).unwrap();
-    // The old one was flushed; its tag and number stay.
+    // The old notifier was flushed, and keeps its tag and number.
     slots.release(binding, 1);
     assert_eq!(posted(&mut slots), [(7, 0, vec![1])]);
     slots.flush(&[0]).unwrap();
@@ -111,7 +111,7 @@ fn no_slots_and_too_many_are_refused() {
 }
 
 #[test]
-fn what_was_released_and_not_posted_comes_back_at_the_end() {
+fn releases_that_were_not_posted_are_returned_at_the_end() {
     let mut slots = of(&[7, 8]);
     let (a, b, _c) = (slots.bind(0).unwrap(), slots.bind(1).unwrap(), slots.bind(1).unwrap());
     slots.release(a, 1);
@@ -120,14 +120,14 @@ fn what_was_released_and_not_posted_comes_back_at_the_end() {
     assert_eq!(slots.into_releases(), [1, 2]);
 }
 
-/// What a caller and the kernel may do, in any order.
+/// An action of the caller or the kernel.
 #[derive(Debug, Clone)]
 enum ModelStep {
     Bind(u32),
-    /// One of the outstanding sends is released, by a notification, an error or a cancellation.
+    /// Releases one of the outstanding sends, as a notification, an error or a cancellation does.
     Release(usize),
     Flush(Vec<u32>),
-    /// All slots are taken away, and others registered.
+    /// Removes all slots, and registers others.
     Register(Vec<u64>),
 }
 
@@ -141,14 +141,13 @@ fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// What notifiers are, said as simply as can be: for each (generation of slots, slot, sequence) the
-/// sends that belong to it.
+/// The simplest model of notifiers: the sends that belong to each (generation of slots, slot, sequence).
 #[derive(Default)]
 struct Model {
     generation: usize,
     tags: Vec<u64>,
     sequences: Vec<u32>,
-    /// `Some`: a notifier exists in the slot since it was first bound to or flushed.
+    /// Whether a notifier exists in the slot: since the first send or flush.
     exists: Vec<bool>,
     notifiers: BTreeMap<(usize, u32, u32), Expected>,
 }
@@ -194,7 +193,7 @@ impl Model {
         self.exists[slot as usize] = false;
     }
 
-    /// What has to be posted by now and was not.
+    /// Takes the notifications that are due now.
     fn due(&mut self) -> Vec<(u64, u32, Vec<u32>)> {
         let mut due = Vec::new();
         for ((_, _, sequence), expected) in &mut self.notifiers {
@@ -250,7 +249,7 @@ proptest! {
             due.sort();
             prop_assert_eq!(found, due);
         }
-        // Teardown: what was released and not posted is all there, and nothing else.
+        // At the end exactly the releases that were not posted are returned.
         let mut held: Vec<u32> = slots.into_releases();
         held.sort_unstable();
         let unposted = model.notifiers.values().filter(|expected| !expected.is_posted);

@@ -1,4 +1,4 @@
-//! The engine without io_uring: makes each of a ring's sends by system calls of its own.
+//! The engine without io_uring: makes a ring's sends one by one, by plain system calls.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ pub(super) struct Calls<B: StableBytes, C> {
 struct Outgoing<C> {
     /// Index of the socket that it was given with.
     socket: usize,
-    /// What the ring knows of it.
+    /// The ring's own data of the send.
     context: C,
 }
 

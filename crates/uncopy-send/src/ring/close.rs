@@ -1,4 +1,4 @@
-//! The orderly end of a ring.
+//! Closes a ring in order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::release::{Release, Sent};
 use crate::room::StableBytes;
 use uncopy_core::{Error, Result};
 
-/// What a ring still owed when it was closed.
+/// The sends that were not finished when a ring was closed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,7 +21,7 @@ use uncopy_core::{Error, Result};
 /// let mut ring = Ring::new(&options);
 /// let socket = ring.add(InetSocket::connect_tcp(listener.local_addr().unwrap())?);
 /// ring.send(socket, Message::new(vec![7; 64 << 20]))?;
-/// // Nobody reads.
+/// // The peer does not read.
 /// let unfinished = ring.close(Some(Duration::from_millis(10))).unwrap_err();
 /// assert_eq!((unfinished.sends, unfinished.bytes), (1, 64 << 20));
 /// # Ok::<(), uncopy::Error>(())
@@ -29,12 +29,11 @@ use uncopy_core::{Error, Result};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Unfinished {
-    /// Sends that failed, and sends whose buffers the kernel still had.
+    /// Number of sends that failed, and of sends whose buffers the kernel still had.
     pub sends: usize,
-    /// Bytes that those that failed did not get rid of, and bytes of the buffers that the kernel still
-    /// had.
+    /// Bytes that the failed sends did not send, and bytes of the buffers that the kernel still had.
     pub bytes: usize,
-    /// The first error that nobody had been told of. `None`: the time was over.
+    /// The first error whose result was not taken from the ring. `None`: the time was over.
     pub error: Option<Error>,
 }
 
@@ -44,9 +43,9 @@ impl fmt::Display for Unfinished {
         write!(f, "{sends} sends were not finished, with {bytes} bytes")?;
         match error {
             Some(error) => write!(f, ": {error}"),
-            None => {
-                f.write_str(": the time was via; wait longer, or see why the peer does not read")
-            }
+            None => f.write_str(
+                ": the time was over; wait longer, or find out why the peer does not read",
+            ),
         }
     }
 }
@@ -57,10 +56,10 @@ impl std::error::Error for Unfinished {
     }
 }
 
-/// Failures among the events of a ring.
+/// The failures among the events of a ring.
 #[derive(Default)]
 struct Failures {
-    /// Bytes that each of them did not get rid of, once it is released.
+    /// Bytes that each failed send did not send, by number; `None` until it is released.
     sends: HashMap<u64, Option<usize>>,
     first: Option<Error>,
 }
@@ -91,17 +90,16 @@ impl Failures {
 }
 
 impl<B: StableBytes> Ring<B> {
-    /// Makes every send that was taken in, ends the streams after them, and waits until all buffers are
-    /// released, at most for `timeout` (`None`: for as long as it takes). A stream ends as soon as the
-    /// last of its sends has its result. Events that were not taken, and what is released, are dropped.
+    /// Makes every send that was taken in, ends the streams after them, and waits up to `timeout` until all
+    /// buffers are released (`None`: without a limit). A stream ends as soon as the last of its sends has its
+    /// result. Events that were not taken, and released buffers, are dropped.
     ///
-    /// A stream whose socket a [`Sender`](crate::Sender) or another ring has too ends with the
-    /// last of them. That everything was sent does not mean that the peer has read it: only its answer
-    /// says so.
+    /// A stream whose socket a [`Sender`](crate::Sender) or another ring uses too ends with the last of them.
+    /// Success does not mean that the peer has read everything: only its answer shows that.
     ///
     /// # Errors
-    /// [`Unfinished`]: a send failed whose result was not taken from the ring before, or the time was
-    /// over. What the kernel still has then is treated as after a drop: see [Dropping](Ring#dropping).
+    /// [`Unfinished`]: a send failed whose result was not taken from the ring before, or the time was over.
+    /// Buffers that the kernel still has then are treated as after a drop: see [Dropping](Ring#dropping).
     pub fn close(mut self, timeout: Option<Duration>) -> Result<(), Unfinished> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut failures = Failures::default();
@@ -110,7 +108,7 @@ impl<B: StableBytes> Ring<B> {
         }
         let left = self.outstanding();
         self.into_releases().iter().for_each(|release| failures.note_release(release));
-        // The others are outstanding.
+        // Failed sends that are not released yet count as outstanding.
         let failed = || failures.sends.values().flatten();
         let sends = left.sends + failed().count();
         let bytes = left.bytes + failed().sum::<usize>();
@@ -120,7 +118,7 @@ impl<B: StableBytes> Ring<B> {
         }
     }
 
-    /// Until nothing is outstanding or the time is over.
+    /// Makes all sends, until nothing is outstanding or the time is over.
     fn carry_out_all(&mut self, deadline: Option<Instant>, failures: &mut Failures) -> Result<()> {
         self.check_owner("close")?;
         let mut is_over = false;

@@ -38,8 +38,8 @@ use uncopy_os::fork::Generation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RingSocket(usize);
 
-/// Sends many buffers with few system calls, over any number of sockets, and tells when they are
-/// free again: one by one, or together for all sends that were bound to one notifier.
+/// Sends many buffers with few system calls, over any number of sockets, and reports when they are free
+/// again: one by one, or together for all sends that were bound to one notifier.
 ///
 /// ```
 /// use std::net::UdpSocket;
@@ -49,7 +49,7 @@ pub struct RingSocket(usize);
 /// let mut ring = Ring::new(&RingOptions::default());
 /// let socket = ring.add(InetSocket::connect_udp(receiver.local_addr().unwrap())?);
 /// let pool = Pool::new(64, 8000, PageSize::HugeIfPossible)?;
-/// // Where it cannot be registered, its slices are sent like other memory.
+/// // If it cannot be registered, its slices are sent like other memory.
 /// let _ = ring.register_pool(&pool);
 /// ring.register_slots(&[0xfeed]).unwrap();
 ///
@@ -73,40 +73,39 @@ pub struct RingSocket(usize);
 /// ```
 ///
 /// # Threads
-/// A ring belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`), which costs the
-/// kernel less; each thread that sends has its own.
+/// A ring belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`), which costs the kernel less.
+/// Each thread that sends needs its own.
 /// ```compile_fail,E0277
 /// let ring = uncopy::send::Ring::<Vec<u8>>::new(&Default::default());
 /// std::thread::spawn(move || drop(ring));
 /// ```
 ///
 /// # Without io_uring
-/// Where a seccomp filter, `kernel.io_uring_disabled` or an old kernel leave none, the same sends
-/// are made one by one, with `MSG_ZEROCOPY` or copied; [`io_uring_refusal`](Self::io_uring_refusal)
-/// says why.
+/// If io_uring is not available (a seccomp filter, `kernel.io_uring_disabled`, an old kernel), the same sends
+/// are made one by one, with `MSG_ZEROCOPY` or copied; [`io_uring_refusal`](Self::io_uring_refusal) returns
+/// the reason.
 ///
 /// # Streams
-/// Sends on a TCP socket keep their order, also when it is full in between. One that fails, or is
-/// canceled after it was submitted, takes those with it that were taken in behind it: their result is
-/// `ECANCELED`, and the peer reads no gap. What is taken in afterwards goes.
+/// Sends on a TCP socket keep their order, even if the socket is full in between. If a send fails, or is
+/// canceled after it was submitted, the sends taken in behind it are canceled too: their result is
+/// `ECANCELED`, and the peer reads no gap. Sends taken in after the failure are made.
 ///
 /// # Dropping
-/// A dropped ring does not wait. Streams end after what was sent, each as soon as all its sends have
-/// their results: at once, as a rule. What was reported as sent arrives if the peer reads it in time.
-/// Sends without a result may never be made, or may be cut off; [`close`](Self::close) makes them, and
-/// says what is owed in the end.
+/// A dropped ring does not wait. Each stream ends after its last send as soon as all its sends have their
+/// results, normally at once. Bytes that were reported as sent arrive if the peer reads them in time. Sends
+/// without a result may never be made, or may be cut off; [`close`](Self::close) makes them, and reports
+/// those that were not finished.
 ///
-/// What the kernel still needs is parked with the sockets ([`parked`](super::parked)). Only the ring's
-/// own thread can take in what is released: the buffers are freed when it next makes or drops a ring or
-/// submits to one. At its end it waits for the rest, until [`RingOptions::drop_timeout`] is over, and
-/// connections whose peers have not acknowledged everything are aborted; what is not released even
-/// then, because a device holds it, is kept for ever.
+/// Buffers that the kernel still needs are parked with the sockets ([`parked`](super::parked)). Only the
+/// thread of the ring can take in releases: the buffers are freed when that thread next makes or drops a ring
+/// or submits to one. When the thread ends, it waits for the rest for up to [`RingOptions::drop_timeout`], and
+/// then aborts connections whose peers have not acknowledged everything; buffers that are not released even
+/// then, because a device still reads them, are leaked.
 ///
 /// # Fork
-/// A ring belongs to the process that made it, too. In a child made by `fork(2)` without `exec` every
-/// operation is refused ([`Reason::Forked`]), and dropping it closes descriptors
-/// and does nothing else: the streams are the parent's, and so are the releases. Buffers that the ring
-/// had stay in the child's memory until it ends.
+/// A ring also belongs to the process that made it. In a child made by `fork(2)` without `exec` every
+/// operation is refused ([`Reason::Forked`]), and dropping the ring closes descriptors and does nothing else:
+/// streams and releases belong to the parent. The ring's buffers stay in the child's memory until it ends.
 pub struct Ring<B: StableBytes> {
     engine: Engine<B>,
     refusal: Option<Errno>,
@@ -136,7 +135,7 @@ impl<B: StableBytes> Ring<B> {
         Ring { engine, refusal, state, generation: Generation::current() }
     }
 
-    /// It belongs to the process that forked this one.
+    /// Returns whether the ring belongs to the process that forked this one.
     #[inline]
     fn is_inherited(&self) -> bool {
         self.generation != Generation::current()
@@ -149,22 +148,22 @@ impl<B: StableBytes> Ring<B> {
         }
     }
 
-    /// Returns why single calls are used instead of io_uring; `None`: they are not.
+    /// Returns why single calls are used instead of io_uring; `None`: io_uring is used.
     #[must_use]
     pub fn io_uring_refusal(&self) -> Option<Errno> {
         self.refusal
     }
 
-    /// Gives a socket to the ring, for good.
+    /// Gives a socket to the ring, for the lifetime of the ring.
     pub fn add(&mut self, socket: InetSocket) -> RingSocket {
         let transport = socket.transport();
         self.engine.add(socket);
         RingSocket(self.state.add(transport))
     }
 
-    /// Sends on the socket of a [`Sender`] too: what is sent through the ring is not counted among
-    /// what the sender lent, so that both may be used in turn. A ring that is dropped with
-    /// something outstanding aborts the sender's connection too when its time is over.
+    /// Adds the socket of a [`Sender`], which stays usable: the sends of the ring do not disturb the kernel's
+    /// count of the sender's, so both may be used in turn. A ring that is dropped with outstanding sends
+    /// aborts the sender's connection too when its time is over.
     pub fn add_shared<C: StableBytes>(&mut self, sender: &Sender<C>) -> RingSocket {
         let socket = sender.share();
         let transport = socket.transport();
@@ -172,19 +171,18 @@ impl<B: StableBytes> Ring<B> {
         RingSocket(self.state.add(transport))
     }
 
-    /// Returns the socket, for everything that does not send; `None`: it is another ring's.
+    /// Returns the socket, for everything except sending; `None`: it belongs to another ring.
     #[must_use]
     pub fn socket(&self, socket: RingSocket) -> Option<&InetSocket> {
         self.engine.socket(socket.0)
     }
 
-    /// Has the kernel look up and pin the pages of a pool once and for all sends of its slices
-    /// through this ring. Several rings may register one pool. Without it, slices are sent like
-    /// other memory, page by page.
+    /// Has the kernel look up and pin the pages of a pool once, for all sends of its slices through this ring.
+    /// Several rings may register one pool. Slices of other pools are sent like other memory, page by page.
     ///
     /// # Errors
-    /// `ENOMEM`: more than may be locked (`ulimit -l`). `EOPNOTSUPP`: there is no io_uring.
-    /// `EMFILE`: 64 pools are registered.
+    /// `ENOMEM`: more memory than may be locked (`ulimit -l`). `EOPNOTSUPP`: io_uring is not available.
+    /// `EMFILE`: 64 pools are registered already.
     pub fn register_pool(&mut self, pool: &Pool) -> Result<()> {
         self.check_owner("register a pool with")?;
         if pool.is_inherited() {
@@ -197,10 +195,10 @@ impl<B: StableBytes> Ring<B> {
         register.map_err(|errno| Error::network("register", "a pool with a ring", errno))
     }
 
-    /// Returns the pools that are registered here, for rings of other threads.
+    /// Returns the pools that are registered with this ring, for rings of other threads.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: there is no io_uring.
+    /// `EOPNOTSUPP`: io_uring is not available.
     pub fn registered_pools(&self) -> Result<RegisteredPools> {
         self.check_owner("share the pools of")?;
         let registered = self.engine.registered();
@@ -208,9 +206,9 @@ impl<B: StableBytes> Ring<B> {
         registered.map(RegisteredPools).map_err(failed)
     }
 
-    /// Registers the pools of another ring here too, without having their pages looked up, pinned
-    /// and counted once more (Linux 6.12; before, and where pools are registered here already, one
-    /// by one as [`register_pool`](Self::register_pool) does).
+    /// Registers the pools of another ring, without the kernel looking up, pinning and counting their pages
+    /// again (Linux 6.12; before, and if this ring has pools already, one by one as
+    /// [`register_pool`](Self::register_pool) does).
     ///
     /// # Errors
     /// As [`register_pool`](Self::register_pool).
@@ -223,7 +221,7 @@ impl<B: StableBytes> Ring<B> {
         register.map_err(|errno| Error::network("register", "pools with a ring", errno))
     }
 
-    /// Registers notification slots, one for each tag, under the indexes from 0 on.
+    /// Registers notification slots, one for each tag, with indices from 0.
     ///
     /// # Errors
     /// [`Objection::SlotsRegistered`], [`Objection::SlotCount`].
@@ -233,8 +231,8 @@ impl<B: StableBytes> Ring<B> {
         register.map_err(|objection| refused("register slots with", objection))
     }
 
-    /// Takes all slots away; notifiers that sends were bound to are flushed, and their
-    /// notifications come when they are complete.
+    /// Removes all slots. Notifiers that sends were bound to are flushed, and their notifications come when
+    /// they are complete.
     pub fn unregister_slots(&mut self) {
         if self.is_inherited() {
             return;
@@ -243,11 +241,11 @@ impl<B: StableBytes> Ring<B> {
         self.state.post();
     }
 
-    /// Seals the notifier that is in each of the slots, and puts a fresh one there: a
-    /// notification comes when the last send bound to it is released, at once if none is.
+    /// Seals the notifier in each of the slots, and puts a fresh one there. A notification comes when the last
+    /// send bound to the notifier is released, or at once if none is bound.
     ///
     /// # Errors
-    /// [`Objection::NoSuchSlot`] for one of them; none is flushed then.
+    /// [`Objection::NoSuchSlot`] for one of the slots; none is flushed then.
     pub fn flush(&mut self, slots: &[u32]) -> Result<()> {
         self.check_owner("flush slots of")?;
         self.state.flush(slots).map_err(|objection| refused("flush slots of", objection))
@@ -255,12 +253,12 @@ impl<B: StableBytes> Ring<B> {
 
     /// Takes a send in; [`submit`](Self::submit) or [`wait`](Self::wait) gives it to the kernel.
     ///
-    /// On a socket that [cuts its sends](InetSocket::set_segment_bytes) it can be of any length: it
-    /// goes as the trains that kernel and device take, one after the other, and has one result and
-    /// one release. Sends behind it can come between them.
+    /// On a socket that [cuts its sends](InetSocket::set_segment_bytes) it can have any length: it is sent as
+    /// trains that kernel and device accept, one after the other, and has one result and one release. Later
+    /// sends can come between its trains.
     ///
     /// # Errors
-    /// [`NotTaken`] with the buffers: the slot or the socket does not exist, or it is more than
+    /// [`NotTaken`] with the buffers: the slot or the socket does not exist, or the send has more than
     /// 2,147,479,552 bytes.
     #[allow(clippy::result_large_err, reason = "the buffers come back")]
     pub fn send(&mut self, socket: RingSocket, message: Message<B>) -> Result<SendId, NotTaken<B>> {
@@ -294,7 +292,7 @@ impl<B: StableBytes> Ring<B> {
         Ok(SendId(self.engine.push(request, context).unwrap_or_default()))
     }
 
-    /// Why a send cannot be taken, whatever its socket.
+    /// Returns why a send cannot be taken, regardless of its socket.
     #[inline]
     fn refusal_of(&self, bound: Option<Bound>, bytes: usize) -> Option<Reason> {
         match bound.map_or(Ok(()), |bound| self.state.slots.has(bound.slot)) {
@@ -304,15 +302,14 @@ impl<B: StableBytes> Ring<B> {
         }
     }
 
-    /// Takes several sends in, all bound to the notifier in `slot`, which is flushed with the last:
-    /// one notification for all of them. Each buffer is a datagram; on a stream they follow one
-    /// another. On a socket that [cuts its sends](InetSocket::set_segment_bytes) buffers that are whole
-    /// datagrams go together as trains, as long as kernel and device take them: a send is a train
-    /// then.
+    /// Takes several sends in, all bound to the notifier in `slot`, which is flushed with the last one: one
+    /// notification for all. Each buffer is a datagram, or the next bytes of a stream. On a socket that [cuts
+    /// its sends](InetSocket::set_segment_bytes) buffers that are whole datagrams are joined to trains as long
+    /// as kernel and device accept, and each send is a train.
     ///
     /// # Errors
-    /// As [`send`](Self::send), for the first that is not taken; what was taken before goes, and
-    /// those behind it come back with it. The notifier is not flushed then.
+    /// As [`send`](Self::send), for the first send that is not taken. Sends taken before it are made, and the
+    /// buffers behind it come back with it. The notifier is not flushed then.
     #[allow(clippy::result_large_err, reason = "the buffers come back")]
     pub fn send_batch(
         &mut self,
@@ -322,12 +319,13 @@ impl<B: StableBytes> Ring<B> {
     ) -> Result<(), NotTaken<B>> {
         let known = self.engine.socket(socket.0).filter(|_| !self.is_inherited());
         let segment = known.and_then(InetSocket::segment_bytes).map(NonZeroU16::get);
-        let most = known.map_or(usize::MAX, batch::max_call_bytes);
+        let max_bytes = known.map_or(usize::MAX, batch::max_call_bytes);
         let lend = self.state.mode() != Mode::Copy;
         let mut buffers = buffers.into_iter();
         loop {
             let rest = buffers.as_slice().iter().map(StableBytes::bytes);
-            let count = segment.map_or(1, |segment| batch::next_train(rest, segment, most, lend));
+            let count =
+                segment.map_or(1, |segment| batch::next_train(rest, segment, max_bytes, lend));
             let mut train: Vec<B> = buffers.by_ref().take(count).collect();
             let payload = match (train.len(), train.pop()) {
                 (_, None) => return Ok(()),
@@ -347,17 +345,17 @@ impl<B: StableBytes> Ring<B> {
         }
     }
 
-    /// Gives everything that was taken in to the kernel, as far as order on streams allows, and
-    /// collects what has happened; does not wait.
+    /// Gives all sends to the kernel, as far as the order of streams allows, and collects events; does not
+    /// wait.
     ///
     /// # Errors
-    /// The ring's own, as `io_uring_enter(2)`; everything stays where it is.
+    /// As `io_uring_enter(2)`. All sends are kept.
     pub fn submit(&mut self) -> Result<()> {
         self.advance(0, None)
     }
 
-    /// Submits and waits until something happens, at most for `timeout` (`None`: for as long as it
-    /// takes). Returns at once if nothing is outstanding, or an event is there.
+    /// Submits and waits up to `timeout` for an event (`None`: without a limit). Returns at once if nothing is
+    /// outstanding, or an event is pending.
     ///
     /// # Errors
     /// As [`submit`](Self::submit).
@@ -388,30 +386,30 @@ impl<B: StableBytes> Ring<B> {
     fn advance_on(&mut self, want: usize, timeout: Option<Duration>) -> Result<()> {
         let failed = |errno| Error::network("submit sends to", "the kernel", errno);
         self.engine.submit(want, timeout, &mut self.state).map_err(failed)?;
-        let mut goes_on = self.collect().map_err(failed)?;
-        // Streams whose turn it is now, further trains, and what is to be made once more.
-        while goes_on && self.engine.waiting() > 0 {
+        let mut has_progress = self.collect().map_err(failed)?;
+        // Submits the next chains of streams, further trains, and retries.
+        while has_progress && self.engine.waiting() > 0 {
             self.engine.submit(0, None, &mut self.state).map_err(failed)?;
-            goes_on = self.collect().map_err(failed)?;
+            has_progress = self.collect().map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Takes in what has happened; says whether anything has.
+    /// Collects events; returns whether there were any.
     fn collect(&mut self) -> Result<bool, Errno> {
         let reaped = self.engine.reap(&mut self.state);
         self.state.post();
         reaped
     }
 
-    /// Asks the kernel to end a send early. Its result and its release come as for any other; the
-    /// result is `ECANCELED` if that was possible.
+    /// Asks the kernel to end a send early. Its result and its release come as for any other send; the result
+    /// is `ECANCELED` if it was ended.
     pub fn cancel(&mut self, id: SendId) {
         if self.is_inherited() {
             return;
         }
         self.engine.cancel(id.get(), &mut self.state);
-        // What was not submitted is over now. An error comes again with the next call.
+        // A send that was not submitted has its events now. An error shows again with the next call.
         let _ = self.collect();
     }
 
@@ -423,21 +421,20 @@ impl<B: StableBytes> Ring<B> {
         self.state.next_event()
     }
 
-    /// Returns how many sends have buffers that are not free, and their bytes.
+    /// Returns the number of sends whose buffers are not free, and their bytes.
     #[must_use]
     pub fn outstanding(&self) -> Outstanding {
         self.state.outstanding()
     }
 
-    /// Returns the totals of the sends on a socket so far; `None`: it is another ring's.
+    /// Returns the totals of the sends on a socket so far; `None`: it belongs to another ring.
     #[must_use]
     pub fn counters(&self, socket: RingSocket) -> Option<&Counters> {
         self.state.counters(socket.0)
     }
 
-    /// Ends the ring and gives back what was released to notifiers and not posted, and every
-    /// release that was not taken. Sends that are outstanding are not among them: see
-    /// [Dropping](#dropping).
+    /// Ends the ring and returns every release that was not taken, including those whose notifier was not
+    /// posted. Outstanding sends are not among them: see [Dropping](#dropping).
     #[must_use]
     pub fn into_releases(self) -> Vec<Release<B>> {
         if self.is_inherited() {
@@ -447,7 +444,7 @@ impl<B: StableBytes> Ring<B> {
     }
 }
 
-/// The kernel finds it in a huge page, if it is named as registered.
+/// Returns whether the memory is part of a huge page of a pool.
 #[inline]
 fn is_huge(owner: &impl StableBytes) -> bool {
     owner.pool_slice().is_some_and(PoolSlice::is_huge)
@@ -463,7 +460,7 @@ impl<B: StableBytes> fmt::Debug for Ring<B> {
     }
 }
 
-/// A refusal of the slots.
+/// Makes the error of refused slots.
 fn refused(operation: &'static str, objection: Objection) -> Error {
     Error::new(operation, "a ring", Reason::Refused(objection))
 }

@@ -113,7 +113,7 @@ impl Pool {
         };
         let (mapping, pages) =
             map(length, pages).map_err(|errno| Error::network("make", subject(), errno))?;
-        // At most 1 GiB of slices of 4 KiB or more.
+        // The number fits: 1 GiB has at most 2¹⁸ slices of 4 KiB.
         let free = (0..slices as u32).rev().collect();
         let (free, generation) = (Mutex::new(free), Generation::current());
         let memory = Memory { mapping, slice_bytes, stride, pages, free, generation };
