@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use uncopy::copy::{Control, History, Observer, Phase, Progress, Throttle};
+use uncopy::copy::{Control, Observer, Phase, Progress};
 
 pub(crate) use tree::TreeBar;
 
@@ -38,8 +38,6 @@ pub(crate) struct Watch<'a> {
 pub(crate) struct Shared<'a> {
     pub(crate) stop: &'a Stop,
     pub(crate) control: &'a JobControl,
-    pub(crate) throttle: Option<&'a Throttle>,
-    pub(crate) history: &'a History,
 }
 
 enum Bar {
@@ -160,14 +158,6 @@ impl Observer for Watch<'_> {
             self.draw(progress);
         }
         Control::Continue
-    }
-
-    fn throttle(&self) -> Option<&Throttle> {
-        self.shared.throttle
-    }
-
-    fn history(&self) -> Option<&History> {
-        Some(self.shared.history)
     }
 }
 

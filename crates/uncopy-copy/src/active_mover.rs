@@ -1,13 +1,12 @@
 //! The mechanism at work on one pair of files.
 
-use super::mechanism::{Ends, Moved, Mover, Refused};
-use super::ranges;
+use super::mechanism::Mover;
 use uncopy_core::Mechanism;
 
 pub(super) struct ActiveMover {
     pub(super) mechanism: Mechanism,
-    mover: Box<dyn Mover>,
-    /// What another thread moves with, once one has.
+    pub(super) mover: Box<dyn Mover>,
+    /// Mover of a second thread, made on first use.
     second_mover: Option<Box<dyn Mover + Send>>,
     pub(super) moved_bytes: u64,
 }
@@ -17,22 +16,15 @@ impl ActiveMover {
         ActiveMover { mechanism, mover, second_mover: None, moved_bytes: 0 }
     }
 
-    /// Moves up to `length` bytes from `offset` on by one thread, or by two: then `true`, if the
-    /// mechanism can.
-    pub(super) fn step(
+    /// Both movers, if two threads are to move the next piece and the mechanism can.
+    pub(super) fn second_mover(
         &mut self,
-        ends: Ends<'_>,
-        (offset, length): (u64, u64),
         parallel: bool,
-    ) -> (Result<Moved, Refused>, bool) {
+    ) -> Option<(&mut dyn Mover, &mut (dyn Mover + Send))> {
         if parallel && self.second_mover.is_none() {
             self.second_mover = self.mover.second_mover();
         }
-        match self.second_mover.as_deref_mut().filter(|_| parallel) {
-            Some(second_mover) => {
-                (ranges::step(&mut *self.mover, second_mover, ends, (offset, length)), true)
-            }
-            None => (self.mover.step(ends, offset, length), false),
-        }
+        let second = self.second_mover.as_deref_mut().filter(|_| parallel)?;
+        Some((&mut *self.mover, second))
     }
 }

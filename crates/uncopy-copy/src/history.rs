@@ -8,7 +8,7 @@ use uncopy_core::{Mechanism, Refusal, RefusalReason};
 use uncopy_os::capabilities::Filesystem;
 
 /// What the copies of a job learn from each other; they share one through
-/// [`Observer::history`](super::Observer::history).
+/// [`CopyContext::history`](super::CopyContext::history).
 ///
 /// When files between two filesystems have been copied for a while, now and then one of about the
 /// same size goes another way. A way that is slower by a clear margin is given up, which the receipts
@@ -63,7 +63,8 @@ impl History {
         class: FileClass,
         mechanism: Mechanism,
         refused: impl Iterator<Item = Mechanism>,
-        (bytes, took): (u64, Duration),
+        bytes: u64,
+        took: Duration,
     ) {
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody asked for advice: there was no choice.

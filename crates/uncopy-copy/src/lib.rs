@@ -7,6 +7,7 @@
 // So it is with what single files do not need.
 #![cfg_attr(not(feature = "trees"), allow(dead_code))]
 
+mod context;
 mod control;
 #[cfg(feature = "trees")]
 mod copy_trees;
@@ -38,6 +39,8 @@ mod digest;
 mod display_path;
 #[cfg(target_os = "linux")]
 mod facts;
+#[cfg(target_os = "linux")]
+mod file_copy;
 #[cfg_attr(not(target_os = "linux"), path = "following_portable.rs")]
 pub(crate) mod following;
 #[cfg(all(test, target_os = "linux"))]
@@ -132,6 +135,7 @@ use portable as run;
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub use stale::fuzz as fuzz_record;
 
+pub use context::CopyContext;
 pub use control::Control;
 pub use observer::{Observer, Phase, Progress};
 pub use options::{
@@ -151,7 +155,7 @@ use pause::Gated;
 pub use uncopy_core::{Contradiction, CopyOption};
 use uncopy_core::{Error, Reason, Result};
 
-/// Copies the file `source` to `destination`, and tells how, or why it was left alone.
+/// Copies the file `source` to `destination`. Returns how, or why it was left alone.
 ///
 /// # Errors
 /// Names the operation, the file and the next step; the destination is then as it was before,
@@ -165,7 +169,7 @@ pub fn copy_file(
     copy_file_observed(source, destination, options, &mut ())
 }
 
-/// As [`copy_file`], telling `observer` about progress; it may stop the copy.
+/// As [`copy_file`], reporting progress to `observer`, which may stop the copy.
 ///
 /// # Errors
 /// As [`copy_file`], and one for which [`is_cancelled`](uncopy_core::Error::is_cancelled) is true if the
@@ -176,13 +180,27 @@ pub fn copy_file_observed(
     options: &CopyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    copy_file_in(source, destination, options, &CopyContext::new(), observer)
+}
+
+/// As [`copy_file_observed`], with what the copy shares with others: gate, rate, history and threads.
+///
+/// # Errors
+/// As [`copy_file_observed`].
+pub fn copy_file_in(
+    source: impl AsRef<Path>,
+    destination: impl AsRef<Path>,
+    options: &CopyOptions,
+    context: &CopyContext<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
     let destination = destination.as_ref();
     options.check().map_err(|found| Error::new("write to", destination, Reason::Options(found)))?;
-    let mut observer = Gated::new(observer, options.gate.as_ref());
+    let mut observer = Gated::new(observer, *context);
     if observer.begin() == Control::Stop {
         return Err(Error::new("copy", source.as_ref(), Reason::Cancelled));
     }
-    run::copy(source.as_ref(), destination, options, &mut observer)
+    run::copy(source.as_ref(), destination, options, context, &mut observer)
 }
 
 /// A file that is made is for its owner alone, where files have modes.

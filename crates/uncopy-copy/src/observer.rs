@@ -1,12 +1,10 @@
 //! Progress of a copy, and the wish to stop it.
 
 use std::path::Path;
-use std::sync::OnceLock;
-use std::thread::available_parallelism;
 
+use super::context::CopyContext;
 use super::control::Control;
-use super::history::History;
-use super::throttle::{self, Throttle};
+use super::throttle;
 use uncopy_core::{Error, Reason, Result};
 
 /// What a copy is doing.
@@ -35,37 +33,20 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Is told about progress and may stop the copy.
+/// Receives progress and may stop the copy.
 ///
 /// Called at least once per piece; pieces are sized to take about 50 ms, also inside one
 /// `copy_file_range`. A single `fsync` or `FICLONE` cannot be interrupted. While the copy waits, for
 /// the end of a [`Pause`](super::Pause) or for its turn at a rate, it is called every 50 ms.
 ///
-/// It is no place to wait: that would hold up one worker of a job and not the others, and count as
-/// time at work. A [`Pause`](super::Pause) does neither.
+/// Do not wait in it: that would hold up one worker of a job and not the others, and count as time at
+/// work. A [`Pause`](super::Pause) does neither.
 pub trait Observer {
     /// Called between pieces, on the thread that copies.
     fn progress(&mut self, progress: Progress) -> Control;
-
-    /// The rate that the copy keeps to, if there is one.
-    fn throttle(&self) -> Option<&Throttle> {
-        None
-    }
-
-    /// How many threads the copy may have besides the one it is called on, for as long as one piece
-    /// takes: a large file is moved by two where that is quicker. Without an answer: one for each further processor.
-    fn spare_workers(&self) -> usize {
-        static FURTHER: OnceLock<usize> = OnceLock::new();
-        *FURTHER.get_or_init(|| available_parallelism().map_or(0, |number| number.get() - 1))
-    }
-
-    /// What this copy shall learn from others, and others from it, if there is something.
-    fn history(&self) -> Option<&History> {
-        None
-    }
 }
 
-/// An observer that does not look: `()`.
+/// `()` observes nothing and never stops a copy.
 impl Observer for () {
     fn progress(&mut self, _: Progress) -> Control {
         Control::Continue
@@ -78,10 +59,10 @@ impl<F: FnMut(Progress) -> Control> Observer for F {
     }
 }
 
-/// Tells how far the copy of `source` is.
+/// Reports how far the copy of `source` is.
 ///
 /// # Errors
-/// It is to stop.
+/// The observer stopped the copy.
 pub(super) fn report(
     observer: &mut dyn Observer,
     progress: Progress,
@@ -105,16 +86,13 @@ pub(super) fn report_writing(
     }
 }
 
-/// How much of `wanted` bytes may be moved now, as [`throttle::admitted`] says.
-pub(super) fn admitted(
+/// Returns how many of `wanted` bytes may be moved now; waits as the rate requires. `None`: the copy is
+/// to stop.
+pub(super) fn wait_for_rate(
     observer: &mut dyn Observer,
+    context: &CopyContext<'_>,
     progress: Progress,
     wanted: u64,
 ) -> Option<u64> {
-    throttle::admitted(
-        observer,
-        |observer| observer.throttle(),
-        |observer| observer.progress(progress),
-        wanted,
-    )
+    throttle::wait_for_turn(context.throttle, || observer.progress(progress), wanted)
 }

@@ -1,6 +1,5 @@
 //! What a caller can ask of a copy.
 
-use super::pause::Gate;
 use super::setters::setters;
 use super::tuning::Tuning;
 use uncopy_core::{Contradiction, Mechanism};
@@ -63,8 +62,6 @@ pub struct CopyOptions {
     /// it the name is used as it was given, except below the roots of trees, where names change in any
     /// case.
     pub suffix: bool,
-    /// Where the copy waits while a [`Pause`](super::Pause) lasts.
-    pub gate: Option<Gate>,
 }
 
 setters! {
@@ -85,7 +82,6 @@ setters! {
         tuning: Tuning,
         transform: Transform,
         suffix: bool,
-        gate: Option<Gate>,
     }
 }
 

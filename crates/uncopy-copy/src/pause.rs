@@ -4,36 +4,39 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::context::CopyContext;
 use super::control::Control;
 use super::observer::{Observer, Phase, Progress};
-use super::throttle::Throttle;
 
 /// So long a halted copy waits before it asks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Pauses copies and lets them go on: any number of them, single files and jobs, from any thread.
 ///
-/// A copy that has a [`Gate`] of it ([`CopyOptions::gate`](super::CopyOptions::gate)) finishes the
-/// piece in hand and waits; so does every worker of a job. While it waits its observer is asked
+/// A copy whose [context](super::CopyContext::gate) has a [`Gate`] of it finishes the current piece
+/// and waits; so does every worker of a job. While it waits its observer is asked
 /// every 50 ms, and may stop it as at any other time. A single `fsync` or `FICLONE` is a piece. The
 /// time between [`Pause::pause`] and [`Pause::resume`] is no part of the durations in receipts and
-/// summaries, and a [`Throttle`] does not make up for it.
+/// summaries, and a [`Throttle`](super::Throttle) does not make up for it.
 ///
 /// A clone is another handle of the same. With the last one gone nobody could let the copies go on:
 /// they do so by themselves.
 ///
 /// ```
 /// use std::time::Duration;
-/// use uncopy::copy::{CopyOptions, Pause, copy_file};
+/// use uncopy::copy::{CopyContext, CopyOptions, Pause, copy_file_in};
 /// # let directory = std::env::temp_dir().join(format!("uncopy-pause-{}", std::process::id()));
 /// # std::fs::create_dir_all(&directory)?;
 /// # let (source, destination) = (directory.join("source"), directory.join("copy"));
 /// # std::fs::write(&source, [1; 5000])?;
 /// let pause = Pause::new();
-/// let options = CopyOptions::new().gate(pause.gate());
+/// let gate = pause.gate();
+/// let (options, context) = (CopyOptions::new(), CopyContext::new().gate(&gate));
 /// pause.pause();
 /// let copied = std::thread::scope(|scope| {
-///     let copy = scope.spawn(|| copy_file(&source, &destination, &options));
+///     let copy = scope.spawn(|| {
+///         copy_file_in(&source, &destination, &options, &context, &mut ())
+///     });
 ///     while pause.copies() == 0 || !pause.is_quiet() {
 ///         std::thread::sleep(Duration::from_millis(1));
 ///     }
@@ -289,21 +292,21 @@ fn paused_for(gate: Option<&Gate>) -> Duration {
     gate.map_or(Duration::ZERO, |gate| gate.state.paused_for())
 }
 
-/// An observer whose copy waits at a gate.
+/// An observer whose copy waits at the gate of its context.
 pub(super) struct Gated<'a> {
     observer: &'a mut dyn Observer,
-    gate: Option<&'a Gate>,
+    context: CopyContext<'a>,
     _inside: Option<Inside>,
 }
 
 impl<'a> Gated<'a> {
-    pub(super) fn new(observer: &'a mut dyn Observer, gate: Option<&'a Gate>) -> Gated<'a> {
-        Gated { observer, gate, _inside: gate.map(Gate::enter) }
+    pub(super) fn new(observer: &'a mut dyn Observer, context: CopyContext<'a>) -> Gated<'a> {
+        Gated { observer, context, _inside: context.gate.map(Gate::enter) }
     }
 
-    /// Waits if it is paused before it begins.
+    /// Waits if the gate is closed before the copy begins.
     pub(super) fn begin(&mut self) -> Control {
-        match self.gate {
+        match self.context.gate {
             Some(gate) if gate.is_closed() => {
                 self.progress(Progress { phase: Phase::Copying, done_bytes: 0, total_bytes: 0 })
             }
@@ -314,29 +317,17 @@ impl<'a> Gated<'a> {
 
 impl Observer for Gated<'_> {
     fn progress(&mut self, progress: Progress) -> Control {
-        let Some(gate) = self.gate else { return self.observer.progress(progress) };
+        let Some(gate) = self.context.gate else { return self.observer.progress(progress) };
         match gate.pass(|| self.observer.progress(progress)) {
             Passed::Open => Control::Continue,
             Passed::Opened(at) => {
-                if let Some(throttle) = self.observer.throttle() {
+                if let Some(throttle) = self.context.throttle {
                     throttle.begin_anew(at);
                 }
                 Control::Continue
             }
             Passed::Stopped => Control::Stop,
         }
-    }
-
-    fn throttle(&self) -> Option<&Throttle> {
-        self.observer.throttle()
-    }
-
-    fn spare_workers(&self) -> usize {
-        self.observer.spare_workers()
-    }
-
-    fn history(&self) -> Option<&super::History> {
-        self.observer.history()
     }
 }
 

@@ -12,6 +12,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use super::context::CopyContext;
 use super::native;
 use super::observer::{self, Observer, Phase, Progress};
 use super::options::{CopyOptions, Existing, IfChanged, Sparse};
@@ -30,9 +31,10 @@ pub(super) fn copy(
     source: &Path,
     destination: &Path,
     options: &CopyOptions,
+    context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    let begin = Stopwatch::start(options.gate.as_ref());
+    let begin = Stopwatch::start(context.gate);
     let not_here = refused::refused(options);
     if !not_here.is_empty() {
         return Err(Error::new("write to", destination, Reason::NotHere { options: not_here }));
@@ -47,7 +49,7 @@ pub(super) fn copy(
         Some(_) => super::for_owner_alone(new),
         None => native::create_like(new, &source.begun),
     })?;
-    let bytes = move_bytes(&source, temporary.file()?, &destination, options, observer)?;
+    let bytes = move_bytes(&source, temporary.file()?, &destination, options, context, observer)?;
     let mut receipt = Receipt::default();
     receipt.bytes = bytes;
     receipt.add(Mechanism::ReadWrite, bytes, Cost::UserCopied);
@@ -200,6 +202,7 @@ fn move_bytes(
     mut output: &File,
     destination: &Destination<'_>,
     options: &CopyOptions,
+    context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<u64> {
     let most = options.tuning.buffer_bytes();
@@ -209,11 +212,11 @@ fn move_bytes(
         let total_bytes = source.begun.len();
         let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes };
         observer::report(observer, progress, source.path)?;
-        let admitted = observer::admitted(observer, progress, most)
+        let admitted = observer::wait_for_rate(observer, context, progress, most)
             .ok_or_else(|| Error::new("copy", source.path, Reason::Cancelled))?;
         let piece = &mut buffer[..usize::try_from(admitted).unwrap_or(usize::MAX)];
         let read = input.read(piece);
-        if let Some(throttle) = observer.throttle() {
+        if let Some(throttle) = context.throttle {
             throttle.give_back(admitted - read.as_ref().map_or(0, |bytes| *bytes as u64));
         }
         match read {

@@ -46,7 +46,7 @@ pub(crate) struct Staging<'a> {
 /// Where a file is written first, in a tree.
 pub(crate) enum Placing<'a> {
     /// Aside, without a name where that can be had.
-    Aside { is_swept: bool, directory_defaults: DirectoryDefaults<'a>, noting: Noting<'a> },
+    Aside { is_swept: bool, directory_defaults: Option<DirectoryDefaults<'a>>, noting: Noting<'a> },
     /// Under its own name.
     Private { directory_defaults: DirectoryDefaults<'a> },
     /// Under a temporary name from the beginning, so that another run finds it.
@@ -119,7 +119,8 @@ impl<'a> Staging<'a> {
         destination: &'a Destination<'a>,
         mut parts: Box<dyn Parts + 'a>,
         begun: Option<Unfinished>,
-        (existing, is_unseen): (Existing, bool),
+        existing: Existing,
+        is_unseen: bool,
     ) -> Result<Staging<'a>> {
         let (fd, temporary) = match begun {
             Some(unfinished) => unfinished,
@@ -139,13 +140,15 @@ impl<'a> Staging<'a> {
         self
     }
 
-    /// It was created with `mode` as one of these, if that says what it is like now.
+    /// Notes that the file was created with `mode` in a directory with these defaults; a file with a
+    /// temporary name was created with 0600.
     pub(crate) fn among(
         mut self,
-        directory_defaults: DirectoryDefaults<'a>,
+        directory_defaults: Option<DirectoryDefaults<'a>>,
         mode: u32,
     ) -> Staging<'a> {
-        self.directory_defaults = (!self.is_temporary_name()).then_some((directory_defaults, mode));
+        let defaults = directory_defaults.filter(|_| !self.is_temporary_name());
+        self.directory_defaults = defaults.map(|defaults| (defaults, mode));
         self
     }
 

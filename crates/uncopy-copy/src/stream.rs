@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
-use super::destination::Destination;
 use super::digest::Hasher;
+use super::file_copy::FileCopy;
 use super::mechanism::read_write;
 use super::observer::{self, Observer, Phase, Progress};
 use super::options::Sparse;
-use super::plan::{self, CopyFacts, ErrorClass};
+use super::plan::{self, ErrorClass};
 use super::source::Source;
 use super::staging::Staging;
-use uncopy_core::{Cost, Mechanism, Receipt};
+use uncopy_core::{Cost, Mechanism};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::file::{self, Ready};
 use uncopy_os::{Sys, transfer};
@@ -36,135 +36,128 @@ pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) 
     Ok(())
 }
 
-/// Moves bytes until there are no more, by `mechanism`. Returns their number. What comes is added to the
-/// digest, if there is one.
+/// Moves bytes by `mechanism` until the source ends, and adds them to the digest, if there is one.
+/// Returns their number.
 pub(crate) fn copy_to_end(
-    source: &Source<'_>,
-    staging: &Staging<'_>,
-    (facts, mechanism): (&CopyFacts, Mechanism),
+    copy: &mut FileCopy<'_, '_>,
+    mechanism: Mechanism,
     mut digest: Option<&mut Hasher>,
-    receipt: &mut Receipt,
-    observer: &mut dyn Observer,
 ) -> Result<u64> {
-    let destination = staging.destination();
-    let finds_zeros = facts.sparse == Sparse::Always && !facts.destination_is_stream;
+    let (source, staging) = (copy.source, copy.staging);
+    let finds_zeros = copy.facts.sparse == Sparse::Always && !copy.facts.destination_is_stream;
     let mut mover = StreamMover::new(mechanism, source, staging)
         .map_err(|e| Error::system("make a pipe to copy", source.path, e))?;
     let mut total = 0;
     source.settle()?;
-    // Regular files are always ready, and need not be asked; pseudo files may wait as well
-    // (/proc/kmsg).
+    // Regular files are always ready; pseudo files may have to wait as well (/proc/kmsg).
     let may_wait = !source.has_reliable_size();
     loop {
         let fail = |errno| Error::system("read", source.path, errno);
         if may_wait && !file::wait(source.fd(), Ready::ToRead, PATIENCE).map_err(fail)? {
-            observer::report_writing(observer, copying(total), destination.given)?;
+            report(copy, total)?;
             continue;
         }
-        let most = admit(observer, destination, total)?;
+        let most = wait_for_rate(copy, total)?;
         let filled = mover.fill(source, staging, most);
-        if let Some(throttle) = observer.throttle() {
-            throttle.give_back((most - filled.unwrap_or(0)) as u64);
-        }
+        copy.return_to_rate((most - filled.unwrap_or(0)) as u64);
         let n = match filled {
             Ok(0) => break,
             Ok(n) => n,
             Err(Errno::EINTR) => continue,
-            // The destination is a pipe that is full, or the source does not wait and somebody else
-            // took what was there.
+            // The destination is a full pipe, or the source does not block and another process took its
+            // bytes.
             Err(Errno::EAGAIN) => {
                 file::wait(staging.fd(), Ready::ToWrite, PATIENCE).map_err(fail)?;
-                observer::report_writing(observer, copying(total), destination.given)?;
+                report(copy, total)?;
                 continue;
             }
-            Err(errno) => {
-                return Err(stopped(source, destination, (facts, mechanism), &mover, errno, total));
-            }
+            Err(errno) => return Err(stopped(copy, mechanism, &mover, errno, total)),
         };
         if let (Some(digest), Some(bytes)) = (&mut digest, mover.held(n)) {
             digest.update(bytes);
         }
         let hole_bytes = match mover.held(n) {
             Some(bytes) if finds_zeros => {
-                read_write::write_sparsely(staging.fd(), bytes, total, facts.in_place)
-                    .map_err(|e| Error::destination("write to", destination.given, e))?
+                let in_place = copy.facts.in_place;
+                read_write::write_sparsely(staging.fd(), bytes, total, in_place)
+                    .map_err(|e| copy.destination_error("write to", e))?
             }
             _ => {
-                hand_on(&mover, n, total, staging, observer)?;
+                hand_on(copy, &mover, n, total)?;
                 0
             }
         };
-        receipt.add(mechanism, hole_bytes, Cost::Hole);
+        copy.receipt.add(mechanism, hole_bytes, Cost::Hole);
         total += n as u64;
-        receipt.add(mechanism, n as u64 - hole_bytes, mover.cost());
+        copy.receipt.add(mechanism, n as u64 - hole_bytes, mover.cost());
         source.look()?;
-        observer::report_writing(observer, copying(total), destination.given)?;
+        report(copy, total)?;
     }
     if finds_zeros {
-        // The last of it may be a hole.
+        // The copy may end in a hole.
         file::truncate(staging.fd(), total)
-            .map_err(|e| Error::destination("set the size of", destination.given, e))?;
+            .map_err(|e| copy.destination_error("set the size of", e))?;
     }
     Ok(total)
 }
 
-/// Has all of the `filled` bytes go to the destination, which has `total` bytes already.
+/// Writes all of the `filled` bytes to the destination, which has `total` bytes already.
 fn hand_on(
+    copy: &mut FileCopy<'_, '_>,
     mover: &StreamMover,
     filled: usize,
     total: u64,
-    staging: &Staging<'_>,
-    observer: &mut dyn Observer,
 ) -> Result<()> {
-    let destination = staging.destination();
+    let staging = copy.staging;
     let mut written = mover.written(filled);
     while written < filled {
         match mover.empty(staging, written..filled) {
-            Ok(0) => return Err(Error::destination("write to", destination.given, Errno::EIO)),
+            Ok(0) => return Err(copy.destination_error("write to", Errno::EIO)),
             Ok(more) => written += more,
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN) => {
                 file::wait(staging.fd(), Ready::ToWrite, PATIENCE)
-                    .map_err(|e| Error::destination("write to", destination.given, e))?;
-                observer::report_writing(observer, copying(total), destination.given)?;
+                    .map_err(|e| copy.destination_error("write to", e))?;
+                report(copy, total)?;
             }
-            Err(errno) => return Err(Error::destination("write to", destination.given, errno)),
+            Err(errno) => return Err(copy.destination_error("write to", errno)),
         }
     }
     Ok(())
 }
 
-/// How much may be taken now; waits if the rate asks for it.
-fn admit(
-    observer: &mut dyn Observer,
-    destination: &Destination<'_>,
-    done_bytes: u64,
-) -> Result<usize> {
-    let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes: 0 };
-    let admitted = observer::admitted(observer, progress, BUFFER_BYTES as u64)
-        .ok_or_else(|| Error::new("copy to", destination.given, Reason::Cancelled))?;
+/// Returns how much may be taken now; waits as the rate requires.
+fn wait_for_rate(copy: &mut FileCopy<'_, '_>, done_bytes: u64) -> Result<usize> {
+    let admitted = copy
+        .wait_for_rate(copying(done_bytes), BUFFER_BYTES as u64)
+        .ok_or_else(|| Error::new("copy to", copy.destination().given, Reason::Cancelled))?;
     Ok(usize::try_from(admitted).unwrap_or(BUFFER_BYTES))
 }
 
-/// A way that was asked for does not work, or a real error.
+/// Reports progress.
+fn report(copy: &mut FileCopy<'_, '_>, done_bytes: u64) -> Result<()> {
+    let given = copy.destination().given;
+    observer::report_writing(copy.observer, copying(done_bytes), given)
+}
+
+/// Makes the error of a mechanism that does not work here, or of a real failure.
 fn stopped(
-    source: &Source<'_>,
-    destination: &Destination<'_>,
-    (facts, mechanism): (&CopyFacts, Mechanism),
+    copy: &FileCopy<'_, '_>,
+    mechanism: Mechanism,
     mover: &StreamMover,
     errno: Errno,
     moved_bytes: u64,
 ) -> Error {
     if plan::classify(mechanism, errno, moved_bytes) == ErrorClass::Failed {
-        // What a pipe or device gave is gone, and cannot be read again to see whose EIO it was.
+        // The bytes of a pipe or device are gone, and cannot be read again to see whose EIO it was.
         let is_of_source = !mover.touches_both() || errno == Errno::EIO;
         return match is_of_source {
-            true => Error::system("read", source.path, errno),
-            false => Error::destination("write to", destination.given, errno),
+            true => Error::system("read", copy.source.path, errno),
+            false => copy.destination_error("write to", errno),
         };
     }
-    let refusal = plan::stopped(mechanism, Some(errno), 0, facts);
-    Error::new("copy", source.path, plan::no_mechanism(facts, &[refusal]))
+    let refusal = plan::stopped(mechanism, Some(errno), 0, &copy.facts);
+    Error::new("copy", copy.source.path, plan::no_mechanism(&copy.facts, &[refusal]))
 }
 
 /// How bytes come in, and go on from there.

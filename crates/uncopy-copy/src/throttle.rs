@@ -61,8 +61,7 @@ impl Throttle {
     /// Waits until a piece of `wanted` bytes may be moved. Returns how many of them: at most
     /// [`Throttle::piece_bytes`].
     pub fn admit(&self, wanted: u64) -> u64 {
-        admitted(&mut &*self, |throttle| Some(*throttle), |_| Control::Continue, wanted)
-            .unwrap_or(wanted)
+        wait_for_turn(Some(self), || Control::Continue, wanted).unwrap_or(wanted)
     }
 
     /// Takes back what was admitted and not submitted after all: a step may move less than it was
@@ -127,24 +126,22 @@ impl Turn {
     }
 }
 
-/// How much of `wanted` bytes may be moved now; waits if there is a rate that asks for it. `None`:
-/// the copy is to stop. `who` is asked after each sleep, and may wait itself, for the end of a pause.
-pub(crate) fn admitted<W: ?Sized>(
-    who: &mut W,
-    throttle: impl Fn(&W) -> Option<&Throttle>,
-    mut ask: impl FnMut(&mut W) -> Control,
+/// Returns how many of `wanted` bytes may be moved now; waits as the rate requires, if there is one.
+/// `None`: the copy is to stop. Calls `ask` after each sleep, which may itself wait for the end of a pause.
+pub(crate) fn wait_for_turn(
+    throttle: Option<&Throttle>,
+    mut ask: impl FnMut() -> Control,
     wanted: u64,
 ) -> Option<u64> {
+    let Some(throttle) = throttle else { return Some(wanted) };
     loop {
-        let Some(turn) = throttle(who).map(|throttle| throttle.turn(wanted)) else {
-            return Some(wanted);
-        };
+        let turn = throttle.turn(wanted);
         while !turn.has_come() {
-            if ask(who) == Control::Stop {
+            if ask() == Control::Stop {
                 return None;
             }
         }
-        if throttle(who).is_none_or(|throttle| throttle.keeps(turn)) {
+        if throttle.keeps(turn) {
             return Some(turn.bytes);
         }
     }
@@ -221,17 +218,16 @@ mod tests {
         let _ = throttle.turn(4096);
         let mut asked = 0;
         let over = Instant::now() + PIECE * 2;
-        let ask = |throttle: &mut &Throttle| {
+        let ask = || {
             asked += 1;
             throttle.begin_anew(over);
             Control::Continue
         };
-        let bytes = admitted(&mut &throttle, |throttle| Some(*throttle), ask, 9000);
+        let bytes = wait_for_turn(Some(&throttle), ask, 9000);
         assert_eq!(bytes, Some(4096));
         assert!(asked >= 2 && Instant::now() >= over, "asked {asked} times");
-        let stop = |_: &mut &Throttle| Control::Stop;
         throttle.begin_anew(Instant::now() + Duration::from_secs(3600));
-        assert_eq!(admitted(&mut &throttle, |throttle| Some(*throttle), stop, 1), None);
+        assert_eq!(wait_for_turn(Some(&throttle), || Control::Stop, 1), None);
     }
 
     #[test]

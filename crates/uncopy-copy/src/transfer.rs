@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use super::active_mover::ActiveMover;
 use super::facts;
+use super::file_copy::FileCopy;
 use super::mechanism::{self, Ends, Moved, Refused, reflink, side};
-use super::observer::{self, Observer, Phase, Progress};
+use super::observer::{Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
 use super::parts::CHUNK_BYTES;
-use super::plan::{self, Attempted, CopyFacts, ErrorClass, PlanStep};
-use super::source::Source;
+use super::plan::{self, Attempted, ErrorClass, PlanStep};
+use super::ranges;
 use super::sparse::{self, Segment};
-use super::staging::Staging;
 use super::trial::{Trial, TrialCandidate};
-use uncopy_core::{Cost, Mechanism, Receipt, Refusal, RefusalReason};
+use uncopy_core::{Cost, Mechanism, Refusal, RefusalReason};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file;
@@ -23,58 +23,22 @@ use uncopy_os::file;
 /// How much is written out at a time.
 const WRITE_OUT_BYTES: u64 = 16 << 20;
 
-/// Moves all bytes of a source of known size. Returns how far the source went.
-pub(crate) fn transfer(
-    source: &Source<'_>,
-    staging: &Staging<'_>,
-    facts: CopyFacts,
-    size: u64,
-    receipt: &mut Receipt,
-    observer: &mut dyn Observer,
-) -> Result<u64> {
-    let ends = Ends { source: source.fd(), destination: staging.fd() };
-    let mut transfer = Transfer {
-        source,
-        staging,
-        ends,
-        facts,
-        size,
-        receipt,
-        observer,
-        attempted: Vec::new(),
-        active_mover: None,
-        parked: Vec::new(),
-        trial: None,
-        chosen: None,
-        pace: Pace::new(),
-        done_bytes: 0,
-        flushed: 0,
-    };
-    let end = transfer.run()?;
-    transfer.settle_sharing(end);
-    transfer.finish_refusals();
-    Ok(end)
-}
-
-struct Transfer<'a, 's> {
-    source: &'a Source<'a>,
-    staging: &'a Staging<'s>,
+/// Moves the bytes of a source of known size.
+pub(crate) struct Transfer<'t, 'a, 's> {
+    copy: &'t mut FileCopy<'a, 's>,
     ends: Ends<'a>,
-    facts: CopyFacts,
     size: u64,
-    receipt: &'a mut Receipt,
-    observer: &'a mut dyn Observer,
     attempted: Vec<Attempted>,
     active_mover: Option<ActiveMover>,
-    /// Set up and not at work: the other entrants of a trial.
+    /// Movers that are set up and not active: the other entrants of a trial.
     parked: Vec<ActiveMover>,
     trial: Option<Trial>,
-    /// The winner of the trial, or what other files of the job advise.
+    /// Winner of the trial, or the mechanism that the history advises.
     chosen: Option<Mechanism>,
     pace: Pace,
-    /// So far the copy has come, holes included.
+    /// Bytes done, holes included.
     done_bytes: u64,
-    /// Up to here write-out has been started.
+    /// Offset up to which write-out has been started.
     flushed: u64,
 }
 
@@ -85,29 +49,58 @@ enum Reached {
     SourceEnd(u64),
 }
 
-impl Transfer<'_, '_> {
-    fn run(&mut self) -> Result<u64> {
-        if plan::next(&self.facts, &[]) == PlanStep::Try(Mechanism::Reflink) && self.reflink()? {
+impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
+    pub(crate) fn new(copy: &'t mut FileCopy<'a, 's>, size: u64) -> Transfer<'t, 'a, 's> {
+        let (source, staging) = (copy.source, copy.staging);
+        Transfer {
+            copy,
+            ends: Ends { source: source.fd(), destination: staging.fd() },
+            size,
+            attempted: Vec::new(),
+            active_mover: None,
+            parked: Vec::new(),
+            trial: None,
+            chosen: None,
+            pace: Pace::new(),
+            done_bytes: 0,
+            flushed: 0,
+        }
+    }
+
+    /// Moves all bytes: mechanism after mechanism, piece by piece. Returns how far the source went.
+    pub(crate) fn run(mut self) -> Result<u64> {
+        let end = self.move_all()?;
+        self.settle_sharing(end);
+        self.finish_refusals();
+        Ok(end)
+    }
+
+    fn move_all(&mut self) -> Result<u64> {
+        if plan::next(&self.copy.facts, &[]) == PlanStep::Try(Mechanism::Reflink)
+            && self.reflink()?
+        {
             return Ok(self.size);
         }
-        facts::refine(&mut self.facts, self.source, self.ends.destination);
-        if self.size >= self.facts.tuning.small_bytes() || self.staging.is_temporary_name() {
+        facts::refine(&mut self.copy.facts, self.copy.source, self.ends.destination);
+        if self.size >= self.copy.facts.tuning.small_bytes()
+            || self.copy.staging.is_temporary_name()
+        {
             // Before the first piece, which may take long on a slow device.
             self.report()?;
         }
-        if self.observer.throttle().is_none() {
-            // Where the rate is given the ways do not differ in speed.
-            let rivals = plan::rivals(&self.facts, &self.attempted);
-            let has_thread = || self.observer.spare_workers() > 0;
-            self.trial = Trial::new(&self.facts, &rivals, has_thread);
+        if self.copy.context().throttle.is_none() {
+            // Where a rate is given, mechanisms do not differ in speed.
+            let rivals = plan::rivals(&self.copy.facts, &self.attempted);
+            let context = self.copy.context();
+            self.trial = Trial::new(&self.copy.facts, &rivals, || context.has_spare_thread());
             self.take_advice();
         }
-        self.receipt.decided_by = plan::decisive(&self.facts, &self.attempted);
+        self.copy.receipt.decided_by = plan::decisive(&self.copy.facts, &self.attempted);
         let mut offset = self.go_on()?;
         self.lay_out()?;
-        self.source.settle()?;
+        self.copy.source.settle()?;
         while offset < self.size {
-            let segment = if self.facts.has_holes && self.facts.sparse != Sparse::Never {
+            let segment = if self.copy.facts.has_holes && self.copy.facts.sparse != Sparse::Never {
                 sparse::segment(&self.ends.source, offset, self.size)
             } else {
                 Segment::Data { start: offset, end: self.size }
@@ -127,12 +120,11 @@ impl Transfer<'_, '_> {
 
     /// Verifies what an earlier run copied. Returns up to where that is right.
     fn go_on(&mut self) -> Result<u64> {
-        let (staging, size) = (self.staging, self.size);
+        let (staging, size) = (self.copy.staging, self.size);
         let end = staging.verified(|done_bytes| {
-            let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes: size };
-            observer::report(self.observer, progress, self.source.path)
+            self.copy.report(Progress { phase: Phase::Verifying, done_bytes, total_bytes: size })
         })?;
-        self.receipt.resumed_bytes = end;
+        self.copy.receipt.resumed_bytes = end;
         self.done_bytes = end;
         self.flushed = end;
         Ok(end)
@@ -140,13 +132,13 @@ impl Transfer<'_, '_> {
 
     /// Goes the way that turned out quicker on other files of the job.
     fn take_advice(&mut self) {
-        let Some(history) = self.observer.history().filter(|_| self.trial.is_none()) else {
+        let Some(history) = self.copy.context().history.filter(|_| self.trial.is_none()) else {
             return;
         };
-        let candidates = plan::comparable(&self.facts, &self.attempted);
-        if let Some(advice) = history.advise(self.facts.class(self.size), &candidates) {
+        let candidates = plan::comparable(&self.copy.facts, &self.attempted);
+        if let Some(advice) = history.advise(self.copy.facts.class(self.size), &candidates) {
             self.chosen = Some(advice.mechanism);
-            self.receipt.refusals.extend(advice.refusals);
+            self.copy.receipt.refusals.extend(advice.refusals);
         }
     }
 
@@ -154,12 +146,12 @@ impl Transfer<'_, '_> {
     /// the end of a file that grows, and keeps what the next write leaps over (`fs/xfs/xfs_iomap.c`,
     /// `xfs_iomap_prealloc_size`).
     fn lay_out(&self) -> Result<()> {
-        let sparse = match self.facts.sparse {
-            Sparse::Auto => self.facts.has_holes,
+        let sparse = match self.copy.facts.sparse {
+            Sparse::Auto => self.copy.facts.has_holes,
             Sparse::Always => true,
             Sparse::Never => false,
         };
-        if !sparse || self.facts.in_place {
+        if !sparse || self.copy.facts.in_place {
             return Ok(());
         }
         self.give_length()
@@ -187,7 +179,7 @@ impl Transfer<'_, '_> {
     }
 
     fn given(&self) -> &std::path::Path {
-        self.staging.destination().given.as_ref()
+        self.copy.staging.destination().given.as_ref()
     }
 
     fn next_mechanism(&self) -> Result<Mechanism> {
@@ -195,11 +187,11 @@ impl Transfer<'_, '_> {
         if let Some(mechanism) = running.filter(|m| !self.was_stopped(*m)) {
             return Ok(mechanism);
         }
-        match plan::next(&self.facts, &self.attempted) {
+        match plan::next(&self.copy.facts, &self.attempted) {
             PlanStep::Try(mechanism) => Ok(mechanism),
             PlanStep::GiveUp => {
-                let reason = plan::no_mechanism(&self.facts, &self.receipt.refusals);
-                let error = Error::new("copy", self.source.path, reason);
+                let reason = plan::no_mechanism(&self.copy.facts, &self.copy.receipt.refusals);
+                let error = Error::new("copy", self.copy.source.path, reason);
                 // An I/O error may rule a mechanism out, where it could also have been the device.
                 let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
                 let at = (self.done_bytes, self.piece_bytes());
@@ -240,15 +232,15 @@ impl Transfer<'_, '_> {
             self.refuse(Mechanism::Reflink, None, 0);
             return Ok(false);
         }
-        if self.facts.in_place && stat.size > self.size {
+        if self.copy.facts.in_place && stat.size > self.size {
             self.cut(self.size)?;
         } else {
             self.size = stat.size;
         }
-        let holes = if self.facts.has_holes { self.count_holes() } else { 0 };
+        let holes = if self.copy.facts.has_holes { self.count_holes() } else { 0 };
         self.done_bytes = self.size;
-        self.receipt.add(Mechanism::Reflink, holes, Cost::Hole);
-        self.receipt.add(Mechanism::Reflink, self.size - holes, Cost::Shared);
+        self.copy.receipt.add(Mechanism::Reflink, holes, Cost::Hole);
+        self.copy.receipt.add(Mechanism::Reflink, self.size - holes, Cost::Shared);
         self.report()?;
         Ok(true)
     }
@@ -269,7 +261,7 @@ impl Transfer<'_, '_> {
 
     /// Leaves a hole in the destination; `false` if it has to be filled after all.
     fn leave_hole(&mut self, start: u64, end: u64) -> Result<bool> {
-        if self.facts.in_place
+        if self.copy.facts.in_place
             && file::punch_hole(self.ends.destination, start, end - start).is_err()
         {
             return Ok(false);
@@ -278,9 +270,9 @@ impl Transfer<'_, '_> {
             Some(active) => active.mechanism,
             None => self.next_mechanism()?,
         };
-        self.receipt.add(mechanism, end - start, Cost::Hole);
+        self.copy.receipt.add(mechanism, end - start, Cost::Hole);
         self.done_bytes = end;
-        self.staging.reached(self.ends.source, end)?;
+        self.copy.staging.reached(self.ends.source, end)?;
         self.report()?;
         Ok(true)
     }
@@ -300,7 +292,12 @@ impl Transfer<'_, '_> {
             let Some(mechanism) = self.active_mover.as_ref().map(|c| c.mechanism) else { continue };
             let parallel = self.gains_from_parallel(mechanism, length)?;
             let Some(active) = &mut self.active_mover else { continue };
-            let (step, parallel) = active.step(ends, (offset, length), parallel);
+            let (step, parallel) = match active.second_mover(parallel) {
+                Some((first, second)) => {
+                    (ranges::step(first, second, ends, (offset, length)), true)
+                }
+                None => (active.mover.step(ends, offset, length), false),
+            };
             self.give_back(length, &step);
             match step {
                 Ok(Moved { bytes: 0, .. }) => {
@@ -311,7 +308,7 @@ impl Transfer<'_, '_> {
                 }
                 Ok(moved) => {
                     offset += moved.bytes;
-                    self.receipt.parallel_bytes += if parallel { moved.bytes } else { 0 };
+                    self.copy.receipt.parallel_bytes += if parallel { moved.bytes } else { 0 };
                     self.account(mechanism, moved, offset, begin.elapsed())?;
                 }
                 Err(refused) => match self.shrunk_below(end, refused.errno)? {
@@ -327,11 +324,11 @@ impl Transfer<'_, '_> {
     /// destination gets its length: XFS fills what a write behind its end leaves out
     /// (`fs/xfs/xfs_file.c`, `xfs_file_write_checks`).
     fn gains_from_parallel(&mut self, mechanism: Mechanism, length: u64) -> Result<bool> {
-        let gains = plan::gains_by_ranges(&self.facts, mechanism, length)
+        let gains = plan::gains_by_ranges(&self.copy.facts, mechanism, length)
             && self.turn().is_none_or(|way| way.parallel)
-            && self.observer.throttle().is_none()
-            && self.observer.spare_workers() > 0;
-        if gains && self.receipt.parallel_bytes == 0 {
+            && self.copy.context().throttle.is_none()
+            && self.copy.context().has_spare_thread();
+        if gains && self.copy.receipt.parallel_bytes == 0 {
             self.give_length()?;
         }
         Ok(gains)
@@ -340,23 +337,22 @@ impl Transfer<'_, '_> {
     /// How much of a piece may be moved now; waits if the rate asks for it.
     fn admit(&mut self, bytes: u64) -> Result<u64> {
         let progress = self.progress();
-        observer::admitted(self.observer, progress, bytes)
-            .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))
+        self.copy
+            .wait_for_rate(progress, bytes)
+            .ok_or_else(|| Error::new("copy", self.copy.source.path, Reason::Cancelled))
     }
 
     /// Only what was submitted counts.
     fn give_back(&self, admitted: u64, step: &Result<Moved, Refused>) {
-        if let Some(throttle) = self.observer.throttle() {
-            let submitted = step.map_or(0, |moved| moved.bytes - moved.hole_bytes);
-            throttle.give_back(admitted.saturating_sub(submitted));
-        }
+        let submitted = step.map_or(0, |moved| moved.bytes - moved.hole_bytes);
+        self.copy.return_to_rate(admitted.saturating_sub(submitted));
     }
 
     fn piece_bytes(&self) -> u64 {
         match self.turn() {
             Some(way) => way.probe_bytes(),
             // So that a chunk is noted when it is there.
-            None if self.staging.is_kept() => self.pace.piece_bytes.min(CHUNK_BYTES),
+            None if self.copy.staging.is_kept() => self.pace.piece_bytes.min(CHUNK_BYTES),
             None => self.pace.piece_bytes,
         }
     }
@@ -373,15 +369,21 @@ impl Transfer<'_, '_> {
             self.active_mover = place.map(|i| self.parked.swap_remove(i));
         }
         if self.active_mover.is_none() {
-            let setting =
-                facts::setting(&self.facts, self.source, self.ends.destination, mechanism);
-            match mechanism::mover(mechanism, self.ends, &self.facts, setting) {
+            let setting = facts::setting(
+                &self.copy.facts,
+                self.copy.source,
+                self.ends.destination,
+                mechanism,
+            );
+            match mechanism::mover(mechanism, self.ends, &self.copy.facts, setting) {
                 Ok(mover) => {
                     let instead_of = mover.instead_of();
-                    self.receipt.refusals.extend(instead_of.map(|(obstacle, errno)| Refusal {
-                        mechanism,
-                        reason: RefusalReason::StoppedBy { obstacle, after_bytes: 0 },
-                        errno: Some(errno),
+                    self.copy.receipt.refusals.extend(instead_of.map(|(obstacle, errno)| {
+                        Refusal {
+                            mechanism,
+                            reason: RefusalReason::StoppedBy { obstacle, after_bytes: 0 },
+                            errno: Some(errno),
+                        }
                     }));
                     self.active_mover = Some(ActiveMover::new(mechanism, mover));
                 }
@@ -403,7 +405,7 @@ impl Transfer<'_, '_> {
         if trial.turn().is_none() {
             if let Some((winner, refusals)) = trial.verdict() {
                 self.chosen = Some(winner);
-                self.receipt.refusals.extend(refusals);
+                self.copy.receipt.refusals.extend(refusals);
             }
             self.trial = None;
             if let Some(active) = self.active_mover.take() {
@@ -420,11 +422,11 @@ impl Transfer<'_, '_> {
             None => self.next_mechanism()?,
         };
         // Writes of mapped pages extend the file in order, and are quicker without.
-        let mapped = mechanism == Mechanism::Direct && !self.facts.direct_reads;
+        let mapped = mechanism == Mechanism::Direct && !self.copy.facts.direct_reads;
         let pays = end - start >= plan::RESERVE_MIN_BYTES
-            && self.facts.destination == Filesystem::EXT4
-            && self.facts.sparse != Sparse::Always
-            && !self.facts.in_place;
+            && self.copy.facts.destination == Filesystem::EXT4
+            && self.copy.facts.sparse != Sparse::Always
+            && !self.copy.facts.in_place;
         if mapped || !pays {
             return Ok(());
         }
@@ -462,12 +464,12 @@ impl Transfer<'_, '_> {
     }
 
     fn refuse(&mut self, mechanism: Mechanism, errno: Option<Errno>, moved_bytes: u64) {
-        let refusal = plan::stopped(mechanism, errno, moved_bytes, &self.facts);
+        let refusal = plan::stopped(mechanism, errno, moved_bytes, &self.copy.facts);
         if let Some(trial) = &mut self.trial {
             trial.retire(mechanism);
         }
         self.attempted.push(Attempted { mechanism, errno, moved_bytes });
-        self.receipt.refusals.push(refusal);
+        self.copy.receipt.refusals.push(refusal);
     }
 
     fn source_ended(&self, offset: u64) -> Result<bool> {
@@ -485,7 +487,7 @@ impl Transfer<'_, '_> {
     fn source_size(&self) -> Result<u64> {
         file::stat(self.ends.source)
             .map(|stat| stat.size)
-            .map_err(|e| Error::system("examine", self.source.path, e))
+            .map_err(|e| Error::system("examine", self.copy.source.path, e))
     }
 
     fn account(
@@ -498,8 +500,8 @@ impl Transfer<'_, '_> {
         if let Some(active) = &mut self.active_mover {
             active.moved_bytes += moved.bytes;
         }
-        self.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
-        self.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
+        self.copy.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
+        self.copy.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
         if self.trial.is_some() {
             self.judge(mechanism, moved.bytes, took);
         } else {
@@ -509,9 +511,9 @@ impl Transfer<'_, '_> {
         if mechanism != Mechanism::Direct {
             self.write_out(offset);
         }
-        self.staging.reached(self.ends.source, offset)?;
+        self.copy.staging.reached(self.ends.source, offset)?;
         if offset < self.size {
-            self.source.look()?;
+            self.copy.source.look()?;
         }
         self.report()
     }
@@ -519,8 +521,8 @@ impl Transfer<'_, '_> {
     /// Keeps the last `fsync` short, and the page cache free: starts writing what is new, and waits
     /// for what was started before it. `fsync` reports errors; these calls need not.
     fn write_out(&mut self, offset: u64) {
-        let skip_cache = self.facts.cache == Cache::Skip;
-        let wanted = self.facts.durable || skip_cache || self.staging.is_kept();
+        let skip_cache = self.copy.facts.cache == Cache::Skip;
+        let wanted = self.copy.facts.durable || skip_cache || self.copy.staging.is_kept();
         if offset < self.flushed + WRITE_OUT_BYTES || !wanted {
             return;
         }
@@ -542,24 +544,24 @@ impl Transfer<'_, '_> {
 
     fn report(&mut self) -> Result<()> {
         let progress = self.progress();
-        observer::report(self.observer, progress, self.source.path)
+        self.copy.report(progress)
     }
 
     /// An error of these bytes: offset and length.
     fn failure(&self, refused: Refused, at: (u64, u64)) -> Error {
         match refused.is_of_source(|| side::can_read(self.ends.source, at)) {
-            true => Error::system("copy the data of", self.source.path, refused.errno),
+            true => Error::system("copy the data of", self.copy.source.path, refused.errno),
             false => Error::destination("write to", self.given(), refused.errno),
         }
     }
 
     /// `copy_file_range` may have shared: the new file's extents tell.
     fn settle_sharing(&mut self, size: u64) {
-        let remaps = [Filesystem::XFS, Filesystem::BTRFS].contains(&self.facts.destination);
+        let remaps = [Filesystem::XFS, Filesystem::BTRFS].contains(&self.copy.facts.destination);
         let unknown = |p: &&mut uncopy_core::Portion| {
             p.mechanism == Mechanism::CopyFileRange && p.cost == Cost::Unknown
         };
-        let Some(portion) = self.receipt.portions.iter_mut().find(unknown).filter(|_| remaps)
+        let Some(portion) = self.copy.receipt.portions.iter_mut().find(unknown).filter(|_| remaps)
         else {
             return;
         };
@@ -570,9 +572,9 @@ impl Transfer<'_, '_> {
             .map(|e| size.min(e.logical + e.length).saturating_sub(e.logical))
             .sum();
         let bytes = std::mem::replace(&mut portion.bytes, 0);
-        self.receipt.portions.retain(|p| p.bytes > 0);
-        self.receipt.add(Mechanism::CopyFileRange, shared.min(bytes), Cost::Shared);
-        self.receipt.add(
+        self.copy.receipt.portions.retain(|p| p.bytes > 0);
+        self.copy.receipt.add(Mechanism::CopyFileRange, shared.min(bytes), Cost::Shared);
+        self.copy.receipt.add(
             Mechanism::CopyFileRange,
             bytes.saturating_sub(shared),
             Cost::KernelCopied,
@@ -581,13 +583,17 @@ impl Transfer<'_, '_> {
 
     /// Adds why the mechanisms were not used that the plan left out, cheapest first.
     fn finish_refusals(&mut self) {
-        let used = plan::costliest(&self.facts, self.receipt.portions.iter().map(|p| p.mechanism));
-        for refusal in plan::refusals(&self.facts, used) {
-            let is_told = self.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism);
-            if !is_told && self.receipt.bytes_by(refusal.mechanism) == 0 {
-                self.receipt.refusals.push(refusal);
+        let used = plan::costliest(
+            &self.copy.facts,
+            self.copy.receipt.portions.iter().map(|p| p.mechanism),
+        );
+        for refusal in plan::refusals(&self.copy.facts, used) {
+            let is_told =
+                self.copy.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism);
+            if !is_told && self.copy.receipt.bytes_by(refusal.mechanism) == 0 {
+                self.copy.receipt.refusals.push(refusal);
             }
         }
-        plan::sort(&self.facts, &mut self.receipt.refusals);
+        plan::sort(&self.copy.facts, &mut self.copy.receipt.refusals);
     }
 }

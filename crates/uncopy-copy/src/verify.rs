@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::compress::{Conversion, Reader, Trouble};
 use super::control::Control;
 use super::digest::Hasher;
+use super::file_copy::FileCopy;
 use super::observer::{Observer, Phase, Progress};
 use super::options::{Digest, Verify};
 use super::pause::{Gate, Stopwatch};
 use super::source::Source;
-use super::staging::Staging;
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_core::{Verification, VerifiedFrom};
 use uncopy_os::AlignedBuffer;
@@ -40,16 +40,16 @@ pub(crate) enum Original {
     AsItCame(String),
 }
 
-/// Compares the destination, whose data of `size` bytes has been flushed, with the source: what they
-/// hold, where one of them is compressed.
+/// Compares the destination, whose data has been flushed, with the source: their contents, where one of
+/// them is compressed.
 pub(crate) fn verify(
-    source: &Source<'_>,
-    staging: &Staging<'_>,
-    (original, size): (Original, u64),
-    (way, verify): (Conversion, Verify),
-    gate: Option<&Gate>,
-    observer: &mut dyn Observer,
+    copy: &mut FileCopy<'_, '_>,
+    original: Original,
+    verify: Verify,
 ) -> Result<Verification> {
+    let (source, staging, size) = (copy.source, copy.staging, copy.receipt.bytes);
+    let (conversion, gate) = (copy.request.conversion(), copy.context().gate);
+    let observer = &mut *copy.observer;
     let begin = Stopwatch::start(gate);
     let algorithm = verify.algorithm;
     if verify.trust_shared_extents && shares_everything(source.fd(), staging.fd(), size) {
@@ -64,13 +64,14 @@ pub(crate) fn verify(
     }
     let fail = |errno| Error::destination("read back", staging.destination().given, errno);
     let reader = Uncached::new(staging.fd(), size).map_err(fail)?;
-    let copy = Side { fd: reader.fd, size, is_compressed: matches!(way, Conversion::Compress(_)) };
+    let copy =
+        Side { fd: reader.fd, size, is_compressed: matches!(conversion, Conversion::Compress(_)) };
     let (expected, found) = match original {
         Original::AsItCame(expected) => (expected, hash_copy(source, copy, algorithm, observer)?),
         Original::Again(size) => {
-            let is_compressed = way == Conversion::Decompress;
+            let is_compressed = conversion == Conversion::Decompress;
             let original = Side { fd: source.fd(), size, is_compressed };
-            hash_both(source, (original, copy), algorithm, (gate, observer))?
+            hash_both(source, original, copy, algorithm, gate, observer)?
         }
     };
     let from = reader.from;
@@ -120,9 +121,11 @@ fn hash_copy(
 /// Both digests, hexadecimal: the source's on a thread of its own if there is much to read.
 fn hash_both(
     source: &Source<'_>,
-    (original, copy): (Side<'_>, Side<'_>),
+    original: Side<'_>,
+    copy: Side<'_>,
     algorithm: Digest,
-    (gate, observer): (Option<&Gate>, &mut dyn Observer),
+    gate: Option<&Gate>,
+    observer: &mut dyn Observer,
 ) -> Result<(String, String)> {
     let stop = AtomicBool::new(false);
     let source_done = AtomicU64::new(0);

@@ -7,9 +7,9 @@ use uncopy::capabilities::{
     Sharing, SocketProtocol, Storage, UringOperation, ZerocopySocket,
 };
 use uncopy::copy::{
-    Allow, Cache, Contradiction, Control, CopyOptions, Digest, Existing, Gate, History, IfChanged,
-    Level, Origin, Outcome, Pause, Phase, Prefer, Preserve, Progress, Skip, Sparse, Threshold,
-    Throttle, Transform, Tuning, Verify, job,
+    Allow, Cache, Contradiction, Control, CopyContext, CopyOptions, Digest, Existing, Gate,
+    History, IfChanged, Level, Origin, Outcome, Pause, Phase, Prefer, Preserve, Progress, Skip,
+    Sparse, Threshold, Throttle, Transform, Tuning, Verify, job,
 };
 use uncopy::{
     Compression, Cost, Decision, Errno, Error, InodeFlags, Leftovers, Mechanism, NextStep, Note,
@@ -19,6 +19,9 @@ use uncopy::{
 
 /// Of data: a panic in its middle leaves nothing half done.
 fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+
+/// Holds a function of the caller, which need not be unwind safe.
+fn shared<T: Send + Sync>() {}
 
 #[test]
 fn what_is_known_of_a_copy() {
@@ -74,6 +77,7 @@ fn what_is_asked_of_a_copy() {
     data::<Existing>();
     data::<History>();
     data::<Gate>();
+    shared::<CopyContext<'_>>();
     data::<IfChanged>();
     data::<Level>();
     data::<Origin>();

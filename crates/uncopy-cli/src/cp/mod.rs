@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use uncopy::copy::job::{JobOptions, OnError, is_built};
 use uncopy::copy::{
-    Contradiction, CopyOptions, History, Origin, Outcome, Throttle, Transform, copy_file_observed,
+    Contradiction, CopyContext, CopyOptions, History, Origin, Outcome, Throttle, Transform,
+    copy_file_in,
 };
 use uncopy::{Reason, follow};
 
@@ -71,11 +72,10 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     };
     let control = JobControl::default();
     if flags.tree.recursive {
-        tree_options.copy.gate = Some(control.gate());
+        tree_options.gate = Some(control.gate());
         let signals = (&stop, &control);
         return Ok(tree::copy(&pairs, &tree_options, flags.tree.progress, signals, report));
     }
-    options.gate = Some(control.gate());
     let signals = (&stop, &control);
     let on_error = request::on_error(flags);
     Ok(match copy_all(&pairs, (&options, on_error), flags, signals, &mut report) {
@@ -177,7 +177,9 @@ fn copy_all(
         control.listen();
     }
     let throttle = flags.max_bandwidth.map(Throttle::new);
-    let (mut written, history) = (Written::default(), History::default());
+    let (mut written, history, gate) = (Written::default(), History::default(), control.gate());
+    let context = CopyContext::new().gate(&gate).history(&history);
+    let context = throttle.as_ref().map_or(context, |throttle| context.throttle(throttle));
     for (place, pair) in pairs.iter().enumerate() {
         if let Some(signal) = stop.requested() {
             return Some(signal);
@@ -187,9 +189,9 @@ fn copy_all(
             report.failed(&pair.source, &pair.destination, &just_written(pair));
             continue;
         }
-        let shared = Shared { stop, control, throttle: throttle.as_ref(), history: &history };
+        let shared = Shared { stop, control };
         let mut watch = Watch::new(&pair.source, report.shows_progress(), shared);
-        let copied = copy_file_observed(&pair.source, &pair.destination, options, &mut watch);
+        let copied = copy_file_in(&pair.source, &pair.destination, options, &context, &mut watch);
         drop(watch);
         match copied {
             Ok(outcome) => {

@@ -4,13 +4,14 @@ use super::codec::Encoder;
 use super::read::Reader;
 use super::table::{self, Table};
 use super::{Conversion, Level};
+use crate::file_copy::FileCopy;
 use crate::mechanism::read_write;
-use crate::observer::{self, Observer, Phase, Progress};
+use crate::observer::{Phase, Progress};
 use crate::options::Sparse;
 use crate::source::Source;
 use crate::sparse::{self, Segment};
 use crate::staging::Staging;
-use uncopy_core::{Cost, Mechanism, Receipt};
+use uncopy_core::{Cost, Mechanism};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::{file, transfer};
 
@@ -18,42 +19,35 @@ use uncopy_os::{file, transfer};
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Writes the copy, adds its bytes to the receipt, and returns its length.
-pub(crate) fn write(
-    way: Conversion,
-    source: &Source<'_>,
-    staging: &Staging<'_>,
-    sparse: Sparse,
-    receipt: &mut Receipt,
-    observer: &mut dyn Observer,
-) -> Result<u64> {
-    let mut sink = Sink { source, staging, offset: 0, done_bytes: 0, receipt, observer };
+pub(crate) fn write(conversion: Conversion, copy: &mut FileCopy<'_, '_>) -> Result<u64> {
+    let (source, sparse) = (copy.source, copy.facts.sparse);
+    let mut sink = Sink { source, staging: copy.staging, offset: 0, done_bytes: 0, copy };
     sink.report()?;
     source.settle()?;
-    let (source_bytes, frames) = match way {
+    let (source_bytes, frames) = match conversion {
         Conversion::Compress(level) => sink.compress(level)?,
         Conversion::Decompress => sink.decompress(sparse)?,
         Conversion::Leave => (0, 0),
     };
     let length = sink.offset;
-    if let Some(compression) = &mut receipt.compression {
+    if let Some(compression) = &mut copy.receipt.compression {
         (compression.source_bytes, compression.frames) = (source_bytes, frames);
     }
     Ok(length)
 }
 
 /// The copy while it grows.
-struct Sink<'a, 's> {
+struct Sink<'t, 'a, 's> {
     source: &'a Source<'a>,
     staging: &'a Staging<'s>,
     /// Its length so far.
     offset: u64,
     /// Bytes of the source read so far.
     done_bytes: u64,
-    receipt: &'a mut Receipt,
-    observer: &'a mut dyn Observer,
+    copy: &'t mut FileCopy<'a, 's>,
 }
 
-impl Sink<'_, '_> {
+impl Sink<'_, '_, '_> {
     /// Returns the length of the source and the number of frames.
     fn compress(&mut self, level: Level) -> Result<(u64, u64)> {
         let has_size = self.source.has_reliable_size();
@@ -131,7 +125,7 @@ impl Sink<'_, '_> {
                 Ok(n) => {
                     bytes = &bytes[n..];
                     self.offset += n as u64;
-                    self.receipt.add(Mechanism::ReadWrite, n as u64, Cost::UserCopied);
+                    self.copy.receipt.add(Mechanism::ReadWrite, n as u64, Cost::UserCopied);
                 }
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(self.failure(errno)),
@@ -143,7 +137,9 @@ impl Sink<'_, '_> {
     /// Returns how many bytes may be written now; waits as the rate requires.
     fn admit(&mut self, wanted: usize) -> Result<usize> {
         let progress = self.progress();
-        let admitted = observer::admitted(self.observer, progress, wanted as u64)
+        let admitted = self
+            .copy
+            .wait_for_rate(progress, wanted as u64)
             .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))?;
         Ok(usize::try_from(admitted).unwrap_or(wanted))
     }
@@ -156,7 +152,7 @@ impl Sink<'_, '_> {
             Error::destination("set the size of", self.staging.destination().given, errno)
         })?;
         self.offset = end;
-        self.receipt.add(Mechanism::ReadWrite, bytes, Cost::Hole);
+        self.copy.receipt.add(Mechanism::ReadWrite, bytes, Cost::Hole);
         Ok(())
     }
 
@@ -171,7 +167,7 @@ impl Sink<'_, '_> {
     fn report(&mut self) -> Result<()> {
         self.source.look()?;
         let progress = self.progress();
-        observer::report(self.observer, progress, self.source.path)
+        self.copy.report(progress)
     }
 
     fn failure(&self, errno: Errno) -> Error {

@@ -4,7 +4,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::select::Selection;
 use crate::setters::setters;
-use crate::{Contradiction, CopyOptions};
+use crate::{Contradiction, CopyOptions, Gate};
 use uncopy_core::Error;
 
 /// How to copy trees. Every field but [`retries`](JobOptions::retries) has the default of plain
@@ -48,6 +48,8 @@ pub struct JobOptions {
     /// Count entries and bytes ahead of the copy, so that [`JobProgress`](super::JobProgress) has totals.
     /// Examines every source once more.
     pub scan_ahead: bool,
+    /// Gate where the workers wait while a [`Pause`](crate::Pause) lasts.
+    pub gate: Option<Gate>,
 }
 
 setters! {
@@ -67,6 +69,7 @@ setters! {
         resume: bool,
         links_in_memory: Option<usize>,
         scan_ahead: bool,
+        gate: Option<Gate>,
     }
 }
 

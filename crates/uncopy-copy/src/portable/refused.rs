@@ -29,7 +29,6 @@ pub(super) fn refused(options: &CopyOptions) -> Vec<CopyOption> {
         // Says how `transform` names its files.
         suffix: _,
         // Obeyed.
-        gate: _,
     } = options;
     let Preserve { mode, ownership, timestamps, xattr, acl } = *preserve;
     // The buffer is as large as asked for.

@@ -33,7 +33,7 @@ impl Scene {
     }
 
     fn copy(&self, options: &CopyOptions) -> Result<Outcome> {
-        copy(&self.source, &self.destination, options, &mut ())
+        copy(&self.source, &self.destination, options, &CopyContext::new(), &mut ())
     }
 
     /// Copies, and returns the receipt.
@@ -170,7 +170,14 @@ fn a_new_file_has_the_mode_bits_of_its_source() {
             seen.push(mode(&temporary.unwrap()));
             Control::Continue
         };
-        copy(&scene.source, &scene.destination, &CopyOptions::default(), &mut look).unwrap();
+        copy(
+            &scene.source,
+            &scene.destination,
+            &CopyOptions::default(),
+            &CopyContext::new(),
+            &mut look,
+        )
+        .unwrap();
         let expected = less_umask(source_mode & 0o777);
         assert_eq!(mode(&scene.destination), expected, "{source_mode:o}");
         assert_eq!(seen, [expected; 2], "{source_mode:o}");
@@ -205,8 +212,14 @@ fn progress_comes_while_it_copies() {
         told.push(progress.done_bytes);
         Control::Continue
     };
-    let copied =
-        copy(&scene.source, &scene.destination, &CopyOptions::default(), &mut observer).unwrap();
+    let copied = copy(
+        &scene.source,
+        &scene.destination,
+        &CopyOptions::default(),
+        &CopyContext::new(),
+        &mut observer,
+    )
+    .unwrap();
     let receipt = copied.into_receipt().unwrap();
     scene.assert_copied();
     assert_eq!(told.first(), Some(&0));
@@ -233,8 +246,13 @@ fn a_stop_in_the_middle_leaves_what_was_there() {
                 false => Control::Continue,
             }
         };
-        let stopped =
-            copy(&scene.source, &scene.destination, &CopyOptions::default(), &mut observer);
+        let stopped = copy(
+            &scene.source,
+            &scene.destination,
+            &CopyOptions::default(),
+            &CopyContext::new(),
+            &mut observer,
+        );
         assert!(stopped.unwrap_err().is_cancelled());
         assert_eq!(calls, 9, "it went on after it was to stop");
         assert_eq!(scene.names(), before);
@@ -242,9 +260,8 @@ fn a_stop_in_the_middle_leaves_what_was_there() {
     }
 }
 
-/// Watches at a rate.
+/// Notes the sizes of the steps.
 struct Limited {
-    throttle: Throttle,
     done_bytes: u64,
     largest_step: u64,
 }
@@ -255,10 +272,6 @@ impl Observer for Limited {
         self.done_bytes = progress.done_bytes;
         Control::Continue
     }
-
-    fn throttle(&self) -> Option<&Throttle> {
-        Some(&self.throttle)
-    }
 }
 
 #[test]
@@ -267,8 +280,10 @@ fn a_rate_decides_how_much_is_moved_at_a_time() {
     let throttle = Throttle::new(NonZeroU64::new(5_000_000).unwrap());
     let piece_bytes = throttle.piece_bytes();
     assert!(piece_bytes < Tuning::BUILT_IN.buffer_bytes());
-    let mut observer = Limited { throttle, done_bytes: 0, largest_step: 0 };
-    copy(&scene.source, &scene.destination, &CopyOptions::default(), &mut observer).unwrap();
+    let mut observer = Limited { done_bytes: 0, largest_step: 0 };
+    let context = CopyContext::new().throttle(&throttle);
+    let options = CopyOptions::default();
+    copy(&scene.source, &scene.destination, &options, &context, &mut observer).unwrap();
     scene.assert_copied();
     assert_eq!((observer.done_bytes, observer.largest_step), (MIB as u64, piece_bytes));
 }
@@ -278,12 +293,13 @@ fn a_pause_halts_it_between_pieces() {
     let scene = Scene::new(MIB);
     let pause = Pause::new();
     pause.pause();
-    let options = CopyOptions { gate: Some(pause.gate()), ..CopyOptions::default() };
+    let (options, gate) = (CopyOptions::default(), pause.gate());
+    let context = CopyContext::new().gate(&gate);
     std::thread::scope(|scope| {
         let copying = scope.spawn(|| {
             let mut observer = ();
-            let mut gated = Gated::new(&mut observer, options.gate.as_ref());
-            copy(&scene.source, &scene.destination, &options, &mut gated)
+            let mut gated = Gated::new(&mut observer, context);
+            copy(&scene.source, &scene.destination, &options, &context, &mut gated)
         });
         while pause.copies() == 0 || !pause.is_quiet() {
             std::thread::yield_now();
@@ -318,7 +334,13 @@ fn a_source_that_changes_is_seen() {
                 }
                 Control::Continue
             };
-            let copied = copy(&scene.source, &scene.destination, &options, &mut observer);
+            let copied = copy(
+                &scene.source,
+                &scene.destination,
+                &options,
+                &CopyContext::new(),
+                &mut observer,
+            );
             match copied {
                 Ok(copied) => {
                     let receipt = copied.into_receipt().unwrap();
@@ -345,7 +367,14 @@ fn a_source_that_only_lost_its_name_is_a_good_copy() {
         }
         Control::Continue
     };
-    copy(&scene.source, &scene.destination, &CopyOptions::default(), &mut observer).unwrap();
+    copy(
+        &scene.source,
+        &scene.destination,
+        &CopyOptions::default(),
+        &CopyContext::new(),
+        &mut observer,
+    )
+    .unwrap();
     assert_eq!(scene.names(), ["copy"]);
 }
 
@@ -357,7 +386,8 @@ fn one_file_is_not_copied_to_itself() {
     fs::hard_link(&scene.source, &linked).unwrap();
     symlink(&scene.source, &symbolic).unwrap();
     for destination in [&scene.source, &linked, &symbolic] {
-        let copied = copy(&scene.source, destination, &CopyOptions::default(), &mut ());
+        let copied =
+            copy(&scene.source, destination, &CopyOptions::default(), &CopyContext::new(), &mut ());
         assert!(copied.unwrap_err().is_same_file(), "{}", destination.display());
     }
     assert!(fs::read(&scene.source).unwrap() == scene.contents);
@@ -393,7 +423,9 @@ fn an_existing_file_is_left_alone_also_if_it_appears_meanwhile() {
             }
             Control::Continue
         };
-        let outcome = copy(&scene.source, &scene.destination, &options, &mut observer).unwrap();
+        let outcome =
+            copy(&scene.source, &scene.destination, &options, &CopyContext::new(), &mut observer)
+                .unwrap();
         assert_eq!(outcome, Outcome::exists());
         assert_eq!(fs::read_to_string(&scene.destination).unwrap(), "kept");
         assert_eq!(scene.names(), ["copy", "source"]);
@@ -413,7 +445,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     fs::create_dir(&directory).unwrap();
     let copied = |source: &Path, destination: &Path, read_streams| {
         let options = CopyOptions { read_streams, ..CopyOptions::default() };
-        let error = copy(source, destination, &options, &mut ()).unwrap_err();
+        let error = copy(source, destination, &options, &CopyContext::new(), &mut ()).unwrap_err();
         error.reason().clone()
     };
     let not_regular = |kind| Reason::NotRegular { kind };
@@ -448,7 +480,8 @@ fn an_error_names_what_it_met_and_on_which_side() {
     let scene = Scene::new(5);
     let missing = scene.directory.path().join("missing");
     let tried = |source: &Path, destination: &Path| {
-        copy(source, destination, &CopyOptions::default(), &mut ()).unwrap_err()
+        copy(source, destination, &CopyOptions::default(), &CopyContext::new(), &mut ())
+            .unwrap_err()
     };
     let of_source = tried(&missing, &scene.destination);
     assert!(of_source.is_not_found() && !of_source.is_at_destination(), "{of_source}");

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::directory::{Directory, Entered, Identity};
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
-use crate::{CopyOptions, Existing, Gate, History, Throttle};
+use crate::{CopyContext, CopyOptions, Existing, Gate, History, Throttle};
 use uncopy_os::privilege;
 
 /// Options of one job, and what was learnt about the machine and the roots.
@@ -51,7 +51,7 @@ impl<'a> Context<'a> {
 
     /// Where workers wait while the job is paused.
     pub(super) fn gate(&self) -> Option<&'a Gate> {
-        self.options.copy.gate.as_ref()
+        self.options.gate.as_ref()
     }
 
     pub(super) fn throttle(&self) -> Option<&Throttle> {
@@ -65,9 +65,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What large files taught.
-    pub(super) fn history(&self) -> &History {
-        &self.history
+    /// What the copy of a large file shares with the others.
+    pub(super) fn copy_context<'c>(
+        &'c self,
+        spare_threads: &'c (dyn Fn() -> usize + Sync),
+    ) -> CopyContext<'c> {
+        CopyContext {
+            gate: self.gate(),
+            throttle: self.throttle(),
+            history: Some(&self.history),
+            spare_threads: Some(spare_threads),
+        }
     }
 
     pub(super) fn umask(&self) -> &Umask {

@@ -25,11 +25,12 @@ use crate::jobs::{EntryKind, EntryOutcome};
 use crate::mechanism::Ends;
 use crate::metadata;
 use crate::observer::{self, Phase, Progress};
+use crate::run::CopyRequest;
 use crate::small::{self, SmallCopy};
 use crate::source::{self, Source};
 use crate::staging::{Commit, Placing, Staging};
 use crate::stale::Noting;
-use crate::{CopyOptions, IfChanged, facts, run};
+use crate::{CopyOptions, IfChanged, facts};
 use uncopy_core::{Cost, InodeFlags, Mechanism, Note, Portion, Receipt};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::directory;
@@ -59,6 +60,8 @@ pub(super) fn copy_regular(
     let find = (|| place.source(), || place.destination());
     let (from, to) = (LazyPath::new(&find.0), LazyPath::new(&find.1));
     let path = || place.directory.path_from_root();
+    let spare_threads = || job.spare_workers();
+    let context = job.context().copy_context(&spare_threads);
     let copied = retry::repeated(job, place.open.filesystems, |flushes| {
         let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
         let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
@@ -82,7 +85,9 @@ pub(super) fn copy_regular(
         let journal = journal.as_ref().filter(|_| !transforms(chosen));
         let placing = placing(job, place, &source, (journal, place.directory.noting(&path)));
         let watch = &mut FileProgress::new(job);
-        run::copy_opened(&source, &destination, placing, chosen, options, watch)
+        let (source, destination) = (&source, &destination);
+        let request = CopyRequest { source, destination, chosen, options, context: &context };
+        request.carry_out(placing, watch)
     });
     if let Some(outcome) = done {
         return worker.finish(place, EntryKind::File, outcome);
@@ -186,7 +191,7 @@ fn copy_small(
         let staging = Staging::aside(destination, mode, options.existing, noting)?;
         staging.swept(directory.entered.whole)
     };
-    let mut staging = staging.among(job.context().directory_defaults(place.directory), mode);
+    let mut staging = staging.among(Some(job.context().directory_defaults(place.directory)), mode);
     let devices =
         Devices { source: source.stat.device, destination: directory.entered.destination.0 };
     let ends = Ends { source: source.fd(), destination: staging.fd() };
@@ -241,7 +246,7 @@ fn placing<'a>(
         },
         None => Placing::Aside {
             is_swept,
-            directory_defaults: job.context().directory_defaults(place.directory),
+            directory_defaults: Some(job.context().directory_defaults(place.directory)),
             noting,
         },
     }

@@ -3,7 +3,6 @@
 use super::job::Job;
 use crate::control::Control;
 use crate::observer::{Observer, Phase, Progress};
-use crate::{History, Throttle};
 
 /// Adds what one large file moves to what the whole job has moved.
 pub(super) struct FileProgress<'a> {
@@ -25,17 +24,5 @@ impl Observer for FileProgress<'_> {
             self.job.tally().count_bytes(more);
         }
         self.job.ask()
-    }
-
-    fn throttle(&self) -> Option<&Throttle> {
-        self.job.context().throttle()
-    }
-
-    fn spare_workers(&self) -> usize {
-        self.job.spare_workers()
-    }
-
-    fn history(&self) -> Option<&History> {
-        Some(self.job.context().history())
     }
 }

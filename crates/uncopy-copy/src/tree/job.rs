@@ -28,7 +28,7 @@ impl<'a> Job<'a> {
         let budget = Budget::new(options);
         Job {
             context: Context::new(options),
-            queue: Queue::new(budget.max_batches(), options.copy.gate.clone()),
+            queue: Queue::new(budget.max_batches(), options.gate.clone()),
             budget,
             links: Links::new(options.links_in_memory),
             tally: Tally::new(observer),
@@ -105,8 +105,7 @@ impl<'a> Job<'a> {
 
     /// Waits until a small file may be moved at the rate of the job; `false`: it is to stop.
     pub(super) fn wait_for_budget(&self, bytes: u64) -> bool {
-        let mut job = self;
-        throttle::admitted(&mut job, |job| job.context.throttle(), |job| job.ask(), bytes).is_some()
+        throttle::wait_for_turn(self.context.throttle(), || self.ask(), bytes).is_some()
     }
 
     /// Tells the observer how far it is and asks whether to go on; waits while it is paused.

@@ -27,7 +27,7 @@ pub(super) fn repeated(
     let mut tries = 0;
     let copied = persist(job, filesystems, || {
         tries += 1;
-        run::repeated(&job.options().copy, &mut copy_once)
+        run::retry_while_source_changes(&job.options().copy, job.context().gate(), &mut copy_once)
     });
     let mut outcome = copied?;
     if let Outcome::Copied(receipt) = &mut outcome {

@@ -15,7 +15,7 @@ pub(crate) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    let begin = Stopwatch::start(options.copy.gate.as_ref());
+    let begin = Stopwatch::start(options.gate.as_ref());
     let (job, mut sources_not_tried) = (Job::new(options, observer), 0);
     std::thread::scope(|scope| {
         if options.scan_ahead {

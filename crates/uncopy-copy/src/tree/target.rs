@@ -213,9 +213,8 @@ fn beside(destination: &Path, errno: Errno) -> Error {
 pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
     // By its own name, whatever the caller calls it; its device may have another number after a boot.
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
-    // What was measured meanwhile changes the way, and not what is copied; who may pause it does
-    // neither.
-    let mut copied = CopyOptions { tuning: Tuning::BUILT_IN, gate: None, ..options.copy.clone() };
+    // Tuning changes how bytes are moved, and not what is copied.
+    let mut copied = CopyOptions { tuning: Tuning::BUILT_IN, ..options.copy.clone() };
     // A tree is the same under whichever name it was asked for; single files come without an inode.
     copied.suffix &= inode == 0;
     let text = format!(

@@ -15,8 +15,8 @@ use uncopy::copy::job::{
     JobError, JobObserver, JobOptions, JobProgress, Summary, copy_trees, copy_trees_observed,
 };
 use uncopy::copy::{
-    Control, CopyOptions, Observer, Outcome, Pause, Phase, Progress, Throttle, Verify,
-    copy_file_observed,
+    Control, CopyContext, CopyOptions, Observer, Outcome, Pause, Phase, Progress, Verify,
+    copy_file_in,
 };
 use uncopy::{Error, Mechanism};
 
@@ -50,13 +50,12 @@ struct Pauser<'a> {
     when: Box<dyn Fn(Progress) -> bool + Send + 'a>,
     has_paused: bool,
     stop: &'a AtomicBool,
-    throttle: Option<Throttle>,
 }
 
 impl<'a> Pauser<'a> {
     fn new(pause: &'a Pause, stop: &'a AtomicBool) -> Pauser<'a> {
         let when = Box::new(|progress: Progress| progress.done_bytes > 0);
-        Pauser { pause, when, has_paused: false, stop, throttle: None }
+        Pauser { pause, when, has_paused: false, stop }
     }
 }
 
@@ -67,10 +66,6 @@ impl Observer for Pauser<'_> {
             self.pause.pause();
         }
         if self.stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue }
-    }
-
-    fn throttle(&self) -> Option<&Throttle> {
-        self.throttle.as_ref()
     }
 }
 
@@ -125,12 +120,6 @@ fn assert_halted(pause: &Pause, copies: usize, directory: &Path) {
     assert_eq!(written(directory), before, "bytes moved in a pause");
 }
 
-fn gated(options: CopyOptions, pause: &Pause) -> CopyOptions {
-    let mut options = options;
-    options.gate = Some(pause.gate());
-    options
-}
-
 /// Copies, and does something when it is halted; in between nothing has moved.
 fn copy_paused(
     pair: &Pair,
@@ -139,14 +128,15 @@ fn copy_paused(
     meanwhile: impl FnOnce(Pause, &AtomicBool),
 ) -> Result<Outcome, Error> {
     let (pause, stop) = (Pause::new(), AtomicBool::new(false));
-    let options = gated(options, &pause);
+    let gate = pause.gate();
+    let context = CopyContext::new().gate(&gate);
     std::thread::scope(|scope| {
         let of_copy = pause.clone();
         let stopped = &stop;
         let copying = scope.spawn(move || {
             let mut observer = Pauser { when: Box::new(when), ..Pauser::new(&of_copy, stopped) };
             let copied =
-                copy_file_observed(&pair.source, &pair.destination, &options, &mut observer);
+                copy_file_in(&pair.source, &pair.destination, &options, &context, &mut observer);
             assert!(observer.has_paused, "it was over before it could be paused");
             copied
         });
@@ -196,13 +186,14 @@ fn a_copy_that_is_paused_beforehand_makes_nothing() {
     for length in [0, 100, LENGTH] {
         let pair = Pair::new(length);
         let (pause, stop) = (Pause::new(), AtomicBool::new(false));
-        let options = gated(CopyOptions::default(), &pause);
+        let (options, gate) = (CopyOptions::default(), pause.gate());
+        let context = CopyContext::new().gate(&gate);
         pause.pause();
         std::thread::scope(|scope| {
             let copying = scope.spawn(|| {
                 let mut observer = Pauser::new(&pause, &stop);
                 observer.has_paused = true;
-                copy_file_observed(&pair.source, &pair.destination, &options, &mut observer)
+                copy_file_in(&pair.source, &pair.destination, &options, &context, &mut observer)
             });
             assert_halted(&pause, 1, pair.scratch.path());
             pair.assert_kept(None);
@@ -231,7 +222,8 @@ fn verifying_halts_at_each_point() {
     options.verify = Some(Verify::default());
     let pair = Pair::new(LENGTH);
     let pause = Pause::new();
-    let options = gated(options, &pause);
+    let gate = pause.gate();
+    let context = CopyContext::new().gate(&gate);
     let pauses = std::thread::scope(|scope| {
         let copying = scope.spawn(|| {
             let mut last = None;
@@ -243,7 +235,8 @@ fn verifying_halts_at_each_point() {
                 }
                 Control::Continue
             };
-            copy_file_observed(&pair.source, &pair.destination, &options, &mut observer).unwrap()
+            copy_file_in(&pair.source, &pair.destination, &options, &context, &mut observer)
+                .unwrap()
         });
         let mut pauses = 0;
         while !copying.is_finished() {
@@ -263,11 +256,12 @@ fn verifying_halts_at_each_point() {
 fn the_end_of_the_last_handle_lets_a_copy_go_on() {
     let pair = Pair::new(LENGTH);
     let pause = Pause::new();
-    let options = gated(only(Mechanism::ReadWrite), &pause);
+    let (options, gate) = (only(Mechanism::ReadWrite), pause.gate());
+    let context = CopyContext::new().gate(&gate);
     pause.pause();
     std::thread::scope(|scope| {
         let copying = scope.spawn(|| {
-            copy_file_observed(&pair.source, &pair.destination, &options, &mut ()).unwrap()
+            copy_file_in(&pair.source, &pair.destination, &options, &context, &mut ()).unwrap()
         });
         assert_halted(&pause, 1, pair.scratch.path());
         drop(pause);
@@ -318,7 +312,8 @@ impl Trees {
         let (mut options, pause) = (JobOptions::default(), Pause::new());
         options.jobs = NonZeroUsize::new(WORKERS);
         options.scan_ahead = true;
-        options.copy = gated(only(Mechanism::ReadWrite), &pause);
+        options.copy = only(Mechanism::ReadWrite);
+        options.gate = Some(pause.gate());
         Trees { scratch, options, pause }
     }
 
@@ -413,13 +408,14 @@ fn the_end_of_the_last_handle_lets_a_job_go_on() {
 fn one_pause_halts_several_copies() {
     let pairs = [Pair::new(LENGTH), Pair::new(LENGTH)];
     let pause = Pause::new();
-    let options = gated(only(Mechanism::ReadWrite), &pause);
+    let (options, gate) = (only(Mechanism::ReadWrite), pause.gate());
+    let context = CopyContext::new().gate(&gate);
     pause.pause();
     std::thread::scope(|scope| {
         let copying = pairs.each_ref().map(|pair| {
-            let options = &options;
+            let (options, context) = (&options, &context);
             scope.spawn(move || {
-                copy_file_observed(&pair.source, &pair.destination, options, &mut ()).unwrap()
+                copy_file_in(&pair.source, &pair.destination, options, context, &mut ()).unwrap()
             })
         });
         wait_for("both", || pause.copies() == 2 && pause.is_quiet());
