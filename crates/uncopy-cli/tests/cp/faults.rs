@@ -52,6 +52,16 @@ fn content() -> Content {
     Content::sparse(1_300_077, &[(0, 300_000), (1 << 20, 1_300_077 - (1 << 20))])
 }
 
+/// Each call with each errno; at the short extent every fifth call with one of them.
+fn with_errnos<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Vec<(&'a Call, &'static str)> {
+    let all = ERRNOS.len();
+    let (step, of_each) = testbed::by_extent([(5, 1), (1, all), (1, all)]);
+    let calls = calls.into_iter().enumerate().step_by(step);
+    // In turn, so that each errno is met somewhere.
+    let errnos = |number| ERRNOS.into_iter().cycle().skip(number).take(of_each);
+    calls.flat_map(|(number, call)| errnos(number).map(move |errno| (call, errno))).collect()
+}
+
 struct Faults {
     pair: Pair,
     program: Program,
@@ -73,7 +83,7 @@ impl Faults {
         }
     }
 
-    /// Each errno in each call; one in each at the short extent.
+    /// Each errno in each call; at the short extent one in every fifth.
     fn each(&self) {
         let calls = calls_of_the_copy(&self.pair, &self.program);
         assert!(calls.len() > 8, "{calls:#?}");
@@ -81,12 +91,8 @@ impl Faults {
     }
 
     fn each_of(&self, calls: &[Call]) {
-        // In turn, so that each is met somewhere.
-        let of_each = testbed::by_extent([1, ERRNOS.len(), ERRNOS.len()]);
-        for (number, call) in calls.iter().enumerate() {
-            for errno in ERRNOS.iter().cycle().skip(number).take(of_each) {
-                self.one(call, errno, &[]);
-            }
+        for (call, errno) in with_errnos(calls) {
+            self.one(call, errno, &[]);
         }
     }
 
@@ -184,10 +190,9 @@ fn each_call_with_temporary_names() {
     let faults = Faults::new(pair, cp(), true);
     let own = trace.calls.iter().filter(|call| call.mentions(faults.pair.to.path()));
     // strace keeps one injection for each name.
-    for call in own.filter(|call| call.name != unnamed.name && call.name != "execve") {
-        for errno in ERRNOS {
-            faults.one(call, errno, &[&refuse]);
-        }
+    let own = own.filter(|call| call.name != unnamed.name && call.name != "execve");
+    for (call, errno) in with_errnos(own) {
+        faults.one(call, errno, &[&refuse]);
     }
 }
 
@@ -237,20 +242,19 @@ fn each_call_in_place() {
     let program = cp().arg("--in-place");
     pair.old_destination();
     let new = std::fs::read(&pair.source).unwrap();
-    for call in calls_of_the_copy(&pair, &program) {
-        for errno in ERRNOS {
-            pair.old_destination();
-            let fault = format!("{}:error={errno}:when={}", call.name, call.nth);
-            let run = Strace::new(&pair.command(program.clone())).inject(&fault).outcome();
-            let context = format!("{errno} from {} number {}", call.name, call.nth);
-            if run.status.success() {
-                let found = std::fs::read(&pair.destination).unwrap();
-                assert!(found == new, "{context}: success, and the copy is wrong");
-            } else {
-                assert!(!run.stderr.trim().is_empty(), "{context}: it failed without a word");
-            }
-            pair.assert_no_strangers();
+    let calls = calls_of_the_copy(&pair, &program);
+    for (call, errno) in with_errnos(&calls) {
+        pair.old_destination();
+        let fault = format!("{}:error={errno}:when={}", call.name, call.nth);
+        let run = Strace::new(&pair.command(program.clone())).inject(&fault).outcome();
+        let context = format!("{errno} from {} number {}", call.name, call.nth);
+        if run.status.success() {
+            let found = std::fs::read(&pair.destination).unwrap();
+            assert!(found == new, "{context}: success, and the copy is wrong");
+        } else {
+            assert!(!run.stderr.trim().is_empty(), "{context}: it failed without a message");
         }
+        pair.assert_no_strangers();
     }
 }
 

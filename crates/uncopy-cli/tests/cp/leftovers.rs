@@ -83,7 +83,7 @@ fn kill_in_each_call(program: &Program, old: bool) {
     let old_bytes = old.then(|| pair.old_destination());
     let calls = calls_of_the_copy(&pair, program);
     assert!(calls.len() > 8, "{calls:?}");
-    for call in calls.iter().step_by(testbed::by_extent([3, 1, 1])) {
+    for call in calls.iter().step_by(testbed::by_extent([5, 1, 1])) {
         let _ = std::fs::remove_file(&pair.destination);
         if old {
             pair.old_destination();

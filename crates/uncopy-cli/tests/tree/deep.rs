@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
-use testbed::{Case, Program};
+use testbed::{Case, Program, by_extent};
 
 use crate::tree::{Trees, cp, number, summary};
 
@@ -17,7 +17,10 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-const LEVELS: usize = 3000;
+/// Names of six bytes: at 700 levels a path is longer than the kernel takes (`PATH_MAX`).
+fn levels() -> usize {
+    by_extent([800, 3000, 3000])
+}
 
 fn open(directory: &OwnedFd, name: &str, flags: OFlags) -> OwnedFd {
     openat(directory, name, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o600)).unwrap()
@@ -28,9 +31,9 @@ fn root(path: &std::path::Path) -> OwnedFd {
 }
 
 /// `level/level/…`, with a file in each tenth one.
-fn dig(path: &std::path::Path) {
+fn dig(path: &std::path::Path, levels: usize) {
     let mut at = root(path);
-    for level in 0..LEVELS {
+    for level in 0..levels {
         mkdirat(&at, "level", Mode::from_raw_mode(0o755)).unwrap();
         at = open(&at, "level", OFlags::DIRECTORY);
         if level % 10 == 0 {
@@ -41,9 +44,9 @@ fn dig(path: &std::path::Path) {
 }
 
 #[track_caller]
-fn assert_dug(path: &std::path::Path) {
+fn assert_dug(path: &std::path::Path, levels: usize) {
     let mut at = root(path);
-    for level in 0..LEVELS {
+    for level in 0..levels {
         at = open(&at, "level", OFlags::DIRECTORY);
         if level % 10 == 0 {
             let file = open(&at, "file", OFlags::RDONLY);
@@ -63,12 +66,12 @@ fn with_descriptors(program: Program, most: u32) -> Program {
 }
 
 fn deep(program: Program) {
-    let trees = Trees::new();
-    dig(&trees.source());
+    let (trees, levels) = (Trees::new(), levels());
+    dig(&trees.source(), levels);
     let run = trees.copy(program);
-    assert_dug(&trees.destination());
-    assert_eq!(number(&summary(&run), "directories"), LEVELS as u64 + 1);
-    assert_eq!(number(&summary(&run), "files"), LEVELS as u64 / 10);
+    assert_dug(&trees.destination(), levels);
+    assert_eq!(number(&summary(&run), "directories"), levels as u64 + 1);
+    assert_eq!(number(&summary(&run), "files"), levels as u64 / 10);
     for path in [trees.source(), trees.destination()] {
         // What tempfile's own removal takes long for, or dies of.
         testbed::run_tool("rm", [OsStr::new("-rf"), path.as_os_str()]);
@@ -95,7 +98,7 @@ fn more_directories_than_descriptors() {
 
 fn a_wide_directory() {
     let trees = Trees::new();
-    for number in 0..5000 {
+    for number in 0..by_extent([1000, 5000, 5000]) {
         std::fs::create_dir(trees.source().join(format!("directory {number}"))).unwrap();
         std::fs::write(trees.source().join(format!("file {number}")), "x").unwrap();
     }

@@ -115,7 +115,7 @@ fn each_fails_once(existing: bool) {
         trace.calls.iter().filter(|call| touches(call) && call.name != "close").collect()
     };
     assert!(of_the_copy.len() > 30, "{of_the_copy:#?}");
-    let (step, of_each) = testbed::by_extent([(3, 1), (1, 2), (1, 2)]);
+    let (step, of_each) = testbed::by_extent([(7, 1), (1, 2), (1, 2)]);
     for (index, call) in of_the_copy.into_iter().enumerate().step_by(step) {
         // Two for each call, others for the next.
         for errno in [ERRNOS[index % 3], ERRNOS[3 + index % 3]].into_iter().take(of_each) {

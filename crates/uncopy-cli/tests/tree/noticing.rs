@@ -56,7 +56,7 @@ fn change(path: &Path, sign: Sign) {
 
 fn each_sign_alone_is_enough() {
     let trees = resuming::many();
-    let noted = resuming::kill_after(&trees, 2400);
+    let noted = resuming::kill_after(&trees, resuming::past_one_batch(2400));
     let staged = trees.to.strangers(&[]).into_iter().find(|name| name.ends_with(".tree")).unwrap();
     let staged = trees.to.join(staged);
     // Of one batch, which is noted: those that were there first.

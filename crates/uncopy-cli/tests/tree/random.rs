@@ -10,7 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
-use testbed::{Case, Compared, Content, Need, Place, assert_same_tree, run_tool};
+use testbed::{Case, Compared, Content, Need, Place, assert_same_tree, by_extent, run_tool};
 
 use crate::tree::planting::Planting;
 use crate::tree::{Trees, cp};
@@ -196,7 +196,8 @@ fn furnish(path: &Path, entry: &Planned, planting: Planting) {
 }
 
 fn any_tree_equals_its_copy(place: Place) {
-    let config = Config { cases: 24, failure_persistence: None, ..Config::default() };
+    let config =
+        Config { cases: by_extent([8, 24, 100]), failure_persistence: None, ..Config::default() };
     let plan = prop::collection::vec(planned(), 0..40);
     let planting = Planting::at(place, place);
     let result = TestRunner::new(config).run(&plan, |plan| {

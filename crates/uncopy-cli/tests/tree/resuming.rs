@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use testbed::witness::Strace;
 use testbed::{
     Case, Compared, Content, Filesystem, Mount, Need, Place, Program, Scratch, assert_same_tree,
+    by_extent,
 };
 
 use crate::tree::{Trees, cp, events, number, summary};
@@ -29,12 +30,32 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-const FILES: usize = 2500;
+/// Two batches of the journal (`BATCH_FILES`) and more.
+pub(crate) const FILES: usize = 2500;
 
 /// More files than one batch of the journal.
 pub(crate) fn many() -> Trees {
+    many_files(file_count())
+}
+
+/// How many files [`many`] makes.
+fn file_count() -> usize {
+    by_extent([1250, FILES, FILES])
+}
+
+/// A number of files at which one batch is noted, and the last is not: `files` at full extent.
+pub(crate) fn past_one_batch(files: usize) -> usize {
+    by_extent([1150, files, files])
+}
+
+/// Two batches, however long the first one was written to the disk.
+pub(crate) fn two_batches() -> Trees {
+    many_files(FILES)
+}
+
+fn many_files(count: usize) -> Trees {
     let trees = Trees::apart();
-    for number in 0..FILES {
+    for number in 0..count {
         trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
     }
     fs::hard_link(trees.source().join("0/0"), trees.source().join("1/linked")).unwrap();
@@ -71,7 +92,7 @@ pub(crate) fn assert_whole(trees: &Trees) {
 
 fn a_killed_run_is_continued() {
     let trees = many();
-    let noted = kill_after(&trees, 1500);
+    let noted = kill_after(&trees, past_one_batch(1500));
     // A batch, or what was done when the clock had its say.
     assert!(noted > 0);
     assert!(!trees.destination().exists());
@@ -80,7 +101,7 @@ fn a_killed_run_is_continued() {
     assert_whole(&trees);
     let summary = summary(&run);
     assert_eq!(number(&summary, "resumed"), noted, "{}", summary.value());
-    assert_eq!(number(&summary, "files"), FILES as u64 - noted);
+    assert_eq!(number(&summary, "files"), file_count() as u64 - noted);
     assert_eq!(events(&run, "resumed").len() as u64, noted);
 }
 
@@ -88,7 +109,7 @@ fn a_killed_merge_is_continued() {
     let trees = many();
     crate::tree::file_in(&trees.destination(), "0/0", "old");
     // Files are written without a name there.
-    let noted = kill_after(&trees, 2100);
+    let noted = kill_after(&trees, past_one_batch(2100));
     let run = program(&trees).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert_whole(&trees);
@@ -111,7 +132,7 @@ fn an_interrupted_run_keeps_what_it_did() {
 
 fn what_changed_is_copied_again() {
     let trees = many();
-    let noted = kill_after(&trees, 2400);
+    let noted = kill_after(&trees, past_one_batch(2400));
     // On both sides, by contents of the same length; gone; and another kind.
     let staged = trees.to.strangers(&[]).into_iter().find(|name| name.ends_with(".tree")).unwrap();
     let staged = trees.to.join(staged);
@@ -138,7 +159,7 @@ fn what_changed_is_copied_again() {
 
 fn a_damaged_journal_is_not_believed() {
     let trees = many();
-    kill_after(&trees, 2400);
+    kill_after(&trees, past_one_batch(2400));
     let journal = journal(&trees).unwrap();
     let mut bytes = fs::read(&journal).unwrap();
     bytes[100] ^= 1;
@@ -159,7 +180,7 @@ fn a_damaged_journal_is_not_believed() {
 
 fn another_job_does_not_go_by_it() {
     let trees = many();
-    kill_after(&trees, 1500);
+    kill_after(&trees, past_one_batch(1500));
     let other = program(&trees).arg("--sparse=always").run();
     assert!(other.failed(1).contains("other flags"), "{}", other.stderr);
     assert!(program(&trees).run().status.success());
@@ -177,7 +198,7 @@ fn two_runs_do_not_share_a_journal() {
 }
 
 fn killed_again_and_again() {
-    let trees = many();
+    let trees = two_batches();
     kill_after(&trees, 1100);
     // The records of those that are done, and 1288 more files.
     let noted = kill_after_writes(&trees, 1024 + 2 * 1288);

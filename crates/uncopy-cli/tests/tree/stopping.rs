@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use testbed::witness::Strace;
-use testbed::{Case, Need, Place, Program, seeded};
+use testbed::{Case, Need, Place, Program, by_extent, seeded};
 
 use crate::tree::incomplete::{
     FILES, LARGE, assert_goes_on, assert_kept, files, fill, limited, long, one_worker,
@@ -70,7 +70,8 @@ fn nothing_is_deleted_after_it() {
 }
 
 fn flags_that_go_with_it() {
-    for flags in [&["--durable"][..], &["--verify"], &["-p"], &["--preserve=all"], &["-T"]] {
+    let all = [&["--durable"][..], &["--verify"], &["-p"], &["--preserve=all"], &["-T"]];
+    for flags in all.into_iter().step_by(by_extent([2, 1, 1])) {
         let trees = long();
         let run = trees.run(limited(one_worker().args(flags)));
         let path = assert_kept(&trees, &run, "EFBIG");

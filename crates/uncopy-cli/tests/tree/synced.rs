@@ -155,7 +155,7 @@ fn only_what_goes_on_reads_its_copy() {
 
 /// Small files, in batches.
 fn files_are_noted_when_their_filesystem_is_flushed() {
-    let trees = resuming::many();
+    let trees = resuming::two_batches();
     let (run, trace) = Strace::new(&resuming::program(&trees)).run();
     assert!(run.status.success(), "{}", run.stderr);
     resuming::assert_whole(&trees);
@@ -166,7 +166,12 @@ fn files_are_noted_when_their_filesystem_is_flushed() {
             && !made.is_on_journal(call)
     });
     let noted = positions(&trace, |call| made.is_frame(call, DONE));
-    assert!(written.len() >= 2500 && noted.len() >= 2, "{} {}", written.len(), noted.len());
+    assert!(
+        written.len() >= resuming::FILES && noted.len() >= 2,
+        "{} {}",
+        written.len(),
+        noted.len()
+    );
     for record in noted {
         let last = written.iter().rfind(|place| **place < record).unwrap();
         assert_flushed_between(&trace, *last, record, |call| call.name == "syncfs");

@@ -33,7 +33,17 @@ fn program(role: &str, directory: &std::path::Path) -> Program {
         .env("RUST_BACKTRACE", "0")
 }
 
-/// Every call of this operation fails, `most` of each kind.
+/// Which of its errors a call fails by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    /// One, in turn.
+    One,
+    /// All of them in the first call of its kind, and one in each other.
+    AllAtFirst,
+    All,
+}
+
+/// Every call of this operation fails, at most `most` of each kind.
 fn each(role: &str, most: usize) {
     let directory = Place::Disk.scratch();
     std::fs::write(directory.join("source"), vec![3; 3 << 20]).unwrap();
@@ -41,15 +51,16 @@ fn each(role: &str, most: usize) {
     let (run, calls) = intercepted.count();
     assert!(run.status.success(), "{run:?}");
     assert!(calls.len() >= 5, "{calls:?}");
-    let (most, full) = testbed::by_extent([(1, false), (most, false), (most, true)]);
+    let (short, full, soak) = ((1, Tried::One), (most, Tried::AllAtFirst), (most, Tried::All));
+    let (most, tried) = testbed::by_extent([short, full, soak]);
     let mut wrong = Vec::new();
     for call in calls.into_keys() {
         let errnos = call.errnos();
         for nth in 1..=most {
             let in_turn = errnos.get((nth - 1) % errnos.len().max(1)).copied();
-            let tried = if full || nth == 1 { errnos } else { in_turn.as_slice() };
+            let all = tried == Tried::All || nth == 1 && tried == Tried::AllAtFirst;
             let mut happened = false;
-            for errno in tried {
+            for errno in if all { errnos } else { in_turn.as_slice() } {
                 let fault = Fault { call, nth, errno: *errno };
                 match catch_unwind(|| intercepted.fail(fault, &[])) {
                     Ok(intercept) => {
