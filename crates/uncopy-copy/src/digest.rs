@@ -1,4 +1,4 @@
-//! Digests of bytes as they come. Which there are is a matter of features ([`Digest::is_built_in`]).
+//! Streaming digests. Cargo features decide which are available ([`Digest::is_built_in`]).
 
 #[cfg(feature = "sha256")]
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use uncopy_os::Sys;
 
 use super::options::Digest;
 
-/// A digest of bytes as they come.
+/// Streaming digest.
 pub(crate) enum Hasher {
     #[cfg(feature = "blake3")]
     Blake3(Box<blake3::Hasher>),
@@ -19,8 +19,8 @@ pub(crate) enum Hasher {
 }
 
 impl Hasher {
-    /// Begins a digest; `EOPNOTSUPP`: this build does not have it, which
-    /// [`CopyOptions::check`](super::CopyOptions::check) finds before.
+    /// Begins a digest. `EOPNOTSUPP`: this build lacks it, which
+    /// [`CopyOptions::check`](super::CopyOptions::check) reports earlier.
     pub(crate) fn new(algorithm: Digest) -> Sys<Hasher> {
         match algorithm {
             #[cfg(feature = "blake3")]
@@ -45,7 +45,7 @@ impl Hasher {
         }
     }
 
-    /// Hexadecimal.
+    /// Returns the hexadecimal digest.
     pub(crate) fn finish(self) -> String {
         match self {
             #[cfg(feature = "blake3")]

@@ -1,5 +1,4 @@
-//! What a copy would do, found out without making it: mechanisms are tried on temporary files, and
-//! the plan is asked.
+//! Predicts a copy without making it: tries mechanisms on temporary files, and asks the plan.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,34 +17,34 @@ use uncopy_os::capabilities::{Answer, AnswerReason, Device, Sharing, TrialFiles,
 use uncopy_os::file::{self, DirectAlign};
 use uncopy_os::{mapping, transfer};
 
-/// What is moved to try a way: a multiple of every block size.
+/// Bytes moved to try a mechanism: a multiple of every block size.
 const TRIAL_BYTES: u64 = 64 << 10;
 
-/// What a copy would do.
+/// Prediction of a copy.
 #[derive(Debug, Clone)]
 pub struct Forecast {
     pub facts: CopyFacts,
-    /// Length of the source, whatever it means.
+    /// Length of the source as reported, reliable or not.
     pub source_bytes: u64,
-    /// It has none, and that is true.
+    /// Whether the source is reliably empty.
     pub is_empty: bool,
-    /// Bytes of the source in the page cache; `None`: the kernel does not say.
+    /// Bytes of the source in the page cache. `None`: the kernel does not report it.
     pub cached_bytes: Option<u64>,
     pub source_device: Device,
     pub destination_device: Device,
-    /// Where direct writes arrive, for people.
+    /// Target of direct writes, for people.
     pub written_to: String,
     pub destination_align: Option<DirectAlign>,
-    /// Every mechanism, the one that touches the bytes least first.
+    /// Every mechanism, in rising order of touching the bytes.
     pub ways: Vec<TriedWay>,
-    /// What the copy begins with, and at which cost; `None`: nothing that the options allow works.
+    /// First mechanism of the copy, with its cost. `None`: none works that the options allow.
     pub choice: Option<(Mechanism, Cost)>,
-    /// Between these the copy itself will find out which is quickest.
+    /// Candidates of the copy's own trial.
     pub rivals: Vec<Mechanism>,
 }
 
 impl Forecast {
-    /// Returns how `mechanism` was tried.
+    /// Returns the result of trying `mechanism`.
     #[must_use]
     pub fn way(&self, mechanism: Mechanism) -> Option<&TriedWay> {
         self.ways.iter().find(|way| way.mechanism == mechanism)
@@ -58,21 +57,22 @@ impl Forecast {
     }
 }
 
-/// A mechanism, as it was tried between the two places.
+/// Mechanism with the result of trying it between the two places.
 #[derive(Debug, Clone)]
 pub struct TriedWay {
     pub mechanism: Mechanism,
     pub answer: Answer<Cost>,
-    /// What was done, and what came of it; empty: nothing was.
+    /// Description of the attempt and its result; empty without an attempt.
     pub proof: String,
-    /// Why the copy will not take it although it works, or without a trial.
+    /// Why the copy will not use it, although it works or was not tried.
     pub passed_over: Option<RefusalReason>,
 }
 
-/// Looks at the files, and tries every mechanism on temporary ones in their directories.
+/// Examines the files, and tries every mechanism on temporary files in their directories.
 ///
 /// # Errors
-/// Those of a copy that never begins: it cannot be opened, it is a directory, it is the same file.
+/// Errors of a copy that cannot begin: the source cannot be opened, is a directory, or is the
+/// destination.
 pub fn forecast(
     source_path: &Path,
     destination_path: &Path,
@@ -125,7 +125,7 @@ pub fn forecast(
     })
 }
 
-/// By `cachestat(2)`, and on kernels without it by `mincore(2)`.
+/// Uses `cachestat(2)`, and `mincore(2)` on kernels without it.
 fn cached_bytes(source: &Source<'_>) -> Option<u64> {
     let asked = file::cached_bytes(source.fd(), 0, 0);
     asked.or_else(|_| mapping::resident_bytes(source.fd(), source.stat.size)).ok()
@@ -136,7 +136,8 @@ fn directory_of(path: &Path) -> PathBuf {
     parent.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// An overlay has no device of its own: what is written goes to that of its upper directory.
+/// Names the device below the destination. An overlay has no device; its writes go to the device of its
+/// upper directory.
 fn written_to(device: &Device, facts: &CopyFacts, path: &Path) -> String {
     if !device.name.is_empty() {
         return device.name.clone();
@@ -153,7 +154,7 @@ fn device_of(fd: BorrowedFd<'_>) -> Device {
     Device::with_number(major, minor)
 }
 
-/// What a mechanism costs that was tried, or that is taken without.
+/// Returns the cost of a mechanism, tried or not.
 fn cost_of(ways: &[TriedWay], mechanism: Mechanism) -> Cost {
     match ways.iter().find(|way| way.mechanism == mechanism).map(|way| &way.answer) {
         Some(Answer::Yes(cost)) => *cost,
@@ -163,7 +164,7 @@ fn cost_of(ways: &[TriedWay], mechanism: Mechanism) -> Cost {
     }
 }
 
-/// A mechanism that the copy will find not to work.
+/// Returns the error of a mechanism that the copy will find not to work.
 fn stopped(way: &TriedWay) -> Option<Attempted> {
     match way.answer {
         Answer::No { errno, .. } => {
@@ -173,7 +174,8 @@ fn stopped(way: &TriedWay) -> Option<Attempted> {
     }
 }
 
-/// Sources without a size and destinations that are no files: there is nothing to try.
+/// Describes mechanisms without trying them: the source has no size, or the destination is no regular
+/// file.
 fn untried(facts: &CopyFacts) -> Vec<TriedWay> {
     let way = |mechanism| TriedWay {
         mechanism,
@@ -198,13 +200,13 @@ fn impossible(facts: &CopyFacts, reason: &AnswerReason) -> Vec<TriedWay> {
     plan::by_cost(facts).map(way).into()
 }
 
-/// Where mechanisms are tried.
+/// Files on which mechanisms are tried.
 struct Bench<'a> {
     source: &'a Source<'a>,
     files: &'a TrialFiles,
-    /// The facts of the trial: nothing is forbidden, and only the filesystems count.
+    /// Facts of the trial: nothing is forbidden, and only the filesystems count.
     facts: CopyFacts,
-    /// A file with data beside the source; `None`: none can be made, and the source itself serves.
+    /// File with data beside the source. `None`: none can be created, and the source itself is used.
     beside: Option<OwnedFd>,
 }
 
@@ -234,9 +236,9 @@ impl<'a> Bench<'a> {
     fn try_one(&self, mechanism: Mechanism) -> TriedWay {
         let tried = match mechanism {
             Mechanism::Reflink => self.reflink(),
-            _ => self.step(mechanism),
+            _ => self.try_moving(mechanism),
         };
-        let (did, came) = self.did(mechanism);
+        let (did, came) = self.describe_attempt(mechanism);
         let (answer, said) = match tried {
             Ok((cost, said)) => (Answer::Yes(cost), said),
             Err(errno) => (self.refused(mechanism, errno), errno.to_string()),
@@ -255,8 +257,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What is done to try a mechanism, and on what.
-    fn did(&self, mechanism: Mechanism) -> (String, String) {
+    /// Describes an attempt and its target.
+    fn describe_attempt(&self, mechanism: Mechanism) -> (String, String) {
         let to = format!("an unnamed file in {}", self.files.directory().display());
         if mechanism == Mechanism::Reflink {
             return ("FICLONERANGE of the first bytes of the source".into(), format!("to {to}"));
@@ -268,14 +270,14 @@ impl<'a> Bench<'a> {
         (format!("{mechanism} of {TRIAL_BYTES} bytes of {from}"), format!("to {to}"))
     }
 
-    /// The source itself: attributes of the file count, and nothing of it is read.
+    /// Tries to reflink the source itself, since its attributes matter; reads nothing.
     fn reflink(&self) -> Result<(Cost, String), Errno> {
         let copy = self.files.create()?;
         transfer::clone_beginning(self.source.fd(), &copy, self.source.stat.size, TRIAL_BYTES)?;
         Ok((Cost::Shared, "it was shared".into()))
     }
 
-    fn step(&self, mechanism: Mechanism) -> Result<(Cost, String), Errno> {
+    fn try_moving(&self, mechanism: Mechanism) -> Result<(Cost, String), Errno> {
         let copy = self.files.create()?;
         let from = self.beside.as_ref().map_or(self.source.fd(), AsFd::as_fd);
         let ends = Ends { source: from, destination: copy.as_fd() };
@@ -287,7 +289,7 @@ impl<'a> Bench<'a> {
         };
         let moved = mover.step(ends, 0, length)?;
         if moved.bytes == 0 {
-            // As on some network filesystems and overlays before Linux 5.19.
+            // Happens on some network filesystems, and on overlays before Linux 5.19.
             return Err(Errno::EOPNOTSUPP);
         }
         drop(mover);

@@ -1,5 +1,5 @@
-//! Directories of one's own in a directory of somebody else's, who may rename them at any time. They are
-//! known by their descriptor, and nobody else acts in them: mode 0700.
+//! Private directories inside directories of other users, who may rename them at any time. They are
+//! identified by descriptor, and only the owner can act in them: mode 0700.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,26 +9,26 @@ use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, name};
 
-/// So often another directory may take the name before it is opened.
+/// Maximum number of attempts: another directory may take the name before it is opened.
 const ATTEMPTS: usize = 8;
 
-/// A new directory.
+/// New private directory.
 #[derive(Debug)]
 pub(crate) struct Private {
     pub(crate) fd: OwnedFd,
     pub(crate) name: OsString,
     pub(crate) stat: Stat,
-    /// It is the caller's and closed to others. Else the filesystem has no owners, or its server
-    /// decides who is one.
+    /// Whether it belongs to the caller and is closed to others. If not, the filesystem has no owners,
+    /// or its server decides about them.
     pub(crate) is_own: bool,
 }
 
-/// Makes an empty directory under a temporary name, for what is to be called `destination`.
+/// Creates an empty directory under a temporary name, for an entry that will be called `destination`.
 ///
-/// What is opened under the name is held against what was made: between the two whoever owns `parent` can
-/// put something else there, another directory of the caller's too. One that is empty serves as well.
-/// `ESTALE`: they did, each time. Its name is noted before it is there, and which directory it is as soon as
-/// that is known; it is locked, so that other runs see that it is no leftover.
+/// The opened directory is compared with the created one: in between, the owner of `parent` can put
+/// something else there, including another directory of the caller. An empty one serves as well.
+/// `ESTALE`: that happened at every attempt. The name is recorded before it exists, and the directory's
+/// identity as soon as it is known; the directory is locked, so that other runs see that it is in use.
 pub(crate) fn make<'a>(
     parent: BorrowedFd<'_>,
     destination: &OsStr,
@@ -50,14 +50,14 @@ pub(crate) fn make<'a>(
             Ok((locked, is_empty, fd, stat))
         });
         let opened = match opened {
-            // Another run removes it as a leftover, or is about to.
+            // Another run is removing it as a leftover.
             Ok((locked, _, _, stat)) if locked == Err(Errno::EAGAIN) || stat.links == 0 => {
                 remove(parent, &name)?;
                 continue;
             }
-            // Another one, with something in it.
+            // Another directory, with contents.
             Ok((_, false, ..)) => continue,
-            // Any other answer: a filesystem without locks.
+            // All other answers: a filesystem without locks.
             Ok((_, true, fd, stat)) => Ok((is_own(&stat), fd, stat)),
             Err(errno) => Err(errno),
         };
@@ -76,8 +76,8 @@ pub(crate) fn make<'a>(
     Err(Errno::ESTALE)
 }
 
-/// Removes an empty directory, or nothing, whatever has the name by now: it may have been renamed, and
-/// something else have taken its name.
+/// Removes an empty directory, or nothing: it may have been renamed, and something else may have its
+/// name.
 pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
     match try_to_remove(parent, name) {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY | Errno::EEXIST) => Ok(()),
@@ -85,7 +85,7 @@ pub(crate) fn remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
     }
 }
 
-/// Removes a directory that is open. An error: it still has its name. One that was renamed nobody finds
+/// Removes an open directory. An error: it still has its name. One that was renamed cannot be found
 /// again.
 pub(crate) fn take_back(parent: impl AsFd, name: &OsStr, made: &Stat) -> Sys<()> {
     let Err(errno) = try_to_remove(&parent, name) else { return Ok(()) };
@@ -97,16 +97,16 @@ pub(crate) fn take_back(parent: impl AsFd, name: &OsStr, made: &Stat) -> Sys<()>
 }
 
 fn try_to_remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
-    // Once more, since nobody else would come back for it.
+    // Tried twice: no later code removes it.
     directory::remove(&parent, name).or_else(|_| directory::remove(&parent, name))
 }
 
-/// Only the caller can act in it. An ACL gives nobody more than the group's bits (acl(5), mask).
+/// Whether only the caller can act in it. An ACL gives nobody more than the group's bits (acl(5), mask).
 fn is_own(stat: &Stat) -> bool {
     stat.uid == file::effective_uid() && stat.permissions() & 0o077 == 0
 }
 
-/// Whether what the caller makes in a directory is the caller's.
+/// Whether files that the caller creates in a directory belong to the caller.
 fn gives_ownership(parent: BorrowedFd<'_>, destination: &OsStr) -> bool {
     let made = name::create_unnamed(parent, 0o600).or_else(|_| {
         let name = stale::temporary_name(destination, Kind::File)?;

@@ -1,4 +1,4 @@
-//! Removing a directory with all that is in it, however deep.
+//! Removes a directory with its contents, at any depth.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -11,14 +11,14 @@ use rustix::fs::FileType;
 use uncopy_core::Errno;
 use uncopy_os::{Sys, directory, file, name};
 
-/// Removes the directory `top` of a directory. Symbolic links in it are removed, not followed, and
-/// what is mounted in it is left alone (`EBUSY`).
+/// Removes the directory `top` of a directory. Symbolic links in it are removed, not followed; mount
+/// points in it stay (`EBUSY`).
 pub(crate) fn tree(parent: impl AsFd, top: &OsStr) -> Sys<()> {
     let root = open(&parent, top)?;
     opened(parent, top, &root)
 }
 
-/// The same for one that the caller has made, whatever its mode is by now, and holds open for reading.
+/// Removes a directory that the caller created and holds open for reading, whatever its mode is by now.
 pub(crate) fn held(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
     if file::stat(root)?.permissions() & 0o700 != 0o700 {
         file::set_permissions(root, 0o700)?;
@@ -26,8 +26,8 @@ pub(crate) fn held(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
     opened(parent, top, root)
 }
 
-/// The same for one that the caller has opened: if another directory got its name, what is in that one
-/// stays.
+/// Removes a directory that the caller opened. If another directory took its name, the contents of that
+/// one stay.
 pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
     let mut names: Vec<OsString> = Vec::new();
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
@@ -38,26 +38,30 @@ pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> 
         };
         match first_full_directory(&at, &mut buffer)? {
             Some(name) => {
-                // Opened once here, so that its mode lets it be emptied.
+                // Opened here once, so that its mode permits emptying it.
                 drop(open(&at, &name)?);
                 names.push(name);
             }
             None => {
                 let Some(name) = names.pop() else { break };
-                let above = match names.is_empty() {
+                let parent = match names.is_empty() {
                     true => file::duplicate(root)?,
                     false => reopen(root, &names)?,
                 };
-                directory::remove(&above, &name)?;
+                directory::remove(&parent, &name)?;
             }
         }
     }
     directory::remove(parent, top)
 }
 
-/// Tells of everything that is in the directory `top` of a directory, by its path from there, and
-/// whether it is a directory itself.
-pub(crate) fn visit(parent: impl AsFd, top: &OsStr, mut tell: impl FnMut(&Path, bool)) -> Sys<()> {
+/// Calls `visitor` for every entry below the directory `top` of a directory, with its path from there
+/// and whether it is a directory.
+pub(crate) fn visit(
+    parent: impl AsFd,
+    top: &OsStr,
+    mut visitor: impl FnMut(&Path, bool),
+) -> Sys<()> {
     let root = directory::open_child(parent, top)?;
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
@@ -67,7 +71,7 @@ pub(crate) fn visit(parent: impl AsFd, top: &OsStr, mut tell: impl FnMut(&Path, 
         directory::list(&at, &mut buffer, |entry| {
             let name = OsStr::from_bytes(entry.name.to_bytes());
             let is_directory = entry.kind == FileType::Directory;
-            tell(&path.join(name), is_directory);
+            visitor(&path.join(name), is_directory);
             if is_directory {
                 waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
             }
@@ -82,7 +86,7 @@ fn reopen(root: &OwnedFd, names: &[OsString]) -> Sys<OwnedFd> {
     directory::open_beneath(root, &names, false)
 }
 
-/// Opens a directory, after its own mode if that forbids it.
+/// Opens a directory; changes its mode first if that forbids it.
 fn open(parent: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
     let opened = directory::open_child(&parent, name);
     let handle = match &opened {
@@ -94,7 +98,7 @@ fn open(parent: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
     directory::open_child(parent, name)
 }
 
-/// Removes all that can be removed at once; the first directory that has something in it.
+/// Removes all entries that can be removed at once. Returns the first non-empty directory.
 fn first_full_directory(at: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> Sys<Option<OsString>> {
     let mut full = None;
     let mut failed = None;
@@ -123,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_goes_with_all_that_is_in_it() {
+    fn a_tree_is_removed_with_its_contents() {
         let root = tempfile::tempdir().unwrap();
         let top = root.path().join("top");
         std::fs::create_dir_all(top.join("a/b/c")).unwrap();
@@ -140,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_got_the_name_of_a_tree_that_is_held_stays() {
+    fn another_directory_under_the_name_of_a_held_tree_stays() {
         let root = tempfile::tempdir().unwrap();
         let (top, away) = (root.path().join("top"), root.path().join("away"));
         std::fs::create_dir_all(top.join("a/b")).unwrap();

@@ -1,7 +1,7 @@
-//! Temporary names, and what a killed run may have left under one.
+//! Temporary names, and the leftovers of killed runs under such names.
 //!
-//! A name shows nothing: a user's file may have any. What is removed is known by inode and time of
-//! birth, which a record of the run says ([`Register`]); the rest is told and left alone.
+//! A name is no evidence: a user's file may have any name. Leftovers are identified by inode and time of
+//! birth, which the run's record ([`Register`]) lists; all other entries are reported and left alone.
 
 mod format;
 mod record;
@@ -20,14 +20,14 @@ pub(crate) use sweep::{Unproven, remove_leftovers};
 #[cfg(feature = "trees")]
 pub(crate) use sweep::{claim, sweep, sweep_proven};
 
-/// What is built under a temporary name.
+/// Kind of object that is built under a temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A regular file, or what else an entry of a tree is.
+    /// A regular file, or an entry of a tree that is no directory.
     File,
     /// A whole tree.
     Tree,
-    /// What says which temporary names are a run's.
+    /// A record of a run's temporary names.
     Record,
 }
 
@@ -50,25 +50,25 @@ pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
     Ok(format!("{}{random:032x}{}", prefix(destination), kind.suffix()).into())
 }
 
-/// Whether a name is like those that files and trees are built under, or like those of their records and
-/// journals. It may be a user's all the same.
+/// Whether a name looks like a temporary name of a file or tree, or like that of a record or journal. A
+/// user's file may have such a name too.
 pub(crate) fn is_temporary(name: &OsStr) -> bool {
     kind_of(name).is_some() || is_journal(name)
 }
 
-/// How the names of journals end.
+/// Suffix of journal names.
 const JOURNAL: &str = ".journal";
 
 const BEGIN: &[u8] = b".uncopy-";
 const DIGEST_DIGITS: usize = 16;
 const RANDOM_DIGITS: usize = 32;
 
-/// The name of the journal beside a destination, which no other destination shares.
+/// Returns the name of the journal beside a destination; each destination has its own.
 pub(crate) fn journal_name(destination: &OsStr) -> OsString {
     format!(".uncopy-{}{JOURNAL}", name_digest(destination)).into()
 }
 
-/// The name of the journal for the destination that a tree with this temporary name is built for.
+/// Returns the name of the journal for the destination of a tree with this temporary name.
 fn journal_beside(tree: &OsStr) -> Option<OsString> {
     let digest = tree.as_bytes().strip_prefix(BEGIN)?.get(..DIGEST_DIGITS)?;
     let name = [BEGIN, digest, JOURNAL.as_bytes()].concat();
@@ -81,7 +81,7 @@ fn is_journal(name: &OsStr) -> bool {
     digest.is_some_and(|digest| is_hexadecimal(digest, DIGEST_DIGITS))
 }
 
-/// What a temporary name is for.
+/// Returns the kind that a temporary name is for.
 fn kind_of(name: &OsStr) -> Option<Kind> {
     let (digest, rest) = name.as_bytes().strip_prefix(BEGIN)?.split_at_checked(DIGEST_DIGITS)?;
     let (random, suffix) = rest.strip_prefix(b"-")?.split_at_checked(RANDOM_DIGITS)?;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_told_from_temporary_ones() {
+    fn other_names_are_distinguished_from_temporary_ones() {
         let (digest, random) = ("0123456789abcdef", "0123456789abcdef0123456789abcdef");
         for name in [
             String::new(),

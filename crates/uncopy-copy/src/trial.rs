@@ -1,5 +1,5 @@
-//! Which way is quickest differs between processors and kernels: on a large file the candidates
-//! move a few megabytes each, and the best goes on.
+//! Races mechanisms on a large file: the quickest one differs between processors and kernels, so each
+//! candidate moves some megabytes, and the best moves the rest.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use super::options::{Allow, Prefer};
 use super::plan::{self, CopyFacts};
 use uncopy_core::{Mechanism, Refusal, RefusalReason};
 
-/// Below this size the trial would cost more than it can gain.
+/// Minimum size: below it the trial would cost more than it can gain.
 const MIN_BYTES: u64 = 64 << 20;
 
-/// Below this size nothing is found out about two threads: their probes are longer.
+/// Minimum size for trying two threads, whose probes are longer.
 const PARALLEL_MIN_BYTES: u64 = 512 << 20;
 
-/// What one probe moves.
+/// Bytes of one probe.
 const PROBE_BYTES: u64 = 2 << 20;
 
-/// What one probe by two threads moves: the second is made anew for each, which takes as long as it
-/// takes to move some megabytes.
-const BY_TWO_PROBE_BYTES: u64 = 32 << 20;
+/// Bytes of one probe by two threads: each probe starts the second thread again, which takes as long as
+/// moving some megabytes.
+const PARALLEL_PROBE_BYTES: u64 = 32 << 20;
 
-/// Probes of each candidate; the quickest counts, because disturbances only ever slow one down.
+/// Probes of each candidate. The quickest counts, because disturbances only slow probes down.
 const ROUNDS: usize = 3;
 
-/// A way that touches the bytes less wins if it reaches this share of the best rate.
+/// Share of the best rate at which a mechanism that touches the bytes less wins.
 const CLOSE_ENOUGH: f64 = 0.98;
 
-/// Two threads win if they are so much quicker than one: they take another processor.
-const BY_TWO_CLEARLY: f64 = 1.2;
+/// Factor by which two threads must be quicker than one: they occupy a second processor.
+const PARALLEL_ADVANTAGE: f64 = 1.2;
 
-/// A race between mechanisms that all work here.
+/// Race between mechanisms that all work here.
 #[derive(Debug)]
 pub(crate) struct Trial {
     entrants: Vec<Entrant>,
@@ -43,17 +43,17 @@ struct Entrant {
     best_rate: f64,
 }
 
-/// How a probe is to be moved.
+/// Candidate: a mechanism, with one thread or two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TrialCandidate {
     pub(crate) mechanism: Mechanism,
-    /// By two threads.
+    /// Whether two threads move the bytes.
     pub(crate) parallel: bool,
 }
 
 impl TrialCandidate {
     pub(crate) fn probe_bytes(self) -> u64 {
-        if self.parallel { BY_TWO_PROBE_BYTES } else { PROBE_BYTES }
+        if self.parallel { PARALLEL_PROBE_BYTES } else { PROBE_BYTES }
     }
 }
 
@@ -62,44 +62,43 @@ impl Entrant {
         Entrant { way: TrialCandidate { mechanism, parallel }, probes: 0, best_rate: 0.0 }
     }
 
-    /// The rate that counts.
+    /// Returns the rate that is compared.
     fn score(&self) -> f64 {
-        if self.way.parallel { self.best_rate / BY_TWO_CLEARLY } else { self.best_rate }
+        if self.way.parallel { self.best_rate / PARALLEL_ADVANTAGE } else { self.best_rate }
     }
 }
 
 impl Trial {
-    /// A trial between `candidates`, the least touching first, if this copy is worth one. Where
-    /// another thread is to be had, which `has_thread` is asked only if it matters, those that it helps
-    /// also try it with two.
+    /// Makes a trial between `candidates`, in rising order of touching the bytes, if this copy is worth
+    /// one. Where a second thread is available, mechanisms that gain from it also run with two;
+    /// `has_thread` is called only if it matters.
     pub(crate) fn new(
         facts: &CopyFacts,
         candidates: &[Mechanism],
         has_thread: impl Fn() -> bool,
     ) -> Option<Trial> {
-        let is_from = |least| facts.size.is_some_and(|size| size >= least);
+        let is_from = |min| facts.size.is_some_and(|size| size >= min);
         let worth_it = facts.allow == Allow::Any
             && facts.prefer == Prefer::WallTime
             && is_from(MIN_BYTES)
             && candidates.len() > 1;
         let parallel = candidates.iter().copied().filter(|mechanism| {
             is_from(PARALLEL_MIN_BYTES)
-                && plan::gains_by_ranges(facts, *mechanism, BY_TWO_PROBE_BYTES)
+                && plan::gains_by_ranges(facts, *mechanism, PARALLEL_PROBE_BYTES)
                 && has_thread()
         });
-        let by_one = candidates.iter().map(|mechanism| Entrant::new(*mechanism, false));
-        let entrants = by_one.chain(parallel.map(|mechanism| Entrant::new(mechanism, true)));
+        let serial = candidates.iter().map(|mechanism| Entrant::new(*mechanism, false));
+        let entrants = serial.chain(parallel.map(|mechanism| Entrant::new(mechanism, true)));
         worth_it.then(|| Trial { entrants: entrants.collect() })
     }
 
-    /// Whose turn it is; `None`: all have had their probes.
+    /// Returns the candidate of the next probe. `None`: all have had their probes.
     pub(crate) fn turn(&self) -> Option<TrialCandidate> {
         self.entrants.iter().filter(|e| e.probes < ROUNDS).min_by_key(|e| e.probes).map(|e| e.way)
     }
 
-    /// What the probe of the one whose turn it is said. The tail of an extent is too short to tell
-    /// anything and does not count; extents too short for two threads take them out of the race, which
-    /// would not end otherwise.
+    /// Records a probe of the current candidate. The tail of an extent is too short to count; extents
+    /// too short for two threads remove those candidates, since the race would not end otherwise.
     pub(crate) fn record(&mut self, way: TrialCandidate, bytes: u64, took: Duration) {
         if bytes < way.probe_bytes() / 2 {
             self.entrants.retain(|e| e.way != way || !way.parallel);
@@ -109,12 +108,12 @@ impl Trial {
         }
     }
 
-    /// Takes a mechanism out that does not work here.
+    /// Removes a mechanism that does not work here.
     pub(crate) fn retire(&mut self, mechanism: Mechanism) {
         self.entrants.retain(|e| e.way.mechanism != mechanism);
     }
 
-    /// The winner, and why those that touch the bytes less did not win.
+    /// Returns the winner, with refusals of the mechanisms that touch the bytes less.
     pub(crate) fn verdict(&self) -> Option<(Mechanism, Vec<Refusal>)> {
         let best = self.entrants.iter().map(Entrant::score).fold(0.0, f64::max);
         let winner = self
@@ -141,7 +140,7 @@ impl Trial {
     }
 }
 
-/// Rounds to 100 MB/s, so that files of a job that were alike have one reason.
+/// Rounds to 100 MB/s, so that similar files of a job share one reason.
 fn rounded(bytes_per_second: f64) -> u64 {
     const UNIT: u64 = 100_000_000;
     (bytes_per_second / UNIT as f64).round() as u64 * UNIT
@@ -153,14 +152,14 @@ mod tests {
     use Mechanism::{CopyFileRange, ReadWrite, Splice};
 
     fn trial() -> Trial {
-        let by_one = [CopyFileRange, Splice, ReadWrite].map(|mechanism| (mechanism, false));
-        let all = by_one.into_iter().chain([(ReadWrite, true)]);
+        let serial = [CopyFileRange, Splice, ReadWrite].map(|mechanism| (mechanism, false));
+        let all = serial.into_iter().chain([(ReadWrite, true)]);
         Trial {
             entrants: all.map(|(mechanism, parallel)| Entrant::new(mechanism, parallel)).collect(),
         }
     }
 
-    /// With what 2 MiB take, by one thread and by two.
+    /// Runs a trial, given the time for 2 MiB by one thread and by two.
     fn run(trial: &mut Trial, micros: impl Fn(TrialCandidate, usize) -> u64) {
         for round in 0.. {
             let Some(way) = trial.turn() else { return };
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_work_leaves_the_race() {
+    fn a_mechanism_that_fails_leaves_the_race() {
         let mut trial = trial();
         let first = TrialCandidate { mechanism: CopyFileRange, parallel: false };
         trial.record(first, 10, Duration::from_micros(1));
@@ -224,17 +223,17 @@ mod tests {
 
     #[test]
     fn two_threads_win_if_they_are_clearly_quicker() {
-        for (by_one, parallel, winner) in
+        for (serial, parallel, winner) in
             [(200, 190, Splice), (200, 170, Splice), (200, 150, ReadWrite), (90, 90, ReadWrite)]
         {
             let mut trial = trial();
             run(&mut trial, |way, _| match (way.mechanism, way.parallel) {
                 (ReadWrite, true) => parallel,
-                (ReadWrite, false) => by_one,
+                (ReadWrite, false) => serial,
                 (Splice, _) => 195,
                 _ => 300,
             });
-            assert_eq!(trial.verdict().unwrap().0, winner, "{by_one} {parallel}");
+            assert_eq!(trial.verdict().unwrap().0, winner, "{serial} {parallel}");
         }
         let mut trial = trial();
         run(&mut trial, |way, _| if way.parallel { 100 } else { 200 });
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_are_tried_on_large_files_where_there_is_another() {
+    fn two_threads_are_tried_on_large_files_if_available() {
         use uncopy_os::capabilities::Filesystem;
         let ways = [Splice, ReadWrite];
         for (size, has_thread, destination, entrants) in [
@@ -256,7 +255,7 @@ mod tests {
         ] {
             let facts = CopyFacts { destination, ..CopyFacts::ordinary(size) };
             let found = Trial::new(&facts, &ways, || {
-                assert!(size >= PARALLEL_MIN_BYTES, "asked in vain, which takes system calls");
+                assert!(size >= PARALLEL_MIN_BYTES, "called in vain, which costs system calls");
                 has_thread
             });
             assert_eq!(

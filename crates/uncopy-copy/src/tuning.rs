@@ -1,8 +1,8 @@
-//! Thresholds between mechanisms, and where they come from.
+//! Thresholds between mechanisms, and their origin.
 
 pub use uncopy_core::{Origin, Threshold};
 
-/// The sizes on which the choice of a mechanism depends. The defaults are those built in.
+/// Sizes on which the choice of a mechanism depends. The defaults are built in.
 ///
 /// ```
 /// use uncopy::copy::{CopyOptions, Origin, Threshold};
@@ -13,33 +13,33 @@ pub use uncopy_core::{Origin, Threshold};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tuning {
-    /// Below it a file that cannot be shared is read and written: nothing that needs setting up is
-    /// quicker. At most [`Tuning::MAX_ZERO_COPY_MIN_BYTES`] count: each worker has a buffer as large.
+    /// Size below which a file that cannot be shared is read and written: nothing with a setup cost is
+    /// quicker. Capped at [`Tuning::MAX_ZERO_COPY_MIN_BYTES`]: each worker has a buffer of this size.
     pub zero_copy_min: Threshold,
-    /// Below it nothing is written directly, unless nothing else is allowed. From it on, direct
-    /// writes are taken where the bytes must reach the device anyway.
+    /// Minimum size for direct writes, unless nothing else is allowed. From it on they are used where
+    /// the bytes must reach the device anyway.
     pub direct_min: Threshold,
-    /// From it on direct writes are taken to save processor time
+    /// Minimum size for direct writes that save processor time
     /// ([`Prefer::CpuTime`](super::Prefer::CpuTime)), if the source is in the page cache.
     pub direct_cpu_min: Threshold,
-    /// The buffer of copies through the program's memory. Between 4 KiB and
-    /// [`Tuning::MAX_BUFFER_BYTES`] count, rounded down to a multiple of 4 KiB.
+    /// Buffer of copies through the program's memory. Clamped to 4 KiB and [`Tuning::MAX_BUFFER_BYTES`],
+    /// and rounded down to a multiple of 4 KiB.
     pub buffer: Threshold,
 }
 
 impl Tuning {
-    /// The largest [`Tuning::zero_copy_min`] that has an effect.
+    /// Largest [`Tuning::zero_copy_min`] that has an effect.
     pub const MAX_ZERO_COPY_MIN_BYTES: u64 = 1 << 20;
 
-    /// The largest [`Tuning::buffer`] that has an effect.
+    /// Largest [`Tuning::buffer`] that has an effect.
     pub const MAX_BUFFER_BYTES: u64 = 64 << 20;
 
-    /// What is built in.
+    /// Built-in values.
     pub const BUILT_IN: Tuning = Tuning {
         zero_copy_min: Threshold::built_in(64 << 10),
         direct_min: Threshold::built_in(1 << 20),
         direct_cpu_min: Threshold::built_in(4 << 20),
-        // Larger ones leave the processor's second-level cache.
+        // Larger buffers exceed the processor's second-level cache.
         buffer: Threshold::built_in(256 << 10),
     };
 

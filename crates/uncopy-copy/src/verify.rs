@@ -1,4 +1,4 @@
-//! Reading both sides again, and comparing their digests.
+//! Reads both sides again, and compares their digests.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,29 +19,29 @@ use uncopy_os::AlignedBuffer;
 use uncopy_os::capabilities::{Device, DeviceKind, Filesystem};
 use uncopy_os::{Sys, file, transfer};
 
-/// One read: large enough for `O_DIRECT` to keep a device busy.
+/// Size of one read: large enough for `O_DIRECT` to keep a device busy.
 const READ_BYTES: usize = 4 << 20;
 
-/// What a compressed file holds is taken so much at a time.
+/// Bytes decoded at a time from a compressed file.
 const DECODED_BYTES: usize = 256 << 10;
 
-/// How long one side waits for the other before the observer is asked again.
+/// Interval at which the observer is asked while one side waits for the other.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Below this size a second thread costs more than it saves.
+/// Minimum size for a second thread.
 const PARALLEL_MIN_BYTES: u64 = 1 << 20;
 
-/// What the copy is compared with.
+/// Reference that the copy is compared with.
 #[derive(Debug)]
 pub(crate) enum Original {
-    /// So many bytes of the source, which are read again.
+    /// Number of bytes of the source, which is read again.
     Again(u64),
-    /// The digest of what came, from a source that cannot be read again.
+    /// Digest of the streamed bytes, from a source that cannot be read again.
     AsItCame(String),
 }
 
-/// Compares the destination, whose data has been flushed, with the source: their contents, where one of
-/// them is compressed.
+/// Compares the destination, whose data has been flushed, with the source. Where one of them is compressed,
+/// compares the decompressed contents.
 pub(crate) fn verify(
     copy: &mut FileCopy<'_, '_>,
     original: Original,
@@ -92,16 +92,16 @@ pub(crate) fn verify(
     Ok(Verification { algorithm: algorithm.name(), digest: found, from, duration })
 }
 
-/// Bytes to hash: those of a file, or what a compressed file holds.
+/// Bytes to hash: those of a file, or the decompressed contents of one.
 #[derive(Debug, Clone, Copy)]
 struct Side<'a> {
     fd: BorrowedFd<'a>,
-    /// Of the file.
+    /// Length of the file.
     size: u64,
     is_compressed: bool,
 }
 
-/// The digest of the copy alone, hexadecimal.
+/// Returns the hexadecimal digest of the copy alone.
 fn hash_copy(
     source: &Source<'_>,
     copy: Side<'_>,
@@ -118,7 +118,7 @@ fn hash_copy(
     })
 }
 
-/// Both digests, hexadecimal: the source's on a thread of its own if there is much to read.
+/// Returns both hexadecimal digests; hashes a large source on a second thread.
 fn hash_both(
     source: &Source<'_>,
     original: Side<'_>,
@@ -160,7 +160,7 @@ fn hash_both(
                 here.unpark();
                 hashed
             };
-            // Where no other thread is to be had (RLIMIT_NPROC), one after the other.
+            // If no thread can be started (RLIMIT_NPROC), one after the other.
             let other = thread::Builder::new().spawn_scoped(scope, hash_aside);
             let found = hash(copy, algorithm, &mut report);
             if matches!(found, Err(Trouble::System(_))) {
@@ -185,14 +185,14 @@ fn hash_both(
             Err(Error::destination("read back the copy of", source.path, errno))
         }
         (Err(trouble), _) if trouble != cancelled => Err(trouble.on("read", source.path)),
-        // Another digest than any.
+        // Damage stands for a digest that differs from every other.
         (Ok(expected), Err(Trouble::Damaged { what, .. })) => Ok((expected, what)),
         (Ok(expected), Ok(found)) => Ok((expected, found)),
         _ => Err(Error::new("copy", source.path, Reason::Cancelled)),
     }
 }
 
-/// The digest of one side. `goes_on` is told how many bytes of the file are done, and may say no
+/// Returns the digest of one side. `goes_on` gets the number of bytes done, and may stop the work
 /// (`ECANCELED`).
 fn hash(
     side: Side<'_>,
@@ -220,7 +220,7 @@ fn hash(
         match transfer::read_at(fd, &mut buffer, done) {
             Ok(0) => break,
             Ok(n) => {
-                // A whole last block may reach beyond `size` if the file grew.
+                // The last block may reach beyond `size` if the file grew.
                 let n = (n as u64).min(size - done);
                 hasher.update(&buffer[..n as usize]);
                 done += n;
@@ -233,7 +233,7 @@ fn hash(
     Ok(hasher.finish())
 }
 
-/// The written file, read past the page cache where that is possible.
+/// The written file, read past the page cache where possible.
 struct Uncached<'a> {
     fd: BorrowedFd<'a>,
     direct: bool,
@@ -268,7 +268,7 @@ impl Drop for Uncached<'_> {
     }
 }
 
-/// Both files map the same blocks over their whole length, and every block is settled and shared.
+/// Whether both files map the same blocks over their whole length, every block allocated and shared.
 fn shares_everything(source: BorrowedFd<'_>, destination: BorrowedFd<'_>, size: u64) -> bool {
     let same_length = file::stat(destination).is_ok_and(|s| s.size == size);
     same_length && file::share_all_extents(source, destination) == Ok(true)

@@ -1,13 +1,12 @@
-//! Whether somebody stores into the source through a mapping while it is copied, by what looks at its
-//! pages in memory find.
+//! Detects stores into the source through a mapping during the copy, by looking at its cached pages.
 //!
-//! The first store into a clean page is a fault: the kernel changes the times of the file, makes the page
-//! dirty, and lets it be written to, in this order (`page_mkwrite`: `ext4_page_mkwrite`,
-//! `xfs_write_fault`, `btrfs_page_mkwrite`). Every further one goes by unseen until the page is written
-//! back, which is preceded by its being protected again (`folio_clear_dirty_for_io` in
-//! `mm/page-writeback.c`). So where all pages are clean when the copy begins, a store is seen by the times,
-//! or by a page that is dirty or on its way to the disk; what escapes is one whose fault was already under
-//! way when the times were read, and whose page was back on the disk before the next look.
+//! The first store into a clean page faults: the kernel changes the times of the file, marks the page
+//! dirty, and makes it writable, in this order (`page_mkwrite`: `ext4_page_mkwrite`, `xfs_write_fault`,
+//! `btrfs_page_mkwrite`). Further stores are invisible until the page is written back, before which it
+//! is write-protected again (`folio_clear_dirty_for_io` in `mm/page-writeback.c`). So if all pages are
+//! clean when the copy begins, a store shows in the times, or in a page that is dirty or under
+//! writeback. One store escapes: its fault was already in progress when the times were read, and its
+//! page was written back before the next look.
 
 use std::time::Duration;
 
@@ -18,27 +17,27 @@ use uncopy_os::Sys;
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{CachedPages, Stat};
 
-/// How often a source is flushed before an attempt to copy it.
+/// Maximum number of flushes of a source before one attempt to copy it.
 const MAX_FLUSHES: u32 = 3;
 
-/// Filesystems that know which pages are dirty, as was tried on each. tmpfs never has one
-/// (`shmem_aops` in `mm/shmem.c`), so that a count of none says nothing by itself.
+/// Filesystems that know which pages are dirty, tried on each. tmpfs never has a dirty page
+/// (`shmem_aops` in `mm/shmem.c`), so a count of zero is no evidence there.
 fn counts_dirty_pages(filesystem: Filesystem) -> bool {
     [Filesystem::EXT4, Filesystem::XFS, Filesystem::BTRFS].contains(&filesystem)
 }
 
-/// Why nothing can be seen of a file, before anybody looks.
+/// Returns why stores into a file cannot be detected, before any look.
 pub(crate) fn unseen(stat: &Stat, filesystem: Filesystem) -> Option<Unseen> {
     if stat.file_type() != rustix::fs::FileType::RegularFile || !counts_dirty_pages(filesystem) {
         return Some(Unseen::Filesystem);
     }
-    // Stores go to the device, and no page is in memory.
+    // Stores go to the device, and no page is cached.
     stat.may_be_dax.then_some(Unseen::Dax)
 }
 
-/// What is known of stores into a file whose blocks are shared by one call: on XFS and btrfs it flushes
-/// the file and keeps page faults waiting meanwhile (`xfs_reflink_remap_prep` with `XFS_MMAPLOCK_EXCL`,
-/// `btrfs_remap_file_range` with `i_mmap_lock`), and the copy is what the file was at one moment.
+/// Returns the result for a file whose blocks are shared by one call: XFS and btrfs flush the file and
+/// block page faults meanwhile (`xfs_reflink_remap_prep` with `XFS_MMAPLOCK_EXCL`,
+/// `btrfs_remap_file_range` with `i_mmap_lock`), so the copy is the file at one moment.
 pub(crate) fn of_snapshot(filesystem: Filesystem) -> MappedWrites {
     match [Filesystem::XFS, Filesystem::BTRFS].contains(&filesystem) {
         true => MappedWrites::NoneSeen,
@@ -46,7 +45,7 @@ pub(crate) fn of_snapshot(filesystem: Filesystem) -> MappedWrites {
     }
 }
 
-/// Whether a source with dirty pages is to be flushed first.
+/// Whether a source with dirty pages is flushed first.
 pub(crate) fn may_flush(options: &CopyOptions) -> bool {
     match options.if_changed {
         IfChanged::Fail => options.flush_source,
@@ -60,42 +59,42 @@ pub(crate) fn may_flush(options: &CopyOptions) -> bool {
 pub(crate) struct Flushes {
     pub(crate) count: u32,
     pub(crate) took: Duration,
-    /// The last ones were in vain: to copy it again would be too.
+    /// Whether the last flushes were in vain, so that another attempt would be too.
     pub(crate) gave_up: bool,
 }
 
 impl Flushes {
-    /// These, and one more.
+    /// Adds one flush.
     pub(crate) fn and(self, took: Duration) -> Flushes {
         Flushes { count: self.count + 1, took: self.took + took, ..self }
     }
 }
 
-/// What to do before the first byte.
+/// Action before the first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {
     /// Copy.
     Go,
     /// Flush the source, and look again.
     Flush,
-    /// It was flushed as often as it may be, and is dirty again.
+    /// Fail: it was flushed as often as permitted, and is dirty again.
     Busy,
 }
 
-/// What the looks at one source have found.
+/// Result of all looks at one source so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// Nothing can be said.
+    /// Nothing is known.
     Blind(Unseen),
-    /// Clean when the copy began, but for so many pages on their way to the disk, which are protected like
-    /// clean ones and only become fewer by themselves.
+    /// Clean when the copy began, except for this number of pages under writeback, which are protected
+    /// like clean ones and only become fewer.
     Clean { writing: u64 },
-    /// Somebody stored into it.
+    /// A store was detected.
     Seen,
 }
 
 impl Watch {
-    /// Takes the look before the first byte, after so many flushes for this attempt.
+    /// Takes the look before the first byte, after this number of flushes in this attempt.
     pub(crate) fn begin(looked: Sys<CachedPages>, may_flush: bool, flushes: u32) -> (Watch, Begin) {
         match looked {
             Err(errno) => (Watch::blind(errno), Begin::Go),
@@ -125,8 +124,8 @@ impl Watch {
         }
     }
 
-    /// Takes the one look at a file that was read at once, and whose last change was long before that. A
-    /// page that is dirty now was so before the read, as the times would tell otherwise.
+    /// Takes the only look at a file that was read at once, and whose last change was long before that.
+    /// A page that is dirty now was dirty before the read, since the times would show otherwise.
     pub(crate) fn after_the_only_read(looked: Sys<CachedPages>) -> Watch {
         match looked {
             Err(errno) => Watch::blind(errno),
@@ -142,7 +141,7 @@ impl Watch {
         }
     }
 
-    /// Another look can tell more.
+    /// Whether another look can add information.
     pub(crate) fn is_open(self) -> bool {
         matches!(self, Watch::Clean { .. })
     }
@@ -156,8 +155,8 @@ impl Watch {
     }
 }
 
-/// Whether it is time for a look between two pieces: they cost 60 µs for each GiB in memory, and are to
-/// take no more than about a hundredth of the time.
+/// Whether it is time for a look between two pieces: looks cost 60 µs per GiB in the page cache, and
+/// should take at most about a hundredth of the time.
 pub(crate) fn is_due(since_last: Duration, last_took: Duration) -> bool {
     since_last >= last_took * 64
 }
@@ -207,7 +206,7 @@ mod tests {
             (clean(0), &[pages(1, 0), Err(Errno::ENOSYS)], Seen),
             (clean(0), &[pages(0, 0), Err(Errno::EPERM)], Unknown(Unseen::Refused)),
             (clean(0), &[Err(Errno::EIO), pages(0, 0)], Unknown(Unseen::Unavailable)),
-            // On their way before the first byte was read.
+            // Under writeback before the first byte was read.
             (clean(5), &[pages(0, 5), pages(0, 2), pages(0, 0)], NoneSeen),
             (clean(5), &[pages(0, 6)], Seen),
             (clean(5), &[pages(0, 2), pages(0, 3)], Seen),
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_after_one_read_tells_clean_from_unknown() {
+    fn one_look_after_one_read_distinguishes_clean_from_unknown() {
         for (looked, expected) in [
             (pages(0, 0), MappedWrites::NoneSeen),
             (pages(1, 0), MappedWrites::Unknown(Unseen::DirtyPages)),
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_asks_for_it_has_a_source_flushed() {
+    fn a_source_is_flushed_only_on_request() {
         for (if_changed, flush_source, expected) in [
             (IfChanged::Fail, false, false),
             (IfChanged::Fail, true, true),

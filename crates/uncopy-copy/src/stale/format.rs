@@ -1,9 +1,9 @@
-//! What a record of temporary names looks like on disk: a head that says which file the record is
-//! itself, and slots of one size, each for one name at a time.
+//! On-disk format of a record of temporary names: a header that states the identity of the record file,
+//! and slots of one size, each for one name at a time.
 //!
-//! Numbers are little-endian. A copy of a record is another file than its head says, and says nothing.
-//! The checksum of a slot covers the head, so that no slot of another record counts. A slot that a crash cut
-//! off has no checksum, and is empty.
+//! Numbers are little-endian. A copy of a record is another file than its header states, and is invalid.
+//! A slot's checksum covers the header, so that slots of other records are invalid. A slot truncated by
+//! a crash has no valid checksum, and counts as empty.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,33 +12,33 @@ use std::path::{Path, PathBuf};
 use uncopy_os::file::FileId;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The first bytes, with the version of the format.
+/// Magic number, which contains the version of the format.
 const MAGIC: &[u8; 8] = b"uncopyR1";
 const CHECKSUM_BYTES: usize = 16;
 const HEAD_BYTES: usize = MAGIC.len() + FileId::BYTES + CHECKSUM_BYTES;
-/// The head and each slot, with all that is in it: none lies on two pages, so that no kill cuts it in
-/// two. A longer path is not noted.
+/// Size of the header and of each slot. None crosses a page, so that no kill leaves half of one. A
+/// longer path is not recorded.
 const SLOT_BYTES: usize = 1024;
 const LENGTHS_BYTES: usize = 4;
 
-/// Names that a record has room for: one for each worker, and there are fewer.
+/// Maximum number of names: one for each worker, and there are fewer workers.
 pub(super) const MAX_SLOTS: usize = 1024;
-/// No record is longer.
+/// Maximum length of a record.
 pub(super) const MAX_BYTES: usize = (1 + MAX_SLOTS) * SLOT_BYTES;
 
-/// What an empty directory is noted as before it is there: no file has this number.
+/// Inode number that stands for a directory not created yet: no file has it.
 pub(super) const INTENDED: FileId = FileId { inode: 0, birth: None };
 
-/// A temporary name and what has it.
+/// Temporary name, and the identity of the file behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The directory that the name is in, from the one that the record is in.
+    /// Directory of the name, relative to that of the record.
     pub(super) path: PathBuf,
     pub(super) name: OsString,
     pub(super) id: FileId,
 }
 
-/// Where a slot begins.
+/// Returns the offset of a slot.
 pub(super) fn offset(slot: usize) -> u64 {
     ((1 + slot) * SLOT_BYTES) as u64
 }
@@ -49,14 +49,14 @@ fn checksum(parts: &[&[u8]]) -> [u8; CHECKSUM_BYTES] {
     hasher.digest128().to_le_bytes()
 }
 
-/// The head of the record that is this file.
+/// Encodes the header of the record, which states the record file's identity.
 pub(super) fn head(own: FileId) -> Vec<u8> {
     let mut bytes = [&MAGIC[..], &own.to_bytes()].concat();
     bytes.extend(checksum(&[&bytes]));
     bytes
 }
 
-/// A slot of the record with this head; `None`: the names are too long for it.
+/// Encodes a slot of the record with this header. `None`: the names are too long.
 pub(super) fn slot(head: &[u8], path: &Path, name: &OsStr, id: FileId) -> Option<Vec<u8>> {
     let (path, name) = (path.as_os_str().as_bytes(), name.as_bytes());
     let length = FileId::BYTES + LENGTHS_BYTES + path.len() + name.len() + CHECKSUM_BYTES;
@@ -69,7 +69,7 @@ pub(super) fn slot(head: &[u8], path: &Path, name: &OsStr, id: FileId) -> Option
     Some(bytes)
 }
 
-/// Which file a record says to be, and what it notes; `None`: it is no record.
+/// Parses a record: the identity that it states, and its entries. `None`: it is not a record.
 pub(super) fn parse(bytes: &[u8]) -> Option<(FileId, Vec<Entry>)> {
     let head = bytes.get(..HEAD_BYTES)?;
     let (fields, sum) = head.split_at(HEAD_BYTES - CHECKSUM_BYTES);
@@ -99,14 +99,14 @@ fn parse_slot(head: &[u8], slot: &[u8]) -> Option<Entry> {
     is_usable.then(|| Entry { path, name, id: FileId::from_bytes(id) })
 }
 
-/// Nothing but names of directories below, none of them twice removed.
+/// Whether a path consists only of names below the record's directory.
 fn leads_down(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
     path.is_empty() || path.split(|byte| *byte == b'/').all(is_name)
 }
 
-/// For `fuzz/`: these bytes as a record, as the slots of one whose head is right, and as the names in a
-/// slot whose checksum is.
+/// Fuzzes parsing (`fuzz/`): the bytes as a record, as the slots of one with a valid header, and as the
+/// names in a slot with a valid checksum.
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
     let own = FileId { inode: 1, birth: None };
@@ -122,7 +122,7 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-/// What is noted leads nowhere but down, to a name of ours.
+/// Checks that an entry leads only downwards, to a temporary name.
 #[cfg(fuzzing)]
 fn check(bytes: &[u8]) {
     for entry in parse(bytes).map(|(_, entries)| entries).unwrap_or_default() {
@@ -188,7 +188,7 @@ mod tests {
                     let expected: Vec<Entry> = match place {
                         _ if place >= next => vec![first.clone()],
                         _ if (begin..sums_end).contains(&place) => vec![second.clone()],
-                        // Nobody looks at what fills the head and the first slot up.
+                        // The padding of the header and of the first slot is ignored.
                         _ => vec![first.clone(), second.clone()],
                     };
                     assert_eq!(entries, expected, "{place}");

@@ -1,7 +1,7 @@
-//! The record of a run's temporary names: a file beside what the run copies to, locked as long as it
-//! lives, made before the first name and removed after the last.
+//! Record of a run's temporary names: a file beside the destination, locked while the run lives, created
+//! before the first temporary name and removed after the last.
 //!
-//! Without a record the copy goes on, and what a kill leaves of it is never removed.
+//! Without a record the copy continues, and leftovers of a kill are never removed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,24 +13,24 @@ use uncopy_core::Errno;
 use uncopy_os::file::{self, FileId, Stat};
 use uncopy_os::{Sys, directory, name, transfer};
 
-/// Who notes temporary names in and below one directory.
+/// Records temporary names in and below one directory.
 #[derive(Debug)]
 pub(crate) struct Register {
-    /// Where the record is made, and for which destination; `None`: nothing is noted.
+    /// Directory of the record, and the destination's name. `None`: nothing is recorded.
     place: Option<(Arc<OwnedFd>, OsString)>,
     state: Mutex<RegisterState>,
 }
 
 #[derive(Debug)]
 enum RegisterState {
-    /// No name was made yet.
+    /// No temporary name was made yet.
     Unneeded,
     Made(Record),
-    /// No record can be made here, or it is over.
+    /// No record can be made here, or it has ended.
     None,
 }
 
-/// The file.
+/// The record file.
 #[derive(Debug)]
 struct Record {
     file: OwnedFd,
@@ -38,41 +38,42 @@ struct Record {
     own: FileId,
     device: (u32, u32),
     head: Vec<u8>,
-    /// Slots that were given back.
+    /// Slots that are free again.
     free: Vec<usize>,
-    /// Slots that there have been.
+    /// Number of slots used so far.
     slots: usize,
-    /// A name that it notes could not be removed.
+    /// Whether a recorded name could not be removed.
     is_kept: bool,
 }
 
-/// A temporary name that is noted, if it could be. Its slot is free for another one afterwards.
+/// A recorded temporary name, if recording it was possible. Its slot is free for another name
+/// afterwards.
 #[derive(Debug)]
 pub(crate) struct Noted<'a>(Option<(&'a Register, usize)>);
 
-/// Where the temporary names of one directory are noted.
+/// Where the temporary names of one directory are recorded.
 #[derive(Clone, Copy)]
 pub(crate) struct Noting<'a> {
     pub(crate) register: &'a Register,
-    /// The directory's path from the one of the register.
+    /// Path of the directory, relative to that of the register.
     pub(crate) path: &'a dyn Fn() -> PathBuf,
-    /// Names that are there between two calls are noted too.
+    /// Whether names that exist only between two system calls are recorded too.
     pub(crate) brief: bool,
 }
 
 impl Register {
-    /// One whose record is made in this directory, when the first name is.
+    /// Makes a register whose record is created in this directory, with the first name.
     pub(crate) fn new(directory: Arc<OwnedFd>, destination: &OsStr) -> Register {
         let place = Some((directory, destination.to_owned()));
         Register { place, state: Mutex::new(RegisterState::Unneeded) }
     }
 
-    /// One that notes nothing.
+    /// Makes a register that records nothing.
     pub(crate) const fn none() -> Register {
         Register { place: None, state: Mutex::new(RegisterState::None) }
     }
 
-    /// Makes the record, before a name is made that cannot be noted sooner than it is there.
+    /// Creates the record, before the creation of a name that can only be recorded once it exists.
     pub(crate) fn prepare(&self) {
         drop(self.made());
     }
@@ -86,8 +87,8 @@ impl Register {
         state
     }
 
-    /// Notes what has, or gets, a temporary name in the directory at this path from the one of the
-    /// record.
+    /// Records a file that has, or gets, a temporary name in the directory at this path, relative to
+    /// that of the record.
     pub(crate) fn note(
         &self,
         path: impl FnOnce() -> PathBuf,
@@ -100,8 +101,7 @@ impl Register {
         Noted(slot.map(|slot| (self, slot)))
     }
 
-    /// Notes that an empty directory is about to get this name, which shows more when it is there
-    /// ([`Noted::became`]).
+    /// Records that an empty directory is about to get this name; [`Noted::became`] completes the entry.
     pub(crate) fn intend(&self, path: impl FnOnce() -> PathBuf, name: &OsStr) -> Noted<'_> {
         let mut state = self.made();
         let RegisterState::Made(record) = &mut *state else { return Noted(None) };
@@ -112,33 +112,33 @@ impl Register {
         )
     }
 
-    /// Gives a slot back whose name is gone.
+    /// Frees the slot of a name that is gone.
     pub(crate) fn free(&self, slot: Option<usize>) {
         if let (Some(slot), RegisterState::Made(record)) = (slot, &mut *lock(&self.state)) {
             record.free.push(slot);
         }
     }
 
-    /// What it notes could not be removed: the record stays, for another run to go by.
+    /// Keeps the record for another run: a recorded file could not be removed.
     pub(crate) fn keep(&self) {
         if let RegisterState::Made(record) = &mut *lock(&self.state) {
             record.is_kept = true;
         }
     }
 
-    /// Removes the record: all that it notes has its own name or is gone.
+    /// Removes the record: all recorded files have their final names or are gone.
     pub(crate) fn end(&self) {
         let state = std::mem::replace(&mut *lock(&self.state), RegisterState::None);
         if let (RegisterState::Made(record), Some((directory, _))) = (state, &self.place)
             && !record.is_kept
         {
-            // If it stays, the next run removes it.
+            // If removal fails, the next run removes it.
             let _ = remove(directory, &record.name, record.own, record.device);
         }
     }
 
-    /// Takes back what it notes, which is left to the caller. `false`: another run may find it and go by it,
-    /// now or after a crash.
+    /// Erases the record's entries, whose files are left to the caller. `false`: another run may still
+    /// find and obey the record, now or after a crash.
     pub(crate) fn withdraw(&self) -> bool {
         let state = std::mem::replace(&mut *lock(&self.state), RegisterState::None);
         let (RegisterState::Made(record), Some((directory, _))) = (state, &self.place) else {
@@ -151,15 +151,15 @@ impl Register {
     }
 }
 
-/// Removes a record, and nothing else that got its name. The caller has it open, so that no other file
-/// has its number.
+/// Removes a record, and no other file that got its name. The caller has it open, so that no other file
+/// has its inode number.
 pub(super) fn remove(
     parent: impl AsFd,
     record: &OsStr,
     own: FileId,
     device: (u32, u32),
 ) -> Sys<()> {
-    // Asked again: an error that passes is no reason to leave it there.
+    // Tried twice: a transient error is no reason to leave the file.
     let look = || directory::stat_name(&parent, record);
     let stat = look().or_else(|_| look())?;
     match own.inode == stat.inode && stat.device == device {
@@ -169,7 +169,7 @@ pub(super) fn remove(
 }
 
 impl Record {
-    /// A locked record; `None`: here is no place for one.
+    /// Creates a locked record. `None`: no record is possible here.
     fn new(directory: &OwnedFd, destination: &OsStr) -> Option<Record> {
         let unnamed = match name::can_link_unnamed() {
             true => name::create_unnamed(directory, 0o600),
@@ -194,10 +194,10 @@ impl Record {
         }
     }
 
-    /// Where files without a name cannot be made. One that is killed before it is whole leaves a file that
-    /// nobody believes.
+    /// Creates a record where unlinked files are not supported. One that is killed half-way leaves an
+    /// invalid file.
     fn named(directory: &OwnedFd, destination: &OsStr) -> Option<Record> {
-        /// Whoever looks at the new name may have it locked.
+        /// Attempts: another process may hold the lock while it examines the new name.
         const MAX_TRIES: usize = 16;
         for _ in 0..MAX_TRIES {
             let name = temporary_name(destination, Kind::Record).ok()?;
@@ -218,8 +218,8 @@ impl Record {
         None
     }
 
-    /// Locks a new file and writes its head. Without locks nobody could see that its run lives, and
-    /// without a time of birth it shows nothing.
+    /// Locks a new file and writes its header. Without locks other runs could not see that this one
+    /// lives, and without a time of birth it is no evidence.
     fn begin(file: OwnedFd) -> Sys<Record> {
         file::try_lock(&file)?;
         let stat = file::stat(&file)?;
@@ -232,14 +232,14 @@ impl Record {
         Ok(Record { file, name, own, device, head, free, slots: 0, is_kept: false })
     }
 
-    /// Leaves a record that notes nothing, for the next run to remove.
+    /// Leaves an empty record for the next run to remove.
     fn empty(&self) -> Sys<()> {
         file::truncate(&self.file, self.head.len() as u64)?;
         file::sync(&self.file)
     }
 
     fn note(&mut self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Option<usize> {
-        // On another filesystem below it inode numbers mean something else.
+        // On another filesystem mounted below, inode numbers are not comparable.
         if stat.device != self.device || stat.birth.is_none() {
             return None;
         }
@@ -255,7 +255,7 @@ impl Record {
         })
     }
 
-    /// Writes a slot; `false`: that failed, and it is free again.
+    /// Writes a slot. `false`: the write failed, and the slot is free again.
     fn write(
         &mut self,
         slot: usize,
@@ -281,15 +281,14 @@ impl Drop for Register {
 }
 
 impl Noted<'_> {
-    /// Nothing is noted.
+    /// Returns an entry that records nothing.
     pub(crate) const NONE: Noted<'static> = Noted(None);
 
     pub(crate) fn is_noted(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Notes which directory the intended one became. If that cannot be noted the intention
-    /// stays.
+    /// Records the identity of the directory that was announced. If that fails, the announcement stays.
     fn became(self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Self {
         if let Some((register, slot)) = self.0
             && let RegisterState::Made(record) = &mut *lock(&register.state)
@@ -302,12 +301,12 @@ impl Noted<'_> {
         self
     }
 
-    /// Hands over the slot, which stays noted until it is given back to [`Register::free`].
+    /// Hands over the slot, which stays recorded until [`Register::free`].
     pub(crate) fn into_slot(mut self) -> Option<usize> {
         self.0.take().map(|(_, slot)| slot)
     }
 
-    /// The name stays, for another run to remove.
+    /// Keeps the name for another run to remove.
     pub(crate) fn leave(mut self) {
         if let Some((register, _)) = self.0.take() {
             register.keep();
@@ -324,17 +323,17 @@ impl Drop for Noted<'_> {
 }
 
 impl<'a> Noting<'a> {
-    /// Notes that an empty directory is about to get a temporary name.
+    /// Records that an empty directory is about to get a temporary name.
     pub(crate) fn intend(self, name: &OsStr) -> Noted<'a> {
         self.register.intend(self.path, name)
     }
 
-    /// Notes which directory the intended one became.
+    /// Records the identity of the directory that was announced.
     pub(crate) fn became(self, noted: Noted<'a>, name: &OsStr, stat: &Stat) -> Noted<'a> {
         noted.became(self.path, name, stat)
     }
 
-    /// Notes what has, or gets, a temporary name.
+    /// Records a file that has, or gets, a temporary name.
     pub(crate) fn note(self, name: &OsStr, stat: &Stat) -> Noted<'a> {
         self.register.note(self.path, name, stat)
     }

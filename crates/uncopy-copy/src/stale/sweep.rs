@@ -1,5 +1,5 @@
-//! Removing what killed runs left: what a record of theirs shows to be it. Whatever else looks like it
-//! stays, and is told.
+//! Removes leftovers of killed runs that their records list. All other entries that look like leftovers
+//! stay, and are reported.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,42 +15,42 @@ use uncopy_core::Errno;
 use uncopy_os::file::{self, FileId, Stat};
 use uncopy_os::{Sys, directory, name, transfer};
 
-/// Directory entries that are looked at for leftovers, so that replacing one file in a directory
-/// of millions stays quick. Leftovers behind them are found by a run that meets them earlier.
+/// Maximum number of directory entries examined for leftovers, so that replacing one file in a directory
+/// of millions stays quick. Later runs find the rest.
 const LOOK_AT_ENTRIES: usize = 1 << 16;
 
-/// An entry that looks like what a killed run left, and that nothing shows to be it.
+/// Entry that looks like a leftover without evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unproven {
     pub(crate) name: OsString,
     pub(crate) id: FileId,
 }
 
-/// A directory that is gone through.
+/// Directory that is swept.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     directory: BorrowedFd<'a>,
-    /// What it is copied from. What that has too is the caller's own.
+    /// Source of the copy. Entries that the source has too belong to the caller.
     source: Option<BorrowedFd<'a>>,
 }
 
-/// Removes what earlier runs to the same destination left and their records show, unless somebody holds
-/// a lock on it; tells what looks like it.
+/// Removes recorded leftovers of earlier runs to the same destination, unless they are locked; reports
+/// entries that look like leftovers.
 pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr) -> Vec<Unproven> {
     let prefix = prefix(destination);
     let names = name::names_with_prefix(directory, prefix.as_bytes(), LOOK_AT_ENTRIES);
     go_through(Place { directory, source: None }, names.unwrap_or_default())
 }
 
-/// The same for all that is in a directory, whatever it was copied to, but for what the source has
-/// too. A tree does this once for each directory, and not once for each file.
+/// Does the same for all names in a directory, whatever they were copied to, except for names that the
+/// source has too. A tree does this once per directory, not once per file.
 pub(crate) fn sweep(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Vec<Unproven> {
     let source = Some(source);
     let names = name::names_with_prefix(directory, super::BEGIN, usize::MAX);
     go_through(Place { directory, source }, names.unwrap_or_default())
 }
 
-/// The same in and below a directory, for what a record in it shows; tells nothing.
+/// Does the same in and below a directory for the entries of one record; reports nothing.
 pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) {
     let place = Place { directory, source: Some(source) };
     let names = name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES);
@@ -61,15 +61,13 @@ pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) {
     }
 }
 
-/// An entry that no run is at work on. As long as this is kept none can begin to be: it finds the lock
-/// taken.
+/// Entry that no run is working on. While this value lives no run can start on it: the lock is taken.
 #[derive(Debug)]
 pub(crate) struct Claim {
     _lock: Option<OwnedFd>,
 }
 
-/// Claims an entry. `None`: it has a name like ours and may be one that a run is at work on, as it is
-/// locked or nobody can know.
+/// Claims an entry. `None`: a run may be working on it, because it is locked or its state is unknown.
 pub(crate) fn claim(directory: BorrowedFd<'_>, entry: &OsStr) -> Option<Claim> {
     let looked_up =
         super::is_temporary(entry).then(|| directory::stat_name(directory, entry).ok()).flatten();
@@ -80,7 +78,7 @@ pub(crate) fn claim(directory: BorrowedFd<'_>, entry: &OsStr) -> Option<Claim> {
     }
 }
 
-/// Errors are of no interest: the copy itself is done, and the next run tries again.
+/// Errors are ignored: the copy itself is done, and the next run tries again.
 fn go_through(place: Place<'_>, mut names: Vec<OsString>) -> Vec<Unproven> {
     names.retain(|name| match kind_of(name) {
         Some(Kind::Record) => go_by_record(place, name) == Believed::No,
@@ -95,19 +93,19 @@ fn unproven(place: Place<'_>, name: OsString) -> Option<Unproven> {
     }
     let stat = directory::stat_name(place.directory, &name).ok()?;
     let me = file::effective_uid();
-    // Somebody else's is for others to judge.
+    // An entry of another user is left to that user.
     let is_named =
         (stat.uid == me || me == 0) && !matches!(lock(place.directory, &name, &stat), Lock::Held);
     is_named.then(|| Unproven { name, id: stat.id() })
 }
 
-/// Whether somebody holds the lock of an entry.
+/// State of an entry's lock.
 #[derive(Debug)]
 enum Lock {
     Held,
-    /// Nobody does but this descriptor.
+    /// Free: this descriptor now holds it.
     Free(OwnedFd),
-    /// It is of a kind that nobody locks.
+    /// Of a kind that is never locked.
     None,
     Unknown,
 }
@@ -126,7 +124,7 @@ fn lock(directory: BorrowedFd<'_>, entry: &OsStr, stat: &Stat) -> Lock {
 }
 
 impl Place<'_> {
-    /// The source has an entry there, or nobody knows.
+    /// Whether the source has this entry; also true if that is unknown.
     fn is_in_source(&self, path: &OsStr, name: &OsStr) -> bool {
         let Some(source) = self.source else { return false };
         let looked_up =
@@ -135,21 +133,21 @@ impl Place<'_> {
     }
 }
 
-/// A directory by the names that lead to it, without a symbolic link.
+/// Opens a directory by its path, without symbolic links.
 fn below(directory: BorrowedFd<'_>, path: &OsStr) -> Sys<OwnedFd> {
     let names: Vec<&OsStr> = std::path::Path::new(path).iter().collect();
     directory::open_beneath(directory, &names, true)
 }
 
-/// Whether a record is one.
+/// Result of examining a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Believed {
     Yes,
     No,
 }
 
-/// Removes what a record shows, and the record when nothing is left of that; not if its run lives, or
-/// if the source has an entry of its name.
+/// Removes the files that a record lists, and then the record; does nothing if its run lives, or if the
+/// source has an entry of that name.
 fn go_by_record(place: Place<'_>, record: &OsStr) -> Believed {
     if place.is_in_source(OsStr::new(""), record) {
         return Believed::Yes;
@@ -174,10 +172,10 @@ fn go_by_record(place: Place<'_>, record: &OsStr) -> Believed {
     Believed::Yes
 }
 
-/// Opens and locks a record that nobody else can have written, of a run that is over.
+/// Opens and locks a record of an ended run that only this user can have written.
 ///
 /// # Errors
-/// `EAGAIN`: its run lives, or another one goes by it.
+/// `EAGAIN`: its run lives, or another run is processing it.
 fn open_record(directory: BorrowedFd<'_>, record: &OsStr) -> Sys<(OwnedFd, Stat, Vec<Entry>)> {
     if directory::stat_name(directory, record)?.file_type() != FileType::RegularFile {
         return Err(Errno::EINVAL);
@@ -205,9 +203,9 @@ fn open_record(directory: BorrowedFd<'_>, record: &OsStr) -> Sys<(OwnedFd, Stat,
     }
 }
 
-/// Removes an empty directory that a run was about to make under a name of 128 random bits, if it is one that
-/// it can have made: nobody else's and closed to others, empty, and not older than the record. Nothing is
-/// in it that could be lost.
+/// Removes an empty directory that a run announced under a name of 128 random bits, if that run can have
+/// created it: owned by this user, closed to others, empty, and not older than the record. It contains
+/// nothing that could be lost.
 fn remove_intended(place: Place<'_>, entry: &Entry, record: &Stat) -> Sys<()> {
     let Ok(at) = below(place.directory, entry.path.as_os_str()) else { return Ok(()) };
     let stat = match directory::stat_name(&at, &entry.name) {
@@ -229,7 +227,7 @@ fn remove_intended(place: Place<'_>, entry: &Entry, record: &Stat) -> Sys<()> {
     }
 }
 
-/// What is not there is done with.
+/// A missing file counts as removed.
 fn gone(errno: Errno) -> Sys<()> {
     match errno {
         Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV => Ok(()),
@@ -237,8 +235,8 @@ fn gone(errno: Errno) -> Sys<()> {
     }
 }
 
-/// Removes what has the name that is noted, if it is what was noted. `Ok`: nobody needs the note any
-/// more.
+/// Removes the file behind a recorded name, if its identity matches. `Ok`: the entry is no longer
+/// needed.
 fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> {
     let at = match below(place.directory, entry.path.as_os_str()) {
         Ok(at) => at,
@@ -249,20 +247,21 @@ fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> 
         Err(errno) => return gone(errno),
     };
     let is_it = |stat: &Stat| entry.id.is_surely(&stat.id()) && stat.device == device;
-    // What the source has too has become the caller's.
+    // A file that the source has too belongs to the caller.
     if !is_it(&stat) || place.is_in_source(entry.path.as_os_str(), &entry.name) {
         return Ok(());
     }
     if stat.file_type() != FileType::Directory {
         return name::unlink(&at, &entry.name).or_else(gone);
     }
-    // It is for another run to go on with, or was left to the caller, and its record has outlived that.
+    // It belongs to a run that can be resumed, or was left to the caller, and its record has outlived
+    // that.
     if let Some(journal) = super::journal_beside(&entry.name)
         && is_journalled(at.as_fd(), &journal, &entry.name, entry.id)?
     {
         return Ok(());
     }
-    // Through its descriptor: its name may stand for another one meanwhile.
+    // Through its descriptor: the name may stand for another directory by now.
     let handle = directory::open_child_path(&at, &entry.name)?;
     let stat = file::stat(&handle)?;
     if !is_it(&stat) {
@@ -276,7 +275,7 @@ fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> 
     remove::opened(&at, &entry.name, &root)
 }
 
-/// Without jobs nobody here can read a journal: what may be in one stays, with its note.
+/// Without jobs this build cannot read journals: files that one may name stay, with their entry.
 #[cfg(not(feature = "trees"))]
 fn is_journalled(_: BorrowedFd<'_>, _: &OsStr, _: &OsStr, _: FileId) -> Sys<bool> {
     Err(Errno::EOPNOTSUPP)

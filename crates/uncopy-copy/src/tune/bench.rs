@@ -1,4 +1,4 @@
-//! A hidden directory in which copies are made and timed.
+//! Hidden directory in which copies are made and timed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -19,13 +19,13 @@ use crate::{Control, CopyOptions, Progress, copy_file_observed, remove, stale};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::{Sys, clock, file, follow};
 
-/// What all that is made takes, and somewhat more.
+/// Free space needed: that of all files, and some reserve.
 const ROOM_BYTES: u64 = 256 << 20;
 
-/// By this the directories that a killed run left are known.
+/// Name by which the directories of killed runs are recognised.
 const MARK: &str = "uncopy tune";
 
-/// What one copy took.
+/// Cost of one copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spent {
     pub(super) wall: Duration,
@@ -37,16 +37,16 @@ pub(super) struct Bench<'a> {
     given: &'a Path,
     parent: OwnedFd,
     name: OsString,
-    /// Says that the directory is this run's.
+    /// Record that the directory belongs to this run.
     register: Register,
-    /// The directory. Its lock says that somebody is at work.
+    /// The directory. Its lock shows that a run is using it.
     fd: OwnedFd,
-    /// Leads there whatever has its name: whoever owns `parent` may rename it.
+    /// Path that reaches the directory whatever its name: the owner of `parent` may rename it.
     path: PathBuf,
     pub(super) takes_direct: bool,
     copies: u64,
     over: Instant,
-    /// When this section ends.
+    /// End of this section.
     pub(super) until: Instant,
     pub(super) setting: &'static str,
     watch: &'a mut dyn FnMut(&'static str) -> Control,
@@ -64,7 +64,7 @@ impl<'a> Bench<'a> {
         let parent = follow::open_directory(given)
             .map_err(|stopped| stopped.error("open the directory", given))?;
         let room = file::free_bytes(&parent).map_err(fail("examine the filesystem of"))?;
-        // Of a filesystem that is read-only the room says nothing.
+        // Free space is meaningless on a read-only filesystem.
         let register = file::duplicate(&parent)
             .map(|parent| Register::new(Arc::new(parent), OsStr::new(MARK)))
             .map_err(fail("open the directory"))?;
@@ -72,7 +72,7 @@ impl<'a> Bench<'a> {
         let (Private { fd, name, .. }, noted) =
             private::make(parent.as_fd(), OsStr::new(MARK), Kind::Tree, noting)
                 .map_err(fail("measure in"))?;
-        // The record has no other names, and says this one for as long as it is there.
+        // The record lists no other names, and this one for as long as it exists.
         drop(noted);
         let path = file::path_of(fd.as_fd());
         if room < ROOM_BYTES {
@@ -82,7 +82,7 @@ impl<'a> Bench<'a> {
                 room >> 20,
                 ROOM_BYTES >> 20
             );
-            // Nothing is in it yet.
+            // The directory is still empty.
             let _ = private::remove(&parent, &name);
             return Err(Error::new("measure in", given, Reason::Refused(text.into())));
         }
@@ -123,7 +123,7 @@ impl<'a> Bench<'a> {
         Ok(matches!(direct, DirectPath::Moves | DirectPath::Unknown))
     }
 
-    /// Begins to measure something, for so long at most.
+    /// Begins a section that measures one setting, with a time limit.
     pub(super) fn begin(&mut self, setting: &'static str, longest: Duration) {
         self.setting = setting;
         let now = Instant::now();
@@ -139,7 +139,7 @@ impl<'a> Bench<'a> {
         Error::system("measure in", self.given, errno)
     }
 
-    /// A file of so many bytes, which are no zeros.
+    /// Makes a file of this length that is not zeros.
     pub(super) fn file(&self, bytes: u64) -> Result<PathBuf> {
         let path = self.path.join(format!("source-{bytes}"));
         if !path.exists() {
@@ -148,7 +148,7 @@ impl<'a> Bench<'a> {
         Ok(path)
     }
 
-    /// Directories with so many files of `bytes` each.
+    /// Makes directories with this number of files of `bytes` each.
     pub(super) fn tree(&self, directories: u64, files: u64, bytes: u64) -> Result<PathBuf> {
         let path = self.path.join("tree");
         for directory in 0..directories {
@@ -162,13 +162,13 @@ impl<'a> Bench<'a> {
         Ok(path)
     }
 
-    /// A name that no file had: names and inodes that were given back just now are slow on ext4.
+    /// Returns an unused name: recently deleted names and inodes are slow on ext4.
     fn fresh(&mut self) -> PathBuf {
         self.copies += 1;
         self.path.join(format!("copy-{}", self.copies))
     }
 
-    /// Copies a file so many times; `None`: the time is over.
+    /// Copies a file several times. `None`: the time is up.
     pub(super) fn copy(
         &mut self,
         source: &Path,
@@ -185,7 +185,7 @@ impl<'a> Bench<'a> {
             }
         }
         let spent = Spent { wall: wall.elapsed(), cpu: clock::thread().saturating_sub(cpu) };
-        // Small ones stay until the end.
+        // Small files stay until the end.
         if fs::metadata(source).is_ok_and(|metadata| metadata.len() > 1 << 20) {
             for copy in copies {
                 fs::remove_file(copy).map_err(|error| self.failed(&error))?;
@@ -194,7 +194,7 @@ impl<'a> Bench<'a> {
         Ok(Some(spent))
     }
 
-    /// Copies a tree; `None`: the time is over.
+    /// Copies a tree. `None`: the time is up.
     pub(super) fn copy_tree(
         &mut self,
         source: &Path,
@@ -219,18 +219,18 @@ impl<'a> Bench<'a> {
         if Instant::now() < self.until { Control::Continue } else { Control::Stop }
     }
 
-    /// Whether a copy came to an end because the time is over.
+    /// Whether a copy ended because the time is up.
     fn ended(&self, error: Option<Error>) -> Result<bool> {
         match error {
             None => Ok(false),
             Some(error) if error.is_cancelled() && self.stopped => Err(cancelled(self.given)),
             Some(error) if error.is_cancelled() => Ok(true),
-            // What was made has no name that would lead there.
+            // The path is of no use to the caller: it leads through a descriptor.
             Some(error) => Err(error.with_subject(self.given)),
         }
     }
 
-    /// Removes all that was made.
+    /// Removes everything that was made.
     pub(super) fn remove(mut self) -> Result<()> {
         self.removed = true;
         self.take_back()
@@ -238,7 +238,7 @@ impl<'a> Bench<'a> {
     }
 
     fn take_back(&self) -> Sys<()> {
-        // Left for the next run to remove if even this fails.
+        // If even this fails, the next run removes it.
         remove::held(&self.parent, &self.name, &self.fd).inspect_err(|_| self.register.keep())
     }
 }
@@ -246,13 +246,13 @@ impl<'a> Bench<'a> {
 impl Drop for Bench<'_> {
     fn drop(&mut self) {
         if !self.removed {
-            // An error is reported already.
+            // An earlier error was reported already.
             let _ = self.take_back();
         }
     }
 }
 
-/// Ends a job when its time is over.
+/// Ends a job when its time is up.
 struct Until(Instant);
 
 impl JobObserver for Until {
@@ -267,7 +267,7 @@ impl JobObserver for Until {
 
 fn write(path: &Path, bytes: u64) -> io::Result<()> {
     const BLOCK: usize = 1 << 16;
-    // No two blocks alike: a filesystem may compress, or find what it has already.
+    // No two blocks are equal: a filesystem may compress or deduplicate.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut block = Vec::with_capacity(BLOCK);
     let mut file = File::create_new(path)?;

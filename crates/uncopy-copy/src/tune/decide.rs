@@ -1,8 +1,8 @@
-//! From measurements to values: pure functions. Nothing built in is given up without a clear win.
+//! Pure functions from measurements to settings. A built-in value changes only after a clear win.
 
 use std::time::Duration;
 
-/// What two ways took for the same thing, one after the other.
+/// Times of two candidates for the same work, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Round {
     pub(super) usual: Duration,
@@ -15,31 +15,32 @@ impl Round {
     }
 }
 
-/// The other way must take at most this share of the usual one's time, by the median of the rounds.
+/// Maximum share of the usual candidate's time that the other may take, by the median of the rounds.
 const CLEARLY: f64 = 0.95;
 
-/// And it must be the quicker one in this share of the rounds.
+/// Minimum share of rounds in which the other must be quicker.
 const MOSTLY: f64 = 0.75;
 
-/// Fewer rounds tell nothing.
+/// Minimum number of rounds for a conclusion.
 pub(super) const MIN_ROUNDS: usize = 3;
 
-/// Each comparison is made so often, in turn with all others of its section.
+/// Number of rounds of each comparison, interleaved with all others of its section.
 pub(super) const ROUNDS: usize = 9;
 
-/// Whether one more round of a value may begin, of which the last took so long: while there is time
-/// left for its section, and if all rounds of a value take a third of that at most, so that there is
-/// some for each. One that nobody knows yet took nothing.
+/// Whether another round of a value may begin, given the duration of its last one: there must be time
+/// left in the section, and all rounds of a value may take at most a third of it, so that every value
+/// gets some. A value not measured yet has taken nothing.
 pub(super) fn may_begin(took: Duration, left: Duration) -> bool {
     !left.is_zero() && took.saturating_mul(ROUNDS as u32) <= left.saturating_mul(3)
 }
 
-/// When a section ends that may take so long, of a measurement that is over at `over`, both from now.
+/// Returns the end of a section with this time limit, in a measurement that ends at `over`; both from
+/// now.
 pub(super) fn section(longest: Duration, over: Duration) -> Duration {
     longest.min(over)
 }
 
-/// How much of the usual way's time the other takes: the median over the rounds.
+/// Returns the other candidate's time as a share of the usual one's: the median over the rounds.
 pub(super) fn ratio(rounds: &[Round]) -> Option<f64> {
     let mut ratios: Vec<f64> = rounds
         .iter()
@@ -49,7 +50,7 @@ pub(super) fn ratio(rounds: &[Round]) -> Option<f64> {
     ratios.get(ratios.len() / 2).copied()
 }
 
-/// The other way is quicker, and it is not the noise.
+/// Whether the other candidate is quicker beyond noise.
 fn clearly_wins(rounds: &[Round]) -> bool {
     let wins = rounds.iter().filter(|round| round.other < round.usual).count();
     rounds.len() >= MIN_ROUNDS
@@ -57,12 +58,12 @@ fn clearly_wins(rounds: &[Round]) -> bool {
         && wins as f64 >= rounds.len() as f64 * MOSTLY
 }
 
-/// From which size on the other way is taken, where so far it is from `built_in` on: sizes in rising
-/// order, each with its rounds.
+/// Returns the size from which on the other candidate is used, so far `built_in`. The sizes rise; each
+/// has its rounds.
 ///
-/// The threshold falls as long as the other way clearly wins at the next smaller size, or rises as
-/// long as the usual one clearly wins at the next larger size. Where one of them wins at the largest
-/// size too, what lies beyond was not looked at, and the threshold does not leave the sizes.
+/// The threshold falls while the other candidate clearly wins at the next smaller size, or rises while
+/// the usual one clearly wins at the next larger size. It stays within the measured sizes, also where
+/// one candidate wins at the largest or smallest.
 pub(super) fn crossover(built_in: u64, sizes: &[(u64, Vec<Round>)]) -> u64 {
     let below = sizes.iter().rev().filter(|(size, _)| *size < built_in);
     let fallen = below.take_while(|(_, rounds)| clearly_wins(rounds)).last();
@@ -79,8 +80,8 @@ pub(super) fn crossover(built_in: u64, sizes: &[(u64, Vec<Round>)]) -> u64 {
     }
 }
 
-/// The best of some candidates, each measured against the value built in: the one that saves most
-/// among those that clearly win.
+/// Returns the best of several candidates, each measured against the built-in value: among those that
+/// clearly win, the one that saves most.
 pub(super) fn best(built_in: u64, candidates: &[(u64, Vec<Round>)]) -> u64 {
     candidates
         .iter()
@@ -100,7 +101,7 @@ mod tests {
         for (took, left, expected) in [
             (0, 9000, true),
             (0, 1, true),
-            // Nothing begins when the time is over, whether it is known or not.
+            // Nothing begins when the time is up, measured before or not.
             (0, 0, false),
             (1, 0, false),
             (3000, 9000, true),
@@ -123,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Rounds by percent: what the other way took of the usual one's time.
+    /// Makes rounds from percentages: the other candidate's share of the usual one's time.
     fn rounds(percent: &[u64]) -> Vec<Round> {
         let round = |p: &u64| Round {
             usual: Duration::from_micros(1000),
@@ -135,9 +136,9 @@ mod tests {
     const WINS: &[u64] = &[80, 85, 78, 90, 82];
     const LOSES: &[u64] = &[120, 130, 125, 118, 140];
     const EVEN: &[u64] = &[98, 103, 99, 101, 100];
-    /// A few lucky rounds, and a median that says nothing.
+    /// Some lucky rounds, and an inconclusive median.
     const NOISY: &[u64] = &[50, 160, 60, 140, 101];
-    /// A good median, and too many rounds that say the contrary.
+    /// A good median, and too many rounds against it.
     const UNSTEADY: &[u64] = &[50, 60, 94, 130, 140];
     const FEW: &[u64] = &[50, 50];
 
@@ -149,7 +150,7 @@ mod tests {
             ([LOSES, LOSES, WINS, WINS, WINS], 64),
             ([LOSES, WINS, WINS, WINS, WINS], 32),
             ([WINS, WINS, WINS, WINS, WINS], 16),
-            // What lies behind a size without a clear win is no matter.
+            // Sizes beyond one without a clear win are irrelevant.
             ([WINS, EVEN, WINS, WINS, WINS], 64),
             ([LOSES, LOSES, LOSES, WINS, WINS], 128),
             ([LOSES, LOSES, LOSES, LOSES, WINS], 256),

@@ -1,9 +1,9 @@
-//! Measures a filesystem: from which sizes on which way is quicker there, and with how many workers.
+//! Measures a filesystem: the sizes from which on another mechanism is quicker, and the best number of
+//! workers.
 //!
-//! What is found goes into [`CopyOptions::tuning`](super::CopyOptions::tuning) and
-//! [`JobOptions::jobs`](super::job::JobOptions::jobs). A value that is built in is given up only for
-//! one that wins clearly: by 5 % of the time in the median of several rounds, and in three rounds of
-//! four.
+//! The results go into [`CopyOptions::tuning`](super::CopyOptions::tuning) and
+//! [`JobOptions::jobs`](super::job::JobOptions::jobs). A built-in value changes only if another wins
+//! clearly: by 5 % of the time in the median of several rounds, and in three rounds of four.
 
 mod bench;
 mod decide;
@@ -17,64 +17,64 @@ use bench::Bench;
 use uncopy_core::{Error, Reason, Result};
 use uncopy_os::capabilities::{Filesystem, identity};
 
-/// Measuring ends after so long, whatever is not measured by then.
+/// Time limit of the whole measurement.
 const LONGEST: Duration = Duration::from_secs(50);
 
-/// What was measured.
+/// Results of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Measured {
-    /// What the filesystem is known by ([`identity`]).
+    /// Identifies the filesystem ([`identity`]).
     pub identity: String,
-    /// Its kind.
+    /// Kind of the filesystem.
     pub filesystem: Filesystem,
-    /// What came of it, in the order of [`SETTINGS`].
+    /// Results in the order of [`SETTINGS`].
     pub settings: Vec<MeasuredSetting>,
-    /// How long it took.
+    /// Duration of the measurement.
     pub duration: Duration,
 }
 
-/// What is measured: sizes in bytes, and the number of workers.
+/// Names of the measured settings: sizes in bytes, and the number of workers.
 pub const SETTINGS: [&str; 5] =
     ["zero-copy-min", "direct-min", "direct-cpu-min", "buffer-size", "jobs"];
 
-/// One value.
+/// Result for one setting.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MeasuredSetting {
-    /// Its name: one of [`SETTINGS`].
+    /// Name: one of [`SETTINGS`].
     pub setting: &'static str,
-    /// What is used where nothing was measured.
+    /// Built-in value.
     pub built_in: u64,
-    /// What is best here; the same unless another value wins clearly.
+    /// Best value here; the built-in one unless another wins clearly.
     pub value: u64,
-    /// What it was concluded from.
+    /// Comparisons that led to it.
     pub compared: Vec<Compared>,
     /// Why not everything was measured, for people.
     pub missing: Option<String>,
 }
 
-/// Two ways at one size, or two values: the medians of several rounds.
+/// Comparison of two candidates at one size, or of two values: medians of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Compared {
-    /// The size of the file, or the value that is compared with the one built in.
+    /// Size of the file, or the value compared with the built-in one.
     pub at: u64,
-    /// Time of the usual way: what goes below the threshold, or the value built in.
+    /// Time of the usual candidate: the one below the threshold, or the built-in value.
     pub usual: Duration,
-    /// Time of the other.
+    /// Time of the other candidate.
     pub other: Duration,
-    /// Median of the quotients of each round.
+    /// Median of the ratios of each round.
     pub ratio: f64,
-    /// How often.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
-/// Measures the filesystem of the directory `path`: makes files of less than 256 MiB in a hidden
+/// Measures the filesystem of the directory `path`: creates files of less than 256 MiB in a hidden
 /// directory there, and removes it. Takes less than a minute.
 ///
-/// `watch` is called several times a second with the setting that is being measured, and may end it;
-/// then too everything is removed.
+/// `watch` is called several times a second with the setting under measurement, and may end it;
+/// everything is removed in that case too.
 ///
 /// # Errors
 /// The directory cannot be written to, or has no room; `watch` ended it

@@ -1,4 +1,4 @@
-//! What is measured for each setting.
+//! Measurement of each setting.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const TOGETHER: u32 = 8;
 const TOO_SLOW: &str = "it takes too long here";
 const NO_DIRECT: &str = "direct writes are not taken here, or copied all the same";
 
-/// All settings.
+/// Measures all settings.
 pub(super) fn all(bench: &mut Bench<'_>) -> Result<Vec<MeasuredSetting>> {
     Ok(vec![
         zero_copy_min(bench)?,
@@ -33,7 +33,7 @@ pub(super) fn all(bench: &mut Bench<'_>) -> Result<Vec<MeasuredSetting>> {
     ])
 }
 
-/// Reading and writing small files against the kernel's own copies.
+/// Compares reading and writing small files with the kernel's copies.
 fn zero_copy_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     let sizes = [8, 16, 32, 64, 128, 256, 512].map(|kib| kib * KIB);
     bench.begin("zero-copy-min", Duration::from_secs(9));
@@ -51,13 +51,13 @@ fn zero_copy_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     Ok(crossover(bench, Tuning::BUILT_IN.zero_copy_min, &rows))
 }
 
-/// Buffered copies against direct ones, both flushed.
+/// Compares buffered with direct copies, both flushed.
 fn direct_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     let sizes = [256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB];
     direct(bench, "direct-min", Tuning::BUILT_IN.direct_min, &sizes, true)
 }
 
-/// The same by processor time, and not flushed.
+/// Compares them by processor time, not flushed.
 fn direct_cpu_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     let sizes = [MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB];
     direct(bench, "direct-cpu-min", Tuning::BUILT_IN.direct_cpu_min, &sizes, false)
@@ -89,7 +89,7 @@ fn direct(
     Ok(crossover(bench, built_in, &rows))
 }
 
-/// The buffer that is built in against others.
+/// Compares the built-in buffer size with others.
 fn buffer_size(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     let built_in = Tuning::BUILT_IN.buffer;
     let with = |bytes| {
@@ -115,7 +115,7 @@ fn buffer_size(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     Ok(measured("buffer-size", built_in.bytes, value, &rows))
 }
 
-/// The usual number of workers against others, with a tree of small files.
+/// Compares the usual number of workers with others, on a tree of small files.
 fn jobs(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     let built_in = usual_workers();
     bench.begin("jobs", Duration::from_secs(12));
@@ -140,11 +140,11 @@ fn jobs(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     Ok(measured("jobs", built_in, value, &rows))
 }
 
-/// A value, and its rounds.
+/// Value with its rounds.
 type Row = (u64, Vec<Round>);
 
-/// Measures each of the values once, and all again, as long as there is time: what disturbs one
-/// round then disturbs neighbours alike. Values that take too long are left out from then on.
+/// Measures each value once per round while time is left, so that a disturbance affects neighbours
+/// alike. Values that take too long are dropped.
 fn rows(
     bench: &mut Bench<'_>,
     values: &[u64],
@@ -153,7 +153,7 @@ fn rows(
 ) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = values.iter().map(|value| (*value, Vec::new())).collect();
     let mut took = vec![Duration::ZERO; values.len()];
-    // The first one pays for what is set up once.
+    // The first copy pays for one-time setup.
     if let Some(first) = values.first().filter(|_| may_begin(Duration::ZERO, bench.time_left())) {
         measure(bench, *first)?;
     }

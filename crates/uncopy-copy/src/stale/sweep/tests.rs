@@ -10,7 +10,7 @@ use uncopy_os::follow;
 
 const NAME: &str = "destination";
 
-/// A destination and a source.
+/// Destination and source of a test.
 struct Scene {
     _home: tempfile::TempDir,
     to: PathBuf,
@@ -34,7 +34,7 @@ impl Scene {
         Register::new(Arc::new(follow::open_root(&self.to).unwrap()), OsStr::new(NAME))
     }
 
-    /// Notes a file or directory that is there.
+    /// Records an existing file or directory.
     fn note(&self, register: &Register, path: &Path) {
         let above = path.parent().unwrap();
         let parent = follow::open_root(above).unwrap();
@@ -43,7 +43,7 @@ impl Scene {
         std::mem::forget(register.note(below, path.file_name().unwrap(), &stat));
     }
 
-    /// The record of a run that was killed: nobody removes it, and its lock is gone.
+    /// Makes the record of a killed run: it stays, and its lock is gone.
     fn killed(&self, register: Register) -> PathBuf {
         register.keep();
         drop(register);
@@ -55,7 +55,7 @@ impl Scene {
         entries.filter(|path| path.extension().is_some_and(|end| end == "record")).collect()
     }
 
-    /// What is told, by its name.
+    /// Names that the sweep reports.
     fn sweep(&self) -> Vec<OsString> {
         let to = follow::open_root(&self.to).unwrap();
         let from = follow::open_root(&self.from).unwrap();
@@ -103,7 +103,7 @@ fn a_run_that_ends_takes_its_record_with_it() {
     register.prepare();
     assert_eq!(scene.records().len(), 1);
     assert_eq!(fs::metadata(&scene.records()[0]).unwrap().mode() & 0o7777, 0o600);
-    // What has its name is another file: somebody's.
+    // Another user's file took its name.
     let record = scene.records().pop().unwrap();
     fs::remove_file(&record).unwrap();
     fs::write(&record, "mine").unwrap();
@@ -143,7 +143,7 @@ fn slots_are_used_again() {
     assert_eq!((length(), fs::read(&scene.records()[0]).unwrap()), before, "nothing is noted");
 }
 
-/// Each changes something of a killed run's record and leftover, so that nothing may be removed.
+/// Each case changes a killed run's record or leftover so that nothing may be removed.
 type Change = (&'static str, fn(&Scene, record: &Path, left: &Path));
 
 const CHANGES: [Change; 9] = [
@@ -176,7 +176,7 @@ const CHANGES: [Change; 9] = [
     }),
     ("another file has the name", |_, _, left| {
         fs::remove_file(left).unwrap();
-        // The inode's number may be the same.
+        // The inode number may be reused.
         fs::write(left, "mine").unwrap();
     }),
     ("a copy has the name", |scene, _, left| {
@@ -187,7 +187,7 @@ const CHANGES: [Change; 9] = [
 ];
 
 #[test]
-fn in_doubt_nothing_is_removed_and_it_is_told() {
+fn in_doubt_nothing_is_removed_and_the_entry_is_reported() {
     for (what, change) in CHANGES {
         let scene = Scene::new();
         let register = scene.register();
@@ -195,18 +195,18 @@ fn in_doubt_nothing_is_removed_and_it_is_told() {
         fs::write(&left, "half").unwrap();
         scene.note(&register, &left);
         let record = scene.killed(register);
-        // Birth is as fine as the kernel's clock ticks.
+        // Times of birth have the resolution of the kernel's clock tick.
         std::thread::sleep(std::time::Duration::from_millis(20));
         change(&scene, &record, &left);
-        let told = scene.sweep();
+        let reported = scene.sweep();
         assert!(left.exists(), "{what}");
-        assert!(told.contains(&left.file_name().unwrap().to_owned()), "{what}: {told:?}");
-        // Again, as long as it is there.
-        assert_eq!(scene.sweep().len(), told.len(), "{what}");
+        assert!(reported.contains(&left.file_name().unwrap().to_owned()), "{what}: {reported:?}");
+        // Reported again, as long as it exists.
+        assert_eq!(scene.sweep().len(), reported.len(), "{what}");
     }
 }
 
-/// Files, links and directories with contents, with all kinds of names and no record.
+/// Files, links and directories with contents, with all kinds of names and without a record.
 #[test]
 fn a_name_shows_nothing() {
     for kind in Kind::ALL {
@@ -219,14 +219,14 @@ fn a_name_shows_nothing() {
         fs::write(paths[3].join("mine"), "mine").unwrap();
         fs::hard_link(&paths[0], &paths[4]).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, &paths[5], 0o600.into()).unwrap();
-        let mut told = scene.sweep();
-        told.sort();
+        let mut reported = scene.sweep();
+        reported.sort();
         let mut names: Vec<_> =
             paths.iter().map(|path| path.file_name().unwrap().to_owned()).collect();
         names.sort();
-        assert_eq!(told, names, "{kind:?}");
+        assert_eq!(reported, names, "{kind:?}");
         assert!(paths.iter().all(|path| path.symlink_metadata().is_ok()), "{kind:?}");
-        // What the source has too is no leftover.
+        // Entries that the source has too are no leftovers.
         for path in &paths {
             fs::write(scene.from.join(path.file_name().unwrap()), "").unwrap();
         }
@@ -323,7 +323,7 @@ fn what_was_intended_goes_if_it_is_empty_and_ones_own() {
             assert!(!record.exists());
         }
     }
-    // One that was there before the record, and one that the source has too.
+    // One directory that is older than the record, and one that the source has too.
     for is_older in [true, false] {
         let scene = Scene::new();
         let path = scene.temporary("a", Kind::File);
