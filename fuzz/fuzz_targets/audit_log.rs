@@ -1,4 +1,4 @@
-//! Every input is an audit log: it holds together, or where it does not is said.
+//! Input: an audit log. Its hash chain is valid, or the first invalid entry is reported.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Every input is what a peer does that keeps to no rule: no panic, no hang, no descriptor left.
+//! Input: the actions of a hostile peer. No panic, no hang, no leaked descriptor.
 #![no_main]
 
 #[path = "../../crates/uncopy/tests/channel_hostile/attack.rs"]
@@ -11,7 +11,7 @@ fn descriptors() -> usize {
 }
 
 fuzz_target!(|data: &[u8]| {
-    // The process opens some descriptors once and keeps them.
+    // Descriptors that a process opens once and keeps.
     attack::play(&[], || ());
     let before = descriptors();
     attack::play(data, || ());

@@ -1,4 +1,5 @@
-//! Every input is a command line, its words parted by zeros: parsed, or refused with a message.
+//! Input: a command line, its arguments separated by zeros. It is parsed, or refused with a
+//! message.
 #![no_main]
 
 use std::ffi::OsString;

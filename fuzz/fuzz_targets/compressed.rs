@@ -1,11 +1,11 @@
-//! Every input is a file that says it is compressed, and a seek table behind frames that are whole.
+//! Input: a file that claims to be compressed, and a seek table after valid frames.
 #![no_main]
 
 use std::os::fd::AsFd;
 
 use libfuzzer_sys::fuzz_target;
 
-/// Frames of 3, 0 and 10,000 bytes, as `zstd` writes them.
+/// Frames of 3, 0 and 10,000 bytes, as written by `zstd`.
 const FRAMES: [&[u8]; 3] = [
     include_bytes!("../frames/abc.zst"),
     include_bytes!("../frames/empty.zst"),

@@ -1,4 +1,4 @@
-//! Every input is a configuration file: shown, or refused with a message.
+//! Input: a configuration file. It is displayed, or refused with a message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

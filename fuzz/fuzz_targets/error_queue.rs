@@ -1,4 +1,4 @@
-//! Every input is what stands in the control memory of a message from a socket's error queue.
+//! Input: the control data of a message from a socket's error queue.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! Every input is a message as somebody sent it: refused, or the bytes of a value.
+//! Input: a received message. It is refused, or consists of the bytes of a value.
 #![no_main]
 
-#[path = "../../crates/uncopy-fidl/tests/properties/zoo.rs"]
+#[path = "../../crates/uncopy-fidl/tests/fidl/properties/zoo.rs"]
 mod zoo;
 
 use libfuzzer_sys::fuzz_target;

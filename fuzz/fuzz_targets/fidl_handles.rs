@@ -1,9 +1,9 @@
-//! Every input is a number of handles and a message that came with them: refused, or the bytes of a
-//! value; and no handle is closed twice, or never.
+//! Input: a number of handles and a received message. It is refused, or consists of the bytes of a
+//! value; and every handle is closed exactly once.
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../crates/uncopy-fidl/tests/properties/parcels.rs"]
+#[path = "../../crates/uncopy-fidl/tests/fidl/properties/parcels.rs"]
 mod parcels;
 
 use libfuzzer_sys::fuzz_target;

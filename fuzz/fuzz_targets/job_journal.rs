@@ -1,4 +1,4 @@
-//! Every input is a job's journal as somebody left it: read, cut off, or refused.
+//! Input: a job's journal. It is read, truncated, or refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Every input is a record of temporary names as somebody left it: what it notes leads nowhere but down,
-//! to names of ours.
+//! Input: a record of temporary names. Its names are below the directory, and have the form of
+//! temporary names.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Every input is what a netlink socket answered.
+//! Input: the answer of a netlink socket.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

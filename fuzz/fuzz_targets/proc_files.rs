@@ -1,4 +1,4 @@
-//! Every input is a file of `/proc` or `/sys` that the doctor looks at.
+//! Input: a file of `/proc` or `/sys` that the doctor reads.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

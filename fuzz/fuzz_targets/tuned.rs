@@ -1,4 +1,4 @@
-//! Every input is a `tuned.toml`: settings, or a message.
+//! Input: a `tuned.toml`. It gives settings, or a message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Code that several targets use.
+//! Helpers for the fuzz targets.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use uncopy_cli::Exit;
 
-/// Runs the program with these words and, behind them, the path of a file that holds `data`.
+/// Runs the program with these arguments, and the path of a file with `data` as the last one.
 ///
 /// # Panics
-/// If there is no memory for the file.
+/// If the file cannot be created in memory.
 #[must_use]
 pub fn run_on_file(words: &[&str], data: &[u8]) -> Exit {
     let file = file_of(data);
@@ -19,10 +19,10 @@ pub fn run_on_file(words: &[&str], data: &[u8]) -> Exit {
     uncopy_cli::run(words.chain([path.into()]))
 }
 
-/// A file that holds `data`.
+/// Makes a file with `data`.
 ///
 /// # Panics
-/// If there is no memory for it.
+/// If the file cannot be created in memory.
 #[must_use]
 pub fn file_of(data: &[u8]) -> File {
     let file = memfd_create("input", MemfdFlags::CLOEXEC).expect("memory can be had");

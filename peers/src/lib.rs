@@ -1,25 +1,25 @@
-//! Code that the bare copiers share: opening both files.
+//! Common parts of the bare copiers: opens both files.
 
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-/// The buffer that is fastest on most filesystems.
+/// Size of the buffer; the fastest on most filesystems.
 pub const BUFFER_BYTES: usize = 128 << 10;
 
-/// The files named by the first two arguments that are no flags: source and new destination.
+/// Opens the files named by the first two arguments that are not flags: source and new destination.
 ///
 /// # Errors
-/// If they are not named or cannot be opened.
+/// If an argument is missing, or a file cannot be opened.
 pub fn open_both(arguments: impl Iterator<Item = std::ffi::OsString>) -> io::Result<(File, File)> {
     let (source, destination) = both_paths(arguments)?;
     Ok((File::open(source)?, File::create_new(destination)?))
 }
 
-/// The paths themselves.
+/// Returns the two paths.
 ///
 /// # Errors
-/// If they are not named.
+/// If an argument is missing.
 pub fn both_paths(
     mut arguments: impl Iterator<Item = std::ffi::OsString>,
 ) -> io::Result<(PathBuf, PathBuf)> {

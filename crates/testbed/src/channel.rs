@@ -1,14 +1,14 @@
-//! Channels that tests talk over.
+//! Channels for tests.
 
 use uncopy::channel::{
     Channel, Deadline, Event, EventPair, Fifo, Handle, MessageBuf, Object, Signals, Socket,
     SocketKind, Status,
 };
 
-/// The next message, which is waited for.
+/// Waits for the next message.
 ///
 /// # Errors
-/// Why none comes.
+/// The channel's status, if no message comes.
 pub fn next_message(channel: &Channel, deadline: Deadline) -> Result<MessageBuf, Status> {
     loop {
         match channel.read() {
@@ -20,43 +20,43 @@ pub fn next_message(channel: &Channel, deadline: Deadline) -> Result<MessageBuf,
     }
 }
 
-/// What lies between two ends that tests work with.
+/// Placement of the two ends that a test uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Both are in this process.
+    /// Both ends are in this process.
     Local,
-    /// One has moved to another process, as far as anybody can tell.
+    /// One end moved to another process, as far as the peer can tell.
     Socket,
-    /// Both have, one of them twice.
+    /// Both ends moved, one of them twice.
     Moved,
 }
 
 impl Transport {
-    /// Both ends of a channel.
+    /// Makes both ends of a channel.
     #[must_use]
     pub fn channels(self) -> (Channel, Channel) {
         self.between(Channel::pair())
     }
 
-    /// Both ends of a fifo.
+    /// Makes both ends of a fifo.
     #[must_use]
     pub fn fifos(self, count: usize, element_bytes: usize) -> (Fifo, Fifo) {
         self.between(Fifo::pair(count, element_bytes).expect("sizes that are possible"))
     }
 
-    /// Both ends of a socket.
+    /// Makes both ends of a socket.
     #[must_use]
     pub fn sockets(self, kind: SocketKind) -> (Socket, Socket) {
         self.between(Socket::pair(kind))
     }
 
-    /// Both ends of an event pair.
+    /// Makes both ends of an event pair.
     #[must_use]
     pub fn event_pairs(self) -> (EventPair, EventPair) {
         self.between(EventPair::pair())
     }
 
-    /// Two handles to one event.
+    /// Makes two handles to one event.
     #[must_use]
     pub fn events(self) -> (Event, Event) {
         let event = Event::new();
@@ -64,7 +64,7 @@ impl Transport {
         self.between((event, again))
     }
 
-    /// The bounds are those of the objects, not of the kernel.
+    /// The limits here are the objects' own, not the kernel's.
     #[must_use]
     pub fn is_local(self) -> bool {
         self == Transport::Local
@@ -83,7 +83,7 @@ impl Transport {
     }
 }
 
-/// The handle as another process gets it.
+/// Returns the handle as another process receives it.
 fn carried<T: Into<Handle> + TryFrom<Handle, Error = Handle>>(handle: T) -> T {
     let (near, far) = Channel::pair();
     let far = Channel::from_fd(far.into_fd().expect("descriptors")).expect("a socket");

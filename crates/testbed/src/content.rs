@@ -1,4 +1,4 @@
-//! File contents in which a byte at the wrong place is seen.
+//! File contents that show a byte at a wrong position.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use rustix::fs::SeekFrom;
 
-/// Files up to here are compared byte by byte; in larger ones, holes of both files are passed over.
+/// Maximum length for a comparison byte by byte; in longer files, common holes are skipped.
 const READ_WHOLE: u64 = 64 << 20;
 
-/// A file to be made: its length, and where in it there is data; the rest are holes.
+/// A file to create: its length, and the runs of data in it; the rest is holes.
 #[derive(Debug, Clone)]
 pub struct Content {
     /// Length in bytes.
@@ -19,19 +19,19 @@ pub struct Content {
 }
 
 impl Content {
-    /// `length` bytes without a hole.
+    /// Makes a file of `length` bytes without a hole.
     #[must_use]
     pub fn dense(length: u64) -> Content {
         Content { length, data: vec![(0, length)] }
     }
 
-    /// `length` bytes with data in these places alone.
+    /// Makes a file of `length` bytes with data only in these places.
     #[must_use]
     pub fn sparse(length: u64, data: &[(u64, u64)]) -> Content {
         Content { length, data: data.to_vec() }
     }
 
-    /// Makes the file.
+    /// Creates the file.
     ///
     /// # Panics
     /// If the filesystem refuses.
@@ -50,14 +50,14 @@ impl Content {
         file
     }
 
-    /// Bytes of data.
+    /// Returns the number of bytes of data.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.data.iter().map(|&(_, length)| length).sum()
     }
 }
 
-/// Takes a file out of the page cache.
+/// Removes a file from the page cache.
 ///
 /// # Panics
 /// If it cannot be written out.
@@ -77,18 +77,18 @@ fn write_pattern(file: &File, offset: u64, length: u64) {
     }
 }
 
-/// Bytes that depend on their offset in the file and are never 0.
+/// Returns bytes that depend on their offset in the file and are never 0.
 #[must_use]
 pub fn patterned(offset: u64, length: u64) -> Vec<u8> {
     seeded(0, offset, length)
 }
 
-/// As [`patterned`], with other bytes for each `seed`.
+/// Returns bytes like [`patterned`], different for each `seed`.
 #[must_use]
 pub fn seeded(seed: u64, offset: u64, length: u64) -> Vec<u8> {
     let end = offset + length;
     let words = (offset / 8..end.div_ceil(8)).flat_map(|index| {
-        // splitmix64 of the index, each byte made odd.
+        // splitmix64 of the index; each byte is made odd.
         let mut word = index.wrapping_add(seed << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         (word ^ (word >> 27) | 0x0101_0101_0101_0101).to_le_bytes()
@@ -97,10 +97,10 @@ pub fn seeded(seed: u64, offset: u64, length: u64) -> Vec<u8> {
     words.skip(skipped).take(usize::try_from(length).expect("fits in memory")).collect()
 }
 
-/// Fails unless both files have the same length and bytes.
+/// Checks that both files have the same length and bytes.
 ///
 /// # Panics
-/// With the offset of the first difference.
+/// If they differ, with the offset of the first difference.
 pub fn assert_same(expected: &Path, found: &Path) {
     let open = |path: &Path| {
         File::open(path).unwrap_or_else(|error| panic!("cannot open {}: {error}", path.display()))

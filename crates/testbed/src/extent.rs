@@ -1,25 +1,25 @@
-//! How much a run of the tests looks at.
+//! Amount of work in a test run.
 
 use std::cell::Cell;
 
-/// How far tests go that could go on for hours. `UNCOPY_TEST_FULL` names it.
+/// Length of tests that could run for hours, set by `UNCOPY_TEST_FULL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// Unset: a short form of each proof, for whoever is changing something.
+    /// Unset: a short form of each test, for use during development.
     Short,
-    /// `1`: the whole of each, before a change lands.
+    /// `1`: the full form of each test, before a change lands.
     Full,
     /// `soak`: races in many more rounds, which takes many minutes each.
     Soak,
 }
 
 impl Extent {
-    /// Returns what the environment asks for.
+    /// Reads the extent from the environment.
     ///
     /// # Panics
-    /// On a value that is none of these, so that a misspelt one does not pass for the whole.
+    /// On an unknown value, so that a misspelt one does not pass for the full form.
     #[must_use]
-    pub fn asked() -> Extent {
+    pub fn from_env() -> Extent {
         match std::env::var("UNCOPY_TEST_FULL").ok().as_deref() {
             None | Some("" | "0") => Extent::Short,
             Some("1") => Extent::Full,
@@ -28,7 +28,7 @@ impl Extent {
         }
     }
 
-    /// Tells whether this is the whole, or more.
+    /// Whether this is the full form, or more.
     #[must_use]
     pub fn is_full(self) -> bool {
         self >= Extent::Full
@@ -39,12 +39,12 @@ thread_local! {
     static IS_CUT_SHORT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns the amount for the extent that is asked for, in the order of [`Extent`]; the test that calls
-/// it counts as cut short where that is the first.
+/// Returns the amount for the current extent, in the order of [`Extent`]. In the short extent, the
+/// calling test is reported as cut short.
 ///
 /// Call it on the test's own thread.
 pub fn by_extent<T>([short, full, soak]: [T; 3]) -> T {
-    match Extent::asked() {
+    match Extent::from_env() {
         Extent::Short => {
             IS_CUT_SHORT.set(true);
             short
@@ -54,7 +54,7 @@ pub fn by_extent<T>([short, full, soak]: [T; 3]) -> T {
     }
 }
 
-/// Returns whether [`by_extent`] cut the test on this thread short, and forgets it.
+/// Returns whether [`by_extent`] cut the test on this thread short, and resets that.
 pub(crate) fn take_is_cut_short() -> bool {
     IS_CUT_SHORT.replace(false)
 }

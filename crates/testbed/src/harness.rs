@@ -1,4 +1,4 @@
-//! Tests that say what they need, and a run that says what it left out.
+//! A test harness: tests state their requirements, and a run reports what was left out.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -14,21 +14,21 @@ use crate::process::find_tool;
 use crate::sandbox::{self, Sandbox};
 use crate::scratch;
 
-/// Something without which a test cannot run.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// `UNCOPY_TEST_ROOT=1` and user id 0.
     Root,
-    /// A program.
+    /// A tool.
     Tool(&'static str),
     /// A place to copy from or to.
     At(Place),
-    /// [`Place::Disk`] lies on ext4 or XFS directly on a device, with nothing stacked between.
+    /// [`Place::Disk`] is on ext4 or XFS directly on a device, with no other layer between.
     BareDevice,
 }
 
 impl Need {
-    /// Why it is not met. `None`: it is.
+    /// Returns why it is not met. `None`: it is met.
     #[must_use]
     pub fn unmet(self) -> Option<String> {
         match self {
@@ -51,19 +51,19 @@ impl Need {
     }
 }
 
-/// One test.
+/// A test.
 pub struct Case {
     name: String,
     needs: Vec<Need>,
     body: Box<dyn FnOnce() + Send>,
-    /// What can be run on another filesystem too.
+    /// Function, for tests that can run on several filesystems.
     function: Option<fn()>,
-    /// Run at full extent only.
+    /// Whether it runs only in the full extent.
     only_in_full: bool,
 }
 
 impl Case {
-    /// A test of this name; it fails by panicking.
+    /// Makes a test with this name; it fails by panicking.
     pub fn new(
         name: impl Into<String>,
         needs: &[Need],
@@ -73,15 +73,15 @@ impl Case {
         Case { name, needs, body: Box::new(body), function: None, only_in_full: false }
     }
 
-    /// A test that [`on_each_filesystem`] can run several times. `path` is that of the function, with
-    /// its crate first.
+    /// Makes a test that [`on_each_filesystem`] can repeat. `path` is that of the function, with its
+    /// crate first.
     #[must_use]
     pub fn of(path: &str, needs: &[Need], function: fn()) -> Case {
         let name = path.split_once("::").map_or(path, |(_, name)| name);
         Case { function: Some(function), ..Case::new(name, needs, function) }
     }
 
-    /// The same test with `place` for its [`Place::Disk`], under a name that says so.
+    /// Returns the test with `place` as its [`Place::Disk`], and with a name that says so.
     fn on(&self, place: Place) -> Option<Case> {
         let function = self.function.filter(|_| !self.names_a_place())?;
         let needs = [&self.needs[..], &[Need::At(place)]].concat();
@@ -113,7 +113,7 @@ impl Case {
     }
 }
 
-/// A test at work. Dropped, it is recorded.
+/// A running test, which is recorded when dropped.
 struct Running {
     name: String,
     began: Instant,
@@ -144,9 +144,9 @@ struct Finished {
 
 static FINISHED: Mutex<Vec<Finished>> = Mutex::new(Vec::new());
 
-/// These, and each of them on ext4, XFS and btrfs too: on those that [`Place::Disk`] does not lie on
-/// itself. One that names a place already has its own; those whose names end in one of `once` stay
-/// alone. In the short extent every third is run on one of those filesystems, which take turns.
+/// Returns the tests, and a copy of each for ext4, XFS and btrfs, except the filesystem of
+/// [`Place::Disk`]. Tests that name a place, and tests whose names end in one of `once`, are not
+/// copied. In the short extent, each test runs on one of these filesystems, in turn.
 #[must_use]
 pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
     let places = Place::beside_the_disk();
@@ -161,12 +161,12 @@ pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
     cases.into_iter().chain(others).collect()
 }
 
-/// Runs the tests: the whole of a test program's `main`.
+/// Runs the tests, as the whole `main` of a test program.
 ///
 /// `target_tmpdir` is `env!("CARGO_TARGET_TMPDIR")`: a directory on disk for files and images.
 pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    if !Extent::asked().is_full() {
+    if !Extent::from_env().is_full() {
         arguments.test_threads.get_or_insert_with(threads);
     }
     if !arguments.list
@@ -177,9 +177,9 @@ pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     scratch::open(target_tmpdir);
     let mut cases = cases();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
-    // Who names tests gets them.
+    // Tests that are named on the command line always run.
     let mut left_out = 0;
-    if !Extent::asked().is_full() && arguments.filter.is_none() && !arguments.list {
+    if !Extent::from_env().is_full() && arguments.filter.is_none() && !arguments.list {
         left_out = cases.extract_if(.., |case| case.only_in_full).count();
     }
     let reasons = reasons(&cases, &arguments);
@@ -194,7 +194,7 @@ pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Twice as many as there are processors: tests mostly wait for programs, times and disks.
+/// Returns twice the number of CPUs: tests mostly wait for programs, times and disks.
 fn threads() -> usize {
     2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
@@ -234,8 +234,8 @@ fn report_short(left_out: usize) {
     }
 }
 
-/// Prints how long the slowest tests took: as many as `UNCOPY_TEST_TIMES` says. With one thread
-/// (`--test-threads=1`) they are ordered by processor time, which a busy machine does not change.
+/// Prints the slowest tests if `UNCOPY_TEST_TIMES` has their number. With one thread (`--test-threads=1`)
+/// they are ordered by processor time, which a busy machine does not change.
 fn report_slowest(one_at_a_time: bool) {
     let Some(count) = std::env::var("UNCOPY_TEST_TIMES").ok().and_then(|text| text.parse().ok())
     else {

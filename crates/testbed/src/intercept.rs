@@ -1,5 +1,5 @@
-//! Any system call of a program fails, the first, the second, the third time: with no hook in the
-//! program, by a filter that asks the test before each call (`seccomp_unotify(2)`).
+//! Fault injection: any system call of a program fails, at its first, second or third time. The
+//! program needs no hook: a filter asks the test before each call (`seccomp_unotify(2)`).
 //!
 //! Calls are counted over all threads and children of the program.
 
@@ -9,13 +9,13 @@ use uncopy::Errno;
 
 use crate::process::Running;
 use crate::program::{Program, Run};
-use crate::sys::seccomp::{self, Asked, Filter, Listener, Rule, Verdict};
+use crate::sys::seccomp::{self, Filter, FilterAction, Listener, PendingCall, Rule};
 
 /// A system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SystemCall(pub(crate) i64);
 
-/// How often each call was made.
+/// Number of calls, by system call.
 pub type Calls = BTreeMap<SystemCall, usize>;
 
 macro_rules! system_calls {
@@ -33,7 +33,7 @@ macro_rules! system_calls {
     };
 }
 
-// What the manual pages list, and what filters, security modules and old kernels answer.
+// Errors that the manual pages list, and those of filters, security modules and old kernels.
 const OPENING: &[Errno] =
     &[Errno::EMFILE, Errno::EINTR, Errno::EIO, Errno::ENOSPC, Errno::EACCES, Errno::ENOSYS];
 const MAKING: &[Errno] = &[Errno::EMFILE, Errno::ENOMEM, Errno::EPERM, Errno::ENOSYS];
@@ -65,7 +65,7 @@ const STARTING: &[Errno] = &[Errno::EAGAIN, Errno::ENOMEM, Errno::EPERM];
 const LOCKING: &[Errno] = &[Errno::ENOLCK, Errno::EINTR, Errno::ENOSYS];
 const CONTROL: &[Errno] = &[Errno::EPERM, Errno::EINVAL, Errno::ENOSYS];
 const CLOSING: &[Errno] = &[Errno::EIO, Errno::EINTR];
-/// Of the process's own affairs: cannot fail for a reason that a program could meet.
+/// Calls about the process itself, which cannot fail for an external reason.
 const NEVER: &[Errno] = &[];
 
 system_calls! {
@@ -227,7 +227,7 @@ system_calls! {
     TIMES = SYS_times: NEVER;
 }
 
-/// Calls of this processor alone, and one that the crate has no name for.
+/// Calls of this processor only, and one without a name in the crate.
 #[cfg(target_arch = "x86_64")]
 const FURTHER: &[(i64, &str, &[Errno])] = &[
     (libc::SYS_open, "SYS_open", OPENING),
@@ -263,24 +263,24 @@ impl SystemCall {
         rows.find(|(number, ..)| *number == self.0).map(|(_, name, errnos)| (name, errnos))
     }
 
-    /// As the manual has it.
+    /// Returns the name in the manual.
     ///
     /// # Panics
-    /// If no row says what it is: there should be one, with what it can fail with.
+    /// If there is no row for it: add one with its errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         let row = self.row().unwrap_or_else(|| panic!("no row for system call {}", self.0));
         row.0.trim_start_matches("SYS_")
     }
 
-    /// What it can fail with; nothing: it cannot.
+    /// Returns the errors that it can fail with; empty: it cannot fail.
     #[must_use]
     pub fn errnos(self) -> &'static [Errno] {
         self.row().map_or(&[], |row| row.1)
     }
 }
 
-/// A program whose system calls are counted, or made to fail.
+/// A program whose system calls are counted or made to fail.
 #[derive(Debug, Clone)]
 pub struct Intercepted {
     program: Program,
@@ -288,14 +288,14 @@ pub struct Intercepted {
     end: Option<SystemCall>,
 }
 
-/// One call that fails.
+/// A call that fails.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
-    /// Which one.
+    /// The system call.
     pub call: SystemCall,
-    /// Which time it is made, from 1.
+    /// Number of the call, from 1.
     pub nth: usize,
-    /// With what.
+    /// The error.
     pub errno: Errno,
 }
 
@@ -308,19 +308,19 @@ impl std::fmt::Display for Fault {
 /// A run with a fault.
 #[derive(Debug)]
 pub struct Intercept {
-    /// How it ended.
+    /// Exit status and output.
     pub run: Run,
-    /// How often the calls that were looked at did happen.
+    /// Number of the watched calls.
     pub calls: Calls,
-    /// Those of them that were to put bytes into a regular file, or were made on a ring that does.
+    /// Number of those that write to a regular file, or use a ring that does.
     pub moving: Calls,
-    /// The fault came to pass.
+    /// Whether the fault happened.
     pub happened: bool,
 }
 
 impl Intercepted {
-    /// Looks at calls from the first `begin` on, that one included, up to the next `end`, if one is
-    /// named: what the dynamic loader does is left out.
+    /// Watches calls from the first `begin`, included, until the next `end`, if there is one: this
+    /// leaves out the dynamic loader.
     #[must_use]
     pub fn new(program: &Program, begin: SystemCall, end: Option<SystemCall>) -> Intercepted {
         Intercepted { program: program.clone(), begin, end }
@@ -329,19 +329,19 @@ impl Intercepted {
     /// Runs it and counts every call.
     #[must_use]
     pub fn count(&self) -> (Run, Calls) {
-        // The program is started by the first, and a call that returns from a signal must be let
-        // through by the filter itself.
+        // `execve` starts the program, and a call that returns from a signal must be allowed by the
+        // filter itself.
         let rules = [SystemCall::EXECVE, SystemCall::RT_SIGRETURN];
         let filter = Filter {
             rules: rules.iter().map(|call| rule(*call)).collect(),
-            of_rules: Verdict::Allow,
-            of_others: Verdict::Ask,
+            for_rules: FilterAction::Allow,
+            for_others: FilterAction::Ask,
         };
         let outcome = self.run(&filter, None);
         (outcome.run, outcome.calls)
     }
 
-    /// Runs it with this fault; `watched` are counted.
+    /// Runs it with this fault; `watched` calls are counted.
     #[must_use]
     pub fn fail(&self, fault: Fault, watched: &[SystemCall]) -> Intercept {
         let mut calls: Vec<SystemCall> = watched.to_vec();
@@ -350,7 +350,8 @@ impl Intercepted {
         calls.sort_unstable();
         calls.dedup();
         let rules = calls.into_iter().map(rule).collect();
-        let filter = Filter { rules, of_rules: Verdict::Ask, of_others: Verdict::Allow };
+        let filter =
+            Filter { rules, for_rules: FilterAction::Ask, for_others: FilterAction::Allow };
         self.run(&filter, Some(fault))
     }
 
@@ -365,8 +366,8 @@ impl Intercepted {
             counter.answer(&listener);
             counter
         });
-        // It ends, or is killed: then nobody is there to be answered.
-        let run = Run::of(running.finish());
+        // The program ends or is killed, and nobody waits for the answer.
+        let run = Run::new(running.finish());
         let counter = answering.join().expect("whoever answers does not panic");
         let Counter { calls, moving, happened, .. } = counter;
         Intercept { run, calls, moving, happened }
@@ -377,26 +378,27 @@ fn rule(call: SystemCall) -> Rule {
     Rule { number: call.0, argument: None }
 }
 
-/// Only closing a file can fail (NFS, FUSE, quotas), and only that is made to: what is not closed
-/// indeed, as a call is that never came to the kernel, would keep who waits for its end waiting.
-fn closes_no_file(asked: Asked) -> bool {
-    asked.number == SystemCall::CLOSE.0 && is_file(asked, 0) == Some(false)
+/// Closing can fail only for files (NFS, FUSE, quotas), so only that is made to fail. A call that
+/// does not reach the kernel leaves the descriptor open; for other objects, a peer would wait
+/// forever for its end.
+fn closes_no_file(pending: PendingCall) -> bool {
+    pending.number == SystemCall::CLOSE.0 && is_file(pending, 0) == Some(false)
 }
 
-/// Whether this argument is a descriptor of a regular file, where it is one at all.
-fn is_file(asked: Asked, argument: usize) -> Option<bool> {
-    let path = format!("/proc/{}/fd/{}", asked.thread, asked.arguments[argument] as i32);
+/// Whether this argument is a descriptor of a regular file.
+fn is_file(pending: PendingCall, argument: usize) -> Option<bool> {
+    let path = format!("/proc/{}/fd/{}", pending.thread, pending.arguments[argument] as i32);
     std::fs::metadata(path).ok().map(|metadata| metadata.is_file())
 }
 
 /// `FICLONE` and `FICLONERANGE` (`ioctl_ficlonerange(2)`).
 const CLONES: [u32; 2] = [0x4004_9409, 0x4020_940D];
 
-/// Bytes are to go into a regular file, by this call itself.
-fn puts_into_a_file(asked: Asked) -> bool {
-    let into = match SystemCall(asked.number) {
+/// Whether this call writes to a regular file.
+fn puts_into_a_file(pending: PendingCall) -> bool {
+    let into = match SystemCall(pending.number) {
         SystemCall::IO_URING_ENTER => return true,
-        SystemCall::IOCTL if !CLONES.contains(&(asked.arguments[1] as u32)) => return false,
+        SystemCall::IOCTL if !CLONES.contains(&(pending.arguments[1] as u32)) => return false,
         SystemCall::COPY_FILE_RANGE | SystemCall::SPLICE => 2,
         SystemCall::IOCTL
         | SystemCall::SENDFILE
@@ -407,7 +409,7 @@ fn puts_into_a_file(asked: Asked) -> bool {
         | SystemCall::PWRITEV2 => 0,
         _ => return false,
     };
-    is_file(asked, into) == Some(true)
+    is_file(pending, into) == Some(true)
 }
 
 struct Counter {
@@ -439,17 +441,17 @@ impl Counter {
     }
 
     fn answer(&mut self, listener: &Listener) {
-        while let Some(asked) = listener.next().expect("the kernel lets a listener listen") {
-            let errno = self.errno(asked);
-            listener.answer(asked, errno.map(Errno::raw));
+        while let Some(pending) = listener.next().expect("the kernel lets a listener listen") {
+            let errno = self.errno(pending);
+            listener.answer(pending, errno.map(Errno::raw));
         }
     }
 
-    fn errno(&mut self, asked: Asked) -> Option<Errno> {
-        let call = SystemCall(asked.number);
+    fn errno(&mut self, pending: PendingCall) -> Option<Errno> {
+        let call = SystemCall(pending.number);
         self.has_ended |= self.has_begun && Some(call) == self.end;
         self.has_begun |= call == self.begin;
-        if !self.has_begun || self.has_ended || closes_no_file(asked) {
+        if !self.has_begun || self.has_ended || closes_no_file(pending) {
             return None;
         }
         if let Some(fault) = self.fault
@@ -462,7 +464,7 @@ impl Counter {
             }
         }
         *self.calls.entry(call).or_default() += 1;
-        if puts_into_a_file(asked) {
+        if puts_into_a_file(pending) {
             *self.moving.entry(call).or_default() += 1;
         }
         None

@@ -1,4 +1,4 @@
-//! What the journal of a job with `--resume` says.
+//! Journals of jobs with `--resume`, as seen by tests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,19 +6,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8] = b"UJ5\n";
-/// Magic number, kind, length and checksum.
+/// Size of magic number, kind, length and checksum.
 const HEAD_BYTES: usize = 28;
 const CHECKSUM_BYTES: usize = 16;
 const DONE: u32 = 2;
 const CHUNKS: u32 = 3;
 const DIGEST_BYTES: usize = 16;
 
-/// Before the names of a frame of chunks: the state of the source, which file the part is, two numbers,
-/// two lengths.
+/// Size of a chunk frame before the names: state of the source, identity of the partial file, two
+/// numbers, two lengths.
 const CHUNKS_HEAD_BYTES: usize = 16 + 20 + 16 + 8;
 const CHUNK_DIGEST_BYTES: usize = 32;
 
-/// The journal in a directory, if there is one.
+/// Finds the journal in a directory.
 #[must_use]
 pub fn find(directory: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(directory).ok()?;
@@ -26,7 +26,7 @@ pub fn find(directory: &Path) -> Option<PathBuf> {
     paths.find(|path| path.extension().is_some_and(|end| end == "journal"))
 }
 
-/// How many files a journal says to be done, in its whole frames.
+/// Returns the number of completed files in the journal's whole frames.
 #[must_use]
 pub fn noted(journal: &Path) -> u64 {
     let mut files = 0;
@@ -38,8 +38,8 @@ pub fn noted(journal: &Path) -> u64 {
     files as u64
 }
 
-/// Up to where large files are noted chunk by chunk, by their paths from the root; the last chunk
-/// counts in full. Files that are done meanwhile are told as well.
+/// Returns the recorded position in each large file, by its path from the root; the last chunk
+/// counts in full. Files that were completed later are included.
 #[must_use]
 pub fn parts(journal: &Path) -> BTreeMap<PathBuf, u64> {
     let mut parts = BTreeMap::new();
@@ -63,18 +63,18 @@ fn part(payload: &[u8]) -> (PathBuf, u64) {
     (name.into(), (first + count as u64) * chunk_bytes)
 }
 
-fn for_each_frame(journal: &Path, mut tell: impl FnMut(u32, &[u8])) {
+fn for_each_frame(journal: &Path, mut visit: impl FnMut(u32, &[u8])) {
     let bytes = std::fs::read(journal).unwrap_or_default();
     let mut rest = &bytes[..];
     while rest.starts_with(MAGIC) && rest.len() >= HEAD_BYTES {
         let kind = u32::from_le_bytes(array(rest, 4));
         let payload_end = HEAD_BYTES + u32::from_le_bytes(array(rest, 8)) as usize;
-        let Some(behind) = rest.get(payload_end + CHECKSUM_BYTES..) else { break };
-        tell(kind, &rest[HEAD_BYTES..payload_end]);
-        rest = behind;
+        let Some(next) = rest.get(payload_end + CHECKSUM_BYTES..) else { break };
+        visit(kind, &rest[HEAD_BYTES..payload_end]);
+        rest = next;
     }
 }
 
 fn array<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
-    bytes[place..place + N].try_into().expect("so many bytes were taken")
+    bytes[place..place + N].try_into().expect("the slice has N bytes")
 }

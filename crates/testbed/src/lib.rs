@@ -1,9 +1,9 @@
-//! What the tests stand on: a harness in which a skipped test is seen, filesystems to copy on,
-//! networks to send over, and witnesses that say what really happened.
+//! Support for tests: a harness that shows skipped tests, filesystems to copy on, networks to send
+//! over, and independent observers of what happened.
 //!
 //! A plain run mounts nothing and needs no privileges. With `UNCOPY_TEST_ROOT=1`, as root, the test
-//! process moves into a mount and process namespace of its own and mounts what it needs there; a
-//! tool that is then missing is a failure and no skip.
+//! process enters new mount and process namespaces and mounts filesystems there; a missing tool is
+//! then a failure and not a skip.
 #![deny(missing_docs, unsafe_code)]
 
 mod channel;
@@ -48,7 +48,7 @@ pub use sys::{
 pub use tree::{Compared, assert_same_tree};
 pub use wait::{LONG, wait_for};
 
-/// Cases from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
+/// Makes tests from functions: `cases![[Need::Root] a_function, [] another_function]`, named by module
 /// and function, without the name of the crate.
 #[macro_export]
 macro_rules! cases {

@@ -1,4 +1,4 @@
-//! Filesystems in images, on loop devices.
+//! Filesystems in images on loop devices.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -12,7 +12,7 @@ use crate::process::{run_quietly, run_tool};
 use crate::sandbox;
 use crate::scratch;
 
-/// A filesystem that an image can be formatted with.
+/// A filesystem for an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Filesystem {
     /// ext4: no reflinks.
@@ -24,7 +24,7 @@ pub enum Filesystem {
 }
 
 impl Filesystem {
-    /// The type as `mount -t` takes it.
+    /// Returns the type for `mount -t`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Filesystem {
         }
     }
 
-    /// The tool that formats.
+    /// Returns the tool that formats it.
     #[must_use]
     pub fn formatter(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// A new filesystem of `mebibytes` in a sparse image.
+    /// Makes a filesystem of `mebibytes` in a sparse image.
     #[must_use]
     pub fn image(filesystem: Filesystem, mebibytes: u64) -> Mount {
         let image = tempfile::Builder::new()
@@ -77,14 +77,14 @@ impl Mount {
         filesystem.format(image.path());
         let mut options = vec!["-t".to_owned(), filesystem.name().to_owned(), "-o".to_owned()];
         options.push(match filesystem {
-            // The kernel would go on writing inode tables in the background.
+            // Otherwise the kernel would write inode tables in the background.
             Filesystem::Ext4 => "loop,noinit_itable".to_owned(),
             Filesystem::Xfs | Filesystem::Btrfs => "loop".to_owned(),
         });
         Mount::attached(Some(image), options)
     }
 
-    /// A tmpfs of at most `mebibytes`.
+    /// Mounts a tmpfs of at most `mebibytes`.
     #[must_use]
     pub fn tmpfs(mebibytes: u64) -> Mount {
         Mount::without_image(&[
@@ -96,13 +96,13 @@ impl Mount {
         ])
     }
 
-    /// A new filesystem in memory, without times of birth.
+    /// Makes a filesystem in memory, without birth times.
     #[must_use]
     pub fn ramfs() -> Mount {
         Mount::without_image(&["-t", "ramfs", "-o", "mode=755", "ramfs"])
     }
 
-    /// `directory` once more, under another name.
+    /// Mounts `directory` under another name.
     #[must_use]
     pub fn bind(directory: &Path) -> Mount {
         let own = mount_point();
@@ -111,14 +111,14 @@ impl Mount {
         mount
     }
 
-    /// One file in the place of another.
+    /// Mounts one file over another.
     #[must_use]
     pub fn bind_file(file: &Path, over: &Path) -> Mount {
         run_tool("mount", ["--bind".as_ref(), file.as_os_str(), over.as_os_str()]);
         Mount { point: over.to_owned(), _own_point: None, image: None, options: Vec::new() }
     }
 
-    /// An overlay of three directories of one filesystem.
+    /// Mounts an overlay of three directories of one filesystem.
     #[must_use]
     pub fn overlay(lower: &Path, upper: &Path, work: &Path) -> Mount {
         let options = format!(
@@ -130,7 +130,7 @@ impl Mount {
         Mount::without_image(&["-t", "overlay", "-o", &options, "overlay"])
     }
 
-    /// `directory` once more, served by a process through FUSE.
+    /// Mounts `directory` under another name through FUSE.
     #[must_use]
     pub fn fuse(directory: &Path) -> Mount {
         let own = mount_point();
@@ -161,26 +161,26 @@ impl Mount {
             .expect("a filesystem just mounted is writable");
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.point
     }
 
-    /// The block device below.
+    /// Returns the block device.
     #[must_use]
     pub fn device(&self) -> String {
         crate::process::filesystem_and_source(self.path()).1
     }
 
-    /// Lets the loop device read and write its image past the page cache, or through it.
+    /// Sets whether the loop device bypasses the page cache for its image.
     pub fn set_direct_io(&self, on: bool) {
         let switch = if on { "--direct-io=on" } else { "--direct-io=off" };
         run_tool("losetup", [switch, &self.device()]);
     }
 
-    /// Power cut: the filesystem stops at once, with nothing of what it holds in memory written
-    /// (`XFS_IOC_GOINGDOWN`, which ext4 takes too, with "no log flush").
+    /// Simulates a power failure: the filesystem stops at once and writes nothing of what it holds
+    /// in memory (`XFS_IOC_GOINGDOWN`, which ext4 supports too, with "no log flush").
     pub fn cut_power(&self) {
         run_tool(
             "xfs_io",
@@ -188,9 +188,9 @@ impl Mount {
         );
     }
 
-    /// After [`Mount::cut_power`], when no file is open any more: what is there now?
+    /// Mounts the filesystem again after [`Mount::cut_power`], when no file is open any more.
     pub fn restore_power(&self) {
-        // A process that another thread is just starting may still have a copy of a descriptor.
+        // A process that another thread is just starting may still hold a copy of a descriptor.
         let mut attempts = (0..100).map(|_| {
             std::thread::sleep(Duration::from_millis(10));
             run_quietly("umount", [self.path()])
@@ -203,7 +203,7 @@ impl Mount {
         self.attach();
     }
 
-    /// The filesystem remounted with other options: `ro`.
+    /// Remounts the filesystem with other options: `ro`.
     pub fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
         run_tool("mount", ["-o".as_ref(), options.as_ref(), self.path().as_os_str()]);

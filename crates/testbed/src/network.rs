@@ -1,4 +1,4 @@
-//! Networks for one test: a namespace of its own, with devices that exist only there.
+//! Networks for one test: a new namespace, with devices that exist only there.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -12,27 +12,27 @@ use crate::process::run_tool;
 pub use crate::sys::reports::Reports;
 use crate::sys::{namespace, reports, silent, tap, tun, xdp};
 
-/// What a test in a network namespace needs.
+/// Requirements of a test in a network namespace.
 pub const NEEDS: &[crate::Need] =
     &[crate::Need::Root, crate::Need::Tool("ip"), crate::Need::Tool("tc")];
 
 /// The network of one test.
 ///
-/// Everything that its thread starts and every socket that it opens is in it.
+/// Contains every socket that its thread opens and every process that it starts.
 #[derive(Debug, Clone, Copy)]
 pub struct Network(());
 
-/// Address of an end of a link. Each has one of IPv4 and one of IPv6.
+/// An end of a link. Each has an IPv4 and an IPv6 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// This side.
+    /// This end.
     Near,
-    /// The other, where somebody may or may not be.
+    /// The other end, which may be absent.
     Far,
 }
 
 impl End {
-    /// Its address, with this port.
+    /// Returns its address, with this port.
     #[must_use]
     pub fn address(self, is_v6: bool, port: u16) -> SocketAddr {
         let text = match (self, is_v6) {
@@ -45,10 +45,10 @@ impl End {
     }
 }
 
-/// Moves the calling thread into a network namespace of its own, where `lo` is up.
+/// Moves the calling thread into a new network namespace, where `lo` is up.
 ///
 /// # Panics
-/// If the namespace cannot be made.
+/// If the namespace cannot be created.
 pub fn enter() -> Network {
     namespace::leave_network().expect("root may leave its network");
     let network = Network::here();
@@ -56,10 +56,10 @@ pub fn enter() -> Network {
     network
 }
 
-/// Runs `body` in a network namespace of its own, which goes with the last socket in it.
+/// Runs `body` in a new network namespace, which ends with its last socket.
 ///
 /// # Panics
-/// If `body` does, or the namespace cannot be made.
+/// If `body` panics, or the namespace cannot be created.
 pub fn isolated<T: Send>(body: impl FnOnce(&Network) -> T + Send) -> T {
     let inside = || body(&enter());
     let ended = std::thread::scope(|scope| scope.spawn(inside).join());
@@ -69,7 +69,7 @@ pub fn isolated<T: Send>(body: impl FnOnce(&Network) -> T + Send) -> T {
 /// Runs `near` and `far` in a network each, with a veth link between them.
 ///
 /// # Panics
-/// If one of them does, or the link cannot be made.
+/// If one of them panics, or the link cannot be created.
 pub fn linked<T: Send>(
     near: impl FnOnce(&Network) -> T + Send,
     far: impl FnOnce(&Network) + Send,
@@ -100,13 +100,13 @@ pub fn linked<T: Send>(
 }
 
 impl Network {
-    /// That of the calling thread.
+    /// Returns the network of the calling thread.
     #[must_use]
     pub fn here() -> Network {
         Network(())
     }
 
-    /// Runs `ip` with these words.
+    /// Runs `ip` with these arguments.
     ///
     /// # Panics
     /// If it fails.
@@ -114,7 +114,7 @@ impl Network {
         run_tool("ip", words.split_whitespace());
     }
 
-    /// Runs `tc` with these words.
+    /// Runs `tc` with these arguments.
     ///
     /// # Panics
     /// If it fails.
@@ -122,7 +122,7 @@ impl Network {
         run_tool("tc", words.split_whitespace());
     }
 
-    /// Runs `ethtool` with these words.
+    /// Runs `ethtool` with these arguments.
     ///
     /// # Panics
     /// If it fails.
@@ -130,7 +130,7 @@ impl Network {
         run_tool("ethtool", words.split_whitespace());
     }
 
-    /// Runs `nft` with these words.
+    /// Runs `nft` with these arguments.
     ///
     /// # Panics
     /// If it fails.
@@ -138,20 +138,20 @@ impl Network {
         run_tool("nft", words.split_whitespace());
     }
 
-    /// How many packets the device was given to send since it was made. One that the device cuts is
-    /// one.
+    /// Returns the number of packets passed to the device for sending. A packet that the device
+    /// segments counts once.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// If there is no such device.
     #[must_use]
     pub fn packets(&self, device: &str) -> u64 {
         let text = run_tool("ip", ["-j", "-s", "link", "show", "dev", device]);
-        let told: serde_json::Value = serde_json::from_str(&text).expect("ip speaks JSON");
-        // What an ifb is given counts as received (`ifb_xmit` in `drivers/net/ifb.c`).
-        told[0]["stats64"]["rx"]["packets"].as_u64().expect("the device counts")
+        let statistics: serde_json::Value = serde_json::from_str(&text).expect("ip speaks JSON");
+        // An ifb counts these packets as received (`ifb_xmit` in `drivers/net/ifb.c`).
+        statistics[0]["stats64"]["rx"]["packets"].as_u64().expect("the device counts")
     }
 
-    /// Sets a number below `/proc/sys` that each namespace has of its own.
+    /// Sets a number below `/proc/sys` that belongs to the namespace.
     ///
     /// # Panics
     /// If it cannot be set.
@@ -160,13 +160,12 @@ impl Network {
     }
 
     fn set_text(&self, name: &str, value: &str) {
-        // Shown as the network of the thread that opens it.
+        // Shows the network of the thread that opens it.
         let path = format!("/proc/sys/{name}");
         std::fs::write(&path, value).unwrap_or_else(|e| panic!("{path}: {e}"));
     }
 
-    /// Lets TCP connections over the sink that nobody answers take 64 MiB in and send all of it at
-    /// once.
+    /// Allows unanswered TCP connections over the sink to accept 64 MiB and send all of it at once.
     ///
     /// # Panics
     /// If that cannot be set.
@@ -178,7 +177,7 @@ impl Network {
         }
     }
 
-    /// Gives a device the addresses of an end, and sets it up.
+    /// Adds the addresses of an end to a device, and sets it up.
     fn address(&self, device: &str, end: End) {
         let (four, six) = (end.address(false, 0).ip(), end.address(true, 0).ip());
         self.ip(&format!("address add {four}/24 dev {device}"));
@@ -186,9 +185,9 @@ impl Network {
         self.ip(&format!("link set {device} up"));
     }
 
-    /// A device called `sink` that drops what is sent to [`End::Far`] over it, without copying:
-    /// it has scatter-gather and checksum offload, and nobody listens. Datagrams of up to 65,507
-    /// bytes fit into a packet.
+    /// Creates a device `sink` that drops packets for [`End::Far`] without copying them: it has
+    /// scatter-gather and checksum offload, and no listener. A packet holds datagrams of up to
+    /// 65,507 bytes.
     pub fn sink(&self) {
         self.ip("link add sink type ifb");
         self.ip("link set sink mtu 65535");
@@ -201,38 +200,38 @@ impl Network {
         }
     }
 
-    /// A TCP connection over the sink to a peer that never answers.
+    /// Makes a TCP connection over the sink to a peer that never answers.
     ///
     /// # Panics
-    /// If the kernel does not let it be made.
+    /// If the kernel refuses.
     #[must_use]
     pub fn silent_connection(&self, is_v6: bool, port: u16) -> InetSocket {
         let (near, far) = (End::Near.address(is_v6, port), End::Far.address(is_v6, port));
         silent::connect_socket(near, far).unwrap_or_else(|error| panic!("TCP_REPAIR: {error}"))
     }
 
-    /// The same over IPv4, as a plain descriptor.
+    /// Makes such a connection over IPv4, as a plain descriptor.
     ///
     /// # Errors
-    /// If the kernel does not let it be made.
+    /// If the kernel refuses.
     pub fn bare_silent_connection(&self, port: u16) -> std::io::Result<OwnedFd> {
         silent::connect(End::Near.address(false, port), End::Far.address(false, port))
     }
 
-    /// Starts a packet tap on every device; it stops when it is dropped.
+    /// Starts a packet tap on every device, which stops when dropped.
     ///
     /// # Panics
-    /// If the kernel does not let it be made.
+    /// If the kernel refuses.
     #[must_use]
     pub fn tap(&self) -> Tap {
         self.tap_of(ALL_PROTOCOLS, None, false)
     }
 
-    /// Starts a packet socket for a protocol (`linux/if_ether.h`) on a device, or on all; it stops
-    /// when it is dropped.
+    /// Starts a packet socket for a protocol (`linux/if_ether.h`) on one device or all, which stops
+    /// when dropped.
     ///
     /// # Panics
-    /// If the kernel does not let it be made.
+    /// If the kernel refuses.
     #[must_use]
     pub fn tap_of(&self, protocol: u16, device: Option<&str>, ignores_outgoing: bool) -> Tap {
         let device = device.map_or(0, |name| self.index_of(name));
@@ -240,11 +239,11 @@ impl Network {
         Tap { socket: Some(socket.expect("root may open packet sockets")) }
     }
 
-    /// Makes a tun device with this address, and keeps what is sent over it from being read until
-    /// the result is dropped, and the device with it.
+    /// Creates a tun device with this address, whose packets are not read until the result is
+    /// dropped; that removes the device.
     ///
     /// # Panics
-    /// If the kernel does not let it be made.
+    /// If the kernel refuses.
     #[must_use]
     pub fn tun(&self, device: &str, address: &str) -> Attached {
         let held = tun::open(device).expect("root may make devices");
@@ -253,29 +252,28 @@ impl Network {
         Attached { _link: held }
     }
 
-    /// Attaches a program to a device that sees what is received there (XDP); it goes when the
-    /// result is dropped.
+    /// Attaches a program to a device's receive path (XDP), until the result is dropped.
     ///
     /// # Panics
-    /// If the kernel does not let it be attached.
+    /// If the kernel refuses.
     #[must_use]
     pub fn xdp(&self, device: &str) -> Attached {
         self.attach(device, xdp::Place::Received)
     }
 
-    /// The same, where the driver of the device runs it.
+    /// Attaches a program to a device's receive path, run by the device's driver.
     ///
     /// # Panics
-    /// If the kernel does not let it be attached.
+    /// If the kernel refuses.
     #[must_use]
     pub fn xdp_by_driver(&self, device: &str) -> Attached {
         self.attach(device, xdp::Place::ByDriver)
     }
 
-    /// Attaches a program to a device that sees what is sent there (tcx).
+    /// Attaches a program to a device's send path (tcx).
     ///
     /// # Panics
-    /// If the kernel does not let it be attached.
+    /// If the kernel refuses.
     #[must_use]
     pub fn egress_program(&self, device: &str) -> Attached {
         self.attach(device, xdp::Place::Sent)
@@ -286,10 +284,10 @@ impl Network {
         Attached { _link: link.expect("root may attach programs") }
     }
 
-    /// The index of a device.
+    /// Returns the index of a device.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// If there is no such device.
     #[must_use]
     pub fn index_of(&self, device: &str) -> u32 {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is up");
@@ -300,39 +298,39 @@ impl Network {
 /// `ETH_P_ALL` (`linux/if_ether.h`).
 pub const ALL_PROTOCOLS: u16 = 0x0003;
 
-/// What taking over a local socket (`unix(7)`) for sends without copying is answered.
+/// Returns the error of taking over a local socket (`unix(7)`) for sends without copying.
 ///
 /// # Panics
-/// If it is taken.
+/// If there is no error.
 #[must_use]
 pub fn refusal_of_a_local_socket() -> uncopy::Error {
     silent::adopt_local().unwrap_or_else(|error| panic!("a local socket: {error}"))
 }
 
-/// A UDP socket that sends to `peer`, and whose error queue tells of more than its sends without
-/// copying.
+/// Makes a UDP socket that sends to `peer`, and whose error queue also reports other events than
+/// its sends without copying.
 ///
 /// # Panics
-/// If it cannot be made.
+/// If the kernel refuses.
 #[must_use]
 pub fn reporting(peer: SocketAddr, reports: Reports) -> InetSocket {
     reports::connect(peer, reports).unwrap_or_else(|error| panic!("{reports:?}: {error}"))
 }
 
-/// A program on a device, or behind it.
+/// A program attached to a device.
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,
 }
 
-/// A running packet tap, as `tcpdump` has one.
+/// A running packet tap, like that of `tcpdump`.
 #[derive(Debug)]
 pub struct Tap {
     socket: Option<OwnedFd>,
 }
 
-/// It stops when the last descriptor is closed: a program that is just being started by another thread
-/// has one of its own until `execve(2)` closes it.
+/// Stops when the last descriptor is closed. A program that another thread is just starting holds
+/// one until `execve(2)` closes it.
 impl Drop for Tap {
     fn drop(&mut self) {
         let inode = self.socket.take().and_then(|socket| rustix::fs::fstat(socket).ok());

@@ -1,12 +1,12 @@
-//! Copies that are to have been made.
+//! Results of copies that must have been made.
 
 use uncopy::Receipt;
 use uncopy::copy::Outcome;
 
-/// Returns the receipt of a file that was copied.
+/// Returns the receipt of a copied file.
 ///
 /// # Panics
-/// If it was left alone.
+/// If the file was skipped.
 #[must_use]
 #[track_caller]
 pub fn copied(outcome: Outcome) -> Receipt {

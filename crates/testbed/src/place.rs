@@ -1,4 +1,4 @@
-//! Where files are copied from and to.
+//! Places to copy from and to.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -12,13 +12,13 @@ use crate::mount::{Filesystem, Mount};
 use crate::process::{filesystem_and_source, find_tool, run_tool};
 use crate::scratch::{Scratch, run_directory};
 
-/// A filesystem to copy from or to, mounted once in a run when it is first used.
+/// A filesystem to copy from or to, mounted once per run on first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The test directory, whatever it lies on; or what a case is run on ([`crate::on_each_filesystem`]).
-    /// Needs nothing.
+    /// The test directory, on any filesystem; or the one that [`crate::on_each_filesystem`]
+    /// selects. Has no requirements.
     Disk,
-    /// The test directory, whatever a case is run on. Needs nothing.
+    /// The test directory, whatever [`crate::on_each_filesystem`] selects. Has no requirements.
     TestDirectory,
     /// ext4 on a loop device.
     Ext4,
@@ -40,18 +40,18 @@ pub enum Place {
     OverlayUpper,
 }
 
-/// Large enough for the largest file of the tests; the image is sparse.
+/// Large enough for the largest test file; the image is sparse.
 const IMAGE_MEBIBYTES: u64 = 6 << 10;
 
 thread_local! {
-    /// What stands for [`Place::Disk`] in the test of this thread.
+    /// Replacement for [`Place::Disk`] in the test of this thread.
     static DISK: Cell<Place> = const { Cell::new(Place::Disk) };
 }
 
 type Mounted = Mutex<HashMap<Place, &'static OnceLock<PathBuf>>>;
 
 impl Place {
-    /// What must be there for it.
+    /// Returns its requirements.
     #[must_use]
     pub fn needs(self) -> &'static [Need] {
         const XFS: &[Need] = &[Need::Root, Need::Tool("mkfs.xfs")];
@@ -65,14 +65,14 @@ impl Place {
         }
     }
 
-    /// A new directory there.
+    /// Makes a new directory there.
     #[must_use]
     pub fn scratch(self) -> Scratch {
         Scratch::new_in(&self.path())
     }
 
-    /// Those of [`Place::Ext4`], [`Place::Xfs`] and [`Place::Btrfs`] that [`Place::Disk`] does not
-    /// lie on itself.
+    /// Returns those of [`Place::Ext4`], [`Place::Xfs`] and [`Place::Btrfs`] whose filesystem
+    /// differs from that of [`Place::Disk`].
     #[must_use]
     pub fn beside_the_disk() -> Vec<Place> {
         // include/uapi/linux/magic.h
@@ -82,7 +82,7 @@ impl Place {
         others.map(|(_, place)| place).collect()
     }
 
-    /// Runs `body` with this place for [`Place::Disk`].
+    /// Runs `body` with this place as [`Place::Disk`].
     pub(crate) fn in_place_of_the_disk(self, body: fn()) {
         struct Back;
         impl Drop for Back {
@@ -99,7 +99,7 @@ impl Place {
         if self == Place::Disk { DISK.get() } else { self }
     }
 
-    /// Its uppermost directory.
+    /// Returns its top directory.
     #[must_use]
     pub fn path(self) -> PathBuf {
         self.really().mounted()
@@ -145,7 +145,7 @@ impl Place {
         }
     }
 
-    /// `FICLONE` works inside this place.
+    /// Whether `FICLONE` works inside this place.
     #[must_use]
     pub fn has_reflinks(self) -> bool {
         static OF_THE_TEST_DIRECTORY: OnceLock<bool> = OnceLock::new();
@@ -165,7 +165,7 @@ impl Place {
     }
 }
 
-/// Asked by trying: whoever runs the tests may have any filesystem below the test directory.
+/// Found out by a trial: the test directory may be on any filesystem.
 fn shares(directory: &Path) -> bool {
     let file = || tempfile::tempfile_in(directory).expect("a test directory is writable");
     let source = file();
@@ -173,14 +173,14 @@ fn shares(directory: &Path) -> bool {
     rustix::fs::ioctl_ficlone(file(), &source).is_ok()
 }
 
-/// The namespace unmounts it with its last process.
+/// The namespace unmounts it when its last process ends.
 fn keep(mount: Mount) -> PathBuf {
     let mount: &'static Mount = Box::leak(Box::new(mount));
     mount.path().to_owned()
 }
 
-/// An `O_DIRECT` write in [`Place::Disk`] goes from the caller's pages to a device: ext4 or XFS,
-/// with a `STATX_DIOALIGN`, on a device that is no loop, device-mapper or md device.
+/// Whether an `O_DIRECT` write in [`Place::Disk`] goes from the caller's pages to a device: ext4 or
+/// XFS with `STATX_DIOALIGN`, on a device that is not a loop, device-mapper or md device.
 pub(crate) fn disk_is_a_bare_device() -> bool {
     let path = Place::Disk.path();
     if find_tool("findmnt").is_none() {

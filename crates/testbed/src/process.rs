@@ -1,21 +1,21 @@
-//! Running other programs.
+//! Runs other programs.
 
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::sys::signals;
 
-/// Where administrators' tools are, also when `PATH` lacks it, as for ordinary users.
+/// Directories of administrators' tools, which an ordinary user's `PATH` may lack.
 const ADMIN_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// Nothing that a test starts takes this long; what does hangs.
+/// Maximum time of a program before it counts as hanging.
 const HANG: Duration = Duration::from_secs(180);
 
-/// Full path of a tool.
+/// Returns the full path of a tool.
 pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -47,7 +47,7 @@ where
 /// Runs a tool that may fail.
 ///
 /// # Panics
-/// If it is not there.
+/// If it is not installed.
 pub fn run_quietly<I>(name: &str, arguments: I) -> Output
 where
     I: IntoIterator,
@@ -62,7 +62,7 @@ where
         .unwrap_or_else(|error| panic!("cannot start {name} {arguments:?}: {error}"))
 }
 
-/// A running program whose output is being read, killed when dropped.
+/// A running program whose output is read, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -83,16 +83,16 @@ impl Running {
         i32::try_from(self.child.id()).expect("process ids are small")
     }
 
-    /// Has it ended?
+    /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_some()
     }
 
-    /// Waits for the end; exit status, standard output, standard error.
+    /// Waits for the end; returns exit status and output.
     ///
     /// # Panics
     /// If it hangs.
-    pub(crate) fn finish(mut self) -> (ExitStatus, Vec<u8>, Vec<u8>) {
+    pub(crate) fn finish(mut self) -> Output {
         let deadline = Instant::now() + HANG;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
@@ -105,7 +105,7 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        (status, joined(self.stdout.take()), joined(self.stderr.take()))
+        Output { status, stdout: joined(self.stdout.take()), stderr: joined(self.stderr.take()) }
     }
 }
 
@@ -128,7 +128,8 @@ fn joined(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     reader.map(|handle| handle.join().expect("a reader does not panic")).unwrap_or_default()
 }
 
-/// The kernel's name of the filesystem that holds `path`, from the mount table of this process.
+/// Returns the type and source of the filesystem that holds `path`, from this process's mount
+/// table.
 pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
     let printed = run_tool(
         "findmnt",
@@ -144,15 +145,14 @@ pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
-/// Lets the program take signals as it does where nobody had them ignored: shells do so to SIGINT for
-/// what they run in the background, and the tests may be that. [`Program`](crate::Program) does it
-/// by itself.
+/// Resets signals of the program to their defaults. Shells ignore SIGINT in background jobs, and
+/// the tests may be one. [`Program`](crate::Program) does this itself.
 pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     signals::reset(command);
     command
 }
 
-/// The state of a process, as `proc_pid_stat(5)` has it behind the name: `T` where it is stopped.
+/// Returns the state of a process from `proc_pid_stat(5)`: `T` if it is stopped.
 ///
 /// # Panics
 /// If there is no such process.

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Output};
 use std::time::Duration;
 
 use uncopy::Errno;
@@ -11,10 +11,10 @@ use uncopy::Errno;
 use crate::intercept::SystemCall;
 use crate::process::{Running, find_tool};
 use crate::receipt::Receipt;
-use crate::sys::seccomp::{self, Filter, Rule, Verdict};
+use crate::sys::seccomp::{self, Filter, FilterAction, Rule};
 use crate::sys::signals;
 
-/// How long a program may take to come to where a test stops it.
+/// Maximum time until a program reaches the point where a test stops it.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A command line of the program under test, in a fixed environment.
@@ -31,7 +31,7 @@ pub struct Program {
 /// A system call that a filter can forbid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forbidden {
-    /// Every one of these.
+    /// Every call.
     Call(SystemCall),
     /// `setsockopt(2)` with this option.
     SocketOption(u32),
@@ -49,7 +49,7 @@ impl Forbidden {
 }
 
 impl Program {
-    /// `executable` without arguments.
+    /// Makes a command line of `executable` without arguments.
     #[must_use]
     pub fn new(executable: impl AsRef<Path>) -> Program {
         Program {
@@ -62,14 +62,14 @@ impl Program {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Program {
         self.arguments.push(argument.as_ref().to_owned());
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn args<I>(self, arguments: I) -> Program
     where
@@ -79,8 +79,8 @@ impl Program {
         arguments.into_iter().fold(self, Program::arg)
     }
 
-    /// Run by another program, which gets this command line after its own arguments:
-    /// `["setpriv", "--reuid=65534"]`.
+    /// Runs it through another program, whose last arguments are this command line: `["setpriv",
+    /// "--reuid=65534"]`.
     #[must_use]
     pub fn through<I>(mut self, wrapper: I) -> Program
     where
@@ -92,44 +92,44 @@ impl Program {
         self
     }
 
-    /// As another user without privileges or further groups.
+    /// Runs it as another user without privileges or supplementary groups.
     #[must_use]
     pub fn as_user(self, user: u32) -> Program {
         let ids = [format!("--reuid={user}"), format!("--regid={user}")];
         let program =
             self.through(["setpriv", &ids[0], &ids[1], "--clear-groups", "--inh-caps=-all"]);
-        // One that measures its coverage may not write where root's do, and would say so.
+        // With coverage, it must not write to root's files, and would print an error.
         program.env("LLVM_PROFILE_FILE", "/dev/null")
     }
 
-    /// With this umask.
+    /// Sets the umask.
     #[must_use]
     pub fn with_umask(self, mask: &str) -> Program {
         self.through(["sh", "-c", &format!("umask {mask}; exec \"$0\" \"$@\"")])
     }
 
-    /// With this environment variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Program {
         self.variables.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// In this directory.
+    /// Sets the current directory.
     #[must_use]
     pub fn current_dir(mut self, directory: &Path) -> Program {
         self.directory = Some(directory.to_owned());
         self
     }
 
-    /// Under a filter that answers so (`seccomp(2)`), as containers have them.
+    /// Runs it under a filter that makes these calls fail (`seccomp(2)`), as in containers.
     #[must_use]
     pub fn forbidding(mut self, calls: &[Forbidden], errno: Errno) -> Program {
         self.forbidden.extend(calls.iter().map(|call| (*call, errno)));
         self
     }
 
-    /// Killed as it makes the first of these calls, with nothing done any more.
+    /// Kills it at the first of these calls, before the call does anything.
     #[must_use]
     pub fn killed_in(mut self, call: SystemCall) -> Program {
         self.killed_in = Some(call);
@@ -142,7 +142,7 @@ impl Program {
         let mut command = Command::new(program);
         command.args(&words[1..]);
         signals::reset(&mut command);
-        // The configuration and locale of whoever runs the tests must not change them.
+        // The user's configuration and locale must not affect the tests.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("UNCOPY") {
                 command.env_remove(name);
@@ -157,14 +157,15 @@ impl Program {
         for (call, errno) in &self.forbidden {
             let filter = Filter {
                 rules: vec![call.rule()],
-                of_rules: Verdict::Fail(errno.raw()),
-                of_others: Verdict::Allow,
+                for_rules: FilterAction::Fail(errno.raw()),
+                for_others: FilterAction::Allow,
             };
             seccomp::confine(&mut command, &filter);
         }
         if let Some(call) = self.killed_in {
             let rules = vec![Forbidden::Call(call).rule()];
-            let filter = Filter { rules, of_rules: Verdict::Kill, of_others: Verdict::Allow };
+            let filter =
+                Filter { rules, for_rules: FilterAction::Kill, for_others: FilterAction::Allow };
             seccomp::confine(&mut command, &filter);
         }
         command
@@ -176,30 +177,31 @@ impl Program {
     /// If it hangs.
     #[must_use]
     pub fn run(&self) -> Run {
-        Run::of(Running::start(self.command()).finish())
+        Run::new(Running::start(self.command()).finish())
     }
 }
 
-/// How a program ended, and what it printed.
+/// Exit status and output of a program.
 #[derive(Debug, Clone)]
 pub struct Run {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed for programs.
+    /// Output for programs.
     pub stdout: String,
-    /// What it printed for people.
+    /// Messages for the user.
     pub stderr: String,
 }
 
 impl Run {
-    pub(crate) fn of((status, stdout, stderr): (ExitStatus, Vec<u8>, Vec<u8>)) -> Run {
+    pub(crate) fn new(output: Output) -> Run {
+        let Output { status, stdout, stderr } = output;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let run = Run { status, stdout: text(stdout), stderr: text(stderr) };
         assert!(!run.stderr.contains("panicked at"), "the program panicked: {}", run.stderr);
         run
     }
 
-    /// The lines of JSON.
+    /// Parses the lines of JSON.
     #[must_use]
     pub fn receipts(&self) -> Vec<Receipt> {
         self.stdout
@@ -211,7 +213,7 @@ impl Run {
             .collect()
     }
 
-    /// The one receipt of a run that copied one file.
+    /// Returns the single receipt of a run that copied one file.
     ///
     /// # Panics
     /// If it failed.
@@ -224,10 +226,10 @@ impl Run {
         receipts[0].clone()
     }
 
-    /// The messages of a run that must fail with this exit code.
+    /// Returns the messages of a run that must fail with this exit code.
     ///
     /// # Panics
-    /// If it ended otherwise, or says nothing.
+    /// If it ended otherwise, or printed no message.
     #[track_caller]
     pub fn failed(&self, code: i32) -> &str {
         let found = self.status.code();
@@ -236,7 +238,7 @@ impl Run {
         &self.stderr
     }
 
-    /// Checks that this signal ended the run, as a parent sees it (a shell says 128 + number).
+    /// Checks that this signal ended the run, as seen by a parent (a shell reports 128 + number).
     ///
     /// # Panics
     /// If it ended otherwise.

@@ -1,4 +1,4 @@
-//! Receipts as the program prints them.
+//! Receipts, as printed by the program.
 
 use serde_json::Value;
 
@@ -6,27 +6,27 @@ const MECHANISMS: [&str; 6] =
     ["reflink", "copy_file_range", "direct", "sendfile", "splice", "read_write"];
 const COSTS: [&str; 6] = ["shared", "moved", "kernel_copied", "user_copied", "hole", "unknown"];
 
-/// The line of one copied file, checked against the rules that hold for each.
+/// JSON line of a copied file, checked against the schema's rules.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     value: Value,
 }
 
-/// A mechanism that was not used, and why.
+/// A mechanism that was not used, and the reason.
 #[derive(Debug, Clone)]
 pub struct Refusal {
     /// Name of the mechanism.
     pub mechanism: String,
-    /// Reason, for people.
+    /// Reason, for users.
     pub reason: String,
-    /// The same for programs.
+    /// Code of the reason, for programs.
     pub code: String,
-    /// What the kernel answered, by name, if it was asked.
+    /// Name of the error number from the kernel, if it was tried.
     pub errno: Option<String>,
 }
 
 impl Receipt {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Panics
     /// If it breaks the schema: unknown mechanisms or costs, portions that do not add up.
@@ -55,13 +55,13 @@ impl Receipt {
         receipt
     }
 
-    /// The whole line.
+    /// Returns the whole line.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Length of the destination.
+    /// Returns the length of the destination.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.value["bytes"].as_u64().unwrap_or_else(|| panic!("no bytes in {}", self.value))
@@ -79,21 +79,21 @@ impl Receipt {
             .collect()
     }
 
-    /// Bytes by this mechanism, over all costs except holes.
+    /// Returns the bytes moved by this mechanism, over all costs except holes.
     #[must_use]
     pub fn by(&self, mechanism: &str) -> u64 {
         let portions = self.portions();
         portions.iter().filter(|p| p.0 == mechanism && p.2 != "hole").map(|p| p.1).sum()
     }
 
-    /// Bytes at this cost, over all mechanisms.
+    /// Returns the bytes at this cost, over all mechanisms.
     #[must_use]
     pub fn at(&self, cost: &str) -> u64 {
         assert!(COSTS.contains(&cost));
         self.portions().iter().filter(|portion| portion.2 == cost).map(|portion| portion.1).sum()
     }
 
-    /// Mechanisms that moved bytes, holes left out.
+    /// Returns the mechanisms that moved bytes, without holes.
     #[must_use]
     pub fn mechanisms(&self) -> Vec<String> {
         let mut names: Vec<String> =
@@ -102,7 +102,7 @@ impl Receipt {
         names
     }
 
-    /// Mechanisms that were not used.
+    /// Returns the mechanisms that were not used.
     #[must_use]
     pub fn refusals(&self) -> Vec<Refusal> {
         let Some(list) = self.value["refusals"].as_array() else { return Vec::new() };
@@ -117,13 +117,13 @@ impl Receipt {
             .collect()
     }
 
-    /// The refusal of this mechanism.
+    /// Returns the refusal of this mechanism.
     #[must_use]
     pub fn refusal(&self, mechanism: &str) -> Option<Refusal> {
         self.refusals().into_iter().find(|refusal| refusal.mechanism == mechanism)
     }
 
-    /// What a person should know, in one string.
+    /// Returns the notes for the user, one on each line.
     #[must_use]
     pub fn notes(&self) -> String {
         let Some(list) = self.value["notes"].as_array() else { return String::new() };

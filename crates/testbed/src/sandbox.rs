@@ -1,8 +1,8 @@
-//! A mount and process namespace for tests that mount.
+//! Mount and process namespaces for tests that mount.
 //!
-//! Whatever way the test program ends, also by `kill -9`, the kernel kills the processes in the
-//! namespace with its first process (`pid_namespaces(7)`), unmounts what was mounted there with the
-//! last one (`mount_namespaces(7)`), and detaches the loop devices, which are `autoclear`.
+//! However the test program ends, even by `kill -9`, the kernel kills the processes in the
+//! namespace with its first process (`pid_namespaces(7)`), unmounts its mounts with the last one
+//! (`mount_namespaces(7)`), and detaches the loop devices, which are `autoclear`.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,13 +12,13 @@ use std::process::{Command, ExitCode};
 
 use crate::process::{find_tool, run_tool};
 
-/// Which of the three processes this is: unset outside, `init` as the first process of the
-/// namespace, `tests` in the one that runs the tests.
+/// Environment variable with the role of this process: unset outside, `init` for the first process
+/// of the namespace, `tests` for the one that runs the tests.
 ///
 /// The first process of a process namespace ignores Ctrl-C, so the tests run in a second one.
 const STAGE: &str = "UNCOPY_TESTBED_STAGE";
 
-/// The directory that the first process made for mounts.
+/// Directory for mounts, created by the first process.
 const MOUNTS: &str = "UNCOPY_TESTBED_MOUNTS";
 
 pub(crate) enum Sandbox {
@@ -28,12 +28,12 @@ pub(crate) enum Sandbox {
     Left(ExitCode),
 }
 
-/// `UNCOPY_TEST_ROOT=1`: tests may mount, and a missing tool is a failure.
+/// Whether `UNCOPY_TEST_ROOT=1` is set: tests may mount, and a missing tool is a failure.
 pub(crate) fn root_is_asked_for() -> bool {
     std::env::var_os("UNCOPY_TEST_ROOT").is_some_and(|value| value == "1")
 }
 
-/// [`root_is_asked_for`], and this is root.
+/// Whether [`root_is_asked_for`], and the user is root.
 pub(crate) fn is_root_run() -> bool {
     root_is_asked_for() && rustix::process::geteuid().is_root()
 }
@@ -54,13 +54,13 @@ pub(crate) fn enter_as_root() -> Sandbox {
     }
 }
 
-/// Where the tests may mount, in the namespace alone.
+/// Returns the directory for mounts, which exists only in the namespace.
 pub(crate) fn mount_directory() -> PathBuf {
     std::env::var_os(MOUNTS).map(PathBuf::from).expect("only tests that need root mount")
 }
 
 fn run_the_tests() -> ExitCode {
-    // Everybody may enter /tmp, also the other users that some tests copy as.
+    // Some tests copy as other users, who must be able to enter it, like /tmp.
     let mounts = tempfile::Builder::new()
         .prefix("uncopy-testbed-")
         .permissions(Permissions::from_mode(0o755))

@@ -1,4 +1,4 @@
-//! Directories for one run and for one test.
+//! Directories for a run and for a test.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::ops::Deref;
@@ -16,16 +16,16 @@ static RUN: Mutex<Option<RunDirectory>> = Mutex::new(None);
 
 struct RunDirectory {
     disk: TempDir,
-    /// Held while the run lasts: a directory whose lock is free was left by a run that was killed.
+    /// Lock held during the run: a directory without a lock was left by a killed run.
     _lock: File,
 }
 
-/// Makes the directory of a run of tests.
+/// Makes the directory of a test run.
 pub(crate) fn open(target_tmpdir: &str) {
     open_in(&base_directory(target_tmpdir));
 }
 
-/// Makes the directory of this run in `base`, and removes those of runs that were killed.
+/// Makes the directory of this run in `base`, and removes those of killed runs.
 pub(crate) fn open_in(base: &Path) {
     remove_stale(base);
     let disk = tempfile::Builder::new()
@@ -49,7 +49,7 @@ pub(crate) fn close() {
     }
 }
 
-/// The directory of this run, on disk.
+/// Returns the directory of this run, on disk.
 pub(crate) fn run_directory() -> PathBuf {
     let run = RUN.lock().expect("no test holds this lock");
     run.as_ref().expect("tests run inside testbed::run").disk.path().to_owned()
@@ -60,7 +60,7 @@ fn base_directory(target_tmpdir: &str) -> PathBuf {
         return PathBuf::from(chosen);
     }
     let target = PathBuf::from(target_tmpdir);
-    // Another user's build directory may be read-only for this one.
+    // The build directory may belong to another user and be read-only.
     match tempfile::tempfile_in(&target) {
         Ok(_) => target,
         Err(_) => std::env::temp_dir(),
@@ -80,14 +80,14 @@ fn remove_stale(base: &Path) {
     }
 }
 
-/// A directory for one test; removed with all it holds when dropped.
+/// A directory for one test, removed with its contents when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     dir: TempDir,
 }
 
 impl Scratch {
-    /// A new directory in `parent` that everybody may enter and root may write.
+    /// Makes a directory in `parent` that everybody may enter and root may write.
     #[must_use]
     pub fn new_in(parent: &Path) -> Scratch {
         let dir = tempfile::Builder::new()
@@ -98,13 +98,13 @@ impl Scratch {
         Scratch { dir }
     }
 
-    /// The directory.
+    /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Names in the directory that do not belong to `expected`, sorted.
+    /// Returns the names in the directory that are not in `expected`, sorted.
     #[must_use]
     pub fn strangers(&self, expected: &[&str]) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).expect("a scratch directory is readable");
@@ -116,7 +116,7 @@ impl Scratch {
         names
     }
 
-    /// A subdirectory with this mode, whatever the umask.
+    /// Makes a subdirectory with this mode, regardless of the umask.
     pub fn subdirectory(&self, name: &str, mode: u32) -> PathBuf {
         let path = self.join(name);
         DirBuilder::new().mode(mode).create(&path).expect("a scratch directory is writable");
@@ -136,7 +136,7 @@ impl Deref for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // chattr +i and +a outlive a failed test and would keep the directory from going.
+        // After a failed test, chattr +i and +a would prevent the removal.
         if std::thread::panicking() && is_root_run() {
             let _ = std::process::Command::new("chattr")
                 .args(["-R", "-f", "-i", "-a"])

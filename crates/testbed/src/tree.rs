@@ -1,5 +1,4 @@
-//! Two trees, compared by what the filesystem says of them: nothing of the program under test is
-//! used here.
+//! Comparison of two trees by the filesystem alone, independent of the program under test.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -9,28 +8,28 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{SeekFrom, lgetxattr, llistxattr};
 
-/// What two trees are compared by, beside names, kinds, contents and links.
+/// Attributes to compare, in addition to names, types, contents and links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Permissions and owner.
     pub modes: bool,
-    /// Modification time, in nanoseconds, of directories too.
+    /// Modification time, in nanoseconds, also of directories.
     pub times: bool,
-    /// Extended attributes, ACLs among them.
+    /// Extended attributes, including ACLs.
     pub attributes: bool,
-    /// Where data and holes are.
+    /// Positions of data and holes.
     pub holes: bool,
 }
 
 impl Compared {
-    /// By everything.
+    /// Compares all attributes.
     #[must_use]
     pub const fn wholly() -> Compared {
         Compared { modes: true, times: true, attributes: true, holes: true }
     }
 }
 
-/// One entry, as far as it is compared.
+/// An entry, with the compared attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     kind: &'static str,
@@ -41,14 +40,14 @@ struct Entry {
     modified: Option<(i64, i64)>,
     attributes: Option<BTreeMap<OsString, Vec<u8>>>,
     data: Option<Vec<(u64, u64)>>,
-    /// The first name, in order, of a file that has several in the tree.
+    /// First name, in order, of a file with several names in the tree.
     first_name: Option<PathBuf>,
 }
 
-/// Asserts that `copy` is a tree like `original`.
+/// Checks that `copy` is a tree like `original`.
 ///
 /// # Panics
-/// If it is not, naming the first entries that differ.
+/// If it is not, with the first entries that differ.
 #[track_caller]
 pub fn assert_same_tree(original: &Path, copy: &Path, compared: Compared) {
     let (expected, found) = (read(original, compared), read(copy, compared));
@@ -97,7 +96,7 @@ fn difference(path: &Path, expected: &Entry, found: &Entry) -> String {
     format!("{}: {}", path.display(), what.join("; "))
 }
 
-/// All entries by their paths below `root`, the root itself as an empty path.
+/// Lists all entries by path below `root`, the root itself with an empty path.
 fn read(root: &Path, compared: Compared) -> BTreeMap<PathBuf, Entry> {
     let mut entries = BTreeMap::new();
     let mut names: HashMap<(u64, u64), Vec<PathBuf>> = HashMap::new();
@@ -157,7 +156,8 @@ fn attributes(path: &Path) -> BTreeMap<OsString, Vec<u8>> {
     let mut list = vec![0; 64 << 10];
     let length = llistxattr(path, &mut list).unwrap_or(0);
     let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    // ACLs, a second time: XFS shows them to root as they lie on its disk. Elsewhere nobody means them.
+    // ACLs in XFS's disk format, which only root sees; on other filesystems the attribute has no
+    // meaning.
     let is_twice = |name: &[u8]| name.starts_with(b"trusted.SGI_ACL_") && is_on_xfs(path);
     names
         .filter(|name| !is_twice(name))
@@ -175,7 +175,7 @@ fn is_on_xfs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|answer| answer.f_type == 0x5846_5342)
 }
 
-/// Where there is data, by `SEEK_DATA`.
+/// Returns the runs of data, by `SEEK_DATA`.
 fn data(path: &Path, length: u64) -> Vec<(u64, u64)> {
     let file = File::open(path).expect("the test may read it");
     let mut found = Vec::new();

@@ -1,14 +1,14 @@
-//! Waiting for what comes.
+//! Waiting for conditions.
 
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that goes well, also on a busy machine.
+/// Longer than any successful operation takes, also on a busy machine.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Waits until it is there.
+/// Waits until `is_there` returns `true`.
 ///
 /// # Panics
-/// If it does not come, with `what`.
+/// On a timeout, with `what`.
 #[track_caller]
 pub fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;

@@ -154,7 +154,7 @@ impl<T: Encode + TakeHandles<H> + FromView<H>, H> Fidl<H> for T {}
 /// Tests of the code in the book.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/fidl.md")]
-struct Book;
+struct BookExamples;
 
 /// Wrong types that only the compiler can detect do not compile.
 ///

@@ -1,4 +1,4 @@
-//! How a channel is measured: many messages in a row, in one process or to another and back.
+//! Measurement of channels: many messages in sequence, in one process or to another and back.
 
 use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};
@@ -7,40 +7,40 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// One end, or both, of a channel.
+/// One or both ends of a channel.
 pub trait Endpoint {
     /// Sends one message of these bytes.
     ///
     /// # Errors
-    /// The channel's own.
+    /// Errors of the channel.
     fn send(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Waits for a message and takes it out; says how long it is.
+    /// Waits for a message and returns its length.
     ///
     /// # Errors
-    /// The channel's own.
+    /// Errors of the channel.
     fn receive(&mut self) -> Result<usize>;
 }
 
-/// Arguments: `PEER PROCESSES BYTES REGIONS MILLISECONDS`.
+/// Parameters of a measurement: `PEER PROCESSES BYTES REGIONS MILLISECONDS`.
 pub struct Errand {
-    /// Which channel.
+    /// Name of the channel.
     pub peer: String,
-    /// In one process, or between two.
+    /// Number of processes: 1 or 2.
     pub processes: u8,
-    /// Bytes of a message.
+    /// Length of a message in bytes.
     pub bytes: usize,
-    /// In how many pieces they lie.
+    /// Number of regions.
     pub regions: usize,
-    /// How long to send messages.
+    /// Duration of the measurement.
     pub time: Duration,
 }
 
 impl Errand {
-    /// From the command line.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// If it is not as above.
+    /// If it is not in this form.
     pub fn from_arguments() -> Result<Errand> {
         let words: Vec<String> = std::env::args().skip(1).collect();
         let [peer, processes, bytes, regions, milliseconds] = words.as_slice() else {
@@ -57,12 +57,12 @@ impl Errand {
         })
     }
 
-    /// Sends messages to the endpoint and takes them out again, and prints what one cost.
+    /// Sends messages and receives them again, and prints the time for one.
     ///
-    /// The pieces are put together first, because none of these channels gathers.
+    /// The regions are combined first, because none of these channels gathers.
     ///
     /// # Errors
-    /// The channel's own, or if a message is not as long as it was.
+    /// Errors of the channel, or a message of another length.
     pub fn measure(&self, mut endpoint: impl Endpoint) -> Result<()> {
         let bytes = vec![1u8; self.bytes];
         let pieces: Vec<&[u8]> = self.pieces(&bytes);
@@ -79,11 +79,11 @@ impl Errand {
             ensure!(received == self.bytes, "{received} bytes came of {}", self.bytes);
             Ok(())
         };
-        // Both ways are one round trip.
+        // A round trip has two messages.
         print_cost(self.time, f64::from(self.processes), one)
     }
 
-    /// Cuts `bytes` into pieces of the same length; what is left over goes to the last.
+    /// Divides `bytes` into regions of the same length; the last one gets the rest.
     fn pieces<'a>(&self, bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let each = bytes.len() / self.regions;
         let end = |i| if i + 1 == self.regions { bytes.len() } else { (i + 1) * each };
@@ -91,11 +91,11 @@ impl Errand {
     }
 }
 
-/// Runs `one` for about `time`, after an eighth of that to warm up, and prints what a `part`th of
-/// it cost.
+/// Runs `one` for about `time`, after a warm-up of an eighth of that, and prints the time for one
+/// `part`th of it.
 ///
 /// # Errors
-/// Its own.
+/// Errors of `one`.
 pub fn print_cost(time: Duration, part: f64, mut one: impl FnMut() -> Result<()>) -> Result<()> {
     let mut count = 8u32;
     let took = loop {
@@ -135,10 +135,10 @@ fn duration(time: Timespec) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Sends back every message until the process is killed.
+/// Returns every message to its sender until the process is killed.
 ///
 /// # Errors
-/// The channel's own.
+/// Errors of the channel.
 pub fn echo(mut endpoint: impl Endpoint, length: usize) -> Result<()> {
     let bytes = vec![1u8; length];
     loop {
@@ -147,15 +147,15 @@ pub fn echo(mut endpoint: impl Endpoint, length: usize) -> Result<()> {
     }
 }
 
-/// A second process that echoes, as long as this exists.
+/// A second process that echoes messages, killed when dropped.
 pub struct Echo(Child);
 
-/// The first argument of a process that echoes.
+/// First argument of a process that echoes.
 pub const ECHO: &str = "echo";
 
 impl Echo {
-    /// Starts this program with `echo` and these arguments. It ends with an error when the other end
-    /// is gone, which is nothing to say aloud.
+    /// Starts this program with `echo` and these arguments. It ends with an error when the other
+    /// end is closed, which is expected.
     ///
     /// # Errors
     /// If it cannot be started.

@@ -19,7 +19,7 @@ impl Endpoint for Crossbeam {
     }
 }
 
-/// Bytes without serialisation: the quickest that it has.
+/// Sends bytes without serialisation: the fastest way in this crate.
 struct Ipc(IpcBytesSender, IpcBytesReceiver);
 
 impl Endpoint for Ipc {
@@ -35,7 +35,7 @@ impl Endpoint for Ipc {
     }
 }
 
-/// Addresses that the echo reports to its parent: where to send to, and where to receive from.
+/// Ends that the echo passes to its parent: one to send to, one to receive from.
 type Greeting = (IpcBytesSender, IpcBytesReceiver);
 
 fn main() -> Result<()> {

@@ -67,7 +67,7 @@ fn main() -> Result<()> {
 }
 
 impl Errand {
-    /// By codecs that derive.
+    /// Runs the codecs that derive.
     fn run<T, M>(&self, value: &T, message: &M) -> Result<()>
     where
         T: Serialize + DeserializeOwned,

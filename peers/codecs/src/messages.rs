@@ -1,4 +1,4 @@
-//! The same values as protobuf's messages, which have no bytes but in vectors: `uint32` instead.
+//! The same values as protobuf messages, which have bytes only in vectors: otherwise `uint32`.
 
 use prost::Message;
 
@@ -11,7 +11,7 @@ pub struct ByteVector {
     bytes: Vec<u8>,
 }
 
-/// Structs of numbers, with their tags.
+/// Defines structs of numbers, with their tags.
 macro_rules! structs_of_numbers {
     ($($name:ident: $($tag:literal $field:ident)*;)*) => {$(
         /// A struct of numbers.
@@ -19,7 +19,7 @@ macro_rules! structs_of_numbers {
         pub struct $name { $(#[prost(uint32, tag = $tag)] $field: u32,)* }
 
         impl $name {
-            /// All of the same.
+            /// Makes a struct with the same number in all fields.
             pub fn of(number: u32) -> $name {
                 $name { $($field: number,)* }
             }
@@ -105,7 +105,7 @@ pub struct Point {
     is_set: bool,
 }
 
-/// Four members of which two are there.
+/// A table with four members, two of them present.
 #[derive(Clone, PartialEq, Message)]
 pub struct Profile {
     #[prost(uint64, optional, tag = "1")]

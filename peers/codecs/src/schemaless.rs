@@ -10,11 +10,11 @@ use flatbuffers::FlatBufferBuilder;
 
 use crate::Errand;
 
-/// The first field of a table.
+/// Offset of a table's first field.
 const FIRST: flatbuffers::VOffsetT = 4;
 
 impl Errand {
-    /// False if the peer is another.
+    /// Returns `false` for another peer.
     pub fn bytes(&self, bytes: &[u8]) -> Result<bool> {
         match self.peer.as_str() {
             "flatbuffers" => self
@@ -36,7 +36,7 @@ impl Errand {
         Ok(true)
     }
 
-    /// False if the peer is another.
+    /// Returns `false` for another peer.
     pub fn text(&self, text: &str) -> Result<bool> {
         match self.peer.as_str() {
             "flatbuffers" => {

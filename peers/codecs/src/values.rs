@@ -13,11 +13,11 @@ macro_rules! value {
 }
 
 value! {
-    /// A vector of bytes, which serde would take one by one.
+    /// A vector of bytes, which serde would otherwise encode one by one.
     struct ByteVector { bytes: ByteBuf, }
 }
 
-/// Bytes as each codec has them best.
+/// Bytes in the best form for each codec.
 #[derive(Debug, Clone, Archive, Store, Restore)]
 pub struct ByteBuf(pub Vec<u8>);
 
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for ByteBuf {
     }
 }
 
-/// Structs of bytes.
+/// Defines structs of bytes.
 macro_rules! structs_of_bytes {
     ($($name:ident: $($field:ident)*;)*) => {$(
         value! {
@@ -59,7 +59,7 @@ macro_rules! structs_of_bytes {
         }
 
         impl $name {
-            /// All of the same.
+            /// Makes a struct with the same byte in all fields.
             pub fn of(byte: u8) -> $name {
                 $name { $($field: byte,)* }
             }
@@ -102,7 +102,7 @@ value! {
 }
 
 value! {
-    /// Four members of which two are there.
+    /// A table with four members, two of them present.
     struct Profile {
         number: Option<u64>,
         name: Option<String>,
@@ -125,17 +125,17 @@ pub enum Key {
     Text(String),
 }
 
-/// `length` bytes.
+/// Makes `length` bytes.
 pub fn byte_vector(length: usize) -> ByteVector {
     ByteVector { bytes: ByteBuf(vec![1; length]) }
 }
 
-/// 64 bytes of text.
+/// Makes 64 bytes of text.
 pub fn text() -> Text {
     Text { text: "a text of sixty-four bytes, which fit into one line of the cache".to_owned() }
 }
 
-/// 100 structs.
+/// Makes 100 structs.
 pub fn points() -> Points {
     let point = |n: u16| Point { at: n.into(), x: n.into(), y: 0.5, is_set: n.is_multiple_of(2) };
     Points { points: (0..100).map(point).collect() }

@@ -1,5 +1,5 @@
-//! iceoryx2: publish and subscribe in shared memory, alone (who receives looks again and again) and
-//! with its events (who receives sleeps).
+//! iceoryx2: publish and subscribe in shared memory, with a busy-waiting receiver, and with events
+//! that wake a sleeping receiver.
 
 use std::hint::{black_box, spin_loop};
 
@@ -12,7 +12,7 @@ use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 
-/// One direction needs a service of its own.
+/// Each direction needs a separate service.
 #[derive(Clone, Copy)]
 enum Direction {
     There,
@@ -61,7 +61,7 @@ impl Iceoryx {
         Ok(Iceoryx { publisher, subscriber, event, _node: node })
     }
 
-    /// Sends until somebody receives it: what is published before is lost.
+    /// Sends until a receiver gets it: samples that are published before it subscribes are lost.
     fn greet(&mut self, length: usize) -> Result<()> {
         let bytes = vec![1u8; length];
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -99,7 +99,7 @@ impl Endpoint for Iceoryx {
 
     fn receive(&mut self) -> Result<usize> {
         loop {
-            // An event may have come for several samples, so they are looked for first.
+            // One event may stand for several samples, so read samples first.
             if let Some((_, listener)) = &self.event {
                 listener.blocking_wait(|_| {})?;
             }

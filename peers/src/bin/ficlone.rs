@@ -1,4 +1,4 @@
-//! The least a reflink can be: open, open, FICLONE.
+//! The minimum for a reflink: open, open, FICLONE.
 
 fn main() -> std::io::Result<()> {
     let (source, destination) = peers::open_both(std::env::args_os().skip(1))?;

@@ -1,4 +1,4 @@
-//! A buffered copy that hashes what passes by: `hash_copy blake3|sha256 [--fsync] SRC DST`.
+//! A buffered copy that also hashes the bytes: `hash_copy blake3|sha256 [--fsync] SRC DST`.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};

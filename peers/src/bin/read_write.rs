@@ -1,4 +1,4 @@
-//! The least a copy through memory can be: read and write with 128 KiB.
+//! The minimum for a copy through memory: read and write with 128 KiB.
 
 use std::io::{Read, Write};
 

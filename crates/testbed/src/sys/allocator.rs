@@ -6,25 +6,25 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counted. For `#[global_allocator]` of a test program.
+/// The system's allocator with counters, for `#[global_allocator]` of a test program.
 pub struct CountingAllocator {
     live_bytes: AtomicUsize,
 }
 
 impl CountingAllocator {
-    /// Nothing is counted yet.
+    /// Makes an allocator with all counters at 0.
     #[must_use]
     pub const fn new() -> CountingAllocator {
         CountingAllocator { live_bytes: AtomicUsize::new(0) }
     }
 
-    /// Allocations by the calling thread so far, changes of size included.
+    /// Returns the number of allocations by the calling thread, reallocations included.
     #[must_use]
     pub fn allocations(&self) -> u64 {
         ALLOCATIONS.get()
     }
 
-    /// Bytes that are allocated now, by all threads.
+    /// Returns the bytes that are allocated now, by all threads.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
         self.live_bytes.load(Ordering::Relaxed)
@@ -32,7 +32,7 @@ impl CountingAllocator {
 
     fn count(&self, bytes: usize) {
         self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A thread that is ending has nothing to count with.
+        // A thread that is ending has no counter any more.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Sends by `MSG_ZEROCOPY`, and what the kernel reports of each, read without the library.
+//! Sends by `MSG_ZEROCOPY` and their completions, read without the library.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
@@ -12,19 +12,21 @@ use crate::LONG;
 /// `SO_EE_ORIGIN_ZEROCOPY` and `SO_EE_CODE_ZEROCOPY_COPIED` (`linux/errqueue.h`).
 const ORIGIN_ZEROCOPY: u8 = 5;
 const COPIED: u8 = 1;
-/// Sends after which reports are read: the first of a merged range speaks for all of it.
+/// Number of sends before completions are read: the first send of a merged range decides its
+/// result.
 const SENDS_IN_FLIGHT: u32 = 1;
 
-/// Number of sends by what became of them.
+/// Number of sends by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Completions {
-    /// Reported without the bit `SO_EE_CODE_ZEROCOPY_COPIED`.
+    /// Completed without the bit `SO_EE_CODE_ZEROCOPY_COPIED`.
     pub lent: u32,
-    /// Reported with it.
+    /// Completed with it.
     pub copied: u32,
 }
 
-/// Sends so many messages of this length, to `to` or to the socket's peer, and reads their reports.
+/// Sends `count` messages of this length, to `to` or to the socket's peer, and reads their
+/// completions.
 ///
 /// # Errors
 /// The kernel refuses, or does not report in time.
@@ -36,7 +38,7 @@ pub fn zerocopy_sends(
 ) -> Result<Completions> {
     let socket = socket.as_fd();
     set(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)?;
-    // What is not reported may still be read by the kernel: it is never freed then.
+    // The kernel may still read memory without a completion, so it is never freed.
     let payload = Box::leak(vec![b'z'; bytes].into_boxed_slice());
     let mut seen = Completions::default();
     for number in 1..=sends {
@@ -46,7 +48,7 @@ pub fn zerocopy_sends(
             None => rustix::net::send(socket, &*payload, flags),
         };
         let mut sent = send();
-        // Nobody listens, as the answer to an earlier one says; this one was not sent.
+        // An earlier send was refused, because nobody listens; this one was not sent.
         while sent == Err(rustix::io::Errno::CONNREFUSED) {
             sent = send();
         }
@@ -67,7 +69,7 @@ fn wait(socket: BorrowedFd<'_>) -> Result<()> {
     let begin = Instant::now();
     loop {
         let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
-        // Reports are told of as errors, which nobody has to ask for.
+        // `poll(2)` always reports errors, such as completions, without being asked.
         let mut waiting = [PollFd::new(&socket, PollFlags::empty())];
         if poll(&mut waiting, Some(&patience))? > 0 {
             return Ok(());
@@ -78,10 +80,10 @@ fn wait(socket: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// How many sends one report is about, and whether they were copied.
+/// Returns the number of sends in one completion, and whether they were copied.
 ///
 /// # Errors
-/// `EAGAIN`: there is none; or there is something else.
+/// `EAGAIN` if there is none, or something else.
 pub(super) fn read(socket: BorrowedFd<'_>) -> Result<(u32, bool)> {
     let mut control = [0u64; 32];
     // SAFETY: all fields of a `msghdr` may be zero.
@@ -117,7 +119,7 @@ pub(super) fn read(socket: BorrowedFd<'_>) -> Result<(u32, bool)> {
     Err(Error::other("a message without a report"))
 }
 
-/// Sets an option that is a number, such as `SO_MARK`.
+/// Sets a numeric option, such as `SO_MARK`.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -30,14 +30,10 @@ pub enum BareSend {
 /// # Errors
 /// The kernel's.
 pub fn cut_sends(socket: &UdpSocket, bytes: u16) -> Result<()> {
-    set(socket, (libc::SOL_UDP, libc::UDP_SEGMENT), libc::c_int::from(bytes))
+    set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, libc::c_int::from(bytes))
 }
 
-fn set(
-    socket: impl AsFd,
-    (level, name): (libc::c_int, libc::c_int),
-    value: libc::c_int,
-) -> Result<()> {
+fn set(socket: impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Result<()> {
     let length = size_of_val(&value) as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: `value` is as long as `length` says, and read in the call.

@@ -1,18 +1,18 @@
-//! Children that go on with this program.
+//! Forked children that continue in this program.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Seconds after which a child that hangs is killed.
+/// Seconds until a hanging child is killed.
 const HANG: u32 = 60;
 
-/// Runs `check` in a child made by `fork(2)`, without `exec`. Says whether it was true there; a child
-/// that panics, is killed or hangs says no.
+/// Runs `check` in a child made by `fork(2)`, without `exec`. Returns its result; `false` if the
+/// child panics, hangs or is killed.
 ///
-/// The child has this thread alone, and whatever locks others held are held there for ever. It may
-/// allocate memory all the same (glibc sees to that).
+/// The child has only this thread, and locks held by other threads stay locked forever. It may
+/// still allocate memory (glibc ensures that).
 ///
 /// # Panics
-/// If there is no child to be had.
+/// If the child cannot be created.
 pub fn in_a_child(check: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child runs `check` and leaves by `_exit(2)`, without destructors of the harness.
     let child = unsafe { libc::fork() };

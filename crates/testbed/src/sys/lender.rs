@@ -1,5 +1,5 @@
-//! Sends by `MSG_ZEROCOPY` on sockets of every kind, also connections that nobody answers, and what
-//! the kernel's completions say of them.
+//! Sends by `MSG_ZEROCOPY` on sockets of every kind, also on unanswered connections, and the
+//! kernel's completions.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,43 +13,43 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 use super::completions::{self, bind_to_device, set_number};
 use super::silent;
 
-/// Room for all sends of a lender in the queue of a connection that nobody acknowledges.
+/// Send queue of an unacknowledged connection, with room for all sends of a lender.
 const SEND_BUFFER_BYTES: libc::c_int = 16 << 20;
 
-/// What a socket is told before it is connected.
+/// Settings of a socket before it is connected.
 #[derive(Debug, Clone, Default)]
 pub struct LenderOptions {
-    /// TCP, not UDP.
+    /// TCP instead of UDP.
     pub is_stream: bool,
     /// `SO_BINDTODEVICE`.
     pub device: Option<String>,
     /// `SO_MARK`.
     pub mark: Option<i32>,
-    /// The address that it is bound to.
+    /// Address to bind to.
     pub source: Option<IpAddr>,
-    /// The port that it is bound to; 0: any.
+    /// Port to bind to; 0: any.
     pub source_port: u16,
-    /// Whose socket it is, if not this process's user's (`fchown(2)`, which routes by
-    /// `uidrange` follow).
+    /// Owner of the socket, if not this process's user (`fchown(2)`, which routes by `uidrange`
+    /// follow).
     pub user: Option<u32>,
-    /// A UDP socket names its destination with each send.
+    /// Whether a UDP socket names its destination with each send.
     pub is_unconnected: bool,
-    /// A TCP connection that nobody answers (`TCP_REPAIR`).
+    /// Whether a TCP connection is never answered (`TCP_REPAIR`).
     pub is_silent: bool,
 }
 
-/// What the kernel reported.
+/// Results reported by the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lent {
-    /// Sends that the kernel took.
+    /// Sends accepted by the kernel.
     pub sends: u32,
-    /// Sends that completions named as copied.
+    /// Sends completed as copied.
     pub copied: u32,
-    /// Sends that completions named as not copied.
+    /// Sends completed as not copied.
     pub not_copied: u32,
 }
 
-/// A socket that sends one buffer without copying, again and again.
+/// A socket that repeatedly sends one buffer without copying.
 #[derive(Debug)]
 pub struct Lender {
     socket: OwnedFd,
@@ -65,10 +65,10 @@ impl AsFd for Lender {
 }
 
 impl Lender {
-    /// Makes the socket, and connects it unless it is to be unconnected.
+    /// Makes the socket, and connects it unless it must stay unconnected.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn connect(to: SocketAddr, options: LenderOptions) -> Result<Lender> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let kind = if options.is_stream { SocketType::STREAM } else { SocketType::DGRAM };
@@ -108,18 +108,18 @@ impl Lender {
         Ok(Lender { socket, to, options, lent: Lent::default() })
     }
 
-    /// Sends `bytes` so many times, and waits for what the kernel says of each.
+    /// Sends `bytes` `times` times, and waits for the completions.
     ///
     /// # Errors
-    /// A send fails, or is not taken whole; something else than completions is in the error queue;
-    /// or completions do not come within `patience`.
+    /// A send fails or is partial; something other than completions is in the error queue; or
+    /// completions do not come within `patience`.
     pub fn lend(mut self, bytes: &'static [u8], times: u32, patience: Duration) -> Result<Lent> {
         let end = Instant::now() + patience;
         for _ in 0..times {
             let mut rest = bytes;
             while !rest.is_empty() {
                 match self.send(rest) {
-                    // The part of a stream that was taken is a send of its own to the kernel.
+                    // To the kernel, the accepted part of a stream is one send.
                     Ok(taken) => {
                         self.lent.sends += 1;
                         rest = &rest[taken..];
@@ -133,7 +133,7 @@ impl Lender {
             }
         }
         if self.options.is_silent {
-            // Nobody acknowledges: the kernel gives all of it up with the connection.
+            // Nobody acknowledges: the kernel releases everything with the connection.
             rustix::net::connect_unspec(&self.socket)?;
         }
         while self.lent.copied + self.lent.not_copied < self.lent.sends {
@@ -149,7 +149,7 @@ impl Lender {
         Ok(self.lent)
     }
 
-    /// Lends the memory, which is never freed and which nothing writes to.
+    /// Lends the memory, which is never freed or written to.
     fn send(&self, bytes: &'static [u8]) -> Result<usize> {
         let flags = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY as _);
         let flags = flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -159,15 +159,15 @@ impl Lender {
         })
     }
 
-    /// Waits a little for room, or for a completion.
+    /// Waits briefly for room, or for a completion.
     fn wait(&self, flags: PollFlags) -> Result<()> {
         let little = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
         poll(&mut [PollFd::new(&self.socket, flags)], Some(&little))?;
         Ok(())
     }
 
-    /// Takes every completion out that is there: often, for those that follow one another become
-    /// one with the bit of the first (`skb_zerocopy_notify_extend` in `net/core/skbuff.c`).
+    /// Reads all completions: frequently, because adjacent ones are merged under the bit of the
+    /// first (`skb_zerocopy_notify_extend` in `net/core/skbuff.c`).
     fn read(&mut self) -> Result<()> {
         loop {
             match completions::read(self.socket.as_fd()) {

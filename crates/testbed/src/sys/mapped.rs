@@ -1,4 +1,4 @@
-//! Stores into a file through a mapping, as a database or a virtual machine makes them.
+//! Writers into a file through a mapping, like a database or a virtual machine.
 
 use std::fs::File;
 use std::io::{Error, Result};
@@ -12,27 +12,26 @@ use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// Between two passes, so that others come to their turn.
+/// Pause between two passes, so that other threads run.
 const TURN: Duration = Duration::from_micros(50);
 
-/// Bytes from one store to the next: eight in each page, so that one that is torn is seen too.
+/// Distance between two stores: eight in each page, so that a torn page is detected too.
 const STRIDE: usize = 512;
 
-/// When a writer stores.
+/// Timing of a writer's passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stores {
-    /// Pass after pass.
+    /// Continuously.
     Steadily,
-    /// Pass after pass, from this time on after somebody opens one of the files.
+    /// Continuously, from this delay after one of the files is opened.
     AfterOpen(Duration),
-    /// One pass, and another each time that this has gone by.
+    /// One pass, and then another after each interval.
     Every(Duration),
 }
 
-/// A thread that stores a counter at every 512th byte of files through `MAP_SHARED`, from the first to
-/// the last, and then the next number. [`is_of_one_moment`] holds for what each file is at any moment.
-/// When dropped it makes its first pass if there was none, or ends the one that it is at, and unmaps
-/// the files.
+/// A thread that stores a counter at every 512th byte of files through `MAP_SHARED`, from the first
+/// to the last, and then the next number. [`is_of_one_moment`] is true for every state of each
+/// file. When dropped, it completes the current pass, or makes the first one, and unmaps the files.
 #[derive(Debug)]
 pub struct MappedWriter {
     stop: Arc<AtomicBool>,
@@ -40,10 +39,10 @@ pub struct MappedWriter {
 }
 
 impl MappedWriter {
-    /// Maps files that are not empty and hold one number alone, and begins.
+    /// Maps non-empty files that contain only one number, and starts.
     ///
     /// # Errors
-    /// One cannot be opened or mapped.
+    /// A file cannot be opened or mapped.
     pub fn start(files: &[&Path], stores: Stores) -> Result<MappedWriter> {
         let open = |path: &&Path| File::options().read(true).write(true).open(path);
         let mapped = files.iter().map(|path| Mapping::new(&open(path)?));
@@ -86,8 +85,8 @@ impl Drop for MappedWriter {
     }
 }
 
-/// Whether a [`MappedWriter`]'s file can have held this at one moment: from the first store to the last
-/// the numbers do not grow, and differ by one at most.
+/// Whether a [`MappedWriter`]'s file can have had these contents at one moment: from the first
+/// store to the last, the numbers do not grow, and differ by at most one.
 #[must_use]
 pub fn is_of_one_moment(bytes: &[u8]) -> bool {
     let numbers = || bytes.iter().step_by(STRIDE).enumerate().map(|(i, _)| number_at(bytes, i));
@@ -124,7 +123,7 @@ impl Mapping {
         Ok(Mapping { start, length })
     }
 
-    /// Where it stores, in order.
+    /// Returns the positions of the stores, in order.
     fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         (0..self.length / STRIDE).map(|i| {
             let word = self.start.as_ptr().wrapping_add(i * STRIDE);

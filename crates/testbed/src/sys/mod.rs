@@ -1,4 +1,4 @@
-//! What no safe code can do.
+//! Code that needs `unsafe`.
 #![allow(unsafe_code)]
 
 mod allocator;

@@ -1,5 +1,5 @@
-//! Filters on the system calls of a program that a test starts (`seccomp(2)`), and the other side of
-//! a filter that asks what to do (`seccomp_unotify(2)`).
+//! Filters on the system calls of a program that a test starts (`seccomp(2)`), and the listener of
+//! a filter that asks for decisions (`seccomp_unotify(2)`).
 
 use std::io::{Error, Result};
 use std::mem::MaybeUninit;
@@ -11,14 +11,14 @@ use std::process::Command;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
-/// What a filter does with the calls that its rules name, and with all others.
+/// Decision of a filter, for the calls in its rules and for all others.
 pub(crate) struct Filter {
     pub(crate) rules: Vec<Rule>,
-    pub(crate) of_rules: Verdict,
-    pub(crate) of_others: Verdict,
+    pub(crate) for_rules: FilterAction,
+    pub(crate) for_others: FilterAction,
 }
 
-/// One system call; with an argument only where it has that value.
+/// A system call, optionally restricted to a value of an argument.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
     pub(crate) number: i64,
@@ -26,38 +26,39 @@ pub(crate) struct Rule {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Verdict {
+pub(crate) enum FilterAction {
     Allow,
     Fail(i32),
-    /// The process is gone, as if by `SIGKILL`.
+    /// The process is killed, as if by `SIGKILL`.
     Kill,
     Ask,
 }
 
-impl Verdict {
+impl FilterAction {
     fn code(self) -> u32 {
         match self {
-            Verdict::Allow => libc::SECCOMP_RET_ALLOW,
-            Verdict::Fail(errno) => libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
-            Verdict::Kill => libc::SECCOMP_RET_KILL_PROCESS,
-            Verdict::Ask => libc::SECCOMP_RET_USER_NOTIF,
+            FilterAction::Allow => libc::SECCOMP_RET_ALLOW,
+            FilterAction::Fail(errno) => libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
+            FilterAction::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+            FilterAction::Ask => libc::SECCOMP_RET_USER_NOTIF,
         }
     }
 }
 
-/// In the register of the sixth argument it lets any call pass: the one that hands over the listener
-/// comes when the filter is there, and nobody listens yet.
+/// Value of the sixth argument that allows any call: the call that sends the listener happens when
+/// the filter is active, and nobody listens yet.
 const PASSWORD: u32 = 0x7563_6f70;
 const LAST_ARGUMENT: u32 = 5;
 
-/// Offsets in `struct seccomp_data`, whose arguments have 64 bits; the low half comes first.
+/// Offsets in `struct seccomp_data`, whose arguments have 64 bits; the low half is first.
 const NUMBER_AT: u32 = 0;
 fn argument_at(index: u32) -> u32 {
     16 + 8 * index
 }
 
 impl Filter {
-    /// `linux/filter.h`, `linux/bpf_common.h`: load a word, compare, jump over so many, return.
+    /// Instructions from `linux/filter.h`, `linux/bpf_common.h`: load a word, compare, jump,
+    /// return.
     fn program(&self) -> Vec<libc::sock_filter> {
         let statement = |code: u32, jf: u8, k: u32| libc::sock_filter {
             code: u16::try_from(code).expect("a class and its mode"),
@@ -67,9 +68,9 @@ impl Filter {
         };
         let load = |at| statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at);
         let unless = |skip, k| statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skip, k);
-        let end = |verdict: Verdict| statement(libc::BPF_RET | libc::BPF_K, 0, verdict.code());
+        let end = |action: FilterAction| statement(libc::BPF_RET | libc::BPF_K, 0, action.code());
         let mut program = vec![load(argument_at(LAST_ARGUMENT)), unless(1, PASSWORD)];
-        program.push(end(Verdict::Allow));
+        program.push(end(FilterAction::Allow));
         for rule in &self.rules {
             let number = u32::try_from(rule.number).expect("numbers of calls are small");
             program.push(load(NUMBER_AT));
@@ -79,14 +80,14 @@ impl Filter {
                     program.extend([unless(3, number), load(argument_at(index)), unless(1, value)]);
                 }
             }
-            program.push(end(self.of_rules));
+            program.push(end(self.for_rules));
         }
-        program.push(end(self.of_others));
+        program.push(end(self.for_others));
         program
     }
 }
 
-/// Puts the calling process under a filter, for good.
+/// Puts the calling process under a filter, permanently.
 fn install(program: &mut [libc::sock_filter], flags: libc::c_ulong) -> Result<i64> {
     let whole = libc::sock_fprog {
         len: u16::try_from(program.len()).unwrap_or(u16::MAX),
@@ -102,15 +103,15 @@ fn install(program: &mut [libc::sock_filter], flags: libc::c_ulong) -> Result<i6
     if answer < 0 { Err(Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// The program will run under this filter.
+/// Makes the program run under this filter.
 pub(crate) fn confine(command: &mut Command, filter: &Filter) {
     let mut program = filter.program();
     // SAFETY: between fork and exec it makes system calls and nothing else.
     unsafe { command.pre_exec(move || install(&mut program, 0).map(|_| ())) };
 }
 
-/// The program will run under this filter. What is sent by the socket that this returns is the
-/// listener, as soon as the program has been started.
+/// Makes the program run under this filter. The returned socket receives the listener as soon as
+/// the program has started.
 pub(crate) fn confine_and_listen(command: &mut Command, filter: &Filter) -> Result<UnixStream> {
     let (here, there) = UnixStream::pair()?;
     let mut program = filter.program();
@@ -123,7 +124,7 @@ pub(crate) fn confine_and_listen(command: &mut Command, filter: &Filter) -> Resu
     Ok(here)
 }
 
-/// Room for one descriptor, aligned as a `cmsghdr` must be.
+/// Room for one descriptor, aligned like a `cmsghdr`.
 #[repr(C, align(8))]
 struct OneDescriptor {
     header: libc::cmsghdr,
@@ -166,12 +167,12 @@ fn hand_over(socket: &UnixStream, descriptor: libc::c_int) -> Result<()> {
     if sent < 0 { Err(Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Where the calls of a program are asked about.
+/// Listener for the calls of a program.
 pub(crate) struct Listener(OwnedFd);
 
 /// A call that waits for an answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct PendingCall {
     id: u64,
     pub(crate) number: i64,
     pub(crate) arguments: [u64; 6],
@@ -179,7 +180,7 @@ pub(crate) struct Asked {
 }
 
 impl Listener {
-    /// Takes it from the socket.
+    /// Receives the listener from the socket.
     pub(crate) fn receive(socket: &UnixStream) -> Result<Listener> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -194,8 +195,8 @@ impl Listener {
         listener.map(Listener).ok_or_else(|| Error::other("the program sent no listener"))
     }
 
-    /// The next call; `None`: nobody is under the filter any more.
-    pub(crate) fn next(&self) -> Result<Option<Asked>> {
+    /// Waits for the next call. `None`: no process is under the filter any more.
+    pub(crate) fn next(&self) -> Result<Option<PendingCall>> {
         loop {
             let mut polled = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
             rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, None))?;
@@ -203,31 +204,31 @@ impl Listener {
                 return Ok(None);
             }
             // SAFETY: all its fields may be zero, and the kernel wants them so.
-            let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+            let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
             let request = libc::SECCOMP_IOCTL_NOTIF_RECV;
             // SAFETY: the kernel fills the struct, which lives through the call.
-            let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), request, &raw mut asked) };
+            let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), request, &raw mut notification) };
             if answer == 0 {
-                return Ok(Some(Asked {
-                    id: asked.id,
-                    number: i64::from(asked.data.nr),
-                    arguments: asked.data.args,
-                    thread: asked.pid,
+                return Ok(Some(PendingCall {
+                    id: notification.id,
+                    number: i64::from(notification.data.nr),
+                    arguments: notification.data.args,
+                    thread: notification.pid,
                 }));
             }
             let error = Error::last_os_error();
-            // ENOENT: whoever asked was killed meanwhile.
+            // ENOENT: the caller was killed meanwhile.
             if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) {
                 return Err(error);
             }
         }
     }
 
-    /// Lets the call happen, or has it fail. Who was killed meanwhile hears no answer.
-    pub(crate) fn answer(&self, asked: Asked, errno: Option<i32>) {
+    /// Lets the call proceed or fail. A caller that was killed meanwhile gets no answer.
+    pub(crate) fn answer(&self, pending: PendingCall, errno: Option<i32>) {
         let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         let answer = libc::seccomp_notif_resp {
-            id: asked.id,
+            id: pending.id,
             val: 0,
             error: errno.map_or(0, |errno| -errno),
             flags: if errno.is_none() { flags } else { 0 },

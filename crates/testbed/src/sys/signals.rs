@@ -1,11 +1,11 @@
-//! What a program does on signals when it starts.
+//! Signal dispositions of started programs.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::Signal;
 
-/// Those that a shell, `nohup` or a test harness may have had ignored (`signal(7)`).
+/// Signals that a shell, `nohup` or a test harness may ignore (`signal(7)`).
 const SIGNALS: [Signal; 7] = [
     Signal::HUP,
     Signal::INT,
@@ -16,9 +16,8 @@ const SIGNALS: [Signal; 7] = [
     Signal::USR2,
 ];
 
-/// The program will start with every such signal doing what it does by default, whoever started the
-/// tests: shells have SIGINT ignored in what they run in the background, and `execve(2)` leaves it
-/// so. What is blocked `std` unblocks.
+/// Resets all these signals to their defaults in the program. Shells ignore SIGINT in background
+/// jobs, and `execve(2)` keeps that. `std` resets the signal mask.
 pub(crate) fn reset(command: &mut Command) {
     let reset = || {
         for signal in SIGNALS {

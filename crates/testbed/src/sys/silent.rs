@@ -34,7 +34,7 @@ fn set<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Result<()> {
     }
 }
 
-/// A connection to a peer that does not exist, which takes everything in and answers nothing.
+/// Makes a connection to a peer that does not exist: it accepts everything and is never answered.
 pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<OwnedFd> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -42,15 +42,15 @@ pub(crate) fn connect(local: SocketAddr, peer: SocketAddr) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Makes a new TCP socket such a connection.
+/// Turns a new TCP socket into such a connection.
 pub(crate) fn pretend(fd: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Result<()> {
     set(fd, libc::TCP_REPAIR, &1)?;
-    // Nobody will say which segments are welcome: the largest that can be asked for.
+    // Nobody negotiates the segment size: use the largest allowed value.
     set(fd, libc::TCP_MAXSEG, &LARGEST_SEGMENT)?;
-    // Every kernel has it, and it does not pace: the timers of one that does (`bbr`) would be paid
-    // by whichever send they meet.
+    // Every kernel has it, and it does not pace: timers of a pacing one (`bbr`) would delay
+    // arbitrary sends.
     set(fd, libc::TCP_CONGESTION, b"reno")?;
-    // What is bound to a port is routed by it (`tcp_v6_connect` in `net/ipv6/tcp_ipv6.c`).
+    // A bound port selects the route (`tcp_v6_connect` in `net/ipv6/tcp_ipv6.c`).
     if !local.ip().is_unspecified() || local.port() != 0 {
         rustix::net::bind(fd, &local)?;
     }
@@ -62,14 +62,14 @@ pub(crate) fn pretend(fd: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Resu
     set(fd, libc::TCP_REPAIR, &OFF_NO_PROBE)
 }
 
-/// The same as a socket of the library's.
+/// Makes such a connection as a socket of the library.
 pub(crate) fn connect_socket(local: SocketAddr, peer: SocketAddr) -> Result<InetSocket> {
     let fd = connect(local, peer)?;
     // SAFETY: the socket has just been made, by nobody else, and nothing was sent on it.
     unsafe { InetSocket::adopt(fd) }.map_err(|(_, error)| Error::other(error))
 }
 
-/// What taking over a local socket is answered.
+/// Returns the error of taking over a local socket.
 pub(crate) fn adopt_local() -> Result<uncopy::Error> {
     let flags = SocketFlags::CLOEXEC;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -8,8 +8,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 /// `PACKET_IGNORE_OUTGOING` (`linux/if_packet.h`).
 const IGNORE_OUTGOING: libc::c_int = 23;
 
-/// A packet socket for a protocol (`linux/if_ether.h`), bound to the device of this index, or to all
-/// if it is 0.
+/// Makes a packet socket for a protocol (`linux/if_ether.h`), bound to the device with this index,
+/// or to all if it is 0.
 pub(crate) fn open(protocol: u16, device: u32, ignores_outgoing: bool) -> Result<OwnedFd> {
     let (family, kind) = (AddressFamily::PACKET, SocketType::DGRAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;

@@ -1,4 +1,4 @@
-//! Tun devices, which hand what is sent to a program (`Documentation/networking/tuntap.rst`).
+//! Tun devices, which pass sent packets to a program (`Documentation/networking/tuntap.rst`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// `TUNSETIFF` (`linux/if_tun.h`): `_IOW('T', 202, int)`.
 const SET_DEVICE: libc::Ioctl = 0x4004_54ca;
 
-/// Makes a tun device of this name, which goes with the result. What is sent over it waits there to
-/// be read.
+/// Makes a tun device with this name, which is removed when the result is dropped. Sent packets
+/// wait there to be read.
 pub(crate) fn open(name: &str) -> Result<OwnedFd> {
     let file: File = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
     // SAFETY: all fields of an `ifreq` may be zero.

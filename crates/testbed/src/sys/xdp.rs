@@ -1,4 +1,4 @@
-//! Programs that see what a device receives or sends, and let everything pass (`bpf(2)`).
+//! Programs that see the packets of a device, and let all of them pass (`bpf(2)`).
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,18 +11,18 @@ const fn program(verdict: i32) -> [u64; 2] {
     [(verdict as u32 as u64) << 32 | 0xb7, 0x95]
 }
 
-/// Where a program is attached.
+/// Position of an attached program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
-    /// What any device receives (`BPF_PROG_TYPE_XDP`, `BPF_XDP`, `XDP_FLAGS_SKB_MODE`).
+    /// Receive path of any device (`BPF_PROG_TYPE_XDP`, `BPF_XDP`, `XDP_FLAGS_SKB_MODE`).
     Received,
-    /// The same, where the driver itself runs it (`XDP_FLAGS_DRV_MODE`).
+    /// Receive path in the driver (`XDP_FLAGS_DRV_MODE`).
     ByDriver,
-    /// What leaves (`BPF_PROG_TYPE_SCHED_CLS`, `BPF_TCX_EGRESS`).
+    /// Send path (`BPF_PROG_TYPE_SCHED_CLS`, `BPF_TCX_EGRESS`).
     Sent,
 }
 
-/// The beginnings of `union bpf_attr`.
+/// The first fields of `union bpf_attr`.
 #[repr(C)]
 struct Load {
     kind: u32,
@@ -55,7 +55,7 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> Result<OwnedFd> {
     }
 }
 
-/// Attaches the program to the device of this index, until the descriptor is closed.
+/// Attaches the program to the device with this index, until the descriptor is closed.
 pub(crate) fn attach(device: u32, place: Place) -> Result<OwnedFd> {
     // `XDP_PASS`, `TCX_NEXT`.
     let (program_kind, verdict, kind, flags) = match place {

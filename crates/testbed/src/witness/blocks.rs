@@ -8,7 +8,7 @@ use rustix::fs::SeekFrom;
 
 use crate::process::run_tool;
 
-/// Bytes that the file takes on its filesystem (`st_blocks`), after a flush of what is delayed.
+/// Returns the bytes allocated to the file (`st_blocks`), after flushing delayed allocations.
 #[must_use]
 pub fn allocated_bytes(path: &Path) -> u64 {
     let file = File::open(path).expect("the file is there");
@@ -16,7 +16,7 @@ pub fn allocated_bytes(path: &Path) -> u64 {
     file.metadata().expect("an open file").blocks() * 512
 }
 
-/// Runs of data as `SEEK_DATA` and `SEEK_HOLE` give them: offset and length.
+/// Returns the runs of data from `SEEK_DATA` and `SEEK_HOLE`: offset and length.
 #[must_use]
 pub fn data_runs(path: &Path) -> Vec<(u64, u64)> {
     let file = File::open(path).expect("the file is there");
@@ -30,7 +30,7 @@ pub fn data_runs(path: &Path) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Bytes of the file in the page cache, as `fincore` counts them.
+/// Returns the bytes of the file in the page cache, as counted by `fincore`.
 #[must_use]
 pub fn cached_bytes(path: &Path) -> u64 {
     let arguments = ["--bytes", "--noheadings", "--output", "RES"].map(AsRef::as_ref);

@@ -1,4 +1,4 @@
-//! Where a file lies on its device (FIEMAP).
+//! Extents of a file on its device (FIEMAP).
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::process::run_tool;
 
 const BLOCK: u64 = 1024;
 
-/// A run of blocks, in bytes.
+/// An extent, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Offset in the file.
@@ -21,10 +21,10 @@ pub struct Extent {
     pub unwritten: bool,
 }
 
-/// The extents of a file, flushed first.
+/// Returns the extents of a file, after flushing it.
 ///
 /// # Panics
-/// If the filesystem has no FIEMAP, as tmpfs.
+/// If the filesystem has no FIEMAP, like tmpfs.
 #[must_use]
 pub fn extents(path: &Path) -> Vec<Extent> {
     let block = format!("-b{BLOCK}");
@@ -49,7 +49,7 @@ fn parse(line: &str) -> Option<Extent> {
     })
 }
 
-/// Bytes that both files have in the same place on the device, whole blocks counted.
+/// Returns the bytes that both files have in common on the device, in whole blocks.
 #[must_use]
 pub fn shared_bytes(a: &Path, b: &Path) -> u64 {
     let (a, b) = (extents(a), extents(b));

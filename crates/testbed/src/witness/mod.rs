@@ -1,4 +1,4 @@
-//! What really happened, told by somebody else than the program under test.
+//! Observers that are independent of the program under test.
 
 mod blocks;
 mod extents;

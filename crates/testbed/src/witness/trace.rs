@@ -1,4 +1,4 @@
-//! System calls, as strace sees them; and strace as the hand that breaks them.
+//! System calls of a program, observed and modified by strace.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::process::Running;
 use crate::program::{Program, Run, STOP_TIMEOUT};
 use crate::scratch::Scratch;
 
-/// A program to be run under strace.
+/// A program to run under strace.
 #[derive(Debug, Clone)]
 pub struct Strace {
     program: Program,
@@ -29,8 +29,8 @@ impl Strace {
         Strace { program: program.clone(), options: Vec::new(), names: Vec::new() }
     }
 
-    /// Changes system calls: `copy_file_range:error=EXDEV:when=1`, see `strace(1)`, `inject`.
-    /// `when` counts the calls of that name in each thread.
+    /// Modifies system calls: `copy_file_range:error=EXDEV:when=1`, see `strace(1)`, `inject`.
+    /// `when` counts the calls with that name in each thread.
     #[must_use]
     pub fn inject(mut self, expression: &str) -> Strace {
         self.options.push("-e".to_owned());
@@ -51,7 +51,7 @@ impl Strace {
     #[must_use]
     pub fn run(&self) -> (Run, Trace) {
         let file = TraceFile::new();
-        let run = Run::of(Running::start(self.traced(&file).command()).finish());
+        let run = Run::new(Running::start(self.traced(&file).command()).finish());
         let trace = file.read();
         (run, trace)
     }
@@ -60,14 +60,14 @@ impl Strace {
     #[must_use]
     pub fn outcome(&self) -> Run {
         let file = TraceFile::new();
-        Run::of(Running::start(self.partly_traced(&file).command()).finish())
+        Run::new(Running::start(self.partly_traced(&file).command()).finish())
     }
 
     /// Runs until the `nth` call of this name has ended, and stops the program there. Calls of this
     /// name are traced, those that are changed, and no others.
     ///
     /// # Panics
-    /// If it ends without coming there.
+    /// If it ends before.
     #[must_use]
     pub fn stop_after(&self, call: &str, nth: usize) -> Stopped {
         let file = TraceFile::new();
@@ -84,9 +84,9 @@ impl Strace {
         }
     }
 
-    /// Starts the program so that it stops again and again: in the first call of this name, the
-    /// third, the fifth. A call that is stopped before it did anything is started again by the
-    /// kernel, so that stopping all of them would be without end.
+    /// Starts the program so that it stops repeatedly: in the first call with this name, the third,
+    /// the fifth. The kernel restarts a call that was stopped before it did anything, so stopping
+    /// all of them would never end.
     #[must_use]
     pub fn stop_in_every_second(&self, call: &str) -> Stepping {
         let file = TraceFile::new();
@@ -115,7 +115,7 @@ impl Strace {
     }
 }
 
-/// A program that a test has stopped in the middle; killed when dropped.
+/// A program stopped by a test; killed when dropped.
 #[derive(Debug)]
 pub struct Stopped {
     running: Running,
@@ -124,7 +124,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn process_id(&self) -> i32 {
         self.process.as_raw_nonzero().get()
@@ -133,17 +133,17 @@ impl Stopped {
     /// Lets it run to its end.
     ///
     /// # Panics
-    /// If it does not come there.
+    /// If it does not end.
     #[must_use]
     pub fn resume(mut self) -> (Run, Trace) {
         kill_process(self.process, Signal::CONT).expect("it is stopped and not gone");
         let deadline = Instant::now() + 3 * STOP_TIMEOUT;
-        // The call is the n-th of its thread: another thread can stop everything in its own.
+        // It is the n-th call of its thread: another thread can stop everything in its n-th call.
         let mut resumed = 1;
         while !self.running.has_ended() {
             let stops = self.file.stops();
             for thread in stops.iter().skip(resumed) {
-                // If it is gone meanwhile, so much the better.
+                // It may have ended meanwhile.
                 let _ = kill_process(*thread, Signal::CONT);
             }
             resumed = resumed.max(stops.len());
@@ -160,19 +160,19 @@ impl Stopped {
         self.resume()
     }
 
-    /// `kill -9`.
+    /// Kills it with `kill -9`.
     pub fn kill(self) {
         kill_process(self.process, Signal::KILL).expect("it is stopped and not gone");
         let _ = self.end();
     }
 
     fn end(self) -> (Run, Trace) {
-        let run = Run::of(self.running.finish());
+        let run = Run::new(self.running.finish());
         (run, self.file.read())
     }
 }
 
-/// A program that stops again and again.
+/// A program that stops repeatedly.
 #[derive(Debug)]
 pub struct Stepping {
     running: Running,
@@ -181,7 +181,7 @@ pub struct Stepping {
 }
 
 impl Stepping {
-    /// Waits for the next stop: `false` if the program ended instead.
+    /// Waits for the next stop. `false`: the program ended instead.
     ///
     /// # Panics
     /// If neither happens.
@@ -204,10 +204,10 @@ impl Stepping {
         kill_process(process, Signal::CONT).expect("it is stopped and not gone");
     }
 
-    /// How it ended.
+    /// Returns its exit status and output.
     #[must_use]
     pub fn end(self) -> (Run, Trace) {
-        (Run::of(self.running.finish()), self.file.read())
+        (Run::new(self.running.finish()), self.file.read())
     }
 }
 
@@ -234,7 +234,7 @@ impl TraceFile {
     }
 
     fn text(&self) -> String {
-        // Bytes of the files copied may appear in it.
+        // The files' contents may appear in it.
         String::from_utf8_lossy(&std::fs::read(&self.path).unwrap_or_default()).into_owned()
     }
 
@@ -266,14 +266,14 @@ impl TraceFile {
     }
 }
 
-/// How a system call ended.
+/// Result of a system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// With this value.
+    /// Returned this value.
     Value(i64),
-    /// With this error, by name.
+    /// Failed with this error, by name.
     Error(String),
-    /// Never: the process was killed in it, or it was to be restarted.
+    /// Did not return: the process was killed in it, or the call would be restarted.
     Unfinished,
 }
 
@@ -286,14 +286,14 @@ pub struct Call {
     pub name: String,
     /// Its arguments as strace prints them, with the path of each descriptor.
     pub arguments: String,
-    /// How it ended.
+    /// The result.
     pub outcome: Outcome,
-    /// It was the n-th of this name in this thread, from 1: what `when` counts.
+    /// Number of the call among those with this name in this thread, from 1, as counted by `when`.
     pub nth: usize,
 }
 
 impl Call {
-    /// The value it returned, if it succeeded.
+    /// Returns its return value, if it succeeded.
     #[must_use]
     pub fn value(&self) -> Option<i64> {
         match self.outcome {
@@ -302,7 +302,7 @@ impl Call {
         }
     }
 
-    /// Whether a path or an open file below `path` is among its arguments.
+    /// Whether one of its arguments is a path or an open file below `path`.
     #[must_use]
     pub fn mentions(&self, path: &Path) -> bool {
         self.arguments.contains(path.to_string_lossy().as_ref())
@@ -351,7 +351,7 @@ impl Trace {
         if name.is_empty() || !name.chars().all(plain) {
             return;
         }
-        // The last " = " after a ")": paths in the result of -y may hold another.
+        // The last " = " after a ")": paths in the result (option -y) may contain others.
         let Some((arguments, result)) = rest
             .match_indices(" = ")
             .filter(|(at, _)| rest[..*at].trim_end().ends_with(')'))
@@ -371,19 +371,19 @@ impl Trace {
         });
     }
 
-    /// Calls of these names.
+    /// Returns the calls with these names.
     #[must_use]
     pub fn named(&self, names: &[&str]) -> Vec<&Call> {
         self.calls.iter().filter(|call| names.contains(&call.name.as_str())).collect()
     }
 
-    /// Position of the first call for which this holds.
+    /// Returns the position of the first matching call.
     #[must_use]
     pub fn position(&self, holds: impl Fn(&Call) -> bool) -> Option<usize> {
         self.calls.iter().position(holds)
     }
 
-    /// Sum of what calls of these names on files below `path` returned.
+    /// Returns the sum of the results of calls with these names on files below `path`.
     #[must_use]
     pub fn bytes(&self, names: &[&str], path: &Path) -> u64 {
         let calls = self.named(names);
@@ -399,7 +399,7 @@ fn parse_outcome(result: &str) -> Outcome {
     if value == "-1" {
         return Outcome::Error(words.next().unwrap_or_default().to_owned());
     }
-    // With -y a descriptor comes with its path: 3</etc/passwd>.
+    // With -y a descriptor is followed by its path: 3</etc/passwd>.
     let digits = value.split('<').next().unwrap_or_default();
     let number = match digits.strip_prefix("0x") {
         Some(hex) => i64::from_str_radix(hex, 16).ok(),

@@ -75,7 +75,7 @@ struct Tally {
 
 impl Tally {
     fn end(self, what: &str) {
-        if testbed::Extent::asked() == testbed::Extent::Soak {
+        if testbed::Extent::from_env() == testbed::Extent::Soak {
             println!("{what}: {self:?}");
         }
         assert!(self.mixtures.is_empty(), "{what}: {self:#?}");

@@ -1,4 +1,4 @@
-//! Sends by `send(2)`, and reports by `recvmmsg(2)` from the error queue.
+//! Sends by `send(2)`, and completions by `recvmmsg(2)` from the error queue.
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,39 +7,39 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{BareSend, abort, set};
 
-/// Reports that one call reads at most.
+/// Maximum number of completions per read.
 const BATCH: usize = 16;
-/// Lent sends after which they are read.
+/// Number of lent sends before completions are read.
 const READ_AFTER: usize = 16;
-/// More than the control message of a report has.
+/// Maximum size of a completion's control message.
 const CONTROL_BYTES: usize = 192;
 /// `SO_EE_ORIGIN_ZEROCOPY` (`include/uapi/linux/errqueue.h`).
 const ORIGIN_ZEROCOPY: u8 = 5;
 
-/// Aligned as a `cmsghdr` must be.
+/// Buffer aligned like a `cmsghdr`.
 #[repr(align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_BYTES]);
 
-/// Sends one buffer, or several in turn, again and again, in bunches.
+/// Repeatedly sends one buffer, or several in turn, in batches.
 pub struct BareSender {
     socket: OwnedFd,
     flags: libc::c_int,
     buffers: Vec<&'static [u8]>,
     next: usize,
-    /// Sends whose memory the kernel has not reported.
+    /// Sends without a completion.
     owed: usize,
-    /// Lent since the error queue was last read.
+    /// Sends since the error queue was last read.
     unread: usize,
     controls: Box<[Control; BATCH]>,
     messages: Box<[libc::mmsghdr; BATCH]>,
 }
 
 impl BareSender {
-    /// Sends these buffers in turn on a connected socket.
+    /// Makes a sender of these buffers on a connected socket.
     ///
     /// # Errors
-    /// The kernel's; or nothing can be registered for single calls.
+    /// Errors of the kernel; single calls have no registered buffers.
     pub fn new(
         socket: impl Into<OwnedFd>,
         how: BareSend,
@@ -49,7 +49,7 @@ impl BareSender {
         let flags = match how {
             BareSend::Copy => libc::MSG_NOSIGNAL,
             BareSend::Lend => {
-                set(&socket, (libc::SOL_SOCKET, libc::SO_ZEROCOPY), 1)?;
+                set(&socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)?;
                 libc::MSG_NOSIGNAL | libc::MSG_ZEROCOPY
             }
             BareSend::Registered => return Err(ErrorKind::Unsupported.into()),
@@ -60,10 +60,10 @@ impl BareSender {
         Ok(BareSender { socket, flags, buffers, next: 0, owed: 0, unread: 0, controls, messages })
     }
 
-    /// Sends `count` times, reads what is reported, and waits where the kernel needs as many still.
+    /// Sends `count` times, reads completions, and waits if `count` sends are still pending.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn bunch(&mut self, count: usize) -> Result<()> {
         self.send(count)?;
         while self.owed > 0 && self.read()? {}
@@ -73,10 +73,10 @@ impl BareSender {
         Ok(())
     }
 
-    /// Aborts the connection, and waits until the kernel needs nothing any more.
+    /// Aborts the connection, and waits until no send is pending.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn finish(mut self) -> Result<()> {
         abort(&self.socket)?;
         while self.owed > 0 {
@@ -87,10 +87,10 @@ impl BareSender {
         Ok(())
     }
 
-    /// Sends `count` times, and reads what is reported after each sixteen.
+    /// Sends `count` times, and reads completions after each sixteen.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn send(&mut self, count: usize) -> Result<()> {
         let lends = self.flags & libc::MSG_ZEROCOPY != 0;
         for _ in 0..count {
@@ -119,7 +119,7 @@ impl BareSender {
         self.read().map(drop)
     }
 
-    /// Reads what is reported; says whether anything was.
+    /// Reads completions. Returns whether there were any.
     fn read(&mut self) -> Result<bool> {
         self.unread = 0;
         let mut has_any = false;
@@ -153,7 +153,7 @@ impl BareSender {
     }
 }
 
-/// How many sends a message that the kernel has filled reports.
+/// Returns the number of sends completed by a received message.
 fn reported(message: &libc::msghdr) -> Result<usize> {
     // SAFETY: the kernel has filled `message`, and its control memory is alive.
     let header = unsafe { libc::CMSG_FIRSTHDR(message) };

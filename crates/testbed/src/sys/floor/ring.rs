@@ -10,7 +10,7 @@ use super::{BareSend, abort, is_stream};
 /// `IORING_SEND_ZC_REPORT_USAGE` (`include/uapi/linux/io_uring.h`).
 const REPORT_USAGE: u16 = 1 << 3;
 
-/// Sends one buffer, or several in turn, again and again through io_uring, in bunches.
+/// Repeatedly sends one buffer, or several in turn, through io_uring, in batches.
 pub struct BareRing {
     ring: IoUring,
     socket: OwnedFd,
@@ -18,19 +18,19 @@ pub struct BareRing {
     is_stream: bool,
     buffers: Vec<&'static [u8]>,
     next: usize,
-    /// Completions that the kernel owes.
+    /// Number of pending completions.
     owed: usize,
 }
 
 impl BareRing {
-    /// A ring that sends these buffers in turn on a connected socket. They lie behind one another
-    /// in one piece of memory, which is registered if it is to be.
+    /// Makes a sender of these buffers on a connected socket. They are adjacent in one piece of
+    /// memory, which is registered if requested.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     ///
     /// # Panics
-    /// There are no buffers.
+    /// If there are no buffers.
     pub fn new(
         socket: impl Into<OwnedFd>,
         how: BareSend,
@@ -58,11 +58,11 @@ impl BareRing {
         Ok(BareRing { ring, socket, how, is_stream, buffers, next: 0, owed: 0 })
     }
 
-    /// Submits `count` sends with one call, takes in what has completed, and waits where twice as
-    /// many completions are owed.
+    /// Submits `count` sends with one call, reads completions, and waits if twice as many are
+    /// pending.
     ///
     /// # Errors
-    /// The kernel's, or of the first send that failed.
+    /// Errors of the kernel, or of the first failed send.
     pub fn bunch(&mut self, count: usize) -> Result<()> {
         self.submit(count)?;
         while self.owed >= count * 2 {
@@ -71,7 +71,7 @@ impl BareRing {
         Ok(())
     }
 
-    /// Aborts the connection, and waits until nothing is owed any more.
+    /// Aborts the connection, and waits until no completion is pending.
     ///
     /// # Errors
     /// As [`bunch`](Self::bunch).
@@ -83,7 +83,7 @@ impl BareRing {
         Ok(())
     }
 
-    /// Submits `count` sends with one call, linked on a stream, and takes in what has completed.
+    /// Submits `count` sends with one call, linked on a stream, and reads completions.
     ///
     /// # Errors
     /// As [`bunch`](Self::bunch).
