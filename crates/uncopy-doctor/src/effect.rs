@@ -10,19 +10,19 @@ use super::condition::Condition;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Effect that its condition names: [`Condition::effect`].
+    /// Effect named by its condition: [`Condition::effect`].
     Usual(&'static Condition),
     /// Copies for a program (XDP) at the other end of a veth pair, which no report shows.
     CopiesForProgram,
     /// Copies of packets that a socket of this machine receives, and perhaps none of others.
     CopiesForReceiver,
-    /// Copies on the way to a device, which reports deny.
+    /// Copies on the way to a device that are not reported.
     CopiesUnreported,
-    /// Copies for a tap, unless the tap ignores what is sent.
+    /// Copies for a tap, unless the tap ignores outgoing packets.
     CopiesUnlessIgnored,
-    /// Loss with MSG_ZEROCOPY, and gain with io_uring.
+    /// More CPU time with MSG_ZEROCOPY, less with io_uring.
     PaysThroughRing,
-    /// Loss with one datagram for each send.
+    /// More CPU time, with one datagram for each send.
     OneDatagram,
     /// Copies of plain sends.
     PlainSend,
@@ -37,27 +37,27 @@ impl fmt::Display for Effect {
         f.write_str(match self {
             Effect::Usual(condition) => condition.effect,
             Effect::CopiesForProgram => {
-                "The other end puts every packet together anew for the program, which is a copy, and \
-                 the kernel reports that there was none."
+                "The other end rebuilds every packet for the program, which is a copy that the kernel \
+                 does not report."
             }
             Effect::CopiesForReceiver => {
-                "Packets that a socket of this machine receives are copied; those that a bridge, a \
-                 route or a filter at the other end passes on to another machine need not be."
+                "Packets that a socket of this machine receives are copied. Packets that a bridge, a \
+                 route or a filter at the other end forwards to another machine need not be."
             }
             Effect::CopiesUnreported => {
-                "The kernel copies on the way to the device, and reports that it did not: what it says \
-                 of these sends cannot be believed."
+                "The kernel copies on the way to the device but reports no copy: its reports about \
+                 these sends are unreliable."
             }
             Effect::CopiesUnlessIgnored => {
-                "Every packet is copied, unless the socket ignores what is sent \
-                 (PACKET_IGNORE_OUTGOING), which this user may not look up."
+                "Every packet is copied, unless the socket ignores outgoing packets \
+                 (PACKET_IGNORE_OUTGOING), which this user has no permission to read."
             }
             Effect::PaysThroughRing => {
-                "MSG_ZEROCOPY takes more processor time than a plain send would; io_uring takes less."
+                "MSG_ZEROCOPY takes more CPU time than a plain send; io_uring takes less."
             }
-            Effect::OneDatagram => "One datagram for each send is too little to be worth lending.",
-            Effect::PlainSend => "Plain sends copy by design.",
-            Effect::TapIgnores => "The probe was not copied: it ignores what is sent.",
+            Effect::OneDatagram => "One datagram for each send is too small for lending.",
+            Effect::PlainSend => "A plain send always copies.",
+            Effect::TapIgnores => "The probe was not copied, so the tap ignores outgoing packets.",
             Effect::ProbeNotCopied => "The probe was not copied.",
         })
     }
@@ -71,16 +71,16 @@ mod tests {
     #[test]
     fn effects_are_sentences() {
         for (effect, words) in [
-            (Effect::Usual(&condition::XDP), "Nothing that is sent is copied for it."),
-            (Effect::PlainSend, "Plain sends copy by design."),
+            (Effect::Usual(&condition::XDP), "No outgoing packet is copied because of this."),
+            (Effect::PlainSend, "A plain send always copies."),
             (
                 Effect::CopiesUnlessIgnored,
-                "Every packet is copied, unless the socket ignores what is sent \
-                 (PACKET_IGNORE_OUTGOING), which this user may not look up.",
+                "Every packet is copied, unless the socket ignores outgoing packets \
+                 (PACKET_IGNORE_OUTGOING), which this user has no permission to read.",
             ),
             (
                 Effect::PaysThroughRing,
-                "MSG_ZEROCOPY takes more processor time than a plain send would; io_uring takes less.",
+                "MSG_ZEROCOPY takes more CPU time than a plain send; io_uring takes less.",
             ),
         ] {
             assert_eq!(effect.to_string(), words, "{effect:?}");

@@ -8,8 +8,8 @@ use super::settings::Setting;
 
 /// Step that a person can take about a finding.
 ///
-/// Displayed as a sentence that names the options of [`Options`](super::Options). A program may have words
-/// of its own, for its flags.
+/// Displayed as a sentence that names the options of [`Options`](super::Options). A program may use other texts,
+/// with its flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NextStep {
@@ -21,13 +21,13 @@ pub enum NextStep {
     Root,
     /// Send a probe, and look in the network of the other end too.
     ProbeAndOtherEnd,
-    /// Start `uncopy bench recv` at the target, or probe whatever is there.
+    /// Start `uncopy bench recv` at the target, or probe it without a greeting.
     StartReceiver,
     /// Detach the XDP program at the other end of a veth pair.
     DetachProgram,
     /// Use another device, since a feature of this one is fixed.
     UseAnotherDevice,
-    /// Turn on the features of a device that a requested one waits for.
+    /// Turn on the features of a device that a requested one needs.
     TurnOnOthers {
         /// Name of the device.
         device: String,
@@ -39,7 +39,7 @@ pub enum NextStep {
         /// Feature that is off.
         feature: DeviceFeature,
     },
-    /// Stop the holder of a packet tap, or have it look elsewhere.
+    /// Stop the holder of a packet tap, or make it ignore these packets.
     StopTap {
         /// Holder of the tap.
         holder: TapHolder,
@@ -60,12 +60,12 @@ pub enum NextStep {
         /// Bytes that are needed.
         bytes: u64,
     },
-    /// Leave out a setting that rules out something cheaper.
+    /// Remove a setting that excludes a cheaper method.
     LeaveOut {
         /// Setting to leave out.
         setting: Setting,
     },
-    /// Choose a setting with which the disk reads the pages itself.
+    /// Choose a setting with which the disk reads the pages directly.
     ChooseOne {
         /// Settings, each of which is enough.
         settings: [Setting; 3],
@@ -84,17 +84,17 @@ impl fmt::Display for NextStep {
             NextStep::Usual(condition) => f.write_str(condition.next_step),
             NextStep::RootOrProbe => f.write_str("Run the doctor as root, or set probe."),
             NextStep::Root => f.write_str("Run the doctor as root."),
-            NextStep::ProbeAndOtherEnd => {
-                f.write_str("Set probe, and run the doctor in the network of the other end too.")
-            }
+            NextStep::ProbeAndOtherEnd => f.write_str(
+                "Set probe, and run the doctor in the network namespace of the other end too.",
+            ),
             NextStep::StartReceiver => {
                 f.write_str("Start uncopy bench recv there, or set probe to Anyway.")
             }
             NextStep::DetachProgram => f.write_str("Detach the program there."),
-            NextStep::UseAnotherDevice => f.write_str("It is fixed: use another device."),
+            NextStep::UseAnotherDevice => f.write_str("The feature is fixed: use another device."),
             NextStep::TurnOnOthers { device } => write!(
                 f,
-                "It is requested and waits for another feature: ethtool -K {device} sg on tx on."
+                "It is requested but needs another feature: ethtool -K {device} sg on tx on."
             ),
             NextStep::TurnOn { device, feature } => {
                 write!(f, "Turn it on: ethtool -K {device} {} on.", feature.name())
@@ -106,27 +106,31 @@ impl fmt::Display for NextStep {
                 };
                 write!(
                     f,
-                    "Stop {who} while you send, bind its socket to another device, or have it set \
+                    "Stop {who} while you send, bind its socket to another device, or make it set \
                      PACKET_IGNORE_OUTGOING."
                 )
             }
             NextStep::UseRing => f.write_str("Use io_uring, or send more at once."),
             NextStep::SendTrains { train_bytes, segment_bytes } => write!(
                 f,
-                "Send trains of segments (UDP_SEGMENT): {train_bytes} bytes at once as datagrams of \
+                "Send several datagrams at once (UDP_SEGMENT): {train_bytes} bytes as datagrams of \
                  {segment_bytes}, or let Mode::Auto choose."
             ),
             NextStep::SendMore => f.write_str("Send more at once, or let Mode::Auto choose."),
             NextStep::RaiseOptionMemory { bytes } => {
                 write!(f, "Raise it: sysctl -w net.core.optmem_max={bytes}; or use io_uring.")
             }
-            NextStep::LeaveOut { setting } => write!(f, "Leave out {setting}."),
+            NextStep::LeaveOut { setting } => write!(f, "Remove the setting {setting}."),
             NextStep::ChooseOne { settings: [one, other, third] } => {
                 let (one, other, third) = (&one.name, &other.name, &third.name);
-                write!(f, "Pass {one}, {other} or {third}: the disk then reads the pages.")
+                write!(f, "Pass {one}, {other} or {third}: then the disk reads the pages directly.")
             }
-            NextStep::KeepTogether => f.write_str("Keep both on one filesystem that has reflinks."),
-            NextStep::KeepOnReflinks => f.write_str("Keep such files on XFS or btrfs."),
+            NextStep::KeepTogether => {
+                f.write_str("Keep both files on one filesystem with reflinks.")
+            }
+            NextStep::KeepOnReflinks => {
+                f.write_str("Keep such files on XFS or btrfs, which have reflinks.")
+            }
             NextStep::Each(steps) => {
                 let words: Vec<String> = steps.iter().map(NextStep::to_string).collect();
                 f.write_str(&words.join(" "))
@@ -184,13 +188,13 @@ mod tests {
             ),
             (
                 NextStep::StopTap { holder: TapHolder::Process { process } },
-                "Stop lldpd (pid 812) while you send, bind its socket to another device, or have it \
+                "Stop lldpd (pid 812) while you send, bind its socket to another device, or make it \
                  set PACKET_IGNORE_OUTGOING.",
             ),
             (
                 NextStep::StopTap { holder: TapHolder::Somebody { user: 0 } },
                 "Stop the program that holds it while you send, bind its socket to another device, or \
-                 have it set PACKET_IGNORE_OUTGOING.",
+                 make it set PACKET_IGNORE_OUTGOING.",
             ),
             (
                 NextStep::TurnOn { device: device(), feature: DeviceFeature::UdpSegmentation },
@@ -198,11 +202,11 @@ mod tests {
             ),
             (
                 NextStep::TurnOnOthers { device: device() },
-                "It is requested and waits for another feature: ethtool -K eth1 sg on tx on.",
+                "It is requested but needs another feature: ethtool -K eth1 sg on tx on.",
             ),
             (
                 NextStep::SendTrains { train_bytes: 64_768, segment_bytes: 1472 },
-                "Send trains of segments (UDP_SEGMENT): 64768 bytes at once as datagrams of 1472, or \
+                "Send several datagrams at once (UDP_SEGMENT): 64768 bytes as datagrams of 1472, or \
                  let Mode::Auto choose.",
             ),
             (
@@ -211,11 +215,11 @@ mod tests {
             ),
             (
                 NextStep::ChooseOne { settings: choices.map(|choice| settings.setting(choice)) },
-                "Pass durable, cache=skip or prefer=cpu_time: the disk then reads the pages.",
+                "Pass durable, cache=skip or prefer=cpu_time: then the disk reads the pages directly.",
             ),
             (
                 NextStep::Each(vec![leave_out, NextStep::KeepTogether]),
-                "Leave out cache=keep. Keep both on one filesystem that has reflinks.",
+                "Remove the setting cache=keep. Keep both files on one filesystem with reflinks.",
             ),
         ] {
             assert_eq!(step.to_string(), words, "{step:?}");

@@ -53,7 +53,7 @@ impl CopyVerdict {
             CopyVerdict::ZeroCopy => "is not copied, as far as can be seen",
             CopyVerdict::Limited => "is not copied, with a limit",
             CopyVerdict::Copied => "will be copied",
-            CopyVerdict::Unknown => "may be copied, which cannot be told",
+            CopyVerdict::Unknown => "may or may not be copied",
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
             (
                 &[Limits, Unknown],
                 CopyVerdict::Unknown,
-                "It may be copied, which cannot be told: unknown is down",
+                "It may or may not be copied: unknown is down",
             ),
             (
                 &[Note, Unknown, Copies, Limits],

@@ -1,10 +1,10 @@
-//! Conditions and next steps of the doctor in words that name flags of this program.
+//! Texts of the doctor's conditions and next steps that name flags of this program.
 
 use std::borrow::Cow;
 
 use uncopy::doctor::{Condition, DoctorFinding, NextStep};
 
-/// What the program says of a condition otherwise than the library, which names its options.
+/// Texts of a condition that differ from the library's, which name its options.
 struct Words {
     id: &'static str,
     about: Option<&'static str>,
@@ -19,47 +19,47 @@ const fn step(id: &'static str, next_step: &'static str) -> Words {
     Words { id, about: None, next_step: Some(next_step) }
 }
 
-const PROBE: &str = "The live probe (`--probe`) sent large messages by `MSG_ZEROCOPY` and through io_uring, \
-                     and read in the kernel's reports what became of them.";
+const PROBE: &str = "The live probe (`--probe`) sent large messages with `MSG_ZEROCOPY` and through io_uring, \
+                     and read the kernel's reports about them.";
 
 const WORDS: &[Words] = &[
     step(
         "stacked-device-unseen",
-        "Run the doctor in the other namespace too (nsenter --net), or ask it about the address of the \
-         tunnel's end.",
+        "Run the doctor in the other namespace too (nsenter --net), or run it for the address of the \
+         tunnel's remote end.",
     ),
-    step("not-seen", "Pass --probe, or look at what is named."),
+    step("not-seen", "Pass --probe, or check the named part yourself."),
     step(
         "ways-differ",
-        "Ask about a running program (--pid), pass --probe, or make the ways alike.",
+        "Examine a running program (--pid), pass --probe, or remove the difference between the paths.",
     ),
     step(
         "datagram-above-mtu",
-        "Send at most what fits, send trains of segments (UDP_SEGMENT, --segment), or raise the MTU of \
+        "Send smaller datagrams, send several at once with UDP_SEGMENT (--segment), or raise the MTU of \
          the whole path.",
     ),
     about("probe-copied", PROBE),
     about("probe-not-copied", PROBE),
     step(
         "other-namespace",
-        "Run the doctor there (nsenter --net --target PID uncopy doctor --pid PID).",
+        "Run the doctor in that namespace (nsenter --net --target PID uncopy doctor --pid PID).",
     ),
     step("direct-needs-durable", "Pass --durable, --cache=skip or --prefer=cpu."),
     Words {
         id: "verification",
         about: Some(
-            "`--verify`, or the setting `verify`, has both files read and hashed after the copy.",
+            "With `--verify`, or the setting `verify`, both files are read and hashed after the copy.",
         ),
         next_step: Some(
-            "With shared blocks --trust-shared-extents reads nothing; else leave --verify out where \
+            "For shared blocks --trust-shared-extents reads nothing. Otherwise do not pass --verify where \
              the copy can be repeated.",
         ),
     },
     about("in-place", "`--in-place` writes into the existing file."),
-    step("no-mechanism", "Leave out --method, --require-zero-copy or --no-user-copy."),
+    step("no-mechanism", "Do not pass --method, --require-zero-copy or --no-user-copy."),
 ];
 
-/// Its section in the book.
+/// Returns the condition's section in the book.
 pub(super) fn page(condition: &Condition) -> String {
     let mut condition = condition.clone();
     if let Some(words) = words(condition.id) {
@@ -69,7 +69,7 @@ pub(super) fn page(condition: &Condition) -> String {
     condition.page()
 }
 
-/// What a person can do about a finding.
+/// Returns the next step for a finding.
 pub(super) fn next_step(finding: &DoctorFinding) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(match finding.next_step.as_ref()? {
         NextStep::Usual(condition) => {
@@ -77,7 +77,7 @@ pub(super) fn next_step(finding: &DoctorFinding) -> Option<Cow<'_, str>> {
         }
         NextStep::RootOrProbe => "Run the doctor as root, or pass --probe.",
         NextStep::ProbeAndOtherEnd => {
-            "Pass --probe, and run the doctor in the network of the other end too (nsenter --net)."
+            "Pass --probe, and run the doctor in the network namespace of the other end too (nsenter --net)."
         }
         NextStep::StartReceiver => "Start uncopy bench recv there, or pass --probe-anyway.",
         step => return Some(Cow::Owned(step.to_string())),

@@ -43,7 +43,7 @@ fn without_root_taps_are_not_judged() {
         // Nobody but root may see the rules of the firewall either; a probe shows what they do.
         let clean = report(&doctor(UDP).as_user(65534).run(), 7);
         let hidden = finding(&clean, "not-seen").unwrap();
-        assert_eq!(hidden["summary"], "the rules of the firewall may not be read");
+        assert_eq!(hidden["summary"], "rules of the firewall: no permission to read");
         assert_eq!(hidden["evidence"][0]["found"], "Operation not permitted (EPERM)");
         let words = format!("--probe-anyway --size 30000 {UDP}");
         let probed = report(&doctor(&words).as_user(65534).run(), 0);
@@ -56,7 +56,7 @@ fn without_root_taps_are_not_judged() {
                 (&found["severity"], &found["needs_root"]),
                 (&"unknown".into(), &true.into())
             );
-            assert_eq!(found["summary"], "somebody (user id 0) holds a packet tap on all devices");
+            assert_eq!(found["summary"], "an unknown process (user id 0) holds a packet tap on all devices");
             assert_eq!(found["next_step"], "Run the doctor as root.");
             let as_root = doctor(UDP).run();
             report(&as_root, if ignores { 0 } else { 6 });

@@ -40,7 +40,7 @@ fn several_targets_have_one_exit_code() {
 fn findings_are_explained() {
     let run = uncopy("doctor --explain tap-eth-p-all").run();
     assert!(run.status.success());
-    assert!(run.stdout.starts_with("### `tap-eth-p-all`: A packet tap sees what is sent\n"));
+    assert!(run.stdout.starts_with("### `tap-eth-p-all`: A packet tap sees outgoing packets\n"));
     let all = uncopy("doctor --explain all").run().stdout;
     assert!(all.contains(&run.stdout));
     let unknown = uncopy("doctor --explain nonesuch").run();

@@ -1,11 +1,11 @@
-//! Rules and filters that send packets elsewhere than their route.
+//! Rules and filters that redirect or copy packets.
 
 use std::net::IpAddr;
 
 use crate::worded::worded;
 
 worded! {
-    /// Rule or filter that sends packets, or copies of them, elsewhere than their route.
+    /// Rule or filter that redirects packets or sends copies of them.
     ///
     /// Displayed as a clause.
     pub enum Detour {
@@ -13,19 +13,19 @@ worded! {
         Redirected {
             /// New destination.
             to: IpAddr,
-        } = "a rule of the firewall sends packets to {to}";
+        } = "a firewall rule sends packets to {to}";
         /// A rule of the firewall changes the destination to this machine.
-        Here = "a rule of the firewall sends packets to this machine";
-        /// A rule of the firewall sets a mark, with which the route is asked for again.
+        Here = "a firewall rule sends packets to this machine";
+        /// A rule of the firewall sets a mark, with which the route is looked up again.
         Marked {
             /// New mark.
             mark: u32,
-        } = "a rule of the firewall marks packets {mark:#x}";
+        } = "a firewall rule sets the mark {mark:#x} on packets";
         /// A rule of the firewall sends a copy to an address.
         CopiedTo {
             /// Address of the copy.
             to: IpAddr,
-        } = "a rule of the firewall sends a copy to {to}";
+        } = "a firewall rule sends a copy to {to}";
         /// A rule of a device sends copies over another one.
         RuleCopies {
             /// Device with the rule.

@@ -27,13 +27,13 @@ worded! {
         Setting {
             /// Setting of the caller.
             setting: Setting,
-        } = ", as {setting} has it";
+        } = ", because of the setting {setting}";
         /// The kernel refuses to share blocks.
         Refused {
             /// Reason of the refusal.
             reason: AnswerReason,
         } = ": {reason}";
-        /// Cause that is not worth a word.
+        /// Cause that is not reported.
         Unnamed = "";
     }
 }
@@ -49,7 +49,7 @@ worded! {
         NoFiles {
             /// Path of the directory.
             directory: PathBuf,
-        } = "{directory} has no files", directory = directory.display();
+        } = "{directory} has no regular files", directory = directory.display();
         /// Most files of a directory are small.
         ManySmall {
             /// Number of small files.
@@ -64,13 +64,13 @@ worded! {
             /// Bytes of all files.
             bytes: u64,
         } = "{large_bytes} of {bytes} bytes are in files of 1 MiB and more";
-        /// The source has no pages.
+        /// The contents of the source are generated on reading.
         Pseudo {
             /// Filesystem of the source.
             filesystem: Filesystem,
-        } = "the source is made up as it is read ({filesystem})";
+        } = "the contents of the source are generated on reading ({filesystem})";
         /// The destination is a device, FIFO or terminal.
-        Stream = "the destination is no regular file";
+        Stream = "the destination is not a regular file";
         /// A filesystem of another machine.
         OtherMachine {
             /// End of the copy that lies there.
@@ -86,14 +86,14 @@ worded! {
         /// The destination keeps its inode.
         InPlace = "the destination is written in place";
         /// Every mechanism that the options allow is refused or fails.
-        NoMechanism = "no allowed way works between these files";
+        NoMechanism = "no allowed method works between these files";
         /// Blocks are shared.
         Shares {
             /// Mechanism that shares them.
             mechanism: Mechanism,
         } = "{mechanism} shares the blocks";
         /// Direct writes move the pages.
-        DirectMoves = "the disk reads the source's pages themselves";
+        DirectMoves = "the disk reads the pages of the source directly";
         /// The kernel copies.
         KernelCopies {
             /// Mechanism that copies.
@@ -105,17 +105,17 @@ worded! {
         ProgramCopies {
             /// Reason why nothing cheaper does.
             cause: CopyCause,
-        } = "the bytes go through the program's memory{cause}";
+        } = "the bytes are copied through the program's memory{cause}";
         /// The device below direct writes may copy.
         DirectUnknown {
             /// Name of the device.
             device: String,
         } = "direct writes go to {device}, which may copy";
-        /// A filesystem does not tell whether it copied.
+        /// A filesystem does not report whether it copied.
         MayCopy {
             /// Filesystem of the destination.
             filesystem: Filesystem,
-        } = "{filesystem} does not show what it did";
+        } = "{filesystem} does not report whether it copied";
         /// Sharing blocks could not be tried.
         NothingTried {
             /// Reason why not.
@@ -127,12 +127,12 @@ worded! {
             source: Filesystem,
             /// Filesystem of the destination.
             destination: Filesystem,
-        } = "source and destination lie on two filesystems ({source}, {destination})";
+        } = "source and destination are on different filesystems ({source}, {destination})";
         /// A filesystem has no reflinks.
         NoReflinks {
             /// Filesystem of the destination.
             filesystem: Filesystem,
-        } = "{filesystem} shares no blocks";
+        } = "{filesystem} has no reflinks";
         /// A filesystem refuses to share blocks of these files.
         ReflinkRefused {
             /// Reason of the refusal.
@@ -142,36 +142,36 @@ worded! {
         NoDirectWrites {
             /// Filesystem of the destination.
             filesystem: Filesystem,
-        } = "{filesystem} takes no direct writes";
+        } = "{filesystem} does not support direct writes";
         /// A filesystem copies direct writes.
         DirectCopies {
             /// Filesystem of the destination.
             filesystem: Filesystem,
-        } = "{filesystem} copies in spite of O_DIRECT";
+        } = "{filesystem} copies even with O_DIRECT";
         /// The source is too small for direct writes.
         TooSmallForDirect {
             /// Size of the source.
             bytes: u64,
-        } = "{bytes} bytes are too few to pay for direct writes";
+        } = "{bytes} bytes are too few for direct writes";
         /// Direct writes would be slower by the clock.
-        DirectWouldMove = "direct writes would move the bytes";
+        DirectWouldMove = "direct writes would avoid the copy";
         /// A setting rules out mechanisms that work.
         RuledOut {
             /// Setting of the caller.
             setting: Setting,
             /// Mechanisms that it rules out.
             mechanisms: Vec<Mechanism>,
-        } = "{setting} rules out {mechanisms}", mechanisms = list(mechanisms);
+        } = "{setting} excludes {mechanisms}", mechanisms = list(mechanisms);
         /// Verification reads both files again.
         Verifies {
             /// Bytes that it reads.
             bytes: u64,
-        } = "verification reads {bytes} bytes more";
+        } = "verification reads another {bytes} bytes";
         /// The source is small.
         Small {
             /// Size of the source.
             bytes: u64,
-        } = "{bytes} bytes are few";
+        } = "the file has only {bytes} bytes";
         /// The source is in the page cache.
         Cached = "the source is in the page cache";
         /// The source is not in the page cache.
@@ -187,17 +187,17 @@ worded! {
         UnalignedTail {
             /// Bytes behind the last whole block.
             bytes: u64,
-        } = "the last {bytes} bytes fill no block";
-        /// A disk that spins.
+        } = "the last {bytes} bytes are not a whole block";
+        /// A rotational disk.
         Rotational {
             /// Name of the device.
             device: String,
-        } = "{device} spins";
+        } = "{device} is a rotational disk";
         /// A block device on another machine.
         RemoteDevice {
             /// Name of the device.
             device: String,
-        } = "{device} is across a network";
+        } = "{device} is on another machine";
     }
 }
 

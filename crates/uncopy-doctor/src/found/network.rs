@@ -11,11 +11,11 @@ worded! {
     ///
     /// Displayed as a clause.
     pub enum Echo {
-        /// The address is that of everybody on the link.
+        /// The destination is a broadcast address.
         Everybody {
             /// Address that is sent to.
             to: IpAddr,
-        } = "{to} is everybody on the link, this machine too";
+        } = "{to} is a broadcast address, and this machine receives it too";
         /// This machine is a member of the group.
         Member {
             /// Address of the group.
@@ -35,13 +35,13 @@ worded! {
             copied: usize,
             /// Number of all paths.
             ways: usize,
-        } = "on {copied} of {ways} ways packets are copied";
+        } = "packets are copied on {copied} of {ways} paths";
         /// The kernel has no route.
         NoRoute {
             /// Address that was asked about.
             to: SocketAddr,
         } = "there is no route to {to}", to = shown(*to);
-        /// Rule or filter that sends packets elsewhere than their route.
+        /// Rule or filter that redirects packets.
         Turned {
             /// Effect of the rule or filter.
             detour: Detour,
@@ -50,14 +50,14 @@ worded! {
         NotRead {
             /// Missing fact.
             what: Missing,
-        } = "{what} may not be read";
-        /// Fact that could not be had otherwise.
+        } = "{what}: no permission to read";
+        /// Fact that is unknown for another reason.
         NotTold {
             /// Missing fact.
             what: Missing,
             /// Reason why it is missing.
             why: Doubt,
-        } = "{what} cannot be told: {why}";
+        } = "{what}: unknown, because {why}";
         /// The address is this machine's own.
         OwnAddress {
             /// Address that was asked about.
@@ -65,11 +65,11 @@ worded! {
         } = "{to} is on this machine", to = shown(*to);
         /// The device that was asked about leads back to this machine.
         LoopbackDevice = "the loopback device is on this machine";
-        /// Packets come back over a device of the path.
+        /// Packets return to this machine over a device of the path.
         ComesBack {
             /// Name of the device.
             device: String,
-        } = "packets come back over {device}";
+        } = "packets return to this machine through {device}";
         /// This machine receives what it sends to a group or to everybody.
         Echoed {
             /// Reason why it does.
@@ -84,17 +84,17 @@ worded! {
         VethReceives {
             /// Name of the near end.
             device: String,
-        } = "a socket of this machine receives what {device} passes on";
+        } = "a socket of this machine receives the packets of {device}";
         /// The other end of a veth pair passes packets on.
         VethPassesOn {
             /// Name of the near end.
             device: String,
-        } = "{device} is one end of a veth pair, and the other passes packets on";
+        } = "{device} is one end of a veth pair, and the other end forwards packets";
         /// An XDP program at the other end of a veth pair sees packets first.
         VethConverts {
             /// Name of the near end.
             device: String,
-        } = "a program (XDP) sees what {device} passes on";
+        } = "an XDP program processes the packets of {device}";
         /// The other end of a veth pair is down.
         VethDown {
             /// Name of the near end.
@@ -104,31 +104,31 @@ worded! {
         VethNotSeen {
             /// Name of the near end.
             device: String,
-        } = "{device} is one end of a veth pair, whose other end cannot be seen";
+        } = "{device} is one end of a veth pair, whose other end cannot be examined";
         /// A macvlan device hands packets to one above the same device.
         Beside {
             /// Name of the device.
             device: String,
-        } = "{device} hands packets to a device beside it";
+        } = "{device} delivers packets to another macvlan device";
         /// A device hands packets to a program.
         ToProgram {
             /// Name of the device.
             device: String,
-        } = "{device} hands packets to a program";
+        } = "{device} passes packets to a program";
         /// A device lies on top of others.
         Stacked {
             /// Name of the device.
             device: String,
             /// Kind of the device.
             kind: String,
-        } = "{device} ({kind}) lies on top of others";
+        } = "{device} ({kind}) is on top of other devices";
         /// A device lies on top of some that cannot be seen.
         StackedUnseen {
             /// Name of the device.
             device: String,
             /// Kind of the device.
             kind: String,
-        } = "what is below {device} ({kind}) cannot be seen";
+        } = "the lower device of {device} ({kind}) cannot be examined";
         /// An XDP program sees what a device receives.
         Xdp {
             /// Name of the device.
@@ -138,7 +138,7 @@ worded! {
         NoScatterGather {
             /// Name of the device.
             device: String,
-        } = "{device} does not scatter and gather";
+        } = "{device} has no scatter-gather";
         /// A device leaves checksums to the kernel.
         NoChecksum {
             /// Name of the device.
@@ -148,38 +148,38 @@ worded! {
         NoTcpSegmentation {
             /// Name of the device.
             device: String,
-        } = "{device} does not cut TCP segments";
+        } = "{device} has no TCP segmentation offload";
         /// A device leaves trains of datagrams to the kernel.
         NoUdpSegmentation {
             /// Name of the device.
             device: String,
-        } = "{device} does not cut trains of datagrams";
+        } = "{device} has no UDP segmentation offload";
         /// A device takes no lists of packets.
         NoFraglist {
             /// Name of the device.
             device: String,
-        } = "{device} takes no lists of packets";
+        } = "{device} does not support lists of packets";
         /// A device does not look into a tunnel.
         NoTunnelOffload {
             /// Name of the device.
             device: String,
             /// Name of the tunnel's device.
             tunnel: String,
-        } = "{device} knows nothing of what is inside {tunnel}";
+        } = "{device} has no offload for packets inside {tunnel}";
         /// Queue disciplines let packets wait.
         QueueHolds {
             /// Name of the device.
             device: String,
             /// Kinds of the disciplines.
             disciplines: Vec<String>,
-        } = "{disciplines} holds packets back on {device}", disciplines = disciplines.join(", ");
+        } = "{disciplines} delays packets on {device}", disciplines = disciplines.join(", ");
         /// Filters see what leaves through a device.
         EgressFilters {
             /// Name of the device.
             device: String,
             /// Kinds of the filters.
             kinds: Vec<String>,
-        } = "filters ({kinds}) see what leaves through {device}", kinds = kinds.join(", ");
+        } = "filters ({kinds}) process the outgoing packets of {device}", kinds = kinds.join(", ");
         /// The kernel lends nothing on such sockets.
         NoZerocopyOption {
             /// Release of the kernel.
@@ -191,34 +191,34 @@ worded! {
         RegisteredMessagesBroken {
             /// Release of the kernel.
             release: String,
-        } = "messages of registered memory are broken in Linux {release}";
+        } = "SENDMSG_ZC with registered buffers is broken in Linux {release}";
         /// Reports of rings about TCP are wrong.
-        RingReportsWrong = "io_uring's reports about TCP cannot be believed";
+        RingReportsWrong = "io_uring's reports about TCP are unreliable";
         /// Datagrams have to be cut into fragments.
         AboveMtu {
             /// Bytes of each datagram.
             bytes: u64,
             /// Smallest MTU of route and device.
             mtu: u32,
-        } = "a datagram of {bytes} bytes does not fit the MTU of {mtu} bytes";
+        } = "a datagram of {bytes} bytes is larger than the MTU of {mtu} bytes allows";
         /// Sends are too small to pay for lending.
         BelowCrossover {
             /// Bytes of each send.
             bytes: u64,
-        } = "{bytes} bytes are too few to be worth lending";
+        } = "sends of {bytes} bytes are too small for lending";
         /// Option memory holds too few reports.
         FewReports {
             /// Number of sends whose reports it holds.
             held: u64,
             /// Number of sends in flight.
             wanted: u64,
-        } = "option memory holds reports of {held} sends, {wanted} are wanted";
+        } = "option memory holds the reports of {held} sends, {wanted} are needed";
         /// The limit on locked memory is low.
         FewLockedBytes {
             /// Bytes that may be locked.
             limit: u64,
             /// Bytes that sends in flight lock.
             wanted: u64,
-        } = "{limit} bytes may be locked, {wanted} are wanted";
+        } = "{limit} bytes may be locked, {wanted} are needed";
     }
 }

@@ -8,22 +8,22 @@ worded! {
     /// Displayed as a clause.
     pub enum ProbeFound {
         /// The target did not answer as `uncopy bench recv` does.
-        NotGreeted = "the target is no uncopy bench recv";
+        NotGreeted = "the target did not answer as uncopy bench recv";
         /// Connecting or sending failed.
         Failed = "nothing could be sent";
         /// No send was reported.
-        NothingSent = "nothing of the probe was sent";
+        NothingSent = "no byte of the probe was sent";
         /// No report says whether bytes were copied.
-        NothingBelieved = "the kernel's reports say nothing that can be believed";
-        /// Reports deny a copy that other findings predict.
-        Contradicted = "the probe was not copied, though it should have been";
-        /// Reports deny any copy.
+        NothingBelieved = "the kernel's reports are unreliable";
+        /// Reports contradict a copy that other findings predict.
+        Contradicted = "the probe was not copied, although other findings predict a copy";
+        /// All reports say that nothing was copied.
         NotCopied = "the probe was not copied";
-        /// Reports tell of copies alone.
+        /// All reports say that bytes were copied.
         Copied = "the probe was copied";
-        /// Reports deny some copies and are silent about the rest.
-        PartlyUnknown = "some of the probe was not copied, and of some it is not known";
+        /// Some sends were not copied; the others were not reported.
+        PartlyUnknown = "some of the probe was not copied; for the rest it is unknown";
         /// Reports differ from send to send.
-        PartlyCopied = "some of the probe was copied, some was not";
+        PartlyCopied = "some of the probe was copied, and some was not";
     }
 }

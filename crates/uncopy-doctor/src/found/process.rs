@@ -29,40 +29,40 @@ worded! {
     pub enum ProcessFound {
         /// The process has another network namespace.
         OtherNetwork {
-            /// Process that was asked about.
+            /// The examined process.
             process: ProcessName,
-        } = "{process} lives in another network";
+        } = "{process} is in another network namespace";
         /// `/proc/PID/fd` cannot be read.
         SocketsHidden {
-            /// Process that was asked about.
+            /// The examined process.
             process: ProcessName,
-        } = "{process} does not show its sockets";
+        } = "the sockets of {process} cannot be read";
         /// No socket is connected.
         NoPeer {
-            /// Process that was asked about.
+            /// The examined process.
             process: ProcessName,
-        } = "{process} has no socket with a peer";
+        } = "{process} has no connected socket";
         /// Sockets that are not connected.
         PeerWithEachSend {
             /// Number of these sockets.
             sockets: usize,
-        } = "{sockets} of its sockets name a peer with each send";
+        } = "{sockets} of its sockets are not connected";
         /// Sockets of Multipath TCP.
         Multipath {
             /// Number of these sockets.
             sockets: usize,
-        } = "{sockets} of its sockets are of Multipath TCP";
-        /// Sockets that did not ask for zero-copy.
+        } = "{sockets} of its sockets use Multipath TCP";
+        /// Sockets without `SO_ZEROCOPY`.
         ZerocopyOff {
             /// Number of these sockets.
             sockets: usize,
         } = "{sockets} of its sockets do not have SO_ZEROCOPY";
-        /// More sockets than are looked at.
-        SocketsLeftOut = "some of its sockets are not looked at";
+        /// Sockets above the limit on examined ones.
+        SocketsLeftOut = "some of its sockets are not examined";
         /// Socket whose device, mark and options cannot be read.
         BindingNotSeen {
             /// Number of its descriptor.
             descriptor: i32,
-        } = "what descriptor {descriptor} is bound to cannot be told";
+        } = "the binding of descriptor {descriptor} is unknown";
     }
 }

@@ -11,21 +11,21 @@ worded! {
         FewOpenFiles {
             /// The limit.
             files: u64,
-        } = "{files} files may be open";
+        } = "only {files} files may be open";
         /// Small buffer of a channel's socket.
         FewMessages {
             /// Number of messages that it holds.
             messages: u64,
             /// Size of each.
             message_bytes: u64,
-        } = "a socket holds {messages} messages of {message_bytes} bytes";
+        } = "a socket holds only {messages} messages of {message_bytes} bytes";
         /// Socket pairs cannot be made.
-        NoSocketPairs = "channels stay within one process";
+        NoSocketPairs = "channels work only within one process";
         /// Memory files cannot be made.
-        NoMemoryFiles = "memory objects cannot be made";
+        NoMemoryFiles = "memory objects cannot be created";
         /// Rings cannot be made.
         NoRings = "io_uring cannot be used";
         /// Copies that channels make.
-        Transports = "channels copy once in a process, twice between processes";
+        Transports = "channels copy once within a process, and twice between processes";
     }
 }

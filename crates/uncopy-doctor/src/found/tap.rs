@@ -1,4 +1,4 @@
-//! Packet sockets, and who holds them.
+//! Packet sockets and their holders.
 
 use super::ProcessName;
 use crate::worded::worded;
@@ -15,7 +15,7 @@ worded! {
         Somebody {
             /// Id of the user who opened the socket.
             user: u32,
-        } = "somebody (user id {user})";
+        } = "an unknown process (user id {user})";
     }
 }
 
@@ -24,7 +24,7 @@ worded! {
     pub enum TapPlace {
         /// No device in particular.
         AllDevices = "all devices";
-        /// Device on the way of packets.
+        /// Device on the path of packets.
         Device {
             /// Name of the device.
             name: String,
@@ -38,7 +38,7 @@ worded! {
 }
 
 worded! {
-    /// Packet socket, by what it sees.
+    /// Packet socket, by the packets that it sees.
     ///
     /// Displayed as a clause.
     pub enum TapFound {
@@ -56,7 +56,7 @@ worded! {
             /// Place that it is bound to.
             place: TapPlace,
         } = "{holder} holds a packet socket on {place}";
-        /// Socket that ignores what is sent.
+        /// Socket that ignores outgoing packets.
         Receiving {
             /// Holder of the socket.
             holder: TapHolder,

@@ -15,12 +15,12 @@ fn check<const N: usize>(rows: [(Found, &str); N]) {
 }
 
 #[test]
-fn facts_about_a_path_have_their_words() {
+fn facts_about_a_path_are_clauses() {
     let disciplines = vec!["tbf".into(), "netem".into()];
     check([
         (
             NetworkFound::WaysDiffer { copied: 1, ways: 2 }.into(),
-            "on 1 of 2 ways packets are copied",
+            "packets are copied on 1 of 2 paths",
         ),
         (
             NetworkFound::NoRoute { to: "[fd00::1]:0".parse().unwrap() }.into(),
@@ -37,21 +37,21 @@ fn facts_about_a_path_have_their_words() {
         ),
         (
             NetworkFound::QueueHolds { device: "eth1".into(), disciplines }.into(),
-            "tbf, netem holds packets back on eth1",
+            "tbf, netem delays packets on eth1",
         ),
         (
             NetworkFound::AboveMtu { bytes: 9000, mtu: 1500 }.into(),
-            "a datagram of 9000 bytes does not fit the MTU of 1500 bytes",
+            "a datagram of 9000 bytes is larger than the MTU of 1500 bytes allows",
         ),
         (
             NetworkFound::FewReports { held: 157, wanted: 200 }.into(),
-            "option memory holds reports of 157 sends, 200 are wanted",
+            "option memory holds the reports of 157 sends, 200 are needed",
         ),
     ]);
 }
 
 #[test]
-fn detours_and_doubts_have_their_words() {
+fn detours_and_doubts_are_clauses() {
     let doubt = RuleDoubt::UnknownTarget { target: "TEE".into() };
     let rule = Doubt::Rule { table: "filter".into(), chain: "output".into(), doubt };
     let actions =
@@ -62,32 +62,32 @@ fn detours_and_doubts_have_their_words() {
     check([
         (
             NetworkFound::Turned { detour: Detour::Marked { mark: 0x33 } }.into(),
-            "a rule of the firewall marks packets 0x33",
+            "a firewall rule sets the mark 0x33 on packets",
         ),
         (NetworkFound::Turned { detour: copies }.into(), "a filter on eth1 sends copies over x0"),
         (
             NetworkFound::NotRead { what: Missing::FirewallRules }.into(),
-            "the rules of the firewall may not be read",
+            "rules of the firewall: no permission to read",
         ),
         (
             NetworkFound::NotTold { what: Missing::BridgePorts, why: refused }.into(),
-            "ports of a bridge cannot be told: Cannot allocate memory (ENOMEM)",
+            "ports of a bridge: unknown, because Cannot allocate memory (ENOMEM)",
         ),
         (
             NetworkFound::NotTold { what: Missing::FirewallEffect, why: rule }.into(),
-            "what the firewall does cannot be told: a rule in the chain output of the table filter \
+            "effect of the firewall: unknown, because a rule in the chain output of the table filter \
              has a target that is not understood: TEE",
         ),
         (
             NetworkFound::NotTold { what: Missing::FilterEffect, why: filter }.into(),
-            "what filters do cannot be told: a filter (u32) may do this to packets: redirect to \
+            "effect of filters: unknown, because a filter (u32) may apply these actions: redirect to \
              device 7, pedit",
         ),
     ]);
 }
 
 #[test]
-fn facts_about_processes_have_their_words() {
+fn facts_about_processes_are_clauses() {
     let holder = || TapHolder::Process { process: lldpd() };
     let site = CopySite::Tap;
     check([
@@ -105,17 +105,20 @@ fn facts_about_processes_have_their_words() {
                 place: TapPlace::Device { name: "eth1".into() },
             }
             .into(),
-            "somebody (user id 101) holds a packet socket on eth1",
+            "an unknown process (user id 101) holds a packet socket on eth1",
         ),
         (
             ProcessFound::NoPeer { process: lldpd() }.into(),
-            "lldpd (pid 812) has no socket with a peer",
+            "lldpd (pid 812) has no connected socket",
         ),
-        (ProcessFound::Multipath { sockets: 2 }.into(), "2 of its sockets are of Multipath TCP"),
-        (ProbeFound::Contradicted.into(), "the probe was not copied, though it should have been"),
+        (ProcessFound::Multipath { sockets: 2 }.into(), "2 of its sockets use Multipath TCP"),
+        (
+            ProbeFound::Contradicted.into(),
+            "the probe was not copied, although other findings predict a copy",
+        ),
         (
             SystemFound::FewMessages { messages: 3, message_bytes: 65_536 }.into(),
-            "a socket holds 3 messages of 65536 bytes",
+            "a socket holds only 3 messages of 65536 bytes",
         ),
         (
             TraceFound::Copies {
@@ -125,7 +128,7 @@ fn facts_about_processes_have_their_words() {
                 site,
             }
             .into(),
-            "skb_copy_ubufs ← dev_queue_xmit_nit took 50 % of the time: a packet tap copied \
+            "skb_copy_ubufs ← dev_queue_xmit_nit took 50 % of the CPU time: a packet tap copied \
              (tap-eth-p-all)",
         ),
         (
@@ -136,13 +139,13 @@ fn facts_about_processes_have_their_words() {
                 site: CopySite::UnknownSite,
             }
             .into(),
-            "skb_copy_ubufs was called 4 times: something on the way copied",
+            "skb_copy_ubufs was called 4 times: copied for an unknown reason",
         ),
     ]);
 }
 
 #[test]
-fn facts_about_a_copy_have_their_words() {
+fn facts_about_a_copy_are_clauses() {
     let mut settings = Settings::default();
     let file = "/etc/uncopy.toml, line 2".to_owned();
     settings.origins.insert(Choice::CacheKeep.option(), file);
@@ -157,7 +160,10 @@ fn facts_about_a_copy_have_their_words() {
             .into(),
             "the destination is on another machine (nfs)",
         ),
-        (FilesFound::NoFiles { directory: "/srv/empty".into() }.into(), "/srv/empty has no files"),
+        (
+            FilesFound::NoFiles { directory: "/srv/empty".into() }.into(),
+            "/srv/empty has no regular files",
+        ),
         (
             FilesFound::KernelCopies { mechanism, cause: CopyCause::Unnamed }.into(),
             "splice copies inside the kernel",
@@ -172,7 +178,8 @@ fn facts_about_a_copy_have_their_words() {
         ),
         (
             FilesFound::ProgramCopies { cause: CopyCause::Setting { setting: setting() } }.into(),
-            "the bytes go through the program's memory, as cache=keep (/etc/uncopy.toml, line 2) has it",
+            "the bytes are copied through the program's memory, because of the setting cache=keep \
+             (/etc/uncopy.toml, line 2)",
         ),
         (
             FilesFound::RuledOut {
@@ -180,7 +187,7 @@ fn facts_about_a_copy_have_their_words() {
                 mechanisms: vec![Mechanism::Direct, mechanism],
             }
             .into(),
-            "cache=keep (/etc/uncopy.toml, line 2) rules out direct, splice",
+            "cache=keep (/etc/uncopy.toml, line 2) excludes direct, splice",
         ),
         (FilesFound::Holes { stored: 4096, bytes: 8192 }.into(), "4096 of 8192 bytes are stored"),
     ]);

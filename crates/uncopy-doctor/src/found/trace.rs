@@ -10,17 +10,17 @@ worded! {
         /// Copy for a program behind a tun or tap device.
         Tun = "a tun or tap device copied (tun-tap)";
         /// Copy as this machine receives.
-        Receiver = "this machine received it (loopback, veth)";
+        Receiver = "this machine received the packet (loopback, veth)";
         /// Copy for an unknown reason.
-        UnknownSite = "something on the way copied";
+        UnknownSite = "copied for an unknown reason";
         /// Copy before a checksum is computed.
         Checksum = "to compute a checksum (no-tx-checksum)";
         /// Copy into segments.
-        Segments = "to cut segments (no-scatter-gather)";
+        Segments = "to create segments (no-scatter-gather)";
         /// Copy into one piece for a device.
         Device = "for the device (no-scatter-gather)";
-        /// Copy that the sender asked for.
-        PlainSend = "a plain send, as the program asked";
+        /// Copy by a plain send.
+        PlainSend = "a plain send, as requested by the program";
         /// Copy into the page cache.
         BufferedWrite = "a buffered write (kernel-copies, program-copies)";
         /// Copy out of the page cache.
@@ -33,9 +33,9 @@ worded! {
     pub enum Sighting {
         /// Part of all samples.
         Share {
-            /// Per cent of the processor's time.
+            /// Percentage of the CPU time.
             percent: usize,
-        } = "took {percent} % of the time";
+        } = "took {percent} % of the CPU time";
         /// Calls that no sample met.
         Calls {
             /// Number of calls.
@@ -62,8 +62,8 @@ worded! {
         } = "{function}{by}{caller} {sighting}: {site}",
             by = if caller.is_empty() { "" } else { " ← " };
         /// No function was seen copying.
-        Clean = "no function that copies was seen";
+        Clean = "no copying function was seen";
         /// Sampling is refused.
-        Forbidden = "the kernel may not be sampled";
+        Forbidden = "the kernel cannot be sampled";
     }
 }

@@ -359,7 +359,7 @@ mod tests {
         };
         assert_eq!(said(&found[0], KPROBE).as_deref(), Some("2 calls with this caller"));
         let found = findings(&tally(&[tap]), Some(&calls));
-        assert!(found[0].summary.to_string().contains("took 100 % of the time"), "{found:#?}");
+        assert!(found[0].summary.to_string().contains("took 100 % of the CPU time"), "{found:#?}");
         assert_eq!(said(&found[0], KPROBE).as_deref(), Some("2 calls with this caller"));
         let clean = findings(&idle, Some(&tally(&[other])));
         assert_eq!(clean[0].condition.id, "trace-clean");
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(
             ids(&[tap, tap, idle, idle], Subject::Sending),
             [(
-                "skb_copy_ubufs ← dev_queue_xmit_nit took 50 % of the time: a packet tap copied \
+                "skb_copy_ubufs ← dev_queue_xmit_nit took 50 % of the CPU time: a packet tap copied \
                  (tap-eth-p-all)"
                     .to_owned(),
                 Severity::Copies
@@ -408,9 +408,9 @@ mod tests {
             (plain, Subject::Sending, "a plain send", Severity::Note),
             (write, Subject::Copying, "a buffered write", Severity::Copies),
             (write, Subject::Everything, "a buffered write", Severity::Copies),
-            (write, Subject::Sending, "no function that copies", Severity::Note),
-            (idle, Subject::Everything, "no function that copies", Severity::Note),
-            (&[][..], Subject::Everything, "no function that copies", Severity::Note),
+            (write, Subject::Sending, "no copying function", Severity::Note),
+            (idle, Subject::Everything, "no copying function", Severity::Note),
+            (&[][..], Subject::Everything, "no copying function", Severity::Note),
         ] {
             let found = ids(&[chain], subject);
             assert!(found[0].0.contains(expected), "{found:?}");

@@ -194,13 +194,13 @@ fn sharing() -> Vec<Row> {
         )
         .remove(to_xfs),
         Row::new(
-            "two of one kind",
+            "two filesystems of one kind",
             (Place::Tmpfs, Place::OtherTmpfs),
             ("cross-filesystem", Note, "EXDEV"),
         )
         .remove(to_xfs),
         Row::new(
-            "an overlay and what it lies on",
+            "an overlay and its upper filesystem",
             (Place::Overlay, Place::OverlayUpper),
             ("cross-filesystem", Note, "EXDEV"),
         )
@@ -252,7 +252,7 @@ fn costs() -> Vec<Row> {
             })
             .remove(|scene| scene.how.allow = Allow::Any),
         Row::new(
-            "nothing allowed works",
+            "no allowed method works",
             ext4,
             ("no-mechanism", Unknown, "allow=zero_copy: it copies"),
         )
@@ -339,7 +339,7 @@ fn settings() -> Vec<Row> {
                 scene.how.in_place = true;
             })
             .remove(|scene| scene.how.in_place = false),
-        Row::new("a directory where nothing can be made", ext4, ("not-tried", Unknown, "EPERM"))
+        Row::new("a directory that is not writable", ext4, ("not-tried", Unknown, "EPERM"))
             .create(|scene| {
                 scene.fill(LENGTH);
                 let directory = scene.destination.parent().unwrap();
@@ -380,20 +380,24 @@ fn sources() -> Vec<Row> {
                 file.write_all_at(&[7; 4096], 0).unwrap();
             })
             .remove(|scene| scene.fill(LENGTH)),
-        Row::new("a tail that fills no block", ext4, ("unaligned-tail", Note, "2097153 bytes"))
+        Row::new("a tail shorter than a block", ext4, ("unaligned-tail", Note, "2097153 bytes"))
             .create(|scene| scene.fill(LENGTH + 1))
             .remove(|scene| scene.fill(LENGTH)),
-        Row::new("made up as it is read", ext4, ("pseudo-file", Copies, "it lies on proc"))
+        Row::new("contents generated on reading", ext4, ("pseudo-file", Copies, "it lies on proc"))
             .create(|scene| scene.source = "/proc/version".into())
             .remove(to_xfs),
-        Row::new("no regular destination", ext4, ("destination-is-stream", Copies, "its kind"))
-            .create(|scene| {
-                scene.fill(LENGTH);
-                scene.how.copy_contents = true;
-                scene.destination = "/dev/null".into();
-            })
-            .remove(to_xfs),
-        Row::new("a disk that spins", ext4, ("rotational", Note, "queue/rotational is 1"))
+        Row::new(
+            "destination is not a regular file",
+            ext4,
+            ("destination-is-stream", Copies, "its kind"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            scene.how.copy_contents = true;
+            scene.destination = "/dev/null".into();
+        })
+        .remove(to_xfs),
+        Row::new("a rotational disk", ext4, ("rotational", Note, "queue/rotational is 1"))
             .create(|scene| {
                 scene.fill(LENGTH);
                 set_rotational(&scene.source, true);

@@ -69,7 +69,7 @@ pub(crate) fn taps() -> Vec<Row> {
         Row::new("tap for LLDP alone", UDP, ("tap-other-protocol", Note, "protocol 88cc"))
             .create(|network| keep(network.tap_of(0x88cc, None, false))),
         Row::new(
-            "tap that ignores what is sent",
+            "tap that ignores outgoing packets",
             UDP,
             ("tap-ignores-outgoing", Note, "PACKET_IGNORE_OUTGOING is on"),
         )
@@ -172,7 +172,7 @@ pub(crate) fn devices() -> Vec<Row> {
             // Without its address there is nothing on this machine.
             .remove(|network| network.ip("address del 127.0.0.1/8 dev lo")),
         Row::new(
-            "one's own address on a device",
+            "own address on a device",
             "udp://10.11.0.7:9",
             ("loopback", Copies, "type local"),
         )
@@ -275,7 +275,7 @@ pub(crate) fn sizes() -> Vec<Row> {
                 None
             })
             .remove(|network| network.ip("route del 10.11.0.2/32 dev sink")),
-        Row::new("too small to pay", UDP, ("below-crossover", Note, "MSG_ZEROCOPY 32768"))
+        Row::new("too small for lending", UDP, ("below-crossover", Note, "MSG_ZEROCOPY 32768"))
             .create(|network| {
                 network.ip("link set sink mtu 1500");
                 None
@@ -299,7 +299,7 @@ pub(crate) fn sizes() -> Vec<Row> {
                 None
             })
             .remove(|_| crate::network::without_locked_memory(None)),
-        Row::new("a queue that shapes", UDP, ("queue-holds-packets", Note, "sink has tbf"))
+        Row::new("a queue that delays packets", UDP, ("queue-holds-packets", Note, "sink has tbf"))
             .options(|options| options.message_bytes = Some(9000))
             .create(|network| {
                 network.tc("qdisc add dev sink root tbf rate 1gbit burst 100000 limit 10000000");
@@ -308,7 +308,7 @@ pub(crate) fn sizes() -> Vec<Row> {
             .remove(|network| network.tc("qdisc del dev sink root")),
         Row::new("an XDP program", UDP, ("xdp", Note, "IFLA_XDP_ATTACHED is set"))
             .create(|network| keep(network.xdp("sink"))),
-        Row::new("filters for what leaves", UDP, ("tc-egress", Note, "clsact egress: u32"))
+        Row::new("egress filters", UDP, ("tc-egress", Note, "clsact egress: u32"))
             .create(|network| {
                 network.tc("qdisc add dev sink clsact");
                 network.tc("filter add dev sink egress protocol all u32 match u32 0 0 classid 1:1");

@@ -73,8 +73,8 @@ impl Row {
     pub(crate) fn line(&self) -> String {
         let (id, severity, _) = self.expected;
         let shown = match self.is_sent {
-            true if self.is_probed(severity) => "what releases say, and a probe",
-            true => "what releases say",
+            true if self.is_probed(severity) => "completion reports, and a probe",
+            true => "completion reports",
             false => "–",
         };
         format!("| {} | `{}` | `{id}` | `{severity}` | {shown} |\n", self.name, self.target)

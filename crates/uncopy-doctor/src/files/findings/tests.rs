@@ -199,17 +199,19 @@ fn settings_are_named_with_their_origin() {
         let said = |id: &str| found.iter().find(|finding| finding.condition.id == id).unwrap();
         let refuses = said("setting-refuses");
         // Reflink does not work anyway.
-        let words = format!("{setting} rules out direct, copy_file_range, splice");
+        let words = format!("{setting} excludes direct, copy_file_range, splice");
         assert_eq!(refuses.summary.to_string(), words);
         assert_eq!(refuses.evidence[0].found, seen);
         let step = |finding: &DoctorFinding| finding.next_step.as_ref().map(NextStep::to_string);
-        assert_eq!(step(refuses), Some(format!("Leave out {setting}.")));
+        assert_eq!(step(refuses), Some(format!("Remove the setting {setting}.")));
         let copies = said("program-copies");
         let words = copies.summary.to_string();
-        assert!(words.ends_with(&format!(", as {setting} has it")), "{words}");
+        assert!(words.ends_with(&format!(", because of the setting {setting}")), "{words}");
         assert_eq!(
             step(copies),
-            Some(format!("Leave out {setting}. Keep such files on XFS or btrfs."))
+            Some(format!(
+                "Remove the setting {setting}. Keep such files on XFS or btrfs, which have reflinks."
+            ))
         );
     }
 }
@@ -230,9 +232,10 @@ fn a_threshold_that_was_given_is_a_setting() {
         assert_eq!(refuses.map(|refuses| refuses.evidence[0].found.as_str()), expected);
         let copies = found.iter().find(|one| one.condition.id == "kernel-copies").unwrap();
         let words = copies.summary.to_string();
-        assert!(!words.contains("has it"), "{words}");
-        let starts =
-            |refuses: &DoctorFinding| refuses.summary.to_string().starts_with("--direct-min rules");
+        assert!(!words.contains("because of the setting"), "{words}");
+        let starts = |refuses: &DoctorFinding| {
+            refuses.summary.to_string().starts_with("--direct-min excludes")
+        };
         assert!(refuses.is_none_or(starts));
     }
 }
