@@ -56,7 +56,10 @@ fn without_root_taps_are_not_judged() {
                 (&found["severity"], &found["needs_root"]),
                 (&"unknown".into(), &true.into())
             );
-            assert_eq!(found["summary"], "an unknown process (user id 0) holds a packet tap on all devices");
+            assert_eq!(
+                found["summary"],
+                "an unknown process (user id 0) holds a packet tap on all devices"
+            );
             assert_eq!(found["next_step"], "Run the doctor as root.");
             let as_root = doctor(UDP).run();
             report(&as_root, if ignores { 0 } else { 6 });
