@@ -166,9 +166,7 @@ pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
 /// `target_tmpdir` is `env!("CARGO_TARGET_TMPDIR")`: a directory on disk for files and images.
 pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    if !Extent::from_env().is_full() {
-        arguments.test_threads.get_or_insert_with(threads);
-    }
+    arguments.test_threads.get_or_insert_with(threads);
     if !arguments.list
         && let Sandbox::Left(code) = sandbox::enter()
     {
