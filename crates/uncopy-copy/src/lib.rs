@@ -102,6 +102,8 @@ pub mod tune;
 mod verify;
 #[cfg(target_os = "linux")]
 mod watch;
+#[cfg(feature = "trees")]
+mod written;
 
 #[cfg(feature = "trees")]
 pub mod job {
@@ -115,7 +117,7 @@ pub mod job {
     pub use crate::copy_trees::{JobError, copy_trees, copy_trees_observed, is_built};
     pub use crate::jobs::{
         Action, Delete, EntryKind, EntryOutcome, Incomplete, JobObserver, JobOptions, JobProgress,
-        Links, OnError, Record, RefusalCount, Selection, Summary, Transformed,
+        Links, OnError, Record, RefusalCount, Selection, Sources, Summary, Transformed,
     };
 }
 

@@ -15,6 +15,8 @@ pub struct JobOptions {
     /// How each file is copied. [`CopyOptions::in_place`], [`CopyOptions::copy_contents`] and
     /// [`CopyOptions::read_streams`] have no meaning for trees and are refused.
     pub copy: CopyOptions,
+    /// Whether the sources are trees or single files.
+    pub sources: Sources,
     /// How symbolic links are treated.
     pub links: Links,
     /// With [`Links::Follow`]: also follows links that lead out of the tree or have an absolute target.
@@ -55,6 +57,7 @@ pub struct JobOptions {
 setters! {
     JobOptions {
         copy: CopyOptions,
+        sources: Sources,
         links: Links,
         follow_outside: bool,
         specials: bool,
@@ -90,6 +93,17 @@ impl JobOptions {
     /// The first contradiction. No file is touched, or looked at.
     pub fn check(&self) -> Result<(), Contradiction> {
         self.copy.check()?;
+        if self.sources == Sources::Files {
+            let has_tree_options = self.links != Links::Preserve
+                || self.follow_outside
+                || self.specials
+                || !self.selection.is_everything()
+                || self.update
+                || self.delete.is_some()
+                || self.dry_run
+                || self.resume;
+            return if has_tree_options { Err(Contradiction::TreeOptionOfFiles) } else { Ok(()) };
+        }
         let follows = self.links == Links::Follow;
         let rows = [
             (self.copy.in_place, Contradiction::TreeInPlace),
@@ -100,6 +114,20 @@ impl JobOptions {
         ];
         rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))
     }
+}
+
+/// Kind of the sources of a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sources {
+    /// Trees: a directory is copied with all that is in it, and a symbolic link as
+    /// [`JobOptions::links`] says.
+    #[default]
+    Trees,
+    /// Single files, one after the other, each as [`copy_file`](crate::copy_file) copies it: a symbolic
+    /// link is followed, a directory is refused, and FIFOs and devices are read as
+    /// [`JobOptions::copy`] says. Options of trees are refused; [`JobOptions::jobs`],
+    /// [`JobOptions::retries`] and [`JobOptions::links_in_memory`] have no effect.
+    Files,
 }
 
 /// Treatment of symbolic links.
@@ -156,6 +184,26 @@ impl OnError {
 mod tests {
     use super::*;
     use uncopy_core::Errno;
+
+    #[test]
+    fn options_of_trees_are_refused_for_single_files() {
+        let files = JobOptions::new().sources(Sources::Files);
+        for options in [
+            files.clone().links(Links::Skip),
+            files.clone().follow_outside(true),
+            files.clone().specials(true),
+            files.clone().update(true),
+            files.clone().delete(Delete::default()),
+            files.clone().dry_run(true),
+            files.clone().resume(true),
+        ] {
+            assert_eq!(options.check(), Err(Contradiction::TreeOptionOfFiles), "{options:?}");
+        }
+        let mut options = files;
+        (options.copy.in_place, options.copy.copy_contents) = (true, true);
+        assert_eq!(options.check(), Ok(()));
+        assert!(options.sources(Sources::Trees).check().is_err());
+    }
 
     #[test]
     fn lasting_errors_of_the_destination_end_a_job() {

@@ -522,6 +522,47 @@ fn what_may_not_be_written_is_replaced_by_force_alone() {
 
 #[cfg(feature = "trees")]
 #[test]
+fn several_files_are_a_job() {
+    use crate::jobs::{EntryOutcome, JobObserver, JobOptions, OnError, Record, Sources};
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<(u64, &'static str)>>);
+    impl JobObserver for Seen {
+        fn finished(&self, record: &Record) {
+            let outcome = match &record.outcome {
+                EntryOutcome::Copied(_) => "copied",
+                EntryOutcome::Failed(_) => "failed",
+                _ => "other",
+            };
+            self.0.lock().unwrap().push((record.sequence, outcome));
+        }
+    }
+
+    let scene = Scene::new(5);
+    let at = |name: &str| scene.directory.path().join(name);
+    let pairs = [
+        (scene.source.clone(), at("one")),
+        (at("missing"), at("two")),
+        (scene.source.clone(), at("one")),
+        (scene.source.clone(), at("three")),
+    ];
+    for (on_error, records, not_tried) in [
+        (OnError::Skip, &[(1, "copied"), (2, "failed"), (3, "failed"), (4, "copied")][..], 0),
+        (OnError::Abort, &[(1, "copied"), (2, "failed")], 2),
+    ] {
+        let options = JobOptions::new().sources(Sources::Files).on_error(on_error);
+        let seen = Seen::default();
+        let (summary, ended) = run_job(&pairs, &options, &seen);
+        assert_eq!(seen.0.into_inner().unwrap(), records);
+        assert_eq!(ended.is_ok(), not_tried == 0);
+        assert_eq!((summary.not_tried, summary.sources_not_tried), (not_tried, not_tried));
+        assert_eq!(summary.files + summary.failed, records.len() as u64);
+    }
+}
+
+#[cfg(feature = "trees")]
+#[test]
 fn whole_trees_are_refused() {
     use crate::jobs::JobOptions;
     let scene = Scene::new(5);

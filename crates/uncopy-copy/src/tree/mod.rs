@@ -30,6 +30,7 @@ mod root;
 mod run;
 mod scan;
 mod small_files;
+mod source_files;
 mod tally;
 mod target;
 mod transform;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::job::Job;
+use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
 use super::{root, scan};
-use crate::jobs::{JobObserver, JobOptions, Summary};
+use crate::jobs::{JobObserver, JobOptions, Sources, Summary};
 use crate::pause::Stopwatch;
 use uncopy_core::Result;
 
@@ -25,14 +26,20 @@ pub(crate) fn run_job(
             let scan = move || scan::run(job, &sources);
             let _ = std::thread::Builder::new().spawn_scoped(scope, scan);
         }
-        let mut worker_loop = WorkerLoop::new(&job, scope);
+        let (mut worker_loop, mut files) = (WorkerLoop::new(&job, scope), SourceFiles::default());
+        if options.sources == Sources::Files {
+            job.tally().count_found(pairs.len() as u64);
+        }
         for (source, destination) in pairs {
             job.rest_if_paused();
             if job.is_over() {
                 job.leave_out(1);
                 sources_not_tried += 1;
-            } else {
-                root::copy(&mut worker_loop, source, destination);
+                continue;
+            }
+            match options.sources {
+                Sources::Trees => root::copy(&mut worker_loop, source, destination),
+                Sources::Files => files.copy(worker_loop.worker(), source, destination),
             }
         }
         worker_loop.hand_in();

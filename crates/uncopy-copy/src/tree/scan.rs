@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::job::Job;
+use crate::jobs::Sources;
 use crate::{Control, Gate};
 use uncopy_os::{Sys, directory, follow};
 
@@ -26,7 +27,14 @@ pub(super) fn run(job: &Job<'_>, sources: &[PathBuf]) {
 
 /// `false`: given up.
 fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
-    let stat = directory::stat_path(source)?;
+    let stat = match job.options().sources {
+        Sources::Trees => directory::stat_path(source)?,
+        Sources::Files => {
+            let stat = follow::stat(source).map_err(|stopped| stopped.errno())?;
+            count(job, &stat);
+            return Ok(true);
+        }
+    };
     if stat.file_type() != FileType::Directory {
         count(job, &stat);
         return Ok(true);

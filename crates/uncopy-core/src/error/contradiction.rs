@@ -62,6 +62,10 @@ coded! {
         StreamsInTree = "streams_in_tree",
             "streams are read by copies of single files alone: a FIFO in a tree has no end; copy it by \
              itself";
+        /// An option of trees in a job of single files.
+        TreeOptionOfFiles = "tree_option_of_files",
+            "a job of single files has no use for options of trees: links, follow_outside, specials, \
+             selection, update, delete, dry_run and resume; leave them out, or copy trees";
         /// `resume` and `dry_run`.
         DryRunLeavesNothing = "dry_run_leaves_nothing",
             "resume contradicts dry_run, which leaves nothing to go on from; leave one of them out";

@@ -51,6 +51,10 @@ coded! {
         NameTaken = "name_taken",
             "another entry of this copy has this name already (the filesystem ignores upper and \
              lower case, or the source changed); copy one of them under another name";
+        /// An earlier source of the job was copied to the same file, by another name.
+        AlreadyWritten = "already_written",
+            "an earlier source of this job was copied to this very file; copy them one at a time under \
+             different names";
         /// Another file took the destination's name before it was written in place.
         FileReplaced = "file_replaced", "another file took its name meanwhile; copy again";
         /// Another directory took the destination's name.
