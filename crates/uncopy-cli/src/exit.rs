@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use uncopy::{Error, Reason};
 
-/// How the program ended. The numbers are part of its interface.
+/// Exit code of the program. The numbers are part of its interface.
 ///
 /// A signal that stops a copy (`SIGINT`, `SIGTERM`, `SIGHUP`) has no code here: the program cleans
 /// up and then dies of that very signal, so that a shell sees 128 + its number (130, 143, 129) and
@@ -12,14 +12,13 @@ use uncopy::{Error, Reason};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything asked for was done.
+    /// Everything requested was done.
     Success = 0,
-    /// A copy failed, or files failed for several different reasons, or a report could not be
-    /// written.
+    /// A copy failed, or files failed for different reasons, or a report could not be written.
     Failure = 1,
     /// The command line or a setting makes no sense; nothing was touched.
     Usage = 2,
-    /// What was read back differs from the source.
+    /// The copy differs from its source when read back.
     VerificationFailed = 3,
     /// A source changed while it was copied.
     SourceChanged = 4,
@@ -27,14 +26,14 @@ pub enum Exit {
     NoMechanism = 5,
     /// `uncopy doctor`: the bytes will be copied.
     Copied = 6,
-    /// `uncopy doctor`: whether they are copied cannot be told.
+    /// `uncopy doctor`: it is not known whether the bytes are copied.
     NotKnown = 7,
-    /// `uncopy doctor`: they are not copied, up to a limit, or it does not pay.
+    /// `uncopy doctor`: the bytes are not copied, but only up to a limit or without a gain.
     Limited = 8,
 }
 
 impl Exit {
-    /// The code that tells `error` apart.
+    /// Returns the code for `error`.
     pub(crate) fn of(error: &Error) -> Exit {
         Exit::after(error.reason())
     }
@@ -49,8 +48,8 @@ impl Exit {
         }
     }
 
-    /// Of several files: success only if all succeeded, one kind of failure keeps its code, and
-    /// different kinds become [`Exit::Failure`].
+    /// Combines the codes of several files: success only if all succeeded; one kind of failure
+    /// keeps its code, and different kinds become [`Exit::Failure`].
     pub(crate) fn and(self, next: Exit) -> Exit {
         match (self, next) {
             (one, Exit::Success) => one,
@@ -60,7 +59,7 @@ impl Exit {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -73,7 +72,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The codes as `--help` and the man page show them.
+/// Exit codes in `--help` and the man page.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   0  everything was copied, or skipped because of --no-clobber
@@ -81,8 +80,8 @@ Exit codes:
   2  the command line or a setting makes no sense; nothing was touched
   3  verification failed: the copy differs from its source
   4  a source changed while it was copied
-  5  no mechanism that the options allow works here
-  129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM; only --resume keeps what was done";
+  5  no mechanism that the options allow works for a file
+  129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM; with --resume the next run continues";
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,4 @@
-//! What a shell's job control and a curious user ask of a copy: to halt (Ctrl-Z) and go on, and to
-//! say how far it is.
+//! Job control of a shell (Ctrl-Z and `fg`), and signals that request the progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,54 +11,54 @@ use crate::stop::{ignored_signals, mask};
 #[cfg(unix)]
 use signal_hook::consts::signal::{SIGCONT, SIGTSTP, SIGUSR1};
 
-/// Those that ask how far it is. Ctrl-T sends `SIGINFO` where there is one; Linux has none.
+/// Signals that request the progress. Ctrl-T sends `SIGINFO`, which Linux does not have.
 #[cfg(target_os = "macos")]
 const STATUS: [i32; 2] = [SIGUSR1, signal_hook::consts::signal::SIGINFO];
 #[cfg(all(unix, not(target_os = "macos")))]
 const STATUS: [i32; 1] = [SIGUSR1];
 
-/// Halts copies at their next piece when `SIGTSTP` comes, stops the process when none moves any
-/// more, and lets them go on after `SIGCONT`.
+/// Pauses copies at their next piece on `SIGTSTP`, stops the process when all are paused, and
+/// resumes them after `SIGCONT`.
 #[derive(Debug, Default)]
 pub(crate) struct JobControl {
     pause: Pause,
-    /// 1 after `SIGTSTP`, 0 after `SIGCONT`: what came last counts.
+    /// 1 after `SIGTSTP`, 0 after `SIGCONT`: the last one counts.
     suspend: Arc<AtomicUsize>,
     status: Arc<AtomicBool>,
     listening: AtomicBool,
-    /// One thread stops the process, once.
+    /// Set while a thread stops the process: only one does.
     stopping: AtomicBool,
 }
 
-/// What is to be done about the wish to halt.
+/// Next action of job control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum SuspendAction {
     Nothing,
-    /// Let everybody come to rest.
+    /// Pause the copies.
     Pause,
-    /// Everybody does: stop the process.
+    /// All copies are paused: stop the process.
     Stop,
-    GoOn,
+    Resume,
 }
 
-/// What follows from the wish, and from what is the case.
-fn step(is_wished: bool, is_paused: bool, is_quiet: bool) -> Step {
-    match (is_wished, is_paused, is_quiet) {
-        (true, false, _) => Step::Pause,
-        (true, true, true) => Step::Stop,
-        (false, true, _) => Step::GoOn,
-        (true, true, false) | (false, false, _) => Step::Nothing,
+/// Decides the next action.
+fn next_action(is_requested: bool, is_paused: bool, is_quiet: bool) -> SuspendAction {
+    match (is_requested, is_paused, is_quiet) {
+        (true, false, _) => SuspendAction::Pause,
+        (true, true, true) => SuspendAction::Stop,
+        (false, true, _) => SuspendAction::Resume,
+        (true, true, false) | (false, false, _) => SuspendAction::Nothing,
     }
 }
 
 impl JobControl {
-    /// Where the copies of this command have to wait.
+    /// Returns the gate where the copies of this command wait while they are paused.
     pub(crate) fn gate(&self) -> Gate {
         self.pause.gate()
     }
 
-    /// Takes the signals from now on. One that the parent chose to ignore stays ignored, and without
-    /// a handler a signal does what it does to any program.
+    /// Installs the handlers. A signal that the parent ignores stays ignored; without a handler a
+    /// signal has its default action.
     pub(crate) fn listen(&self) {
         if self.listening.load(Ordering::Relaxed) || self.listening.swap(true, Ordering::Relaxed) {
             return;
@@ -69,9 +68,9 @@ impl JobControl {
             let ignored = ignored_signals();
             let is_taken = |signal| ignored & mask(signal) == 0;
             if is_taken(SIGTSTP) {
-                for (signal, wish) in [(SIGCONT, 0), (SIGTSTP, 1)] {
+                for (signal, value) in [(SIGCONT, 0), (SIGTSTP, 1)] {
                     let suspend = Arc::clone(&self.suspend);
-                    let _ = signal_hook::flag::register_usize(signal, suspend, wish);
+                    let _ = signal_hook::flag::register_usize(signal, suspend, value);
                 }
             }
             for signal in STATUS.into_iter().filter(|signal| is_taken(*signal)) {
@@ -80,17 +79,18 @@ impl JobControl {
         }
     }
 
-    /// Called between pieces, by every thread that copies, and by those that wait at the gate.
-    pub(crate) fn heed(&self) {
-        let is_wished = self.suspend.load(Ordering::Relaxed) == 1;
+    /// Acts on the signals. Called between pieces by every thread that copies, and by those that
+    /// wait at the gate.
+    pub(crate) fn handle_signals(&self) {
+        let is_requested = self.suspend.load(Ordering::Relaxed) == 1;
         let is_paused = self.pause.is_paused();
-        if !is_wished && !is_paused {
+        if !is_requested && !is_paused {
             return;
         }
-        match step(is_wished, is_paused, self.pause.is_quiet()) {
-            Step::Nothing => {}
-            Step::Pause => self.pause.pause(),
-            Step::Stop => {
+        match next_action(is_requested, is_paused, self.pause.is_quiet()) {
+            SuspendAction::Nothing => {}
+            SuspendAction::Pause => self.pause.pause(),
+            SuspendAction::Stop => {
                 if !self.stopping.swap(true, Ordering::SeqCst) {
                     stop_process();
                     self.suspend.store(0, Ordering::Relaxed);
@@ -98,29 +98,29 @@ impl JobControl {
                     self.stopping.store(false, Ordering::SeqCst);
                 }
             }
-            Step::GoOn => self.pause.resume(),
+            SuspendAction::Resume => self.pause.resume(),
         }
     }
 
-    /// One of [`STATUS`] came: somebody wants to know how far it is. Once for each signal.
-    pub(crate) fn takes_status(&self) -> bool {
+    /// Whether one of [`STATUS`] arrived since the last call.
+    pub(crate) fn take_status_request(&self) -> bool {
         self.status.load(Ordering::Relaxed) && self.status.swap(false, Ordering::Relaxed)
     }
 
-    /// A clock that begins now, and stands still in pauses.
+    /// Starts a clock that does not run in pauses.
     pub(crate) fn clock(&self) -> Clock {
         let paused_before = self.pause.paused_for();
         Clock { begin: Instant::now(), pause: self.pause.clone(), paused_before }
     }
 }
 
-/// Stops the process until `SIGCONT`, as Ctrl-Z would have.
+/// Stops the process until `SIGCONT`, as Ctrl-Z does by default.
 fn stop_process() {
     #[cfg(unix)]
     let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
 }
 
-/// Tells time at work.
+/// Clock of the time at work.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
     begin: Instant,
@@ -129,7 +129,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Time at work since it began.
+    /// Returns the time since the start, without pauses.
     pub(crate) fn at_work(&self) -> Duration {
         let paused = self.pause.paused_for().saturating_sub(self.paused_before);
         self.begin.elapsed().saturating_sub(paused)
@@ -141,32 +141,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_stops_when_nothing_moves_and_goes_on_once() {
-        // Wished, paused, quiet.
+    fn the_process_stops_when_all_copies_are_paused_and_resumes_once() {
+        // Suspend requested, paused, quiet.
         for (found, expected) in [
-            ((false, false, false), Step::Nothing),
-            ((true, false, false), Step::Pause),
-            ((true, false, true), Step::Pause),
-            ((true, true, false), Step::Nothing),
-            ((true, true, true), Step::Stop),
-            // SIGCONT came before all were at rest.
-            ((false, true, false), Step::GoOn),
-            ((false, true, true), Step::GoOn),
+            ((false, false, false), SuspendAction::Nothing),
+            ((true, false, false), SuspendAction::Pause),
+            ((true, false, true), SuspendAction::Pause),
+            ((true, true, false), SuspendAction::Nothing),
+            ((true, true, true), SuspendAction::Stop),
+            // SIGCONT came before all copies were paused.
+            ((false, true, false), SuspendAction::Resume),
+            ((false, true, true), SuspendAction::Resume),
         ] {
-            assert_eq!(step(found.0, found.1, found.2), expected, "{found:?}");
+            assert_eq!(next_action(found.0, found.1, found.2), expected, "{found:?}");
         }
     }
 
     #[test]
-    fn a_wish_that_is_taken_back_leaves_no_pause() {
+    fn a_request_that_is_taken_back_leaves_no_pause() {
         let control = JobControl::default();
-        control.heed();
+        control.handle_signals();
         assert!(!control.pause.is_paused());
         control.suspend.store(1, Ordering::Relaxed);
-        control.heed();
+        control.handle_signals();
         assert!(control.pause.is_paused());
         control.suspend.store(0, Ordering::Relaxed);
-        control.heed();
+        control.handle_signals();
         assert!(!control.pause.is_paused());
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let begin = Instant::now();
         let first = control.clock();
         let paused = pause(&first);
-        // One that begins later knows nothing of it.
+        // A later clock does not include that pause.
         let second = control.clock();
         assert!(second.at_work() <= begin.elapsed() - paused);
         let paused = paused + pause(&second);

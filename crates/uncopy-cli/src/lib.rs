@@ -1,7 +1,7 @@
 //! The program `uncopy`: its flags, its reports and its exit codes.
 //!
-//! The work is done by the library [`uncopy`]; this crate turns a command line into calls of it
-//! and receipts into words or JSON.
+//! The library [`uncopy`] does the work; this crate turns a command line into calls of it, and
+//! receipts into text or JSON.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
@@ -35,22 +35,22 @@ use flags::copy::CopyArgs;
 use flags::short;
 use flags::single::SingleArgs;
 
-/// For `fuzz/`: what `uncopy tune --save` wrote, or somebody else. There with `--cfg fuzzing` alone.
+/// Reads a file as `uncopy tune --save` writes it; exists only with `--cfg fuzzing`, for `fuzz/`.
 #[cfg(fuzzing)]
 pub fn fuzz_tuned(text: &[u8]) {
     config::tuned::fuzz(text);
 }
 
-/// Runs the program with these arguments, the first being its own name, and says how it ended.
+/// Runs the program with these arguments, of which the first is its name, and returns how it ended.
 ///
 /// Prints to standard output and standard error. A signal that stops a copy ends the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if let Some(flags) = CopyArgs::of_names_alone(&arguments) {
+    if let Some(flags) = CopyArgs::from_paths_only(&arguments) {
         let configured = config::Configured::new(flags, None, |_| false);
-        return ended(configured.and_then(|configured| cp::run(&configured)));
+        return exit_of(configured.and_then(|configured| cp::run(&configured)));
     }
-    // Neither is taken apart: the process ends soon, and that takes no time.
+    // Neither is dropped: the process ends soon, and frees the memory at once.
     let mut command = ManuallyDrop::new(command());
     let matches = match command.try_get_matches_from_mut(&arguments) {
         Ok(matches) => ManuallyDrop::new(matches),
@@ -59,7 +59,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match matches.subcommand() {
         Some(("cp", flags)) => {
             let configured = config::Configured::parsed(flags, None);
-            ended(configured.and_then(|configured| cp::run(&configured)))
+            exit_of(configured.and_then(|configured| cp::run(&configured)))
         }
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
         #[cfg(target_os = "linux")]
@@ -72,7 +72,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),
         Some(_) => Exit::Usage,
-        None => ended(SingleArgs::from_arg_matches(&matches).and_then(|flags| {
+        None => exit_of(SingleArgs::from_arg_matches(&matches).and_then(|flags| {
             let is_given = |flag: &str| SingleArgs::is_given(&matches, flag);
             let configured = config::Configured::new(flags.into_copy(), None, is_given)?;
             cp::run(&configured)
@@ -80,16 +80,16 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// Hands the flags of a subcommand to it; an error is one of the command line.
+/// Runs a subcommand with its flags; its error is a usage error.
 fn with_flags<Flags: FromArgMatches>(
     matches: &ArgMatches,
     subcommand: fn(&Flags) -> Result<Exit, clap::Error>,
 ) -> Exit {
-    ended(Flags::from_arg_matches(matches).and_then(|flags| subcommand(&flags)))
+    exit_of(Flags::from_arg_matches(matches).and_then(|flags| subcommand(&flags)))
 }
 
-fn ended(how: Result<Exit, clap::Error>) -> Exit {
-    how.unwrap_or_else(|error| print_clap(&error))
+fn exit_of(result: Result<Exit, clap::Error>) -> Exit {
+    result.unwrap_or_else(|error| print_clap(&error))
 }
 
 /// Prints help, the version or a usage error.

@@ -1,8 +1,7 @@
-//! The observer of a copy: stops it when a signal asks for it, and draws a progress bar once it
-//! takes long enough to be wondered about.
+//! Observer of a single copy: stops it on a signal, and draws a progress bar if it takes long.
 
+mod job;
 mod speed;
-mod tree;
 
 use std::io::{IsTerminal, stderr, stdin};
 use std::path::Path;
@@ -11,18 +10,18 @@ use std::time::Duration;
 use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uncopy::copy::{Control, Observer, Phase, Progress};
 
-pub(crate) use tree::TreeBar;
+pub(crate) use job::JobBar;
 
 use speed::speed;
 
-use crate::job_control::{Clock, JobControl};
+use crate::cp::Signals;
+use crate::job_control::Clock;
 use crate::report::{printable, say};
-use crate::stop::Stop;
 
-/// A copy shorter than this shows no bar.
+/// Time before the bar appears.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// How often the bar is drawn at most, each second.
+/// Maximum redraws per second.
 const DRAWS_HZ: u8 = 10;
 
 /// Watches one copy.
@@ -30,32 +29,25 @@ pub(crate) struct Watch<'a> {
     source: &'a Path,
     bar: Bar,
     stage: Stage,
-    shared: Shared<'a>,
-}
-
-/// What the copies of one command have together.
-#[derive(Clone, Copy)]
-pub(crate) struct Shared<'a> {
-    pub(crate) stop: &'a Stop,
-    pub(crate) control: &'a JobControl,
+    signals: Signals<'a>,
 }
 
 enum Bar {
-    /// Nobody would see it.
+    /// Not shown.
     Off,
-    /// Not yet.
+    /// Not shown yet.
     Waits,
     Shown {
         bar: ProgressBar,
-        /// When to draw it again, in time at work of the stage.
+        /// Time of the next redraw, by the clock of the stage.
         next: Duration,
     },
 }
 
-/// A phase of a copy, and since when it lasts.
+/// A phase of a copy, with its start.
 struct Stage {
     phase: Phase,
-    /// What was done when it began: of a copy that goes on from a part all that is there.
+    /// Bytes done when it began; a resumed copy begins with those that exist.
     first_bytes: u64,
     clock: Clock,
 }
@@ -63,7 +55,7 @@ struct Stage {
 impl Stage {
     fn speed(&self, progress: Progress) -> String {
         let Progress { done_bytes, total_bytes, .. } = progress;
-        // Of a pipe or a pseudo file nobody knows how much will come.
+        // The size of a pipe or a pseudo file is unknown.
         let rest = (total_bytes > 0).then(|| total_bytes.saturating_sub(done_bytes));
         speed(done_bytes.saturating_sub(self.first_bytes), rest, self.clock.at_work())
     }
@@ -72,10 +64,11 @@ impl Stage {
 impl<'a> Watch<'a> {
     /// Watches the copy of `source`, with a progress bar if `wanted` and standard error is a
     /// terminal.
-    pub(crate) fn new(source: &'a Path, wanted: bool, shared: Shared<'a>) -> Watch<'a> {
+    pub(crate) fn new(source: &'a Path, wanted: bool, signals: Signals<'a>) -> Watch<'a> {
         let bar = if wanted { Bar::Waits } else { Bar::Off };
-        let clock = shared.control.clock();
-        Watch { source, bar, stage: Stage { phase: Phase::Copying, first_bytes: 0, clock }, shared }
+        let clock = signals.control.clock();
+        let stage = Stage { phase: Phase::Copying, first_bytes: 0, clock };
+        Watch { source, bar, stage, signals }
     }
 
     fn draw(&mut self, progress: Progress) {
@@ -111,9 +104,9 @@ impl<'a> Watch<'a> {
         printable(&name.to_string_lossy()).into_owned()
     }
 
-    /// Another phase has a rate of its own.
+    /// Begins another phase, with a new rate.
     fn begin(&mut self, progress: Progress) {
-        let clock = self.shared.control.clock();
+        let clock = self.signals.control.clock();
         self.stage = Stage { phase: progress.phase, first_bytes: progress.done_bytes, clock };
         if let Bar::Shown { bar, next } = &mut self.bar {
             bar.set_style(style(progress));
@@ -121,8 +114,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Prints one line about how far it is: a signal asked for it.
-    fn tell(&self, progress: Progress) {
+    /// Prints one line with the progress, on request by a signal.
+    fn print_status(&self, progress: Progress) {
         let mut text = format!("{} {}  ", name_of(progress.phase), self.name());
         text.push_str(&BinaryBytes(progress.done_bytes).to_string());
         if progress.total_bytes > 0 {
@@ -139,7 +132,7 @@ impl<'a> Watch<'a> {
 impl Observer for Watch<'_> {
     fn progress(&mut self, progress: Progress) -> Control {
         let over = progress.phase == Phase::Copying && progress.done_bytes == progress.total_bytes;
-        let Shared { stop, control, .. } = self.shared;
+        let Signals { stop, control } = self.signals;
         if !over {
             stop.listen();
             control.listen();
@@ -147,12 +140,12 @@ impl Observer for Watch<'_> {
         if stop.requested().is_some() {
             return Control::Stop;
         }
-        control.heed();
+        control.handle_signals();
         if self.stage.phase != progress.phase {
             self.begin(progress);
         }
-        if control.takes_status() {
-            self.tell(progress);
+        if control.take_status_request() {
+            self.print_status(progress);
         }
         if !matches!(self.bar, Bar::Off) {
             self.draw(progress);
@@ -169,8 +162,8 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// Somebody types what is copied, on the terminal that a bar would be drawn on.
-fn is_typed(source: &Path) -> bool {
+/// Whether the source is typed on the terminal where a bar would be drawn.
+pub(crate) fn is_typed(source: &Path) -> bool {
     let names = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
     names.iter().any(|name| source == Path::new(name)) && stdin().is_terminal()
 }
@@ -184,7 +177,7 @@ fn name_of(phase: Phase) -> &'static str {
     }
 }
 
-/// What is shown in this phase. indicatif's own rate counts pauses as well.
+/// Returns the template for this phase. The rate of indicatif itself includes pauses.
 fn template(progress: Progress) -> String {
     let phase = name_of(progress.phase);
     let rest = if progress.total_bytes == 0 {

@@ -1,4 +1,4 @@
-//! Signals that ask a copy to stop.
+//! Signals that request a copy to stop.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -17,13 +17,13 @@ const SIGNALS: [i32; 3] = [signal_hook::consts::signal::SIGHUP, SIGINT, SIGTERM]
 #[cfg(not(unix))]
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Says that [`Stop::new`] failed.
+/// Reports that [`Stop::new`] failed.
 pub(crate) fn failed(error: &io::Error) -> Exit {
-    report::failed_to("listen to signals", error, "see what filter forbids sigaction(2)")
+    report::failed_to("listen to signals", error, "check which seccomp filter forbids sigaction(2)")
 }
 
-/// The wish to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; the second one of them
-/// kills at once.
+/// Request to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; a second one kills at
+/// once.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     signal: Arc<AtomicUsize>,
@@ -31,11 +31,11 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Does not listen yet: until [`Stop::listen`] a signal kills, as it does any program.
+    /// Does not install the handlers yet: until [`Stop::listen`] these signals kill the process.
     pub(crate) fn new() -> io::Result<Stop> {
-        // With a handler, of whatever kind, a write beyond `ulimit -f` is the error EFBIG
-        // (setrlimit(2)) and one to a pipe that nobody reads is EPIPE, after which a copy is
-        // cleaned up; without one they kill.
+        // With any handler, a write beyond `ulimit -f` fails with EFBIG (setrlimit(2)), and one to
+        // a pipe without a reader with EPIPE, and the copy is cleaned up; without a handler these
+        // signals kill.
         #[cfg(unix)]
         for number in [signal_hook::consts::signal::SIGXFSZ, signal_hook::consts::signal::SIGPIPE] {
             flag::register(number, Arc::new(AtomicBool::new(false)))?;
@@ -43,32 +43,32 @@ impl Stop {
         Ok(Stop::default())
     }
 
-    /// Listens from now on. A signal that the parent chose to ignore (`nohup`, a shell's background
-    /// job) stays ignored.
+    /// Installs the handlers. A signal that the parent ignores (`nohup`, a background job of a
+    /// shell) stays ignored.
     ///
-    /// A small copy is over, or vanishes with its process, before this would be worth its time: a
-    /// twentieth of that of a whole 4 KiB copy.
+    /// Not done for small copies, which end soon or leave nothing when they are killed: it takes a
+    /// twentieth of the time of a whole 4 KiB copy.
     pub(crate) fn listen(&self) {
         let listens = self.listening.load(Ordering::Relaxed);
         if !listens && !self.listening.swap(true, Ordering::Relaxed) {
-            // Without a handler the signal kills, which also stops the copy.
+            // Without a handler the signal kills the process, which also stops the copy.
             let _ = self.register();
         }
     }
 
     fn register(&self) -> io::Result<()> {
-        let asked = Arc::new(AtomicBool::new(false));
+        let second_kills = Arc::new(AtomicBool::new(false));
         let ignored = ignored_signals();
         for number in SIGNALS.into_iter().filter(|number| ignored & mask(*number) == 0) {
-            // In this order: the first signal finds `asked` false and sets it.
-            flag::register_conditional_default(number, Arc::clone(&asked))?;
-            flag::register(number, Arc::clone(&asked))?;
+            // In this order: the first signal finds `second_kills` false and sets it.
+            flag::register_conditional_default(number, Arc::clone(&second_kills))?;
+            flag::register(number, Arc::clone(&second_kills))?;
             flag::register_usize(number, Arc::clone(&self.signal), number as usize)?;
         }
         Ok(())
     }
 
-    /// The signal that asked to stop, if one did.
+    /// Returns the signal that requested to stop, if there was one.
     pub(crate) fn requested(&self) -> Option<Signal> {
         match self.signal.load(Ordering::Relaxed) {
             0 => None,
@@ -77,31 +77,31 @@ impl Stop {
     }
 }
 
-/// A signal that asked to stop.
+/// A signal that requested to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signal(i32);
 
 impl Signal {
-    /// `SIGINT`.
+    /// Returns the name: `SIGINT`.
     pub(crate) fn name(self) -> &'static str {
         signal_name(self.0).unwrap_or("a signal")
     }
 
-    /// Ends the process by this signal, so that its parent sees what ended it. A shell's loop
-    /// only stops at Ctrl-C if its commands die of it.
+    /// Ends the process by this signal, so that its parent sees it: a loop in a shell stops at
+    /// Ctrl-C only if its commands die of `SIGINT`.
     pub(crate) fn die(self) -> ! {
         let _ = emulate_default_handler(self.0);
         std::process::exit(128 + self.0)
     }
 }
 
-/// The bit of a signal in [`ignored_signals`].
+/// Returns the bit of a signal in [`ignored_signals`].
 pub(crate) fn mask(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Those that the parent chose to ignore, looked up once. Bit n-1 stands for signal n, as in `SigIgn`
-/// of `proc_pid_status(5)`. Without `/proc` none is taken to be ignored.
+/// Returns the signals that the parent ignores, read once. Bit n-1 stands for signal n, as in
+/// `SigIgn` of `proc_pid_status(5)`. Without `/proc` no signal counts as ignored.
 pub(crate) fn ignored_signals() -> u64 {
     static IGNORED: OnceLock<u64> = OnceLock::new();
     *IGNORED.get_or_init(|| {
@@ -111,7 +111,7 @@ pub(crate) fn ignored_signals() -> u64 {
 }
 
 fn parse_ignored(status: impl BufRead) -> Option<u64> {
-    // By bytes: the name of the process in the first line need not be UTF-8.
+    // As bytes: the name of the process in the first line may not be UTF-8.
     let line =
         status.split(b'\n').map_while(Result::ok).find(|line| line.starts_with(b"SigIgn:"))?;
     let mask = std::str::from_utf8(line.strip_prefix(b"SigIgn:")?).ok()?;

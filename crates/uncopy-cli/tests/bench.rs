@@ -195,10 +195,10 @@ fn refusals_name_the_next_step() {
         ("send -4 udp -D 127.0.0.1 -C 1023", "nproc"),
         ("send -4 udp -D 127.0.0.1 -t 0", "above zero"),
         ("recv -4 udp -t nan", "above zero"),
-        ("recv -4 udp -t 1e19", "no more than a year"),
-        ("send -4 udp -D 127.0.0.1 -t 1e19", "no more than a year"),
-        ("send -4 tcp -D 127.0.0.1 -s 18446744073709551615", "name fewer bytes"),
-        ("send -4 tcp -D 127.0.0.1 -s 1073741825", "name fewer bytes"),
+        ("recv -4 udp -t 1e19", "up to a year"),
+        ("send -4 udp -D 127.0.0.1 -t 1e19", "up to a year"),
+        ("send -4 tcp -D 127.0.0.1 -s 18446744073709551615", "pass a smaller size"),
+        ("send -4 tcp -D 127.0.0.1 -s 1073741825", "pass a smaller size"),
         ("send -4 udp -D 127.0.0.1 -p 9 --gso 65535", "at most"),
     ] {
         let output = output(words);

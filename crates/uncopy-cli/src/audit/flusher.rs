@@ -1,4 +1,4 @@
-//! Flushes a log to the device while it is being written: as soon as one flush ends, the next takes
+//! Flushes a log to the device while it is being written: when one flush ends, the next one covers
 //! all lines that were written meanwhile.
 
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// The thread that flushes. It sleeps while there is nothing to flush.
+/// Thread that flushes. It sleeps while there is nothing to flush.
 #[derive(Debug)]
 pub(super) struct Flusher {
     shared: Arc<Shared>,
@@ -15,21 +15,22 @@ pub(super) struct Flusher {
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<FlushState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Something was written since the last flush began.
+struct FlushState {
+    /// Whether a line was written since the last flush began.
     is_behind: bool,
     is_over: bool,
     failed: Option<io::Error>,
 }
 
 impl Flusher {
-    /// # Errors
-    /// There can be no more threads.
+    /// Starts the thread.
+    ///
+    /// # Errors No thread can be started.
     pub(super) fn new(file: Arc<File>) -> io::Result<Flusher> {
         let shared = Arc::<Shared>::default();
         let own = Arc::clone(&shared);
@@ -37,11 +38,10 @@ impl Flusher {
         Ok(Flusher { shared, thread: Some(thread) })
     }
 
-    /// A line was written, which is flushed as soon as may be.
+    /// Requests a flush, after a line was written.
     ///
-    /// # Errors
-    /// Of a flush of earlier lines, once.
-    pub(super) fn wrote(&self) -> io::Result<()> {
+    /// # Errors The flush of earlier lines failed; reported once.
+    pub(super) fn request(&self) -> io::Result<()> {
         let mut state = self.shared.lock();
         if let Some(error) = state.failed.take() {
             return Err(error);
@@ -54,10 +54,9 @@ impl Flusher {
         Ok(())
     }
 
-    /// Waits for a flush that is on its way, and begins no other.
+    /// Waits for a flush in progress, and begins no other.
     ///
-    /// # Errors
-    /// Of a flush.
+    /// # Errors A flush failed.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.stop();
         self.shared.lock().failed.take().map_or(Ok(()), Err)
@@ -79,7 +78,7 @@ impl Drop for Flusher {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FlushState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

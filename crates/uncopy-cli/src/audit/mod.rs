@@ -1,5 +1,4 @@
-//! `--audit FILE`: what became of each file, one line of JSON each, every line holding the digest
-//! of the line before it.
+//! `--audit FILE`: one line of JSON for each file, with the digest of the previous line.
 
 mod flusher;
 pub(crate) mod verify;
@@ -17,7 +16,7 @@ use crate::report::json::SCHEMA;
 use crate::report::of_file;
 use flusher::Flusher;
 
-/// The digest of a line, without the end of the line.
+/// Computes the digest of a line, without its line end.
 fn digest(line: &[u8]) -> String {
     blake3::hash(line).to_hex().to_string()
 }
@@ -33,7 +32,7 @@ pub(crate) struct Audit {
     tally: Tally,
 }
 
-/// What the last record of a job sums up.
+/// Totals for the last record of a job.
 #[derive(Debug, Default)]
 struct Tally {
     records: u64,
@@ -45,13 +44,12 @@ struct Tally {
 }
 
 impl Audit {
-    /// Opens a log, or makes one that only its owner reads, and begins a job in it.
+    /// Opens a log, or creates one that only its owner can read, and begins a job in it.
     ///
-    /// # Errors
-    /// It cannot be written to, or ends in half a line.
+    /// # Errors The log is not writable, or ends with an incomplete line.
     pub(crate) fn open(path: &Path) -> io::Result<Audit> {
         let file = follow::append(path).map_err(|error| of_file(&error))?;
-        // Two programs must not make one chain.
+        // Two programs must not write one chain.
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::Error::other("another program is writing to it"),
             TryLockError::Error(error) => error,
@@ -73,7 +71,7 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Adds what the JSON of `--json` says of an entry.
+    /// Adds a record from the JSON line of an entry.
     pub(crate) fn entry(&mut self, line: &str, receipt: Option<&Receipt>) -> io::Result<()> {
         let mut event: Value = serde_json::from_str(line)?;
         let result = event["event"].clone();
@@ -93,7 +91,7 @@ impl Audit {
         self.write(event)
     }
 
-    /// Closes the job. Returns the log's path and the digest of the last line, which is what to keep
+    /// Ends the job. Returns the path of the log and the digest of its last line, to be kept
     /// elsewhere.
     pub(crate) fn end(mut self, interrupted: bool) -> io::Result<(PathBuf, String)> {
         let tally = &self.tally;
@@ -122,7 +120,7 @@ impl Audit {
         self.previous = Some(digest(&line));
         line.push(b'\n');
         (&*self.file).write_all(&line)?;
-        self.flusher.wrote()
+        self.flusher.request()
     }
 }
 
@@ -139,13 +137,13 @@ impl Tally {
     }
 }
 
-/// The time in UTC, as RFC 3339 writes it.
+/// Returns the time in UTC, in the format of RFC 3339.
 fn now() -> String {
     humantime::format_rfc3339_micros(SystemTime::now()).to_string()
 }
 
-/// The digest of a log's last line, on which the next one builds; what a crash left behind that is
-/// taken away.
+/// Returns the digest of the last line of a log, for the next line; truncates traces of a crash
+/// after it.
 fn last_digest(file: &File) -> io::Result<Option<String>> {
     let mut reader = BufReader::new(file);
     let (mut line, mut last, mut end) = (Vec::new(), None, 0);
@@ -159,7 +157,7 @@ fn last_digest(file: &File) -> io::Result<Option<String>> {
             Some(b'\n') => last = Some(digest(&line)),
             _ => {
                 return Err(io::Error::other(
-                    "it ends in half a line, after a crash; keep it and name another file",
+                    "it ends with an incomplete line, after a crash; keep it and name another file",
                 ));
             }
         }
@@ -168,9 +166,9 @@ fn last_digest(file: &File) -> io::Result<Option<String>> {
     Ok(last)
 }
 
-/// What is left of records whose bytes did not reach the disk before a crash, while the file's new
-/// length did: ext4 notes that before it writes to a block that the file has already
-/// (`ext4_da_write_end` in `fs/ext4/inode.c`).
+/// Whether these are zeros in place of records that did not reach the disk before a crash, although
+/// the new file size did: ext4 records the size before it writes to a block that the file already
+/// has (`ext4_da_write_end` in `fs/ext4/inode.c`).
 fn is_unwritten(line: &[u8]) -> bool {
     line.iter().all(|byte| *byte == 0)
 }

@@ -1,4 +1,4 @@
-//! `uncopy audit verify`: whether a log is as it was written.
+//! `uncopy audit verify`: checks that a log was not changed.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -11,22 +11,21 @@ use crate::exit::Exit;
 use crate::flags::audit::AuditArgs;
 use crate::report::{failed_to, of_file, output_failed, print, printable, say};
 
-/// What a log that holds together says.
+/// Contents of a log with an unbroken chain.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     records: u64,
     jobs: u64,
-    /// Jobs behind which another one begins without their last record.
+    /// Jobs without a last record that are followed by another job.
     unfinished: u64,
-    /// The job at the end has no last record: it is still running, or was killed.
+    /// Whether the last job has no last record: it is still running, or was killed.
     open: bool,
     last: Option<String>,
 }
 
 /// Checks a log.
 ///
-/// # Errors
-/// None: whatever is wrong is said, and told by the exit code.
+/// # Errors None: a problem is printed and gives the exit code.
 pub(crate) fn run(flags: &AuditArgs) -> Result<Exit, clap::Error> {
     let AuditArgs::Verify { file: path, hash } = flags;
     let file = follow::open(path).map_err(|error| of_file(&error));
@@ -63,18 +62,18 @@ fn judge(path: &Path, log: Result<Log, String>, expected: Option<&str>) -> Exit 
                 unfinished => format!(", {unfinished} of them without a summary (killed)"),
             };
             let text = format!(
-                "{shown}: {records} records of {jobs} jobs{killed} hold together\n{last}\n"
+                "{shown}: {records} records of {jobs} jobs{killed}: the chain is unbroken\n{last}\n"
             );
             let text: String =
                 text.lines().map(|line| printable(line).into_owned() + "\n").collect();
             return print(&text).map_or_else(|error| output_failed(&error), |()| Exit::Success);
         }
     };
-    say(&format!("{shown} cannot be relied on: {problem}; compare it with a copy of it"));
+    say(&format!("{shown} cannot be trusted: {problem}; compare it with a backup"));
     Exit::Failure
 }
 
-/// Follows the chain; `Err` inside: where it breaks.
+/// Follows the chain; the inner `Err` describes where it breaks.
 fn read(mut log: impl BufRead) -> io::Result<Result<Log, String>> {
     let mut found = Log::default();
     let mut line = Vec::new();
@@ -104,7 +103,7 @@ fn read(mut log: impl BufRead) -> io::Result<Result<Log, String>> {
             }
             Some("entry") if found.open => {}
             Some("end") if found.open => found.open = false,
-            _ => return Ok(Err(format!("line {number} is no record of an audit log"))),
+            _ => return Ok(Err(format!("line {number} is not a record of an audit log"))),
         }
         found.records = number;
         found.last = Some(digest(&line));
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_as_it_was_written_holds_together() {
+    fn an_unchanged_log_has_an_unbroken_chain() {
         let log = read(&written()[..]).unwrap().unwrap();
         assert_eq!((log.records, log.jobs, log.open), (8, 2, false));
     }
@@ -147,7 +146,7 @@ mod tests {
             changed[place] ^= 1;
             assert!(read(&changed[..]).unwrap().is_err(), "{place}");
         }
-        // The last line has nobody behind it: its own hash tells.
+        // No line follows the last one: its own hash shows the change.
         let whole = read(&log[..]).unwrap().unwrap().last;
         for place in last..log.len() - 1 {
             let mut changed = log.clone();
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_unwritten_is_no_line() {
+    fn zeros_after_a_crash_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = written();

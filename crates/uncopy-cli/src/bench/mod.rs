@@ -1,4 +1,4 @@
-//! `uncopy bench`: what sending without copying is worth on a path.
+//! `uncopy bench`: measures the gain of sending without copying on a path.
 
 mod outcome;
 mod receive;
@@ -31,7 +31,7 @@ pub(crate) fn run(flags: &BenchArgs) -> Result<Exit, clap::Error> {
     })
 }
 
-/// Something that is no system call of the library went wrong.
+/// Makes a failure that is not an error of the library.
 fn failure(
     operation: &'static str,
     subject: impl std::fmt::Display,
@@ -52,32 +52,32 @@ fn failure(
     }
 }
 
-/// No run is longer: a year, which every clock can add to now.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Maximum duration of a run: a year, which can be added to every clock.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long to run.
+/// Returns the duration of the run.
 fn duration(flags: &PathArgs) -> Result<Duration, Failure> {
-    let next_step = "name a number of seconds above zero, and no more than a year has";
+    let next_step = "pass a number of seconds above zero, up to a year";
     Duration::try_from_secs_f64(flags.seconds)
         .ok()
-        .filter(|time| !time.is_zero() && *time <= LONGEST)
-        .ok_or_else(|| failure("run for", flags.seconds, "it is no time", next_step))
+        .filter(|time| !time.is_zero() && *time <= MAX_DURATION)
+        .ok_or_else(|| failure("run for", flags.seconds, "it is not a valid time", next_step))
 }
 
-/// Stays on the processor that was asked for.
+/// Pins the process to the CPU of the flags.
 fn pin(flags: &PathArgs) -> Result<(), Failure> {
     let Some(processor) = flags.processor else { return Ok(()) };
-    let next_step = "name a processor of this machine (nproc)";
-    let refused = |reason: String| failure("run on processor", processor, reason, next_step);
+    let next_step = "pass the number of a CPU of this machine (nproc)";
+    let refused = |reason: String| failure("run on CPU", processor, reason, next_step);
     let mut set = rustix::thread::CpuSet::new();
     if processor >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(refused("there are never so many".to_owned()));
+        return Err(refused("the kernel supports fewer CPUs".to_owned()));
     }
     set.set(processor);
     rustix::thread::sched_setaffinity(None, &set).map_err(|errno| refused(errno.to_string()))
 }
 
-/// Processor time that this process has used.
+/// Returns the CPU time that this process has used.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

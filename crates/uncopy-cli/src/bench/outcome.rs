@@ -1,4 +1,4 @@
-//! What was measured, in words and for programs.
+//! Results of `uncopy bench` for people and programs.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use uncopy::send::{Counters, Pages};
 
-/// What one run of the sender came to.
+/// Results of one run of the sender.
 pub(super) struct Outcome<'a> {
     pub(super) mode: &'static str,
     pub(super) size: usize,
@@ -15,9 +15,9 @@ pub(super) struct Outcome<'a> {
     pub(super) notifications: u64,
     pub(super) wall: Duration,
     pub(super) processor: Duration,
-    /// Of a registered pool.
+    /// Pages of a registered pool.
     pub(super) pages: Option<&'a Pages>,
-    /// Why io_uring was not used where it was asked for.
+    /// Reason why io_uring was not used although it was requested.
     pub(super) without_io_uring: Option<String>,
 }
 
@@ -53,7 +53,7 @@ struct Fallback {
     sends: u64,
 }
 
-/// Megabytes as the kernel's tool counts them.
+/// Converts to megabytes as the tool of the kernel does.
 fn megabytes(bytes: u64) -> u64 {
     bytes >> 20
 }
@@ -63,7 +63,7 @@ impl Outcome<'_> {
         self.processor.as_secs_f64() * 1e6 / self.counters.sends.max(1) as f64
     }
 
-    /// The line of the kernel's tool, and what it does not say.
+    /// Formats the line of the tool of the kernel, followed by further results.
     pub(super) fn words(&self) -> String {
         let Counters { sends, bytes, .. } = *self.counters;
         let zero_copy = if self.counters.is_zero_copy() { 'y' } else { 'n' };
@@ -71,7 +71,7 @@ impl Outcome<'_> {
             format!("tx={sends} ({} MB) txc={} zc={zero_copy}\n", megabytes(bytes), self.releases);
         let _ = writeln!(
             text,
-            "{} {} bytes: {:.3} s, {:.3} s of processor time, {:.3} µs for each send",
+            "{} {} bytes: {:.3} s, {:.3} s of CPU time, {:.3} µs per send",
             self.mode,
             self.size,
             self.wall.as_secs_f64(),
@@ -134,7 +134,7 @@ struct Received {
     bytes: u64,
 }
 
-/// What one run of the receiver came to.
+/// Formats the results of one run of the receiver.
 pub(super) fn received(receives: u64, bytes: u64, json: bool) -> String {
     match json {
         true => {

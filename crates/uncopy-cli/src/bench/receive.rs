@@ -1,4 +1,4 @@
-//! The receiving end.
+//! Receiving end of `uncopy bench`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use super::{duration, failure, outcome, pin};
 use crate::flags::bench::{Protocol, RecvArgs};
 use crate::report::Failure;
 
-/// Receives until the time is over, or the stream ends.
+/// Receives until the time is over or the stream ends.
 pub(super) fn run(flags: &RecvArgs) -> Result<String, Failure> {
     let path = &flags.path;
     pin(path)?;
@@ -55,7 +55,7 @@ fn is_ready(fd: impl AsFd, deadline: Instant) -> Result<bool, Failure> {
     }
 }
 
-/// Throws away what comes, without copying it here (`MSG_TRUNC`); answers `uncopy doctor --probe`.
+/// Discards received data without copying it (`MSG_TRUNC`); answers `uncopy doctor --probe`.
 fn drain(fd: impl AsFd, kind: SocketType, deadline: Instant) -> Result<(u64, u64), Failure> {
     let (mut receives, mut bytes) = (0, 0);
     let is_stream = kind == SocketType::STREAM;
@@ -79,7 +79,7 @@ fn drain(fd: impl AsFd, kind: SocketType, deadline: Instant) -> Result<(u64, u64
     Ok((receives, bytes))
 }
 
-/// The beginning of a stream, which may be a probe's question.
+/// Reads the beginning of a stream, which may be the question of a probe.
 fn begin(fd: impl AsFd, room: &mut [u8]) -> rustix::io::Result<usize> {
     let (length, _) = rustix::net::recv(&fd, &mut *room, RecvFlags::DONTWAIT)?;
     if room[..length] == *HELLO {
@@ -88,7 +88,8 @@ fn begin(fd: impl AsFd, room: &mut [u8]) -> rustix::io::Result<usize> {
     Ok(length)
 }
 
-/// What comes next. A datagram is looked at as far as a probe's question would go.
+/// Receives the next data; of a datagram only as many bytes as the question of a probe has are
+/// read.
 fn take(fd: impl AsFd, room: &mut [u8], is_stream: bool) -> rustix::io::Result<usize> {
     let flags = RecvFlags::TRUNC | RecvFlags::DONTWAIT;
     if is_stream {
@@ -96,7 +97,7 @@ fn take(fd: impl AsFd, room: &mut [u8], is_stream: bool) -> rustix::io::Result<u
     }
     let (_, length, from) = rustix::net::recvfrom(&fd, &mut *room, flags)?;
     if let (true, Some(from)) = (length == HELLO.len() && *room == *HELLO, from) {
-        // A lost answer is asked for again.
+        // If the answer is lost, the question is sent again.
         let _ = rustix::net::sendto(&fd, GREETING, SendFlags::DONTWAIT, &from);
     }
     Ok(length)

@@ -1,4 +1,4 @@
-//! The sending end.
+//! Sending end of `uncopy bench`.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::{duration, failure, pin, processor_time};
 use crate::flags::bench::{Mode, Protocol, SendArgs};
 use crate::report::Failure;
 
-/// Sends that a ring is given at once.
+/// Sends per batch of a ring.
 const BATCH: usize = 64;
-/// Slices of a registered pool: two batches, one of which is on its way.
+/// Slices of a registered pool: two batches, of which one is in flight.
 const SLICES: usize = 2 * BATCH;
-/// Of one send: what is allocated to be sent, and as much as a pool has.
-const MOST_BYTES: usize = 1 << 30;
-/// How long releases are waited for at the end.
+/// Maximum size of one send, and of a pool.
+const MAX_BYTES: usize = 1 << 30;
+/// Time to wait for releases at the end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a run brought, besides its times.
+/// Results of a run, without its times.
 struct Tally {
     counters: Counters,
     releases: u64,
@@ -32,7 +32,7 @@ struct Tally {
     without_io_uring: Option<String>,
 }
 
-/// Sends until the time is over, and once at least, as the kernel's tool does.
+/// Sends until the time is over, and at least once, as the tool of the kernel does.
 pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
     let mode = if flags.zerocopy { Mode::MsgZerocopy } else { flags.mode };
     let is_ring = matches!(mode, Mode::Ring | Mode::RingRegistered);
@@ -44,17 +44,17 @@ pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
     let time = duration(&flags.path)?;
     let size = flags.size.map_or_else(|| largest(flags), std::num::NonZeroUsize::get);
     if let (0, Some(segment)) = (size, flags.gso) {
-        let next_step = "name at most 65,507 bytes, over IPv6 65,527";
+        let next_step = "pass at most 65,507 bytes, over IPv6 65,527";
         return Err(failure(
             "cut sends into datagrams of",
             segment,
-            "no packet holds one",
+            "it does not fit into a packet",
             next_step,
         ));
     }
-    if size > MOST_BYTES {
-        let next_step = "name fewer bytes (-s)";
-        return Err(failure("make sends of", size, "they have 1 GiB at most", next_step));
+    if size > MAX_BYTES {
+        let next_step = "pass a smaller size (-s)";
+        return Err(failure("make sends of", size, "the maximum is 1 GiB", next_step));
     }
     let socket = connect(flags)?;
     let before = (Instant::now(), processor_time());
@@ -92,29 +92,29 @@ fn connect(flags: &SendArgs) -> Result<InetSocket, Failure> {
     Ok(socket)
 }
 
-/// The first address of the family that the host has.
+/// Returns the first address of the host in this family.
 fn address(host: &str, port: u16, is_v6: bool) -> Result<SocketAddr, Failure> {
-    // Brackets, as in URLs, are taken off.
+    // Brackets, as in URLs, are removed.
     let name = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let next_step = "check the name (getent ahosts)";
     let found = (name, port).to_socket_addrs();
     let found = found.map_err(|error| failure("look up", host, error, next_step))?;
     found.into_iter().find(|address| address.is_ipv6() == is_v6).ok_or_else(|| {
         let next_step = "pass -4 for an IPv4 address and -6 for an IPv6 address";
-        failure("send to", host, "it has addresses of the other family only", next_step)
+        failure("send to", host, "it has only addresses of the other family", next_step)
     })
 }
 
-/// What the kernel's tool sends, and expects, if it is not told: a packet of 65,535 bytes without the
-/// longest headers, of IPv6 and of TCP with all options.
+/// Default size of sends of the tool of the kernel: a packet of 65,535 bytes without the longest
+/// headers, those of IPv6 and of TCP with all options.
 const TOOLS_BYTES: usize = 65_535 - 40 - 20 - 40;
 
-/// Bytes of a send if they are not named.
+/// Returns the default size of a send.
 fn largest(flags: &SendArgs) -> usize {
     flags.gso.map_or(TOOLS_BYTES, |segment| train_bytes(segment.get(), flags.path.ipv6))
 }
 
-/// The bytes of the kernel's tool, which its receiver looks at.
+/// Fills a buffer with the bytes that the receiver of the tool of the kernel checks.
 fn fill(bytes: &mut [u8]) {
     for (byte, letter) in bytes.iter_mut().zip((b'a'..=b'z').cycle()) {
         *byte = letter;
@@ -154,7 +154,7 @@ fn through_calls(
         releases += 1;
     }
     let counters = sender.counters().clone();
-    // What is copied by choice is released by no report of the kernel.
+    // The kernel reports no release for sends that were copied by choice.
     let by_choice: u64 = counters.fallbacks.iter().map(|fallback| fallback.sends).sum();
     let releases = u64::saturating_sub(releases, by_choice);
     let (notifications, pages, without_io_uring) = Default::default();
@@ -168,7 +168,7 @@ fn through_ring(
     size: usize,
     deadline: Instant,
 ) -> Result<Tally, Failure> {
-    // Huge ones would be sent like other memory over a stream.
+    // Over a stream huge pages would be sent like other memory.
     let pages = match socket.transport() {
         Transport::Udp => PageSize::HugeIfPossible,
         Transport::Tcp => PageSize::Base,
@@ -194,7 +194,7 @@ fn through_ring(
     batches(flags, socket, deadline, None, next)
 }
 
-/// Sends batch after batch of what `next` gives, as long as it gives something.
+/// Sends batches of messages until `next` returns none.
 fn batches<B: StableBytes>(
     flags: &SendArgs,
     socket: InetSocket,
@@ -206,7 +206,7 @@ fn batches<B: StableBytes>(
     let options = RingOptions::new()
         .mode(uncopy::send::Mode::Zerocopy)
         .entries(BATCH as u32)
-        // What is missing then was waited for before.
+        // The missing ones were waited for before.
         .drop_timeout(PATIENCE);
     let mut ring = Ring::new(&options);
     if let Some(pool) = pool
@@ -276,8 +276,8 @@ fn one_batch<B: StableBytes>(
     Ok(taken)
 }
 
-/// Counts releases and notifications, and says how much happened; the first error of a send ends
-/// the run.
+/// Counts releases and notifications, and returns their number; the first error of a send ends the
+/// run.
 fn count<B: StableBytes>(ring: &mut Ring<B>, counts: &mut (u64, u64)) -> Result<usize, Failure> {
     let mut events = 0;
     while let Some(event) = ring.next_event() {

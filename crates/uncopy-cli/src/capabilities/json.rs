@@ -41,7 +41,7 @@ struct Socket {
     answer: Answer,
 }
 
-/// `null`: unlimited, or not known for the first two.
+/// Limits; `null`: unlimited, or for the first two unknown.
 #[derive(Serialize)]
 struct Limits {
     pipe_max_bytes: Option<u64>,
@@ -135,13 +135,13 @@ impl<T> From<&found::Answer<T>> for Answer {
     }
 }
 
-/// One object on one line.
+/// Formats the capabilities as one object on one line.
 pub(crate) fn report(
     kernel: &found::Kernel,
     paths: &[PathBuf],
     storages: &[Result<found::Storage, Failure>],
 ) -> String {
-    let paths = paths.iter().zip(storages).map(|(path, storage)| asked(path, storage));
+    let paths = paths.iter().zip(storages).map(|(path, storage)| path_object(path, storage));
     line(&Report { schema: SCHEMA, kernel: kernel.into(), paths: paths.collect() })
 }
 
@@ -180,7 +180,7 @@ impl<'a> From<&'a found::Kernel> for Kernel<'a> {
     }
 }
 
-fn asked<'a>(path: &'a Path, storage: &'a Result<found::Storage, Failure>) -> Asked<'a> {
+fn path_object<'a>(path: &'a Path, storage: &'a Result<found::Storage, Failure>) -> Asked<'a> {
     Asked {
         path: path.to_string_lossy(),
         path_base64: base64_name(path),

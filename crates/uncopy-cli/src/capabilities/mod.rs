@@ -9,11 +9,11 @@ use crate::exit::Exit;
 use crate::flags::capabilities::CapabilitiesArgs;
 use crate::report::{self, Failure};
 
-/// Asks kernel and filesystems, and prints what they answer. A path that cannot be asked about
-/// does not keep the others from being shown.
+/// Tests kernel and filesystems, and prints the results. A path that cannot be tested does not
+/// prevent the others from being shown.
 pub(crate) fn run(flags: &CapabilitiesArgs) -> Result<Exit, clap::Error> {
-    let asked = |path| storage(path).map_err(|error| Failure::from(&error));
-    let storages: Vec<Result<Storage, Failure>> = flags.paths.iter().map(asked).collect();
+    let examine = |path| storage(path).map_err(|error| Failure::from(&error));
+    let storages: Vec<Result<Storage, Failure>> = flags.paths.iter().map(examine).collect();
     let text = if flags.json {
         json::report(kernel(), &flags.paths, &storages)
     } else {

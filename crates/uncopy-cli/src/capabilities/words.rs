@@ -12,7 +12,7 @@ use crate::report::{Failure, printable};
 /// Width of the column of names.
 const NAMES: usize = 18;
 
-/// A table for the kernel, and one for each path that could be asked about.
+/// Formats a table for the kernel, and one for each path that could be tested.
 pub(crate) fn report(kernel: &Kernel, storages: &[Result<Storage, Failure>]) -> String {
     let mut text = format!("Kernel {}\n", kernel.release);
     rows(&mut text, kernel_rows(kernel));
@@ -21,7 +21,7 @@ pub(crate) fn report(kernel: &Kernel, storages: &[Result<Storage, Failure>]) -> 
         let device = device(&storage.device);
         let _ = writeln!(text, "\n{}: {}{device}", printable(&path), storage.filesystem);
         match storage_rows(storage) {
-            // One reason for everything is said once.
+            // The same answer for everything is printed once.
             all if all.iter().all(|(_, value)| *value == all[0].1) => {
                 rows(&mut text, [("everything", all[0].1.clone())]);
             }
@@ -71,7 +71,7 @@ fn storage_rows(storage: &Storage) -> [(&'static str, String); 9] {
     ]
 }
 
-/// `yes`, `yes: and how`, `no: why` or `not tried: why`.
+/// Formats `yes`, `yes: how`, `no: why` or `not tried: why`.
 fn answer<T>(answer: &Answer<T>, how: impl FnOnce(&T) -> String) -> String {
     match answer {
         Answer::Yes(value) => match how(value) {

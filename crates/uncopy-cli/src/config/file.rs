@@ -1,4 +1,4 @@
-//! The configuration file: TOML, one key a setting.
+//! Parser of the configuration file: TOML, one key per setting.
 
 use std::path::Path;
 
@@ -7,20 +7,19 @@ use toml::de::{DeTable, DeValue};
 use super::key::Key;
 use super::{Origin, Setting};
 
-/// The settings in the text of the file `path`.
+/// Parses the text of the file `path`.
 ///
-/// # Errors
-/// A sentence that names file, line and next step.
+/// # Errors A sentence that names file, line and next step.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Vec<Setting>, String> {
     let at = |offset: usize, message: &str| {
         format!("{}, line {}: {message}", path.display(), line_at(text, offset))
     };
     let text = std::str::from_utf8(text)
-        .map_err(|error| at(error.valid_up_to(), "this is not UTF-8; write it anew as UTF-8"))?;
+        .map_err(|error| at(error.valid_up_to(), "this is not UTF-8; save the file as UTF-8"))?;
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         let message = error.message().trim().replace('\n', ", ");
-        at(offset, &format!("{message}; write settings as: verify = \"blake3\""))
+        at(offset, &format!("{message}; write settings like: verify = \"blake3\""))
     })?;
     let mut settings = Vec::new();
     for (name, value) in table.get_ref() {
@@ -36,7 +35,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Vec<Setting>, String> {
     Ok(settings)
 }
 
-/// The value as a flag would have it; `None`: no flag has such a value.
+/// Returns the value in the form of a flag; `None`: no flag has such a value.
 fn plain(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -54,7 +53,7 @@ fn plain(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Lines are counted from 1.
+/// Returns the line of an offset, counted from 1.
 fn line_at(text: &[u8], offset: usize) -> usize {
     let before = &text[..offset.min(text.len())];
     before.iter().filter(|byte| **byte == b'\n').count() + 1
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_an_error_with_line_and_next_step() {
+    fn errors_have_line_and_next_step() {
         for (text, line, says) in [
             (
                 &b"verfy = 'blake3'"[..],
@@ -98,10 +97,10 @@ mod tests {
                 "there is no setting \"verfy\"; did you mean \"verify\"?",
             ),
             (b"\nmax_bandwidth = 1", 2, "did you mean \"max-bandwidth\"?"),
-            (b"zzz = 1", 1, "there are: verify, durable"),
+            (b"zzz = 1", 1, "valid settings: verify, durable"),
             (b"[cp]\njobs = 1", 1, "there is no setting \"cp\""),
             (b"jobs = 1\njobs = 2", 2, "duplicate key"),
-            (b"jobs =\n", 1, "write settings as"),
+            (b"jobs =\n", 1, "write settings like"),
             (
                 b"\n\nverify = 'crc32'",
                 3,

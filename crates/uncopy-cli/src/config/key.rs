@@ -1,4 +1,4 @@
-//! The settings that there are. Each has the name of a flag of `uncopy cp`.
+//! All settings. Each has the name of a flag of `uncopy cp`.
 
 use clap::ValueEnum;
 use uncopy::copy::CopyOption;
@@ -6,26 +6,26 @@ use uncopy::copy::CopyOption;
 use crate::flags::copy::{CopyArgs, Method, compression};
 use crate::flags::rate;
 
-/// A lasting setting.
+/// A setting.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// Its name in the file.
+    /// Name in the file.
     pub(crate) name: &'static str,
-    /// The value that it has where nobody set it.
+    /// Value if it is not set.
     pub(crate) built_in: &'static str,
-    /// The values that it takes, for people.
+    /// Valid values, described for people.
     expected: &'static str,
-    /// The flags that displace it, as the parser calls them.
+    /// Ids of the flags that override it.
     flags: &'static [&'static str],
-    /// The options of a copy that it sets.
+    /// Options of a copy that it sets.
     pub(super) options: &'static [CopyOption],
-    /// Sets the flag to the value of this text; `None`: the text is no such value.
+    /// Sets the flag to the value of this text; `None`: the text is not a valid value.
     set: fn(&mut CopyArgs, &str) -> Option<()>,
 }
 
 const BOOLEAN: &str = "true or false";
 
-/// All of them, in the order in which they are shown.
+/// All settings, in the order in which they are shown.
 pub(crate) static KEYS: [Key; 19] = [
     Key {
         name: "verify",
@@ -75,7 +75,7 @@ pub(crate) static KEYS: [Key; 19] = [
                    require-zero-copy, no-user-copy or no-zero-copy",
         flags: &["method", "zero_copy", "require_zero_copy", "no_user_copy", "no_zero_copy"],
         options: &[CopyOption::Allow],
-        set: way,
+        set: set_mechanism,
     },
     Key {
         name: "prefer",
@@ -122,7 +122,7 @@ pub(crate) static KEYS: [Key; 19] = [
     Key {
         name: "max-bandwidth",
         built_in: "none",
-        expected: "none, or bytes a second as 50M or 1.5MiB",
+        expected: "none, or bytes per second such as 50M or 1.5MiB",
         flags: &["max_bandwidth"],
         options: &[],
         set: |flags, text| {
@@ -132,7 +132,7 @@ pub(crate) static KEYS: [Key; 19] = [
     Key {
         name: "zero-copy-min",
         built_in: "auto",
-        expected: "auto, or bytes up to 1Mi as 64Ki",
+        expected: "auto, or a size up to 1Mi such as 64Ki",
         flags: &["zero_copy_min"],
         options: &[CopyOption::ZeroCopyMin],
         set: |flags, text| {
@@ -143,7 +143,7 @@ pub(crate) static KEYS: [Key; 19] = [
     Key {
         name: "direct-min",
         built_in: "auto",
-        expected: "auto, or bytes as 1Mi",
+        expected: "auto, or a size such as 1Mi",
         flags: &["direct_min"],
         options: &[CopyOption::DirectMin],
         set: |flags, text| {
@@ -153,7 +153,7 @@ pub(crate) static KEYS: [Key; 19] = [
     Key {
         name: "direct-cpu-min",
         built_in: "auto",
-        expected: "auto, or bytes as 4Mi",
+        expected: "auto, or a size such as 4Mi",
         flags: &["direct_cpu_min"],
         options: &[CopyOption::DirectCpuMin],
         set: |flags, text| {
@@ -163,7 +163,7 @@ pub(crate) static KEYS: [Key; 19] = [
     Key {
         name: "buffer-size",
         built_in: "auto",
-        expected: "auto, or bytes from 4Ki to 64Mi as 256Ki",
+        expected: "auto, or a size from 4Ki to 64Mi such as 256Ki",
         flags: &["buffer_size"],
         options: &[],
         set: |flags, text| {
@@ -208,46 +208,46 @@ pub(crate) static KEYS: [Key; 19] = [
 ];
 
 impl Key {
-    /// The key of this name.
+    /// Finds the setting of this name.
     ///
-    /// # Errors
-    /// There is none: a sentence that names one that is like it, or all.
+    /// # Errors A sentence that suggests a similar name, or lists all.
     pub(super) fn named(name: &str) -> Result<&'static Key, String> {
         if let Some(key) = KEYS.iter().find(|key| key.name == name) {
             return Ok(key);
         }
-        // As the parser of flags measures it: what is less alike is no slip of the pen.
+        // The same measure and threshold as in the parser of flags.
         let likeness = |key: &Key| strsim::jaro(name, key.name);
         let nearest = KEYS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
         Err(match nearest.filter(|key| likeness(key) > 0.7) {
             Some(key) => format!("there is no setting {name:?}; did you mean {:?}?", key.name),
             None => {
                 let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-                format!("there is no setting {name:?}; there are: {}", names.join(", "))
+                format!("there is no setting {name:?}; valid settings: {}", names.join(", "))
             }
         })
     }
 
-    /// The environment variable that sets it.
+    /// Returns the environment variable that sets it.
     pub(crate) fn variable(&self) -> String {
         format!("UNCOPY_{}", self.name.to_uppercase().replace('-', "_"))
     }
 
-    /// # Errors
-    /// The text is none of its values: what to write instead.
+    /// Checks a value.
+    ///
+    /// # Errors A clause that names the valid values.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         let set = (self.set)(&mut CopyArgs::default(), text);
         set.ok_or_else(|| format!("set it to {}", self.expected))
     }
 
-    /// Gives the flag this value, which was checked.
+    /// Sets the flag to this value, which was checked.
     pub(super) fn apply(&self, flags: &mut CopyArgs, text: &str) {
         let set = (self.set)(flags, text);
         debug_assert!(set.is_some(), "{} = {text}", self.name);
     }
 
-    /// Whether one of these flags says the same or the contrary.
-    pub(super) fn is_displaced(&self, is_given: impl Fn(&str) -> bool) -> bool {
+    /// Whether a given flag overrides it.
+    pub(super) fn is_overridden(&self, is_given: impl Fn(&str) -> bool) -> bool {
         self.flags.iter().any(|flag| is_given(flag))
     }
 }
@@ -261,7 +261,7 @@ fn choice<Value: ValueEnum>(text: &str) -> Option<Value> {
     Value::from_str(text, false).ok()
 }
 
-/// What `parse` makes of the text, or nothing for this `word`.
+/// Parses the text; `word` stands for no value.
 fn unless<Value>(
     word: &str,
     text: &str,
@@ -270,8 +270,8 @@ fn unless<Value>(
     if text == word { Some(None) } else { parse(text).map(Some) }
 }
 
-/// A mechanism, or a rule by the name of its flag.
-fn way(flags: &mut CopyArgs, text: &str) -> Option<()> {
+/// Sets a mechanism, or a rule by the name of its flag.
+fn set_mechanism(flags: &mut CopyArgs, text: &str) -> Option<()> {
     match text {
         "require-zero-copy" => flags.require_zero_copy = true,
         "no-user-copy" => flags.no_user_copy = true,

@@ -1,4 +1,4 @@
-//! The lasting settings of `uncopy cp`: built in, from a file, from the environment. Flags displace
+//! Settings of `uncopy cp`: built in, measured, from a file, from the environment. Flags override
 //! them.
 
 mod file;
@@ -20,16 +20,16 @@ use uncopy::follow;
 
 use crate::flags::copy::CopyArgs;
 use crate::flags::usage_error;
-use crate::report::{of_file, say, told};
+use crate::report::{describe, of_file, say};
 use key::{KEYS, Key};
 
-/// The variable that names the file.
+/// Variable with the path of the file.
 const UNCOPY_CONFIG: &str = "UNCOPY_CONFIG";
 
-/// No file of settings is larger: it may be a device by mistake.
-const MOST_BYTES: u64 = 1 << 20;
+/// Maximum size of a configuration file; a larger one may be a device by mistake.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     BuiltIn,
@@ -38,14 +38,14 @@ enum Origin {
         line: usize,
     },
     Variable,
-    /// Measured on the destination's filesystem.
+    /// Measured on the filesystem of the destination.
     Tuned {
         path: PathBuf,
         filesystem: String,
     },
 }
 
-/// A setting that has a value.
+/// A setting with its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
     key: &'static Key,
@@ -54,7 +54,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Where its value comes from.
+    /// Describes the origin of the value.
     pub(crate) fn origin(&self) -> String {
         match &self.origin {
             Origin::BuiltIn => String::from("built in"),
@@ -66,7 +66,7 @@ impl Setting {
         }
     }
 
-    /// It was measured, and nobody chose it.
+    /// Whether the value was measured, not chosen.
     pub(crate) fn is_tuned(&self) -> bool {
         matches!(self.origin, Origin::Tuned { .. })
     }
@@ -78,24 +78,24 @@ impl fmt::Display for Setting {
     }
 }
 
-/// The flags of `uncopy cp`, with what the settings say where no flag was given.
+/// Flags of `uncopy cp`, with the values of settings where no flag was given.
 #[derive(Debug)]
 pub(crate) struct Configured {
     pub(crate) flags: CopyArgs,
-    /// The settings that stand in `flags`.
+    /// Settings that were applied to `flags`.
     pub(crate) applied: Vec<Setting>,
 }
 
-/// A file in a usual place that this user may not read, or that a link leads to which is not followed.
+/// A file in a default place that this user may not read, or whose link is not followed.
 #[derive(Debug)]
 struct Unread {
     path: PathBuf,
     error: io::Error,
 }
 
-/// What was found of lasting settings.
+/// Settings that were found.
 struct Loaded {
-    /// The configuration file that was read.
+    /// Configuration file that was read.
     file: Option<PathBuf>,
     /// Every setting.
     settings: Vec<Setting>,
@@ -103,39 +103,38 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// Says which files could not be read, in one line. It is no end of a copy: whoever runs the program
-    /// as another user has that user's home, or still their own.
+    /// Warns of files that could not be read, in one line. The copy continues: after `sudo` or `su`
+    /// the home directory may belong to another user.
     fn warn(&self) {
-        let told: Vec<String> = self
+        let files: Vec<String> = self
             .unread
             .iter()
-            .map(|Unread { path, error }| format!("{}: {}", path.display(), told(error)))
+            .map(|Unread { path, error }| format!("{}: {}", path.display(), describe(error)))
             .collect();
-        if !told.is_empty() {
+        if !files.is_empty() {
             say(&format!(
-                "warning: cannot read {}; no setting in there holds; make it readable, set HOME to \
-                 your own, or name a file with --config",
-                told.join(", ")
+                "warning: cannot read {}; its settings are ignored; make it readable, set HOME to your \
+                 own directory, or name a file with --config",
+                files.join(", ")
             ));
         }
     }
 }
 
-/// A file in a usual place.
-enum Usual {
+/// A file in a default place.
+enum DefaultFile {
     Text(Vec<u8>),
     Missing,
     Unread(Unread),
 }
 
 impl Configured {
-    /// Reads the file that the flags name, or the usual one, and the environment; and what was
-    /// measured on the filesystem of `destination`, or of the one that the flags name. `is_given`
-    /// tells which flags stand on the command line. A file in a usual place that may not be read is
-    /// passed over with a warning.
+    /// Reads the file that the flags name, or the default one, and the environment; and values that
+    /// were measured on the filesystem of `destination`, or of the destination in the flags.
+    /// `is_given` says whether a flag is on the command line. A file in a default place that may
+    /// not be read is ignored with a warning.
     ///
-    /// # Errors
-    /// They make no sense, or the file that is named cannot be read.
+    /// # Errors A value is invalid, or the file that is named cannot be read.
     pub(crate) fn new(
         flags: CopyArgs,
         destination: Option<&Path>,
@@ -150,7 +149,7 @@ impl Configured {
         Ok(apply(flags, loaded.settings, is_given))
     }
 
-    /// [`Configured::new`] for flags that the parser found.
+    /// As [`Configured::new`], for flags from the parser.
     pub(crate) fn parsed(
         matches: &ArgMatches,
         destination: Option<&Path>,
@@ -159,7 +158,7 @@ impl Configured {
         Configured::new(CopyArgs::from_arg_matches(matches)?, destination, is_given)
     }
 
-    /// Where each setting comes from that stands in the flags.
+    /// Returns the origins of the settings that were applied.
     pub(crate) fn origins(&self) -> BTreeMap<CopyOption, String> {
         let options = self.applied.iter().flat_map(|setting| {
             setting.key.options.iter().map(|option| (*option, setting.origin()))
@@ -167,34 +166,32 @@ impl Configured {
         options.collect()
     }
 
-    /// The setting of this name, if it is one that stands in the flags.
+    /// Returns the setting of this name, if it was applied.
     pub(crate) fn setting(&self, name: &str) -> Option<&Setting> {
         self.applied.iter().find(|setting| setting.key.name == name)
     }
 }
 
-/// Gives the flags that were not given the values of the settings.
+/// Sets flags that were not given to the values of the settings.
 fn apply(
     mut flags: CopyArgs,
     settings: Vec<Setting>,
     is_given: impl Fn(&str) -> bool,
 ) -> Configured {
-    let stands = |setting: &Setting| {
-        setting.origin != Origin::BuiltIn && !setting.key.is_displaced(&is_given)
+    let applies = |setting: &Setting| {
+        setting.origin != Origin::BuiltIn && !setting.key.is_overridden(&is_given)
     };
-    let applied: Vec<Setting> = settings.into_iter().filter(stands).collect();
+    let applied: Vec<Setting> = settings.into_iter().filter(applies).collect();
     for setting in &applied {
         setting.key.apply(&mut flags, &setting.value);
     }
     Configured { flags, applied }
 }
 
-/// Every setting, with the value of the environment, else of the file, else the one that was measured,
-/// else the one built in. A
-/// variable that is set to nothing counts as not set.
+/// Returns every setting, with the value of the environment, else of the file, else the measured
+/// one, else the one built in. An empty variable counts as not set.
 ///
-/// # Errors
-/// A sentence for people: a variable has a value that makes no sense.
+/// # Errors A sentence for people: a variable has an invalid value.
 fn merge(
     file: &[Setting],
     tuned: &[Setting],
@@ -220,17 +217,17 @@ fn merge(
     settings.collect()
 }
 
-/// Every setting, and the file that was read. What was measured counts for copies to `destination`.
+/// Loads every setting. Measured values are those of the filesystem of `destination`.
 ///
-/// # Errors
-/// A sentence for people: the file that is named cannot be read, or a file or variable makes no sense.
+/// # Errors A sentence for people: the file that is named cannot be read, or a file or variable has
+/// an invalid value.
 fn load(named: Option<&Path>, destination: Option<&Path>) -> Result<Loaded, String> {
     let variable = |name: &str| std::env::var_os(name);
     let mut unread = Vec::new();
     let (file, settings) = match place(named, variable) {
         Some((path, true)) => {
             let text = read(&path).map_err(|error| {
-                let (path, error) = (path.display(), told(&error));
+                let (path, error) = (path.display(), describe(&error));
                 format!(
                     "cannot read the configuration file {path}: {error}; name one that can be read \
                      with --config"
@@ -238,10 +235,10 @@ fn load(named: Option<&Path>, destination: Option<&Path>) -> Result<Loaded, Stri
             })?;
             (Some(path.clone()), file::parse(&path, &text)?)
         }
-        Some((path, false)) => match read_usual(&path)? {
-            Usual::Text(text) => (Some(path.clone()), file::parse(&path, &text)?),
-            Usual::Missing => (None, Vec::new()),
-            Usual::Unread(why) => {
+        Some((path, false)) => match read_default(&path)? {
+            DefaultFile::Text(text) => (Some(path.clone()), file::parse(&path, &text)?),
+            DefaultFile::Missing => (None, Vec::new()),
+            DefaultFile::Unread(why) => {
                 unread.push(why);
                 (None, Vec::new())
             }
@@ -255,9 +252,10 @@ fn load(named: Option<&Path>, destination: Option<&Path>) -> Result<Loaded, Stri
     Ok(Loaded { file, settings: merge(&settings, &tuned, variable)?, unread })
 }
 
-/// Which file holds the settings, and whether it must exist. Without a home there is none.
+/// Returns the configuration file, and whether it must exist. Without a home directory there is
+/// none.
 ///
-/// A relative `XDG_CONFIG_HOME` is passed over, as the XDG Base Directory Specification has it.
+/// A relative `XDG_CONFIG_HOME` is ignored, as the XDG Base Directory Specification requires.
 fn place(
     named: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -266,11 +264,11 @@ fn place(
     if let Some(path) = named.map(Path::to_owned).or_else(|| set(UNCOPY_CONFIG)) {
         return Some((path, true));
     }
-    Some((usual_place("config.toml", variable)?, false))
+    Some((default_place("config.toml", variable)?, false))
 }
 
-/// A file of this name in the user's own directory of settings.
-fn usual_place(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+/// Returns the path of this file in the user's configuration directory.
+fn default_place(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let below = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
     let below = below.or_else(|| set("HOME").map(|home| home.join(".config")))?;
@@ -280,30 +278,29 @@ fn usual_place(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Optio
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let file = follow::open(path).map_err(|error| of_file(&error))?;
-    file.take(MOST_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
+    file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
     Ok(text)
 }
 
-/// Reads a file that need not be there.
+/// Reads a file that may be missing.
 ///
-/// # Errors
-/// A sentence for people: it holds too much to be settings.
-fn read_usual(path: &Path) -> Result<Usual, String> {
+/// # Errors A sentence for people: the file is too large.
+fn read_default(path: &Path) -> Result<DefaultFile, String> {
     match read(path) {
-        Ok(text) => Ok(Usual::Text(text)),
-        Err(error) if is_absence(&error) => Ok(Usual::Missing),
-        // Without a number it is a link that somebody else may have planted there.
+        Ok(text) => Ok(DefaultFile::Text(text)),
+        Err(error) if is_absence(&error) => Ok(DefaultFile::Missing),
+        // Without a number it is a link that another user may have planted.
         Err(error)
             if error.raw_os_error().is_some()
                 || error.kind() == io::ErrorKind::PermissionDenied =>
         {
-            Ok(Usual::Unread(Unread { path: path.to_owned(), error }))
+            Ok(DefaultFile::Unread(Unread { path: path.to_owned(), error }))
         }
         Err(error) => {
-            Err(format!("cannot read {}: {error}; remove it, or write it anew", path.display()))
+            Err(format!("cannot read {}: {error}; remove it, or write a new one", path.display()))
         }
     }
 }
@@ -362,8 +359,8 @@ mod tests {
             let flags = CopyArgs::from_arg_matches(&matches).unwrap();
             let found = apply(flags, settings, is_given);
             assert_eq!(found.flags.tree.jobs.map(usize::from), expected, "{line} {text}");
-            let told = found.setting("jobs").map(ToString::to_string);
-            assert_eq!(told.as_deref(), origin, "{line} {text}");
+            let setting = found.setting("jobs").map(ToString::to_string);
+            assert_eq!(setting.as_deref(), origin, "{line} {text}");
         }
     }
 
@@ -394,8 +391,8 @@ mod tests {
         let merged = merge(&[], &[], variables(&[("UNCOPY_MAX_BANDWIDTH", "fast")]));
         assert_eq!(
             merged.unwrap_err(),
-            "UNCOPY_MAX_BANDWIDTH in the environment is \"fast\"; set it to none, or bytes a \
-             second as 50M or 1.5MiB, or unset it"
+            "UNCOPY_MAX_BANDWIDTH in the environment is \"fast\"; set it to none, or bytes per \
+             second such as 50M or 1.5MiB, or unset it"
         );
     }
 
@@ -442,7 +439,7 @@ mod tests {
     #[test]
     fn what_is_built_in_is_what_the_flags_have_by_themselves() {
         let bare = configured("", "", &[]);
-        // Who says what is built in here says more: the source is flushed first.
+        // Naming the built-in value means more here: the source is flushed first.
         for key in KEYS.iter().filter(|key| key.name != "if-changed") {
             let mut flags = configured("", "", &[]).flags;
             key.apply(&mut flags, key.built_in);
@@ -478,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_named_or_in_the_usual_place() {
+    fn the_file_is_named_or_in_the_default_place() {
         type Variables = &'static [(&'static str, &'static str)];
         type Row = (Option<&'static str>, Variables, Option<(&'static str, bool)>);
         let rows: [Row; 7] = [

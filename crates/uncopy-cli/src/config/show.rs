@@ -40,7 +40,7 @@ fn table(settings: &[Setting]) -> String {
     })
 }
 
-/// What `--json` prints, documented in `docs/json.md`.
+/// JSON output, documented in `docs/json.md`.
 #[derive(Serialize)]
 struct Shown<'a> {
     schema: u32,
@@ -49,7 +49,7 @@ struct Shown<'a> {
     settings: Vec<One<'a>>,
 }
 
-/// A file in a usual place that may not be read.
+/// A file in a default place that may not be read.
 #[derive(Serialize)]
 struct NotRead<'a> {
     file: Cow<'a, str>,

@@ -1,4 +1,4 @@
-//! What `uncopy tune --save` found: one table for each filesystem, known by what it is known by.
+//! Results of `uncopy tune --save`: one table for each filesystem, by its identity.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,41 +9,39 @@ use serde::{Deserialize, Serialize};
 use uncopy::capabilities::identity;
 
 use super::key::Key;
-use super::{Origin, Setting, Unread, Usual, read_usual, usual_place};
-use crate::report::told;
+use super::{DefaultFile, Origin, Setting, Unread, default_place, read_default};
+use crate::report::describe;
 
 const FILE: &str = "tuned.toml";
 
-const HEAD: &str =
-    "# Written by `uncopy tune --save`; each table is a filesystem. Remove what is not to count.\n";
+const HEAD: &str = "# Written by `uncopy tune --save`; each table is a filesystem. Remove values that you do not want.\n";
 
 type Tables = BTreeMap<String, Tuned>;
 
-/// What was found on one filesystem. Values that are as built in are left out.
+/// Results for one filesystem, without values that are the same as built in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tuned {
-    /// Where it was measured.
+    /// Path where it was measured.
     pub(crate) path: String,
-    /// When.
+    /// Time of the measurement.
     pub(crate) time: String,
-    /// The settings, as a variable would have them.
+    /// Values of the settings.
     #[serde(flatten)]
     pub(crate) values: BTreeMap<String, u64>,
 }
 
-/// The settings that were measured on the filesystem of `path`, or of the nearest directory above it
-/// that exists. A file that may not be read is added to `unread`.
+/// Returns the settings that were measured on the filesystem of `path`, or of its nearest existing
+/// parent directory. A file that may not be read is added to `unread`.
 ///
-/// # Errors
-/// A sentence for people: the file makes no sense.
+/// # Errors A sentence for people: the file is not valid.
 pub(super) fn settings(path: &Path, unread: &mut Vec<Unread>) -> Result<Vec<Setting>, String> {
-    let Some(file) = usual_place(FILE, |name| std::env::var_os(name)) else {
+    let Some(file) = default_place(FILE, |name| std::env::var_os(name)) else {
         return Ok(Vec::new());
     };
-    let tables = match read_usual(&file)? {
-        Usual::Text(text) => parse(&file, &text)?,
-        Usual::Missing => Tables::new(),
-        Usual::Unread(why) => {
+    let tables = match read_default(&file)? {
+        DefaultFile::Text(text) => parse(&file, &text)?,
+        DefaultFile::Missing => Tables::new(),
+        DefaultFile::Unread(why) => {
             unread.push(why);
             Tables::new()
         }
@@ -80,17 +78,18 @@ fn parse(file: &Path, text: &[u8]) -> Result<Tables, String> {
     let next_step = "remove it, or measure again: uncopy tune --save";
     toml::from_slice(text).map_err(|error| {
         let message = error.message().trim().replace('\n', ", ");
-        format!("{} makes no sense: {message}; {next_step}", file.display())
+        format!("{} is not valid: {message}; {next_step}", file.display())
     })
 }
 
-/// For `fuzz/`: a file is refused in a sentence, or holds what it is written with again.
+/// Checks, for `fuzz/`, that a file is refused with a sentence or survives being written and read
+/// again.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(text: &[u8]) {
     let file = Path::new("/tuned.toml");
     let tables = match parse(file, text) {
         Ok(tables) => tables,
-        Err(error) => return assert!(error.starts_with("/tuned.toml makes no sense: "), "{error}"),
+        Err(error) => return assert!(error.starts_with("/tuned.toml is not valid: "), "{error}"),
     };
     for (filesystem, tuned) in &tables {
         for (name, value) in &tuned.values {
@@ -100,42 +99,41 @@ pub(crate) fn fuzz(text: &[u8]) {
             }
         }
     }
-    // TOML has no number above 2^63 - 1 that it could be written with.
+    // TOML has no numbers above 2^63 - 1.
     if let Ok(text) = toml::to_string(&tables) {
         assert_eq!(parse(file, text.as_bytes()).as_ref(), Ok(&tables));
     }
 }
 
-/// Keeps what was found on a filesystem, in place of what was found there before. Returns the file.
+/// Saves the results for a filesystem, replacing earlier ones. Returns the path of the file.
 ///
-/// # Errors
-/// A sentence for people; the file is as it was.
+/// # Errors A sentence for people; the file is unchanged.
 pub(crate) fn save(filesystem: &str, tuned: Tuned) -> Result<PathBuf, String> {
-    let Some(file) = usual_place(FILE, |name| std::env::var_os(name)) else {
+    let Some(file) = default_place(FILE, |name| std::env::var_os(name)) else {
         return Err(String::from(
-            "there is no place for what was found; set HOME or XDG_CONFIG_HOME to your own",
+            "there is no directory for the results; set HOME or XDG_CONFIG_HOME to your own",
         ));
     };
-    // A file that makes no sense holds nothing that is worth keeping.
-    let mut tables = match read_usual(&file) {
-        Ok(Usual::Text(text)) => parse(&file, &text).unwrap_or_default(),
+    // A file that is not valid contains nothing worth keeping.
+    let mut tables = match read_default(&file) {
+        Ok(DefaultFile::Text(text)) => parse(&file, &text).unwrap_or_default(),
         _ => Tables::new(),
     };
     tables.insert(filesystem.to_owned(), tuned);
     let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
     write(&file, &format!("{HEAD}\n{text}")).map_err(|error| {
-        let (file, error) = (file.display(), told(&error));
-        format!("cannot write {file}: {error}; name another place by XDG_CONFIG_HOME")
+        let (file, error) = (file.display(), describe(&error));
+        format!("cannot write {file}: {error}; set XDG_CONFIG_HOME to another directory")
     })?;
     Ok(file)
 }
 
-/// Puts the whole file in place in one step.
+/// Replaces the file in one step.
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     let aside = directory.join(format!(".{FILE}.{}", std::process::id()));
-    // Left by a run of the same number that was killed.
+    // Left by a killed run with the same process id.
     let _ = fs::remove_file(&aside);
     let written = File::create_new(&aside).and_then(|mut new| {
         new.write_all(text.as_bytes())?;
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_names_file_and_next_step() {
+    fn errors_name_file_and_next_step() {
         for (name, value, says) in [
             ("jobs", 0, "jobs is 0; set it to auto, or a number of workers from 1"),
             ("buffer-size", 1, "buffer-size is 1; set it to"),

@@ -1,7 +1,7 @@
-//! From flags to the options of the library.
+//! Converts flags to options of the library.
 
 use uncopy::Mechanism;
-use uncopy::copy::job::{Delete, JobOptions, Links, OnError};
+use uncopy::copy::job::{Delete, JobOptions, Links, OnError, Sources};
 use uncopy::copy::{
     Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Origin, Prefer, Preserve, Sparse,
     Threshold, Transform, Tuning, Verify,
@@ -14,10 +14,10 @@ use crate::flags::copy::{
 use crate::flags::select::Pattern;
 use crate::flags::tree::LinksArg;
 
-/// The options of the library for these flags.
+/// Makes the options of the library for these flags.
 ///
 /// # Errors
-/// A sentence for people: a flag makes no sense.
+/// A sentence for people: a flag has no valid meaning.
 pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     let mut options = CopyOptions::default();
     options.allow = allow(flags);
@@ -60,13 +60,24 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     Ok(options)
 }
 
-/// The options of the library for `--recursive`, with these for each file.
+/// Makes the options of the library for the whole command, with these for each file.
 ///
 /// # Errors
-/// A sentence for people: a pattern makes no sense.
-pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOptions, String> {
+/// A sentence for people: a pattern is invalid.
+pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOptions, String> {
     let mut options = JobOptions::default();
-    options.copy = each.clone();
+    options.copy = each;
+    options.on_error = match flags.on_error {
+        OnErrorArg::StopOnDestination => OnError::StopOnDestination,
+        OnErrorArg::Skip => OnError::Skip,
+        OnErrorArg::Abort => OnError::Abort,
+    };
+    options.bytes_per_second = flags.max_bandwidth;
+    if !flags.tree.recursive {
+        // Settings for trees, such as `links`, have no effect.
+        options.sources = Sources::Files;
+        return Ok(options);
+    }
     options.links = match flags.tree.links {
         LinksArg::Preserve => Links::Preserve,
         LinksArg::Follow => Links::Follow,
@@ -74,7 +85,6 @@ pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOp
     };
     options.follow_outside = flags.tree.follow_outside;
     options.specials = flags.tree.specials;
-    options.on_error = on_error(flags);
     options.jobs = flags.tree.jobs;
     for pattern in &flags.tree.patterns.in_order {
         let added = match pattern {
@@ -92,21 +102,12 @@ pub(crate) fn tree_options(flags: &CopyArgs, each: &CopyOptions) -> Result<JobOp
     });
     options.dry_run = flags.tree.dry_run;
     options.resume = flags.tree.resume;
-    options.bytes_per_second = flags.max_bandwidth;
     options.retries = flags.tree.retries;
     Ok(options)
 }
 
-/// What ends a copy of several files.
-pub(crate) fn on_error(flags: &CopyArgs) -> OnError {
-    match flags.on_error {
-        OnErrorArg::StopOnDestination => OnError::StopOnDestination,
-        OnErrorArg::Skip => OnError::Skip,
-        OnErrorArg::Abort => OnError::Abort,
-    }
-}
-
-/// The sizes that the flags or settings name, with where they come from by the setting's name.
+/// Returns the sizes that flags or settings give; `origin` looks up the origin by the name of the
+/// setting.
 pub(crate) fn tuning(flags: &CopyArgs, origin: impl Fn(&str) -> Origin) -> Tuning {
     let mut tuning = Tuning::default();
     let rows = [
@@ -186,7 +187,7 @@ mod tests {
         options(&CopyArgs::from_arg_matches(&matches).unwrap())
     }
 
-    /// Those of the library, and streams that somebody names.
+    /// Default options of the library, and reading of streams.
     fn usual() -> CopyOptions {
         let mut options = CopyOptions::default();
         options.read_streams = true;

@@ -1,4 +1,4 @@
-//! Which file goes where.
+//! Sources and destinations of a command line.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) struct Pair {
     pub destination: PathBuf,
 }
 
-/// What the command line names, before the filesystem is asked.
+/// Paths of the command line, before the filesystem is looked at.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     pub sources: Vec<PathBuf>,
@@ -24,24 +24,24 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The copies get names in the destination, given whether it is a directory.
+    /// Whether the copies are placed inside the destination, given whether it is a directory.
     pub(crate) fn is_inside(&self, is_directory: bool) -> bool {
         self.kind != Kind::File && is_directory
     }
 }
 
-/// What the destination has to be.
+/// Required kind of the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The file to write (`-T`).
     File,
     /// A directory: several sources, `-t`, or a name that ends in a slash.
     Directory,
-    /// Whatever it is.
+    /// A file or a directory.
     Either,
 }
 
-/// A command line that names too little or too much.
+/// A command line with too few or too many paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Misuse {
     NoSource,
@@ -73,7 +73,7 @@ impl fmt::Display for Misuse {
     }
 }
 
-/// Sorts the names of the command line into sources and destination.
+/// Sorts the paths of the command line into sources and destination.
 pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
     let mut sources: Vec<PathBuf> = flags.source.iter().chain(&flags.paths).cloned().collect();
     let named = flags.target_directory.as_ref().or(flags.dest.as_ref()).cloned();
@@ -91,7 +91,7 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
             None => Misuse::NoSource,
         });
     }
-    // A directory that is copied whole becomes the one that the slash asks for.
+    // A directory that is copied becomes the directory that the slash requires.
     let slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/") && !flags.tree.recursive;
     let kind = if flags.no_target_directory {
         if sources.len() > 1 {
@@ -106,10 +106,10 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
     Ok(Names { sources, destination, kind })
 }
 
-/// The files to copy, given whether the destination is a directory.
+/// Returns the files to copy, given whether the destination is a directory.
 ///
-/// The caller has seen to it that it is one where [`Kind::Directory`] asks for one. Where `.zst` may
-/// be added to names or taken away, those that differ by it alone count as one.
+/// The caller has checked that it is one where [`Kind::Directory`] requires it. If `.zst` may be
+/// added to names or removed, names that differ only by it count as one.
 pub(crate) fn pairs(
     names: Names,
     is_directory: bool,
@@ -131,7 +131,7 @@ pub(crate) fn pairs(
     Ok(pairs)
 }
 
-/// The first two files that would become one.
+/// Finds the first two files with the same destination.
 fn same_target(pairs: &[Pair], folds_suffix: bool) -> Option<Misuse> {
     if pairs.len() < 2 {
         return None;
@@ -152,8 +152,8 @@ fn same_target(pairs: &[Pair], folds_suffix: bool) -> Option<Misuse> {
     })
 }
 
-/// The name of `source` in `directory`. A source without a name of its own (`/`, `..`) is a
-/// directory, which the copy refuses when it opens it.
+/// Returns the path of the copy of `source` in `directory`. A source without a file name (`/`,
+/// `..`) is a directory, which the copy refuses when it opens it.
 fn place(directory: &Path, source: &Path) -> PathBuf {
     directory.join(source.file_name().unwrap_or_default())
 }

@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Sections of the book by topic, as `uncopy doctor --explain all` prints them.
+    /// The sections of the book are those that `uncopy doctor --explain all` prints.
     #[test]
     fn every_condition_has_its_section_in_the_book_and_no_other_has() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");

@@ -1,4 +1,4 @@
-//! Reports for programs, documented in `docs/json.md`.
+//! Reports of the doctor for programs, documented in `docs/json.md`.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ struct Stack<'a> {
     calls: u64,
 }
 
-/// A mechanism as it was tried.
+/// A mechanism and the result of trying it.
 #[derive(Serialize)]
 struct WayJson<'a> {
     mechanism: &'static str,
@@ -76,7 +76,7 @@ struct Failed<'a> {
     error: Problem<'a>,
 }
 
-/// One object on one line.
+/// Formats a report as one object on one line.
 pub(super) fn report(target: &Target, examined: &Result<Report, Failure>) -> String {
     match examined {
         Ok(report) => line(&of(report)),
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(json(&examined)["stacks"], expected);
     }
 
-    /// Every key of a stack is in the book.
+    /// The book documents every key of a stack.
     #[test]
     fn stacks_are_documented() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");

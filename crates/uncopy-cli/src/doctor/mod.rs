@@ -19,15 +19,15 @@ use crate::exit::Exit;
 use crate::flags::doctor::DoctorArgs;
 use crate::flags::{choice, usage_error};
 use crate::report::{self, Failure};
-use target::Asked;
+use target::Request;
 
-/// Looks at every target, and says what was found. One that cannot be looked at does not keep the
-/// others from being shown.
+/// Examines every target and prints the findings. A target that cannot be examined does not prevent
+/// the others from being shown.
 pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     if let Some(id) = &flags.explain {
         return print_pages(id);
     }
-    let Asked { targets, origins } = target::parse(flags)?;
+    let Request { targets, origins } = target::parse(flags)?;
     let options = options(flags, origins);
     let style = words::Style::of(std::io::stdout().is_terminal());
     let mut exit = Exit::Success;
@@ -82,7 +82,7 @@ fn verdict_code(report: &Report) -> Exit {
     }
 }
 
-/// The one of two codes that matters more.
+/// Returns the more important one of two codes.
 fn worse(one: Exit, other: Exit) -> Exit {
     let order =
         [Exit::Success, Exit::Limited, Exit::NotKnown, Exit::Copied, Exit::Usage, Exit::Failure];
@@ -90,14 +90,14 @@ fn worse(one: Exit, other: Exit) -> Exit {
     if place(other) > place(one) { other } else { one }
 }
 
-/// Prints sections of the book.
+/// Prints the section of a finding, or all of them.
 fn print_pages(id: &str) -> Result<Exit, clap::Error> {
     let pages: Vec<String> = match (id, condition(id)) {
         ("all", _) => conditions().map(explain::page).collect(),
         (_, Some(condition)) => vec![explain::page(condition)],
         (_, None) => {
             let ids: Vec<&str> = conditions().map(|condition| condition.id).collect();
-            let message = format!("no finding has the id {id:?}; there are: {}", ids.join(", "));
+            let message = format!("no finding has the id {id:?}; valid ids: {}", ids.join(", "));
             return Err(usage_error("doctor", ErrorKind::InvalidValue, &message));
         }
     };

@@ -1,4 +1,4 @@
-//! What is to be looked at, from words.
+//! Parser of the targets of `uncopy doctor`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,63 +16,62 @@ use crate::flags::copy::CopyArgs;
 use crate::flags::doctor::DoctorArgs;
 use crate::flags::{short, usage_error};
 
-/// What the command line asks about.
-pub(super) struct Asked {
+/// Targets of the command line.
+pub(super) struct Request {
     pub(super) targets: Vec<Target>,
-    /// Where settings of the copy come from that are no flags.
+    /// Origins of options of the copy that come from settings.
     pub(super) origins: BTreeMap<CopyOption, String>,
 }
 
-/// The targets that the command line names.
+/// Parses the targets of the command line.
 ///
-/// # Errors
-/// They make no sense.
-pub(super) fn parse(flags: &DoctorArgs) -> Result<Asked, clap::Error> {
+/// # Errors A target is not valid.
+pub(super) fn parse(flags: &DoctorArgs) -> Result<Request, clap::Error> {
     let refused = |message: String| usage_error("doctor", ErrorKind::InvalidValue, &message);
-    let mut asked = Asked { targets: Vec::new(), origins: BTreeMap::new() };
+    let mut request = Request { targets: Vec::new(), origins: BTreeMap::new() };
     let mut others: Vec<&OsStr> = Vec::new();
     for word in &flags.targets {
         match address(word).map_err(refused)? {
-            Some(target) => asked.targets.push(target),
+            Some(target) => request.targets.push(target),
             None => others.push(word),
         }
     }
     match others.as_slice() {
         [source, destination] if !is_device(source) || !is_device(destination) => {
             let (target, origins) = copy(source.as_ref(), destination.as_ref(), flags)?;
-            asked.targets.push(target);
-            asked.origins = origins;
+            request.targets.push(target);
+            request.origins = origins;
         }
         _ if !flags.cp_flags.is_empty() => {
-            return Err(refused("flags of cp belong to a copy; name SRC and DST".to_owned()));
+            return Err(refused("flags of cp need a copy; name SRC and DST".to_owned()));
         }
         [one] if !is_device(one) && Path::new(one).exists() => {
             let one = one.to_string_lossy();
             return Err(refused(format!(
-                "{one} is no network device; for a copy name SRC and DST"
+                "{one} is not a network device; for a copy name SRC and DST"
             )));
         }
         devices => {
             let named = devices.iter().map(|name| name.to_string_lossy().into_owned());
-            asked.targets.extend(named.map(Target::Device));
+            request.targets.extend(named.map(Target::Device));
         }
     }
-    asked.targets.extend(flags.pid.iter().copied().map(Target::Process));
+    request.targets.extend(flags.pid.iter().copied().map(Target::Process));
     let is_address = |target: &Target| matches!(target, Target::Tcp(_) | Target::Udp(_));
-    if (flags.probe || flags.probe_anyway) && !asked.targets.iter().any(is_address) {
-        return Err(refused("a probe needs an address; name tcp://HOST:PORT or udp://...".into()));
+    if (flags.probe || flags.probe_anyway) && !request.targets.iter().any(is_address) {
+        return Err(refused("--probe needs an address; name tcp://HOST:PORT or udp://...".into()));
     }
-    if asked.targets.is_empty() {
-        asked.targets.push(Target::System);
+    if request.targets.is_empty() {
+        request.targets.push(Target::System);
     }
-    Ok(asked)
+    Ok(request)
 }
 
 fn is_device(word: &OsStr) -> bool {
     word.to_str().and_then(device_index).is_some()
 }
 
-/// A copy as `uncopy cp` would make it.
+/// Makes a target of a copy, with the options that `uncopy cp` would use.
 fn copy(
     source: &Path,
     destination: &Path,
@@ -84,7 +83,7 @@ fn copy(
     let configured = Configured::parsed(&matches, Some(destination))?;
     let cp = &configured.flags;
     if !cp.paths.is_empty() || !cp.source.is_empty() || cp.dest.is_some() {
-        let message = "behind -- there are flags of cp alone; name SRC and DST before it";
+        let message = "only flags of cp may follow --; name SRC and DST before it";
         return Err(usage_error("doctor", ErrorKind::InvalidValue, message));
     }
     let options = cp::options(&configured)?;
@@ -96,7 +95,7 @@ fn copy(
     Ok((Target::Copy { source, destination, options }, configured.origins()))
 }
 
-/// An address, if the word looks like one.
+/// Parses an address, if the word looks like one.
 fn address(word: &OsStr) -> Result<Option<Target>, String> {
     let Some((scheme, rest)) = word.to_str().and_then(|word| word.split_once("://")) else {
         return Ok(None);
@@ -104,31 +103,31 @@ fn address(word: &OsStr) -> Result<Option<Target>, String> {
     let make: fn(SocketAddr) -> Target = match scheme {
         "tcp" => Target::Tcp,
         "udp" => Target::Udp,
-        _ => return Err(format!("{scheme}:// is not known here; write tcp:// or udp://")),
+        _ => return Err(format!("{scheme}:// is not supported; write tcp:// or udp://")),
     };
     let rest = rest.trim_end_matches('/');
     let last = rest.rsplit_once(':');
     if last.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
         let is_number = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-        // In an address without brackets the last part is none.
+        // In an IPv6 address without brackets the last part is not a port.
         let is_port = |host: &str| host.ends_with(']') || !host.contains(':');
         return Err(match last {
             Some((host, port)) if is_number(port) && is_port(host) => {
                 format!("the port {port} is too large; write one of at most {}", u16::MAX)
             }
-            _ => format!("{scheme}://{rest} names no port; write {scheme}://{rest}:PORT"),
+            _ => format!("{scheme}://{rest} has no port; write {scheme}://{rest}:PORT"),
         });
     }
-    let rest = &numbered(rest)?;
+    let rest = &with_device_index(rest)?;
     let found = rest.to_socket_addrs().map_err(|error| {
-        format!("{rest} is no address ({error}); check the name, and put IPv6 into brackets")
+        format!("{rest} is not an address ({error}); check the name, and put IPv6 into brackets")
     })?;
     let first = found.into_iter().next();
     first.map(make).map(Some).ok_or_else(|| format!("{rest} has no address; check the name"))
 }
 
-/// The text with the device of a link-local address (`[fe80::1%eth0]:9`) by its number.
-fn numbered(text: &str) -> Result<String, String> {
+/// Replaces the device of a link-local address (`[fe80::1%eth0]:9`) by its index.
+fn with_device_index(text: &str) -> Result<String, String> {
     let zone = text.split_once('%').and_then(|(_, rest)| rest.split_once(']'));
     match zone {
         Some((device, _)) if device.parse::<u32>().is_err() => match device_index(device) {
@@ -164,8 +163,8 @@ mod tests {
             ("sctp://192.0.2.1:80", "write tcp:// or udp://"),
             ("tcp://192.0.2.1", "tcp://192.0.2.1:PORT"),
             ("tcp://[::1]", "tcp://[::1]:PORT"),
-            ("udp://::1:99999", "names no port"),
-            ("tcp://192.0.2.1:", "names no port"),
+            ("udp://::1:99999", "has no port"),
+            ("tcp://192.0.2.1:", "has no port"),
             ("udp://192.0.2.1:99999", "the port 99999 is too large"),
             ("udp://[::1]:65536", "the port 65536 is too large"),
             ("udp://[fe80::1%nonesuch]:9", "nonesuch is no network device"),

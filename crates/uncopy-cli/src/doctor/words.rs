@@ -1,4 +1,4 @@
-//! Reports for people: the verdict first.
+//! Reports of the doctor for people, with the verdict first.
 
 use std::fmt::Write as _;
 
@@ -17,13 +17,13 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// Colours are for terminals, unless `NO_COLOR` is set to something (<https://no-color.org>).
+    /// Chooses colours for terminals, unless `NO_COLOR` is set (<https://no-color.org>).
     pub(super) fn of(is_terminal: bool) -> Style {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if is_terminal && !unwanted { Style::Coloured } else { Style::Plain }
     }
 
-    /// In bold, with this colour (`console_codes(4)`).
+    /// Formats text in bold with this colour (`console_codes(4)`).
     fn paint(self, colour: u8, text: &str) -> String {
         match self {
             Style::Plain => text.to_owned(),
@@ -37,7 +37,8 @@ const GREEN: u8 = 32;
 const YELLOW: u8 = 33;
 const BLUE: u8 = 34;
 
-/// The verdict, what was found, and what was looked at. `follows`: after another one.
+/// Formats the verdict, the findings and the facts that were examined. `follows`: whether it
+/// follows another report.
 pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
     let mut text = String::from(if follows { "\n" } else { "" });
     let colour = match report.verdict {
@@ -49,7 +50,7 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
     let (notes, weighty): (Vec<_>, Vec<_>) =
         report.findings.iter().partition(|finding| finding.severity == Severity::Note);
     for finding in &weighty {
-        weighed(&mut text, finding, style);
+        write_finding(&mut text, finding, style);
     }
     if !notes.is_empty() {
         text.push('\n');
@@ -61,15 +62,15 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
         let _ = writeln!(text, "{severity}: {summary} [{id}]");
     }
     if !report.ways.is_empty() {
-        text.push_str("\nways, the cheapest first\n");
+        text.push_str("\nmechanisms, cheapest first\n");
     }
     for way in &report.ways {
-        let _ = writeln!(text, "  {:16}{}", way.mechanism.name(), printable(&tried(way)));
+        let _ = writeln!(text, "  {:16}{}", way.mechanism.name(), printable(&result_of(way)));
     }
     if let Some(stacks) = &report.stacks {
-        stacks_in_words(&mut text, stacks);
+        write_stacks(&mut text, stacks);
     }
-    text.push_str("\nlooked at\n");
+    text.push_str("\nexamined\n");
     for fact in &report.facts {
         let _ = writeln!(text, "  {:8}{}", fact.name, printable(&fact.value));
     }
@@ -79,9 +80,9 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
     text
 }
 
-/// Each stack with its functions, the innermost first.
-fn stacks_in_words(text: &mut String, stacks: &[Stack]) {
-    let head = if stacks.is_empty() { "no stack that copies was seen" } else { "stacks that copy" };
+/// Adds each stack with its functions, innermost first.
+fn write_stacks(text: &mut String, stacks: &[Stack]) {
+    let head = if stacks.is_empty() { "no copying stack was seen" } else { "copying stacks" };
     let _ = writeln!(text, "\n{head}");
     for stack in stacks {
         let _ = writeln!(text, "  {} samples, {} calls", stack.samples, stack.calls);
@@ -92,20 +93,20 @@ fn stacks_in_words(text: &mut String, stacks: &[Stack]) {
     }
 }
 
-/// What came of trying a way.
-fn tried(way: &TriedMechanism) -> String {
+/// Formats the result of trying a mechanism.
+fn result_of(way: &TriedMechanism) -> String {
     let answer = match &way.answer {
         Answer::Yes(cost) => format!("yes, {cost}"),
         Answer::No { errno: Some(errno), reason } => format!("no: {reason} ({errno})"),
         Answer::No { errno: None, reason } => format!("no: {reason}"),
-        Answer::Unknown { reason } => format!("not known: {reason}"),
+        Answer::Unknown { reason } => format!("unknown: {reason}"),
     };
-    let passed_over = way.passed_over.map(|reason| format!("; not taken: {}", words(reason)));
+    let passed_over = way.passed_over.map(|reason| format!("; not used: {}", words(reason)));
     std::iter::once(answer).chain(passed_over).collect()
 }
 
-/// Everything about a finding that matters to the verdict.
-fn weighed(text: &mut String, finding: &DoctorFinding, style: Style) {
+/// Adds a finding that matters for the verdict.
+fn write_finding(text: &mut String, finding: &DoctorFinding, style: Style) {
     let colour = if finding.severity == Severity::Copies { RED } else { YELLOW };
     let severity = style.paint(colour, finding.severity.name());
     let summary = finding.summary.to_string();
@@ -140,7 +141,7 @@ mod tests {
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("\ncopies: 127.0.0.1:9 is on this machine [loopback]\n"), "{text}");
         assert!(text.contains("\n  next step: "), "{text}");
-        assert!(text.contains("\nlooked at\n  route   through lo\n"), "{text}");
+        assert!(text.contains("\nexamined\n  route   through lo\n"), "{text}");
         assert!(text.ends_with("\nmore: uncopy doctor --explain loopback\n"), "{text}");
         assert!(!text.contains('\x1b'));
     }
@@ -151,12 +152,12 @@ mod tests {
         let text = |report: &Report| super::report(report, Style::Plain, false);
         assert!(!text(&examined).contains("stack"));
         examined.stacks = Some(Vec::new());
-        assert!(text(&examined).contains("\nno stack that copies was seen\n"));
+        assert!(text(&examined).contains("\nno copying stack was seen\n"));
         let functions = ["skb_copy_ubufs", "dev_queue\u{1b}"].map(str::to_owned).to_vec();
         examined.stacks = Some(vec![Stack { functions, samples: 3, calls: 40 }]);
         let shown = text(&examined);
         let expected =
-            "\nstacks that copy\n  3 samples, 40 calls\n      skb_copy_ubufs\n    ← dev_queue";
+            "\ncopying stacks\n  3 samples, 40 calls\n      skb_copy_ubufs\n    ← dev_queue";
         assert!(shown.contains(expected), "{shown}");
         assert!(!shown.contains('\x1b'), "{shown}");
     }

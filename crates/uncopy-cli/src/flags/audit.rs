@@ -5,21 +5,21 @@ use std::path::PathBuf;
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  uncopy cp -r --audit copies.jsonl src /srv   one record a file, and the hash of the last one
-  uncopy audit verify copies.jsonl             whether the log is as it was written";
+  uncopy cp -r --audit copies.jsonl src /srv   write one record per file
+  uncopy audit verify copies.jsonl             check that the log was not changed";
 
 /// Check an audit log.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum AuditArgs {
-    /// Follow the chain of hashes: records that were changed or removed break it
+    /// Check the chain of hashes, which is broken where records were changed or removed
     ///
-    /// Whoever can rewrite the whole file can make a new chain. Keep the last hash elsewhere, and
-    /// name it with --hash.
+    /// Someone who can rewrite the whole file can make a new chain. Keep the last hash elsewhere, and
+    /// pass it with --hash.
     Verify {
-        /// The log
+        /// Audit log
         file: PathBuf,
 
-        /// The hash of its last record, as the copy printed it
+        /// Hash of the last record, as the copy printed it
         #[arg(long)]
         hash: Option<String>,
     },

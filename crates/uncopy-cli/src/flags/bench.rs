@@ -7,14 +7,14 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  uncopy bench recv -4 udp                     receives on port 8000 for some seconds
-  uncopy bench send -4 udp -D 10.0.0.2 -z      lends the buffers (MSG_ZEROCOPY)
+  uncopy bench recv -4 udp                     receive on port 8000 for some seconds
+  uncopy bench send -4 udp -D 10.0.0.2 -z      send with MSG_ZEROCOPY
   uncopy bench send -6 tcp -D fd00::2 --mode ring-registered --slots 4 --json
 
-The other end may be the kernel's own tool, tools/testing/selftests/net/msg_zerocopy.c, whose names
-these are.";
+The other end can be the tool of the kernel, tools/testing/selftests/net/msg_zerocopy.c, which has
+the same names of flags.";
 
-/// Measure what sending without copying is worth on a path.
+/// Measure the gain of sending without copying on a network path.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -23,16 +23,16 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Send for some seconds, and say what was copied and what it cost
+    /// Send for some seconds, and print what was copied and at what cost
     ///
-    /// Prints `tx=SENDS (… MB) txc=RELEASES zc=y|n`: zc=y if nothing that was released had been
-    /// copied, as far as the kernel says. Released means reusable, not delivered.
+    /// Prints `tx=SENDS (… MB) txc=RELEASES zc=y|n`: zc=y if the kernel reported no released buffer
+    /// as copied. Released means reusable, not delivered.
     Send(SendArgs),
-    /// Receive for some seconds, and say how much came
+    /// Receive for some seconds, and print how much arrived
     Recv(RecvArgs),
 }
 
-/// What both ends say.
+/// Flags of both ends.
 #[derive(Debug, Args)]
 pub(crate) struct PathArgs {
     /// Use IPv4
@@ -43,7 +43,7 @@ pub(crate) struct PathArgs {
     #[arg(short = '6')]
     pub ipv6: bool,
 
-    /// Which protocol
+    /// Protocol
     #[arg(value_enum)]
     pub transport: Protocol,
 
@@ -51,15 +51,15 @@ pub(crate) struct PathArgs {
     #[arg(short, long, default_value_t = 8000)]
     pub port: u16,
 
-    /// Stop after so many seconds
+    /// Stop after this time
     #[arg(short = 't', long = "time", value_name = "SECONDS", default_value_t = 4.2)]
     pub seconds: f64,
 
-    /// Run on this processor alone
+    /// Run on this CPU only
     #[arg(short = 'C', long = "cpu", value_name = "CPU")]
     pub processor: Option<usize>,
 
-    /// Print one JSON object instead of words
+    /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -82,11 +82,12 @@ pub(crate) struct SendArgs {
     #[arg(short = 'D', long = "destination", value_name = "HOST")]
     pub host: String,
 
-    /// Bytes of each send; 65,435 if left out, as the kernel's tool sends, or a whole train
+    /// Bytes per send [default: 65,435 as the tool of the kernel sends, or with --gso as many
+    /// datagrams as fit]
     #[arg(short, long, value_name = "BYTES")]
     pub size: Option<NonZeroUsize>,
 
-    /// As --mode=msg-zerocopy
+    /// Same as --mode=msg-zerocopy
     #[arg(short = 'z', conflicts_with = "mode")]
     pub zerocopy: bool,
 
@@ -98,8 +99,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "BYTES")]
     pub gso: Option<NonZeroU16>,
 
-    /// Bind the sends to so many notification slots in turn, each flushed with its last send of a
-    /// batch of 64 (rings only)
+    /// Number of notification slots to which the sends are bound in turn; each is flushed with its
+    /// last send of a batch of 64 (rings only)
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub slots: u16,
 }
@@ -110,11 +111,11 @@ pub(crate) enum Mode {
     Copy,
     /// MSG_ZEROCOPY
     MsgZerocopy,
-    /// io_uring, buffers that are looked up for each send
+    /// io_uring, with buffers that are pinned for each send
     Ring,
-    /// io_uring, buffers of a registered pool
+    /// io_uring, with buffers of a registered pool
     RingRegistered,
-    /// As the library finds best
+    /// The mode that the library chooses
     Auto,
 }
 

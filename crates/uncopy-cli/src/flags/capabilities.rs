@@ -5,18 +5,18 @@ use std::path::PathBuf;
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  uncopy capabilities                 the kernel and its limits
-  uncopy capabilities /home /mnt/usb  also what these two filesystems do
-  uncopy capabilities --json .        one JSON object, documented in docs/json.md";
+  uncopy capabilities                 show the kernel and its limits
+  uncopy capabilities /home /mnt/usb  also show what these two filesystems support
+  uncopy capabilities --json .        print one JSON object (docs/json.md)";
 
-/// Show what this kernel and the filesystems of PATHs really offer.
+/// Show what this kernel and the filesystems of PATHs really support.
 ///
-/// Each filesystem is asked by doing: with small temporary files in PATH (or the directory of
-/// PATH), which are gone afterwards. Where PATH cannot be written to, the report says which
-/// question stays open and why.
+/// Each filesystem is tested with small temporary files in PATH (or the directory of PATH), which
+/// are removed afterwards. If PATH is not writable, the report says what could not be tested and
+/// why.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CapabilitiesArgs {
-    /// Files or directories on the filesystems to try
+    /// Files or directories on the filesystems to test
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 

@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-/// Where the script goes.
+/// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   uncopy completions bash > ~/.local/share/bash-completion/completions/uncopy
@@ -12,6 +12,6 @@ Examples:
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell that will read the script
+    /// Shell that will read the script
     pub shell: Shell,
 }

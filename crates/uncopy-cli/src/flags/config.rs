@@ -5,18 +5,18 @@ use std::path::PathBuf;
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  uncopy config show                each lasting setting, and where it comes from
-  uncopy config show /srv           those of copies to /srv, where it was measured
-  uncopy config show --json         the same as one JSON object
-  UNCOPY_JOBS=2 uncopy config show  what a variable changes";
+  uncopy config show                show each setting and its origin
+  uncopy config show /srv           include values that were measured on /srv
+  uncopy config show --json         print one JSON object
+  UNCOPY_JOBS=2 uncopy config show  show the effect of a variable";
 
-/// Show the lasting settings of `uncopy cp`.
+/// Show the settings of `uncopy cp`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ConfigArgs {
-    /// Print each setting, its value, and its origin: a variable, the file, what was measured, or built in
+    /// Print each setting, its value and its origin: a variable, the file, measured, or built in
     Show {
-        /// What a copy into this directory would use, values measured by `uncopy tune` among it;
-        /// the current directory if left out
+        /// Directory to copy into: includes values that `uncopy tune` measured there [default: the
+        /// current directory]
         #[arg(value_name = "PATH", default_value = ".", hide_default_value = true)]
         path: PathBuf,
 

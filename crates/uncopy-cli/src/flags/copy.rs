@@ -9,7 +9,7 @@ use uncopy::copy::Level;
 
 use super::tree::{RETRIES, TreeArgs};
 
-/// How the positional arguments go together.
+/// Forms of the command line.
 pub(crate) const USAGE: &str = "\
 uncopy cp [OPTIONS] SRC DST
        uncopy cp [OPTIONS] SRC... DIRECTORY
@@ -20,44 +20,44 @@ uncopy cp [OPTIONS] SRC DST
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  uncopy cp -v disk.img backup.img    copy, and say which way the bytes went and why
-  uncopy cp a b c /mnt/usb            several files into a directory
-  uncopy cp --durable --verify a b    on the device, and read back, before b is replaced
+  uncopy cp -v disk.img backup.img    copy, and print by which mechanism and why
+  uncopy cp a b c /mnt/usb            copy several files into a directory
+  uncopy cp --durable --verify a b    flush and read back the copy before b is replaced
   uncopy cp --require-zero-copy a b   share or move the bytes, or fail with exit code 5
-  uncopy cp -rp src /mnt/usb          a whole tree, which appears when it is complete
-  ls | uncopy cp /dev/stdin list      what comes, in place when it is whole
-  uncopy cp --json *.iso /srv | jq .  one JSON object a file, documented in docs/json.md";
+  uncopy cp -rp src /mnt/usb          copy a tree, which appears when it is complete
+  ls | uncopy cp /dev/stdin list      copy a pipe; the file appears when it is complete
+  uncopy cp --json *.iso /srv | jq .  print one JSON object per file (docs/json.md)";
 
 /// Shown by `--help`.
 pub(crate) const ENVIRONMENT: &str = "\
 Environment:
-  UNCOPY_VERIFY  blake3, sha256 or xxh3: verify every copy as with --verify=...
-  UNCOPY_...     the other settings of the configuration file, which they displace; flags displace
-                 both (`uncopy config show`, docs/configuration.md)
-  UNCOPY_CONFIG  the configuration file
+  UNCOPY_VERIFY  blake3, sha256 or xxh3: verify every copy, as --verify=... does
+  UNCOPY_...     the other settings of the configuration file; a variable overrides the file, and
+                 a flag overrides both (`uncopy config show`, docs/configuration.md)
+  UNCOPY_CONFIG  path of the configuration file
   NO_COLOR       no colours in help and messages
 
 Files:
   $XDG_CONFIG_HOME/uncopy/config.toml, or ~/.config/uncopy/config.toml
-  tuned.toml beside it, which `uncopy tune --save` writes";
+  tuned.toml in the same directory, written by `uncopy tune --save`";
 
 /// Copy files the cheapest correct way.
 ///
-/// Tries the cheapest way first (sharing blocks, copying inside the kernel, letting the device
-/// read the source's own pages) and falls back by itself. A new file appears under its name when
-/// it is complete; an existing one is replaced in one step, so that an error or a kill leaves the
-/// old file or the new one.
+/// Tries the cheapest mechanism first (sharing blocks, copying inside the kernel, letting the device
+/// read the pages of the source) and falls back to the next one automatically. A new file appears
+/// under its name when it is complete; an existing one is replaced in one step, so that an error or
+/// a kill leaves either the old file or the new one.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct CopyArgs {
-    /// Files to copy, and last the file or directory to copy to
+    /// Files to copy, followed by the destination: a file or a directory
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
-    /// A file to copy, before those named without a flag; may be repeated
+    /// File to copy, before those named without a flag; can be repeated
     #[arg(long, value_name = "SRC", help_heading = TARGETS)]
     pub source: Vec<PathBuf>,
 
-    /// The file or directory to copy to; all other names are sources
+    /// File or directory to copy to; all other paths are sources
     #[arg(long, value_name = "DST", help_heading = TARGETS)]
     pub dest: Option<PathBuf>,
 
@@ -71,109 +71,111 @@ pub(crate) struct CopyArgs {
     )]
     pub target_directory: Option<PathBuf>,
 
-    /// Take DST as a file even if a directory of that name exists
+    /// Treat DST as a file even if a directory of that name exists
     #[arg(short = 'T', long, help_heading = TARGETS)]
     pub no_target_directory: bool,
 
-    /// Leave an existing destination alone, without a race
+    /// Never replace an existing file, even one that appears during the copy
     #[arg(short, long, visible_alias = "ignore-existing", help_heading = TARGETS)]
     pub no_clobber: bool,
 
-    /// Replace a destination even if its mode forbids writing
+    /// Replace an existing file even if its mode forbids writing
     #[arg(short, long, help_heading = TARGETS)]
     pub force: bool,
 
-    /// Write into the existing file: keeps its inode and hard links, gives up atomicity
+    /// Write into the existing file: keeps its inode and hard links, but is not atomic
     ///
     /// After an error or a kill the file is a mixture of old and new. Needed for bind-mounted
-    /// files and for directories that cannot be written to.
+    /// files and in directories without write permission.
     #[arg(long, help_heading = TARGETS)]
     pub in_place: bool,
 
-    /// Read the bytes of a device, and write into a FIFO or device, instead of refusing it
+    /// Read the contents of a device, and write into a FIFO or device, instead of refusing to
     ///
-    /// A FIFO that is named as a source is read to its end without it, and so is what /dev/stdin,
-    /// /dev/fd/N and /proc/self/fd/N stand for.
+    /// Not needed to read a FIFO that is named as a source, or /dev/stdin, /dev/fd/N and
+    /// /proc/self/fd/N.
     #[arg(long, help_heading = TARGETS)]
     pub copy_contents: bool,
 
     #[command(flatten)]
     pub tree: TreeArgs,
 
-    /// Use exactly this mechanism, or fail; `auto` tries them all
-    #[arg(long, value_name = "METHOD", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    /// Use only this mechanism, or fail; `auto` tries all of them
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t, hide_default_value = true, help_heading = MECHANISMS)]
     pub method: Method,
 
-    /// Try every cheaper way and fall back by itself: the default
-    #[arg(long, help_heading = WAY)]
+    /// Try every cheaper mechanism and fall back automatically (the default)
+    #[arg(long, help_heading = MECHANISMS)]
     pub zero_copy: bool,
 
-    /// Fail unless no processor has to copy the bytes (shared or moved)
-    #[arg(long, help_heading = WAY)]
+    /// Fail unless the bytes can be shared or moved without a CPU copying them
+    #[arg(long, help_heading = MECHANISMS)]
     pub require_zero_copy: bool,
 
-    /// Fail rather than copy through this program's memory; the kernel may copy
-    #[arg(long, help_heading = WAY)]
+    /// Fail instead of copying through the memory of this program; the kernel may copy
+    #[arg(long, help_heading = MECHANISMS)]
     pub no_user_copy: bool,
 
-    /// Only read and write through this program's memory
-    #[arg(long, help_heading = WAY)]
+    /// Use only read and write, through the memory of this program
+    #[arg(long, help_heading = MECHANISMS)]
     pub no_zero_copy: bool,
 
-    /// What "cheapest" means: wall time (the default) or processor time
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    /// Meaning of "cheapest": least wall time (the default) or least CPU time
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t, hide_default_value = true, help_heading = MECHANISMS)]
     pub prefer: PreferArg,
 
-    /// Keep holes (auto), also make them of zeros (always), or fill them (never)
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    /// Holes: keep them (auto), also turn zeros into holes (always), or fill them (never)
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_default_value = true, help_heading = MECHANISMS)]
     pub sparse: SparseArg,
 
-    /// Leave the copy in the page cache (keep), out of it (skip), or either (auto)
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = WAY)]
+    /// Page cache: leave the copy in it (keep), out of it (skip), or either (auto)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = MECHANISMS)]
     pub cache: CacheArg,
 
-    /// Move so many bytes a second at most: 50M, 1.5MiB; all files and workers together
+    /// Maximum rate in bytes per second, for all files and workers together: 50M, 1.5MiB
     ///
-    /// Zero-copy stays on: pieces get smaller. Shared blocks and holes are not counted.
-    #[arg(long, value_name = "RATE", value_parser = super::rate::parse, help_heading = WAY)]
+    /// Zero-copy mechanisms stay in use, with smaller pieces. Shared blocks and holes do not count.
+    #[arg(long, value_name = "RATE", value_parser = super::rate::parse, help_heading = MECHANISMS)]
     pub max_bandwidth: Option<NonZeroU64>,
 
-    /// Compress with zstd where that pays: zstd, or zstd:LEVEL from 1 to 22 (3)
+    /// Compress with zstd where that saves space: zstd, or zstd:LEVEL with a level from 1 to 22
+    /// [default level: 3]
     ///
-    /// A quick sample decides; what does not pay is copied the cheapest way. The copy is in the
-    /// seekable format, which `zstd -d` reads too. Below a directory `.zst` is added to its name; a
-    /// single file gets the name that is given. Needs the feature `compress` of the build.
-    #[arg(long, value_name = "HOW", value_parser = compression, help_heading = WAY)]
+    /// A quick sample decides; a file that would not become smaller is copied the cheapest way. The
+    /// output is in the seekable format, which `zstd -d` reads too. In a directory the copy gets the
+    /// suffix `.zst`; a single file gets the name that is given. Needs a build with the feature
+    /// `compress`.
+    #[arg(long, value_name = "HOW", value_parser = compression, help_heading = MECHANISMS)]
     pub compress: Option<Level>,
 
-    /// Decompress what zstd compressed, and copy all else as it is
+    /// Decompress files that zstd compressed, and copy all others as they are
     ///
-    /// In a directory that is what has a name in `.zst`, which the copy loses. Needs the feature
-    /// `compress` of the build.
-    #[arg(long, help_heading = WAY)]
+    /// In a directory these are the files with the suffix `.zst`, which the copy loses. Needs a
+    /// build with the feature `compress`.
+    #[arg(long, help_heading = MECHANISMS)]
     pub decompress: bool,
 
-    /// Neither compress nor decompress, even if a setting says so
-    #[arg(long, help_heading = WAY)]
+    /// Neither compress nor decompress, whatever the settings say
+    #[arg(long, help_heading = MECHANISMS)]
     pub no_compress: bool,
 
-    /// Read and write files below SIZE, and have the kernel copy larger ones: 64Ki if left out
+    /// Copy files below SIZE with read and write, and larger ones inside the kernel [default: 64Ki]
     #[arg(long, value_name = "SIZE", value_parser = super::rate::small_size, help_heading = SIZES)]
     pub zero_copy_min: Option<u64>,
 
-    /// Write directly from SIZE on where the copy must reach the device: 1Mi if left out
+    /// Use direct writes from SIZE on where the copy must reach the device [default: 1Mi]
     #[arg(long, value_name = "SIZE", value_parser = super::rate::size, help_heading = SIZES)]
     pub direct_min: Option<u64>,
 
-    /// With --prefer=cpu: write directly from SIZE on; 4Mi if left out
+    /// With --prefer=cpu: use direct writes from SIZE on [default: 4Mi]
     #[arg(long, value_name = "SIZE", value_parser = super::rate::size, help_heading = SIZES)]
     pub direct_cpu_min: Option<u64>,
 
-    /// The buffer of copies through this program's memory; 256Ki if left out
+    /// Buffer for copies through the memory of this program [default: 256Ki]
     #[arg(long, value_name = "SIZE", value_parser = super::rate::buffer_size, help_heading = SIZES)]
     pub buffer_size: Option<u64>,
 
-    /// Give the copy the source's metadata; without a list: mode,ownership,timestamps
+    /// Preserve metadata of the source [default list: mode,ownership,timestamps]
     #[arg(
         short,
         long,
@@ -187,44 +189,44 @@ pub(crate) struct CopyArgs {
     )]
     pub preserve: Vec<Attribute>,
 
-    /// Preserve no metadata, even if a setting says so
+    /// Preserve no metadata, whatever the settings say
     #[arg(long, help_heading = SAFETY)]
     pub no_preserve: bool,
 
-    /// Flush the copy to the device before it replaces anything, and the directory after it
+    /// Flush the copy to the device before it replaces anything, and its directory afterwards
     #[arg(long, help_heading = SAFETY)]
     pub durable: bool,
 
-    /// Do not flush the copy, even if a setting says so
+    /// Do not flush the copy, whatever the settings say
     #[arg(long, help_heading = SAFETY)]
     pub no_durable: bool,
 
-    /// What to do if a source changes while it is copied: fail (the default), retry or accept
+    /// If a source changes while it is copied: fail (the default), retry or accept
     ///
-    /// A change is seen by size, mtime and ctime, and on ext4, XFS and btrfs also by pages in memory that
-    /// were clean and are dirty now, as stores through a mapping (MAP_SHARED) leave them. If fail or
-    /// retry is given, here or by a setting, a source that has dirty pages is flushed first, at most three
-    /// times. Not noticed are stores through a mapping into pages that were dirty when the copy began if
-    /// neither is given, on tmpfs, or where the report says that they are unknown, and those that are on
-    /// the disk again before the next look. A reflink on XFS or btrfs is a snapshot.
+    /// A change is detected by size, mtime and ctime, and on ext4, XFS and btrfs also by pages of the
+    /// page cache that were clean and became dirty, as after stores through a mapping (MAP_SHARED). If
+    /// fail or retry is given, by this flag or a setting, a source with dirty pages is flushed first, up
+    /// to three times. Stores through a mapping are not detected: into pages that were dirty when the
+    /// copy began, if neither is given; on tmpfs; where the report says `unknown`; and if the pages were
+    /// written to the disk before the next check. A reflink on XFS or btrfs is a snapshot.
     #[arg(long, value_name = "HOW", value_enum, help_heading = SAFETY)]
     pub if_changed: Option<IfChangedArg>,
 
-    /// When something cannot be copied: stop where the next file would meet the same error of the
-    /// destination (stop-on-destination, the default), go on (skip), or stop (abort)
+    /// If a file cannot be copied: stop on errors of the destination that the next file would meet
+    /// too (stop-on-destination, the default), continue (skip), or stop (abort)
     ///
-    /// Such errors are: no room (ENOSPC, EDQUOT), a read-only filesystem (EROFS), files that become
-    /// too long (EFBIG), and a device that fails (EIO). A new tree then keeps its temporary name, which
-    /// is told: `uncopy cp -r --resume SRC DST` goes on with it, if its journal could be written, and no
+    /// Such errors are: no space (ENOSPC, EDQUOT), a read-only filesystem (EROFS), a file too large
+    /// for it (EFBIG), and a failing device (EIO). A new tree then keeps its temporary name, which is
+    /// printed: `uncopy cp -r --resume SRC DST` continues it, if its journal could be written, and no
     /// other run touches it unless the message says so.
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, help_heading = SAFETY)]
     pub on_error: OnErrorArg,
 
-    /// Flush, read both files back and compare digests before the copy is put in place
+    /// Flush, read both files back and compare digests before the copy is put in place [default
+    /// algorithm: blake3]
     ///
-    /// Without an algorithm: blake3. The copy is read from the device where the device can be
-    /// asked; the report says where it was read from. A mismatch removes the new file, keeps the
-    /// old one and ends with exit code 3.
+    /// The copy is read from the device if possible; the report says where it was read from. On a
+    /// mismatch the new file is removed, the old one is kept, and the exit code is 3.
     #[arg(
         long,
         value_name = "ALGORITHM",
@@ -236,51 +238,56 @@ pub(crate) struct CopyArgs {
     )]
     pub verify: Option<DigestArg>,
 
-    /// Do not verify, even if a setting says so
+    /// Do not verify, whatever the settings say
     #[arg(long, help_heading = SAFETY)]
     pub no_verify: bool,
 
-    /// With --verify: take shared blocks as proof and read nothing where the file was reflinked
+    /// With --verify: accept shared blocks as proof, and read nothing if the file was reflinked
     #[arg(long, help_heading = SAFETY)]
     pub trust_shared_extents: bool,
 
-    /// Say for each file which way its bytes went, and why not a cheaper one
+    /// Print for each file which mechanism copied it, and why no cheaper one did
     #[arg(short, long, help_heading = REPORT)]
     pub verbose: bool,
 
-    /// Append a record for each file to FILE, each with the hash of the one before it
+    /// Append a record for each file to FILE, with the hash of the previous record
     ///
-    /// `uncopy audit verify FILE` notices records that were changed or removed. The hash of the last
-    /// record is printed; who rewrites the file can make a new chain, but not with that hash.
+    /// `uncopy audit verify FILE` detects records that were changed or removed. The hash of the last
+    /// record is printed: someone who rewrites the file can make a new chain, but not one that ends
+    /// in this hash.
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub audit: Option<PathBuf>,
 
-    /// No progress bar and no notes; errors are still printed
+    /// Show no progress and print no notes; errors are still printed
     #[arg(short, long, help_heading = REPORT)]
     pub quiet: bool,
 
-    /// Print one JSON object a line for each file (docs/json.md)
+    /// Print one JSON object per file, each on one line (docs/json.md)
     #[arg(long, help_heading = REPORT)]
     pub json: bool,
 
-    /// Read the lasting settings from FILE, which must exist (docs/configuration.md)
+    /// Read the settings from FILE, which must exist (docs/configuration.md)
     #[arg(long, value_name = "FILE", help_heading = SETTINGS)]
     pub config: Option<PathBuf>,
 
-    /// The line was `uncopy -s SRC -d DST`: verified unless a flag says no.
+    /// Whether the command line was `uncopy -s SRC -d DST`: the copy is verified unless a flag forbids it.
     #[arg(skip)]
     pub single: bool,
 }
 
 impl CopyArgs {
-    /// The subcommand whose usage is shown with errors; without one that of the program is.
+    /// Returns the subcommand whose usage is shown with errors; empty: the program itself.
     pub(crate) fn subcommand(&self) -> &'static str {
         if self.single { "" } else { "cp" }
     }
 
-    /// The flags of `uncopy cp A B`: where nothing but names stands on the command line, the parser
-    /// would find these, and take a quarter of the time of a small copy. `None`: it is to look.
-    pub(crate) fn of_names_alone(line: &[OsString]) -> Option<CopyArgs> {
+    /// Returns the flags of `uncopy cp SRC... DST` without flags, as the parser would; `None`: use
+    /// the parser.
+    ///
+    /// Building the parser takes 24 % of the time of a whole 4 KiB copy. To repeat the measurement,
+    /// build the release program with and without the call of this function, and compare the times
+    /// of processes that copy one file, in 400 alternating rounds, by the median of the ratios.
+    pub(crate) fn from_paths_only(line: &[OsString]) -> Option<CopyArgs> {
         let [_, subcommand, names @ ..] = line else { return None };
         let is_name =
             |word: &OsString| !word.is_empty() && !word.as_encoded_bytes().starts_with(b"-");
@@ -292,7 +299,7 @@ impl CopyArgs {
         Some(CopyArgs { paths, tree, ..CopyArgs::default() })
     }
 
-    /// The destination, as far as the flags name one.
+    /// Returns the destination, if the flags name one.
     pub(crate) fn destination(&self) -> Option<PathBuf> {
         let named = self.target_directory.as_ref().or(self.dest.as_ref());
         named.or(self.paths.last()).cloned()
@@ -309,8 +316,8 @@ pub(crate) fn compression(text: &str) -> Result<Level, String> {
     level.ok_or_else(|| "write zstd, or zstd:LEVEL with a level from 1 to 22".to_owned())
 }
 
-const TARGETS: &str = "From and to";
-const WAY: &str = "The way the bytes go";
+const TARGETS: &str = "Source and destination";
+const MECHANISMS: &str = "Mechanisms";
 const SIZES: &str = "Sizes (measured by `uncopy tune`)";
 const SAFETY: &str = "Safety";
 const REPORT: &str = "Reports";
@@ -319,86 +326,86 @@ const SETTINGS: &str = "Settings";
 /// `--method`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    /// The cheapest that works
+    /// The cheapest one that works
     #[default]
     Auto,
     /// Share the blocks (FICLONE)
     Reflink,
     /// copy_file_range(2): inside the kernel or the filesystem
     CopyFileRange,
-    /// O_DIRECT writes: the device reads the pages themselves
+    /// O_DIRECT writes: the device reads the pages of the source
     Direct,
     /// sendfile(2): inside the kernel
     Sendfile,
     /// splice(2) through a pipe: inside the kernel
     Splice,
-    /// read(2) and write(2) through this program's memory
+    /// read(2) and write(2) through the memory of this program
     ReadWrite,
 }
 
 /// `--prefer`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PreferArg {
-    /// The shortest wall time
+    /// Least wall time
     #[default]
     Time,
-    /// The least processor time
+    /// Least CPU time
     Cpu,
 }
 
 /// `--sparse`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SparseArg {
-    /// Holes stay holes
+    /// Keep holes
     #[default]
     Auto,
-    /// Runs of zeros become holes too
+    /// Turn runs of zeros into holes too
     Always,
-    /// Holes are filled with zeros
+    /// Fill holes with zeros
     Never,
 }
 
 /// `--cache`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheArg {
-    /// Whatever the cheapest way does
+    /// Either, as the cheapest mechanism leaves it
     #[default]
     Auto,
-    /// The copy is in the page cache afterwards
+    /// Leave the copy in the page cache
     Keep,
-    /// The copy is not in the page cache afterwards
+    /// Leave the copy out of the page cache
     Skip,
 }
 
 /// `--if-changed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IfChangedArg {
-    /// Report an error; the destination stays as it was
+    /// Report an error and keep the old destination
     #[default]
     Fail,
-    /// Copy again, three times at most, then fail
+    /// Copy again, up to three times, then fail
     Retry,
-    /// Keep what was read, and say so
+    /// Keep the copy, and report the change
     Accept,
 }
 
 /// `--on-error`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnErrorArg {
-    /// Stop if the destination would refuse the next file too, and keep an unfinished tree aside; go on
-    /// after other errors. The exit code tells
+    /// Stop if the destination would refuse the next file too, and keep an unfinished tree under its
+    /// temporary name; continue after other errors, and report them by the exit code
     #[default]
     StopOnDestination,
-    /// Go on with the others; the exit code tells
+    /// Continue with the other files, and report errors by the exit code
     Skip,
-    /// Stop, and remove a tree that was being made
+    /// Stop, and remove an unfinished new tree
     Abort,
 }
 
 /// One item of `--preserve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Attribute {
-    /// Permission bits, setuid, setgid and sticky included
+    /// Permission bits, including setuid, setgid and sticky
     Mode,
     /// User and group
     Ownership,
@@ -420,7 +427,7 @@ pub(crate) enum DigestArg {
     Blake3,
     /// SHA-256
     Sha256,
-    /// XXH3, 128 bits: fastest; finds accidents, not forgeries
+    /// XXH3, 128 bits: fastest; detects accidents, not forgeries
     Xxh3,
 }
 
@@ -431,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_alone_are_what_the_parser_finds() {
+    fn the_fast_path_finds_the_flags_of_the_parser() {
         for (names, read) in [
             (&["a", "b"][..], true),
             (&["a", "b", "c", "/d/"], true),
@@ -447,9 +454,9 @@ mod tests {
         ] {
             let line = |first: &[&str]| first.iter().chain(names).map(OsString::from).collect();
             let line: [Vec<OsString>; 2] = [line(&["uncopy", "cp"]), line(&["uncopy", "audit"])];
-            let found = CopyArgs::of_names_alone(&line[0]);
+            let found = CopyArgs::from_paths_only(&line[0]);
             assert_eq!(found.is_some(), read, "{names:?}");
-            assert!(CopyArgs::of_names_alone(&line[1]).is_none(), "{names:?}");
+            assert!(CopyArgs::from_paths_only(&line[1]).is_none(), "{names:?}");
             if let Some(found) = found {
                 let command = CopyArgs::augment_args(Command::new("cp"));
                 let parsed = command.get_matches_from(&line[0][1..]);

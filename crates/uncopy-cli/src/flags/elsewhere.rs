@@ -1,25 +1,25 @@
-//! Flags of `uncopy cp` that work on Linux alone.
+//! Flags of `uncopy cp` that work only on Linux.
 
 use uncopy::copy::CopyOption;
 use uncopy::{Error, Reason};
 
-/// What to do about them.
+/// Next step for such flags.
 pub(crate) const NEXT_STEP: &str =
-    "leave them out, and out of the settings (`uncopy config show` tells where each comes from)";
+    "leave them out, and out of the settings (`uncopy config show` prints their origins)";
 
-/// Says which flags cannot be obeyed on this system.
+/// Describes which flags do not work on this system.
 pub(crate) fn not_here(options: &[CopyOption]) -> String {
     let flags: Vec<&str> = options.iter().map(|option| flag(*option)).collect();
     let does = if let [_] = *options { "does" } else { "do" };
     format!("{} {does} not work on this system yet", flags.join(", "))
 }
 
-/// It is verification, and nothing else, that cannot be done.
+/// Whether verification is the only option that does not work on this system.
 pub(crate) fn is_verification(error: &Error) -> bool {
     matches!(error.reason(), Reason::NotHere { options } if options[..] == [CopyOption::Verify])
 }
 
-/// The flag, or the source, that asks for it.
+/// Returns the flag, or the kind of source, that needs the option.
 fn flag(option: CopyOption) -> &'static str {
     match option {
         CopyOption::Allow => "--method, --require-zero-copy or --no-user-copy",

@@ -58,13 +58,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "capabilities",
-        about: "Show what this kernel and the filesystems of PATHs really offer",
+        about: "Show what this kernel and the filesystems of PATHs really support",
         flags: |command| CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES),
     },
     #[cfg(target_os = "linux")]
     Subcommand {
         name: "doctor",
-        about: "Say why bytes are copied, or not, on a path",
+        about: "Explain why bytes are copied, or not, on a path",
         flags: |command| {
             doctor::DoctorArgs::augment_args(command)
                 .after_help(doctor::EXAMPLES)
@@ -74,13 +74,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
     #[cfg(target_os = "linux")]
     Subcommand {
         name: "bench",
-        about: "Measure what sending without copying is worth on a path",
+        about: "Measure the gain of sending without copying on a network path",
         flags: |command| bench::BenchArgs::augment_args(command).after_help(bench::EXAMPLES),
     },
     #[cfg(target_os = "linux")]
     Subcommand {
         name: "tune",
-        about: "Measure which way is quickest at which size on a filesystem",
+        about: "Measure which mechanism is fastest at which size on a filesystem",
         flags: |command| tune::TuneArgs::augment_args(command).after_help(tune::EXAMPLES),
     },
     Subcommand {
@@ -90,7 +90,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "config",
-        about: "Show the lasting settings of cp",
+        about: "Show the settings of cp",
         flags: |command| ConfigArgs::augment_subcommands(command).after_help(config::EXAMPLES),
     },
     Subcommand {
@@ -100,15 +100,15 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
 ];
 
-/// The whole command line, from which parser, help, man pages and completions are made.
+/// Defines the whole command line, from which parser, help, man pages and completions are made.
 ///
-/// The flags of a subcommand are only built when it is used: a small copy takes about as long as
-/// starting the program does.
+/// The flags of a subcommand are built only when it is used: starting the program takes about as
+/// long as a small copy.
 #[must_use]
 pub fn command() -> Command {
     let root = SingleArgs::augment_args(Command::new("uncopy"))
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Copies files with the fewest copies the system allows, and says what happened")
+        .about("Copies files with the fewest copies the system allows, and reports what happened")
         .override_usage(single::USAGE)
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
@@ -120,8 +120,8 @@ pub fn command() -> Command {
     })
 }
 
-/// An error in the use of `subcommand`, or if there is none of that name in the use of the program,
-/// shown as the parser shows its own.
+/// Makes a usage error of `subcommand`, or of the program if there is none of that name, in the form
+/// of the parser's own errors.
 pub(crate) fn usage_error(subcommand: &str, kind: ErrorKind, message: &str) -> clap::Error {
     let message = printable(message);
     let mut root = command();

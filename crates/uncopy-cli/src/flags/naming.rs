@@ -1,7 +1,7 @@
-//! Facts of the library in words that name flags of this program.
+//! Texts of the library with the names of flags of this program.
 //!
-//! The library names its options. Where that would not help who gave flags, the words are here; where
-//! it names none, its own words are used.
+//! The library names its options in its texts. Such texts are replaced here by ones that name
+//! flags; all others are used as they are.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use uncopy::{NextStep, Objection, Reason};
 use super::elsewhere;
 use crate::report::refusal;
 
-/// Why something failed.
+/// Describes why an operation failed.
 pub(crate) fn reason(reason: &Reason) -> String {
     match reason {
         Reason::NotHere { options } => elsewhere::not_here(options),
@@ -22,7 +22,7 @@ pub(crate) fn reason(reason: &Reason) -> String {
     }
 }
 
-/// Why the library refuses something.
+/// Describes why the library refuses an operation.
 fn objection(found: &Objection) -> Cow<'static, str> {
     Cow::Borrowed(match found {
         Objection::MountPoint => {
@@ -43,15 +43,18 @@ fn objection(found: &Objection) -> Cow<'static, str> {
             ));
         }
         Objection::WritingForbidden => {
-            "its permissions forbid writing (EACCES); -f replaces it all the same"
+            "its permissions forbid writing (EACCES); -f replaces it anyway"
+        }
+        Objection::AlreadyWritten => {
+            "an earlier source of this command was copied to this very file; copy them one at a time \
+             under different names"
         }
         Objection::EndlessLink => {
-            "the link leads to a directory that it lies in itself, which has no end; pass \
-             --links=preserve or leave it out"
+            "the link leads to one of its own parent directories, which would never end; pass \
+             --links=preserve or exclude it"
         }
         Objection::LeadsOutside => {
-            "it leads out of the tree, or by an absolute path; pass --follow-outside to follow it all \
-             the same"
+            "it leads out of the tree, or by an absolute path; pass --follow-outside to follow it anyway"
         }
         Objection::RivalName { name } => {
             return Cow::Owned(format!(
@@ -71,7 +74,7 @@ fn objection(found: &Objection) -> Cow<'static, str> {
         Objection::JournalOfOther { journal } => {
             return Cow::Owned(format!(
                 "its journal belongs to a copy of another source or with other flags; repeat that \
-                 command, or remove {} to begin anew",
+                 command, or remove {} to start again",
                 journal.display()
             ));
         }
@@ -79,17 +82,17 @@ fn objection(found: &Objection) -> Cow<'static, str> {
     })
 }
 
-/// Why an entry was left alone.
+/// Describes why an entry was skipped.
 pub(crate) fn skip(reason: Skip) -> &'static str {
     match reason {
         Skip::SymbolicLink => "it is a symbolic link (--links=skip)",
-        Skip::Special => "it is no file, directory or link (--specials makes it anew)",
+        Skip::Special => "it is a special file (--specials recreates it)",
         Skip::HoldsExcluded => "something in it is left out by --exclude or --include",
         reason => reason.text(),
     }
 }
 
-/// Flags that cannot be obeyed together, or not here, and what to do about it.
+/// Describes a contradiction between flags, and what to do about it.
 pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
     Cow::Borrowed(match found {
         Contradiction::DirectKeepsNoCache => {
@@ -133,10 +136,10 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
         }
         Contradiction::ContentsInTree => {
             "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it out, or \
-             pass --specials to make FIFOs and devices anew"
+             pass --specials to recreate FIFOs and devices"
         }
         Contradiction::DryRunLeavesNothing => {
-            "--resume contradicts --dry-run, which leaves nothing to go on from; leave one of them out"
+            "--resume contradicts --dry-run, which leaves nothing to continue; leave one of them out"
         }
         Contradiction::OutsideNeedsFollowing => {
             "--follow-outside only says how far --links=follow goes; add that, or leave it out"
@@ -145,21 +148,19 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
     })
 }
 
-/// What a person can do about an error.
+/// Describes the next step after an error.
 pub(crate) fn next_step(step: NextStep) -> &'static str {
     match step {
-        NextStep::CopyAsTree => {
-            "name a file, or pass --recursive to copy it with all that is in it"
-        }
+        NextStep::CopyAsTree => "name a file, or pass --recursive to copy the directory",
         NextStep::CopyContents => "pass --copy-contents to read or write its bytes",
         NextStep::AcceptChange => {
-            "copy again when nobody writes to it, or pass --if-changed=retry or =accept"
+            "copy again when no program writes to it, or pass --if-changed=retry or =accept"
         }
         NextStep::FlushSource => {
             "copy again with if-changed=retry, which flushes the source first, and check the device \
              if they still differ; this copy was not put in place"
         }
-        NextStep::GetAnew => "get the file anew, or copy it as it is, without --decompress",
+        NextStep::GetAnew => "get the file again, or copy it as it is, without --decompress",
         NextStep::AllowMore => {
             "leave out --method, --require-zero-copy or --no-user-copy to fall back"
         }
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
     use crate::flags::copy::CopyArgs;
 
-    /// Every flag that a text names is one of `uncopy cp`.
+    /// Checks that every flag in a text exists.
     fn check_flags(text: &str) {
         let command = CopyArgs::augment_args(Command::new("cp"));
         let known: Vec<&str> = command.get_arguments().filter_map(|flag| flag.get_long()).collect();

@@ -5,51 +5,49 @@ use std::ops::RangeInclusive;
 
 use uncopy::copy::Tuning;
 
-/// Reads a rate in bytes a second: k, M, G and T are powers of 1000, Ki, Mi, Gi and Ti of 1024; a B
-/// and a `/s` behind them mean nothing.
+/// Parses a rate in bytes per second: k, M, G and T are powers of 1000, Ki, Mi, Gi and Ti of 1024;
+/// a following B or `/s` is ignored.
 ///
-/// # Errors
-/// A sentence for people.
+/// # Errors A sentence for people.
 pub(crate) fn parse(text: &str) -> Result<NonZeroU64, String> {
     let bytes = bytes(text.strip_suffix("/s").unwrap_or(text)).and_then(NonZeroU64::new);
-    bytes.ok_or_else(|| format!("{text:?} is no rate; write bytes a second as 50M or 1.5MiB"))
+    bytes.ok_or_else(|| {
+        format!("{text:?} is not a rate; write bytes per second, such as 50M or 1.5MiB")
+    })
 }
 
-/// Reads a size in bytes, 0 among them.
+/// Parses a size in bytes, including 0.
 ///
-/// # Errors
-/// A sentence for people.
+/// # Errors A sentence for people.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let size = if text == "0" { Some(0) } else { bytes(text) };
-    size.ok_or_else(|| format!("{text:?} is no size; write bytes as 64Ki or 1.5MiB"))
+    size.ok_or_else(|| format!("{text:?} is not a size; write bytes, such as 64Ki or 1.5MiB"))
 }
 
-/// A size that may be the bound of small files.
+/// Parses a size that can be the limit of small files.
 ///
-/// # Errors
-/// A sentence for people.
+/// # Errors A sentence for people.
 pub(crate) fn small_size(text: &str) -> Result<u64, String> {
-    within(text, 0..=Tuning::MAX_ZERO_COPY_MIN_BYTES, "1MiB at most")
+    within(text, 0..=Tuning::MAX_ZERO_COPY_MIN_BYTES, "at most 1MiB")
 }
 
-/// A size that a buffer may have.
+/// Parses a size that a buffer can have.
 ///
-/// # Errors
-/// A sentence for people.
+/// # Errors A sentence for people.
 pub(crate) fn buffer_size(text: &str) -> Result<u64, String> {
     within(text, 4096..=Tuning::MAX_BUFFER_BYTES, "4Ki to 64Mi")
 }
 
-fn within(text: &str, bounds: RangeInclusive<u64>, told: &str) -> Result<u64, String> {
+fn within(text: &str, bounds: RangeInclusive<u64>, limits: &str) -> Result<u64, String> {
     let size = size(text)?;
     if bounds.contains(&size) {
         Ok(size)
     } else {
-        Err(format!("{text:?} is out of bounds: {told}"))
+        Err(format!("{text:?} is out of bounds: {limits}"))
     }
 }
 
-/// `None`: it makes no sense, or is less than 1.
+/// Parses a number of bytes with its unit; `None`: it is not valid, or less than 1.
 fn bytes(text: &str) -> Option<u64> {
     let bare = text;
     let bare = bare.strip_suffix(['B', 'b']).unwrap_or(bare);

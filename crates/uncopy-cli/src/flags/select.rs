@@ -1,9 +1,9 @@
-//! `--include` and `--exclude`, in the order in which they were given: the last one that matches
-//! decides, which two lists could not tell.
+//! `--include` and `--exclude` in the order of the command line: the last match decides, so two
+//! separate lists would not do.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// The patterns of a command line.
+/// Patterns of a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Patterns {
     pub in_order: Vec<Pattern>,
@@ -28,10 +28,10 @@ impl Args for Patterns {
         };
         command
             .arg(pattern("exclude").help(
-                "Leave out what matches, as a line of .gitignore would; the last that matches decides",
+                "Leave out entries that match, as a line of .gitignore does; the last matching pattern decides",
             ))
             .arg(pattern("include").help(
-                "Copy what matches all the same; if it comes first, only what is included is copied",
+                "Copy entries that match; if it is the first pattern, only included entries are copied",
             ))
     }
 

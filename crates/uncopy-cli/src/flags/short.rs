@@ -1,4 +1,4 @@
-//! Short flags of `cp(1)` that `uncopy cp` does not have: none of them may be taken for another.
+//! Short flags of `cp(1)` that `uncopy cp` does not have: each is refused with an explanation.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::usage_error;
 
-/// A letter of `cp(1)` (coreutils 9), what it means there, and what to write here.
+/// A letter of `cp(1)` (coreutils 9), its meaning there, and what to write here.
 struct Letter {
     letter: char,
     meaning: &'static str,
@@ -21,25 +21,25 @@ const LETTERS: [Letter; 12] = [
     letter(
         'a',
         "an archive of everything in cp",
-        "--recursive --preserve=all keeps links, and all metadata that can be kept",
+        "--recursive --preserve=all keeps links, and all metadata that can be preserved",
     ),
     letter(
         'b',
         "a backup of each destination in cp",
-        "--no-clobber leaves what exists alone; without it the old file stays until the new one \
+        "--no-clobber never replaces a file; without it the old file stays until the new one \
          is complete",
     ),
     letter(
         'd',
         "\"keep links as links\" in cp",
-        "--recursive --links=preserve makes links anew; the destination is named last, or by --dest",
+        "--recursive --links=preserve recreates links; the destination is named last, or by --dest",
     ),
     letter(
         'H',
         "\"follow links that are named\" in cp",
         "--recursive --links=follow follows links; a single file is always read through them",
     ),
-    letter('i', "\"ask before overwriting\" in cp", "--no-clobber leaves what exists alone"),
+    letter('i', "\"ask before overwriting\" in cp", "--no-clobber never replaces a file"),
     letter(
         'l',
         "\"make hard links\" in cp",
@@ -54,7 +54,7 @@ const LETTERS: [Letter; 12] = [
     letter(
         'P',
         "\"follow no link\" in cp",
-        "--recursive --links=preserve, its default, makes links anew",
+        "--recursive --links=preserve, the default, recreates links",
     ),
     letter(
         's',
@@ -65,13 +65,13 @@ const LETTERS: [Letter; 12] = [
     letter(
         'S',
         "the suffix of backups in cp",
-        "--no-clobber leaves what exists alone; without it the old file stays until the new one \
+        "--no-clobber never replaces a file; without it the old file stays until the new one \
          is complete",
     ),
     letter(
         'x',
         "\"stay on one filesystem\" in cp",
-        "--exclude leaves out the directories that others are mounted on",
+        "--exclude leaves out directories with other filesystems mounted on them",
     ),
     letter(
         'Z',
@@ -80,7 +80,8 @@ const LETTERS: [Letter; 12] = [
     ),
 ];
 
-/// The error of the parser of `uncopy cp`, in better words if a letter of `cp(1)` is its reason.
+/// Replaces an error of the parser of `uncopy cp` by an explanation if its cause is a letter of
+/// `cp(1)`.
 pub(crate) fn explained(error: clap::Error) -> clap::Error {
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag,
@@ -91,11 +92,11 @@ pub(crate) fn explained(error: clap::Error) -> clap::Error {
         bare.is_some_and(|bare| bare.chars().eq([known.letter]))
     });
     let Some(Letter { letter, meaning, next_step }) = known else { return error };
-    let message = format!("-{letter} is {meaning}, and not supported here; {next_step}");
+    let message = format!("-{letter} is {meaning}, which is not supported here; {next_step}");
     usage_error("cp", ErrorKind::UnknownArgument, &message)
 }
 
-/// The error of the whole command line, [`explained`] if the subcommand is `cp`.
+/// Returns the error of the whole command line, [`explained`] if the subcommand is `cp`.
 pub(crate) fn explained_on(line: &[OsString], error: clap::Error) -> clap::Error {
     if line.get(1).is_some_and(|subcommand| subcommand == "cp") { explained(error) } else { error }
 }
@@ -110,7 +111,7 @@ mod tests {
     /// `getopt_long` of coreutils 9.5, `src/cp.c`.
     const OF_CP: &str = "abdfHilLnprst:uvxPRS:TZ";
 
-    /// Letters that both have, which mean the same.
+    /// Letters that both have, with the same meaning.
     const SHARED: &str = "fnprtuvRT";
 
     /// Letters that `cp` does not have.

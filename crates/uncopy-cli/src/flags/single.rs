@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use super::copy::CopyArgs;
 use super::tree::{RETRIES, TreeArgs};
 
-/// How the program is called.
+/// Forms of the command line.
 pub(crate) const USAGE: &str = "\
 uncopy <COMMAND>
        uncopy -s SRC -d DST [OPTIONS]";
@@ -16,35 +16,35 @@ uncopy <COMMAND>
 /// One file, copied and verified.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SingleArgs {
-    /// The file to copy
+    /// File to copy
     #[arg(short, long, value_name = "SRC", help_heading = SINGLE)]
     pub source: PathBuf,
 
-    /// The file or directory to copy to
+    /// File or directory to copy to
     #[arg(short, long, value_name = "DST", help_heading = SINGLE)]
     pub dest: PathBuf,
 
-    /// Try every cheaper way and fall back by itself: the default
+    /// Try every cheaper mechanism and fall back automatically (the default)
     #[arg(long, help_heading = SINGLE)]
     pub zero_copy: bool,
 
-    /// Only read and write through this program's memory
+    /// Use only read and write, through the memory of this program
     #[arg(long, conflicts_with = "zero_copy", help_heading = SINGLE)]
     pub no_zero_copy: bool,
 
-    /// Do not read both files back and compare digests before the copy is put in place
+    /// Do not verify: skip reading both files back and comparing digests
     #[arg(long, help_heading = SINGLE)]
     pub no_verify: bool,
 
-    /// Say which way the bytes went, and why not a cheaper one
+    /// Print which mechanism copied the file, and why no cheaper one did
     #[arg(short, long, help_heading = SINGLE)]
     pub verbose: bool,
 }
 
-const SINGLE: &str = "One file, verified (`uncopy cp` has more to offer)";
+const SINGLE: &str = "One file, verified (`uncopy cp` has more options)";
 
 impl SingleArgs {
-    /// The flags of `uncopy cp` that say the same.
+    /// Returns the flags of `uncopy cp` that mean the same.
     pub(crate) fn into_copy(self) -> CopyArgs {
         CopyArgs {
             source: vec![self.source],
@@ -59,7 +59,7 @@ impl SingleArgs {
         }
     }
 
-    /// Whether a flag of `uncopy cp` stands on this command line.
+    /// Whether a flag of `uncopy cp` is on this command line.
     pub(crate) fn is_given(matches: &ArgMatches, flag: &str) -> bool {
         let known = matches.try_contains_id(flag).is_ok();
         known && matches.value_source(flag) == Some(ValueSource::CommandLine)

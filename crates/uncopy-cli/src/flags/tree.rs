@@ -8,76 +8,76 @@ use super::select::Patterns;
 
 pub(super) const TREES: &str = "Trees (with --recursive)";
 
-/// How often a file is tried again if nothing else is said.
+/// Default number of retries.
 pub(super) const RETRIES: u32 = 3;
 
-/// What `uncopy cp` does with directories.
+/// Flags of trees.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct TreeArgs {
-    /// Copy directories with all that is in them
+    /// Copy directories recursively
     ///
-    /// A directory whose destination does not exist is built beside it and renamed once, when it
-    /// is complete: when every entry of it was tried. An error of the destination that the next
-    /// entry would meet too ends that before (--on-error). Where the destination exists each file is
-    /// replaced in one step.
+    /// A directory whose destination does not exist is built beside it and renamed once, when
+    /// every entry has been tried. An error of the destination that the next entry would meet too
+    /// stops the copy before that (--on-error). Where the destination exists, each file is replaced
+    /// in one step.
     #[arg(short, long, visible_short_alias = 'R', help_heading = TREES)]
     pub recursive: bool,
 
-    /// Make symbolic links anew (preserve), copy what they lead to (follow), or leave them out (skip)
+    /// Symbolic links: recreate them (preserve), copy their targets (follow), or leave them out (skip)
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, requires = "recursive", help_heading = TREES)]
     pub links: LinksArg,
 
-    /// With --links=follow: also where they lead out of the tree or by an absolute path
+    /// With --links=follow: also follow links out of the tree and absolute links
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub follow_outside: bool,
 
-    /// Make FIFOs, sockets and device files anew; without it they are skipped
+    /// Recreate FIFOs, sockets and device files instead of skipping them
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub specials: bool,
 
     #[command(flatten)]
     pub patterns: Patterns,
 
-    /// Leave alone what is as new in the destination as in the source
+    /// Skip entries that are at least as new in the destination as in the source
     #[arg(short, long, requires = "recursive", help_heading = TREES)]
     pub update: bool,
 
-    /// Remove from the destination what the source does not have
+    /// Delete entries of the destination that the source does not have
     ///
-    /// What --exclude and --include leave out stays, and nothing is removed from a directory whose
-    /// source could not be listed. An entry of another kind than in the source is replaced.
+    /// Entries that --exclude and --include leave out stay, and nothing is deleted from a directory
+    /// whose source could not be listed. An entry that is of another kind in the source is replaced.
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub delete: bool,
 
-    /// With --delete: also if the source is empty, which may be a disk that is not mounted
+    /// With --delete: allow an empty source, which may be a disk that is not mounted
     #[arg(long, requires = "delete", help_heading = TREES)]
     pub delete_empty_source: bool,
 
-    /// With --delete: remove so many entries at most, those inside of directories counted
+    /// With --delete: maximum number of entries to delete, including those inside directories
     #[arg(long, value_name = "N", requires = "delete", help_heading = TREES)]
     pub max_delete: Option<u64>,
 
-    /// Change nothing; say what would be done, and which way each file would go
+    /// Change nothing; print what would be done, and by which mechanism each file would be copied
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub dry_run: bool,
 
-    /// Try a file so often again after an error that may pass (ESTALE, EIO of a server)
+    /// Number of retries of a file after a temporary error (EINTR, EAGAIN, ESTALE, EIO of a server)
     #[arg(long, value_name = "N", default_value_t = RETRIES, requires = "recursive", help_heading = TREES)]
     pub retries: u32,
 
-    /// Keep a journal beside the destination, and go on from one that a killed or stopped run left
+    /// Keep a journal beside the destination, and continue a run that was killed or stopped
     ///
-    /// The same command with the same flags goes on where it was: files that are done and have not
-    /// changed since on either side are not copied again.
+    /// The same command with the same flags continues where it stopped: files that were copied and
+    /// have not changed since on either side are not copied again.
     #[arg(long, requires = "recursive", help_heading = TREES)]
     pub resume: bool,
 
-    /// So many workers; without it one for each processor, eight at most
+    /// Number of workers [default: one per CPU, at most 8]
     #[arg(short, long, value_name = "N", requires = "recursive", help_heading = TREES)]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Show progress also where standard error is no terminal: a line after a second, and then
-    /// every ten
+    /// Show progress even if standard error is not a terminal: a line after one second, then
+    /// one every ten seconds
     #[arg(long, requires = "recursive", conflicts_with = "quiet", help_heading = TREES)]
     pub progress: bool,
 }
@@ -85,11 +85,11 @@ pub(crate) struct TreeArgs {
 /// `--links`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LinksArg {
-    /// They are made anew
+    /// Recreate links as they are
     #[default]
     Preserve,
-    /// What they lead to is copied, if it lies in the tree
+    /// Copy the target of a link, if it lies in the tree
     Follow,
-    /// They are left out
+    /// Leave links out
     Skip,
 }

@@ -1,22 +1,22 @@
-//! How quick a copy is, and how long the rest takes: from bytes and time at work alone.
+//! Rate of a copy and remaining time, computed from bytes and time at work only.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanDuration};
 
-/// Bytes a second so far.
+/// Returns the average rate in bytes per second.
 fn rate(done_bytes: u64, at_work: Duration) -> u64 {
     let microseconds = at_work.as_micros().max(1);
     u64::try_from(u128::from(done_bytes) * 1_000_000 / microseconds).unwrap_or(u64::MAX)
 }
 
-/// How long the rest takes at the rate so far; `None` before anything was done.
+/// Returns the remaining time at the average rate; `None` before anything was done.
 fn left(done_bytes: u64, rest_bytes: u64, at_work: Duration) -> Option<Duration> {
     rest_bytes.checked_div(rate(done_bytes, at_work)).map(Duration::from_secs)
 }
 
-/// `12.50 MiB/s  3s left`, the second where it is known how much is still to come.
+/// Formats rate and remaining time: `12.50 MiB/s  3s left`; the latter only if the rest is known.
 pub(super) fn speed(done_bytes: u64, rest_bytes: Option<u64>, at_work: Duration) -> String {
     let mut text = format!("{}/s", BinaryBytes(rate(done_bytes, at_work)));
     if let Some(left) = rest_bytes.and_then(|rest| left(done_bytes, rest, at_work)) {
@@ -52,7 +52,7 @@ mod tests {
             (100, 400, SECOND * 2, Some(8)),
             (500, 0, SECOND, Some(0)),
             (0, 500, SECOND, None),
-            // Less than a byte a second.
+            // Less than one byte per second.
             (1, 500, SECOND * 2, None),
         ] {
             let expected = expected.map(Duration::from_secs);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_told() {
+    fn rate_and_remaining_time_are_shown() {
         for (rest, expected) in [
             (Some(2 << 20), "1.00 MiB/s  2s left"),
             (Some(0), "1.00 MiB/s  0s left"),

@@ -16,17 +16,17 @@ use crate::cp::Pair;
 use crate::flags::naming;
 use crate::report::{decision, printable, quoted, refusal};
 
-/// What happened to one file: a line, and below it the way the bytes went and why not a cheaper
-/// one.
+/// Describes a copied file: one line, followed by the mechanisms and the reasons against cheaper
+/// ones.
 pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     let mut text = format!("{} -> {}: ", name(&pair.source), name(&pair.destination));
     let _ = writeln!(text, "{} in {}", BinaryBytes(receipt.bytes), duration(receipt.duration));
     for portion in &receipt.portions {
-        let _ = writeln!(text, "  {}", way(portion));
+        let _ = writeln!(text, "  {}", portion_line(portion));
     }
     text.push_str(&parallel(receipt.parallel_bytes));
     text.push_str(&resumed(receipt.resumed_bytes));
-    // Mechanisms that one reason rules out share a line.
+    // Mechanisms with the same reason share a line.
     for alike in receipt.refusals.chunk_by(|a, b| (a.errno, a.reason) == (b.errno, b.reason)) {
         let _ = writeln!(text, "  not by {}", printable(&reason(alike)));
     }
@@ -58,13 +58,13 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     text
 }
 
-/// A file that was left alone: a line.
+/// Describes a skipped file in one line.
 pub(crate) fn skipped(pair: &Pair, reason: Skip) -> String {
     let (source, destination) = (name(&pair.source), name(&pair.destination));
     format!("{source} -> {destination}: skipped, {}\n", naming::skip(reason))
 }
 
-/// What became of one entry of a tree: a line, and below it what a file's receipt says.
+/// Describes one entry of a job: one line, followed by the receipt of a file.
 pub(crate) fn entry(record: &Record) -> String {
     let pair = Pair { source: record.source.clone(), destination: record.destination.clone() };
     let kind = record.kind.name();
@@ -72,7 +72,7 @@ pub(crate) fn entry(record: &Record) -> String {
         EntryOutcome::Copied(receipt) => return copied(&pair, receipt),
         EntryOutcome::Linked { to } => format!("hard link to {}", name(to)),
         EntryOutcome::Made { .. } => kind.to_owned(),
-        EntryOutcome::Resumed => String::from("was copied by the run before"),
+        EntryOutcome::Resumed => String::from("copied by an earlier run"),
         EntryOutcome::Skipped { reason } => return skipped(&pair, *reason),
         EntryOutcome::Deleted { entries: 1 } => {
             return format!("{}: deleted\n", name(&pair.destination));
@@ -93,12 +93,12 @@ pub(crate) fn entry(record: &Record) -> String {
     format!("{} -> {}: {what}\n", name(&pair.source), name(&pair.destination))
 }
 
-/// What a whole job did.
+/// Describes a whole job.
 pub(crate) fn summary(summary: &Summary) -> String {
     let mut text = format!("{}: ", counted(summary.files, "file", "files"));
     let _ = writeln!(text, "{} in {}", BinaryBytes(summary.bytes), duration(summary.duration));
     for portion in &summary.portions {
-        let _ = writeln!(text, "  {}", way(portion));
+        let _ = writeln!(text, "  {}", portion_line(portion));
     }
     text.push_str(&resumed(summary.resumed_bytes));
     for count in &summary.refusals {
@@ -120,7 +120,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         (summary.specials, "special file", "special files"),
         (summary.skipped, "skipped", "skipped"),
         (summary.deleted, "deleted", "deleted"),
-        (summary.resumed, "file copied before", "files copied before"),
+        (summary.resumed, "file copied earlier", "files copied earlier"),
         (summary.failed, "failed", "failed"),
         (summary.not_tried, "not tried", "not tried"),
     ];
@@ -135,32 +135,31 @@ pub(crate) fn summary(summary: &Summary) -> String {
     text
 }
 
-/// Where an unfinished tree is, and what can be done with it.
+/// Describes where an unfinished tree is, and what can be done with it.
 pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
     let Incomplete { source, destination, path, entries, no_journal, removed_by_next, .. } =
         incomplete;
     let (given, name) = (quoted(destination), quoted(path));
     let entries = counted(*entries, "entry", "entries");
-    let there = format!(
-        "{given} is not complete and did not get its name: {entries} were copied to {name}"
-    );
+    let there =
+        format!("{given} is incomplete and did not get its name: {entries} were copied to {name}");
     match no_journal.as_ref().map(naming::reason) {
         None => format!(
-            "{there}; when the cause is gone, `uncopy cp -r --resume {} {given}` with the flags of this \
-             command goes on with it; or rename or delete it: no other run touches it",
+            "{there}; after removing the cause, `uncopy cp -r --resume {} {given}` with the flags of this \
+             command continues it; or rename or delete it: no other run touches it",
             quoted(source),
         ),
         Some(reason) if *removed_by_next => format!(
-            "{there}; --resume cannot go on with it: {reason}; rename it before the next copy to {given}, \
+            "{there}; --resume cannot continue it: {reason}; rename it before the next copy to {given}, \
              which would remove it, or delete it"
         ),
         Some(reason) => format!(
-            "{there}; --resume cannot go on with it: {reason}; rename or delete it: no other run touches it"
+            "{there}; --resume cannot continue it: {reason}; rename or delete it: no other run touches it"
         ),
     }
 }
 
-/// What was done about compression, and what spoke for it.
+/// Describes the compression of a file and the reason for it.
 fn compressed(compression: &Compression, bytes: u64) -> String {
     let (from, to) = (BinaryBytes(compression.source_bytes), BinaryBytes(bytes));
     let frames = counted(compression.frames, "frame", "frames");
@@ -176,7 +175,7 @@ fn compressed(compression: &Compression, bytes: u64) -> String {
             GuessedBy::Magic => "first bytes",
             GuessedBy::Extension => "name",
         };
-        format!("; by its {by} it seems to be {}", guess.format)
+        format!("; by its {by} it looks like {}", guess.format)
     });
     format!("{done} ({}{guess})", compression.reason)
 }
@@ -185,14 +184,14 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// `reflink, sendfile: EXDEV: why`, of refusals that are alike.
+/// Formats refusals with the same reason: `reflink, sendfile: EXDEV: why`.
 fn reason(alike: &[Refusal]) -> String {
     let [others @ .., last] = alike else { return String::new() };
     let others = others.iter().map(|refusal| format!("{}, ", refusal.mechanism));
     others.chain([refusal::line(last)]).collect()
 }
 
-/// Three digits or so: `183ms`, `1.25s`, `240µs`.
+/// Formats a duration with about three digits: `183ms`, `1.25s`, `240µs`.
 fn duration(duration: Duration) -> String {
     match duration.as_micros() {
         0..1_000 => format!("{duration:.0?}"),
@@ -206,7 +205,7 @@ fn name(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-fn way(portion: &Portion) -> String {
+fn portion_line(portion: &Portion) -> String {
     let bytes = BinaryBytes(portion.bytes);
     let mechanism = portion.mechanism;
     match portion.cost {
@@ -226,7 +225,7 @@ fn way(portion: &Portion) -> String {
 fn parallel(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
-        _ => format!("  {} of it by two threads side by side\n", BinaryBytes(bytes)),
+        _ => format!("  {} of it by two threads in parallel\n", BinaryBytes(bytes)),
     }
 }
 
@@ -252,7 +251,7 @@ fn verified(verification: &Verification) -> String {
             duration(verification.duration)
         ),
         VerifiedFrom::SharedExtents => {
-            String::from("verified: both files have the same blocks; nothing was read")
+            String::from("verified: both files share the same blocks; nothing was read")
         }
     }
 }
@@ -387,10 +386,10 @@ mod tests {
         compression.frames = 2;
         let decompressed = compressed(&compression, 4 << 20);
         assert!(decompressed.starts_with("decompressed: 3.00 MiB in 2 frames became 4.00 MiB ("));
-        for (by, told) in [(GuessedBy::Magic, "first bytes"), (GuessedBy::Extension, "name")] {
+        for (by, seen) in [(GuessedBy::Magic, "first bytes"), (GuessedBy::Extension, "name")] {
             compression.guess = Some(CompressionGuess { format: "gzip", by });
-            let told = format!("; by its {told} it seems to be gzip)");
-            assert!(compressed(&compression, 0).ends_with(&told));
+            let guess = format!("; by its {seen} it looks like gzip)");
+            assert!(compressed(&compression, 0).ends_with(&guess));
         }
     }
 

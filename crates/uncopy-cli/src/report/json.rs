@@ -26,8 +26,8 @@ pub(crate) use left::{incomplete, not_tried};
 use leftovers::Leftovers;
 use reasons::{CountedRefusal, Notes, Refusal};
 
-/// The version of this format: the first key of every object. A key may be added within a
-/// version; one that goes or changes its meaning makes a new version.
+/// Version of this format: the first key of every object. Keys may be added within a version;
+/// removing a key or changing its meaning makes a new version.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// A file that was copied.
@@ -74,14 +74,20 @@ struct Copied<'a> {
     tree: Option<InTree>,
 }
 
-/// What only events of trees have.
+/// Keys that only events of trees have.
 #[derive(Serialize)]
-struct InTree {
+pub(crate) struct InTree {
     sequence: u64,
     entry: &'static str,
 }
 
-/// An event about an entry of a tree that has nothing but names to tell.
+impl From<&Record> for InTree {
+    fn from(record: &Record) -> InTree {
+        InTree { sequence: record.sequence, entry: record.kind.name() }
+    }
+}
+
+/// An event about a file or an entry of a tree that was not copied, and did not fail.
 #[derive(Serialize)]
 struct Entry<'a> {
     schema: u32,
@@ -89,7 +95,7 @@ struct Entry<'a> {
     #[serde(flatten)]
     names: Names<'a>,
     #[serde(flatten)]
-    tree: InTree,
+    tree: Option<InTree>,
     #[serde(skip_serializing_if = "Option::is_none")]
     linked_to: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,15 +116,28 @@ struct Entry<'a> {
     mechanism: Option<&'static str>,
 }
 
-/// A file that was left alone.
-#[derive(Serialize)]
-struct Skipped<'a> {
-    schema: u32,
-    event: &'static str,
-    #[serde(flatten)]
-    names: Names<'a>,
-    reason: &'static str,
-    code: &'static str,
+impl<'a> Entry<'a> {
+    fn new(event: &'static str, names: Names<'a>, tree: Option<InTree>) -> Entry<'a> {
+        Entry {
+            schema: SCHEMA,
+            event,
+            names,
+            tree,
+            linked_to: None,
+            linked_to_base64: None,
+            reason: None,
+            code: None,
+            notes: None,
+            flags_not_kept: Vec::new(),
+            entries: None,
+            action: None,
+            mechanism: None,
+        }
+    }
+
+    fn set_reason(&mut self, reason: Skip) {
+        (self.reason, self.code) = (Some(naming::skip(reason)), Some(reason.code()));
+    }
 }
 
 /// A file that was not copied.
@@ -130,13 +149,11 @@ struct Failed<'a> {
     names: Names<'a>,
     #[serde(flatten)]
     problem: Problem<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sequence: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entry: Option<&'static str>,
+    #[serde(flatten)]
+    tree: Option<InTree>,
 }
 
-/// What a whole job did.
+/// Summary of a whole job.
 #[derive(Serialize)]
 struct Whole<'a> {
     schema: u32,
@@ -176,7 +193,7 @@ struct Transformed {
     bytes: u64,
 }
 
-/// Why something was not done.
+/// Reason why something was not done.
 #[derive(Serialize)]
 pub(crate) struct Problem<'a> {
     kind: &'static str,
@@ -236,7 +253,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Bytes that went one way at one cost.
+/// Bytes that one mechanism moved at one cost.
 #[derive(Serialize)]
 struct Mechanism {
     name: &'static str,
@@ -251,16 +268,16 @@ impl From<&uncopy::Portion> for Mechanism {
     }
 }
 
-/// The line for a file that was copied.
+/// Returns the line for a file that was copied.
 pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     line(&details(Names::new(&pair.source, &pair.destination), receipt, None))
 }
 
-/// The line for a file that was left alone.
+/// Returns the line for a file that was skipped.
 pub(crate) fn skipped(pair: &Pair, reason: Skip) -> String {
-    let names = Names::new(&pair.source, &pair.destination);
-    let (reason, code) = (naming::skip(reason), reason.code());
-    line(&Skipped { schema: SCHEMA, event: "skipped", names, reason, code })
+    let mut event = Entry::new("skipped", Names::new(&pair.source, &pair.destination), None);
+    event.set_reason(reason);
+    line(&event)
 }
 
 fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> Copied<'a> {
@@ -300,28 +317,14 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
     }
 }
 
-/// The line for an entry of a tree that did not fail.
-pub(crate) fn entry(record: &Record) -> String {
+/// Returns the line for an entry of a job that did not fail; `tree` has the keys of entries of
+/// trees.
+pub(crate) fn entry(record: &Record, tree: Option<InTree>) -> String {
     let names = Names::new(&record.source, &record.destination);
-    let tree = InTree { sequence: record.sequence, entry: record.kind.name() };
-    let mut entry = Entry {
-        schema: SCHEMA,
-        event: "made",
-        names,
-        tree,
-        linked_to: None,
-        linked_to_base64: None,
-        reason: None,
-        code: None,
-        notes: None,
-        flags_not_kept: Vec::new(),
-        entries: None,
-        action: None,
-        mechanism: None,
-    };
+    let mut entry = Entry::new("made", names, tree);
     match &record.outcome {
         EntryOutcome::Copied(receipt) => {
-            return line(&details(entry.names, receipt, Some(entry.tree)));
+            return line(&details(entry.names, receipt, entry.tree));
         }
         EntryOutcome::Linked { to } => {
             entry.event = "linked";
@@ -347,26 +350,14 @@ pub(crate) fn entry(record: &Record) -> String {
         }
         EntryOutcome::Skipped { reason } => {
             entry.event = "skipped";
-            (entry.reason, entry.code) = (Some(naming::skip(*reason)), Some(reason.code()));
+            entry.set_reason(*reason);
         }
         _ => entry.event = "failed",
     }
     line(&entry)
 }
 
-/// The line for an entry of a tree that was not copied.
-pub(crate) fn failed_entry(record: &Record, failure: &Failure) -> String {
-    line(&Failed {
-        schema: SCHEMA,
-        event: "failed",
-        names: Names::new(&record.source, &record.destination),
-        problem: Problem::from(failure),
-        sequence: Some(record.sequence),
-        entry: Some(record.kind.name()),
-    })
-}
-
-/// The last line of a job.
+/// Returns the last line of a job.
 pub(crate) fn summary(summary: &Summary) -> String {
     let transformed = summary.transformed;
     line(&Whole {
@@ -398,15 +389,19 @@ pub(crate) fn summary(summary: &Summary) -> String {
     })
 }
 
-/// The line for a file that was not copied.
-pub(crate) fn failed(source: &Path, destination: &Path, failure: &Failure) -> String {
+/// Returns the line for a file, or an entry of a tree, that was not copied.
+pub(crate) fn failed(
+    source: &Path,
+    destination: &Path,
+    failure: &Failure,
+    tree: Option<InTree>,
+) -> String {
     line(&Failed {
         schema: SCHEMA,
         event: "failed",
         names: Names::new(source, destination),
         problem: Problem::from(failure),
-        sequence: None,
-        entry: None,
+        tree,
     })
 }
 
@@ -414,7 +409,7 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// The bytes of a name that is not UTF-8, which a JSON string cannot hold.
+/// Encodes a name that is not UTF-8, which a JSON string cannot hold.
 pub(crate) fn base64_name(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_encoded_bytes();
     std::str::from_utf8(bytes).is_err().then(|| STANDARD.encode(bytes))
@@ -424,9 +419,9 @@ pub(crate) fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// One object on one line.
+/// Serializes one object as one line.
 pub(crate) fn line(event: &impl Serialize) -> String {
-    // Only a map with keys that are no strings, or a value that fails by itself, can fail here.
+    // Only a map with keys that are not strings, or a failing `Serialize`, can fail here.
     let mut line = serde_json::to_string(event).unwrap_or_default();
     debug_assert!(line.starts_with("{\"schema\":"), "the first key is the schema: {line}");
     line.push('\n');
@@ -487,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_through_mappings_are_told_with_what_it_took_to_see_them() {
+    fn stores_through_mappings_are_reported_with_flushes_of_the_source() {
         let pair = Pair { source: "a".into(), destination: "b".into() };
         let mut receipt = receipt();
         receipt.source_flushes = 2;
@@ -553,7 +548,7 @@ mod tests {
             is_at_destination: true,
             exit: Exit::Failure,
         };
-        let event = parse(&failed(odd, Path::new("b"), &failure));
+        let event = parse(&failed(odd, Path::new("b"), &failure, None));
         let expected = json!({
             "schema": 1, "event": "failed", "source": "a\u{fffd}", "source_base64": "Yf8=",
             "destination": "b", "kind": "system", "operation": "open", "subject": "a\u{fffd}",
@@ -563,9 +558,9 @@ mod tests {
         });
         assert_eq!(event, expected);
 
-        // Elsewhere numbers have no names.
+        // On other systems numbers have no names.
         let failure = Failure { errno: None, os_error: Some(2), ..failure };
-        let event = parse(&failed(odd, Path::new("b"), &failure));
+        let event = parse(&failed(odd, Path::new("b"), &failure, None));
         assert_eq!(event["os_error"], 2);
         assert!(event["errno"].is_null() && event["errno_name"].is_null(), "{event}");
     }

@@ -1,4 +1,4 @@
-//! What the program says: words for people on standard error and (`-v`) standard output, or JSON
+//! Output of the program: text for people on standard error and (`-v`) standard output, or JSON
 //! Lines on standard output.
 
 mod decision;
@@ -22,30 +22,31 @@ use crate::flags::choice::flag;
 use crate::flags::copy::CopyArgs;
 use crate::flags::naming;
 use crate::stop::Signal;
+use json::InTree;
 
 /// A file that was not copied, and why.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Which kind of failure, for programs.
+    /// Kind of failure, for programs.
     pub kind: &'static str,
-    /// Which reason of that kind, if the library has several.
+    /// Reason within that kind, if the library has several.
     pub code: Option<&'static str>,
-    /// What was attempted, as a verb phrase.
+    /// Attempted operation, as a verb phrase.
     pub operation: &'static str,
-    /// The file it was attempted on.
+    /// File that the operation was attempted on.
     pub subject: Box<Path>,
     pub errno: Option<Errno>,
-    /// What a system other than Linux answered, in its own numbers.
+    /// Error number of a system other than Linux.
     pub os_error: Option<i32>,
     pub reason: Box<str>,
     pub next_step: Option<&'static str>,
-    /// The destination refused a call.
+    /// Whether a call on the destination failed.
     pub is_at_destination: bool,
     pub exit: Exit,
 }
 
 impl Failure {
-    /// What happened, without the next step.
+    /// Returns the sentence without the next step.
     fn message(&self) -> String {
         format!("cannot {} {}: {}", self.operation, self.subject.display(), self.reason)
     }
@@ -93,7 +94,7 @@ pub(crate) fn kind(reason: &Reason) -> &'static str {
     }
 }
 
-/// Which reason it is of those that have one kind.
+/// Returns the code of a reason that shares its kind with others.
 pub(crate) fn code(reason: &Reason) -> Option<&'static str> {
     match reason {
         Reason::Options(found) => Some(found.code()),
@@ -102,7 +103,7 @@ pub(crate) fn code(reason: &Reason) -> Option<&'static str> {
     }
 }
 
-/// What a system other than Linux answered, in its own numbers.
+/// Error number of a system other than Linux.
 fn os_error(reason: &Reason) -> Option<i32> {
     match reason {
         Reason::OtherSystem { error } => error.get().raw_os_error(),
@@ -110,7 +111,7 @@ fn os_error(reason: &Reason) -> Option<i32> {
     }
 }
 
-/// In which form each file is reported.
+/// Form in which each file is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Nothing on success, as `cp` does.
@@ -121,48 +122,51 @@ enum Form {
     Json,
 }
 
-/// Says what a person should know of a copy.
-fn tell_notes(destination: &Path, notes: &[Note], flags_not_kept: InodeFlags) {
+/// Prints the notes of a copy.
+fn print_notes(destination: &Path, notes: &[Note], flags_not_kept: InodeFlags) {
     for note in notes {
         say(&format!("note: {}: {}", destination.display(), note.named_by(flag)));
     }
     if !flags_not_kept.is_empty() {
         let names: Vec<_> = flags_not_kept.names().map(|name| name.replace('_', " ")).collect();
         say(&format!(
-            "note: {}: it has not the inode flags of the source: {} (chattr sets them)",
+            "note: {}: inode flags of the source that the copy does not have: {} (chattr sets them)",
             destination.display(),
             names.join(", ")
         ));
     }
 }
 
-/// Names what looks like leftovers, and stays.
-fn warn_of(leftovers: &Leftovers) {
-    /// More are only counted.
-    const MOST_NAMED: usize = 8;
-    for path in leftovers.paths.iter().take(MOST_NAMED) {
+/// Warns of entries that look like leftovers and were not removed.
+fn warn_about(leftovers: &Leftovers) {
+    /// Maximum number of paths that are printed; others are counted.
+    const MAX_PRINTED: usize = 8;
+    for path in leftovers.paths.iter().take(MAX_PRINTED) {
         say(&format!(
-            "warning: {} has a name like those that uncopy writes under, and nothing shows that a killed \
-             copy left it; remove it if you do not need it and no copy is running",
+            "warning: {} looks like a temporary file of uncopy, but nothing proves that a killed copy left \
+             it; remove it if you do not need it and no copy is running",
             path.display()
         ));
     }
-    let others = leftovers.paths.len().saturating_sub(MOST_NAMED) as u64 + leftovers.more;
+    let others = leftovers.paths.len().saturating_sub(MAX_PRINTED) as u64 + leftovers.more;
     if others > 0 {
-        say(&format!("warning: there are {others} more like it; --json names the first of them"));
+        say(&format!(
+            "warning: there are {others} more such entries; --json lists the first of them"
+        ));
     }
 }
 
-/// Reports each file as it is done, and knows in the end how it went.
+/// Reports each file when it is finished, and computes the exit code.
 #[derive(Debug)]
 pub(crate) struct Report {
     form: Form,
     quiet: bool,
     in_place: bool,
+    /// Whether trees are copied: their events have more keys, and a summary ends them.
+    trees: bool,
     resume: bool,
     exit: Exit,
-    /// The first line that could not be written. Copies go on: they matter more than their
-    /// report.
+    /// First error of standard output. Copies continue: they matter more than their report.
     unwritten: Option<io::Error>,
     audit: Option<Audit>,
 }
@@ -178,6 +182,7 @@ impl Report {
             form,
             quiet: flags.quiet,
             in_place: flags.in_place,
+            trees: flags.tree.recursive,
             resume: flags.tree.resume,
             exit: Exit::Success,
             unwritten: None,
@@ -185,17 +190,17 @@ impl Report {
         }
     }
 
-    /// A progress bar is wanted, if there is a terminal to show it on.
+    /// Whether to show a progress bar if there is a terminal.
     pub(crate) fn shows_progress(&self) -> bool {
         !self.quiet
     }
 
-    /// A file was copied, or left alone.
+    /// Reports a file that was copied or skipped.
     pub(crate) fn outcome(&mut self, pair: &Pair, outcome: &Outcome) {
         match outcome {
             Outcome::Copied(receipt) => self.copied(pair, receipt),
             Outcome::Skipped { reason, .. } => self.skipped(pair, *reason),
-            // The library has no other.
+            // The enum is non-exhaustive; the library has no other variant.
             _ => {}
         }
     }
@@ -207,12 +212,12 @@ impl Report {
             Form::Words => self.print(&human::copied(pair, receipt)),
             Form::Json => self.print(&json::copied(pair, receipt)),
         }
-        // The JSON has them.
+        // The JSON contains them.
         if !self.quiet && self.form != Form::Json {
-            tell_notes(&pair.destination, &receipt.notes, receipt.flags_not_kept);
+            print_notes(&pair.destination, &receipt.notes, receipt.flags_not_kept);
         }
         if !self.quiet {
-            warn_of(&receipt.leftovers);
+            warn_about(&receipt.leftovers);
         }
     }
 
@@ -225,12 +230,12 @@ impl Report {
         }
     }
 
-    /// A file was not copied.
+    /// Reports a file that could not be copied.
     pub(crate) fn failed(&mut self, source: &Path, destination: &Path, failure: &Failure) {
         self.all_failed(&[source], destination, failure);
     }
 
-    /// None of these files was copied, for one reason, which people are told once.
+    /// Reports that none of these files was copied, for one reason, which is printed once.
     pub(crate) fn all_failed(
         &mut self,
         sources: &[impl AsRef<Path>],
@@ -238,41 +243,58 @@ impl Report {
         failure: &Failure,
     ) {
         for source in sources {
-            self.log(None, || json::failed(source.as_ref(), destination, failure));
-            if self.form == Form::Json {
-                self.print(&json::failed(source.as_ref(), destination, failure));
-            }
+            self.record_failure(|| json::failed(source.as_ref(), destination, failure, None));
         }
-        // Whoever stopped the program is told so once, by `stopped`.
+        self.describe_failure(failure);
+    }
+
+    /// Adds the line of a failure to the audit log and to the JSON output.
+    fn record_failure(&mut self, line: impl Fn() -> String) {
+        self.log(None, &line);
+        if self.form == Form::Json {
+            self.print(&line());
+        }
+    }
+
+    /// Prints a failure for people and adds it to the exit code.
+    fn describe_failure(&mut self, failure: &Failure) {
+        // `stopped` reports the signal.
         if failure.kind != "cancelled" {
             say(&failure.to_string());
         }
         self.exit = self.exit.and(failure.exit);
     }
 
-    /// Each entry is told, and not only those that failed.
-    pub(crate) fn tells_each(&self) -> bool {
+    /// Whether each entry is reported, and not only those that failed.
+    pub(crate) fn wants_records(&self) -> bool {
         self.form != Form::Silent || self.audit.is_some()
     }
 
-    /// An entry of a tree is finished.
+    /// Reports an entry of a job that is finished.
     pub(crate) fn entry(&mut self, record: &Record) {
+        let tree = self.trees;
+        let tree = || tree.then(|| InTree::from(record));
         let receipt = match &record.outcome {
             EntryOutcome::Copied(receipt) => Some(&**receipt),
             _ => None,
         };
         if !matches!(record.outcome, EntryOutcome::Failed(_)) {
-            self.log(receipt, || json::entry(record));
+            self.log(receipt, || json::entry(record, tree()));
         }
         match (&record.outcome, self.form) {
-            (EntryOutcome::Failed(error), _) => self.failed_entry(record, &Failure::from(error)),
-            // What it was run for.
+            (EntryOutcome::Failed(error), _) => {
+                let (source, destination) = (&record.source, &record.destination);
+                let failure = Failure::from(error);
+                self.record_failure(|| json::failed(source, destination, &failure, tree()));
+                self.describe_failure(&failure);
+            }
+            // Printing this is the purpose of a dry run.
             (EntryOutcome::Planned { .. }, Form::Silent) if !self.quiet => {
                 self.print(&human::entry(record));
             }
             (_, Form::Silent) => {}
             (_, Form::Words) => self.print(&human::entry(record)),
-            (_, Form::Json) => self.print(&json::entry(record)),
+            (_, Form::Json) => self.print(&json::entry(record, tree())),
         }
         if self.quiet || self.form == Form::Json {
             return;
@@ -282,24 +304,15 @@ impl Report {
             EntryOutcome::Made { notes, flags_not_kept } => (notes, *flags_not_kept),
             EntryOutcome::Skipped { reason } if record.kind == EntryKind::Special => {
                 let (source, reason) = (record.source.display(), naming::skip(*reason));
-                return say(&format!("note: {source} is left out: {reason}"));
+                return say(&format!("note: {source} was skipped: {reason}"));
             }
             _ => return,
         };
-        tell_notes(&record.destination, notes, flags);
+        print_notes(&record.destination, notes, flags);
     }
 
-    fn failed_entry(&mut self, record: &Record, failure: &Failure) {
-        self.log(None, || json::failed_entry(record, failure));
-        if self.form == Form::Json {
-            self.print(&json::failed_entry(record, failure));
-        }
-        say(&failure.to_string());
-        self.exit = self.exit.and(failure.exit);
-    }
-
-    /// These were not begun, because of an error before them, which they would have met too if it
-    /// `is_lasting`.
+    /// Reports sources that were not tried because of an earlier error, which they would have met
+    /// too if it `is_lasting`.
     pub(crate) fn not_tried(&mut self, pairs: &[Pair], is_lasting: bool) {
         for pair in pairs {
             self.log(None, || json::not_tried(pair));
@@ -318,7 +331,7 @@ impl Report {
         say(&format!("not tried, because {why}: {}", names.join(" ")));
     }
 
-    /// A new tree was left under its temporary name.
+    /// Reports a new tree that was left under its temporary name.
     fn incomplete(&mut self, incomplete: &Incomplete) {
         self.log(None, || json::incomplete(incomplete));
         if self.form == Form::Json {
@@ -327,38 +340,40 @@ impl Report {
         say(&human::incomplete(incomplete));
     }
 
-    /// A job came to its end, whichever.
+    /// Reports the end of a job, whether it succeeded or not.
     pub(crate) fn summary(&mut self, summary: &Summary) {
         if let Some(incomplete) = &summary.incomplete {
             self.incomplete(incomplete);
         }
         match self.form {
+            _ if !self.trees => {}
             Form::Silent => {}
             Form::Words => self.print(&human::summary(summary)),
             Form::Json => self.print(&json::summary(summary)),
         }
         if !self.quiet {
-            warn_of(&summary.leftovers);
+            warn_about(&summary.leftovers);
         }
-        if summary.failed > 0 && !self.quiet {
+        if self.trees && summary.failed > 0 && !self.quiet {
             let entries = if summary.failed == 1 { "entry" } else { "entries" };
             say(&format!(
-                "{} {entries} could not be copied, named above; run it again when the cause is gone",
+                "{} {entries} could not be copied, as listed above; run the command again after removing the cause",
                 summary.failed
             ));
         }
     }
 
-    /// A job ended at an error, before all that it had found was tried.
+    /// Reports entries that a job had found but not tried when an error ended it.
     pub(crate) fn left_out(&self, summary: &Summary) {
         let left = summary.not_tried.saturating_sub(summary.sources_not_tried);
         if left > 0 && !self.quiet {
             let entries = if left == 1 { "entry" } else { "entries" };
-            say(&format!("stopped early: {left} {entries} that had been found were not tried"));
+            say(&format!("stopped early: {left} more {entries} were not tried"));
         }
     }
 
-    /// A job ended before its time. An entry that was its end has been told already.
+    /// Reports the error that ended a job early, unless it is that of an entry, which was reported
+    /// already.
     pub(crate) fn ended(&mut self, failure: &Failure) {
         if self.exit == Exit::Success {
             say(&failure.to_string());
@@ -366,21 +381,21 @@ impl Report {
         self.exit = self.exit.and(failure.exit);
     }
 
-    /// Says that `signal` ended the work, and dies of it.
+    /// Reports that `signal` stopped the copy, and ends the process by that signal.
     pub(crate) fn stopped(mut self, signal: Signal) -> ! {
         self.close_audit(true);
         let left = if self.in_place {
             "a file that was being written in place is a mixture of old and new"
         } else if self.resume {
-            "the same command goes on from here"
+            "the same command continues from here"
         } else {
-            "every destination is as it was, or complete"
+            "every destination is unchanged or complete"
         };
         say(&format!("stopped by {}; {left}", signal.name()));
         signal.die()
     }
 
-    /// How it went.
+    /// Ends the report and returns the exit code.
     pub(crate) fn finish(mut self) -> Exit {
         self.close_audit(false);
         match self.unwritten {
@@ -393,9 +408,9 @@ impl Report {
     fn log(&mut self, receipt: Option<&Receipt>, line: impl FnOnce() -> String) {
         let Some(audit) = &mut self.audit else { return };
         if let Err(error) = audit.entry(&line(), receipt) {
-            // It cannot be closed either: whoever reads it sees that it ends early.
+            // The log stays without a last record, which shows that it ends early.
             self.audit = None;
-            let next_step = "the copies go on without it; make room where it lies";
+            let next_step = "the copies continue without it; free space on its filesystem";
             self.exit = self.exit.and(failed_to("write the audit log", &error, next_step));
         }
     }
@@ -405,12 +420,15 @@ impl Report {
         match audit.end(interrupted) {
             Ok((path, hash)) => {
                 if !self.quiet {
-                    say(&format!("note: the last record of {} is {hash}", path.display()));
+                    say(&format!(
+                        "note: the hash of the last record of {} is {hash}",
+                        path.display()
+                    ));
                 }
             }
             Err(error) => {
                 let next_step =
-                    "see that `uncopy audit verify` reads it, and what its device reports";
+                    "check it with `uncopy audit verify`, and look for errors of its device";
                 self.exit = self.exit.and(failed_to("close the audit log", &error, next_step));
             }
         }
@@ -423,7 +441,7 @@ impl Report {
     }
 }
 
-/// A name as a shell takes it.
+/// Quotes a path for a shell.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
@@ -440,27 +458,28 @@ pub(crate) fn print(lines: &str) -> io::Result<()> {
     output.flush()
 }
 
-/// Says one line to people on standard error. If standard error is gone there is nobody left to tell.
+/// Prints one line for people on standard error. An error of standard error is ignored: it could
+/// not be reported.
 pub(crate) fn say(message: &str) {
     let _ = writeln!(io::stderr(), "uncopy: {}", printable(message));
 }
 
-/// Says that `operation`, which names its subject, failed for a reason outside the files, and what to
-/// do about it.
+/// Reports that `operation`, which names its subject, failed for a reason outside the copied files,
+/// with the next step.
 pub(crate) fn failed_to(operation: &str, error: &io::Error, next_step: &str) -> Exit {
-    say(&format!("cannot {operation}: {}; {next_step}", told(error)));
+    say(&format!("cannot {operation}: {}; {next_step}", describe(error)));
     Exit::Failure
 }
 
-/// An error of the standard library in the words of this program: `Permission denied (EACCES)`.
-pub(crate) fn told(error: &io::Error) -> String {
+/// Describes an error of the standard library as this program does: `Permission denied (EACCES)`.
+pub(crate) fn describe(error: &io::Error) -> String {
     match Errno::of(error) {
         Some(errno) => format!("{} ({errno})", errno.message()),
         None => error.to_string(),
     }
 }
 
-/// What a file could not be opened for, as the standard library would have it.
+/// Converts an error of opening a file to one of the standard library.
 pub(crate) fn of_file(error: &Error) -> io::Error {
     of_reason(error.reason(), error.errno())
 }
@@ -479,17 +498,17 @@ fn of_reason(reason: &Reason, errno: Option<Errno>) -> io::Error {
     }
 }
 
-/// Says that a report could not be written.
+/// Reports that standard output failed.
 pub(crate) fn output_failed(error: &io::Error) -> Exit {
     say(&format!(
-        "cannot write to standard output: {}; only the report is cut short; send it elsewhere",
-        told(error)
+        "cannot write to standard output: {}; only the report is incomplete; redirect it elsewhere",
+        describe(error)
     ));
     Exit::Failure
 }
 
-/// The text with control characters escaped: a file name must not be able to drive the terminal
-/// or to forge a line.
+/// Escapes control characters: a file name must not be able to control the terminal or to forge a
+/// line.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
@@ -529,10 +548,10 @@ mod tests {
     }
 
     #[test]
-    fn what_another_system_answers_keeps_its_number() {
-        let told = io::Error::from_raw_os_error(63);
-        let (number, words) = (told.kind(), told.to_string());
-        let reason = Reason::OtherSystem { error: told.into() };
+    fn error_numbers_of_other_systems_are_kept() {
+        let error = io::Error::from_raw_os_error(63);
+        let (number, words) = (error.kind(), error.to_string());
+        let reason = Reason::OtherSystem { error: error.into() };
         assert_eq!((kind(&reason), os_error(&reason)), ("system", Some(63)));
         let found = of_reason(&reason, None);
         assert_eq!((found.kind(), found.to_string()), (number, words));

@@ -1,4 +1,4 @@
-//! Why cheaper ways were not taken, in words that name flags.
+//! Reasons against cheaper mechanisms, in text that names flags.
 
 use uncopy::{Refusal, RefusalReason};
 
@@ -9,7 +9,7 @@ pub(crate) fn words(reason: RefusalReason) -> String {
     reason.named_by(flag).to_string()
 }
 
-/// Returns mechanism, answer of the kernel and reason: `reflink: EXDEV: …`.
+/// Returns mechanism, error of the kernel and reason: `reflink: EXDEV: …`.
 pub(super) fn line(refusal: &Refusal) -> String {
     let Refusal { mechanism, reason, errno } = *refusal;
     let reason = words(reason);
@@ -19,8 +19,8 @@ pub(super) fn line(refusal: &Refusal) -> String {
     }
 }
 
-/// Says why no allowed way works.
+/// Explains why no allowed mechanism works.
 pub(crate) fn no_mechanism(refusals: &[Refusal]) -> String {
     let all = refusals.iter().map(line).collect::<Vec<_>>().join("; ");
-    format!("no allowed way works here: {all}")
+    format!("no allowed mechanism works here: {all}")
 }

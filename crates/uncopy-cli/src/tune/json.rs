@@ -1,4 +1,4 @@
-//! What was measured, for programs, documented in `docs/json.md`.
+//! Results of `uncopy tune` for programs, documented in `docs/json.md`.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -37,7 +37,7 @@ struct Compared {
     rounds: usize,
 }
 
-/// One object on one line.
+/// Formats the results as one object on one line.
 pub(super) fn report(path: &Path, measured: &tune::Measured, saved: Option<&Path>) -> String {
     line(&Measured {
         schema: SCHEMA,

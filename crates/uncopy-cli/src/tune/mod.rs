@@ -18,7 +18,7 @@ use crate::flags::tune::TuneArgs;
 use crate::report::{self, Failure};
 use crate::stop::{self, Stop};
 
-/// Measures, prints what was found, and keeps it if that is asked for.
+/// Measures, prints the results, and saves them with `--save`.
 pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
     let stop = match Stop::new() {
         Ok(stop) => stop,
@@ -37,7 +37,7 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
         (Ok(measured), _) => measured,
         (Err(error), Some(signal)) if error.is_cancelled() => {
             report::say(&format!(
-                "stopped by {}; nothing is left, and nothing kept",
+                "stopped by {}; no files are left, and nothing was saved",
                 signal.name()
             ));
             signal.die()
@@ -65,7 +65,7 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
     Ok(exit)
 }
 
-/// Keeps the values that differ from those built in.
+/// Saves the values that differ from those built in.
 fn save(path: &Path, measured: &Measured) -> Result<PathBuf, String> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let changed = measured.settings.iter().filter(|setting| setting.value != setting.built_in);

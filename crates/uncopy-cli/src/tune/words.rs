@@ -1,4 +1,4 @@
-//! What was measured, for people.
+//! Results of `uncopy tune` for people.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,7 +7,7 @@ use uncopy::copy::tune::{Measured, MeasuredSetting};
 
 use crate::report::printable;
 
-/// A table for each setting, and what came of it.
+/// Formats a table for each setting, with its result.
 pub(super) fn report(path: &Path, measured: &Measured, file: Option<&Path>) -> String {
     let mut text = format!(
         "{} at {}, measured in {:.1} s\n",
@@ -20,16 +20,16 @@ pub(super) fn report(path: &Path, measured: &Measured, file: Option<&Path>) -> S
     }
     if let Some(file) = file {
         let file = file.display().to_string();
-        let _ = writeln!(text, "\nkept in {}", printable(&file));
+        let _ = writeln!(text, "\nsaved in {}", printable(&file));
     }
     text
 }
 
 fn describe(text: &mut String, setting: &MeasuredSetting) {
-    let value = told(setting, setting.value);
+    let value = formatted(setting, setting.value);
     let verdict = match setting.value == setting.built_in {
-        true => "as built in".to_owned(),
-        false => format!("instead of {}", told(setting, setting.built_in)),
+        true => "same as built in".to_owned(),
+        false => format!("instead of {}", formatted(setting, setting.built_in)),
     };
     let _ = writeln!(text, "\n{}  {value}, {verdict}", setting.setting);
     let (usual, other) = columns(setting.setting);
@@ -41,7 +41,7 @@ fn describe(text: &mut String, setting: &MeasuredSetting) {
         let _ = writeln!(
             text,
             "  {:>9}  {:>9.3} ms  {:>9.3} ms  {:>3.0} %  {:>6}",
-            told(setting, row.at),
+            formatted(setting, row.at),
             milliseconds(row.usual),
             milliseconds(row.other),
             row.ratio * 100.0,
@@ -49,21 +49,21 @@ fn describe(text: &mut String, setting: &MeasuredSetting) {
         );
     }
     if let Some(missing) = &setting.missing {
-        let _ = writeln!(text, "  not all was measured: {missing}");
+        let _ = writeln!(text, "  not everything was measured: {missing}");
     }
 }
 
-/// What the two times of a setting belong to.
+/// Returns the headings of the two times of a setting.
 fn columns(setting: &str) -> (&'static str, &'static str) {
     match setting {
         "zero-copy-min" => ("read_write", "splice"),
-        "direct-min" => ("flushed", "and direct"),
+        "direct-min" => ("flushed", "direct"),
         "direct-cpu-min" => ("splice, CPU", "direct, CPU"),
         _ => ("built in", "this one"),
     }
 }
 
-fn told(setting: &MeasuredSetting, value: u64) -> String {
+fn formatted(setting: &MeasuredSetting, value: u64) -> String {
     match value {
         value if setting.setting == "jobs" => value.to_string(),
         value if value >= 1 << 20 && value % (1 << 20) == 0 => format!("{} MiB", value >> 20),

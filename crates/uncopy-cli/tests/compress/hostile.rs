@@ -40,7 +40,7 @@ fn assert_refused(pair: &Pair, bytes: &[u8], says: &str) {
         let run = decompress().arg(&source).arg(&target).run();
         let message = run.failed(1);
         assert!(message.contains(says), "{message}");
-        assert!(message.contains("bad.zst") && message.contains("get the file anew"), "{message}");
+        assert!(message.contains("bad.zst") && message.contains("get the file again"), "{message}");
         assert_eq!(run.receipts()[0].value()["kind"], "damaged");
         assert_eq!(fs::read(&target).ok().as_deref(), old.then_some(&b"old"[..]));
         assert!(pair.to.strangers(&["target"]).is_empty());

@@ -121,7 +121,7 @@ fn an_interrupted_run_keeps_what_it_did() {
     let stopped = Strace::new(&program(&trees)).stop_after("write", 300);
     let (run, _) = stopped.resume_with(Signal::INT);
     run.died_of(2);
-    assert!(run.stderr.contains("goes on from here"), "{}", run.stderr);
+    assert!(run.stderr.contains("continues from here"), "{}", run.stderr);
     let run = program(&trees).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert_whole(&trees);

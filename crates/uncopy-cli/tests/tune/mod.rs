@@ -100,7 +100,7 @@ fn what_was_found_is_told_in_words() {
     let path = scratch.path().to_str().unwrap();
     let run = uncopy(&home, &["tune", "--save", path]).run();
     assert!(run.status.success(), "{}", run.stderr);
-    let kept = format!("\nkept in {}\n", home.join("uncopy/tuned.toml").display());
+    let kept = format!("\nsaved in {}\n", home.join("uncopy/tuned.toml").display());
     for words in ["\nzero-copy-min  ", "\ndirect-min  ", "\njobs  ", "rounds", &kept] {
         assert!(run.stdout.contains(words), "{words:?} in {}", run.stdout);
     }

@@ -1,9 +1,9 @@
-//! What a report says of compression.
+//! Compression in JSON reports.
 
 use serde::Serialize;
 use uncopy::CompressionAction;
 
-/// What was found out about compression, and what was done.
+/// Facts about the compression of a file, and the action taken.
 #[derive(Serialize)]
 pub(super) struct Compression {
     action: &'static str,

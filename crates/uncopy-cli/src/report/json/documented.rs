@@ -1,9 +1,9 @@
-//! Codes that `docs/json.md` lists are those that there are.
+//! Tests that `docs/json.md` lists exactly the codes that exist.
 
 use uncopy::capabilities::AnswerReason;
 use uncopy::{CompressionReason, Note, RefusalReason};
 
-/// The first cells of the table below this heading.
+/// Returns the first cells of the table below this heading.
 pub(crate) fn listed(heading: &str) -> Vec<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
     let page = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! What a job left undone: sources that were not begun, and an unfinished tree.
+//! Work that a job left undone: sources that were not tried, and an unfinished tree.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::cp::Pair;
 use crate::flags::naming;
 use crate::report;
 
-/// A source that was not begun.
+/// A source that was not tried.
 #[derive(Serialize)]
 struct NotTried<'a> {
     schema: u32,
@@ -38,13 +38,13 @@ struct Left<'a> {
     removed_by_next: bool,
 }
 
-/// The line for a source that was not begun.
+/// Returns the line for a source that was not tried.
 pub(crate) fn not_tried(pair: &Pair) -> String {
     let names = Names::new(&pair.source, &pair.destination);
     line(&NotTried { schema: SCHEMA, event: "not_tried", names })
 }
 
-/// The line for a tree that was left under its temporary name.
+/// Returns the line for a tree that was left under its temporary name.
 pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
     let why = incomplete.no_journal.as_ref();
     line(&Left {

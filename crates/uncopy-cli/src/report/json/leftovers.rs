@@ -1,4 +1,4 @@
-//! Leftovers of killed runs that stay, as JSON has them.
+//! Entries in JSON reports that look like leftovers of killed runs and were not removed.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{base64_name, is_zero};
 
-/// What looks like leftovers, and stays.
+/// Entries that look like leftovers and were not removed.
 #[derive(Serialize)]
 pub(super) struct Leftovers<'a> {
     #[serde(rename = "leftovers", skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! Why cheaper ways were not taken, and what else a person should know: words, and codes for programs.
+//! Reasons against cheaper mechanisms, and notes: text for people and codes for programs.
 
 use serde::Serialize;
 use uncopy::copy::job::RefusalCount;
@@ -45,7 +45,7 @@ impl From<&RefusalCount> for CountedRefusal {
     }
 }
 
-/// What a person should know, and the same for programs.
+/// Notes as text, and as codes for programs.
 #[derive(Serialize)]
 pub(super) struct Notes {
     notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Progress of a whole job: a bar on a terminal, plain lines elsewhere if they are asked for.
+//! Progress of a whole job: a bar on a terminal, or plain lines with `--progress`.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
@@ -13,18 +13,18 @@ use super::{DRAWS_HZ, PATIENCE, speed};
 use crate::job_control::Clock;
 use crate::report::say;
 
-/// How often a line is printed where there is no terminal.
+/// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// When the first one is: whoever waits sees that something is done, and how long it will take.
+/// Time of the first line: it shows early that work is done and how long it will take.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 
-/// How a job's progress is shown.
+/// Progress display of a job.
 #[derive(Debug)]
-pub(crate) struct TreeBar {
+pub(crate) struct JobBar {
     form: Form,
     clock: Clock,
-    /// When to show it again, in milliseconds of the clock.
+    /// Time of the next update, in milliseconds of the clock.
     next: AtomicU64,
     bar: Mutex<Option<ProgressBar>>,
 }
@@ -36,16 +36,17 @@ enum Form {
     Lines,
 }
 
-impl TreeBar {
-    /// A bar if `wanted` and standard error is a terminal; lines elsewhere if `insisted`.
-    pub(crate) fn new(wanted: bool, insisted: bool, clock: Clock) -> TreeBar {
+impl JobBar {
+    /// Shows a bar if `wanted` and standard error is a terminal; without a terminal lines if
+    /// `always`.
+    pub(crate) fn new(wanted: bool, always: bool, clock: Clock) -> JobBar {
         let form = match wanted {
             true if stderr().is_terminal() => Form::Bar,
-            true if insisted => Form::Lines,
+            true if always => Form::Lines,
             _ => Form::Off,
         };
         let first = if form == Form::Lines { FIRST_LINE } else { PATIENCE };
-        TreeBar {
+        JobBar {
             form,
             clock,
             next: AtomicU64::new(first.as_millis() as u64),
@@ -53,12 +54,12 @@ impl TreeBar {
         }
     }
 
-    /// Somebody sees how much is still to come.
+    /// Whether progress is shown, which needs totals.
     pub(crate) fn wants_totals(&self) -> bool {
         self.form != Form::Off
     }
 
-    /// Shows it, if it is time to.
+    /// Shows the progress if an update is due.
     pub(crate) fn draw(&self, progress: JobProgress) {
         if self.form == Form::Off {
             return;
@@ -78,7 +79,7 @@ impl TreeBar {
             .compare_exchange(next, now + every, Ordering::Relaxed, Ordering::Relaxed)
             .is_err()
         {
-            // Another worker shows it.
+            // Another worker shows this update.
             return;
         }
         let text = describe(progress, at_work);
@@ -97,8 +98,8 @@ impl TreeBar {
         bar.tick();
     }
 
-    /// Prints one line about how far it is, wherever standard error goes.
-    pub(crate) fn tell(&self, progress: JobProgress) {
+    /// Prints one line with the progress, even if standard error is not a terminal.
+    pub(crate) fn print_status(&self, progress: JobProgress) {
         let text = describe(progress, self.clock.at_work());
         self.aside(|| say(&text));
     }
@@ -107,7 +108,7 @@ impl TreeBar {
         self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prints something without the bar in its way.
+    /// Hides the bar while `print` runs.
     pub(crate) fn aside(&self, print: impl FnOnce()) {
         match self.form {
             Form::Bar => match &*self.lock() {
@@ -119,7 +120,7 @@ impl TreeBar {
     }
 }
 
-impl Drop for TreeBar {
+impl Drop for JobBar {
     fn drop(&mut self) {
         if let Some(bar) = &*self.lock() {
             bar.finish_and_clear();

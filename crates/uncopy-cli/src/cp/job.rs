@@ -1,34 +1,35 @@
-//! `uncopy cp -r`.
+//! `uncopy cp -r`, and `uncopy cp` with several files: a job of the library.
 
 use std::sync::{Mutex, PoisonError};
 
 use uncopy::copy::Control;
 use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees_observed};
 
+use super::Signals;
 use super::target::Pair;
 use crate::exit::Exit;
-use crate::job_control::JobControl;
-use crate::progress::TreeBar;
+use crate::progress::{JobBar, is_typed};
 use crate::report::{Failure, Report};
-use crate::stop::Stop;
 
-/// Copies trees, and reports on each entry and on the whole; on the way too, if it is `insisted`
-/// upon or standard error is a terminal.
+/// Copies trees or several files, and reports on each entry and on the whole. Shows progress if
+/// standard error is a terminal, and elsewhere if `always_progress`.
 pub(super) fn copy(
     pairs: &[Pair],
-    options: &JobOptions,
-    insisted: bool,
-    (stop, control): (&Stop, &JobControl),
+    mut options: JobOptions,
+    always_progress: bool,
+    signals: Signals<'_>,
     report: Report,
 ) -> Exit {
+    let Signals { stop, control } = signals;
     stop.listen();
     control.listen();
-    let mut options = options.clone();
-    let bar = TreeBar::new(report.shows_progress(), insisted, control.clock());
+    let shows_progress =
+        report.shows_progress() && !pairs.iter().any(|pair| is_typed(&pair.source));
+    let bar = JobBar::new(shows_progress, always_progress, control.clock());
     options.scan_ahead = bar.wants_totals();
     let roots = pairs.iter().map(|pair| (&pair.source, &pair.destination));
-    let wants_records = report.tells_each();
-    let watch = Watch { stop, control, report: Mutex::new(report), wants_records, bar };
+    let wants_records = report.wants_records();
+    let watch = Watch { signals, report: Mutex::new(report), wants_records, bar };
     let (summary, ended) = match copy_trees_observed(roots, &options, &watch) {
         Ok(summary) => (summary, Ok(())),
         Err(error) => {
@@ -59,21 +60,21 @@ pub(super) fn copy(
 
 /// Watches a job from all its workers.
 struct Watch<'a> {
-    stop: &'a Stop,
-    control: &'a JobControl,
+    signals: Signals<'a>,
     report: Mutex<Report>,
     wants_records: bool,
-    bar: TreeBar,
+    bar: JobBar,
 }
 
 impl JobObserver for Watch<'_> {
     fn progress(&self, progress: JobProgress) -> Control {
-        if self.stop.requested().is_some() {
+        let Signals { stop, control } = self.signals;
+        if stop.requested().is_some() {
             return Control::Stop;
         }
-        self.control.heed();
-        if self.control.takes_status() {
-            self.bar.tell(progress);
+        control.handle_signals();
+        if control.take_status_request() {
+            self.bar.print_status(progress);
         }
         self.bar.draw(progress);
         Control::Continue

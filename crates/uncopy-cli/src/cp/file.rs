@@ -1,0 +1,59 @@
+//! `uncopy cp SRC DST`: one file.
+
+use uncopy::copy::job::JobOptions;
+use uncopy::copy::{CopyContext, Outcome, Throttle, copy_file_in};
+
+use super::Signals;
+use super::target::Pair;
+use crate::exit::Exit;
+use crate::flags::copy::CopyArgs;
+use crate::flags::elsewhere;
+use crate::progress::Watch;
+use crate::report::{Failure, Report};
+
+/// Copies one file and reports on it.
+pub(super) fn copy(
+    pair: &Pair,
+    options: &JobOptions,
+    flags: &CopyArgs,
+    signals: Signals<'_>,
+    mut report: Report,
+) -> Exit {
+    if options.copy.copy_contents {
+        // Opening a FIFO may wait for its other end.
+        signals.stop.listen();
+        signals.control.listen();
+    }
+    let throttle = options.bytes_per_second.map(Throttle::new);
+    let gate = signals.control.gate();
+    let context = CopyContext::new().gate(&gate);
+    let context = throttle.as_ref().map_or(context, |throttle| context.throttle(throttle));
+    let mut watch = Watch::new(&pair.source, report.shows_progress(), signals);
+    let (source, destination) = (&pair.source, &pair.destination);
+    let copied = copy_file_in(source, destination, &options.copy, &context, &mut watch);
+    drop(watch);
+    match copied {
+        Ok(outcome) => report.outcome(&actual(pair, &outcome), &outcome),
+        Err(error) => {
+            let mut failure = Failure::from(&error);
+            if flags.single && elsewhere::is_verification(&error) {
+                failure.next_step =
+                    Some("pass --no-verify; without a subcommand copies are verified");
+            }
+            if flags.single && pair.source.is_dir() {
+                failure.next_step = Some("name a file, or copy it all with: uncopy cp -r");
+            }
+            report.failed(&pair.source, &pair.destination, &failure);
+        }
+    }
+    match signals.stop.requested() {
+        Some(signal) => report.stopped(signal),
+        None => report.finish(),
+    }
+}
+
+/// Returns the names of a copy, of which that of the destination may depend on its contents.
+fn actual(pair: &Pair, outcome: &Outcome) -> Pair {
+    let destination = outcome.renamed().unwrap_or(&pair.destination).to_owned();
+    Pair { source: pair.source.clone(), destination }
+}
