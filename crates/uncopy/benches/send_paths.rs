@@ -1,6 +1,6 @@
-//! A bunch of 64 datagrams: what each way of sending costs, and of what steps. Over loopback, where
-//! the kernel always copies; with `UNCOPY_TEST_ROOT=1`, as root, also to a device that drops them
-//! without copying. (Ways are set side by side by `cargo xtask compare send`.)
+//! Measures a bunch of 64 datagrams: the cost of each kind of send, and of its steps. Over loopback, where the
+//! kernel always copies; with `UNCOPY_TEST_ROOT=1`, as root, also to a device that drops them without copying.
+//! (`cargo xtask compare send` compares the kinds with each other.)
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use uncopy::send::{
 const BUNCH: usize = 64;
 const SIZES: [usize; 3] = [600, 8000, 64_000];
 
-/// Where the datagrams go.
+/// The destination of the datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Road {
     Loopback,
-    /// A device in a network of its own.
+    /// A device in a separate network.
     Sink,
 }
 
@@ -33,7 +33,7 @@ impl Road {
         }
     }
 
-    /// A socket, and a receiver that reads nothing where there has to be one.
+    /// Makes a socket, and a receiver that reads nothing if one is needed.
     fn socket(self) -> (InetSocket, Option<UdpSocket>) {
         match self {
             Road::Loopback => {
@@ -54,13 +54,21 @@ impl Road {
 type Group<'a> = BenchmarkGroup<'a, WallTime>;
 type Bytes = Arc<Vec<u8>>;
 
-/// Measures `timed` alone, between `before` and `after`.
+/// A measured step, and the unmeasured ones around it.
+struct MeasuredStep<B, T, A> {
+    before: B,
+    timed: T,
+    after: A,
+}
+
+/// Measures only `timed`, between `before` and `after`.
 fn step<T>(
     group: &mut Group<'_>,
     name: &str,
     on: &mut T,
-    (before, timed, after): (impl Fn(&mut T), impl Fn(&mut T), impl Fn(&mut T)),
+    step: &MeasuredStep<impl Fn(&mut T), impl Fn(&mut T), impl Fn(&mut T)>,
 ) {
+    let MeasuredStep { before, timed, after } = step;
     group.bench_function(name, |b| {
         b.iter_custom(|count| {
             let mut sum = Duration::ZERO;
@@ -106,8 +114,18 @@ fn senders(group: &mut Group<'_>, road: Road, payload: &Bytes) {
         });
         let send = |sender: &mut Sender<Bytes>| send_bunch(sender, payload);
         let (on, nothing) = (&mut sender, |_: &mut Sender<Bytes>| ());
-        step(group, &format!("sender/{name}/send"), on, (nothing, send, take_releases));
-        step(group, &format!("sender/{name}/release"), on, (send, take_releases, nothing));
+        step(
+            group,
+            &format!("sender/{name}/send"),
+            on,
+            &MeasuredStep { before: nothing, timed: send, after: take_releases },
+        );
+        step(
+            group,
+            &format!("sender/{name}/release"),
+            on,
+            &MeasuredStep { before: send, timed: take_releases, after: nothing },
+        );
     }
 }
 
@@ -187,9 +205,24 @@ fn rings(group: &mut Group<'_>, road: Road, payload: &Bytes) {
             submit(each);
             take(each);
         };
-        step(group, &format!("ring/{name}/send"), &mut each, (nothing, send, rest));
-        step(group, &format!("ring/{name}/submit"), &mut each, (send, submit, take));
-        step(group, &format!("ring/{name}/release"), &mut each, (sent, take, nothing));
+        step(
+            group,
+            &format!("ring/{name}/send"),
+            &mut each,
+            &MeasuredStep { before: nothing, timed: send, after: rest },
+        );
+        step(
+            group,
+            &format!("ring/{name}/submit"),
+            &mut each,
+            &MeasuredStep { before: send, timed: submit, after: take },
+        );
+        step(
+            group,
+            &format!("ring/{name}/release"),
+            &mut each,
+            &MeasuredStep { before: sent, timed: take, after: nothing },
+        );
     }
     let pool = Pool::new(1, payload.len(), PageSize::Base).expect("memory");
     let slice = Arc::new(pool.take().expect("one is free"));
@@ -199,7 +232,7 @@ fn rings(group: &mut Group<'_>, road: Road, payload: &Bytes) {
         ("registered/flush_bunch", Flush::EachBunch),
     ] {
         let mut each = Loop::new(road, Mode::Zerocopy);
-        // Where there is no io_uring, its slices are sent like other memory.
+        // Without io_uring, its slices are sent like other memory.
         let _ = each.ring.register_pool(&pool);
         each.measure(group, name, &slice, flush);
     }

@@ -21,14 +21,13 @@ const CRATES: [&str; 6] =
 
 /// Modules that still hang together, and the one that they are below: none may join them, and who leaves
 /// takes it off the list.
-const KNOWN: [(&str, &[&str]); 3] = [
+const KNOWN: [(&str, &[&str]); 2] = [
     // A handle may be a channel, which has messages, which have handles: three public types.
     (
         "uncopy-channel/channel",
         &["call", "cycle", "endpoint", "handle", "message", "packing", "queue"],
     ),
     ("uncopy-doctor/network", &["gather", "path"]),
-    ("uncopy-send/ring", &["calls", "engine", "message", "socket_state"]),
 ];
 
 /// What the modules directly below one know of each other.

@@ -1,4 +1,4 @@
-//! That what was sent arrives, byte for byte, whichever way it went.
+//! Tests that sends arrive byte for byte, for every kind of send.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{LONG, all_releases, fates, here, ring, ring_options, run, sender};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] datagrams_of_every_size,
-        [] datagrams_to_an_address_each,
+        [] datagrams_with_addresses,
         [] streams_of_every_size,
         [] a_stream_longer_than_the_socket_holds,
         [] many_buffers_are_one_message,
@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] trains_of_segments,
         [] trains_longer_than_a_packet,
         [] a_ring_sends_more_than_a_train,
-        [] datagrams_that_a_ring_puts_together,
+        [] datagrams_that_a_ring_joins_to_trains,
         [] batches_of_trains_under_one_notification,
         [] without_io_uring,
     ]
@@ -51,7 +51,7 @@ fn datagrams_of_every_size() {
         releases.sort_by_key(|release| release.id);
         for ((seed, length), release) in SIZES.into_iter().enumerate().zip(releases) {
             assert_eq!(release.id.get(), seed as u64);
-            // Every way copies over loopback.
+            // Every kind of send is copied over loopback.
             assert_eq!((release.fate, release.bytes), (Fate::Copied, length), "{mode:?}");
             assert!(release.payload.into_one().unwrap() == bytes(seed, length));
         }
@@ -60,7 +60,7 @@ fn datagrams_of_every_size() {
     }
 }
 
-fn datagrams_to_an_address_each() {
+fn datagrams_with_addresses() {
     for is_v6 in [false, true] {
         let receivers = [0, 1, 2].map(|_| UdpSocket::bind(here(is_v6)).unwrap());
         for receiver in &receivers {
@@ -80,7 +80,7 @@ fn datagrams_to_an_address_each() {
         assert!(sender.counters().fallbacks.is_empty(), "{:?}", sender.counters());
         let counters = ring.counters(through).unwrap();
         assert!(counters.fallbacks.is_empty(), "{counters:?}");
-        // Not connected, and no address.
+        // The socket is not connected, and the send has no address.
         let error = sender.send(bytes(0, 1)).result.unwrap_err();
         assert_eq!(error.errno(), Some(uncopy::Errno::EDESTADDRREQ), "{error}");
         assert!(error.to_string().contains("name a destination"), "{error}");
@@ -131,7 +131,7 @@ fn many_buffers_are_one_message() {
 }
 
 fn more_regions_than_a_packet_has_room_for() {
-    // Each in a page of its own: 17 fit, 18 do not.
+    // Each region is in a page of its own: 17 fit, 18 do not.
     for (count, is_copied) in [(17, false), (18, true), (40, true)] {
         let parts: Vec<Vec<u8>> = (0..count).map(|n| bytes(n, 100)).collect();
         let pool = Pool::new(count, 100, PageSize::Base).unwrap();
@@ -155,9 +155,9 @@ fn more_regions_than_a_packet_has_room_for() {
         let mut ring = ring(Mode::Zerocopy);
         let socket = ring.add(socket);
         ring.send(socket, Message::new(slices())).unwrap();
-        let happened = run(&mut ring);
-        assert_eq!(happened.sent_bytes(), [count * 100], "one result");
-        assert_eq!(happened.releases.len(), 1);
+        let events = run(&mut ring);
+        assert_eq!(events.sent_bytes(), [count * 100], "one result");
+        assert_eq!(events.releases.len(), 1);
         expect(&receiver, &parts.concat());
         let counters = ring.counters(socket).unwrap();
         assert_eq!(counters.fallbacks_for(reason), u64::from(is_copied), "{count}");
@@ -208,7 +208,7 @@ fn owners_of_every_kind() {
     }
     assert_eq!(pool.free_slices(), 0);
     drop(all_releases(&mut sender));
-    assert_eq!(pool.free_slices(), 1, "the slice comes back with its release");
+    assert_eq!(pool.free_slices(), 1, "the slice returns with its release");
 }
 
 fn datagrams_through_a_ring() {
@@ -219,9 +219,9 @@ fn datagrams_through_a_ring() {
         for (seed, length) in SIZES.into_iter().enumerate() {
             let id = ring.send(socket, Message::new(bytes(seed, length))).unwrap();
             assert_eq!(id.get(), seed as u64);
-            let happened = run(&mut ring);
-            assert_eq!(happened.sent_bytes(), [length], "{mode:?}");
-            assert_eq!(fates(&happened.releases), [Fate::Copied]);
+            let events = run(&mut ring);
+            assert_eq!(events.sent_bytes(), [length], "{mode:?}");
+            assert_eq!(fates(&events.releases), [Fate::Copied]);
             expect(&receiver, &bytes(seed, length));
         }
     }
@@ -234,7 +234,7 @@ fn streams_through_a_ring() {
         let mut ring = ring(mode);
         let socket = ring.add(socket);
         let mut expected = Vec::new();
-        // The socket is full long before all are in, and they keep their order.
+        // The socket is full long before all sends are taken in, and they keep their order.
         for seed in 0..200 {
             let content = bytes(seed, 10_000 + seed * 100);
             expected.extend_from_slice(&content);
@@ -242,8 +242,8 @@ fn streams_through_a_ring() {
         }
         ring.submit().unwrap();
         let received = to_the_end(stream);
-        let happened = run(&mut ring);
-        assert_eq!(happened.sent_bytes().iter().sum::<usize>(), expected.len(), "{mode:?}");
+        let events = run(&mut ring);
+        assert_eq!(events.sent_bytes().iter().sum::<usize>(), expected.len(), "{mode:?}");
         ring.socket(socket).unwrap().finish().unwrap();
         assert!(received.join().unwrap() == expected, "{mode:?} v6 {is_v6}");
     }
@@ -277,17 +277,17 @@ fn registered_and_normal_buffers_mixed() {
         ring.send(socket, message).unwrap();
         expected.push(content);
     }
-    let happened = run(&mut ring);
-    assert_eq!(happened.sent_bytes().len(), 12);
-    assert!(happened.releases.is_empty(), "they come with the notification");
-    let [notification] = &happened.notifications[..] else { panic!("one was flushed") };
+    let events = run(&mut ring);
+    assert_eq!(events.sent_bytes().len(), 12);
+    assert!(events.releases.is_empty(), "they come with the notification");
+    let [notification] = &events.notifications[..] else { panic!("one was flushed") };
     assert_eq!((notification.tag, notification.sequence, notification.result), (42, 0, 0));
     assert_eq!(notification.releases.len(), 12);
     for content in expected {
         expect(&receiver, &content);
     }
     assert_eq!(registered.free_slices(), 4);
-    drop(happened);
+    drop(events);
     assert_eq!(registered.free_slices(), 8);
 }
 
@@ -307,7 +307,7 @@ fn trains_of_segments() {
     }
 }
 
-/// More than a packet holds, in buffers that end anywhere.
+/// More bytes than a packet holds, in buffers that do not end with datagrams.
 fn trains_longer_than_a_packet() {
     for mode in MODES {
         for is_v6 in [false, true] {
@@ -346,15 +346,15 @@ fn a_ring_sends_more_than_a_train() {
         let (receiver, socket) = udp(false);
         socket.set_segment_bytes(Some(100)).unwrap();
         let mut ring = uncopy::send::Ring::new(&options);
-        // Without io_uring it is sent like other memory.
+        // Without io_uring a pool is sent like other memory.
         assert_eq!(ring.register_pool(&pool).is_ok(), !without_io_uring);
         let through = ring.add(socket);
         ring.register_slots(&[9]).unwrap();
         for payload in payloads {
             ring.send(through, Message::new(payload).bind_and_flush(0)).unwrap();
-            let happened = run(&mut ring);
-            assert_eq!(happened.sent_bytes(), [content.len()], "one result");
-            let [notification] = <[_; 1]>::try_from(happened.notifications).unwrap();
+            let events = run(&mut ring);
+            assert_eq!(events.sent_bytes(), [content.len()], "one result");
+            let [notification] = <[_; 1]>::try_from(events.notifications).unwrap();
             let [release] = <[_; 1]>::try_from(notification.releases.into_vec()).unwrap();
             assert_eq!((release.bytes, release.fate), (content.len(), Fate::Copied));
             content.chunks(100).for_each(|chunk| expect(&receiver, chunk));
@@ -363,7 +363,7 @@ fn a_ring_sends_more_than_a_train() {
     }
 }
 
-fn datagrams_that_a_ring_puts_together() {
+fn datagrams_that_a_ring_joins_to_trains() {
     for without_io_uring in [false, true] {
         let (receiver, socket) = udp(false);
         socket.set_segment_bytes(Some(500)).unwrap();
@@ -376,9 +376,9 @@ fn datagrams_that_a_ring_puts_together() {
         let buffers: Vec<Vec<u8>> =
             lengths.iter().enumerate().map(|(seed, length)| bytes(seed, *length)).collect();
         ring.send_batch(through, buffers.clone(), 0).unwrap();
-        let happened = run(&mut ring);
-        assert_eq!(happened.sent_bytes(), [1300, 1600, 500], "each is cut where a buffer ends");
-        let released = happened.notifications[0].releases.iter();
+        let events = run(&mut ring);
+        assert_eq!(events.sent_bytes(), [1300, 1600, 500], "each is cut where a buffer ends");
+        let released = events.notifications[0].releases.iter();
         let released: Vec<_> = released.flat_map(|release| release.payload.as_slice()).collect();
         assert_eq!(released.len(), lengths.len());
         for buffer in &buffers {
@@ -387,10 +387,10 @@ fn datagrams_that_a_ring_puts_together() {
         ring.send_batch(through, Vec::new(), 0).unwrap();
         let many: Vec<Vec<u8>> = (0..40).map(|seed| bytes(seed, 500)).collect();
         ring.send_batch(through, many.clone(), 0).unwrap();
-        let happened = run(&mut ring);
-        let sent = happened.sent_bytes();
+        let events = run(&mut ring);
+        let sent = events.sent_bytes();
         assert!((3..=8).contains(&sent.len()), "as many pages as a packet holds: {sent:?}");
-        assert_eq!(happened.notifications.len(), 1);
+        assert_eq!(events.notifications.len(), 1);
         many.iter().for_each(|buffer| expect(&receiver, buffer));
     }
 }
@@ -414,20 +414,20 @@ fn batches_of_trains_under_one_notification() {
         };
         seeds.map(fill).collect()
     };
-    // As many as the receiver holds unread.
+    // As many as the receiver's buffer holds.
     for seed in 0..3 {
         ring.send_batch(datagrams, trains(seed..seed + 1), 0).unwrap();
-        let happened = run(&mut ring);
-        assert_eq!(happened.sent_bytes(), [length]);
-        assert_eq!(happened.notifications[0].releases.len(), 1);
+        let events = run(&mut ring);
+        assert_eq!(events.sent_bytes(), [length]);
+        assert_eq!(events.notifications[0].releases.len(), 1);
         for chunk in bytes(seed, length).chunks(1200) {
             expect(&receiver, chunk);
         }
     }
     ring.send_batch(through, trains(0..6), 0).unwrap();
-    let happened = run(&mut ring);
-    assert_eq!(happened.notifications[0].sequence, 3);
-    assert_eq!(happened.notifications[0].releases.len(), 6);
+    let events = run(&mut ring);
+    assert_eq!(events.notifications[0].sequence, 3);
+    assert_eq!(events.notifications[0].releases.len(), 6);
     drop(ring);
     let expected: Vec<u8> = (0..6).flat_map(|seed| bytes(seed, length)).collect();
     assert!(received.join().unwrap() == expected);
@@ -448,12 +448,12 @@ fn without_io_uring() {
         ring.send(through, Message::new(bytes(seed, 3000)).bind(1)).unwrap();
     }
     ring.flush(&[1, 0]).unwrap();
-    let happened = run(&mut ring);
-    assert_eq!(happened.sent_bytes().len(), 20);
-    let mut tags: Vec<_> = happened.notifications.iter().map(|n| n.tag).collect();
+    let events = run(&mut ring);
+    assert_eq!(events.sent_bytes().len(), 20);
+    let mut tags: Vec<_> = events.notifications.iter().map(|n| n.tag).collect();
     tags.sort_unstable();
     assert_eq!(tags, [1, 2]);
-    assert!(happened.notifications.iter().all(|n| n.releases.len() == 10));
+    assert!(events.notifications.iter().all(|n| n.releases.len() == 10));
     for seed in 0..10 {
         expect(&receiver, &bytes(seed, 3000));
     }

@@ -1,4 +1,4 @@
-//! How the streams of a ring end: whatever it reported as sent arrives, and then the end.
+//! Tests how the streams of a ring end: all bytes that were reported as sent arrive, and then the end.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -16,15 +16,15 @@ use crate::{LONG, ring_options, run, sender};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] what_was_sent_arrives_after_the_ring_is_dropped,
-        [] each_stream_of_a_dropped_ring_ends_by_itself,
+        [] each_stream_of_a_dropped_ring_ends_separately,
         [] a_stream_ends_although_a_child_has_its_descriptor,
-        [] what_is_under_way_is_finished_by_the_thread,
+        [] a_send_that_has_begun_is_finished_by_the_thread,
         [] a_stream_of_two_owners_ends_with_the_last,
         [] closing_one_of_two_owners_aborts_nothing,
-        [] a_stream_that_is_cut_off_is_reset_and_does_not_end,
-        [] closing_carries_out_what_was_taken_in,
-        [] closing_says_what_is_owed,
-        [] closing_tells_of_failures_that_nobody_saw,
+        [] a_stream_that_is_cut_off_is_reset,
+        [] closing_makes_all_sends,
+        [] closing_reports_unfinished_sends,
+        [] closing_reports_failures_that_were_not_taken,
     ]
 }
 
@@ -32,7 +32,7 @@ const MODES: [Mode; 3] = [Mode::Copy, Mode::Zerocopy, Mode::Auto];
 const BYTES: usize = 64 << 10;
 const SENDS: usize = 20;
 
-/// Every engine and mode.
+/// Makes a ring for every engine and mode.
 fn rings<B: StableBytes>() -> impl Iterator<Item = (Ring<B>, String)> {
     [false, true].into_iter().flat_map(|without_io_uring| {
         MODES.map(|mode| {
@@ -53,7 +53,7 @@ fn take_in(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
     }
 }
 
-/// Takes in and submits, until all have good results; releases may be owed.
+/// Sends everything, until all sends have succeeded; releases may be outstanding.
 #[track_caller]
 fn send_all(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
     take_in(ring, socket);
@@ -69,7 +69,7 @@ fn send_all(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
     }
 }
 
-/// Begins to read when its socket is full, or could be.
+/// Reads a stream to its end, after a delay in which its socket becomes full.
 fn read_late(stream: TcpStream) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(|| {
         std::thread::sleep(Duration::from_millis(100));
@@ -80,17 +80,17 @@ fn read_late(stream: TcpStream) -> JoinHandle<Vec<u8>> {
 fn what_was_sent_arrives_after_the_ring_is_dropped() {
     for (mut ring, kind) in rings() {
         let (stream, socket) = tcp(false);
-        // All of it fits.
+        // Large enough for everything.
         socket.set_send_buffer_bytes(4 << 20).unwrap();
         let socket = ring.add(socket);
         send_all(&mut ring, socket);
         drop(ring);
-        // This thread uses no ring meanwhile, so that nobody takes anything in.
+        // This thread uses no ring meanwhile, so no completions are taken in.
         assert!(read_late(stream).join().unwrap() == content(), "{kind}");
     }
 }
 
-fn each_stream_of_a_dropped_ring_ends_by_itself() {
+fn each_stream_of_a_dropped_ring_ends_separately() {
     for (mut ring, kind) in rings() {
         let ([first, second], [near, beside]) = {
             let ((first, near), (second, beside)) = (tcp(false), tcp(true));
@@ -106,7 +106,7 @@ fn each_stream_of_a_dropped_ring_ends_by_itself() {
             matches!(ring.next_event(), Some(RingEvent::Sent(_)))
         });
         drop(ring);
-        // Of the other nobody reads anything.
+        // The other stream is not read.
         assert_eq!(to_the_end(first).join().unwrap(), [7; 5000], "{kind}");
         drop(second);
     }
@@ -134,8 +134,8 @@ fn a_stream_ends_although_a_child_has_its_descriptor() {
     }
 }
 
-/// A message that has begun is not cut off by the drop of its ring, nor by the end of its thread.
-fn what_is_under_way_is_finished_by_the_thread() {
+/// A message that has begun is not cut off by the drop of its ring or the end of its thread.
+fn a_send_that_has_begun_is_finished_by_the_thread() {
     const LARGE: usize = 32 << 20;
     for mode in MODES {
         let (stream, socket) = tcp(false);
@@ -144,7 +144,10 @@ fn what_is_under_way_is_finished_by_the_thread() {
             let socket = ring.add(socket);
             ring.send(socket, Message::new(vec![7; LARGE])).unwrap();
             ring.submit().unwrap();
-            assert!(!matches!(ring.next_event(), Some(RingEvent::Sent(_))), "nobody reads");
+            assert!(
+                !matches!(ring.next_event(), Some(RingEvent::Sent(_))),
+                "the peer does not read"
+            );
         });
         assert_eq!(read_late(stream).join().unwrap().len(), LARGE, "{mode:?}");
         sending.join().unwrap();
@@ -181,11 +184,11 @@ fn a_stream_of_two_owners_ends_with_the_last() {
             };
             if is_ring_first {
                 end_ring(&mut ring, is_closed);
-                assert!(is_open(&stream), "{kind}: the sender may go on");
+                assert!(is_open(&stream), "{kind}: the sender may continue");
                 end_sender(lending, is_closed);
             } else {
                 end_sender(lending, is_closed);
-                assert!(is_open(&stream), "{kind}: the ring may go on");
+                assert!(is_open(&stream), "{kind}: the ring may continue");
                 ring.send(shared, Message::new(vec![3; 5000])).unwrap();
                 assert_eq!(run(&mut ring).sent_bytes(), [5000]);
                 bytes.truncate(5000);
@@ -200,9 +203,9 @@ fn a_stream_of_two_owners_ends_with_the_last() {
     }
 }
 
-/// The sender's time is over while the peer reads nothing: the stream is the ring's as well.
+/// The sender's close times out while the peer does not read, but the stream also belongs to the ring.
 fn closing_one_of_two_owners_aborts_nothing() {
-    // More than the peer takes unread.
+    // More than the peer buffers unread.
     const LENT: usize = 300_000;
     for (mut ring, kind) in rings::<Vec<u8>>() {
         let (stream, socket) = tcp(true);
@@ -211,7 +214,7 @@ fn closing_one_of_two_owners_aborts_nothing() {
         let shared = ring.add_shared(&lending);
         lending.send(vec![1; LENT]).result.unwrap();
         let (releases, _) = lending.close(Some(Duration::from_millis(20))).unwrap();
-        assert!(releases.is_empty(), "{kind}: nobody reads");
+        assert!(releases.is_empty(), "{kind}: the peer does not read");
         ring.send(shared, Message::new(vec![2; BYTES])).unwrap();
         ring.submit().unwrap();
         let reader = read_late(stream);
@@ -223,8 +226,8 @@ fn closing_one_of_two_owners_aborts_nothing() {
     }
 }
 
-/// The thread of a dropped ring lives and uses no ring, so that nobody goes on with what it began.
-fn a_stream_that_is_cut_off_is_reset_and_does_not_end() {
+/// The thread of a dropped ring lives on and uses no ring, so nothing continues the send.
+fn a_stream_that_is_cut_off_is_reset() {
     const LARGE: usize = 16 << 20;
     for mode in MODES {
         let (mut stream, socket) = tcp(false);
@@ -243,13 +246,13 @@ fn a_stream_that_is_cut_off_is_reset_and_does_not_end() {
     }
 }
 
-fn closing_carries_out_what_was_taken_in() {
+fn closing_makes_all_sends() {
     for (mut ring, kind) in rings() {
         let (stream, socket) = tcp(false);
         socket.set_send_buffer_bytes(16 << 10).unwrap();
         let socket = ring.add(socket);
         ring.register_slots(&[1]).unwrap();
-        // Neither submitted nor flushed.
+        // The sends are neither submitted nor flushed.
         take_in(&mut ring, socket);
         ring.send(socket, Message::new(vec![9; 5000]).bind(0)).unwrap();
         let reader = read_late(stream);
@@ -262,7 +265,7 @@ fn closing_carries_out_what_was_taken_in() {
     }
 }
 
-fn closing_says_what_is_owed() {
+fn closing_reports_unfinished_sends() {
     for (mut ring, kind) in rings() {
         let (stream, socket) = tcp(false);
         socket.set_send_buffer_bytes(16 << 10).unwrap();
@@ -279,13 +282,13 @@ fn closing_says_what_is_owed() {
     }
 }
 
-fn closing_tells_of_failures_that_nobody_saw() {
+fn closing_reports_failures_that_were_not_taken() {
     for (mut ring, kind) in rings() {
         let (stream, socket) = tcp(false);
         let socket = ring.add(socket);
         ring.send(socket, Message::new(vec![7; 5000])).unwrap();
         run(&mut ring);
-        // With something unread its end is a reset.
+        // With unread data the close of the peer is a reset.
         drop(stream);
         let is_over = || ring.socket(socket).unwrap().receive(&mut [0]).is_err();
         wait_for("reset", is_over);

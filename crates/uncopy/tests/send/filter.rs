@@ -1,11 +1,11 @@
-//! Filters on system calls, as containers have them (`seccomp(2)`).
+//! System call filters as in containers (`seccomp(2)`).
 
 use seccompiler::{
     SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 use uncopy::Errno;
 
-/// A system call, if its arguments are these.
+/// A system call, and the arguments for which it is refused.
 pub(crate) type Rule = (i64, Vec<SeccompRule>);
 
 fn is(argument: u8, comparison: SeccompCmpOp, value: libc::c_int) -> SeccompCondition {
@@ -13,26 +13,26 @@ fn is(argument: u8, comparison: SeccompCmpOp, value: libc::c_int) -> SeccompCond
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value).unwrap()
 }
 
-/// There is no io_uring.
+/// Refuses io_uring.
 pub(crate) fn io_uring() -> Rule {
     (libc::SYS_io_uring_setup, vec![])
 }
 
-/// No socket can be asked to send without copying.
+/// Refuses to enable `SO_ZEROCOPY`.
 pub(crate) fn so_zerocopy() -> Rule {
     let level = is(1, SeccompCmpOp::Eq, libc::SOL_SOCKET);
     let name = is(2, SeccompCmpOp::Eq, libc::SO_ZEROCOPY);
     (libc::SYS_setsockopt, vec![SeccompRule::new(vec![level, name]).unwrap()])
 }
 
-/// What is sent without copying, of one region.
+/// Refuses lent sends of one region.
 pub(crate) fn lent_sends() -> Rule {
     let flag = u64::from(libc::MSG_ZEROCOPY.cast_unsigned());
     let has = is(3, SeccompCmpOp::MaskedEq(flag), libc::MSG_ZEROCOPY);
     (libc::SYS_sendto, vec![SeccompRule::new(vec![has]).unwrap()])
 }
 
-/// Has these calls of the calling thread, and those that it starts, fail so for good.
+/// Makes these calls fail with `errno` in the calling thread and the threads it starts, for good.
 pub(crate) fn refuse(rules: impl IntoIterator<Item = Rule>, errno: Errno) {
     let refusal = SeccompAction::Errno(errno.raw().cast_unsigned());
     let filter = SeccompFilter::new(
@@ -45,7 +45,7 @@ pub(crate) fn refuse(rules: impl IntoIterator<Item = Rule>, errno: Errno) {
     seccompiler::apply_filter(&program).unwrap();
 }
 
-/// Runs `body` in a thread of its own, in which these calls fail so.
+/// Runs `body` in a thread of its own, in which these calls fail with `errno`.
 pub(crate) fn under(
     rules: impl IntoIterator<Item = Rule> + Send,
     errno: Errno,

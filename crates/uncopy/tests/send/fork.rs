@@ -1,4 +1,5 @@
-//! Senders and rings in a child made by `fork(2)`: refused, and dropped without a trace.
+//! Tests senders and rings in a child made by `fork(2)`: operations are refused, and drops have no effect on
+//! the parent.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] a_sender_in_a_child_leaves_its_parents_stream_alone,
         [] a_ring_in_a_child_leaves_its_parents_streams_alone,
-        [] a_child_has_senders_and_rings_of_its_own,
+        [] a_child_can_make_its_own_senders_and_rings,
     ]
 }
 
@@ -33,12 +34,12 @@ fn is_forked<T>(result: Result<T, uncopy::Error>) -> bool {
     })
 }
 
-/// Descriptors that this process has.
+/// Returns the number of descriptors of this process.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Everything that changes a socket is refused.
+/// Returns whether every operation on a socket is refused.
 fn is_socket_refused(socket: &InetSocket) -> bool {
     is_forked(socket.finish())
         && is_forked(socket.receive(&mut [0]))
@@ -89,7 +90,7 @@ fn a_sender_in_a_child_leaves_its_parents_stream_alone() {
     }
 }
 
-/// A ring, and what belongs to it.
+/// A ring of the parent, with its socket and pools.
 struct Parent {
     ring: Ring<PoolSlice>,
     socket: RingSocket,
@@ -136,7 +137,7 @@ fn a_ring_in_a_child_leaves_its_parents_streams_alone() {
     for (mode, without_io_uring) in
         [Mode::Zerocopy, Mode::Copy].into_iter().flat_map(|mode| [(mode, false), (mode, true)])
     {
-        // One that waits for its end in this thread.
+        // Leaves an orphan in this thread.
         let (parked_stream, parked) = tcp(false);
         drop_with_something_outstanding(parked, without_io_uring);
         let (stream, socket) = tcp(false);
@@ -174,15 +175,15 @@ fn a_ring_in_a_child_leaves_its_parents_streams_alone() {
         let mut parent = parent.unwrap();
         parent.send(4);
         let reader = to_the_end(stream);
-        let happened = run(&mut parent.ring);
-        assert_eq!(happened.results.len(), 5, "{mode:?} {without_io_uring}");
-        let bytes: Vec<usize> = happened.releases.iter().map(|release| release.bytes).collect();
+        let events = run(&mut parent.ring);
+        assert_eq!(events.results.len(), 5, "{mode:?} {without_io_uring}");
+        let bytes: Vec<usize> = events.releases.iter().map(|release| release.bytes).collect();
         assert_eq!(bytes, [BYTES; 5], "{mode:?} {without_io_uring}");
         drop(parent);
         let expected: Vec<u8> = (0..5).flat_map(content).collect();
         assert!(reader.join().unwrap() == expected, "{mode:?} {without_io_uring}");
         let parked = to_the_end(parked_stream);
-        // Whatever a thread does with rings goes on with those that it dropped.
+        // Using any ring makes progress with the orphans of the thread.
         while !parked.is_finished() {
             Ring::<Vec<u8>>::new(&ring_options(Mode::Copy)).submit().unwrap();
             std::thread::sleep(Duration::from_millis(1));
@@ -191,7 +192,7 @@ fn a_ring_in_a_child_leaves_its_parents_streams_alone() {
     }
 }
 
-/// Nobody reads what a ring has begun to send.
+/// Drops a ring in the middle of a send that the peer does not read.
 fn drop_with_something_outstanding(socket: InetSocket, without_io_uring: bool) {
     let mut options = ring_options(Mode::Zerocopy);
     options.without_io_uring = without_io_uring;
@@ -203,8 +204,8 @@ fn drop_with_something_outstanding(socket: InetSocket, without_io_uring: bool) {
     assert_eq!(ring.outstanding().sends, 1);
 }
 
-fn a_child_has_senders_and_rings_of_its_own() {
-    // So that the lot of the parent has its thread.
+fn a_child_can_make_its_own_senders_and_rings() {
+    // Starts the parking thread of the parent.
     let (stream, socket) = tcp(false);
     let mut parents = sender(socket, Mode::Zerocopy);
     parents.send(content(0)).result.unwrap();
@@ -220,15 +221,15 @@ fn a_child_has_senders_and_rings_of_its_own() {
         let mut ring = Ring::new(&ring_options(Mode::Zerocopy));
         let socket = ring.add(InetSocket::connect_udp(to).unwrap());
         ring.send(socket, Message::new(vec![4; 5000])).unwrap();
-        let happened = run(&mut ring);
+        let events = run(&mut ring);
         expect(&receiver, &[4; 5000]);
-        // Through a lot of its own, with a thread.
+        // Uses the child's own parking thread.
         let (stream, socket) = tcp(false);
         let mut left = sender(socket, Mode::Zerocopy);
         left.send(content(1)).result.unwrap();
         drop(left);
         let read = to_the_end(stream).join().unwrap();
-        releases.len() == 1 && happened.releases.len() == 1 && read == content(1)
+        releases.len() == 1 && events.releases.len() == 1 && read == content(1)
     }));
     assert!(to_the_end(stream).join().unwrap() == content(0));
 }

@@ -1,4 +1,4 @@
-//! Full queues, spent limits, and peers that do not read.
+//! Tests full queues, exhausted limits, and peers that do not read.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use crate::{LONG, all_releases, fates, options, ring, ring_options, run, sender}
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
-        [] a_sender_that_never_looks_goes_on,
+        [] a_sender_that_takes_no_releases_continues,
         [] a_peer_that_does_not_read,
         [] a_send_that_waits_too_long,
         [] a_connection_that_is_reset,
-        [] a_port_where_nobody_listens,
-        [] too_long_for_a_datagram,
+        [] a_closed_port,
+        [] a_send_too_long_for_a_datagram,
         [] completions_that_overflow,
         [] more_sends_than_entries,
     ];
@@ -27,19 +27,19 @@ pub(crate) fn cases() -> Vec<Case> {
         named("a_stream_with_the_smallest_option_memory", a_stream_with_the_smallest_option_memory),
         named("no_option_memory_at_all", no_option_memory_at_all),
         named("option_memory_that_a_backlog_fills", option_memory_that_a_backlog_fills),
-        named("more_than_may_be_locked", more_than_may_be_locked),
+        named("more_memory_than_may_be_locked", more_memory_than_may_be_locked),
     ]);
     cases
 }
 
-/// The kernel's own test of this once ran out of option memory because it read its reports only
-/// when the socket was full, and that it never was.
-fn a_sender_that_never_looks_goes_on() {
+/// The kernel's own selftest once ran out of option memory, because it read reports only when the socket was
+/// full, which never happened.
+fn a_sender_that_takes_no_releases_continues() {
     let (receiver, socket) = udp(false);
     let mut sender = sender(socket, Mode::Zerocopy);
     for seed in 0..20_000 {
         sender.send(vec![seed as u8; 100]).result.unwrap();
-        // What it keeps for its caller grows; what the kernel keeps does not.
+        // The sender's list of releases grows; the kernel's outstanding reports do not.
         assert!(sender.outstanding().sends - sender.released() <= 64);
     }
     assert_eq!(sender.counters().no_buffer_space, 0);
@@ -55,7 +55,7 @@ fn the_smallest_option_memory() {
         let mut sender = sender(socket, Mode::Zerocopy);
         for seed in 0..2000 {
             assert_eq!(sender.send(seeded(seed, 0, 9000)).result.unwrap(), 9000);
-            // The device is done with it at once: what the kernel keeps are reports.
+            // The device releases the memory at once; only reports are outstanding.
             let kept = sender.outstanding().sends - sender.released();
             assert!(kept <= 2, "there is no room for {kept}");
         }
@@ -71,7 +71,7 @@ fn a_stream_with_the_smallest_option_memory() {
     isolated(|network| {
         network.set("net/core/optmem_max", 1024);
         network.sink();
-        // Nobody acknowledges: what is lent stays lent, and nothing makes room again.
+        // Without acknowledgements lent memory stays lent, and no room is freed.
         let socket = network.silent_connection(true, 4000);
         socket.set_send_buffer_bytes(16 << 20).unwrap();
         let mut lending = sender(socket, Mode::Zerocopy);
@@ -91,21 +91,21 @@ fn a_stream_with_the_smallest_option_memory() {
         let received = to_the_end(stream);
         let mut lending = sender(socket, Mode::Zerocopy);
         let mut expected = Vec::new();
-        // The kernel reports so many with one at most (`msg_zerocopy_realloc`: some 512 KiB).
+        // Maximum number of sends that one report joins (`msg_zerocopy_realloc`: some 512 KiB).
         let together = (512 << 10) / 9000 + 1;
         for seed in 0..300 {
             expected.extend(seeded(seed, 0, 9000));
             assert_eq!(lending.send(seeded(seed, 0, 9000)).result.unwrap(), 9000);
-            // The queue is read after 16 lent sends, when two reports' worth may not be acknowledged.
+            // The queue is read after 16 lent sends; up to two joined reports may not be acknowledged yet.
             let kept = lending.outstanding().sends - lending.released();
-            assert!(kept <= 16 + 2 * together, "what is kept does not grow: {kept}");
+            assert!(kept <= 16 + 2 * together, "the outstanding sends do not grow: {kept}");
         }
         assert_eq!(lending.close(Some(LONG)).unwrap().0.len(), 300);
         assert!(received.join().unwrap() == expected);
     });
 }
 
-/// Whoever waited for a report would wait for ever: there never is one.
+/// Waiting for a report would never end, because none is possible.
 fn no_option_memory_at_all() {
     isolated(|network| {
         network.set("net/core/optmem_max", 0);
@@ -139,8 +139,8 @@ fn no_option_memory_at_all() {
     });
 }
 
-/// Datagrams that wait in a device's queue keep their reports back, so that reading makes no room:
-/// then they are copied, and nobody waits for what cannot come.
+/// Datagrams in a device's queue delay their reports, so reading the queue frees no room: further sends are
+/// copied, and nothing waits.
 fn option_memory_that_a_backlog_fills() {
     isolated(|network| {
         network.set("net/core/optmem_max", 4096);
@@ -154,7 +154,7 @@ fn option_memory_that_a_backlog_fills() {
         }
         let counters = sender.counters();
         assert!(counters.fallbacks_for(FallbackReason::NoBufferSpace) > 10, "{counters:?}");
-        assert!(sender.outstanding().sends > 2, "some are lent and wait");
+        assert!(sender.outstanding().sends > 2, "some are lent and wait in the queue");
         network.tc("qdisc del dev sink root");
         let releases = all_releases(&mut sender);
         assert_eq!(releases.len(), 40);
@@ -163,14 +163,14 @@ fn option_memory_that_a_backlog_fills() {
     });
 }
 
-/// Sockets whose datagrams wait in a device's queue, each until its own buffer is full.
+/// Number of sockets whose datagrams wait in a device's queue.
 const SOCKETS: u16 = 40;
 const EACH: usize = 25;
 
-fn more_than_may_be_locked() {
+fn more_memory_than_may_be_locked() {
     let _own = own_locked_memory();
     isolated(|network| {
-        // Otherwise less is lent than the kernel lets be locked.
+        // Large enough that the limit on locked memory is met first.
         network.set("net/core/optmem_max", 4 << 20);
         network.sink();
         let slow = "qdisc add dev sink root tbf rate 8kbit burst 10000 limit 100000000";
@@ -208,16 +208,16 @@ fn more_than_may_be_locked() {
         let copied = counters.map(|c| c.fallbacks_for(FallbackReason::LockedMemory));
         assert!(copied.sum::<u64>() > 0);
         network.tc("qdisc del dev sink root");
-        let happened = run(&mut ring);
-        assert!(happened.results.iter().all(|(_, result)| result.is_ok()));
+        let events = run(&mut ring);
+        assert!(events.results.iter().all(|(_, result)| result.is_ok()));
 
         network.tc(slow);
         a_registered_pool_stands_in(network, to(1));
     });
 }
 
-/// Registered memory is locked once: what cannot be lent goes through it. In a thread that may lock
-/// no more than its limit.
+/// Sends that cannot be lent are copied into registered memory, which is locked already. Needs a thread with a
+/// limit on locked memory.
 fn a_registered_pool_stands_in(network: &Network, socket: InetSocket) {
     let mut ring = ring(Mode::Zerocopy);
     let pool = Pool::new(4, 9000, PageSize::Base).unwrap();
@@ -229,28 +229,28 @@ fn a_registered_pool_stands_in(network: &Network, socket: InetSocket) {
     }
     ring.submit().unwrap();
     ring.submit().unwrap();
-    // The first of them goes at once; the others wait in the device's queue.
+    // The first datagram leaves at once; the others wait in the device's queue.
     let waiting = ring.outstanding().sends;
     assert!((1..=4).contains(&waiting), "{waiting}");
     assert_eq!(pool.free_slices(), 4 - waiting, "slices stand in for buffers");
     network.tc("qdisc del dev sink root");
-    let happened = run(&mut ring);
-    assert!(happened.results.iter().all(|(_, result)| result.is_ok()));
-    assert!(fates(&happened.releases).iter().all(|fate| *fate == Fate::Copied));
+    let events = run(&mut ring);
+    assert!(events.results.iter().all(|(_, result)| result.is_ok()));
+    assert!(fates(&events.releases).iter().all(|fate| *fate == Fate::Copied));
     let counters = ring.counters(socket).unwrap();
     assert_eq!(counters.fallbacks_for(FallbackReason::LockedMemory), 40);
-    assert_eq!(pool.free_slices(), 4, "and comes back");
+    assert_eq!(pool.free_slices(), 4, "the slices return");
 }
 
-/// The limit is the process's.
+/// Lock of the limit, which belongs to the whole process.
 static LOCKED_MEMORY: Mutex<()> = Mutex::new(());
 
-/// Nobody else changes the limit meanwhile.
+/// Keeps other tests from changing the limit meanwhile.
 pub(crate) fn own_locked_memory() -> MutexGuard<'static, ()> {
     LOCKED_MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For this thread, which loses the privilege to go beyond it.
+/// Sets the limit, and drops this thread's privilege to exceed it.
 pub(crate) fn limit_locked_memory(bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -262,8 +262,7 @@ pub(crate) fn limit_locked_memory(bytes: u64) {
     set_capabilities(None, sets).unwrap();
 }
 
-/// Over loopback the receiver's copy is what is released first: the sender's buffers are free
-/// although nobody reads.
+/// Over loopback the kernel copies, so the sender's buffers are free although the peer does not read.
 fn a_peer_that_does_not_read() {
     let (stream, socket) = tcp(false);
     let mut sender = sender(socket, Mode::Zerocopy);
@@ -272,7 +271,7 @@ fn a_peer_that_does_not_read() {
     assert_eq!((released.len(), released[0].fate), (1, Fate::Copied));
     let received = to_the_end(stream);
     drop(sender);
-    assert_eq!(received.join().unwrap(), vec![7; 100_000], "released, and read later");
+    assert_eq!(received.join().unwrap(), vec![7; 100_000], "released before it is read");
 }
 
 fn a_send_that_waits_too_long() {
@@ -287,14 +286,14 @@ fn a_send_that_waits_too_long() {
     let (releases, _) = sender.close(Some(LONG)).unwrap();
     let taken = releases[0].bytes;
     assert!(0 < taken && taken < length, "{taken}");
-    assert_eq!(received.join().unwrap().len(), taken, "what it says that went arrives");
+    assert_eq!(received.join().unwrap().len(), taken, "the bytes reported as sent arrive");
 }
 
 fn a_connection_that_is_reset() {
     let (stream, socket) = tcp(false);
     let peer = socket.peer_address().unwrap();
     let mut lending = sender(socket, Mode::Zerocopy);
-    // Unread data at the peer: its end is a reset.
+    // With unread data the close of the peer is a reset.
     lending.send(vec![7; 100_000]).result.unwrap();
     drop(stream);
     let error = loop {
@@ -306,7 +305,11 @@ fn a_connection_that_is_reset() {
     let over = [uncopy::Errno::ECONNRESET, uncopy::Errno::EPIPE];
     assert!(over.contains(&error.errno().unwrap()), "{error}");
     assert!(error.to_string().contains("make a new one"), "{error}");
-    assert_eq!(error.subject().to_str().unwrap(), format!("tcp {peer}"), "who reset it");
+    assert_eq!(
+        error.subject().to_str().unwrap(),
+        format!("tcp {peer}"),
+        "the error names the peer"
+    );
     let releases = all_releases(&mut lending);
     assert_eq!(releases.last().unwrap().fate, Fate::Unsent);
     assert_eq!(lending.outstanding(), Default::default());
@@ -323,16 +326,16 @@ fn a_connection_that_is_reset() {
         for _ in 0..4 {
             ring.send(socket, Message::new(vec![8; 50_000])).unwrap();
         }
-        let happened = run(&mut ring);
-        assert_eq!((happened.results.len(), happened.releases.len()), (4, 4));
-        refused.extend(happened.results.into_iter().filter_map(|(_, result)| result.err()));
+        let events = run(&mut ring);
+        assert_eq!((events.results.len(), events.releases.len()), (4, 4));
+        refused.extend(events.results.into_iter().filter_map(|(_, result)| result.err()));
     }
     assert!(over.contains(&refused[0].errno().unwrap()), "{refused:?}");
     let subjects = refused.iter().map(|error| error.subject().to_str().unwrap());
     assert!(subjects.into_iter().all(|found| found == format!("tcp {peer}")), "{refused:?}");
 }
 
-fn a_port_where_nobody_listens() {
+fn a_closed_port() {
     let (receiver, socket) = udp(false);
     drop(receiver);
     let mut sender = sender(socket, Mode::Zerocopy);
@@ -346,14 +349,14 @@ fn a_port_where_nobody_listens() {
             }
         }
     }
-    assert!(refusals > 0, "the last datagram's refusal is the next one's error");
+    assert!(refusals > 0, "the refusal of a datagram is the error of the next one");
     let releases = all_releases(&mut sender);
     assert_eq!(releases.len(), 50);
     let unsent = fates(&releases).iter().filter(|fate| **fate == Fate::Unsent).count();
     assert_eq!(unsent, refusals);
 }
 
-fn too_long_for_a_datagram() {
+fn a_send_too_long_for_a_datagram() {
     for mode in [Mode::Auto, Mode::Zerocopy, Mode::Copy] {
         let (_receiver, socket) = udp(false);
         let mut sender = sender(socket, mode);
@@ -366,13 +369,13 @@ fn too_long_for_a_datagram() {
         let mut ring = ring(mode);
         let socket = ring.add(socket);
         ring.send(socket, Message::new(vec![1; 70_000])).unwrap();
-        let happened = run(&mut ring);
-        assert!(happened.results[0].1.is_err());
-        assert_eq!(fates(&happened.releases), [Fate::Unsent]);
+        let events = run(&mut ring);
+        assert!(events.results[0].1.is_err());
+        assert_eq!(fates(&events.releases), [Fate::Unsent]);
     }
 }
 
-/// As many as the receiver has room for.
+/// Number of datagrams that the receiver's buffer holds.
 const FEW: usize = 32;
 
 fn completions_that_overflow() {
@@ -392,7 +395,7 @@ fn completions_that_overflow() {
         let (mut results, mut releases) = (0, 0);
         while ring.outstanding().sends > 0 {
             assert!(begin.elapsed() < LONG);
-            // Two for each send, and nobody takes them out in between.
+            // Each send has two completions, which are not read in between.
             ring.submit().unwrap();
             while let Some(event) = ring.next_event() {
                 match event {
@@ -423,8 +426,8 @@ fn more_sends_than_entries() {
         expected.extend_from_slice(&content);
         ring.send(socket, Message::new(content)).unwrap();
     }
-    let happened = run(&mut ring);
-    assert_eq!(happened.sent_bytes().len(), 500);
+    let events = run(&mut ring);
+    assert_eq!(events.sent_bytes().len(), 500);
     drop(ring);
     assert!(received.join().unwrap() == expected);
 }

@@ -1,4 +1,4 @@
-//! Where the kernel copies, and says so.
+//! Tests loopback, over which the kernel copies and reports it.
 
 use testbed::{Case, cases};
 use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring};
@@ -11,10 +11,10 @@ pub(crate) fn cases() -> Vec<Case> {
         [] auto_stops_lending_over_loopback,
         [] auto_in_a_ring_stops_lending_over_loopback,
         [] auto_in_a_ring_stops_lending_streams_over_loopback,
-        [] zerocopy_over_loopback_is_copied_and_told,
+        [] zerocopy_over_loopback_is_copied_and_reported,
         [] huge_pages_arrive_over_loopback,
         [] a_local_socket_is_refused,
-        [] where_a_filter_forbids_io_uring,
+        [] a_filter_that_forbids_io_uring,
         [] errors_name_the_operation_and_the_next_step,
     ]
 }
@@ -46,7 +46,7 @@ fn auto_in_a_ring_stops_lending_over_loopback() {
     assert!(counters.fallbacks_for(FallbackReason::PathCopies) > 250, "{counters:?}");
 }
 
-/// What io_uring reports of joined sends alone says nothing: one at a time, and many at once.
+/// The reports of joined sends are unreliable; tested with one send at a time, and with many.
 fn auto_in_a_ring_stops_lending_streams_over_loopback() {
     for at_once in [1, 32] {
         let (stream, socket) = tcp(false);
@@ -63,7 +63,7 @@ fn auto_in_a_ring_stops_lending_streams_over_loopback() {
             assert!(at_once > 1 || fates == [Fate::Copied], "{fates:?}");
         }
         let counters = ring.counters(socket).unwrap();
-        // It may have tried what is cheaper before it was convinced.
+        // Both kinds may have been tried before the path was known to copy.
         let tried = counters.fallbacks_for(FallbackReason::CopyingIsCheaper);
         let rested = counters.fallbacks_for(FallbackReason::PathCopies) + tried;
         assert!(rested > 1600, "{at_once} at once: {counters:?}");
@@ -72,7 +72,7 @@ fn auto_in_a_ring_stops_lending_streams_over_loopback() {
     }
 }
 
-fn zerocopy_over_loopback_is_copied_and_told() {
+fn zerocopy_over_loopback_is_copied_and_reported() {
     let (stream, socket) = tcp(false);
     let received = to_the_end(stream);
     let mut sender = sender(socket, Mode::Zerocopy);
@@ -83,7 +83,7 @@ fn zerocopy_over_loopback_is_copied_and_told() {
     drop(sender.close(Some(LONG)).unwrap());
     assert_eq!(received.join().unwrap().len(), 50 * 30_000);
 
-    // io_uring cannot be believed over TCP when it says so.
+    // io_uring's reports of copies over TCP are unreliable.
     let (stream, socket) = tcp(false);
     let received = to_the_end(stream);
     let mut ring = ring(Mode::Zerocopy);
@@ -91,14 +91,13 @@ fn zerocopy_over_loopback_is_copied_and_told() {
     for _ in 0..50 {
         ring.send(socket, Message::new(vec![1; 30_000])).unwrap();
     }
-    let happened = run(&mut ring);
-    assert!(!fates(&happened.releases).contains(&Fate::NotCopied));
+    let events = run(&mut ring);
+    assert!(!fates(&events.releases).contains(&Fate::NotCopied));
     drop(ring);
     assert_eq!(received.join().unwrap().len(), 50 * 30_000);
 }
 
-/// Named as registered memory, the first datagram would fill the receive buffer, and the stream
-/// stand still.
+/// Sent as registered memory, the first datagram would fill the receive buffer, and the stream would stall.
 fn huge_pages_arrive_over_loopback() {
     const SLICES: usize = 300;
     let length = 8000;
@@ -117,10 +116,10 @@ fn huge_pages_arrive_over_loopback() {
         content.push(slice.to_vec());
         ring.send(through, Message::new(slice)).unwrap();
     }
-    let happened = run(&mut ring);
-    assert_eq!(happened.sent_bytes(), [length; SLICES]);
+    let events = run(&mut ring);
+    assert_eq!(events.sent_bytes(), [length; SLICES]);
     let mut sent = Vec::new();
-    for release in happened.releases.into_iter().skip(SLICES - 16) {
+    for release in events.releases.into_iter().skip(SLICES - 16) {
         let slice = release.payload.into_one().unwrap();
         sent.push(slice.to_vec());
         ring.send(datagrams, Message::new(slice)).unwrap();
@@ -140,7 +139,7 @@ fn a_local_socket_is_refused() {
     assert!(error.contains("local socket") && error.contains("plain write"), "{error}");
 }
 
-fn where_a_filter_forbids_io_uring() {
+fn a_filter_that_forbids_io_uring() {
     crate::filter::under([crate::filter::io_uring()], uncopy::Errno::EPERM, || {
         let (receiver, socket) = udp(false);
         let mut ring = Ring::new(&ring_options(Mode::Zerocopy));

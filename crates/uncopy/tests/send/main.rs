@@ -1,6 +1,6 @@
-//! Sends over real sockets and devices: what arrives, what was copied, and when buffers come back.
+//! Tests sends over real sockets and devices: arrival, copies, and when buffers are released.
 //!
-//! Loopback serves everybody; devices that really do not copy need root, in network namespaces.
+//! Loopback needs no privilege; devices that do not copy need root and network namespaces.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -31,7 +31,7 @@ use uncopy::send::{
     SenderOptions, StableBytes,
 };
 
-/// Either family's loopback address, any port.
+/// Returns the loopback address of a family, with any port.
 fn here(is_v6: bool) -> SocketAddr {
     let address = if is_v6 { "[::1]:0" } else { "127.0.0.1:0" };
     address.parse().unwrap()
@@ -49,7 +49,7 @@ fn ring_options(mode: Mode) -> RingOptions {
     RingOptions::new().mode(mode)
 }
 
-/// A ring through io_uring, which must be there.
+/// Makes a ring with io_uring, which must be available.
 fn ring<B: StableBytes>(mode: Mode) -> Ring<B> {
     let ring = Ring::new(&ring_options(mode));
     assert_eq!(ring.io_uring_refusal(), None, "these tests need io_uring");
@@ -62,21 +62,21 @@ fn all_releases<B: StableBytes>(sender: &mut Sender<B>) -> Vec<Release<B>> {
     let mut releases = Vec::new();
     while sender.outstanding().sends > 0 {
         let release = sender.wait_release(Some(LONG)).unwrap();
-        releases.push(release.expect("the kernel releases it before long"));
+        releases.push(release.expect("the kernel releases it in time"));
     }
     releases
 }
 
-/// Everything that happens on a ring until nothing is outstanding.
-struct Happened<B> {
+/// All events of a ring until nothing is outstanding.
+struct Events<B> {
     results: Vec<(u64, Result<usize, uncopy::Error>)>,
     releases: Vec<Release<B>>,
     notifications: Vec<Notification<Release<B>>>,
 }
 
 #[track_caller]
-fn run<B: StableBytes>(ring: &mut Ring<B>) -> Happened<B> {
-    let mut happened = Happened { results: vec![], releases: vec![], notifications: vec![] };
+fn run<B: StableBytes>(ring: &mut Ring<B>) -> Events<B> {
+    let mut events = Events { results: vec![], releases: vec![], notifications: vec![] };
     let begin = std::time::Instant::now();
     loop {
         let is_over = ring.outstanding().sends == 0;
@@ -86,19 +86,19 @@ fn run<B: StableBytes>(ring: &mut Ring<B>) -> Happened<B> {
         }
         while let Some(event) = ring.next_event() {
             match event {
-                RingEvent::Sent(sent) => happened.results.push((sent.id.get(), sent.result)),
-                RingEvent::Released(release) => happened.releases.push(release),
-                RingEvent::Notified(notification) => happened.notifications.push(notification),
+                RingEvent::Sent(sent) => events.results.push((sent.id.get(), sent.result)),
+                RingEvent::Released(release) => events.releases.push(release),
+                RingEvent::Notified(notification) => events.notifications.push(notification),
             }
         }
         if is_over {
-            return happened;
+            return events;
         }
     }
 }
 
-impl<B> Happened<B> {
-    /// Bytes by send, each of which went well.
+impl<B> Events<B> {
+    /// Returns the bytes of each send; all must have succeeded.
     #[track_caller]
     fn sent_bytes(&self) -> Vec<usize> {
         self.results.iter().map(|(_, result)| *result.as_ref().unwrap()).collect()

@@ -1,5 +1,5 @@
-//! That each stream reads its sends in their order and whole, however many share a ring, and though
-//! every buffer is overwritten the moment it comes back.
+//! Tests that each stream delivers its sends whole and in order, although streams share a ring and every
+//! buffer is overwritten as soon as it is released.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -20,9 +20,9 @@ use crate::{LONG, ring_options};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
-        [] streams_in_turn_whose_readers_are_late,
-        [] one_stream_that_was_taken_in_twice,
-        [] one_that_fails_takes_those_behind_it_along,
+        [] streams_in_turn_with_slow_readers,
+        [] a_stream_that_was_added_twice,
+        [] a_failed_send_cancels_those_behind_it,
     ];
     let needs = [NEEDS, &[Need::Tool("nft")]].concat();
     let name = "order::every_kind_of_stream_over_a_link_that_loses_packets";
@@ -31,10 +31,10 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 const MODES: [Mode; 3] = [Mode::Copy, Mode::Zerocopy, Mode::Auto];
-/// How long a reader lets its stream become full.
+/// Delay before a reader begins, in which its stream becomes full.
 const LATE: Duration = Duration::from_millis(300);
 
-/// Where the buffers of a ring come from.
+/// The memory of a ring's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
     Plain,
@@ -42,23 +42,23 @@ enum Memory {
     RegisteredHuge,
 }
 
-/// One ring, and what it does.
+/// The setup of one ring.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     streams: usize,
     mode: Mode,
     memory: Memory,
-    /// Sends are bound to slots.
+    /// Whether sends are bound to slots.
     has_slots: bool,
     without_io_uring: bool,
     messages: usize,
-    /// Of the longest message.
+    /// Length of the longest message.
     bytes: usize,
 }
 
 impl Kind {
-    /// Sends in turn over the sockets, from few buffers, until all are released; gives what each
-    /// stream is to read.
+    /// Sends over the sockets in turn, from few buffers, until all are released; returns the length of each
+    /// stream.
     fn send(self, sockets: Vec<InetSocket>) -> Vec<usize> {
         let Kind { memory, bytes, .. } = self;
         let count = 4 * self.streams;
@@ -83,7 +83,7 @@ impl Kind {
         pool: Option<&Pool>,
     ) -> Vec<usize> {
         let mut options = ring_options(self.mode);
-        // So that chains end in the middle.
+        // Small, so that chains end in the middle.
         options.entries = 8;
         options.without_io_uring = self.without_io_uring;
         let mut ring = Ring::new(&options);
@@ -127,7 +127,7 @@ impl Kind {
     }
 }
 
-/// Memory that can be used again.
+/// Reusable memory.
 trait Buffer: StableBytes + DerefMut<Target = [u8]> + std::fmt::Debug {
     fn resize_to(&mut self, bytes: usize);
 }
@@ -151,7 +151,7 @@ struct Courier<B: StableBytes> {
 }
 
 impl<B: Buffer> Courier<B> {
-    /// Waits for a buffer; what is bound to these slots comes back after a flush.
+    /// Waits for a free buffer; flushes the slots, so that bound sends are released.
     fn free_buffer(&mut self, slots: Option<usize>) -> B {
         loop {
             if let Some(buffer) = self.free.pop_front() {
@@ -183,7 +183,7 @@ impl<B: Buffer> Courier<B> {
         }
     }
 
-    /// Nobody sends bytes that are even.
+    /// Zeroes the released buffers, so that a late read of the kernel would show.
     fn take_back(&mut self, payload: Payload<B>) {
         for mut buffer in payload.into_vec() {
             buffer.fill(0);
@@ -192,16 +192,16 @@ impl<B: Buffer> Courier<B> {
     }
 }
 
-/// Reads a stream to its end, late and at first slowly; gives how many bytes were right before the
-/// first that was not, and how many came.
+/// Reads a stream to its end, late and slowly at first; returns the number of bytes before the first wrong
+/// one, and the number of all bytes.
 fn read_late(mut stream: TcpStream, seed: u64) -> (usize, usize) {
     stream.set_read_timeout(Some(LONG)).unwrap();
     std::thread::sleep(LATE);
     let (mut right, mut length, mut is_right) = (0, 0, true);
     let mut room = vec![0; 1 << 16];
     loop {
-        let most = if length < 1 << 17 { 5000 } else { room.len() };
-        let n = stream.read(&mut room[..most]).unwrap();
+        let max_bytes = if length < 1 << 17 { 5000 } else { room.len() };
+        let n = stream.read(&mut room[..max_bytes]).unwrap();
         if n == 0 {
             return (right, length);
         }
@@ -216,7 +216,7 @@ fn read_late(mut stream: TcpStream, seed: u64) -> (usize, usize) {
     }
 }
 
-fn streams_in_turn_whose_readers_are_late() {
+fn streams_in_turn_with_slow_readers() {
     let kinds = MODES.into_iter().flat_map(|mode| {
         [(2, false), (3, false), (3, true)].map(|(streams, without_io_uring)| Kind {
             streams,
@@ -247,8 +247,8 @@ fn streams_in_turn_whose_readers_are_late() {
                 ring.send(*socket, Message::new(content)).unwrap();
             }
         }
-        let happened = crate::run(&mut ring);
-        assert_eq!(happened.sent_bytes(), vec![kind.bytes; kind.messages * kind.streams]);
+        let events = crate::run(&mut ring);
+        assert_eq!(events.sent_bytes(), vec![kind.bytes; kind.messages * kind.streams]);
         drop(ring);
         let all = kind.messages * kind.bytes;
         for reader in readers {
@@ -257,7 +257,7 @@ fn streams_in_turn_whose_readers_are_late() {
     }
 }
 
-fn one_stream_that_was_taken_in_twice() {
+fn a_stream_that_was_added_twice() {
     for (mode, without_io_uring) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)])
     {
         let (stream, socket) = tcp(false);
@@ -278,7 +278,7 @@ fn one_stream_that_was_taken_in_twice() {
     }
 }
 
-fn one_that_fails_takes_those_behind_it_along() {
+fn a_failed_send_cancels_those_behind_it() {
     for without_io_uring in [false, true] {
         let (stream, socket) = tcp(false);
         socket.set_send_buffer_bytes(16 << 10).unwrap();
@@ -289,21 +289,21 @@ fn one_that_fails_takes_those_behind_it_along() {
         let mut ring = Ring::new(&options);
         let (socket, beside) = (ring.add(socket), ring.add(beside));
         let content = |at: usize| seeded(0, (at * (8 << 20)) as u64, 8 << 20);
-        // More than the ring has entries for: some are linked, and some wait.
+        // More sends than the ring has entries: some are linked, and some wait.
         let ids: Vec<_> =
             (0..4).map(|at| ring.send(socket, Message::new(content(at))).unwrap()).collect();
         ring.send(beside, Message::new(seeded(1, 0, 5000))).unwrap();
         ring.submit().unwrap();
         ring.cancel(ids[0]);
         let reader = std::thread::spawn(move || read_late(stream, 0));
-        let happened = crate::run(&mut ring);
-        let failed: Vec<_> = happened.results.iter().filter(|(_, r)| r.is_err()).collect();
+        let events = crate::run(&mut ring);
+        let failed: Vec<_> = events.results.iter().filter(|(_, r)| r.is_err()).collect();
         assert_eq!(failed.len(), 4, "without io_uring: {without_io_uring}");
-        let sent: usize = happened.releases.iter().map(|release| release.bytes).sum();
+        let sent: usize = events.releases.iter().map(|release| release.bytes).sum();
         drop(ring);
         let sent = sent - 5000;
-        assert_eq!(reader.join().unwrap(), (sent, sent), "what went is one piece");
-        assert_eq!(read_late(other, 1), (5000, 5000), "another stream goes on");
+        assert_eq!(reader.join().unwrap(), (sent, sent), "the sent bytes have no gap");
+        assert_eq!(read_late(other, 1), (5000, 5000), "another stream is not affected");
     }
 }
 
@@ -329,10 +329,10 @@ fn kinds() -> Vec<Kind> {
 /// Bytes by kind and stream.
 type Lengths = Vec<Vec<usize>>;
 
-/// All at once, so that they fill the link.
+/// Runs all kinds at once, so that they fill the link.
 fn every_kind_of_stream_over_a_link_that_loses_packets() {
     let kinds = kinds();
-    let (tell, told) = std::sync::mpsc::channel::<Lengths>();
+    let (report, reported) = std::sync::mpsc::channel::<Lengths>();
     let sent = linked(
         |network| {
             network.tc("qdisc add dev veth0 root tbf rate 400mbit burst 128kb limit 512kb");
@@ -341,7 +341,7 @@ fn every_kind_of_stream_over_a_link_that_loses_packets() {
                 |kind, sockets: Vec<_>| kind.send(sockets),
                 |at| {
                     let mut socket = None;
-                    // Nobody may be there yet.
+                    // The listener may not exist yet.
                     wait_for("a listener", || {
                         socket = InetSocket::connect_tcp(at).ok();
                         socket.is_some()
@@ -353,11 +353,12 @@ fn every_kind_of_stream_over_a_link_that_loses_packets() {
         |network| {
             lose_packets(network);
             let listen = |at: SocketAddr| TcpListener::bind(at).unwrap();
-            tell.send(for_each_stream(&kinds, |kind, at: Vec<_>| receive(kind, &at), listen))
+            report
+                .send(for_each_stream(&kinds, |kind, at: Vec<_>| receive(kind, &at), listen))
                 .unwrap();
         },
     );
-    assert_eq!(sent, told.recv().unwrap());
+    assert_eq!(sent, reported.recv().unwrap());
 }
 
 fn lose_packets(network: &Network) {
@@ -366,7 +367,7 @@ fn lose_packets(network: &Network) {
     network.nft("add rule inet lossy in tcp flags & syn == 0 numgen inc mod 50 0 drop");
 }
 
-/// In a thread for each kind, with what `open` makes of the address of each stream.
+/// Runs each kind in a thread of its own, with a socket that `open` makes for the address of each stream.
 fn for_each_stream<T>(
     kinds: &[Kind],
     run: impl Fn(Kind, Vec<T>) -> Vec<usize> + Sync,
@@ -387,7 +388,7 @@ fn for_each_stream<T>(
     })
 }
 
-/// Reads every stream of a ring to its end, from the first byte on.
+/// Reads every stream of a ring to its end, and checks all bytes.
 fn receive(kind: Kind, listeners: &[TcpListener]) -> Vec<usize> {
     let accepted: Vec<_> = listeners.iter().map(|listener| listener.accept().unwrap().0).collect();
     let readers: Vec<JoinHandle<_>> = (0..)
@@ -396,7 +397,7 @@ fn receive(kind: Kind, listeners: &[TcpListener]) -> Vec<usize> {
         .collect();
     let read = readers.into_iter().map(|reader| {
         let (right, length) = reader.join().unwrap();
-        assert_eq!(right, length, "{kind:?}: bytes that are right, and all");
+        assert_eq!(right, length, "{kind:?}: right bytes, and all bytes");
         length
     });
     read.collect()

@@ -1,4 +1,4 @@
-//! What happens to memory whose sender is gone.
+//! Tests memory whose sender was dropped.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_panic_releases_nothing_early,
         [] a_forgotten_sender_keeps_its_buffers,
         [] a_ring_that_is_dropped_before_it_submits,
-        [] what_has_come_is_taken_in_by_the_drop,
+        [] completions_are_taken_in_by_the_drop,
     ];
     let named = |name: &str, body: fn()| Case::new(format!("parking::{name}"), NEEDS, body);
     cases.extend([
@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Nobody but the test has it.
+/// Returns whether only the test has the buffer.
 fn is_free(buffer: &Arc<Vec<u8>>) -> bool {
     Arc::strong_count(buffer) == 1
 }
@@ -95,7 +95,7 @@ fn a_ring_that_is_dropped_before_it_submits() {
 fn memory_stays_while_the_device_has_it() {
     isolated(|network| {
         network.sink();
-        // The second datagram waits for a minute.
+        // Delays the second datagram by a minute.
         network.tc("qdisc add dev sink root tbf rate 8kbit burst 10000 limit 10000000");
         let mut options = options(Mode::Zerocopy);
         options.park_timeout = Duration::from_millis(1);
@@ -107,7 +107,7 @@ fn memory_stays_while_the_device_has_it() {
         }
         drop(sender);
         std::thread::sleep(Duration::from_millis(700));
-        assert!(!is_free(&buffers[2]), "its time is over, and the device still reads it");
+        assert!(!is_free(&buffers[2]), "the device still reads it after the timeout");
         assert!(uncopy::send::parked() >= 1);
         network.tc("qdisc del dev sink root");
         buffers.iter().for_each(wait_until_free);
@@ -122,15 +122,15 @@ fn a_silent_connection_is_aborted() {
         let mut sender = Sender::new(network.silent_connection(true, 4000), &options);
         let buffer = Arc::new(vec![5; 60_000]);
         sender.send(buffer.clone()).result.unwrap();
-        assert!(!is_free(&buffer), "nobody acknowledged it");
+        assert!(!is_free(&buffer), "it is not acknowledged");
         let begin = Instant::now();
         drop(sender);
         wait_until_free(&buffer);
-        assert!(begin.elapsed() >= options.park_timeout, "not before its time");
+        assert!(begin.elapsed() >= options.park_timeout, "not before the timeout");
     });
 }
 
-/// A ring with a buffer that nobody acknowledges, its time being 300 ms.
+/// Makes a ring with a buffer that is never acknowledged, and a drop timeout of 300 ms.
 fn waiting_ring(network: &Network, buffer: &Arc<Vec<u8>>) -> Ring<Arc<Vec<u8>>> {
     let mut options = ring_options(Mode::Zerocopy);
     options.drop_timeout = Duration::from_millis(300);
@@ -138,7 +138,7 @@ fn waiting_ring(network: &Network, buffer: &Arc<Vec<u8>>) -> Ring<Arc<Vec<u8>>> 
     let socket = ring.add(network.silent_connection(false, 4000));
     ring.send(socket, Message::new(buffer.clone())).unwrap();
     ring.submit().unwrap();
-    assert!(!is_free(buffer), "nobody acknowledged it");
+    assert!(!is_free(buffer), "it is not acknowledged");
     ring
 }
 
@@ -150,20 +150,20 @@ fn a_dropped_ring_is_parked() {
         let begin = Instant::now();
         drop(ring);
         assert!(!is_free(&buffer) && uncopy::send::parked() >= 1, "{:?}", begin.elapsed());
-        // Aborted by somebody else in time, and taken in by whatever this thread does with rings.
+        // The parking thread aborts the connection in time; using any ring takes in the release.
         let mut other = crate::ring::<Vec<u8>>(Mode::Copy);
         while !is_free(&buffer) {
             assert!(begin.elapsed() < LONG, "it is never released");
             std::thread::sleep(Duration::from_millis(5));
             other.submit().unwrap();
         }
-        assert!(begin.elapsed() >= Duration::from_millis(300), "not before its time");
+        assert!(begin.elapsed() >= Duration::from_millis(300), "not before the timeout");
     });
 }
 
 fn a_thread_ends_with_its_rings() {
     let buffer = Arc::new(vec![5; 60_000]);
-    // In a thread of its own.
+    // `isolated` runs in a thread of its own.
     isolated(|network| {
         network.sink();
         drop(waiting_ring(network, &buffer));
@@ -172,7 +172,7 @@ fn a_thread_ends_with_its_rings() {
     wait_until_free(&buffer);
 }
 
-fn what_has_come_is_taken_in_by_the_drop() {
+fn completions_are_taken_in_by_the_drop() {
     let (_receiver, socket) = udp(false);
     let buffer = Arc::new(vec![5; 3000]);
     let mut ring = crate::ring(Mode::Zerocopy);

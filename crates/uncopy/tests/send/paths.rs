@@ -1,4 +1,4 @@
-//! What devices and their neighbours do with lent memory. Each test has a network of its own.
+//! Tests how devices treat lent memory. Each test has its own network.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub(crate) fn cases() -> Vec<Case> {
         named("udp_over_a_device_is_not_copied", udp_over_a_device_is_not_copied),
         named("udp_through_a_ring_is_not_copied", udp_through_a_ring_is_not_copied),
         named("tcp_over_a_device_is_not_copied", tcp_over_a_device_is_not_copied),
-        named("tcp_through_a_ring_claims_nothing_false", tcp_through_a_ring_claims_nothing_false),
+        named("tcp_through_a_ring_makes_no_false_claim", tcp_through_a_ring_makes_no_false_claim),
         named("a_tap_copies_while_it_runs", a_tap_copies_while_it_runs),
         named("auto_follows_a_tap", auto_follows_a_tap),
-        named("auto_tries_what_is_cheaper", auto_tries_what_is_cheaper),
-        named("longer_than_the_mtu_is_copied", longer_than_the_mtu_is_copied),
-        named("auto_learns_each_path_by_itself", auto_learns_each_path_by_itself),
-        named("another_peer_is_another_path", another_peer_is_another_path),
+        named("auto_tries_both_kinds", auto_tries_both_kinds),
+        named("datagrams_longer_than_the_mtu_are_copied", datagrams_longer_than_the_mtu_are_copied),
+        named("auto_learns_each_path_separately", auto_learns_each_path_separately),
+        named("a_new_peer_is_a_new_path", a_new_peer_is_a_new_path),
         named("a_device_that_goes_down", a_device_that_goes_down),
         named("a_device_that_goes_down_with_a_backlog", a_device_that_goes_down_with_a_backlog),
         named("a_train_that_is_refused_is_counted", a_train_that_is_refused_is_counted),
@@ -51,7 +51,7 @@ fn over_the_sink(is_v6: bool) -> InetSocket {
     InetSocket::connect_udp(End::Far.address(is_v6, PORT)).unwrap()
 }
 
-/// Sends so many large datagrams; what became of them.
+/// Sends `count` datagrams; returns their fates.
 #[track_caller]
 fn send_some(sender: &mut Sender<Vec<u8>>, count: u64, length: usize) -> Vec<Fate> {
     for seed in 0..count {
@@ -98,8 +98,8 @@ fn udp_through_a_ring_is_not_copied() {
             for _ in 0..64 {
                 registered.send(socket, Message::new(pool.take().unwrap())).unwrap();
             }
-            let happened = run(&mut registered);
-            assert_all(&fates(&happened.releases), Fate::NotCopied);
+            let events = run(&mut registered);
+            assert_all(&fates(&events.releases), Fate::NotCopied);
 
             let mut normal = ring(Mode::Zerocopy);
             let socket = normal.add(InetSocket::bind_udp(End::Near.address(is_v6, 0)).unwrap());
@@ -108,9 +108,9 @@ fn udp_through_a_ring_is_not_copied() {
                 let parts: Vec<Vec<u8>> = (0..3).map(|n| seeded(seed + n, 0, 7000)).collect();
                 normal.send(socket, Message::new(parts).to(far)).unwrap();
             }
-            let happened = run(&mut normal);
-            assert_eq!(happened.sent_bytes(), [21_000; 64]);
-            assert_all(&fates(&happened.releases), Fate::NotCopied);
+            let events = run(&mut normal);
+            assert_eq!(events.sent_bytes(), [21_000; 64]);
+            assert_all(&fates(&events.releases), Fate::NotCopied);
         }
     });
 }
@@ -125,9 +125,9 @@ fn tcp_over_a_device_is_not_copied() {
             for seed in 0..4 {
                 assert_eq!(sender.send(seeded(seed, 0, 60_000)).result.unwrap(), 60_000);
             }
-            // Nobody acknowledges: the kernel must be able to send all of it again.
+            // Without acknowledgements the kernel must be able to send everything again.
             let early = sender.wait_release(Some(Duration::from_millis(50))).unwrap();
-            assert!(early.is_none(), "released means reusable, and it is not: {early:?}");
+            assert!(early.is_none(), "released too early: {early:?}");
             assert_eq!(sender.outstanding().sends, 4);
             sender.abort();
             assert_all(&fates(&all_releases(&mut sender)), Fate::NotCopied);
@@ -135,7 +135,7 @@ fn tcp_over_a_device_is_not_copied() {
     });
 }
 
-fn tcp_through_a_ring_claims_nothing_false() {
+fn tcp_through_a_ring_makes_no_false_claim() {
     isolated(|network| {
         network.sink();
         for length in [3000, 30_000] {
@@ -150,7 +150,7 @@ fn tcp_through_a_ring_claims_nothing_false() {
             ring.submit().unwrap();
             assert_eq!(ring.outstanding().sends, 8);
             sender.abort();
-            // Those that were joined to others say nothing; the first of them does.
+            // Joined notifications are unreliable, except the first.
             let fates = fates(&run(&mut ring).releases);
             assert!(!fates.contains(&Fate::Copied), "{fates:?}");
             assert!(fates.contains(&Fate::NotCopied), "{fates:?}");
@@ -191,15 +191,15 @@ fn auto_follows_a_tap() {
         let copied = path_copies(&sender);
         assert!(copied > 50, "it stops lending soon: {copied} of 100");
         drop(tap);
-        // The next probe finds that it pays again.
+        // The next probe shows that lending pays again.
         let mut until = (0..).take_while(|_| send_some(&mut sender, 1, 40_000) == [Fate::Copied]);
         assert!(until.by_ref().take(300).count() < 300, "{:?}", sender.counters());
         assert_all(&send_some(&mut sender, 50, 40_000), Fate::NotCopied);
     });
 }
 
-/// Whatever is cheaper here: which of the two was found out by trying both.
-fn auto_tries_what_is_cheaper() {
+/// Both copied and lent sends must occur, whichever turns out cheaper.
+fn auto_tries_both_kinds() {
     isolated(|network| {
         network.sink();
         for (is_v6, length) in [(false, 40_000), (true, 10_000)] {
@@ -226,7 +226,7 @@ fn auto_tries_what_is_cheaper() {
     });
 }
 
-fn longer_than_the_mtu_is_copied() {
+fn datagrams_longer_than_the_mtu_are_copied() {
     isolated(|network| {
         network.sink();
         network.ip("link set sink mtu 1500");
@@ -237,8 +237,7 @@ fn longer_than_the_mtu_is_copied() {
     });
 }
 
-/// Without scatter-gather a stream that is lent is copied while it is cut into segments, and no
-/// report says so.
+/// Without scatter-gather a lent stream is copied while it is cut into segments, and no report shows it.
 fn auto_stops_where_the_device_has_no_scatter_gather() {
     const TOTAL: usize = 400 * 40_000;
     linked(
@@ -262,8 +261,8 @@ fn auto_stops_where_the_device_has_no_scatter_gather() {
     );
 }
 
-/// Datagrams to addresses behind different devices have paths of their own.
-fn auto_learns_each_path_by_itself() {
+/// Datagrams to addresses behind different devices have separate paths.
+fn auto_learns_each_path_separately() {
     isolated(|network| {
         network.sink();
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -287,11 +286,11 @@ fn auto_learns_each_path_by_itself() {
     });
 }
 
-/// What is known of one peer says nothing of the next.
-fn another_peer_is_another_path() {
+/// Knowledge about one peer does not apply to the next.
+fn a_new_peer_is_a_new_path() {
     isolated(|network| {
         network.sink();
-        // An address of this machine that has the device's other end in reach.
+        // A local address from which the other end of the device can be reached.
         let receiver = UdpSocket::bind(End::Near.address(false, 0)).unwrap();
         let here = receiver.local_addr().unwrap();
         let far = End::Far.address(false, PORT);
@@ -332,8 +331,8 @@ fn a_device_that_goes_down() {
     });
 }
 
-/// What waits in its queue is dropped with it, and free; what is on a stream has to be sent again, so
-/// that it is kept until somebody gives the connection up.
+/// Datagrams in the device queue are dropped and released; streams have to be sent again, so their memory is
+/// kept until the connection is aborted.
 fn a_device_that_goes_down_with_a_backlog() {
     isolated(|network| {
         network.sink();
@@ -365,7 +364,7 @@ fn a_device_that_goes_down_with_a_backlog() {
         ring.submit().unwrap();
         let owners = || buffers.iter().map(Arc::strong_count).collect::<Vec<_>>();
         while let Some(release) = lending.next_release().unwrap() {
-            assert_eq!(release.id.get(), 0, "the queue lets the first go at once");
+            assert_eq!(release.id.get(), 0, "only the first leaves the queue at once");
         }
         assert!(owners().iter().all(|owners| *owners > 4), "{:?}", owners());
 
@@ -389,8 +388,8 @@ fn a_device_that_goes_down_with_a_backlog() {
     });
 }
 
-/// The kernel checks a train of segments when it has put it together, and numbered it: the count
-/// must go on with the right number, or buffers would be released that it still reads.
+/// The kernel checks a train of segments after it has assembled and numbered it: the count must continue with
+/// the right number, or buffers that it still reads would be released.
 fn a_train_that_is_refused_is_counted() {
     isolated(|network| {
         network.sink();
@@ -434,8 +433,8 @@ fn without_checksum_offload() {
     });
 }
 
-/// The kernel cuts segments in software then, which copies, and reports that nothing was copied;
-/// also where a device loses it while a connection goes over it.
+/// The kernel then cuts segments in software, which copies, and reports no copy; also if the device loses
+/// scatter-gather during the connection.
 fn tcp_without_scatter_gather_claims_nothing() {
     isolated(|network| {
         network.sink();
@@ -448,7 +447,7 @@ fn tcp_without_scatter_gather_claims_nothing() {
                 assert_eq!(sender.send(seeded(seed, 0, 60_000)).result.unwrap(), 60_000);
                 if is_lost_later && seed == 1 {
                     network.ethtool("-K sink sg off");
-                    // For so long it is taken to be as it was.
+                    // Outlasts the cached answer about the device.
                     std::thread::sleep(Duration::from_millis(1100));
                 }
             }

@@ -1,4 +1,4 @@
-//! Who receives.
+//! Receivers for the tests.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,7 +8,7 @@ use uncopy::send::InetSocket;
 
 use crate::{LONG, here};
 
-/// A UDP socket, and one that sends to it.
+/// Makes a UDP receiver, and a socket that sends to it.
 pub(crate) fn udp(is_v6: bool) -> (UdpSocket, InetSocket) {
     let receiver = UdpSocket::bind(here(is_v6)).unwrap();
     receiver.set_read_timeout(Some(LONG)).unwrap();
@@ -16,7 +16,7 @@ pub(crate) fn udp(is_v6: bool) -> (UdpSocket, InetSocket) {
     (receiver, socket)
 }
 
-/// The next datagram.
+/// Receives the next datagram.
 #[track_caller]
 pub(crate) fn datagram(receiver: &UdpSocket) -> Vec<u8> {
     let mut bytes = vec![0; 65_536];
@@ -25,7 +25,7 @@ pub(crate) fn datagram(receiver: &UdpSocket) -> Vec<u8> {
     bytes
 }
 
-/// Both ends of a TCP connection.
+/// Makes both ends of a TCP connection.
 pub(crate) fn tcp(is_v6: bool) -> (TcpStream, InetSocket) {
     let listener = TcpListener::bind(here(is_v6)).unwrap();
     tcp_to(&listener, listener.local_addr().unwrap())
@@ -38,7 +38,7 @@ fn tcp_to(listener: &TcpListener, address: SocketAddr) -> (TcpStream, InetSocket
     (stream, socket)
 }
 
-/// Reads the stream to its end, beside what the test does.
+/// Reads the stream to its end, in a thread.
 pub(crate) fn to_the_end(mut stream: TcpStream) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -47,10 +47,15 @@ pub(crate) fn to_the_end(mut stream: TcpStream) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// The next datagram is this.
+/// Receives the next datagram, and checks its content.
 #[track_caller]
 pub(crate) fn expect(receiver: &UdpSocket, expected: &[u8]) {
     let got = datagram(receiver);
     let differs = got.iter().zip(expected).position(|(a, b)| a != b);
-    assert!(got == expected, "{} bytes of {}, unlike from {differs:?}", got.len(), expected.len());
+    assert!(
+        got == expected,
+        "{} bytes of {}, different from {differs:?}",
+        got.len(),
+        expected.len()
+    );
 }

@@ -1,5 +1,5 @@
-//! What else stands in the error queue, and sends that are refused behind the socket: the kernel's
-//! count of what was lent must go on with the right number, or buffers come free that it still reads.
+//! Tests other entries in the error queue, and sends that are refused below the socket: the count of lent
+//! sends must continue with the right number, or buffers that the kernel still reads would be released.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
         [] refusals_of_the_peers_host_among_lent_sends,
         [] time_stamps_among_lent_sends,
-        [] a_refusal_that_leaves_the_count_open,
-        [] where_no_socket_can_lend,
+        [] a_refusal_that_makes_the_count_uncertain,
+        [] sockets_without_zerocopy_copy,
     ];
     let named = |name: &str, needs: &[Need], body: fn()| {
         Case::new(format!("refusals::{name}"), needs, body)
@@ -31,7 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// ICMP says that nobody listens at one port; another is sent to through the same socket.
+/// ICMP reports that one port is closed; another port is sent to through the same socket.
 fn refusals_of_the_peers_host_among_lent_sends() {
     for is_v6 in [false, true] {
         let (receiver, listening) = udp(is_v6);
@@ -69,7 +69,7 @@ fn refusals_of_the_peers_host_among_lent_sends() {
 const STAMPS: [Reports; 2] =
     [Reports::TimeStamps { with_packets: false }, Reports::TimeStamps { with_packets: true }];
 
-/// A report of a time stamp has the number of a send where one of released memory has its range.
+/// The report of a time stamp has the number of a send where a report of released memory has its range.
 fn time_stamps_among_lent_sends() {
     for (is_v6, reports) in [false, true].into_iter().flat_map(|v6| STAMPS.map(|r| (v6, r))) {
         let (receiver, listening) = udp(is_v6);
@@ -82,15 +82,15 @@ fn time_stamps_among_lent_sends() {
         }
         assert_eq!(fates(&all_releases(&mut sender)), [Fate::Copied; 60]);
         let counters = sender.counters();
-        // Two for each, as far as the socket has room for the packets.
-        let least = if reports == STAMPS[0] { 120 } else { 30 };
-        assert!((least..=120).contains(&counters.foreign_errors), "{reports:?} {counters:?}");
+        // Two reports for each send, as far as the socket has room for the packets.
+        let min_reports = if reports == STAMPS[0] { 120 } else { 30 };
+        assert!((min_reports..=120).contains(&counters.foreign_errors), "{reports:?} {counters:?}");
         assert_eq!(counters.last_foreign_error, Some(Errno::from_raw(libc::ENOMSG)));
         assert!(counters.fallbacks.is_empty(), "{counters:?}");
     }
 }
 
-/// Where nothing is copied for the device, it is for whoever wants the packet back.
+/// The device needs no copy, but a time stamp that returns the packet does.
 fn time_stamps_over_a_device() {
     isolated(|network| {
         network.sink();
@@ -108,7 +108,7 @@ fn time_stamps_over_a_device() {
     });
 }
 
-/// Drops what is sent to port 9, and tells the sender (`EPERM`).
+/// Drops packets to port 9, and refuses the send (`EPERM`).
 fn drop_all(network: &Network) {
     network.nft("add table inet test");
     network.nft("add chain inet test out { type filter hook output priority 0 ; }");
@@ -155,7 +155,7 @@ fn a_firewall_that_drops_some() {
     });
 }
 
-/// Datagrams wait in the device's queue while others are refused: those come back, these do not.
+/// Datagrams wait in the device's queue while others are refused: only the refused ones are released.
 fn a_firewall_before_a_backlog() {
     isolated(|network| {
         network.sink();
@@ -198,7 +198,7 @@ fn a_firewall_before_a_backlog() {
 
 /// It comes from in front of the socket, so that the kernel has not counted; but other refusals of
 /// the same name do, so that nobody can tell.
-fn a_refusal_that_leaves_the_count_open() {
+fn a_refusal_that_makes_the_count_uncertain() {
     filter::under([], Errno::EPERM, || {
         let (receiver, socket) = udp(true);
         let (stream, stream_socket) = tcp(false);
@@ -229,8 +229,8 @@ fn a_refusal_that_leaves_the_count_open() {
     });
 }
 
-/// Linux before 4.14, or a filter.
-fn where_no_socket_can_lend() {
+/// As on Linux before 4.14, or under a filter.
+fn sockets_without_zerocopy_copy() {
     let rules = [filter::io_uring(), filter::so_zerocopy()];
     filter::under(rules, Errno::from_raw(libc::ENOPROTOOPT), || {
         for mode in [Mode::Zerocopy, Mode::Auto] {

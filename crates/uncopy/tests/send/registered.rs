@@ -1,4 +1,4 @@
-//! Registered memory: that it is what was sent, and that the kernel used the pages it had pinned.
+//! Tests registered memory: its content arrives, and the kernel uses the pages it has pinned.
 
 use std::net::UdpSocket;
 
@@ -22,21 +22,21 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend([
         named("registered_pages_are_locked_once", registered_pages_are_locked_once),
         named(
-            "what_cannot_be_locked_keeps_its_place_in_a_stream",
-            what_cannot_be_locked_keeps_its_place_in_a_stream,
+            "sends_that_cannot_be_locked_keep_their_place_in_a_stream",
+            sends_that_cannot_be_locked_keep_their_place_in_a_stream,
         ),
     ]);
     cases
 }
 
-/// Bytes of the slices of each pool.
+/// Slice sizes of the pools.
 const POOLS: [usize; 2] = [700, 5000];
 
 fn pools() -> [Pool; 2] {
     POOLS.map(|bytes| Pool::new(8, bytes, PageSize::Base).unwrap())
 }
 
-/// A slice of the pool with bytes of its own.
+/// Takes a slice and fills it with the content of a seed.
 fn filled(pool: &Pool, seed: usize) -> PoolSlice {
     let mut slice = pool.take().unwrap();
     let content = seeded(seed as u64, 0, slice.len() as u64);
@@ -44,7 +44,7 @@ fn filled(pool: &Pool, seed: usize) -> PoolSlice {
     slice
 }
 
-/// A ring over sockets of every kind to receivers that look at every byte.
+/// A ring over sockets of every kind, to receivers that check every byte.
 struct Everywhere<B: StableBytes> {
     ring: Ring<B>,
     receiver: UdpSocket,
@@ -66,7 +66,7 @@ impl<B: StableBytes + std::fmt::Debug> Everywhere<B> {
         (everywhere, to_the_end(stream))
     }
 
-    /// Sends it over each socket.
+    /// Sends the payload over each socket.
     fn send(&mut self, whole: &[u8], payload: impl Fn() -> Vec<B>) {
         let to = self.receiver.local_addr().unwrap();
         for message in [
@@ -81,7 +81,7 @@ impl<B: StableBytes + std::fmt::Debug> Everywhere<B> {
         assert_eq!(run(&mut self.ring).sent_bytes(), [whole.len()]);
     }
 
-    /// How many sends were copied for this reason, and for any.
+    /// Returns the number of sends that were copied for this reason, and for any reason.
     fn fallbacks(&self, reason: FallbackReason) -> (u64, u64) {
         let sockets = [self.connected, self.unconnected, self.stream];
         let counters = sockets.map(|socket| self.ring.counters(socket).unwrap());
@@ -91,10 +91,10 @@ impl<B: StableBytes + std::fmt::Debug> Everywhere<B> {
     }
 }
 
-/// All of one pool, of both, and one alone.
+/// Pools of the slices of each message: one pool, both pools, a single slice.
 const MESSAGES: [&[usize]; 5] = [&[1, 1, 1], &[0, 1, 0], &[1], &[0, 0], &[1, 0]];
 
-/// The index of another pool would be refused (`EFAULT`), and the send made once more, copied.
+/// With the index of a wrong pool the kernel would refuse the send (`EFAULT`), and it would be copied.
 fn messages_of_several_registered_slices() {
     for is_v6 in [false, true] {
         let pools = pools();
@@ -113,7 +113,7 @@ fn messages_of_several_registered_slices() {
     }
 }
 
-/// Inside one message.
+/// Both kinds are mixed inside one message.
 fn messages_of_registered_and_other_memory() {
     for is_v6 in [false, true] {
         let pools = pools();
@@ -140,11 +140,11 @@ fn messages_of_registered_and_other_memory() {
     }
 }
 
-/// Who may lock nothing any more sends what was registered before, and nothing else, without a copy.
+/// A process that may lock no more memory sends registered memory without a copy, and nothing else.
 fn registered_pages_are_locked_once() {
     let _own = own_locked_memory();
     for is_v6 in [false, true] {
-        // In a thread that may lock no more than its limit, and its ring neither.
+        // Runs in a thread of its own, whose limit applies to its ring too.
         isolated(|_| {
             limit_locked_memory(4 << 20);
             send_with_nothing_to_lock(is_v6);
@@ -158,7 +158,7 @@ fn send_with_nothing_to_lock(is_v6: bool) {
     limit_locked_memory(0);
     let boxed = |owner: PoolSlice| -> Box<dyn StableBytes> { Box::new(owner) };
     let mut expected = Vec::new();
-    // One slice, and several of one pool as one message.
+    // Single slices, and several slices of one pool as one message.
     for from in [&[0][..], &[1], &[1, 1, 1], &[0, 0]] {
         let slices = || from.iter().zip(0..).map(|(pool, seed)| filled(&pools[*pool], seed));
         let whole: Vec<u8> = slices().flat_map(|slice| slice.to_vec()).collect();
@@ -167,7 +167,7 @@ fn send_with_nothing_to_lock(is_v6: bool) {
     }
     assert_eq!(everywhere.fallbacks(FallbackReason::LockedMemory), (0, 0), "v6 {is_v6}");
 
-    // Whatever else is among them has to be locked for the send.
+    // Other memory in a message has to be locked for the send.
     let mixed = || {
         let other: Box<dyn StableBytes> = Box::new(seeded(9, 0, 3000));
         vec![boxed(filled(&pools[1], 0)), other, boxed(filled(&pools[1], 1))]
@@ -180,9 +180,9 @@ fn send_with_nothing_to_lock(is_v6: bool) {
     assert!(received.join().unwrap() == expected, "v6 {is_v6}");
 }
 
-/// Each is refused and made once more, some through registered memory, and takes those with it that
-/// were linked behind it.
-fn what_cannot_be_locked_keeps_its_place_in_a_stream() {
+/// Each send is refused and tried again, some through registered memory; the sends linked behind it are
+/// canceled and tried again too.
+fn sends_that_cannot_be_locked_keep_their_place_in_a_stream() {
     let _own = own_locked_memory();
     isolated(|_| {
         limit_locked_memory(4 << 20);

@@ -1,4 +1,4 @@
-//! Notifiers over a real ring.
+//! Tests notifiers and cancellation over a real ring.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::{LONG, ring, ring_options, run, sender};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] flushed_notifiers_come_in_sequence,
-        [] unflushed_notifiers_say_nothing,
+        [] unflushed_notifiers_post_nothing,
         [] several_slots_at_once,
-        [] slots_that_are_taken_away_flush_what_was_bound,
+        [] unregistering_slots_flushes_bound_sends,
         [] a_failed_send_counts_as_released,
         [] sends_of_every_kind_share_a_notifier,
-        [] what_does_not_exist_is_refused_with_the_buffers,
+        [] a_refused_send_returns_its_buffers,
         [] a_send_is_canceled_before_it_is_submitted,
-        [] a_stream_that_is_full_is_canceled,
-        [] what_was_released_and_not_posted_comes_back,
+        [] a_send_on_a_full_stream_is_canceled,
+        [] releases_that_were_not_posted_are_returned,
         [] rings_of_several_threads_share_their_pools,
-        [] a_full_stream_without_io_uring_does_not_hold_up,
-        [] a_full_stream_without_io_uring_is_canceled,
+        [] a_full_stream_without_io_uring_does_not_block,
+        [] a_send_on_a_full_stream_without_io_uring_is_canceled,
     ]
 }
 
@@ -55,7 +55,7 @@ fn flushed_notifiers_come_in_sequence() {
     }
 }
 
-fn unflushed_notifiers_say_nothing() {
+fn unflushed_notifiers_post_nothing() {
     let (_receiver, socket) = udp(false);
     let mut ring = ring(Mode::Zerocopy);
     let socket = ring.add(socket);
@@ -63,12 +63,12 @@ fn unflushed_notifiers_say_nothing() {
     for _ in 0..20 {
         ring.send(socket, Message::new(vec![1; 600]).bind(0)).unwrap();
     }
-    let happened = run(&mut ring);
-    assert_eq!((happened.results.len(), happened.releases.len()), (20, 0));
-    assert!(happened.notifications.is_empty());
+    let events = run(&mut ring);
+    assert_eq!((events.results.len(), events.releases.len()), (20, 0));
+    assert!(events.notifications.is_empty());
     ring.flush(&[0]).unwrap();
-    let happened = run(&mut ring);
-    assert_eq!(happened.notifications[0].releases.len(), 20);
+    let events = run(&mut ring);
+    assert_eq!(events.notifications[0].releases.len(), 20);
 }
 
 fn several_slots_at_once() {
@@ -92,7 +92,7 @@ fn several_slots_at_once() {
     }
 }
 
-fn slots_that_are_taken_away_flush_what_was_bound() {
+fn unregistering_slots_flushes_bound_sends() {
     let (_receiver, socket) = udp(false);
     let mut ring = ring(Mode::Zerocopy);
     let socket = ring.add(socket);
@@ -104,11 +104,11 @@ fn slots_that_are_taken_away_flush_what_was_bound() {
     assert_eq!(objection(ring.flush(&[1])), Some(Objection::NoSuchSlot { slots: 0 }));
     ring.register_slots(&[12]).unwrap();
     let notifications = run(&mut ring).notifications;
-    assert_eq!(notifications.len(), 1, "of the other slot nothing was sent");
+    assert_eq!(notifications.len(), 1, "no send was bound to the other slot");
     assert_eq!((notifications[0].tag, notifications[0].releases.len()), (11, 3));
 }
 
-/// Why slots were refused.
+/// Returns why slots were refused.
 fn objection(result: uncopy::Result<()>) -> Option<Objection> {
     match result.unwrap_err().reason() {
         Reason::Refused(objection) => Some(objection.clone()),
@@ -124,10 +124,10 @@ fn a_failed_send_counts_as_released() {
     ring.send(socket, Message::new(vec![1; 600]).bind(0)).unwrap();
     ring.send(socket, Message::new(vec![2; 70_000]).bind(0)).unwrap();
     ring.send(socket, Message::new(vec![3; 600]).bind_and_flush(0)).unwrap();
-    let happened = run(&mut ring);
-    let failed = happened.results.iter().filter(|(_, result)| result.is_err()).count();
-    assert_eq!((failed, happened.results.len()), (1, 3));
-    let releases = &happened.notifications[0].releases;
+    let events = run(&mut ring);
+    let failed = events.results.iter().filter(|(_, result)| result.is_err()).count();
+    assert_eq!((failed, events.results.len()), (1, 3));
+    let releases = &events.notifications[0].releases;
     let unsent = releases.iter().find(|release| release.fate == Fate::Unsent).unwrap();
     assert_eq!((releases.len(), unsent.id.get()), (3, 1));
 }
@@ -140,7 +140,7 @@ fn sends_of_every_kind_share_a_notifier() {
     let (datagrams, through) = (ring.add(socket), ring.add(stream_socket));
     ring.register_slots(&[10]).unwrap();
     let to = receiver.local_addr().unwrap();
-    // Copied, lent, vectored, to an address, over a stream.
+    // A copied, a lent, a vectored and an addressed datagram, and a stream.
     let parts = |seed, lengths: &[u64]| -> Vec<Vec<u8>> {
         lengths.iter().map(|length| seeded(seed, 0, *length)).collect()
     };
@@ -154,9 +154,9 @@ fn sends_of_every_kind_share_a_notifier() {
         };
         assert_eq!(taken.unwrap().get(), seed);
     }
-    let happened = run(&mut ring);
-    assert_eq!(happened.sent_bytes().iter().sum::<usize>(), 100 + 30_000 + 9100 + 9000 + 9000);
-    assert_eq!(happened.notifications[0].releases.len(), 5);
+    let events = run(&mut ring);
+    assert_eq!(events.sent_bytes().iter().sum::<usize>(), 100 + 30_000 + 9100 + 9000 + 9000);
+    assert_eq!(events.notifications[0].releases.len(), 5);
     for (seed, lengths) in (0..4).zip(sends) {
         expect(&receiver, &parts(seed, lengths).concat());
     }
@@ -164,7 +164,7 @@ fn sends_of_every_kind_share_a_notifier() {
     assert!(received.join().unwrap() == seeded(4, 0, 9000));
 }
 
-fn what_does_not_exist_is_refused_with_the_buffers() {
+fn a_refused_send_returns_its_buffers() {
     let (_receiver, socket) = udp(false);
     let mut ring = ring(Mode::Zerocopy);
     let socket = ring.add(socket);
@@ -184,13 +184,13 @@ fn a_send_is_canceled_before_it_is_submitted() {
     let id = ring.send(socket, Message::new(vec![7; 10])).unwrap();
     ring.cancel(id);
     ring.cancel(id);
-    let happened = run(&mut ring);
-    let errno = happened.results[0].1.as_ref().unwrap_err().errno();
+    let events = run(&mut ring);
+    let errno = events.results[0].1.as_ref().unwrap_err().errno();
     assert_eq!(errno, Some(uncopy::Errno::ECANCELED));
-    assert_eq!((happened.releases.len(), happened.releases[0].fate), (1, Fate::Unsent));
+    assert_eq!((events.releases.len(), events.releases[0].fate), (1, Fate::Unsent));
 }
 
-fn a_stream_that_is_full_is_canceled() {
+fn a_send_on_a_full_stream_is_canceled() {
     let (stream, socket) = tcp(false);
     socket.set_send_buffer_bytes(16 << 10).unwrap();
     let mut ring = ring(Mode::Zerocopy);
@@ -199,20 +199,20 @@ fn a_stream_that_is_full_is_canceled() {
     let buffer = Arc::new(vec![7; 64 << 20]);
     let id = ring.send(socket, Message::new(buffer.clone()).bind_and_flush(0)).unwrap();
     ring.submit().unwrap();
-    assert_eq!(ring.outstanding().sends, 1, "nobody reads");
+    assert_eq!(ring.outstanding().sends, 1, "the peer does not read");
     ring.cancel(id);
     ring.wait(Some(LONG)).unwrap();
-    // Its result is there; some of it is in the socket until it is read.
+    // The result is there; some bytes stay in the socket until they are read.
     let received = to_the_end(stream);
-    let happened = run(&mut ring);
-    let release = &happened.notifications[0].releases[0];
+    let events = run(&mut ring);
+    let release = &events.notifications[0].releases[0];
     assert!(release.bytes < buffer.len());
     let sent = release.bytes;
     ring.socket(socket).unwrap().finish().unwrap();
     assert_eq!(received.join().unwrap().len(), sent);
 }
 
-fn what_was_released_and_not_posted_comes_back() {
+fn releases_that_were_not_posted_are_returned() {
     let (_receiver, socket) = udp(false);
     let mut ring = ring(Mode::Zerocopy);
     let socket = ring.add(socket);
@@ -251,7 +251,7 @@ fn rings_of_several_threads_share_their_pools() {
             let thread = scope.spawn(move || {
                 let mut ring = ring::<PoolSlice>(Mode::Zerocopy);
                 ring.register_pools_of(shared).unwrap();
-                // They are all there: one by one, and nothing to do.
+                // A second time: each pool is registered already.
                 ring.register_pools_of(shared).unwrap();
                 send_all(ring);
             });
@@ -264,11 +264,15 @@ fn rings_of_several_threads_share_their_pools() {
     assert!(pools.iter().all(|pool| pool.free_slices() == 8));
 }
 
-/// A ring, its socket, and who could read.
-type Full = (Ring<Arc<Vec<u8>>>, RingSocket, std::net::TcpStream);
+/// A ring whose stream is full as soon as something is sent.
+struct FullStream {
+    ring: Ring<Arc<Vec<u8>>>,
+    socket: RingSocket,
+    peer: std::net::TcpStream,
+}
 
-/// Rings without io_uring, of a socket of their own and of one that a sender has.
-fn full_streams() -> [Full; 2] {
+/// Makes rings without io_uring, over their own socket and over one that a sender owns.
+fn full_streams() -> [FullStream; 2] {
     let mut options = ring_options(Mode::Zerocopy);
     options.without_io_uring = true;
     [false, true].map(|is_shared| {
@@ -279,23 +283,23 @@ fn full_streams() -> [Full; 2] {
             false => ring.add(socket),
             true => ring.add_shared(&sender::<Vec<u8>>(socket, Mode::Copy)),
         };
-        (ring, socket, stream)
+        FullStream { ring, socket, peer: stream }
     })
 }
 
-fn a_full_stream_without_io_uring_does_not_hold_up() {
-    for (mut ring, socket, stream) in full_streams() {
+fn a_full_stream_without_io_uring_does_not_block() {
+    for FullStream { mut ring, socket, peer } in full_streams() {
         let sizes = [8 << 20, 3, 100_000];
         for (size, byte) in sizes.into_iter().zip(1..) {
             ring.send(socket, Message::new(Arc::new(vec![byte; size]))).unwrap();
         }
-        // One thread sends and reads: who waited for room here would wait for ever.
+        // One thread sends and reads: waiting for room here would never end.
         ring.submit().unwrap();
         ring.wait(Some(Duration::from_millis(5))).unwrap();
-        assert!(ring.next_event().is_none(), "nobody has read");
-        let received = to_the_end(stream);
-        let happened = run(&mut ring);
-        assert_eq!(happened.sent_bytes(), sizes);
+        assert!(ring.next_event().is_none(), "the peer has not read");
+        let received = to_the_end(peer);
+        let events = run(&mut ring);
+        assert_eq!(events.sent_bytes(), sizes);
         drop(ring);
         let expected: Vec<u8> =
             sizes.into_iter().zip(1..).flat_map(|(size, byte)| vec![byte; size]).collect();
@@ -303,21 +307,20 @@ fn a_full_stream_without_io_uring_does_not_hold_up() {
     }
 }
 
-fn a_full_stream_without_io_uring_is_canceled() {
-    for (mut ring, socket, stream) in full_streams() {
+fn a_send_on_a_full_stream_without_io_uring_is_canceled() {
+    for FullStream { mut ring, socket, peer } in full_streams() {
         let buffer = Arc::new(vec![7; 64 << 20]);
         let id = ring.send(socket, Message::new(buffer.clone())).unwrap();
         ring.send(socket, Message::new(buffer.clone())).unwrap();
         ring.submit().unwrap();
         ring.cancel(id);
-        let received = to_the_end(stream);
-        let happened = run(&mut ring);
-        let errnos =
-            happened.results.iter().map(|(_, result)| result.as_ref().unwrap_err().errno());
+        let received = to_the_end(peer);
+        let events = run(&mut ring);
+        let errnos = events.results.iter().map(|(_, result)| result.as_ref().unwrap_err().errno());
         assert_eq!(errnos.collect::<Vec<_>>(), [Some(uncopy::Errno::ECANCELED); 2], "no gap");
-        let sent: usize = happened.releases.iter().map(|release| release.bytes).sum();
+        let sent: usize = events.releases.iter().map(|release| release.bytes).sum();
         assert!(0 < sent && sent < buffer.len(), "{sent}");
         drop(ring);
-        assert_eq!(received.join().unwrap().len(), sent, "what it says that went arrives");
+        assert_eq!(received.join().unwrap().len(), sent, "the bytes reported as sent arrive");
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets before anything is sent: accepted, connected once more, asked.
+//! Tests sockets: accepted, reconnected, queried.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -12,8 +12,8 @@ use crate::{LONG, all_releases, here, sender};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] an_accepted_connection_sends_and_receives,
-        [] a_datagram_socket_is_connected_to_another_address,
-        [] who_refuses_a_connection_is_named,
+        [] a_datagram_socket_is_reconnected,
+        [] a_refused_connection_names_the_peer,
     ]
 }
 
@@ -40,7 +40,7 @@ fn an_accepted_connection_sends_and_receives() {
     }
 }
 
-fn a_datagram_socket_is_connected_to_another_address() {
+fn a_datagram_socket_is_reconnected() {
     let (first, socket) = udp(false);
     let second = UdpSocket::bind(here(false)).unwrap();
     second.set_read_timeout(Some(LONG)).unwrap();
@@ -53,7 +53,7 @@ fn a_datagram_socket_is_connected_to_another_address() {
     expect(&second, &[2; 100]);
 }
 
-fn who_refuses_a_connection_is_named() {
+fn a_refused_connection_names_the_peer() {
     let listener = TcpListener::bind(here(false)).unwrap();
     let nobody = listener.local_addr().unwrap();
     drop(listener);

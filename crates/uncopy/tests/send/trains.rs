@@ -1,4 +1,4 @@
-//! SegmentationLimits of datagrams over a device that cuts shorter ones than the kernel would send.
+//! Tests trains of datagrams over a device with limits below the kernel's.
 
 use testbed::network::{End, NEEDS, isolated};
 use testbed::{Case, seeded};
@@ -12,14 +12,14 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 const SEGMENT: u16 = 1200;
-/// Datagrams of each send.
+/// Number of datagrams of each send.
 const SEGMENTS: u64 = 40;
 
-/// What is longer the kernel would cut itself, and give the device each datagram.
+/// The kernel would cut longer trains in software, and give the device each datagram.
 fn trains_are_as_long_as_the_device_takes() {
     isolated(|network| {
         network.sink();
-        // Nobody else sends over it.
+        // Keeps the kernel from sending its own packets over the device.
         network.set("net/ipv6/conf/sink/disable_ipv6", 1);
         let far = End::Far.address(false, 9);
         let content = || seeded(1, 0, SEGMENTS * u64::from(SEGMENT));
@@ -47,18 +47,18 @@ fn trains_are_as_long_as_the_device_takes() {
                 let mut ring = ring(mode);
                 let through = ring.add(connected());
                 ring.send(through, Message::new(content())).unwrap();
-                let happened = run(&mut ring);
-                assert_eq!(happened.sent_bytes(), [content().len()]);
-                assert_eq!(fates(&happened.releases), [expected]);
+                let events = run(&mut ring);
+                assert_eq!(events.sent_bytes(), [content().len()]);
+                assert_eq!(fates(&events.releases), [expected]);
                 assert_eq!(network.packets("sink") - before, packets, "{limit} {mode:?}, ring");
 
                 let before = network.packets("sink");
                 ring.register_slots(&[1]).unwrap();
                 let datagrams = content().chunks(SEGMENT.into()).map(<[u8]>::to_vec).collect();
                 ring.send_batch(through, datagrams, 0).unwrap();
-                let happened = run(&mut ring);
-                assert_eq!(happened.sent_bytes().iter().sum::<usize>(), content().len());
-                let calls = happened.sent_bytes().len() as u64;
+                let events = run(&mut ring);
+                assert_eq!(events.sent_bytes().iter().sum::<usize>(), content().len());
+                let calls = events.sent_bytes().len() as u64;
                 assert!(calls >= packets, "{limit} {mode:?}: {calls}");
                 assert_eq!(network.packets("sink") - before, calls, "{limit} {mode:?}, batch");
             }

@@ -1,63 +1,67 @@
-//! Plain sends, `MSG_ZEROCOPY` and `SEND_ZC` in turn on one stream. The kernel numbers those of
-//! `MSG_ZEROCOPY` alone: were another counted among them, buffers would be released too early, or
-//! never.
+//! Tests plain sends, `MSG_ZEROCOPY` and `SEND_ZC` in turn on one stream. The kernel numbers only
+//! `MSG_ZEROCOPY` sends: if others were counted among them, buffers would be released too early or never.
 
 use testbed::network::{NEEDS, isolated};
 use testbed::{Case, seeded};
 use uncopy::send::{
     FallbackReason, Fate, InetSocket, Message, Mode, Release, Ring, RingEvent, RingSocket, Sender,
-    StableBytes,
 };
 
 use crate::receiver::{tcp, to_the_end};
 use crate::{LONG, all_releases, fates, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = testbed::cases![[] three_ways_in_turn_on_one_stream];
+    let mut cases = testbed::cases![[] three_kinds_of_send_in_turn_on_one_stream];
     let named = |name: &str, body: fn()| Case::new(format!("turns::{name}"), NEEDS, body);
     cases.extend([
-        named("three_ways_in_turn_are_all_in_flight", three_ways_in_turn_are_all_in_flight),
         named(
-            "lent_memory_behind_that_of_a_ring_is_copied",
-            lent_memory_behind_that_of_a_ring_is_copied,
+            "three_kinds_of_send_in_turn_are_all_in_flight",
+            three_kinds_of_send_in_turn_are_all_in_flight,
         ),
+        named("msg_zerocopy_behind_send_zc_is_copied", msg_zerocopy_behind_send_zc_is_copied),
     ]);
     cases
 }
 
 const ROUNDS: usize = 20;
-/// Of a plain send, one of `MSG_ZEROCOPY`, and one of `SEND_ZC`.
+/// Lengths of a plain send, a `MSG_ZEROCOPY` send and a `SEND_ZC` send.
 const LENGTHS: [usize; 3] = [2000, 50_000, 30_000];
 
-/// One stream, and each way to send on it.
-struct Ways {
+/// One stream, and each kind of sender on it.
+struct SendKinds {
     lending: Sender<Vec<u8>>,
-    plain: (Ring<Vec<u8>>, RingSocket),
-    through: (Ring<Vec<u8>>, RingSocket),
-    /// What the rings have released.
+    plain: RingAndSocket,
+    through: RingAndSocket,
+    /// Releases of the rings.
     released: Vec<Release<Vec<u8>>>,
 }
 
-impl Ways {
-    fn over(socket: InetSocket) -> Ways {
+struct RingAndSocket {
+    ring: Ring<Vec<u8>>,
+    socket: RingSocket,
+}
+
+impl SendKinds {
+    fn over(socket: InetSocket) -> SendKinds {
         let lending = sender(socket, Mode::Zerocopy);
         let mut options = ring_options(Mode::Copy);
         options.without_io_uring = true;
         let mut plain = Ring::new(&options);
         let mut through = ring(Mode::Zerocopy);
         let [shared, other] = [plain.add_shared(&lending), through.add_shared(&lending)];
-        let (plain, through) = ((plain, shared), (through, other));
-        Ways { lending, plain, through, released: Vec::new() }
+        let plain = RingAndSocket { ring: plain, socket: shared };
+        let through = RingAndSocket { ring: through, socket: other };
+        SendKinds { lending, plain, through, released: Vec::new() }
     }
 
-    /// Everything, each way in turn; gives what the peer is to read.
+    /// Sends everything, each kind in turn; returns the bytes that the peer is to read.
     fn send_all(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         for seed in 0..3 * ROUNDS {
-            let way = seed % 3;
-            let content = seeded(seed as u64, 0, LENGTHS[way] as u64);
+            let kind = seed % 3;
+            let content = seeded(seed as u64, 0, LENGTHS[kind] as u64);
             all.extend_from_slice(&content);
-            match way {
+            match kind {
                 0 => self.released.extend(send_through(&mut self.plain, content)),
                 1 => assert_eq!(self.lending.send(content).result.unwrap(), LENGTHS[1]),
                 _ => self.released.extend(send_through(&mut self.through, content)),
@@ -66,13 +70,13 @@ impl Ways {
         all
     }
 
-    /// Each way was taken as often as it should; gives how many sends of the sender were copied for
-    /// want of room, and for nothing else.
+    /// Checks the number of sends of each kind; returns how many sends of the sender were copied because the
+    /// socket had no room for reports. No other reason may occur.
     #[track_caller]
     fn assert_taken(&self) -> u64 {
         let lent = self.lending.counters();
-        let through = self.through.0.counters(self.through.1).unwrap();
-        let plain = self.plain.0.counters(self.plain.1).unwrap();
+        let through = self.through.ring.counters(self.through.socket).unwrap();
+        let plain = self.plain.ring.counters(self.plain.socket).unwrap();
         let sends = [lent, through, plain].map(|counters| counters.sends);
         assert_eq!(sends, [ROUNDS as u64; 3]);
         assert!(through.fallbacks.is_empty(), "{through:?}");
@@ -84,12 +88,12 @@ impl Ways {
     }
 }
 
-/// Sends, and waits for the result alone.
-fn send_through<B: StableBytes + std::fmt::Debug>(
-    (ring, socket): &mut (Ring<B>, RingSocket),
-    content: B,
-) -> Vec<Release<B>> {
-    let length = content.bytes().len();
+/// Sends, and waits only for the result; returns the releases that came meanwhile.
+fn send_through(
+    RingAndSocket { ring, socket }: &mut RingAndSocket,
+    content: Vec<u8>,
+) -> Vec<Release<Vec<u8>>> {
+    let length = content.len();
     ring.send(*socket, Message::new(content)).unwrap();
     let mut released = Vec::new();
     loop {
@@ -109,42 +113,42 @@ fn send_through<B: StableBytes + std::fmt::Debug>(
     }
 }
 
-fn three_ways_in_turn_on_one_stream() {
+fn three_kinds_of_send_in_turn_on_one_stream() {
     for is_v6 in [false, true] {
         let (stream, socket) = tcp(is_v6);
         let received = to_the_end(stream);
-        let mut ways = Ways::over(socket);
-        let expected = ways.send_all();
-        let lent = all_releases(&mut ways.lending);
-        let mut released = std::mem::take(&mut ways.released);
-        released.extend(run(&mut ways.through.0).releases);
-        assert!(ways.assert_taken() < ROUNDS as u64, "the first is lent at least");
+        let mut kinds = SendKinds::over(socket);
+        let expected = kinds.send_all();
+        let lent = all_releases(&mut kinds.lending);
+        let mut released = std::mem::take(&mut kinds.released);
+        released.extend(run(&mut kinds.through.ring).releases);
+        assert!(kinds.assert_taken() < ROUNDS as u64, "at least the first is lent");
         assert_eq!((lent.len(), released.len()), (ROUNDS, 2 * ROUNDS));
         for release in lent.into_iter().chain(released) {
             assert_eq!(release.bytes, release.payload.len());
         }
-        let Ways { lending, plain, through, .. } = ways;
+        let SendKinds { lending, plain, through, .. } = kinds;
         drop((plain, through));
         drop(lending.close(Some(LONG)).unwrap());
         assert!(received.join().unwrap() == expected, "v6 {is_v6}");
     }
 }
 
-/// To a peer that acknowledges nothing, so that all must be kept; until the connection is aborted.
-fn three_ways_in_turn_are_all_in_flight() {
+/// The peer acknowledges nothing, so all memory must be kept until the connection is aborted.
+fn three_kinds_of_send_in_turn_are_all_in_flight() {
     isolated(|network| {
         network.sink();
         network.wide_windows();
         for is_v6 in [false, true] {
-            // On a busy machine the device leaves some in the socket: then once more.
+            // On a busy machine some bytes may stay in the socket: tries again then.
             let is_all_lent = (4000..4010).any(|port| {
                 let socket = network.silent_connection(is_v6, port);
                 socket.set_send_buffer_bytes(16 << 20).unwrap();
                 socket.set_no_delay(true).unwrap();
-                let mut ways = Ways::over(socket);
-                ways.send_all();
-                let without_room = ways.assert_taken() as usize;
-                abort(ways, ROUNDS - without_room);
+                let mut kinds = SendKinds::over(socket);
+                kinds.send_all();
+                let without_room = kinds.assert_taken() as usize;
+                abort(kinds, ROUNDS - without_room);
                 without_room == 0
             });
             assert!(is_all_lent, "v6 {is_v6}");
@@ -152,36 +156,36 @@ fn three_ways_in_turn_are_all_in_flight() {
     });
 }
 
-/// What does not fill a segment waits for an acknowledgement (`tcp(7)`, `TCP_NODELAY`). Behind memory
-/// of io_uring that waits so, the kernel has no place for what is lent with `MSG_ZEROCOPY`
-/// (`msg_zerocopy_realloc` in `net/core/skbuff.c`: `ENOBUFS`): that is copied.
-fn lent_memory_behind_that_of_a_ring_is_copied() {
+/// Bytes that do not fill a segment wait for an acknowledgement (`tcp(7)`, `TCP_NODELAY`). Behind io_uring
+/// memory that waits, the kernel refuses `MSG_ZEROCOPY` (`msg_zerocopy_realloc` in `net/core/skbuff.c`:
+/// `ENOBUFS`), and the send is copied.
+fn msg_zerocopy_behind_send_zc_is_copied() {
     isolated(|network| {
         network.sink();
         network.wide_windows();
         let socket = network.silent_connection(false, 4000);
         socket.set_send_buffer_bytes(16 << 20).unwrap();
-        let mut ways = Ways::over(socket);
-        ways.send_all();
-        let without_room = ways.assert_taken() as usize;
+        let mut kinds = SendKinds::over(socket);
+        kinds.send_all();
+        let without_room = kinds.assert_taken() as usize;
         assert!((1..ROUNDS).contains(&without_room), "{without_room}");
-        abort(ways, ROUNDS - without_room);
+        abort(kinds, ROUNDS - without_room);
     });
 }
 
-/// So many sends of the sender are lent, and all of the ring. They come back when the connection is
-/// aborted, and not before.
+/// Checks that `lent` sends of the sender and all of the ring are lent, and are released only when the
+/// connection is aborted.
 #[track_caller]
-fn abort(mut ways: Ways, lent: usize) {
-    ways.through.0.submit().unwrap();
-    assert_eq!(ways.lending.outstanding().sends - ways.lending.released(), lent);
-    assert_eq!(ways.through.0.outstanding().sends, ROUNDS, "nobody acknowledged");
-    assert_eq!(fates(&ways.released), [Fate::Copied; ROUNDS], "of the plain sends alone");
-    ways.lending.abort();
-    let fates = fates(&all_releases(&mut ways.lending));
+fn abort(mut kinds: SendKinds, lent: usize) {
+    kinds.through.ring.submit().unwrap();
+    assert_eq!(kinds.lending.outstanding().sends - kinds.lending.released(), lent);
+    assert_eq!(kinds.through.ring.outstanding().sends, ROUNDS, "nothing is acknowledged");
+    assert_eq!(fates(&kinds.released), [Fate::Copied; ROUNDS], "only the plain sends");
+    kinds.lending.abort();
+    let fates = fates(&all_releases(&mut kinds.lending));
     let not_copied = fates.iter().filter(|fate| **fate == Fate::NotCopied).count();
     assert_eq!((fates.len(), not_copied), (ROUNDS, lent));
-    let released = run(&mut ways.through.0).releases;
+    let released = run(&mut kinds.through.ring).releases;
     assert_eq!(released.len(), ROUNDS);
     assert!(released.iter().all(|release| release.bytes == LENGTHS[2]));
 }

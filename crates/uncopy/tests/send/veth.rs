@@ -1,4 +1,4 @@
-//! A link to another network on this machine: the kernel copies what it hands over there.
+//! Tests a link to another network on this machine, over which the kernel always copies.
 
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
@@ -23,14 +23,14 @@ const PORT: u16 = 9;
 const SENDS: u64 = 200;
 const BYTES: u64 = 40_000;
 
-/// Sends one after the other, each of which is copied, most of them by choice.
+/// Sends one after the other; all are copied, most of them by choice.
 fn send_all(sender: &mut Sender<Vec<u8>>) {
     for seed in 0..SENDS {
         assert_eq!(sender.send(seeded(seed, 0, BYTES)).result.unwrap(), BYTES as usize);
         assert_eq!(fates(&all_releases(sender)), [Fate::Copied]);
     }
     let counters = sender.counters();
-    // It may have tried what is cheaper before it was convinced.
+    // Both kinds may have been tried before the path was known to copy.
     let tried = counters.fallbacks_for(FallbackReason::CopyingIsCheaper);
     let rested = counters.fallbacks_for(FallbackReason::PathCopies) + tried;
     assert!(rested > 150, "{counters:?}");
@@ -47,7 +47,7 @@ fn it_copies_datagrams_and_auto_stops() {
                 assert_eq!(datagram(&talk), b"listening");
                 let mut sender = sender(InetSocket::connect_udp(far).unwrap(), Mode::Auto);
                 send_all(&mut sender);
-                // It may be dropped where the other side's socket is full.
+                // The receiver may drop it while its socket is full.
                 talk.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
                 let mut answer = [0; 20];
                 while talk.recv(&mut answer).is_err() || !answer.starts_with(b"all whole") {
@@ -59,14 +59,14 @@ fn it_copies_datagrams_and_auto_stops() {
     }
 }
 
-/// Says that it listens until something comes, and looks at all that does.
+/// Announces that it listens until something arrives, and checks everything that does.
 fn receive_to_the_end(is_v6: bool) {
     let near = End::Near.address(is_v6, PORT);
     let receiver = UdpSocket::bind(End::Far.address(is_v6, PORT)).unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let mut bytes = vec![0; 65_536];
     let mut length = loop {
-        // Nobody may be there yet.
+        // The other side may not exist yet.
         let _ = receiver.send_to(b"listening", near);
         if let Ok(length) = receiver.recv(&mut bytes) {
             break length;
@@ -75,9 +75,9 @@ fn receive_to_the_end(is_v6: bool) {
     receiver.set_read_timeout(Some(LONG)).unwrap();
     let mut seeds = 0..SENDS;
     while length != b"end".len() {
-        // Those in between were dropped.
+        // Datagrams in between were dropped.
         let is_sent = seeds.any(|seed| bytes[..length] == seeded(seed, 0, BYTES));
-        assert!(is_sent, "{length} bytes that nobody sent, or twice");
+        assert!(is_sent, "{length} bytes that were not sent, or came twice");
         length = receiver.recv(&mut bytes).unwrap();
     }
     receiver.send_to(b"all whole", near).unwrap();
@@ -89,7 +89,7 @@ fn it_copies_streams_and_auto_stops() {
             move |_| {
                 let begin = Instant::now();
                 let socket = loop {
-                    // Nobody may be there yet.
+                    // The listener may not exist yet.
                     match InetSocket::connect_tcp(End::Far.address(is_v6, PORT)) {
                         Ok(socket) => break socket,
                         Err(error) => assert!(begin.elapsed() < LONG, "{error}"),

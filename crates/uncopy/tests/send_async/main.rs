@@ -1,4 +1,4 @@
-//! Sends of tasks.
+//! Tests sends of Tokio tasks.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -40,20 +40,20 @@ fn read_to_the_end(mut stream: TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// Polls once; the future has to be polled again by somebody else.
+/// Polls once, with a waker that does nothing.
 fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[tokio::test]
-async fn results_and_buffers_come_apart() {
+async fn results_and_buffers_come_separately() {
     let (receiver, socket) = udp();
     let sender = lending(socket);
     let (sent, first) = sender.send(seeded(1, 0, 9000)).await;
     assert_eq!(sent.unwrap(), 9000);
     let (sent, second) = sender.send(seeded(2, 0, 5000)).await;
     assert_eq!(sent.unwrap(), 5000);
-    // Asked for in the other order.
+    // Taken in the other order.
     let release = timeout(LONG, second.release()).await.unwrap().unwrap();
     assert_eq!(
         (release.fate, release.payload.into_one()),
@@ -87,12 +87,12 @@ async fn many_tasks_wait_for_their_buffers() {
         })
         .collect();
     for task in tasks {
-        timeout(LONG, task).await.expect("nobody is left waiting").unwrap();
+        timeout(LONG, task).await.expect("no task waits for ever").unwrap();
     }
     drop(sender);
     let bytes = received.join().unwrap();
     assert_eq!(bytes.len(), 40 * (0..10).map(|round| 20_000 + round).sum::<usize>());
-    // Messages of different tasks do not run into one another.
+    // Messages of different tasks are not mixed.
     let mut rest = &bytes[..];
     while let [first, ..] = rest {
         let length = rest.iter().take_while(|byte| *byte == first).count();
@@ -110,7 +110,7 @@ async fn a_send_that_is_dropped_in_the_middle_is_finished_by_the_next() {
     {
         let mut send = pin!(sender.send(large.clone()));
         let begun = timeout(Duration::from_millis(50), send.as_mut()).await;
-        assert!(begun.is_err(), "nobody reads");
+        assert!(begun.is_err(), "the peer does not read");
     }
     assert!(Arc::strong_count(&large) > 1, "the kernel reads it");
     let received = read_to_the_end(stream);
@@ -120,17 +120,17 @@ async fn a_send_that_is_dropped_in_the_middle_is_finished_by_the_next() {
     drop(sender);
     let bytes = received.join().unwrap();
     assert!(bytes[..large.len()] == large[..] && bytes[large.len()..] == [9; 1000]);
-    assert_eq!(Arc::strong_count(&large), 1, "nobody wanted it back");
+    assert_eq!(Arc::strong_count(&large), 1, "its claim was dropped");
 }
 
 #[tokio::test]
-async fn half_a_message_is_followed_by_a_reset_and_by_no_end() {
+async fn half_a_message_is_followed_by_a_reset() {
     for mode in [Mode::Copy, Mode::Zerocopy] {
         let (mut stream, socket) = tcp();
         let options = SenderOptions::new().mode(mode);
         let sender = AsyncSender::new(Sender::new(socket, &options));
         let mut sending = Box::pin(sender.send(vec![7; 16 << 20]));
-        assert!(poll_once(sending.as_mut()).is_pending(), "nobody reads");
+        assert!(poll_once(sending.as_mut()).is_pending(), "the peer does not read");
         drop(sending);
         drop(sender);
         let end = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
@@ -161,7 +161,7 @@ async fn a_send_that_is_dropped_before_its_turn_is_not_made() {
 }
 
 #[tokio::test]
-async fn errors_bring_the_buffer_back_too() {
+async fn errors_return_the_buffer_too() {
     let (receiver, socket) = udp();
     let sender = lending(socket);
     let (sent, pending) = sender.send(vec![1; 70_000]).await;
@@ -183,12 +183,12 @@ async fn a_pending_that_is_dropped_frees_its_buffer_with_the_next_send() {
     assert_eq!(Arc::strong_count(&buffer), 1);
 }
 
-/// Buffers of which the last waits in the socket, as the peer does not read.
-async fn lent_to_who_does_not_read(
+/// Sends buffers of which the last one waits in the socket, because the peer does not read.
+async fn lend_to_a_peer_that_does_not_read(
     sender: &AsyncSender<Arc<Vec<u8>>>,
 ) -> (Arc<Vec<u8>>, uncopy::send::Pending<Arc<Vec<u8>>>) {
     for _ in 0..5 {
-        // Nobody wants these back.
+        // The claims on these are dropped.
         let (sent, _) = sender.send(Arc::new(vec![1; 40_000])).await;
         assert_eq!(sent.unwrap(), 40_000);
     }
@@ -199,21 +199,21 @@ async fn lent_to_who_does_not_read(
 }
 
 #[tokio::test]
-async fn a_wait_for_a_buffer_that_is_given_up_frees_it_after_its_release() {
+async fn an_abandoned_wait_frees_the_buffer_after_its_release() {
     for is_raced in [false, true] {
         let (stream, socket) = tcp();
         let sender = lending(socket);
-        let (buffer, pending) = lent_to_who_does_not_read(&sender).await;
+        let (buffer, pending) = lend_to_a_peer_that_does_not_read(&sender).await;
         let pause = Duration::from_millis(30);
         if is_raced {
             tokio::select! {
-                _ = pending.release() => panic!("nobody reads"),
+                _ = pending.release() => panic!("the peer does not read"),
                 () = tokio::time::sleep(pause) => {}
             }
         } else {
-            assert!(timeout(pause, pending.release()).await.is_err(), "nobody reads");
+            assert!(timeout(pause, pending.release()).await.is_err(), "the peer does not read");
         }
-        // Whatever comes meanwhile.
+        // Another send meanwhile.
         let (sent, small) = sender.send(Arc::new(vec![2; 10])).await;
         assert_eq!((sent.unwrap(), small.id().get()), (10, 6));
         assert_eq!(Arc::strong_count(&buffer), 2, "the kernel reads it, or will");
@@ -226,16 +226,19 @@ async fn a_wait_for_a_buffer_that_is_given_up_frees_it_after_its_release() {
     }
 }
 
-/// In the child nothing of the runtime goes on, so that whatever waited would wait for ever.
+/// The runtime does not run in the child, so every wait there would never end.
 #[tokio::test]
 async fn a_child_is_refused_and_leaves_its_parents_runtime_alone() {
     let (stream, socket) = tcp();
     let lending = lending(socket);
-    let (buffer, pending) = lent_to_who_does_not_read(&lending).await;
+    let (buffer, pending) = lend_to_a_peer_that_does_not_read(&lending).await;
     let (_, other) = lending.send(Arc::new(vec![2; 10])).await;
-    // So that the runtime watches the reports.
+    // Makes the runtime watch the reports.
     let mut release = Box::pin(pending.release());
-    assert!(timeout(Duration::from_millis(10), &mut release).await.is_err(), "nobody reads");
+    assert!(
+        timeout(Duration::from_millis(10), &mut release).await.is_err(),
+        "the peer does not read"
+    );
     let mut inherited = Some((lending, other, release));
     assert!(in_a_child(|| {
         let (lending, other, release) = inherited.take().unwrap();
@@ -254,7 +257,7 @@ async fn a_child_is_refused_and_leaves_its_parents_runtime_alone() {
     }));
     let (lending, other, release) = inherited.unwrap();
     let received = read_to_the_end(stream);
-    // The parent's runtime still sees what comes.
+    // The parent's runtime still sees the reports.
     let release = timeout(LONG, release).await.unwrap().unwrap();
     assert!(release.payload.into_one().is_some_and(|whole| Arc::ptr_eq(&whole, &buffer)));
     timeout(LONG, other.release()).await.unwrap().unwrap();
