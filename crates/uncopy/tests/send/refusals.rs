@@ -37,8 +37,8 @@ fn refusals_of_the_peers_host_among_lent_sends() {
         let (receiver, listening) = udp(is_v6);
         drop(listening);
         let to = receiver.local_addr().unwrap();
-        let nobody = UdpSocket::bind(here(is_v6)).unwrap().local_addr().unwrap();
-        let mut sender = sender(reporting(nobody, Reports::Refusals), Mode::Zerocopy);
+        let closed = UdpSocket::bind(here(is_v6)).unwrap().local_addr().unwrap();
+        let mut sender = sender(reporting(closed, Reports::Refusals), Mode::Zerocopy);
         let (mut refused, mut into_the_void) = (0, 0);
         for seed in 0..60 {
             let content = seeded(seed, 0, 3000);

@@ -55,9 +55,9 @@ fn a_datagram_socket_is_reconnected() {
 
 fn a_refused_connection_names_the_peer() {
     let listener = TcpListener::bind(here(false)).unwrap();
-    let nobody = listener.local_addr().unwrap();
+    let closed = listener.local_addr().unwrap();
     drop(listener);
-    let error = InetSocket::connect_tcp(nobody).unwrap_err();
+    let error = InetSocket::connect_tcp(closed).unwrap_err();
     assert_eq!(error.errno(), Some(uncopy::Errno::ECONNREFUSED));
-    assert!(error.to_string().contains(&nobody.to_string()), "{error}");
+    assert!(error.to_string().contains(&closed.to_string()), "{error}");
 }
