@@ -16,7 +16,7 @@ use super::paths::Paths;
 use super::plan::Mode;
 use super::release::{Release, SendId, Sent};
 use super::transmitter::{Progress, Transmission, Transmitter};
-use crate::room::inet::{InetSocket, Transport, Wanted};
+use crate::room::inet::{InetSocket, Transport, WaitFor};
 use crate::room::zerocopy::{Completed, LendingRefusal};
 use crate::room::{Payload, StableBytes};
 use uncopy_core::{Errno, Error, Result};
@@ -186,7 +186,7 @@ impl<B: StableBytes> Sender<B> {
             if left == Some(Duration::ZERO) {
                 return Err(Errno::ETIMEDOUT);
             }
-            self.socket().wait(Wanted::Room, left);
+            self.socket().wait(WaitFor::Room, left);
             match self.advance(sending) {
                 Progress::Done => return Ok(sending.transmission.done),
                 Progress::Failed(errno) => return Err(errno),
@@ -331,7 +331,7 @@ impl<B: StableBytes> Sender<B> {
             }
             // A closed connection ends every wait at once, even while a device still has the pages.
             std::thread::sleep(pause.min(left.unwrap_or(pause)));
-            self.socket().wait(Wanted::Errors, left);
+            self.socket().wait(WaitFor::Errors, left);
             pause = (pause + Duration::from_micros(50)).min(Duration::from_millis(5));
         }
     }

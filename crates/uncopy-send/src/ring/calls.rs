@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::copying::Copying;
 use super::request::Request;
 use crate::counters::Counters;
-use crate::room::inet::{InetSocket, Transport, Wanted};
+use crate::room::inet::{InetSocket, Transport, WaitFor};
 use crate::room::send_ring::{CompletionSink, IndexedSocket};
 use crate::room::sequence_map::SequenceMap;
 use crate::room::writer::Writer;
@@ -234,7 +234,7 @@ impl<B: StableBytes, C> Calls<B, C> {
         match &self.lanes[..] {
             // With nothing to send, queued reports of other origin would end each wait at once.
             [Lane { line: line @ Line::Own { current: Some(_), .. }, .. }] => {
-                line.socket().wait(Wanted::Room, Some(time));
+                line.socket().wait(WaitFor::Room, Some(time));
             }
             _ => std::thread::sleep(time),
         }

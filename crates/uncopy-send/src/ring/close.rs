@@ -103,7 +103,7 @@ impl<B: StableBytes> Ring<B> {
     pub fn close(mut self, timeout: Option<Duration>) -> Result<(), Unfinished> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut failures = Failures::default();
-        if let Err(error) = self.carry_out_all(deadline, &mut failures) {
+        if let Err(error) = self.finish_all(deadline, &mut failures) {
             failures.first.get_or_insert(error);
         }
         let left = self.outstanding();
@@ -119,7 +119,7 @@ impl<B: StableBytes> Ring<B> {
     }
 
     /// Makes all sends, until nothing is outstanding or the time is over.
-    fn carry_out_all(&mut self, deadline: Option<Instant>, failures: &mut Failures) -> Result<()> {
+    fn finish_all(&mut self, deadline: Option<Instant>, failures: &mut Failures) -> Result<()> {
         self.check_owner("close")?;
         let mut is_over = false;
         loop {

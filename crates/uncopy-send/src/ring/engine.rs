@@ -153,7 +153,7 @@ mod tests {
     use std::net::{SocketAddr, UdpSocket};
 
     use super::*;
-    use crate::counters::Counters;
+    use crate::counters::{Counters, FallbackReason};
     use crate::room::Payload;
     use crate::room::send_ring::{CompletionSink, IndexedSocket};
     use crate::room::zerocopy::Completed;
@@ -220,5 +220,26 @@ mod tests {
         assert_eq!(recorded.ended, expected);
         assert_eq!(recorded.completed, [(canceled, 6), (sent, 5), (too_long, 70_000)]);
         assert_eq!(receiver.recv(&mut [0; 10]).unwrap(), 5);
+    }
+
+    #[test]
+    fn calls_enter_why_a_send_is_copied_into_the_ledger_of_its_socket() {
+        let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        let mut engine = Engine::calls(Duration::from_secs(60));
+        engine.add(InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap());
+        let mut recorded = Recorded::default();
+        for lend in [true, false] {
+            // More regions than one call takes cannot be lent.
+            let payload = Payload::Many(vec![vec![7]; 1100]);
+            let (max_bytes, huge_by_index) = (usize::MAX, false);
+            let request = Request { payload, socket: 0, to: None, max_bytes, lend, huge_by_index };
+            engine.push(request, Context::default()).unwrap();
+        }
+        engine.submit(0, None, &mut recorded).unwrap();
+        assert_eq!(recorded.ended, [(0, Ok(1100)), (1, Ok(1100))]);
+        assert_eq!(recorded.completed.len(), 2);
+        let ledger = &recorded.ledger;
+        assert_eq!(ledger.fallbacks_for(FallbackReason::TooManyRegions), 1);
+        assert_eq!((ledger.fallbacks.len(), ledger.no_buffer_space), (1, 0));
     }
 }

@@ -98,7 +98,7 @@ impl InetSocket {
         match rustix::net::connect(&socket.fd, &to) {
             Ok(()) => {}
             Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
-                socket.wait(Wanted::Room, Some(timeout));
+                socket.wait(WaitFor::Room, Some(timeout));
                 if let Some(errno) = socket.take_error() {
                     return Err(fail(errno));
                 }
@@ -250,7 +250,7 @@ impl InetSocket {
     }
 
     /// Returns whether no sender and no ring sends on the socket any more.
-    pub(crate) fn is_left(&self) -> bool {
+    pub(crate) fn has_no_writers(&self) -> bool {
         self.writers.load(Ordering::Acquire) == 0
     }
 
@@ -314,7 +314,7 @@ impl InetSocket {
             match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::empty()) {
                 Ok((n, _)) => return Ok(n),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => self.wait(Wanted::Input, None),
+                Err(rustix::io::Errno::AGAIN) => self.wait(WaitFor::Input, None),
                 Err(errno) => return Err(self.error("receive on", errno)),
             }
         }
@@ -481,11 +481,11 @@ impl InetSocket {
 
     /// Sleeps until the condition holds, an error is queued, a signal arrives or the timeout is over (`None`:
     /// no timeout).
-    pub(crate) fn wait(&self, wanted: Wanted, timeout: Option<Duration>) {
+    pub(crate) fn wait(&self, wanted: WaitFor, timeout: Option<Duration>) {
         let flags = match wanted {
-            Wanted::Input => PollFlags::IN,
-            Wanted::Room => PollFlags::OUT,
-            Wanted::Errors => PollFlags::empty(),
+            WaitFor::Input => PollFlags::IN,
+            WaitFor::Room => PollFlags::OUT,
+            WaitFor::Errors => PollFlags::empty(),
         };
         let timeout = timeout.and_then(|left| left.try_into().ok());
         // A failed wait is treated as one that ended early.
@@ -542,7 +542,7 @@ impl InetSocket {
 
 /// A condition to wait for on an [`InetSocket`]. A queued error ends every wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WaitFor {
     Input,
     Room,
     Errors,

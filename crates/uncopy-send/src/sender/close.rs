@@ -48,7 +48,7 @@ impl<B: StableBytes> Sender<B> {
             match self.wait_release(grace)? {
                 Some(release) => releases.push(release),
                 None if aborted || self.transport() == Transport::Udp => break,
-                None if !self.socket().is_left() => break,
+                None if !self.socket().has_no_writers() => break,
                 None => {
                     self.abort();
                     aborted = true;

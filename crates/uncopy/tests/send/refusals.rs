@@ -196,8 +196,8 @@ fn a_firewall_before_a_backlog() {
     });
 }
 
-/// It comes from in front of the socket, so that the kernel has not counted; but other refusals of
-/// the same name do, so that nobody can tell.
+/// A filter refuses before the kernel counts, but a firewall refuses with the same error after it has counted,
+/// so the count is uncertain.
 fn a_refusal_that_makes_the_count_uncertain() {
     filter::under([], Errno::EPERM, || {
         let (receiver, socket) = udp(true);
@@ -215,7 +215,7 @@ fn a_refusal_that_makes_the_count_uncertain() {
             let error = sender.send(vec![1; 3000]).result.unwrap_err();
             assert_eq!(error.errno(), Some(Errno::EPERM), "{error}");
         }
-        // A stream counts what it took, which was nothing.
+        // A stream counts only sends that took bytes.
         let error = through.send(vec![1; 3000]).result.unwrap_err();
         assert_eq!((error.errno(), uncertain(&through)), (Some(Errno::EPERM), 0));
         for seed in 3..6 {
@@ -223,7 +223,7 @@ fn a_refusal_that_makes_the_count_uncertain() {
         }
         assert_eq!(uncertain(&datagrams), 3);
         (0..6).for_each(|seed| expect(&receiver, &seeded(seed, 0, 3000)));
-        assert_eq!(all_releases(&mut datagrams).len(), 7, "what was lent before comes back");
+        assert_eq!(all_releases(&mut datagrams).len(), 7, "earlier lent buffers are released");
         assert_eq!(through.close(Some(LONG)).unwrap().0.len(), 5);
         assert_eq!(received.join().unwrap().len(), 9000);
     });

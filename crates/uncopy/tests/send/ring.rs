@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use testbed::{Case, cases, seeded};
-use uncopy::send::{Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingSocket};
+use uncopy::send::{
+    FallbackReason, Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring, RingSocket,
+};
 use uncopy::{Objection, Reason};
 
 use crate::receiver::{expect, tcp, to_the_end, udp};
@@ -24,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] releases_that_were_not_posted_are_returned,
         [] rings_of_several_threads_share_their_pools,
         [] a_full_stream_without_io_uring_does_not_block,
+        [] a_ring_counts_each_reason_for_a_copy_once,
         [] a_send_on_a_full_stream_without_io_uring_is_canceled,
     ]
 }
@@ -322,5 +325,27 @@ fn a_send_on_a_full_stream_without_io_uring_is_canceled() {
         assert!(0 < sent && sent < buffer.len(), "{sent}");
         drop(ring);
         assert_eq!(received.join().unwrap().len(), sent, "the bytes reported as sent arrive");
+    }
+}
+
+/// The engines share the ledger of a socket: neither adds a reason that was counted already.
+fn a_ring_counts_each_reason_for_a_copy_once() {
+    for without_io_uring in [false, true] {
+        for (mode, bytes, reason) in
+            [(Mode::Copy, 3000, FallbackReason::Asked), (Mode::Auto, 100, FallbackReason::TooSmall)]
+        {
+            let (_receiver, socket) = udp(false);
+            let mut options = ring_options(mode);
+            options.without_io_uring = without_io_uring;
+            let mut ring = Ring::new(&options);
+            let socket = ring.add(socket);
+            for _ in 0..3 {
+                ring.send(socket, Message::new(vec![7; bytes])).unwrap();
+            }
+            assert_eq!(run(&mut ring).sent_bytes(), [bytes; 3]);
+            let counters = ring.counters(socket).unwrap();
+            assert_eq!(counters.fallbacks_for(reason), 3, "{counters:?}");
+            assert_eq!((counters.fallbacks.len(), counters.sends), (1, 3), "{counters:?}");
+        }
     }
 }

@@ -314,7 +314,7 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
             return self.table.abandon();
         }
         // Sends that were not submitted are never made.
-        self.table.forget_waiting();
+        self.table.give_up_waiting();
         self.settle(self.linger);
         if self.table.in_kernel > 0 {
             let sockets = self.table.sockets_in_kernel();

@@ -66,7 +66,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
     }
 
     /// Gives up all waiting sends, except the rest of a send that has begun on a stream.
-    pub(super) fn forget_waiting(&mut self) {
+    pub(super) fn give_up_waiting(&mut self) {
         let waiting = std::mem::take(self.waiting_mut());
         for number in waiting {
             let operation = self.operations.get(number);
@@ -119,7 +119,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
 
     /// Removes the first waiting send.
     #[inline]
-    fn pass_waiting(&mut self) {
+    fn pop_waiting(&mut self) {
         if self.waiting.pop_front().is_none() {
             self.fresh += 1;
         }
@@ -154,7 +154,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
     }
 
     /// Queues a send that the kernel does not have, in the order of its number.
-    fn put_back(&mut self, number: u64) {
+    fn requeue(&mut self, number: u64) {
         if let Some(operation) = self.operations.get_mut(number) {
             operation.stage = Stage::Waiting;
         }
@@ -171,7 +171,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
             // After half a message nothing may follow on its stream.
             let has_begun = self.operations.get(number).is_some_and(|o| o.usage.bytes > 0);
             if has_begun {
-                self.cut_off_behind(number, sink);
+                self.cancel_behind(number, sink);
             }
             self.give_up(number, sink);
             return false;
@@ -196,7 +196,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
 
     /// Ends all sends behind one that failed on its stream, so that the peer reads no gap.
     #[cold]
-    fn cut_off_behind(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
+    fn cancel_behind(&mut self, number: u64, sink: &mut impl CompletionSink<B, C>) {
         let Some(Some(stream)) = self.stream_of(number) else { return };
         let behind = |(later, operation): (u64, &Operation<B, C>)| {
             (later > number && self.stream(operation) == Some(stream)).then_some(later)
@@ -225,7 +225,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         more: bool,
         sink: &mut impl CompletionSink<B, C>,
     ) {
-        let is_again = result.is_err_and(|errno| self.is_again(number, errno, sink));
+        let should_retry = result.is_err_and(|errno| self.should_retry(number, errno, sink));
         let Some(operation) = self.operations.get_mut(number) else { return };
         let via = IndexedSocket::of(&self.sockets, operation.socket);
         if let Ok(bytes) = result {
@@ -245,29 +245,29 @@ impl<B: StableBytes, C> OperationTable<B, C> {
             && !operation.is_given_up()
             && operation.has_rest(via.socket.transport(), bytes)
         {
-            return self.put_back(number);
+            return self.requeue(number);
         }
         let mut has_failed = false;
-        if !is_again {
-            let result = whole(operation, via.socket, result);
+        if !should_retry {
+            let result = whole_result(operation, via.socket, result);
             has_failed = result.is_err();
             sink.ended(number, via, || operation.to(), result);
         }
-        operation.stage = Stage::Lent { again: is_again };
+        operation.stage = Stage::Lent { again: should_retry };
         let is_owed = operation.owed > 0;
         if has_failed {
-            self.cut_off_behind(number, sink);
+            self.cancel_behind(number, sink);
         }
-        match (is_owed, is_again) {
+        match (is_owed, should_retry) {
             (true, _) => {}
-            (false, true) => self.put_back(number),
+            (false, true) => self.requeue(number),
             (false, false) => self.complete(number, sink),
         }
     }
 
     /// Returns whether a refused send is tried again.
     #[cold]
-    fn is_again(
+    fn should_retry(
         &mut self,
         number: u64,
         errno: Errno,
@@ -313,7 +313,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         let stage = operation.stage;
         self.in_kernel -= 1;
         match stage {
-            Stage::Lent { again: true } if left == 0 => self.put_back(number),
+            Stage::Lent { again: true } if left == 0 => self.requeue(number),
             Stage::Lent { again: false } if left == 0 => self.complete(number, sink),
             // More notifications are to come, or the result of a later part.
             _ => {}
@@ -379,7 +379,7 @@ impl<B: StableBytes, C> Drop for OperationTable<B, C> {
 
 /// Returns the result of the whole send, after its last request had this one.
 #[inline]
-fn whole<B: StableBytes, C>(
+fn whole_result<B: StableBytes, C>(
     operation: &Operation<B, C>,
     socket: &InetSocket,
     result: Sys<usize>,
@@ -423,7 +423,7 @@ mod tests {
     /// Gives the next part to the kernel.
     fn submit(table: &mut OperationTable<Bytes, ()>) {
         let number = table.first_waiting().unwrap();
-        table.pass_waiting();
+        table.pop_waiting();
         table.operations.get_mut(number).unwrap().stage = Stage::Submitted;
         table.in_kernel += 1;
     }

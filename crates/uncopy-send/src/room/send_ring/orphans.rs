@@ -111,8 +111,8 @@ impl parking::Parkable for OrphanSocket {
     }
 
     /// Ignores other owners of a stream that is cut off: none of them can continue it.
-    fn is_alone(&self) -> bool {
-        self.is_under_way.load(Ordering::Acquire) || self.socket.is_left()
+    fn has_no_other_writer(&self) -> bool {
+        self.is_under_way.load(Ordering::Acquire) || self.socket.has_no_writers()
     }
 
     fn drain(&mut self) -> bool {
@@ -158,7 +158,7 @@ impl<B: StableBytes, C> Drop for ParkOnDrop<B, C> {
             return;
         }
         // Sends that were not submitted are never made.
-        ring.table.forget_waiting();
+        ring.table.give_up_waiting();
         sweep();
         if ring.look() {
             return;

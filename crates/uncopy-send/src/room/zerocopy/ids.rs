@@ -23,7 +23,7 @@ pub(crate) struct CompletedRange {
 /// A range that does not match this socket's sends: something else sends on the socket, or the count was
 /// lost. From then on outstanding sends cannot be distinguished from completed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stray(pub(crate) CompletedRange);
+pub(crate) struct StrayRange(pub(crate) CompletedRange);
 
 /// The outstanding numbers, each with the key of its send.
 #[derive(Debug)]
@@ -74,13 +74,13 @@ impl<K> Ids<K> {
     /// Passes the key of each number in the range to `release`, with whether the kernel copied.
     ///
     /// # Errors
-    /// [`Stray`], and nothing is released: a number in the range is not outstanding.
+    /// [`StrayRange`], and nothing is released: a number in the range is not outstanding.
     pub(crate) fn complete(
         &mut self,
         range: CompletedRange,
         mut release: impl FnMut(K, bool),
-    ) -> Result<(), Stray> {
-        let stray = Stray(range);
+    ) -> Result<(), StrayRange> {
+        let stray = StrayRange(range);
         let begin = range.first.wrapping_sub(self.base) as usize;
         let others = range.last.wrapping_sub(range.first) as usize;
         let end = begin.checked_add(others).and_then(|last| last.checked_add(1)).ok_or(stray)?;
@@ -115,13 +115,13 @@ impl<K> Ids<K> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{CompletedRange, Ids, Stray};
+    use super::{CompletedRange, Ids, StrayRange};
 
     fn range(first: u32, last: u32) -> CompletedRange {
         CompletedRange { first, last, copied: false }
     }
 
-    fn complete(ids: &mut Ids<char>, completed: CompletedRange) -> Result<String, Stray> {
+    fn complete(ids: &mut Ids<char>, completed: CompletedRange) -> Result<String, StrayRange> {
         let mut given = String::new();
         ids.complete(completed, |key, _| given.push(key)).map(|()| given)
     }
@@ -168,7 +168,7 @@ mod tests {
         ] {
             let mut ids = with(next, keys);
             let stray = range(first, last);
-            assert_eq!(complete(&mut ids, stray), Err(Stray(stray)), "{next} {keys} {first}");
+            assert_eq!(complete(&mut ids, stray), Err(StrayRange(stray)), "{next} {keys} {first}");
             assert_eq!(ids.outstanding(), keys.len());
         }
         let mut ids = with(0, "abc");

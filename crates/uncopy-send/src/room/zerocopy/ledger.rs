@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::errqueue::Report;
-use super::ids::{CompletedRange, Ids, Stray};
+use super::ids::{CompletedRange, Ids, StrayRange};
 use super::{Completed, Foreign, Usage};
 use crate::room::Payload;
 use crate::room::sequence_map::SequenceMap;
@@ -149,7 +149,7 @@ impl<B> Ledger<B> {
 
     /// Returns the part that outlives the owner, if anything is outstanding: all payloads that are not
     /// completed.
-    pub(super) fn leave(&mut self) -> Option<Ledger<B>> {
+    pub(super) fn take_outstanding(&mut self) -> Option<Ledger<B>> {
         if self.outstanding() == 0 {
             return None;
         }
@@ -166,7 +166,7 @@ impl<B> Ledger<B> {
         is_under_way || self.completed.iter().any(|completed| completed.number == number)
     }
 
-    fn apply(&mut self, range: CompletedRange) -> Result<(), Stray> {
+    fn apply(&mut self, range: CompletedRange) -> Result<(), StrayRange> {
         let Ledger { ids, sends, completed, .. } = self;
         ids.complete(range, |number, copied| {
             let Some(send) = sends.get_mut(number) else { return };

@@ -317,7 +317,7 @@ fn is_uncounted(errno: Errno) -> bool {
 
 impl<B: StableBytes> Drop for InFlight<B> {
     fn drop(&mut self) {
-        let left = self.lent.ledger.leave();
+        let left = self.lent.ledger.take_outstanding();
         if self.lent.socket.is_inherited() {
             // The reports belong to the parent, and a child of `fork(2)` does not have the parking thread.
             std::mem::forget(left);
@@ -337,8 +337,8 @@ impl<B: StableBytes> parking::Parkable for LentSocket<B> {
         &self.socket
     }
 
-    fn is_alone(&self) -> bool {
-        self.socket.is_left()
+    fn has_no_other_writer(&self) -> bool {
+        self.socket.has_no_writers()
     }
 
     fn drain(&mut self) -> bool {

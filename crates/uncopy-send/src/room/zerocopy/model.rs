@@ -176,7 +176,7 @@ struct World {
 
 type Shared = Arc<Mutex<World>>;
 
-fn look(world: &Shared) -> MutexGuard<'_, World> {
+fn lock(world: &Shared) -> MutexGuard<'_, World> {
     // A check that failed while the lock was held has been reported already.
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -190,7 +190,7 @@ struct Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let mut world = look(&self.world);
+        let mut world = lock(&self.world);
         let (owner, freed) = &mut world.memory[self.key];
         *freed += 1;
         let (owner, freed) = (*owner, *freed);
@@ -221,11 +221,11 @@ impl ParkedSocket for Left {
     }
 
     fn is_stream(&self) -> bool {
-        look(&self.world).kernels[self.by].is_stream
+        lock(&self.world).kernels[self.by].is_stream
     }
 
     fn abort(&self) {
-        look(&self.world).kernels[self.by].aborts += 1;
+        lock(&self.world).kernels[self.by].aborts += 1;
     }
 }
 
@@ -234,12 +234,12 @@ impl Parkable for Left {
         self
     }
 
-    fn is_alone(&self) -> bool {
-        !look(&self.world).kernels[self.by].is_shared
+    fn has_no_other_writer(&self) -> bool {
+        !lock(&self.world).kernels[self.by].is_shared
     }
 
     fn drain(&mut self) -> bool {
-        let reports = look(&self.world).kernels[self.by].read();
+        let reports = lock(&self.world).kernels[self.by].read();
         reports.into_iter().for_each(|report| self.ledger.report(report));
         self.ledger.is_drained()
     }
@@ -251,7 +251,7 @@ impl Parkable for Left {
 
 impl Drop for Left {
     fn drop(&mut self) {
-        let mut world = look(&self.world);
+        let mut world = lock(&self.world);
         world.kernels[self.by].closed += 1;
         if !world.kernels[self.by].owed.is_empty() {
             world.violations.push(format!("socket {} is closed with memory in flight", self.by));
@@ -291,14 +291,14 @@ impl Program {
         let Some(ledger) = &mut self.owners[by] else { return };
         assert!(ledger.open(number).is_some());
         if lent {
-            look(&self.world).kernels[by].lend(key);
+            lock(&self.world).kernels[by].lend(key);
         }
         ledger.record(number, 10, lent);
     }
 
     fn send(&mut self, by: usize, lent: &[bool], is_open: bool) {
         let Some(ledger) = &mut self.owners[by] else { return };
-        let mut world = look(&self.world);
+        let mut world = lock(&self.world);
         let key = world.memory.len();
         world.memory.push((by, 0));
         drop(world);
@@ -320,7 +320,7 @@ impl Program {
 
     fn read(&mut self, by: usize) {
         if let Some(ledger) = &mut self.owners[by] {
-            let reports = look(&self.world).kernels[by].read();
+            let reports = lock(&self.world).kernels[by].read();
             reports.into_iter().for_each(|report| ledger.report(report));
         }
     }
@@ -329,7 +329,7 @@ impl Program {
         let Some(ledger) = &mut self.owners[by] else { return };
         ledger.doubt();
         if is_counted {
-            let mut world = look(&self.world);
+            let mut world = lock(&self.world);
             let kernel = &mut world.kernels[by];
             kernel.queue(kernel.next, kernel.next, Vec::new());
             kernel.next += 1;
@@ -344,15 +344,15 @@ impl Program {
     fn leave(&mut self, by: usize, linger: Option<u64>) {
         let Some(mut ledger) = self.owners[by].take() else { return };
         self.open[by].clear();
-        let left = ledger.leave();
+        let left = ledger.take_outstanding();
         drop(ledger);
-        let owes = !look(&self.world).kernels[by].owed.is_empty();
+        let owes = !lock(&self.world).kernels[by].owed.is_empty();
         assert_eq!(left.is_some(), owes, "exactly the sockets with outstanding memory are parked");
         let Some(ledger) = left else { return };
         let linger = linger.map_or(Duration::MAX, Duration::from_millis);
         let left = Left { by, world: self.world.clone(), ledger };
         let parked = Parked::new(Box::new(left), linger, self.now);
-        assert_eq!(parked.is_none(), look(&self.world).kernels[by].is_confused);
+        assert_eq!(parked.is_none(), lock(&self.world).kernels[by].is_confused);
         if let Some(parked) = parked {
             self.lot.push(parked);
             self.deadlines.insert(by, self.now.checked_add(linger));
@@ -363,13 +363,13 @@ impl Program {
         for (by, deadline) in &mut self.deadlines {
             if deadline.is_some_and(|deadline| deadline <= self.now) {
                 *deadline = None;
-                let kernel = &look(&self.world).kernels[*by];
+                let kernel = &lock(&self.world).kernels[*by];
                 self.expected_aborts[*by] += u32::from(kernel.is_stream && !kernel.is_shared);
             }
         }
-        look(&self.world).is_sweeping = true;
+        lock(&self.world).is_sweeping = true;
         let gone = sweep(&mut self.lot, self.now);
-        let mut world = look(&self.world);
+        let mut world = lock(&self.world);
         world.is_sweeping = false;
         let before = self.deadlines.len();
         self.deadlines.retain(|by, _| world.kernels[*by].closed == 0);
@@ -394,11 +394,11 @@ impl Program {
             ModelStep::Finish { .. } => {}
             ModelStep::Fail { by, is_counted } => self.fail(by, is_counted),
             ModelStep::Release { of, at, count } => {
-                look(&self.world).kernels[of].release(at, count)
+                lock(&self.world).kernels[of].release(at, count)
             }
             ModelStep::Confuse { of, is_cut } => {
                 // Rare, because nothing is freed afterwards.
-                let mut world = look(&self.world);
+                let mut world = lock(&self.world);
                 let Some(kernel) = world.kernels.get_mut(of) else { return };
                 let stray = CompletedRange { first: STRAY, last: STRAY, copied: false };
                 let report = if is_cut { Report::Lost } else { Report::Completed(stray) };
@@ -406,7 +406,7 @@ impl Program {
             }
             ModelStep::Foreign { of } => {
                 let report = Report::Foreign { origin: 2, errno: Errno::ECONNREFUSED };
-                look(&self.world).kernels[of].queue.push((report, Vec::new()));
+                lock(&self.world).kernels[of].queue.push((report, Vec::new()));
             }
             ModelStep::Take { by, count } => {
                 self.read(by);
@@ -414,14 +414,14 @@ impl Program {
                 (0..count).for_each(|_| drop(ledger.next_completed()));
             }
             ModelStep::Leave { by, linger } => self.leave(by, linger),
-            ModelStep::Share { of } => look(&self.world).kernels[of].is_shared ^= true,
+            ModelStep::Share { of } => lock(&self.world).kernels[of].is_shared ^= true,
             ModelStep::Pass { milliseconds } => self.now += Duration::from_millis(milliseconds),
             ModelStep::Sweep => self.sweep(),
         }
     }
 
     fn check(&self) {
-        let world = look(&self.world);
+        let world = lock(&self.world);
         assert_eq!(world.violations, Vec::<String>::new());
         let aborts: Vec<u32> = world.kernels.iter().map(|kernel| kernel.aborts).collect();
         assert_eq!(
@@ -439,7 +439,7 @@ impl Program {
         (0..SENDERS).for_each(|by| self.leave(by, Some(0)));
         self.sweep();
         self.check();
-        for kernel in &mut look(&self.world).kernels {
+        for kernel in &mut lock(&self.world).kernels {
             while !kernel.held.is_empty() {
                 kernel.release(1, 3);
             }
@@ -447,7 +447,7 @@ impl Program {
         self.sweep();
         self.check();
         assert!(self.lot.is_empty());
-        let world = look(&self.world);
+        let world = lock(&self.world);
         let is_leaked = |by: usize| world.kernels[by].is_confused || world.kernels[by].has_unwound;
         let kept: BTreeSet<usize> =
             world.memory.iter().filter(|memory| memory.1 == 0).map(|memory| memory.0).collect();

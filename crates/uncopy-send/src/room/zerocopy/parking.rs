@@ -46,7 +46,7 @@ impl ParkedSocket for Arc<InetSocket> {
 pub(crate) trait Parkable: Send {
     fn socket(&self) -> &dyn ParkedSocket;
     /// Returns whether no one else sends on the socket.
-    fn is_alone(&self) -> bool;
+    fn has_no_other_writer(&self) -> bool;
     /// Reads the error queue and frees the memory that was reported; returns whether nothing is
     /// outstanding.
     fn drain(&mut self) -> bool;
@@ -219,7 +219,7 @@ pub(super) fn sweep(parked: &mut Vec<Parked>, now: Instant) -> usize {
         if one.deadline.is_some_and(|deadline| deadline <= now) {
             one.deadline = None;
             let socket = one.parkable.socket();
-            if socket.is_stream() && one.parkable.is_alone() {
+            if socket.is_stream() && one.parkable.has_no_other_writer() {
                 socket.abort();
             }
         }
@@ -269,7 +269,7 @@ mod tests {
             self
         }
 
-        fn is_alone(&self) -> bool {
+        fn has_no_other_writer(&self) -> bool {
             true
         }
 

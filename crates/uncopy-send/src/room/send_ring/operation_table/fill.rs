@@ -52,7 +52,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
             && let Some(number) = self.first_waiting()
             && self.stream_of(number) == Some(None)
         {
-            self.pass_waiting();
+            self.pop_waiting();
             self.queue(queue, number, false);
             room -= 1;
         }
@@ -129,7 +129,7 @@ impl<B: StableBytes, C> OperationTable<B, C> {
         self.requests += u64::from(pushed);
         match pushed {
             true => self.in_kernel += 1,
-            false => self.put_back(number),
+            false => self.requeue(number),
         }
     }
 }
