@@ -1,5 +1,5 @@
-//! The name that programs ask the dynamic loader for, and that the library is never unloaded: its
-//! signal handlers stay.
+//! Sets the soname, and `nodelete`: the library is never unloaded, because its signal handlers stay
+//! installed.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,12 +1,12 @@
-/* What messages cost in C: the half of `cargo xtask compare zx` that calls the library.
+/* The cost of messages in C: the part of `cargo xtask compare zx` that calls the library.
  *
  * messages WHAT BYTES REGIONS MILLISECONDS prints the mean time of one message as JSON, over about
- * so many milliseconds after an eighth of that to warm up. WHAT is
- *   linear   the regions put into one buffer, and that written, waited for and read
- *   iovec    the regions written as they are, waited for and read
+ * MILLISECONDS after an eighth of that to warm up. WHAT is
+ *   linear   the regions copied into one buffer, which is written, waited for and read
+ *   iovec    the regions written without copying them first, waited for and read
  *   write    the regions written with zx_channel_write_etc; reading them is not counted
- * The regions have the same length, what is left over goes to the last; 0 stands for the three of a
- * byte vector as FIDL has it: 16 bytes of header, 16 of the vector itself, and what is in it. */
+ * The regions have the same length, and the last one the rest; REGIONS 0 stands for the three of a
+ * FIDL byte vector: 16 bytes of header, 16 of the vector itself, and its contents. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include <zircon/status.h>
 #include <zircon/syscalls.h>
 
-/* Written before they are read, where only writing counts. */
+/* Number of messages that are written before they are read, if only writing counts. */
 #define WRITES 8
 
 static zx_handle_t near_end, far_end, port;
@@ -31,7 +31,7 @@ static void check(zx_status_t status, const char* what) {
   }
 }
 
-/* One message, waited for through the port. */
+/* Sends one message and waits for it through the port. */
 static void receive(void) {
   zx_port_packet_t packet;
   uint32_t actual = 0;
@@ -50,7 +50,7 @@ static double now(clockid_t clock) {
   return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* Nanoseconds that `count` messages take. */
+/* Returns the nanoseconds for `count` messages. */
 typedef double measured_t(long count);
 
 static double send_linear(long count) {
@@ -90,7 +90,7 @@ static double write_parts(long count) {
       check(zx_channel_read(far_end, 0, back, NULL, num_bytes, 0, NULL, NULL), "zx_channel_read");
     }
   }
-  /* The last round is a whole one. */
+  /* The last round is always complete. */
   long whole = (count + WRITES - 1) / WRITES * WRITES;
   return spent / (double)whole * (double)count;
 }

@@ -1,7 +1,7 @@
-//! Types and numbers of the interface, as `include/zircon/*.h` has them.
+//! Types and constants of the interface, as in `include/zircon/*.h`.
 
 #![allow(non_camel_case_types)]
-#![allow(missing_docs, reason = "the headers describe them, for the readers that they have")]
+#![allow(missing_docs, reason = "the headers document them")]
 
 pub type zx_handle_t = u32;
 pub type zx_status_t = i32;
@@ -42,7 +42,7 @@ pub const ZX_MAX_NAME_LEN: usize = 32;
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct zx_channel_iovec_t {
-    /// An address: it is only ever read from by copies that survive a bad one.
+    /// Address; only read by copies that survive a bad one.
     pub buffer: usize,
     pub capacity: u32,
     pub reserved: u32,
@@ -98,7 +98,7 @@ pub struct zx_packet_signal_t {
     pub reserved1: u64,
 }
 
-/// The union of packets, as the bytes it is.
+/// A packet; its union is represented as bytes.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct zx_port_packet_t {
@@ -137,7 +137,7 @@ pub struct zx_info_socket_t {
     pub tx_buf_size: usize,
 }
 
-/// What [`uncopy_zx_get_counters`](crate::calls::bridge::uncopy_zx_get_counters) tells.
+/// Result of [`uncopy_zx_get_counters`](crate::calls::bridge::uncopy_zx_get_counters).
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct uncopy_zx_counters_t {
@@ -148,7 +148,7 @@ pub struct uncopy_zx_counters_t {
     pub reserved: u32,
 }
 
-/// The size of a type, and where its fields lie.
+/// Checks the size of a type and the offsets of its fields.
 macro_rules! layout {
     ($($name:ident: $size:literal { $($field:ident @ $offset:literal),* })*) => {
         $(const _: () = {

@@ -1,12 +1,11 @@
 //! Zircon's channel calls for C and C++ programs on Linux.
 //!
-//! The functions are described in the headers (`include/zircon/`, `include/uncopy/zx.h`): that is
-//! the documentation of this crate for those who use it. What they do is done by
-//! [`uncopy_channel`]; here are numbers for handles, copies that survive bad addresses, and the
-//! order of checks.
+//! The headers (`include/zircon/`, `include/uncopy/zx.h`) describe the functions; they are the
+//! documentation for users of this library. [`uncopy_channel`] implements the objects; this crate
+//! has the handle numbers, copies that survive bad addresses, and the order of checks.
 //!
-//! Pointers of the calling program are [`In`] and [`Out`]: numbers that only `sys` turns into
-//! copies, so that nothing outside it is unsafe.
+//! Pointers of the calling program are [`In`] and [`Out`]: addresses that only `sys` reads and
+//! writes, so that no other module has unsafe code.
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![cfg(target_os = "linux")]
@@ -16,4 +15,4 @@ pub mod calls;
 mod sys;
 mod table;
 
-pub use sys::memory::{In, Out, gather_surely};
+pub use sys::memory::{In, Out, gather_checked};

@@ -1,12 +1,12 @@
-//! Numbers for handles.
+//! The table of handle numbers.
 //!
-//! A number has its two low bits set, as all of Zircon's, above them the index of a slot, above
-//! that the slot's generation. A slot is used again only when many others have been free for
-//! longer, so that a number comes back after [`RESERVE`] × 2^[`GENERATION_BITS`] handles (4 Mi) at
-//! the earliest, or fewer where almost all slots are in use: until then a stale number is no
-//! handle, and never another one.
+//! A number has its two low bits set, as all of Zircon's; above them are the index of a slot and the
+//! slot's generation. A slot is reused only when many others have been free for longer, so that a
+//! number comes back after [`RESERVE`] × 2^[`GENERATION_BITS`] handles (4 Mi) at the earliest, or
+//! earlier if almost all slots are in use. Until then a stale number is invalid, and never names
+//! another handle.
 //!
-//! Looking up takes no lock. A handle that is closed or moved while a call on another thread uses it
+//! A lookup takes no lock. A handle that is closed or moved while a call on another thread uses it
 //! stays alive until that call ends.
 
 use std::collections::VecDeque;
@@ -24,14 +24,14 @@ const GENERATION_BITS: u32 = 10;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
-/// Slots that come into being together.
+/// Number of slots that are allocated together.
 const CHUNK: u32 = 1024;
 const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK as usize;
 const SHARDS: usize = 16;
-/// Free slots that a shard keeps before it uses the one that was freed first.
+/// Number of free slots that a shard keeps before it reuses the one that was freed first.
 const RESERVE: usize = 4096;
 
-/// A handle, and where it is.
+/// A handle, and its slot.
 pub(crate) struct Entry {
     index: u32,
     generation: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Its slot rests; what is left is the handle.
+    /// Frees the slot; returns the handle.
     fn vacate(self) -> Handle {
         let next = (self.generation + 1) & GENERATION_MASK;
         lock(shard_of(self.index)).free.push_back((self.index, next));
@@ -55,7 +55,7 @@ impl Occupant for Entry {
         &self.handle
     }
 
-    fn left(self) {
+    fn removed(self) {
         drop(self.vacate());
     }
 }
@@ -63,11 +63,11 @@ impl Occupant for Entry {
 /// A handle in use by a call.
 pub(crate) type Lease = slot::Lease<'static, Entry>;
 
-/// Who may give numbers out. Each has the chunks whose number it is modulo `SHARDS`.
+/// A part of the table under one lock. It has the chunks whose number modulo `SHARDS` is its index.
 struct Shard {
-    /// Freed, first in, first out, with the generation that is next.
+    /// Free slots, first in, first out: index and next generation.
     free: VecDeque<(u32, u32)>,
-    /// Slots that were used at all.
+    /// Number of slots that were ever used.
     used: u32,
 }
 
@@ -77,7 +77,7 @@ static SHARD: [Mutex<Shard>; SHARDS] =
 static CREATED: AtomicU64 = AtomicU64::new(0);
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 
-/// Handles that exist, and that existed.
+/// Returns the number of open handles, and of handles ever created.
 pub(crate) fn counts() -> (u64, u64) {
     let closed = CLOSED.load(Ordering::Relaxed);
     let created = CREATED.load(Ordering::Relaxed);
@@ -107,7 +107,7 @@ fn shard_of(index: u32) -> usize {
     (index / CHUNK) as usize % SHARDS
 }
 
-/// The calling thread's first choice.
+/// Returns the shard that the calling thread tries first.
 fn own_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -117,8 +117,8 @@ fn own_shard() -> usize {
 }
 
 impl Shard {
-    /// An index and its generation, of a slot that was never used or has rested for long; `None`
-    /// if there is none.
+    /// Returns index and generation of a slot that was never used, or that was freed before
+    /// [`RESERVE`] others; `None` if there is none.
     fn take(&mut self, number: usize) -> Option<(u32, u32)> {
         let capacity = CHUNKS as u32 / SHARDS as u32 * CHUNK;
         if self.free.len() > RESERVE {
@@ -135,7 +135,7 @@ impl Shard {
     }
 }
 
-/// A number for `handle`.
+/// Returns a number for `handle`.
 ///
 /// # Errors
 /// [`Status::NoMemory`] if 1,048,576 handles are open; the handle is closed then.
@@ -147,23 +147,23 @@ pub(crate) fn insert(handle: Handle) -> Result<zx_handle_t, Status> {
         .or_else(|| shards().find_map(|n| lock(n).free.pop_front()));
     let (index, generation) = taken.ok_or(Status::NoMemory)?;
     let entry = Entry { index, generation, handle };
-    // It is free: nobody else was given it.
+    // The slot is free and was taken by this call only.
     slot(index).ok_or(Status::NoMemory)?.open(generation, entry).map_err(|_| Status::NoMemory)?;
     CREATED.fetch_add(1, Ordering::Relaxed);
     Ok(encode(index, generation))
 }
 
-/// The handle of that number.
+/// Returns the handle of a number.
 ///
 /// # Errors
-/// [`Status::BadHandle`] if there is none.
+/// [`Status::BadHandle`] if it is not valid.
 #[inline]
 pub(crate) fn lease(value: zx_handle_t) -> Result<Lease, Status> {
     let (index, generation) = decode(value).ok_or(Status::BadHandle)?;
     slot(index).and_then(|slot| slot.lease(generation)).ok_or(Status::BadHandle)
 }
 
-/// Ends the number. Only one of several who try does.
+/// Invalidates the number. If several threads try, one succeeds.
 fn end(value: zx_handle_t) -> Result<Lease, Status> {
     let lease = lease(value)?;
     if !lease.end() {
@@ -173,10 +173,9 @@ fn end(value: zx_handle_t) -> Result<Lease, Status> {
     Ok(lease)
 }
 
-/// Takes the handle out, to be sent or changed. `None` if there is none of that number.
+/// Removes the handle, to be sent or changed. Returns `None` if the number is not valid.
 ///
-/// Calls that use it on other threads go on with what they hold, until whoever gets the handle
-/// reads it from its message, or closes it.
+/// Calls that use the handle on other threads continue until it is read from its message or closed.
 pub(crate) fn take(value: zx_handle_t) -> Option<Handle> {
     match end(value).ok()?.into_value() {
         Ok(entry) => Some(entry.vacate()),
@@ -187,8 +186,8 @@ pub(crate) fn take(value: zx_handle_t) -> Option<Handle> {
 /// Closes the handle: calls and waits that use it end with [`Status::Canceled`].
 ///
 /// # Errors
-/// [`Status::BadHandle`] if there is none of that number, except for `ZX_HANDLE_INVALID`, which is
-/// closed already.
+/// [`Status::BadHandle`] if the number is not valid, except for `ZX_HANDLE_INVALID`, which is
+/// ignored.
 pub(crate) fn close(value: zx_handle_t) -> Result<(), Status> {
     if value == ZX_HANDLE_INVALID {
         return Ok(());
@@ -210,7 +209,7 @@ mod tests {
     use super::{close, decode, encode, insert, lease, take};
 
     #[test]
-    fn slots_rest_before_they_are_used_again() {
+    fn slots_are_reused_after_many_others() {
         let mut shard = Shard { free: VecDeque::new(), used: 0 };
         let number = SHARDS - 1;
         let mut given = HashSet::new();
@@ -223,7 +222,7 @@ mod tests {
             shard.free.push_back((index, generation + 1));
         }
         assert!(shard.used as usize <= RESERVE + 1);
-        // With all in use there is nothing to take, and what has not rested is left alone.
+        // If all are in use, slots that were freed recently are not taken.
         let capacity = CHUNKS / SHARDS * CHUNK as usize;
         let mut full = Shard { free: VecDeque::from([(0, 1)]), used: capacity as u32 };
         assert_eq!(full.take(number), None);
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_numbers_stay_stale_while_others_come_and_go() {
+    fn stale_numbers_stay_invalid_while_others_are_created_and_closed() {
         let mut seen = HashSet::new();
         for _ in 0..50_000 {
             let value = insert(Event::new().into()).unwrap();
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_numbers_are_no_handles() {
+    fn invalid_numbers_are_bad_handles() {
         for value in [1, 2, 4, 0x7fff_fffc, u32::MAX] {
             assert_eq!(close(value), Err(Status::BadHandle), "{value:#x}");
             assert!(take(value).is_none());
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_many_threads_gets_it() {
+    fn one_of_many_threads_takes_a_handle() {
         for _ in 0..200 {
             let value = insert(Event::new().into()).unwrap();
             let threads: Vec<_> =
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_lives_on_for_who_uses_it() {
+    fn a_moved_handle_stays_alive_for_calls_that_use_it() {
         let value = insert(Event::new().into()).unwrap();
         let held = lease(value).unwrap();
         let moved = take(value).unwrap();
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_is_revoked_for_who_uses_it() {
+    fn a_closed_handle_is_revoked_for_calls_that_use_it() {
         let value = insert(Event::new().into()).unwrap();
         let held = lease(value).unwrap();
         close(value).unwrap();

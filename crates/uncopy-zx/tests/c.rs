@@ -1,7 +1,7 @@
-//! Programs in C and C++, compiled by the system's compilers (`CC`, `CXX`) and run: plainly, with
-//! the kernel copying, and under AddressSanitizer and UndefinedBehaviorSanitizer. With
+//! Compiles programs in C and C++ with the system's compilers (`CC`, `CXX`) and runs them: normally,
+//! with copies by the kernel, and under AddressSanitizer and UndefinedBehaviorSanitizer. With
 //! `UNCOPY_TEST_VALGRIND` set, those without sanitizers run under Valgrind as well. For another
-//! processor `UNCOPY_TEST_RUNNER` says what runs them (`qemu-aarch64 -L …`).
+//! processor `UNCOPY_TEST_RUNNER` is the command that runs them (`qemu-aarch64 -L …`).
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -16,11 +16,11 @@ use uncopy_core::Errno;
 
 const RUNNER: &str = "UNCOPY_TEST_RUNNER";
 const SANITIZERS: &str = "-fsanitize=address,undefined";
-/// Has Valgrind keep the program counter up to date at every access, which faults are told by.
+/// Makes Valgrind update the program counter at every access; the handlers recognise faults by it.
 const PRECISE: &str = "--vex-iropt-register-updates=allregs-at-mem-access";
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
 
-/// What is compiled with, and where to.
+/// Directory for built programs, and the library.
 struct Bench {
     directory: tempfile::TempDir,
     library: PathBuf,
@@ -72,7 +72,7 @@ fn main() {
         of_bench("headers_stand_alone", Bench::compile_headers),
         of_bench("headers_declare_what_is_exported", Bench::compare_symbols),
     ];
-    // An emulator needs calls of its own, and is nowhere that another user may go.
+    // An emulator needs more system calls, and other users may not be able to execute it.
     let is_emulated = std::env::var_os(RUNNER).is_some();
     let is_root = rustix::process::geteuid().is_root();
     let forbidden = of_bench("forbidden_calls", Bench::run_without_forbidden_calls);
@@ -101,13 +101,13 @@ fn directory_of_programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c")
 }
 
-/// Runs a program under Valgrind, in which bad pointers are expected where they are tried.
+/// Runs a program under Valgrind, with suppressions for the bad pointers that tests pass.
 fn valgrind(program: &Path) -> Command {
     let mut command = Command::new("valgrind");
     let known = directory_of_programs().join("valgrind.supp");
     command
         .args(["--quiet", "--error-exitcode=99", "--leak-check=full", PRECISE])
-        // Tables are pointed into, not at.
+        // Tables are referred to by interior pointers.
         .arg("--errors-for-leak-kinds=definite")
         .arg(format!("--suppressions={}", known.display()))
         .arg(program)
@@ -115,14 +115,14 @@ fn valgrind(program: &Path) -> Command {
     command
 }
 
-/// The programs, sorted.
+/// Returns the programs, sorted.
 fn sources() -> Vec<PathBuf> {
     let mut sources = files_below(&directory_of_programs());
     sources.retain(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "cpp"));
     sources
 }
 
-/// It is of no meaning without.
+/// Whether the program only makes sense under sanitizers.
 fn is_about_sanitizers(source: &Path) -> bool {
     source.ends_with("poison.c")
 }
@@ -131,7 +131,7 @@ fn directory_of_headers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
 }
 
-/// All of them, sorted.
+/// Returns all files below a directory, sorted.
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("a directory of this crate");
     let mut files = Vec::new();
@@ -142,13 +142,13 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The compiler of C, or of C++.
+/// Returns the compiler of C, or of C++.
 fn compiler(is_c: bool) -> Command {
     let (variable, usual) = if is_c { ("CC", "cc") } else { ("CXX", "c++") };
     Command::new(std::env::var_os(variable).unwrap_or_else(|| usual.into()))
 }
 
-/// Starts a program that was built.
+/// Returns the command that runs a program.
 fn start(program: &Path) -> Command {
     let runner = std::env::var(RUNNER).unwrap_or_default();
     let mut words: Vec<OsString> = runner.split_whitespace().map(OsString::from).collect();
@@ -158,8 +158,8 @@ fn start(program: &Path) -> Command {
     command
 }
 
-/// The functions that a header declares: names with one of our beginnings before a parenthesis, in
-/// lines that begin a declaration. Inline functions are none.
+/// Returns the functions that a header declares: names with one of our prefixes before a parenthesis,
+/// in lines that begin a declaration. Inline functions do not count.
 fn declared(header: &str) -> BTreeSet<String> {
     let mut rest = header;
     let mut code = String::new();
@@ -182,7 +182,7 @@ fn is_ours(name: &str) -> bool {
 impl Bench {
     fn new() -> Result<Bench, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-        // Cargo puts all artefacts of the library beside the test program.
+        // Cargo puts all artefacts of the library into the directory of the test program.
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let library = own.with_file_name("libuncopy_zx.a");
         if library.is_file() {
@@ -192,7 +192,7 @@ impl Bench {
         }
     }
 
-    /// The compiler has sanitizers, and they work here.
+    /// Whether the compiler has sanitizers that work here.
     fn can_sanitize(&self) -> bool {
         let source = self.directory.path().join("empty.c");
         let program = self.directory.path().join("empty");
@@ -211,13 +211,13 @@ impl Bench {
         let mut with_kernel = start(&program);
         with_kernel.env("UNCOPY_ZX_TEST_KERNEL", "1");
         succeed(with_kernel, "the program with the kernel copying")?;
-        let is_asked = std::env::var_os("UNCOPY_TEST_VALGRIND").is_some();
-        // Crashes are not what it is for.
+        let is_requested = std::env::var_os("UNCOPY_TEST_VALGRIND").is_some();
+        // Valgrind does not support the crashes of that test.
         let can_help = !build.flags.contains(&SANITIZERS) && !program.ends_with("crash-c11");
-        if is_asked && can_help { succeed(valgrind(&program), "Valgrind") } else { Ok(()) }
+        if is_requested && can_help { succeed(valgrind(&program), "Valgrind") } else { Ok(()) }
     }
 
-    /// Profiles of containers forbid these, by one error or the other: no channel needs them.
+    /// Container profiles forbid these calls, with one error or another; channels work without them.
     fn run_without_forbidden_calls(&self) -> Result<(), Failed> {
         let build = Build { name: "forbidden", flags: C_BUILDS[0].flags };
         let program =
@@ -239,7 +239,7 @@ impl Bench {
         Ok(())
     }
 
-    /// All programs in C, where everybody may go.
+    /// Runs all C programs as another user, in a directory that everyone can read.
     fn run_as_nobody(&self) -> Result<(), Failed> {
         let directory = self.directory.path();
         std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?;
@@ -261,7 +261,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A program finds the library by the name that the library says of itself.
+    /// Checks that a program finds the library by its SONAME.
     fn run_with_shared_library(&self) -> Result<(), Failed> {
         let directory = self.directory.path().join("shared");
         std::fs::create_dir_all(&directory)?;
@@ -281,7 +281,7 @@ impl Bench {
         succeed(run(), "the program")
     }
 
-    /// Each header needs no other before it, in strict C99, C11, C++17 and C++20.
+    /// Checks that each header compiles alone, in strict C99, C11, C++17 and C++20.
     fn compile_headers(&self) -> Result<(), Failed> {
         for header in files_below(&directory_of_headers()) {
             let name = header.strip_prefix(directory_of_headers())?.display().to_string();
@@ -289,7 +289,7 @@ impl Bench {
                 let is_c = !standard.starts_with("c++");
                 let file = if is_c { "alone.c" } else { "alone.cpp" };
                 let source = self.directory.path().join(file);
-                // Twice, as it may come by two ways.
+                // Included twice, as by two other headers.
                 std::fs::write(
                     &source,
                     format!("#include <{name}>\n#include <{name}>\nint nothing;\n"),
@@ -346,7 +346,7 @@ impl Bench {
             .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
             .arg(&program);
         if std::env::var_os("LLVM_PROFILE_FILE").is_some() {
-            // What writes the counters of an instrumented library, which nothing here refers to.
+            // The runtime that writes the counters of an instrumented library is not referred to here.
             compiler.arg("-Wl,-u,__llvm_profile_runtime");
         }
         succeed(compiler, "the compiler")?;

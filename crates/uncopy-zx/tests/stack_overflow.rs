@@ -1,4 +1,4 @@
-//! Rust's own handler, which tells of stack overflows, was there first and is still heard.
+//! Rust's handler, which reports stack overflows, was installed first and still works.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -16,18 +16,18 @@ fn recurse(depth: u64) -> u64 {
 }
 
 #[test]
-fn a_stack_overflow_is_still_told_of() {
+fn a_stack_overflow_is_still_reported_of() {
     if std::env::var_os(IN_CHILD).is_some() {
         assert_eq!(uncopy_zx_fault_mode(HANDLERS), 0);
         recurse(0);
     }
     let own = std::env::current_exe().unwrap();
     let output = Command::new(own)
-        .args(["--exact", "a_stack_overflow_is_still_told_of", "--nocapture"])
+        .args(["--exact", "a_stack_overflow_is_still_reported_of", "--nocapture"])
         .env(IN_CHILD, "1")
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("has overflowed its stack"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(reported.contains("has overflowed its stack"), "{reported}");
     assert_eq!(output.status.signal(), Some(6), "{}", output.status);
 }

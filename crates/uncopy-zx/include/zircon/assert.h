@@ -23,7 +23,7 @@
     }                                                                   \
   } while (0)
 
-/* The same, with a message: a format and what belongs to it. */
+/* The same, with a message: a format of printf and its arguments. */
 #define ZX_ASSERT_MSG(x, ...)                                                    \
   do {                                                                           \
     if (unlikely(!(x))) {                                                        \
@@ -53,7 +53,7 @@
     }                                  \
   } while (0)
 
-/* The same again, where x is compiled in those builds alone. */
+/* The same, but x is only compiled in those builds. */
 #if ZX_DEBUG_ASSERT_IMPLEMENTED
 #define ZX_DEBUG_ASSERT_COND(x) ZX_ASSERT(x)
 #define ZX_DEBUG_ASSERT_MSG_COND(x, ...) ZX_ASSERT_MSG(x, __VA_ARGS__)

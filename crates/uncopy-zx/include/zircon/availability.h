@@ -3,7 +3,7 @@
 #ifndef UNCOPY_ZIRCON_AVAILABILITY_H_
 #define UNCOPY_ZIRCON_AVAILABILITY_H_
 
-/* Everything that is here is available, at every level. */
+/* Everything in these headers is available at every level. */
 #define ZX_AVAILABLE_SINCE(level)
 #define ZX_DEPRECATED_SINCE(...)
 #define ZX_REMOVED_SINCE(...)

@@ -11,9 +11,9 @@
 #define __END_CDECLS
 #endif
 
-/* Some of these names are other libraries' too; whoever came first keeps them. */
+/* Other libraries define some of these names too; an existing definition is kept. */
 
-/* Functions in headers that C++ may call while it compiles. */
+/* Functions in headers that C++ may evaluate at compile time. */
 #ifndef __CONSTEXPR
 #ifdef __cplusplus
 #define __CONSTEXPR constexpr
@@ -22,7 +22,7 @@
 #endif
 #endif
 
-/* What is seen outside of a library, and which of several definitions counts. */
+/* Visibility outside of a library, and weak definitions. */
 #ifndef __EXPORT
 #define __EXPORT __attribute__((__visibility__("default")))
 #endif
@@ -48,7 +48,7 @@
 #define __THREAD __thread
 #endif
 
-/* A result that must be looked at. */
+/* A result that must be used. */
 #ifndef __WARN_UNUSED_RESULT
 #define __WARN_UNUSED_RESULT __attribute__((__warn_unused_result__))
 #endif
@@ -60,7 +60,7 @@
 #endif
 #endif
 
-/* A function whose result depends on its arguments alone, or on memory too. */
+/* A function whose result depends only on its arguments, or on memory too. */
 #ifndef __CONST
 #define __CONST __attribute__((__const__))
 #endif
@@ -148,12 +148,12 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #endif
 
-/* Elements of an array. */
+/* Number of elements of an array. */
 #ifndef countof
 #define countof(a) (sizeof(a) / sizeof((a)[0]))
 #endif
 
-/* Store the result in *c, cut off if it does not fit, and tell that. */
+/* Store the result in *c, truncated if it does not fit, and return whether it was truncated. */
 #ifndef add_overflow
 #define add_overflow(a, b, c) __builtin_add_overflow(a, b, c)
 #endif
@@ -164,7 +164,7 @@
 #define mul_overflow(a, b, c) __builtin_mul_overflow(a, b, c)
 #endif
 
-/* Types that own what they point to, and that do not: for clang's analysis of lifetimes. */
+/* Types that own what they point to, and types that do not: for clang's lifetime analysis. */
 #ifndef __OWNER
 #ifdef __clang__
 #define __OWNER(x) [[gsl::Owner(x)]]
@@ -180,8 +180,8 @@
 #endif
 #endif
 
-/* Locks and what they guard: for clang's thread safety analysis, where the standard library takes
- * part in it. */
+/* Locks and the data that they guard: for clang's thread safety analysis, if the standard library
+ * supports it. */
 #ifndef __THREAD_ANNOTATION
 #if defined(__clang__) && defined(_LIBCPP_ENABLE_THREAD_SAFETY_ANNOTATIONS)
 #define __THREAD_ANNOTATION(x) __attribute__((x))

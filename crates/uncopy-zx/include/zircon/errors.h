@@ -3,45 +3,45 @@
 #ifndef UNCOPY_ZIRCON_ERRORS_H_
 #define UNCOPY_ZIRCON_ERRORS_H_
 
-/* It worked. */
+/* Success. */
 #define ZX_OK (0)
-/* The library met a defect of its own. */
+/* A bug in this library. */
 #define ZX_ERR_INTERNAL (-1)
-/* The object or this system cannot do that. */
+/* The object or this system does not support the operation. */
 #define ZX_ERR_NOT_SUPPORTED (-2)
-/* No descriptor or other resource is left. */
+/* Descriptors or another resource have run out. */
 #define ZX_ERR_NO_RESOURCES (-3)
-/* No memory, or no handle number, is left. */
+/* Memory or handle numbers have run out. */
 #define ZX_ERR_NO_MEMORY (-4)
-/* An argument breaks the rules, or a pointer is bad. */
+/* An argument is invalid, or a pointer is bad. */
 #define ZX_ERR_INVALID_ARGS (-10)
-/* No handle has that value. */
+/* The value is not a valid handle. */
 #define ZX_ERR_BAD_HANDLE (-11)
 /* The handle's object is of another type. */
 #define ZX_ERR_WRONG_TYPE (-12)
-/* There is no such call. */
+/* The call does not exist. */
 #define ZX_ERR_BAD_SYSCALL (-13)
-/* A number is beyond its limit. */
+/* A number is outside its range. */
 #define ZX_ERR_OUT_OF_RANGE (-14)
-/* The caller's buffer has no room for it. */
+/* The caller's buffer is too small. */
 #define ZX_ERR_BUFFER_TOO_SMALL (-15)
-/* The object's state forbids it; also every call on an object that a forked child inherited. */
+/* The object's state does not allow it; also for every object that a forked child inherited. */
 #define ZX_ERR_BAD_STATE (-20)
 /* The deadline passed. */
 #define ZX_ERR_TIMED_OUT (-21)
-/* Not now: the queue is empty, or full. */
+/* The queue is empty (reading) or full (writing); wait and try again. */
 #define ZX_ERR_SHOULD_WAIT (-22)
 /* The handle was closed or moved meanwhile. */
 #define ZX_ERR_CANCELED (-23)
 /* The other end is closed. */
 #define ZX_ERR_PEER_CLOSED (-24)
-/* There is no such thing. */
+/* Not found. */
 #define ZX_ERR_NOT_FOUND (-25)
-/* There is one already. */
+/* It exists already. */
 #define ZX_ERR_ALREADY_EXISTS (-26)
-/* It is in use already. */
+/* It is bound already. */
 #define ZX_ERR_ALREADY_BOUND (-27)
-/* It cannot do that now. */
+/* Not available now. */
 #define ZX_ERR_UNAVAILABLE (-28)
 /* The handle lacks a right. */
 #define ZX_ERR_ACCESS_DENIED (-30)
@@ -57,15 +57,15 @@
 #define ZX_ERR_IO_NOT_PRESENT (-44)
 /* More data than expected. */
 #define ZX_ERR_IO_OVERRUN (-45)
-/* Too late. */
+/* A deadline was missed. */
 #define ZX_ERR_IO_MISSED_DEADLINE (-46)
-/* The data makes no sense. */
+/* The data is invalid. */
 #define ZX_ERR_IO_INVALID (-47)
 /* The path is too long or malformed. */
 #define ZX_ERR_BAD_PATH (-50)
-/* It is no directory. */
+/* Not a directory. */
 #define ZX_ERR_NOT_DIR (-51)
-/* It is no file. */
+/* Not a file. */
 #define ZX_ERR_NOT_FILE (-52)
 /* The file would be too large. */
 #define ZX_ERR_FILE_BIG (-53)
@@ -73,17 +73,17 @@
 #define ZX_ERR_NO_SPACE (-54)
 /* The directory is not empty. */
 #define ZX_ERR_NOT_EMPTY (-55)
-/* Go no further. */
+/* Stop the iteration. */
 #define ZX_ERR_STOP (-60)
-/* Go on. */
+/* Continue with the next one. */
 #define ZX_ERR_NEXT (-61)
-/* It is not done yet. */
+/* The operation will complete later. */
 #define ZX_ERR_ASYNC (-62)
 /* The protocol is unknown. */
 #define ZX_ERR_PROTOCOL_NOT_SUPPORTED (-70)
-/* No way leads there. */
+/* The address cannot be reached. */
 #define ZX_ERR_ADDRESS_UNREACHABLE (-71)
-/* The address is taken. */
+/* The address is in use. */
 #define ZX_ERR_ADDRESS_IN_USE (-72)
 /* There is no connection. */
 #define ZX_ERR_NOT_CONNECTED (-73)
@@ -91,7 +91,7 @@
 #define ZX_ERR_CONNECTION_REFUSED (-74)
 /* The connection was reset. */
 #define ZX_ERR_CONNECTION_RESET (-75)
-/* The connection was given up. */
+/* The connection was aborted. */
 #define ZX_ERR_CONNECTION_ABORTED (-76)
 
 #endif

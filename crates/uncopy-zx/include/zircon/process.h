@@ -1,4 +1,4 @@
-/* The interface of Zircon's own handles of a process, on Linux. Part of uncopy-zx.
+/* The interface of Zircon's handles to the own process, on Linux. Part of uncopy-zx.
  * Licensed under MIT or Apache-2.0. */
 #ifndef UNCOPY_ZIRCON_PROCESS_H_
 #define UNCOPY_ZIRCON_PROCESS_H_
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Always ZX_HANDLE_INVALID: neither tasks nor address spaces are objects here. */
+/* Always return ZX_HANDLE_INVALID, because tasks and address spaces are not objects here. */
 zx_handle_t zx_process_self(void);
 zx_handle_t zx_thread_self(void);
 zx_handle_t zx_vmar_root_self(void);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* What the holder of a handle may do with it. */
+/* Rights of a handle. */
 typedef uint32_t zx_rights_t;
 
 #define ZX_RIGHT_NONE ((zx_rights_t)0u)
@@ -34,7 +34,7 @@ typedef uint32_t zx_rights_t;
 #define ZX_RIGHT_RESIZE ((zx_rights_t)1u << 22)
 #define ZX_RIGHT_ATTACH_VMO ((zx_rights_t)1u << 23)
 #define ZX_RIGHT_MANAGE_VMO ((zx_rights_t)1u << 24)
-/* Those that the handle has. */
+/* The same rights as the handle has. */
 #define ZX_RIGHT_SAME_RIGHTS ((zx_rights_t)1u << 31)
 
 #define ZX_RIGHTS_BASIC \
@@ -43,7 +43,7 @@ typedef uint32_t zx_rights_t;
 #define ZX_RIGHTS_PROPERTY (ZX_RIGHT_GET_PROPERTY | ZX_RIGHT_SET_PROPERTY)
 #define ZX_RIGHTS_POLICY (ZX_RIGHT_GET_POLICY | ZX_RIGHT_SET_POLICY)
 
-/* Those of new objects. */
+/* Rights of new objects. */
 #define ZX_DEFAULT_CHANNEL_RIGHTS \
   ((ZX_RIGHTS_BASIC & (~ZX_RIGHT_DUPLICATE)) | ZX_RIGHTS_IO | ZX_RIGHT_SIGNAL | \
    ZX_RIGHT_SIGNAL_PEER)

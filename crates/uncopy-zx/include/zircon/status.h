@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* The name of a status ("ZX_ERR_BAD_HANDLE"), or "(UNKNOWN)". The string is there for ever. */
+/* Returns the name of a status ("ZX_ERR_BAD_HANDLE"), or "(UNKNOWN)". The string is never freed. */
 const char* zx_status_get_string(zx_status_t status);
 
 #ifdef __cplusplus

@@ -1,18 +1,18 @@
 /* The calls of Zircon that work on Linux. Part of uncopy-zx.
  * Licensed under MIT or Apache-2.0.
  *
- * What holds for every call:
+ * Rules for every call:
  *
- *  - Handles are of this process. In a child made by fork(2) without exec every call on an inherited
- *    object answers ZX_ERR_BAD_STATE.
- *  - A bad pointer is ZX_ERR_INVALID_ARGS and never a crash, unless the thread has SIGSEGV or SIGBUS
- *    blocked or the program replaced the handlers later: see uncopy_zx_fault_mode in uncopy/zx.h.
- *    Of what a call makes, nothing is left after that.
- *  - ZX_ERR_BAD_HANDLE for a value that is no handle, ZX_ERR_WRONG_TYPE for a handle of another
- *    type, ZX_ERR_ACCESS_DENIED for one without the right that is named, in this order, wherever a
- *    handle is passed. ZX_ERR_NO_MEMORY and ZX_ERR_NO_RESOURCES wherever something is made.
- *  - Calls may come from any thread at any time. A handle that is closed while a call waits on it
- *    ends that call with ZX_ERR_CANCELED.
+ *  - Handles belong to this process. In a child made by fork(2) without exec every call on an
+ *    inherited object returns ZX_ERR_BAD_STATE.
+ *  - A bad pointer returns ZX_ERR_INVALID_ARGS and never crashes, unless the thread has SIGSEGV or
+ *    SIGBUS blocked or the program replaced the handlers later: see uncopy_zx_fault_mode in
+ *    uncopy/zx.h. New handles that the call made are closed then.
+ *  - Every handle argument is checked in this order: ZX_ERR_BAD_HANDLE if it is not valid,
+ *    ZX_ERR_WRONG_TYPE if its type is another, ZX_ERR_ACCESS_DENIED without the named right. Calls
+ *    that create something can return ZX_ERR_NO_MEMORY and ZX_ERR_NO_RESOURCES.
+ *  - Any thread may make any call at any time. Closing a handle ends the calls that wait on it with
+ *    ZX_ERR_CANCELED.
  */
 #ifndef UNCOPY_ZIRCON_SYSCALLS_H_
 #define UNCOPY_ZIRCON_SYSCALLS_H_
@@ -35,23 +35,23 @@ extern "C" {
 
 /* ---- Channels ---- */
 
-/* Makes both ends of a channel. Both handles are the caller's, or none.
+/* Makes both ends of a channel. Either both handles are created, or none.
  * ZX_ERR_INVALID_ARGS: options is not 0. */
 zx_status_t zx_channel_create(uint32_t options, zx_handle_t* out0, zx_handle_t* out1);
 
-/* Takes the next message. Bytes are written before handles; the handles are the caller's from then
- * on. Needs ZX_RIGHT_READ. actual_bytes and actual_handles may be NULL.
+/* Takes the next message. Bytes are written before handles; the caller owns the handles then. Needs
+ * ZX_RIGHT_READ. actual_bytes and actual_handles may be NULL.
  *
  * ZX_ERR_NOT_SUPPORTED: options other than ZX_CHANNEL_READ_MAY_DISCARD.
- * ZX_ERR_SHOULD_WAIT: no message is there; ZX_ERR_PEER_CLOSED: and none can come.
- * ZX_ERR_BUFFER_TOO_SMALL: it needs actual_bytes and actual_handles. It stays, unless
- *   ZX_CHANNEL_READ_MAY_DISCARD had it dropped and its handles closed.
+ * ZX_ERR_SHOULD_WAIT: there is no message; ZX_ERR_PEER_CLOSED: the other end is closed, too.
+ * ZX_ERR_BUFFER_TOO_SMALL: the message needs actual_bytes and actual_handles. It stays queued, or
+ *   with ZX_CHANNEL_READ_MAY_DISCARD it is dropped and its handles are closed.
  * ZX_ERR_INVALID_ARGS: a pointer is bad. The message is lost and its handles are closed. */
 zx_status_t zx_channel_read(zx_handle_t handle, uint32_t options, void* bytes,
                             zx_handle_t* handles, uint32_t num_bytes, uint32_t num_handles,
                             uint32_t* actual_bytes, uint32_t* actual_handles);
 
-/* As zx_channel_read, and tells type and rights of each handle. */
+/* As zx_channel_read, and also returns type and rights of each handle. */
 zx_status_t zx_channel_read_etc(zx_handle_t handle, uint32_t options, void* bytes,
                                 zx_handle_info_t* handles, uint32_t num_bytes,
                                 uint32_t num_handles, uint32_t* actual_bytes,
@@ -66,104 +66,107 @@ zx_status_t zx_channel_read_etc(zx_handle_t handle, uint32_t options, void* byte
  * ZX_ERR_INVALID_ARGS: another option.
  * ZX_ERR_OUT_OF_RANGE: more than 8192 regions; more than 65536 bytes or 64 handles.
  * ZX_ERR_INVALID_ARGS: an array or buffer cannot be read, or a region's reserved field is not 0.
- * The first failing handle's: ZX_ERR_BAD_HANDLE; ZX_ERR_ACCESS_DENIED without ZX_RIGHT_TRANSFER;
- *   ZX_ERR_NOT_SUPPORTED for this very endpoint (the other end may be sent).
+ * The status of the first failing handle: ZX_ERR_BAD_HANDLE; ZX_ERR_ACCESS_DENIED without
+ *   ZX_RIGHT_TRANSFER; ZX_ERR_NOT_SUPPORTED for this very endpoint (the other end may be sent).
  * ZX_ERR_PEER_CLOSED.
- * ZX_ERR_SHOULD_WAIT: 4096 messages, 16 MiB or 4096 handles lie unread at the other end, of which
- *   ZX_CHANNEL_WRITABLE tells. Zircon has no such limit, and ends a process that goes too far. */
+ * ZX_ERR_SHOULD_WAIT: the other end has 4096 messages, 16 MiB or 4096 handles unread, and
+ *   ZX_CHANNEL_WRITABLE is not set. Zircon has no such limit, and ends a process that queues too
+ *   much. */
 zx_status_t zx_channel_write(zx_handle_t handle, uint32_t options, const void* bytes,
                              uint32_t num_bytes, const zx_handle_t* handles,
                              uint32_t num_handles);
 
 /* As zx_channel_write, with a disposition for each handle: moved or duplicated, of a certain type,
- * with fewer rights. Every one is tried; the first error is returned, and the result of each that
+ * with fewer rights. Every one is attempted; the first error is returned, and the result of each that
  * fails is written. Handles are consumed unless the operation is ZX_HANDLE_OP_DUPLICATE, also those
- * with an operation that there is not (ZX_ERR_INVALID_ARGS).
+ * with an unknown operation (ZX_ERR_INVALID_ARGS).
  *
  * For each handle, in this order: ZX_ERR_BAD_HANDLE; ZX_ERR_ACCESS_DENIED without
  * ZX_RIGHT_TRANSFER; ZX_ERR_NOT_SUPPORTED for this very endpoint; ZX_ERR_WRONG_TYPE;
  * ZX_ERR_INVALID_ARGS for rights that it does not have; ZX_ERR_ACCESS_DENIED without
- * ZX_RIGHT_DUPLICATE where it is duplicated. */
+ * ZX_RIGHT_DUPLICATE if it is to be duplicated. */
 zx_status_t zx_channel_write_etc(zx_handle_t handle, uint32_t options, const void* bytes,
                                  uint32_t num_bytes, zx_handle_disposition_t* handles,
                                  uint32_t num_handles);
 
-/* Sends a message and waits for the one that answers it: whose first four bytes are those that this
- * call puts over the first four of the message (the caller's memory stays as it is). Needs
- * ZX_RIGHT_READ and ZX_RIGHT_WRITE. actual_bytes and actual_handles must not be NULL. A deadline
- * that has passed still sends. An answer that comes too late is a message like any other. Handles
- * as for zx_channel_write.
+/* Sends a message and waits for its answer. The call replaces the first four bytes of the message by
+ * a transaction id (the caller's memory is not changed), and the answer begins with the same four
+ * bytes. Needs ZX_RIGHT_READ and ZX_RIGHT_WRITE. actual_bytes and actual_handles must not be NULL. If
+ * the deadline has already passed, the message is still sent. An answer that comes too late is queued
+ * like any message. Handles are consumed as by zx_channel_write.
  *
  * As zx_channel_write; ZX_ERR_INVALID_ARGS for a message of fewer than four bytes; then
- * ZX_ERR_TIMED_OUT; ZX_ERR_PEER_CLOSED; ZX_ERR_CANCELED if the handle is closed, or read at the far
- *   side of another channel;
+ * ZX_ERR_TIMED_OUT; ZX_ERR_PEER_CLOSED; ZX_ERR_CANCELED if the handle is closed, or was sent in
+ *   a message and read at the other end;
  * ZX_ERR_BUFFER_TOO_SMALL: the answer does not fit, and is lost;
  * ZX_ERR_INVALID_ARGS: a pointer is bad, and the answer is lost. */
 zx_status_t zx_channel_call(zx_handle_t handle, uint32_t options, zx_time_t deadline,
                             const zx_channel_call_args_t* args, uint32_t* actual_bytes,
                             uint32_t* actual_handles);
 
-/* The same with dispositions, as zx_channel_write_etc and zx_channel_read_etc have them. */
+/* As zx_channel_call, with the handles of zx_channel_write_etc and zx_channel_read_etc. */
 zx_status_t zx_channel_call_etc(zx_handle_t handle, uint32_t options, zx_time_t deadline,
                                 zx_channel_call_etc_args_t* args, uint32_t* actual_bytes,
                                 uint32_t* actual_handles);
 
 /* ---- Handles ---- */
 
-/* Closes a handle. ZX_HANDLE_INVALID is closed already: ZX_OK. */
+/* Closes a handle. Returns ZX_OK for ZX_HANDLE_INVALID. */
 zx_status_t zx_handle_close(zx_handle_t handle);
 
-/* Closes each; ZX_ERR_BAD_HANDLE if one of them was none, and the others are closed all the same. */
+/* Closes every handle; returns ZX_ERR_BAD_HANDLE if one was not valid, and still closes the others. */
 zx_status_t zx_handle_close_many(const zx_handle_t* handles, size_t num_handles);
 
 /* Makes another handle to the same object. Needs ZX_RIGHT_DUPLICATE.
  * ZX_ERR_INVALID_ARGS: rights that handle does not have. */
 zx_status_t zx_handle_duplicate(zx_handle_t handle, zx_rights_t rights, zx_handle_t* out);
 
-/* Makes a handle with other rights out of one, which is consumed on success and on failure.
+/* Replaces a handle by one with other rights. The old one is consumed on success and on failure.
  * ZX_ERR_INVALID_ARGS: rights that handle does not have. */
 zx_status_t zx_handle_replace(zx_handle_t handle, zx_rights_t rights, zx_handle_t* out);
 
-/* ZX_OK for a handle, ZX_ERR_NOT_FOUND for any other number. */
+/* Returns ZX_OK for a valid handle, ZX_ERR_NOT_FOUND for any other number. */
 zx_status_t zx_handle_check_valid(zx_handle_t handle);
 
 /* ---- Objects ---- */
 
-/* Tells of an object; see zircon/syscalls/object.h. ZX_INFO_HANDLE_COUNT and ZX_INFO_SOCKET need
- * ZX_RIGHT_INSPECT. ZX_ERR_WRONG_TYPE: ZX_INFO_SOCKET of something else.
+/* Returns information about an object; see zircon/syscalls/object.h. ZX_INFO_HANDLE_COUNT and ZX_INFO_SOCKET need
+ * ZX_RIGHT_INSPECT. ZX_ERR_WRONG_TYPE: ZX_INFO_SOCKET of another type.
  * actual and avail may be NULL.
  * ZX_ERR_NOT_SUPPORTED: another topic. ZX_ERR_BUFFER_TOO_SMALL: the record does not fit. */
 zx_status_t zx_object_get_info(zx_handle_t handle, uint32_t topic, void* buffer,
                                size_t buffer_size, size_t* actual, size_t* avail);
 
-/* The properties of zircon/syscalls/object.h. Need ZX_RIGHT_GET_PROPERTY and ZX_RIGHT_SET_PROPERTY.
- * Longer names are cut off. ZX_ERR_NOT_SUPPORTED: another property, or the name of something else
- * than a VMO. ZX_ERR_WRONG_TYPE: another property of another type. ZX_ERR_BUFFER_TOO_SMALL: less
- * bytes than it has; of a name ZX_MAX_NAME_LEN, to read it. */
+/* Read and set the properties of zircon/syscalls/object.h. Need ZX_RIGHT_GET_PROPERTY or
+ * ZX_RIGHT_SET_PROPERTY. Longer names are cut off. ZX_ERR_NOT_SUPPORTED: another property, or the
+ * name of an object that is not a VMO. ZX_ERR_WRONG_TYPE: the object's type does not have the
+ * property. ZX_ERR_BUFFER_TOO_SMALL: value_size is smaller than the property; reading a name needs
+ * ZX_MAX_NAME_LEN bytes. */
 zx_status_t zx_object_get_property(zx_handle_t handle, uint32_t property, void* value,
                                    size_t value_size);
 zx_status_t zx_object_set_property(zx_handle_t handle, uint32_t property, const void* value,
                                    size_t value_size);
 
-/* Clears, then sets, user signals; of events and event pairs also ZX_EVENT_SIGNALED. Needs
+/* Clears, then sets, user signals, and of events and event pairs also ZX_EVENT_SIGNALED. Needs
  * ZX_RIGHT_SIGNAL. ZX_ERR_INVALID_ARGS: other signals. */
 zx_status_t zx_object_signal(zx_handle_t handle, uint32_t clear_mask, uint32_t set_mask);
 
-/* The same at the other end. Needs ZX_RIGHT_SIGNAL_PEER. ZX_ERR_PEER_CLOSED. */
+/* Changes signals of the other end. Needs ZX_RIGHT_SIGNAL_PEER. ZX_ERR_PEER_CLOSED. */
 zx_status_t zx_object_signal_peer(zx_handle_t handle, uint32_t clear_mask, uint32_t set_mask);
 
-/* Waits until any of signals is set, also by another process; observed, which may be NULL, is what is set then, also after
- * ZX_ERR_TIMED_OUT. Needs ZX_RIGHT_WAIT. ZX_ERR_CANCELED, with ZX_SIGNAL_HANDLE_CLOSED observed:
- * the handle was closed. */
+/* Waits until any of signals is set, also by another process. observed, which may be NULL, receives
+ * all signals that are set then, also with ZX_ERR_TIMED_OUT. Needs ZX_RIGHT_WAIT. ZX_ERR_CANCELED,
+ * with ZX_SIGNAL_HANDLE_CLOSED in observed: the handle was closed. */
 zx_status_t zx_object_wait_one(zx_handle_t handle, zx_signals_t signals, zx_time_t deadline,
                                zx_signals_t* observed);
 
-/* Waits for any of several objects; pending of every item is what is set then. Without items it
- * sleeps: ZX_ERR_TIMED_OUT. ZX_ERR_OUT_OF_RANGE: more than ZX_WAIT_MANY_MAX_ITEMS. */
+/* Waits for any of several objects; pending of every item receives the signals that are set then.
+ * Without items it sleeps until the deadline and returns ZX_ERR_TIMED_OUT. ZX_ERR_OUT_OF_RANGE: more than ZX_WAIT_MANY_MAX_ITEMS. */
 zx_status_t zx_object_wait_many(zx_wait_item_t* items, size_t num_items, zx_time_t deadline);
 
-/* Has port receive one packet when any of signals is set: at once if one is, except with
- * ZX_WAIT_ASYNC_EDGE. Of several on one object the newest is told first. It ends with handle. Needs ZX_RIGHT_WAIT, and ZX_RIGHT_WRITE of port.
+/* Has port receive one packet when any of signals is set: at once if one is already set, except with
+ * ZX_WAIT_ASYNC_EDGE. Of several waits on one object the newest gets its packet first. The wait ends
+ * when handle is closed. Needs ZX_RIGHT_WAIT, and ZX_RIGHT_WRITE of port.
  * ZX_ERR_INVALID_ARGS: another option, or two timestamps. */
 zx_status_t zx_object_wait_async(zx_handle_t handle, zx_handle_t port, uint64_t key,
                                  zx_signals_t signals, uint32_t options);
@@ -182,8 +185,8 @@ zx_status_t zx_port_queue(zx_handle_t handle, const zx_port_packet_t* packet);
  * ZX_ERR_INVALID_ARGS: packet is bad, and the packet is lost. */
 zx_status_t zx_port_wait(zx_handle_t handle, zx_time_t deadline, zx_port_packet_t* packet);
 
-/* Takes back what zx_object_wait_async bound with source and key: what waits and what is queued.
- * Needs ZX_RIGHT_WRITE. ZX_ERR_NOT_FOUND: there is neither. */
+/* Cancels the waits that zx_object_wait_async started with source and key, and removes their packets.
+ * Needs ZX_RIGHT_WRITE. ZX_ERR_NOT_FOUND: there are none. */
 zx_status_t zx_port_cancel(zx_handle_t handle, zx_handle_t source, uint64_t key);
 
 /* ---- Events, fifos, sockets, memory ---- */
@@ -194,12 +197,12 @@ zx_status_t zx_event_create(uint32_t options, zx_handle_t* out);
 /* ZX_ERR_NOT_SUPPORTED: options is not 0. */
 zx_status_t zx_eventpair_create(uint32_t options, zx_handle_t* out0, zx_handle_t* out1);
 
-/* A queue of elem_count elements of elem_size bytes in each direction. ZX_ERR_OUT_OF_RANGE: options
- * is not 0, or either number is, or their product is above ZX_FIFO_MAX_SIZE_BYTES. */
+/* Makes a queue of elem_count elements of elem_size bytes in each direction. ZX_ERR_OUT_OF_RANGE:
+ * options is not 0, one of the numbers is 0, or their product is above ZX_FIFO_MAX_SIZE_BYTES. */
 zx_status_t zx_fifo_create(size_t elem_count, size_t elem_size, uint32_t options,
                            zx_handle_t* out0, zx_handle_t* out1);
 
-/* Read or write as many whole elements as there are, or as there is room for; actual_count may be
+/* Read as many whole elements as there are, or write as many as there is room for; actual_count may be
  * NULL. Need ZX_RIGHT_READ or ZX_RIGHT_WRITE. ZX_ERR_OUT_OF_RANGE: another elem_size, or count is 0.
  * ZX_ERR_SHOULD_WAIT, ZX_ERR_PEER_CLOSED. ZX_ERR_INVALID_ARGS: a pointer is bad; elements that were
  * read are lost then. */
@@ -208,34 +211,34 @@ zx_status_t zx_fifo_read(zx_handle_t handle, size_t elem_size, void* data, size_
 zx_status_t zx_fifo_write(zx_handle_t handle, size_t elem_size, const void* data, size_t count,
                           size_t* actual_count);
 
-/* A stream or a socket of datagrams, of 256 KiB in each direction.
+/* Makes a stream or datagram socket with 256 KiB in each direction.
  * ZX_ERR_INVALID_ARGS: options is neither ZX_SOCKET_STREAM nor ZX_SOCKET_DATAGRAM. */
 zx_status_t zx_socket_create(uint32_t options, zx_handle_t* out0, zx_handle_t* out1);
 
-/* Writes bytes, of a stream as many as there is room for. Needs ZX_RIGHT_WRITE; actual may be NULL.
+/* Writes bytes; to a stream as many as there is room for. Needs ZX_RIGHT_WRITE; actual may be NULL.
  * ZX_ERR_INVALID_ARGS: options is not 0, or the datagram is empty. ZX_ERR_OUT_OF_RANGE: a datagram
  * above 64 KiB. ZX_ERR_BAD_STATE: writing is disabled. ZX_ERR_PEER_CLOSED, ZX_ERR_SHOULD_WAIT. */
 zx_status_t zx_socket_write(zx_handle_t handle, uint32_t options, const void* buffer,
                             size_t buffer_size, size_t* actual);
 
-/* Reads bytes, or one datagram, of which it drops what does not fit; with ZX_SOCKET_PEEK leaves what
- * it read. A read of no bytes takes nothing. Needs ZX_RIGHT_READ; actual may be NULL.
- * ZX_ERR_INVALID_ARGS: another option; also a bad pointer, and what was read is lost.
- * ZX_ERR_BAD_STATE: nothing is left and the other end disabled its writing. ZX_ERR_PEER_CLOSED,
+/* Reads bytes, or one datagram; the part of a datagram that does not fit is lost. With ZX_SOCKET_PEEK
+ * nothing is removed. A read of no bytes removes nothing. Needs ZX_RIGHT_READ; actual may be NULL.
+ * ZX_ERR_INVALID_ARGS: another option, or a bad pointer; in that case the bytes are lost.
+ * ZX_ERR_BAD_STATE: there is nothing to read and the other end disabled its writing. ZX_ERR_PEER_CLOSED,
  * ZX_ERR_SHOULD_WAIT. */
 zx_status_t zx_socket_read(zx_handle_t handle, uint32_t options, void* buffer,
                            size_t buffer_size, size_t* actual);
 
-/* ZX_SOCKET_DISPOSITION_WRITE_DISABLED at this end: it writes no more. Needs ZX_RIGHT_MANAGE_SOCKET.
- * ZX_ERR_NOT_SUPPORTED: enabling it again, or the other end's. */
+/* Disables writing at this end, with ZX_SOCKET_DISPOSITION_WRITE_DISABLED. Needs
+ * ZX_RIGHT_MANAGE_SOCKET. ZX_ERR_NOT_SUPPORTED: enabling it again, or changing the other end. */
 zx_status_t zx_socket_set_disposition(zx_handle_t handle, uint32_t disposition,
                                       uint32_t disposition_peer);
 
-/* The older form: ZX_SOCKET_SHUTDOWN_WRITE does the same. ZX_ERR_INVALID_ARGS: options is 0 or has
+/* Does the same in the older form, with ZX_SOCKET_SHUTDOWN_WRITE. ZX_ERR_INVALID_ARGS: options is 0 or has
  * other bits. ZX_ERR_NOT_SUPPORTED: ZX_SOCKET_SHUTDOWN_READ. */
 zx_status_t zx_socket_shutdown(zx_handle_t handle, uint32_t options);
 
-/* Memory of size bytes, rounded up to pages of 4096, all zero: a memfd. With ZX_VMO_RESIZABLE its
+/* Makes memory of size zero bytes, rounded up to pages of 4096: a memfd. With ZX_VMO_RESIZABLE its
  * handle has ZX_RIGHT_RESIZE too. ZX_ERR_INVALID_ARGS: another option. ZX_ERR_OUT_OF_RANGE: too
  * large. */
 zx_status_t zx_vmo_create(uint64_t size, uint32_t options, zx_handle_t* out);
@@ -246,33 +249,34 @@ zx_status_t zx_vmo_read(zx_handle_t handle, void* buffer, uint64_t offset, size_
 zx_status_t zx_vmo_write(zx_handle_t handle, const void* buffer, uint64_t offset,
                          size_t buffer_size);
 zx_status_t zx_vmo_get_size(zx_handle_t handle, uint64_t* size);
-/* Changes the size, rounded up to pages, for all who have the memory; what is added is zero. Needs
+/* Changes the size, rounded up to pages, for all handles to the memory; new bytes are zero. Needs
  * ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE. ZX_ERR_OUT_OF_RANGE: too large. */
 zx_status_t zx_vmo_set_size(zx_handle_t handle, uint64_t size);
 
-/* Bytes that mean something, which the program says: at first what zx_vmo_create was asked for,
- * after that what was set, never more than the size. Of this process: another has it at its size
- * when the VMO comes there. Setting needs ZX_RIGHT_WRITE. ZX_ERR_OUT_OF_RANGE: more than the size. */
+/* Get and set the stream size, a number that the program defines: at first the size given to
+ * zx_vmo_create, and never more than the size. Each process has its own; in a process that receives
+ * the VMO it starts as the size. Setting needs ZX_RIGHT_WRITE. ZX_ERR_OUT_OF_RANGE: more than the
+ * size. */
 zx_status_t zx_vmo_get_stream_size(zx_handle_t handle, uint64_t* size);
 zx_status_t zx_vmo_set_stream_size(zx_handle_t handle, uint64_t size);
 
-/* What a memfd can do with a range of itself. buffer and buffer_size are not used.
- * ZX_VMO_OP_COMMIT: has memory for all of it from now on; ZX_VMO_OP_DECOMMIT: gives whole pages
- * back, which are zero then; ZX_VMO_OP_ZERO: zeroes it. These need ZX_RIGHT_WRITE.
- * ZX_VMO_OP_CACHE_SYNC, _INVALIDATE, _CLEAN and _CLEAN_INVALIDATE need ZX_RIGHT_READ and have nothing
- * to do: the memory is coherent. ZX_VMO_OP_DONT_NEED and _ALWAYS_NEED are hints that nobody takes.
- * ZX_ERR_OUT_OF_RANGE: beyond the end. ZX_ERR_INVALID_ARGS: another op; no whole pages where it
- * needs them. ZX_ERR_NOT_SUPPORTED: ZX_VMO_OP_LOCK, _TRY_LOCK and _UNLOCK. ZX_ERR_NO_MEMORY. */
+/* Performs an operation on a range. buffer and buffer_size are not used.
+ * ZX_VMO_OP_COMMIT allocates the memory of the range; ZX_VMO_OP_DECOMMIT frees whole pages, which are
+ * zero then; ZX_VMO_OP_ZERO zeroes the range. These need ZX_RIGHT_WRITE.
+ * ZX_VMO_OP_CACHE_SYNC, _INVALIDATE, _CLEAN and _CLEAN_INVALIDATE need ZX_RIGHT_READ and do nothing,
+ * because the memory is coherent. ZX_VMO_OP_DONT_NEED and _ALWAYS_NEED are accepted and ignored.
+ * ZX_ERR_OUT_OF_RANGE: beyond the end. ZX_ERR_INVALID_ARGS: another op, or not whole pages for an op
+ * that needs them. ZX_ERR_NOT_SUPPORTED: ZX_VMO_OP_LOCK, _TRY_LOCK and _UNLOCK. ZX_ERR_NO_MEMORY. */
 zx_status_t zx_vmo_op_range(zx_handle_t handle, uint32_t op, uint64_t offset, uint64_t size,
                             void* buffer, size_t buffer_size);
 
-/* ZX_CACHE_POLICY_CACHED is what all memory has. Needs ZX_RIGHT_MAP. ZX_ERR_NOT_SUPPORTED: another;
- * ZX_ERR_INVALID_ARGS: one that there is not. */
+/* Accepts ZX_CACHE_POLICY_CACHED, the policy of all memory. Needs ZX_RIGHT_MAP. ZX_ERR_NOT_SUPPORTED:
+ * another policy; ZX_ERR_INVALID_ARGS: an unknown one. */
 zx_status_t zx_vmo_set_cache_policy(zx_handle_t handle, uint32_t cache_policy);
 
-/* ---- What is not here ----
- * These answer ZX_ERR_NOT_SUPPORTED, whatever the arguments: they are here so that programs that
- * name them compile and link. Handles are consumed where Zircon consumes them. */
+/* ---- Unsupported calls ----
+ * These return ZX_ERR_NOT_SUPPORTED for all arguments. They exist so that programs that use them
+ * compile and link. Handles are consumed if Zircon consumes them. */
 
 zx_status_t zx_object_get_child(zx_handle_t handle, uint64_t koid, zx_rights_t rights,
                                 zx_handle_t* out);
@@ -341,7 +345,7 @@ zx_status_t zx_vmar_protect(zx_handle_t handle, zx_vm_option_t options, zx_vaddr
                             size_t len);
 zx_status_t zx_vmar_unmap(zx_handle_t handle, zx_vaddr_t addr, size_t len);
 
-/* Clocks of one's own, timers, counters. */
+/* Clock objects, timers, counters. */
 zx_status_t zx_clock_create(uint64_t options, const void* args, zx_handle_t* out);
 zx_status_t zx_clock_get_details(zx_handle_t handle, uint64_t options, void* details);
 zx_status_t zx_clock_get_details_mapped(const void* clock_addr, uint64_t options, void* details);
@@ -356,7 +360,7 @@ zx_status_t zx_counter_add(zx_handle_t handle, int64_t value);
 zx_status_t zx_counter_read(zx_handle_t handle, int64_t* value);
 zx_status_t zx_counter_write(zx_handle_t handle, int64_t value);
 
-/* Streams, buffers for input and output, logs, profiles. */
+/* Streams, I/O buffers, logs, profiles. */
 zx_status_t zx_stream_create(uint32_t options, zx_handle_t vmo, zx_off_t seek,
                              zx_handle_t* out_stream);
 zx_status_t zx_stream_writev(zx_handle_t handle, uint32_t options, const zx_iovec_t* vectors,
@@ -393,7 +397,7 @@ zx_status_t zx_pager_op_range(zx_handle_t pager, uint32_t op, zx_handle_t pager_
 zx_status_t zx_pager_query_vmo_stats(zx_handle_t pager, zx_handle_t pager_vmo, uint32_t options,
                                      void* buffer, size_t buffer_size);
 
-/* Interrupts, devices' views of memory, guests. */
+/* Interrupts, device memory, guests. */
 zx_status_t zx_interrupt_create(zx_handle_t src_obj, uint32_t src_num, uint32_t options,
                                 zx_handle_t* out_handle);
 zx_status_t zx_interrupt_bind(zx_handle_t handle, zx_handle_t port_handle, uint64_t key,
@@ -430,7 +434,7 @@ zx_status_t zx_vcpu_write_state(zx_handle_t handle, uint32_t kind, const void* b
 /* CLOCK_MONOTONIC and CLOCK_BOOTTIME. */
 zx_time_t zx_clock_get_monotonic(void);
 zx_time_t zx_clock_get_boot(void);
-/* The time that is nanoseconds from now; never beyond the ends of time. */
+/* Returns the time nanoseconds from now, saturated at the ends of the range. */
 zx_time_t zx_deadline_after(zx_duration_t nanoseconds);
 /* Sleeps until deadline. Always ZX_OK. */
 zx_status_t zx_nanosleep(zx_time_t deadline);

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Results end at the ends of time, and C++ may compute them while it compiles. */
+/* Results are saturated at the ends of the range; C++ may evaluate them at compile time. */
 
 __CONSTEXPR static inline zx_time_t zx_time_add_duration(zx_time_t time, zx_duration_t duration) {
   zx_time_t sum = 0;
@@ -89,7 +89,7 @@ __CONSTEXPR static inline zx_duration_t zx_duration_from_hour(int64_t n) {
   return zx_duration_mul_int64(3600000000000, n);
 }
 
-/* C99 by itself has no struct timespec. */
+/* C99 alone has no struct timespec. */
 #if defined(__cplusplus) || defined(_POSIX_C_SOURCE) || \
     (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L)
 __CONSTEXPR static inline zx_duration_t zx_duration_from_timespec(struct timespec ts) {
@@ -113,7 +113,7 @@ __CONSTEXPR static inline struct timespec zx_timespec_from_time(zx_time_t time) 
 }
 #endif
 
-/* Constants stay constants, as the sizes of arrays and in C's initializers. */
+/* Macros, so that constants can be used as array sizes and in C initializers. */
 #define ZX_NSEC(n) (__ISCONSTANT(n) ? ((zx_duration_t)(1LL * (n))) : zx_duration_from_nsec(n))
 #define ZX_USEC(n) (__ISCONSTANT(n) ? ((zx_duration_t)(1000LL * (n))) : zx_duration_from_usec(n))
 #define ZX_MSEC(n) (__ISCONSTANT(n) ? ((zx_duration_t)(1000000LL * (n))) : zx_duration_from_msec(n))

@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* A handle: the two low bits of a valid one are set. A value that was closed or moved away is not
- * given out again before 4 Mi other handles have been, unless almost 1 Mi are open at once. */
+/* A handle: the two low bits of a valid one are set. The value of a closed or moved
+ * handle is not reused before 4 Mi other handles were created, unless almost 1 Mi are open at once. */
 typedef uint32_t zx_handle_t;
 #define ZX_HANDLE_INVALID ((zx_handle_t)0u)
 #define ZX_HANDLE_FIXED_BITS_MASK ((zx_handle_t)3u)
@@ -22,7 +22,7 @@ typedef uint32_t zx_handle_t;
 /* ZX_OK, or one of zircon/errors.h. */
 typedef int32_t zx_status_t;
 
-/* Nanoseconds: of a clock, and between two times. */
+/* Nanoseconds: a time of a clock, and a duration. */
 typedef int64_t zx_time_t;
 typedef int64_t zx_duration_t;
 typedef int64_t zx_ticks_t;
@@ -42,20 +42,20 @@ typedef zx_ticks_t zx_duration_boot_ticks_t;
 #define ZX_TIME_INFINITE INT64_MAX
 #define ZX_TIME_INFINITE_PAST INT64_MIN
 
-/* Addresses: of this process, of the machine, of a guest; and a place in a file or in memory. */
+/* Addresses: virtual, physical, of a guest; and an offset in a file or in memory. */
 typedef uintptr_t zx_vaddr_t;
 typedef uintptr_t zx_paddr_t;
 typedef uint32_t zx_paddr32_t;
 typedef uintptr_t zx_gpaddr_t;
 typedef uint64_t zx_off_t;
 
-/* A region, as readv(2) and its company have it. */
+/* A region, as for readv(2). */
 typedef struct zx_iovec {
   void* buffer;
   size_t capacity;
 } zx_iovec_t;
 
-/* The name of an object, never used twice in a process. */
+/* Number of an object, never used twice in a process. */
 typedef uint64_t zx_koid_t;
 #define ZX_KOID_INVALID ((uint64_t)0)
 #define ZX_KOID_KERNEL ((uint64_t)1)
@@ -106,7 +106,7 @@ typedef uint32_t zx_signals_t;
 #define ZX_OBJECT_READABLE ZX_OBJECT_SIGNAL_0
 #define ZX_OBJECT_WRITABLE ZX_OBJECT_SIGNAL_1
 #define ZX_OBJECT_PEER_CLOSED ZX_OBJECT_SIGNAL_2
-/* Waits that end because their handle was closed observe this. */
+/* Observed by waits that end because their handle was closed. */
 #define ZX_SIGNAL_HANDLE_CLOSED ZX_OBJECT_HANDLE_CLOSED
 
 #define ZX_EVENT_SIGNALED ZX_OBJECT_SIGNAL_3
@@ -172,18 +172,18 @@ typedef uint32_t zx_obj_type_t;
 
 /* zx_channel_read: drop the message if it does not fit. */
 #define ZX_CHANNEL_READ_MAY_DISCARD ((uint32_t)1u)
-/* zx_channel_write and its company: the bytes are an array of zx_channel_iovec_t. */
+/* zx_channel_write, _write_etc, _call, _call_etc: bytes is an array of zx_channel_iovec_t. */
 #define ZX_CHANNEL_WRITE_USE_IOVEC ((uint32_t)2u)
 #define ZX_CHANNEL_WRITE_CONST_IOVEC ZX_CHANNEL_WRITE_USE_IOVEC
 
-/* A part of a message. NULL will do for buffer if capacity is 0; reserved must be 0. */
+/* A part of a message. buffer may be NULL if capacity is 0; reserved must be 0. */
 typedef struct zx_channel_iovec {
   const void* buffer;
   uint32_t capacity;
   uint32_t reserved;
 } zx_channel_iovec_t;
 
-/* What becomes of a handle in zx_channel_write_etc. */
+/* How zx_channel_write_etc sends a handle. */
 typedef uint32_t zx_handle_op_t;
 #define ZX_HANDLE_OP_MOVE ((zx_handle_op_t)0u)
 #define ZX_HANDLE_OP_DUPLICATE ((zx_handle_op_t)1u)
@@ -191,15 +191,15 @@ typedef uint32_t zx_handle_op_t;
 typedef struct zx_handle_disposition {
   zx_handle_op_t operation;
   zx_handle_t handle;
-  /* What it must be, or ZX_OBJ_TYPE_NONE. */
+  /* Type that it must have, or ZX_OBJ_TYPE_NONE. */
   zx_obj_type_t type;
-  /* The rights to send it with, or ZX_RIGHT_SAME_RIGHTS. */
+  /* Rights of the sent handle, or ZX_RIGHT_SAME_RIGHTS. */
   zx_rights_t rights;
-  /* Written if this entry failed; else left alone. */
+  /* Written if this entry failed; otherwise not changed. */
   zx_status_t result;
 } zx_handle_disposition_t;
 
-/* A handle, and what it is. */
+/* A handle with type and rights. */
 typedef struct zx_handle_info {
   zx_handle_t handle;
   zx_obj_type_t type;
@@ -237,8 +237,8 @@ typedef struct zx_wait_item {
 } zx_wait_item_t;
 #define ZX_WAIT_MANY_MAX_ITEMS ((size_t)64)
 
-/* zx_object_wait_async: the packet says when, by the monotonic clock or by the one that goes on
- * while the machine sleeps; only a signal that becomes set counts. */
+/* zx_object_wait_async: add a timestamp of the monotonic clock, or of the boot clock, to the packet;
+ * wait for a signal to become set. */
 #define ZX_WAIT_ASYNC_TIMESTAMP ((uint32_t)1u)
 #define ZX_WAIT_ASYNC_EDGE ((uint32_t)2u)
 #define ZX_WAIT_ASYNC_BOOT_TIMESTAMP ((uint32_t)4u)
@@ -284,7 +284,7 @@ typedef struct zx_wait_item {
 #define ZX_CACHE_POLICY_WRITE_COMBINING ((uint32_t)3u)
 #define ZX_CACHE_POLICY_MASK ((uint32_t)3u)
 
-/* ---- Of what is not here: the calls that take these answer ZX_ERR_NOT_SUPPORTED ---- */
+/* ---- Types of unsupported calls, which return ZX_ERR_NOT_SUPPORTED ---- */
 
 #define ZX_TASK_TERMINATED ZX_OBJECT_SIGNAL_3
 #define ZX_JOB_TERMINATED ZX_OBJECT_SIGNAL_3
@@ -324,7 +324,7 @@ typedef uint32_t zx_vm_option_t;
 #define ZX_VM_OFFSET_IS_UPPER_LIMIT ((zx_vm_option_t)1u << 13)
 #define ZX_VM_PERM_READ_IF_XOM_UNSUPPORTED ((zx_vm_option_t)1u << 14)
 #define ZX_VM_FAULT_BEYOND_STREAM_SIZE ((zx_vm_option_t)1u << 15)
-/* The binary logarithm of an alignment lies from this bit on. */
+/* First bit of the binary logarithm of an alignment. */
 #define ZX_VM_ALIGN_BASE 24
 #define ZX_VMAR_OP_COMMIT ((uint32_t)1u)
 #define ZX_VMAR_OP_DECOMMIT ((uint32_t)2u)
@@ -381,7 +381,7 @@ typedef uint32_t zx_stream_seek_origin_t;
 #define ZX_PROCESS_SHARED ((uint32_t)1u)
 #define ZX_JOB_CRITICAL_PROCESS_RETCODE_NONZERO ((uint32_t)1u)
 
-/* Processors, a bit for each. */
+/* A set of processors, one bit for each. */
 #define ZX_CPU_SET_MAX_CPUS 512
 #define ZX_CPU_SET_BITS_PER_WORD 64
 typedef struct zx_cpu_set {
@@ -395,13 +395,13 @@ typedef struct zx_cpu_set {
 #define ZX_PAGE_SHIFT ((uint32_t)12u)
 #define ZX_PAGE_SIZE ((uintptr_t)1u << ZX_PAGE_SHIFT)
 
-/* Sizes and places of fields are part of the interface. */
+/* Sizes and offsets of fields are part of the interface. */
 #ifdef __cplusplus
 #define UNCOPY_ZX_ASSERT(what) static_assert(what, #what)
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 #define UNCOPY_ZX_ASSERT(what) _Static_assert(what, #what)
 #else
-/* C99 has no such thing; compilers of later languages have checked it. */
+/* C99 has no static assertions; compilers of later standards check them. */
 #define UNCOPY_ZX_ASSERT(what) extern int uncopy_zx_assert_nothing
 #endif
 #define UNCOPY_ZX_AT(type, field, offset) UNCOPY_ZX_ASSERT(offsetof(type, field) == (offset))
@@ -450,7 +450,7 @@ UNCOPY_ZX_AT(zx_wait_item_t, pending, 8);
 }
 #endif
 
-/* Its functions need what is above. */
+/* Its functions need the types above. */
 #include <zircon/time.h>
 
 #endif

@@ -1,4 +1,4 @@
-//! Between handles and the rest of Linux: what Zircon does not have.
+//! Extensions that Zircon does not have: conversions between handles and descriptors, batches, counters.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -19,7 +19,7 @@ use crate::sys::memory::{In, Out};
 use crate::sys::signal;
 use crate::table;
 
-/// Descriptors to poll, as long as the program wants them to follow.
+/// Descriptors to poll that the program has created and not closed.
 static POLLED: Mutex<Option<HashMap<RawFd, SignalFd>>> = Mutex::new(None);
 
 fn polled() -> MutexGuard<'static, Option<HashMap<RawFd, SignalFd>>> {
@@ -27,7 +27,7 @@ fn polled() -> MutexGuard<'static, Option<HashMap<RawFd, SignalFd>>> {
 }
 
 exported! {
-    /// Chooses how bad pointers are survived.
+    /// Chooses how bad pointers are handled.
     fn uncopy_zx_fault_mode(mode: u32) {
         let (wanted, is_needed) = match mode {
             0 => (Mode::Handlers, false),
@@ -72,7 +72,7 @@ exported! {
     fn uncopy_zx_poll_fd_create(handle: zx_handle_t, signals: zx_signals_t, out: Out<c_int>) {
         let followed = table::lease(handle)?.signal_fd(Signals::from_bits_retain(signals))?;
         let fd = followed.as_fd().as_raw_fd();
-        // Before the number is known to anybody.
+        // Before the program knows the number.
         polled().get_or_insert_default().insert(fd, followed);
         Ok(out.write(fd).inspect_err(|_| drop(forget(fd)))?)
     }
@@ -82,7 +82,7 @@ exported! {
         forget(fd).map(drop).ok_or(Status::NotFound)
     }
 
-    /// Tells what this library holds and has met.
+    /// Returns the counters of this library.
     fn uncopy_zx_get_counters(out: Out<uncopy_zx_counters_t>) {
         let (handles, handles_created) = table::counts();
         let counters = uncopy_zx_counters_t {
@@ -112,15 +112,15 @@ exported! {
     }
 }
 
-/// Takes a descriptor out of those that are polled.
+/// Removes a descriptor to poll.
 fn forget(fd: RawFd) -> Option<SignalFd> {
     polled().as_mut()?.remove(&fd)
 }
 
-/// Gives a descriptor to the program; it is closed if the program's memory is bad.
+/// Writes a descriptor's number to the program; closes the descriptor if the address is bad.
 fn give_fd(fd: OwnedFd, out: Out<c_int>) -> Result<(), Status> {
     out.write(fd.as_raw_fd())?;
-    // The program's from now on.
+    // The program owns it from now on.
     let _ = fd.into_raw_fd();
     Ok(())
 }
@@ -133,18 +133,19 @@ struct Batch {
 }
 
 impl Batch {
-    /// How many messages went, and why not all. All handles are consumed.
+    /// Returns how many messages were sent, and the error of the first that was not. All handles are
+    /// consumed.
     fn send(&self, handle: zx_handle_t, options: u32) -> (u32, Result<(), Status>) {
         let mut moved = Vec::new();
-        let mut is_whole = true;
-        // Also those of a call that fails early.
+        let mut are_valid = true;
+        // Before the checks, because a call that fails consumes them too.
         let read = for_each(self.handles, self.num_handles as usize, |value| {
             let taken = table::take(*value);
-            is_whole &= taken.is_some();
+            are_valid &= taken.is_some();
             moved.extend(taken);
         });
         let checked = if options == 0 { Ok(()) } else { Err(Status::InvalidArgs) };
-        let whole = if is_whole { Ok(()) } else { Err(Status::BadHandle) };
+        let valid = if are_valid { Ok(()) } else { Err(Status::BadHandle) };
         let mut attempt = || {
             checked?;
             let lease = table::lease(handle)?;
@@ -153,7 +154,7 @@ impl Batch {
                 return Err(Status::OutOfRange);
             }
             let regions = self.iovecs.read_some(0, self.num_iovecs as usize)?;
-            read.and(whole)?;
+            read.and(valid)?;
             let sent = channel.write_batch_with(&regions, shape, append, &mut moved);
             Ok(match sent {
                 Ok(sent) => (sent, Ok(())),
@@ -166,7 +167,7 @@ impl Batch {
     }
 }
 
-/// The reserved field holds the message's number below its count of handles.
+/// Decodes the reserved field: the low half is the message's number, the high half its handle count.
 fn shape(region: &zx_channel_iovec_t) -> BatchShape {
     let [a, b, c, d] = region.reserved.to_le_bytes();
     BatchShape {

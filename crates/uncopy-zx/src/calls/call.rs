@@ -1,4 +1,4 @@
-//! Messages and the answers to them.
+//! Calls: a message and its answer.
 
 use uncopy_channel::{Channel, Filling, Handle, MessageBuf, Rights, Status};
 
@@ -57,20 +57,20 @@ impl Call {
         deadline: zx_time_t,
         describe: impl Fn(zx_handle_t, &Handle) -> T,
     ) -> Result<(), Status> {
-        let reply = self.ask(handle, options, deadline);
+        let reply = self.send_and_wait(handle, options, deadline);
         let reply = reply.inspect_err(|_| self.sent.consume())?;
         let args = &self.args;
         let (bytes, handles) = (reply.len(), reply.handles().len());
         if bytes > args.rd_num_bytes as usize || handles > args.rd_num_handles as usize {
             return Err(Status::BufferTooSmall { bytes, handles });
         }
-        // Not optional, unlike those of a read. At most 64 KiB and 64 handles.
+        // Required, unlike those of a read. At most 64 KiB and 64 handles.
         self.actual_bytes.write(bytes as u32)?;
         self.actual_handles.write(handles as u32)?;
         hand_out(reply, args.reply_bytes(), args.reply_handles(), describe)
     }
 
-    fn ask(
+    fn send_and_wait(
         &self,
         handle: zx_handle_t,
         options: u32,

@@ -20,7 +20,7 @@ exported! {
         if options != 0 {
             return Err(Status::InvalidArgs);
         }
-        give_both(Channel::pair(), (out0, out1))
+        give_both(Channel::pair().into(), out0, out1)
     }
 
     /// Sends a message.
@@ -62,7 +62,7 @@ exported! {
         reading.read(handle, options, handles, |value, _| value)
     }
 
-    /// Takes the next message, with what each handle is.
+    /// Takes the next message, with kind and rights of each handle.
     fn zx_channel_read_etc(
         handle: zx_handle_t,
         options: u32,
@@ -107,7 +107,7 @@ fn write(
     attempt().inspect_err(|_| sent.consume())
 }
 
-/// A handle of a message as `zx_channel_read_etc` tells of it.
+/// Returns the description of a handle for `zx_channel_read_etc`.
 pub(super) fn describe(value: zx_handle_t, handle: &Handle) -> zx_handle_info_t {
     zx_handle_info_t {
         handle: value,
@@ -117,7 +117,7 @@ pub(super) fn describe(value: zx_handle_t, handle: &Handle) -> zx_handle_info_t 
     }
 }
 
-/// Where a message goes.
+/// Destination of a message in the program's memory.
 struct Reading {
     bytes: Out<u8>,
     num_bytes: u32,
@@ -147,23 +147,23 @@ impl Reading {
             Ok(message) => message,
             Err(status) => {
                 if let Status::BufferTooSmall { bytes, handles } = status {
-                    self.tell(bytes, handles)?;
+                    self.write_lengths(bytes, handles)?;
                 }
                 return Err(status);
             }
         };
-        self.tell(message.len(), message.handles().len())?;
+        self.write_lengths(message.len(), message.handles().len())?;
         hand_out(message, self.bytes, handles, describe)
     }
 
-    fn tell(&self, bytes: usize, handles: usize) -> Result<(), Status> {
+    fn write_lengths(&self, bytes: usize, handles: usize) -> Result<(), Status> {
         // A message has at most 64 KiB and 64 handles.
         self.actual_bytes.write_if_wanted(bytes as u32)?;
         Ok(self.actual_handles.write_if_wanted(handles as u32)?)
     }
 }
 
-/// Copies a message to the program, bytes before handles. If either address is bad the message is
+/// Copies a message to the program, bytes before handles. If either address is bad, the message is
 /// lost and its handles are closed.
 #[inline]
 pub(super) fn hand_out<T: Plain>(
@@ -193,7 +193,7 @@ pub(super) fn hand_out<T: Plain>(
     }
     let result = result.and_then(|()| Ok(handles.write_all(&described)?));
     if result.is_err() {
-        // They are there, unless the program guessed their numbers.
+        // Cannot fail, unless the program guessed and closed the numbers.
         for value in values {
             let _ = table::close(value);
         }

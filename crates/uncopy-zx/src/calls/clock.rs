@@ -8,13 +8,13 @@ use uncopy_channel::{Deadline, Status, wait_many};
 use crate::abi::{ZX_TIME_INFINITE, zx_duration_t, zx_status_t, zx_time_t};
 use crate::sys::boundary::{exported, exported_value};
 
-/// What a clock says; 292 years fit.
+/// Returns the time of a clock in nanoseconds; 292 years fit.
 fn now(clock: ClockId) -> zx_time_t {
     let time = clock_gettime(clock);
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }
 
-/// The deadline at that time of the monotonic clock.
+/// Returns the deadline at a time of the monotonic clock.
 pub(crate) fn deadline_at(time: zx_time_t) -> Deadline {
     if time == ZX_TIME_INFINITE {
         return Deadline::INFINITE;
@@ -24,42 +24,42 @@ pub(crate) fn deadline_at(time: zx_time_t) -> Deadline {
 }
 
 exported_value! {
-    /// Time since boot without sleep.
+    /// Returns the time since boot without suspend.
     fn zx_clock_get_monotonic() -> zx_time_t {
         now(ClockId::Monotonic)
     }
 
-    /// Time since boot with sleep.
+    /// Returns the time since boot including suspend.
     fn zx_clock_get_boot() -> zx_time_t {
         now(ClockId::Boottime)
     }
 
-    /// The time that is so many nanoseconds from now; never beyond the ends of time.
+    /// Returns the time `nanoseconds` from now, saturated at the ends of the range.
     fn zx_deadline_after(nanoseconds: zx_duration_t) -> zx_time_t {
         now(ClockId::Monotonic).saturating_add(nanoseconds)
     }
 
-    /// The clock of ticks is the monotonic one.
+    /// Returns the ticks, which are nanoseconds of the monotonic clock.
     fn zx_ticks_get() -> i64 {
         now(ClockId::Monotonic)
     }
 
-    /// The same for the clock that goes on while the machine sleeps.
+    /// Returns the ticks including suspend.
     fn zx_ticks_get_boot() -> i64 {
         now(ClockId::Boottime)
     }
 
-    /// Ticks of a second.
+    /// Returns the number of ticks in a second.
     fn zx_ticks_per_second() -> i64 {
         1_000_000_000
     }
 
-    /// Bytes of a page.
+    /// Returns the page size in bytes.
     fn zx_system_get_page_size() -> u32 {
         u32::try_from(rustix::param::page_size()).unwrap_or(4096)
     }
 
-    /// The name of a status, as a string that is there for ever.
+    /// Returns the name of a status, a string that is never freed.
     fn zx_status_get_string(status: zx_status_t) -> *const std::ffi::c_char {
         super::status::name(status).as_ptr()
     }

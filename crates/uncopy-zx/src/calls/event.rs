@@ -22,7 +22,7 @@ exported! {
         if options != 0 {
             return Err(Status::NotSupported);
         }
-        give_both(EventPair::pair(), (out0, out1))
+        give_both(EventPair::pair().into(), out0, out1)
     }
 
     /// Changes signals of an object.

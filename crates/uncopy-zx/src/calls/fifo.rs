@@ -8,7 +8,7 @@ use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out};
 use crate::table;
 
-/// No fifo holds more bytes (`ZX_FIFO_MAX_SIZE_BYTES`).
+/// Maximum capacity of a fifo (`ZX_FIFO_MAX_SIZE_BYTES`).
 const MAX_BYTES: usize = 4096;
 
 exported! {
@@ -23,7 +23,7 @@ exported! {
         if options != 0 {
             return Err(Status::OutOfRange);
         }
-        give_both(Fifo::pair(elem_count, elem_size)?, (out0, out1))
+        give_both(Fifo::pair(elem_count, elem_size)?.into(), out0, out1)
     }
 
     /// Writes elements.
@@ -58,7 +58,7 @@ exported! {
     }
 }
 
-/// Bytes of so many elements, or of as many as a fifo can hold.
+/// Returns the size of `count` elements, at most the maximum of a fifo.
 fn span(fifo: &Fifo, element_bytes: usize, count: usize) -> Result<usize, Status> {
     if element_bytes != fifo.element_bytes()? || count == 0 {
         return Err(Status::OutOfRange);

@@ -1,4 +1,4 @@
-//! Handles: closing, copying, asking what they are.
+//! Handles: closing, duplicating, information and properties.
 
 use uncopy_channel::{
     Channel, Event, EventPair, Fifo, Handle, Kind, Object, Port, Rights, Socket, Status, Vmo,
@@ -14,12 +14,12 @@ use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out, Plain};
 use crate::table::{self, Lease};
 
-/// Handles that are read from the program's memory at once.
+/// Number of handles that are read from the program's memory at once.
 pub(crate) const CHUNK: usize = 64;
 
-/// An object of one kind, out of a handle of any.
+/// An object of one kind, from a handle of any kind.
 pub(crate) trait Typed: Object + Sized {
-    /// The object, if the handle is of its kind.
+    /// Returns the object, if the handle is of its kind.
     fn of(handle: &Handle) -> Option<&Self>;
 }
 
@@ -37,7 +37,7 @@ macro_rules! typed {
 typed!(Channel, Event, EventPair, Fifo, Port, Socket, Vmo);
 
 impl Lease {
-    /// The object, which must be of that kind and the handle have the rights.
+    /// Returns the object; checks that it is of this kind and that the handle has the rights.
     #[inline]
     pub(crate) fn object<T: Typed>(&self, needed: Rights) -> Result<&T, Status> {
         let object = T::of(self).ok_or(Status::WrongType)?;
@@ -46,35 +46,37 @@ impl Lease {
     }
 }
 
-/// The rights that a number asks for: `None` for those there are.
+/// Returns the rights that a number stands for: `None` for the same rights.
 pub(crate) fn wanted_rights(rights: zx_rights_t) -> Option<Rights> {
     (rights != ZX_RIGHT_SAME_RIGHTS).then(|| Rights::from_bits_retain(rights))
 }
 
-/// Gives a handle to the program; it is closed again if the program's memory is bad.
+/// Writes a new handle's number to the program; closes the handle if the address is bad.
 pub(crate) fn give(handle: impl Into<Handle>, out: Out<zx_handle_t>) -> Result<(), Status> {
     let value = table::insert(handle.into())?;
     out.write(value).map_err(|fault| {
-        // It is there, unless the program guessed its number.
+        // Cannot fail, unless the program guessed and closed the number.
         let _ = table::close(value);
         fault.into()
     })
 }
 
-/// Gives both or none.
+/// Writes the numbers of both new handles, or closes both.
 pub(crate) fn give_both(
-    handles: (impl Into<Handle>, impl Into<Handle>),
-    outs: (Out<zx_handle_t>, Out<zx_handle_t>),
+    ends: [impl Into<Handle>; 2],
+    out0: Out<zx_handle_t>,
+    out1: Out<zx_handle_t>,
 ) -> Result<(), Status> {
-    let first = table::insert(handles.0.into())?;
-    let given = outs.0.write(first).map_err(Status::from);
-    given.and_then(|()| give(handles.1, outs.1)).inspect_err(|_| {
+    let [end0, end1] = ends;
+    let first = table::insert(end0.into())?;
+    let given = out0.write(first).map_err(Status::from);
+    given.and_then(|()| give(end1, out1)).inspect_err(|_| {
         // As in `give`.
         let _ = table::close(first);
     })
 }
 
-/// Calls `each` with the program's values, as many as can be read.
+/// Calls `each` with the program's values, up to the first that cannot be read.
 pub(crate) fn for_each<T: Plain>(
     values: In<T>,
     count: usize,
@@ -93,7 +95,7 @@ exported! {
         table::close(handle)
     }
 
-    /// Closes several.
+    /// Closes several handles.
     fn zx_handle_close_many(handles: In<zx_handle_t>, num_handles: usize) {
         let mut result = Ok(());
         for_each(handles, num_handles, |handle| result = result.and(table::close(*handle)))?;
@@ -105,18 +107,18 @@ exported! {
         give(table::lease(handle)?.duplicate(wanted_rights(rights))?, out)
     }
 
-    /// Makes a handle with other rights out of one.
+    /// Replaces a handle by one with other rights.
     fn zx_handle_replace(handle: zx_handle_t, rights: zx_rights_t, out: Out<zx_handle_t>) {
         let taken = table::take(handle).ok_or(Status::BadHandle)?;
         give(taken.replace(wanted_rights(rights))?, out)
     }
 
-    /// Says whether a number is a handle's.
+    /// Checks whether a number is a valid handle.
     fn zx_handle_check_valid(handle: zx_handle_t) {
         table::lease(handle).map(drop).map_err(|_| Status::NotFound)
     }
 
-    /// Tells of an object.
+    /// Returns information about an object.
     fn zx_object_get_info(
         handle: zx_handle_t,
         topic: u32,
@@ -202,7 +204,7 @@ exported! {
     }
 }
 
-/// The number of a property.
+/// Writes a number as the value of a property.
 fn give_number<T: Plain>(value: Out<u8>, value_size: usize, number: T) -> Result<(), Status> {
     if value_size < size_of::<T>() {
         return Err(Status::BufferTooSmall { bytes: size_of::<T>(), handles: 0 });
@@ -217,7 +219,7 @@ fn take_number<T: Plain>(value: In<u8>, value_size: usize) -> Result<T, Status> 
     Ok(value.cast::<T>().read()?)
 }
 
-/// Why an object does not have a property.
+/// Returns the status for a property that the object does not have.
 fn refusal(property: u32) -> Status {
     let others =
         [ZX_PROP_SOCKET_RX_THRESHOLD, ZX_PROP_SOCKET_TX_THRESHOLD, ZX_PROP_VMO_CONTENT_SIZE];
@@ -237,7 +239,7 @@ fn socket_info(socket: &Socket) -> Result<zx_info_socket_t, Status> {
     })
 }
 
-/// Where a record of information goes.
+/// Destination of an information record.
 struct Record {
     buffer: Out<u8>,
     buffer_size: usize,
@@ -246,7 +248,7 @@ struct Record {
 }
 
 impl Record {
-    /// One record, or the news that it does not fit.
+    /// Writes one record, or fails if it does not fit.
     fn give<T: Plain>(&self, record: T) -> Result<(), Status> {
         let fits = self.buffer_size >= size_of::<T>();
         if fits {
@@ -259,7 +261,7 @@ impl Record {
     }
 }
 
-/// What an object is, in the interface's numbers.
+/// Returns the interface's number of a kind.
 pub(crate) fn type_of(kind: Kind) -> u32 {
     kind as u32
 }

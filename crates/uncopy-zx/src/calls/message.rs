@@ -1,4 +1,4 @@
-//! The message that a program wants sent: bytes from anywhere, handles out of the table.
+//! Outgoing messages: bytes from the program's memory, handles from the table.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -14,11 +14,11 @@ use crate::abi::{
 use crate::sys::memory::{In, Out};
 use crate::table::{self, Lease};
 
-/// Regions that are read onto the stack, 1 KiB; more go to the heap.
-const FEW: usize = 64;
+/// Maximum number of regions that are read onto the stack (1 KiB); longer lists are read into the heap.
+const MAX_ON_STACK: usize = 64;
 
-/// The bytes of a message. The list of regions has been read once and for all, so that the program
-/// cannot change it between the checks and the copies.
+/// Bytes of a message. The list of regions is read once, so that the program cannot change it between
+/// the checks and the copies.
 #[derive(Clone, Copy)]
 pub(super) enum Message<'a> {
     Linear { bytes: In<u8>, length: usize },
@@ -26,11 +26,11 @@ pub(super) enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Checks sizes and regions, and hands the message to `send`.
+    /// Checks sizes and regions, and calls `send` with the message.
     ///
     /// # Errors
-    /// [`Status::OutOfRange`] for sizes, [`Status::InvalidArgs`] for regions that cannot be read or
-    /// have something in their reserved field; else those of `send`.
+    /// [`Status::OutOfRange`] for sizes; [`Status::InvalidArgs`] for regions that cannot be read or
+    /// whose reserved field is not 0; those of `send`.
     #[inline]
     pub(super) fn with<R>(
         bytes: In<u8>,
@@ -48,8 +48,8 @@ impl Message<'_> {
         }
         let array = bytes.cast::<zx_channel_iovec_t>();
         match count {
-            0..=FEW => {
-                let mut few = [MaybeUninit::uninit(); FEW];
+            0..=MAX_ON_STACK => {
+                let mut few = [MaybeUninit::uninit(); MAX_ON_STACK];
                 gathered(array.read_into(&mut few[..count])?, num_handles, send)
             }
             _ if count <= MAX_REGIONS => gathered(&array.read_some(0, count)?, num_handles, send),
@@ -65,7 +65,7 @@ impl Message<'_> {
         }
     }
 
-    /// Copies the bytes to where they are sent from.
+    /// Copies the bytes into the message.
     #[inline]
     pub(super) fn fill(&self, filling: &mut Filling<'_>) -> Result<(), Status> {
         match self {
@@ -94,15 +94,15 @@ fn gathered<R>(
     send(Message::Gathered { regions, total_bytes })
 }
 
-/// The handles of a message.
+/// Handles of an outgoing message.
 pub(super) struct Sent {
     array: Array,
     count: u32,
-    /// They are out of the table. The array is the program's again from then on.
+    /// Whether the handles were taken out of the table. The array is not read again after that.
     are_taken: Cell<bool>,
 }
 
-/// Where the program has them.
+/// The program's array of handles.
 #[derive(Clone, Copy)]
 enum Array {
     Moved(In<zx_handle_t>),
@@ -110,13 +110,13 @@ enum Array {
 }
 
 impl Sent {
-    /// Those that move.
+    /// Returns handles that are moved.
     #[inline]
     pub(super) fn moved(handles: In<zx_handle_t>, count: u32) -> Sent {
         Sent { array: Array::Moved(handles), count, are_taken: Cell::new(false) }
     }
 
-    /// Those with a disposition each.
+    /// Returns handles that have a disposition each.
     #[inline]
     pub(super) fn disposed(handles: Out<zx_handle_disposition_t>, count: u32) -> Sent {
         Sent { array: Array::Disposed(handles), count, are_taken: Cell::new(false) }
@@ -127,7 +127,7 @@ impl Sent {
         self.count
     }
 
-    /// Takes the handles out of the table and hands them to `deliver`, at most 64.
+    /// Takes the handles out of the table and calls `deliver` with them, at most 64.
     pub(super) fn send<R>(
         &self,
         deliver: impl FnOnce(&mut [Disposition<'_>]) -> Result<R, Status>,
@@ -146,21 +146,21 @@ impl Sent {
                 deliver(&mut moved.collect::<Vec<_>>())
             }
             Array::Disposed(handles) => {
-                let asked = handles.as_in().read_some(0, count)?;
+                let requested = handles.as_in().read_some(0, count)?;
                 self.are_taken.set(true);
-                dispose(&asked, handles, deliver)
+                dispose(&requested, handles, deliver)
             }
         }
     }
 
-    /// Closes what is consumed by a call that failed before it took the handles: all that can be
-    /// read, also above the limit, except for what was to be duplicated.
+    /// Closes the handles that are consumed by a call that failed before it took them: all that can be
+    /// read, even above the limit, except those that were to be duplicated.
     #[cold]
     pub(super) fn consume(&self) {
         if self.are_taken.get() {
             return;
         }
-        // An array that cannot be read names no handles; neither do numbers that are none.
+        // Unreadable arrays and invalid numbers name no handles.
         let close = |value: zx_handle_t| {
             let _ = table::close(value);
         };
@@ -176,29 +176,29 @@ impl Sent {
     }
 }
 
-/// Where a disposition's handle comes from.
+/// Handle of a disposition: moved out of the table, or leased to be duplicated.
 enum Origin {
     Taken(Option<Handle>),
     Leased(Option<Lease>),
 }
 
 fn dispose<R>(
-    asked: &[zx_handle_disposition_t],
+    requested: &[zx_handle_disposition_t],
     array: Out<zx_handle_disposition_t>,
     deliver: impl FnOnce(&mut [Disposition<'_>]) -> Result<R, Status>,
 ) -> Result<R, Status> {
-    let mut origins: Vec<Origin> = asked.iter().map(origin).collect();
+    let mut origins: Vec<Origin> = requested.iter().map(origin).collect();
     let mut dispositions: Vec<Disposition<'_>> =
-        asked.iter().zip(&mut origins).map(|(one, origin)| disposition(one, origin)).collect();
+        requested.iter().zip(&mut origins).map(|(one, origin)| disposition(one, origin)).collect();
     let mut delivered = deliver(&mut dispositions);
     let mut first = None;
-    for (index, (one, done)) in asked.iter().zip(&dispositions).enumerate() {
+    for (index, (one, done)) in requested.iter().zip(&dispositions).enumerate() {
         let Err(status) = done.result else { continue };
         let status = if is_operation(one.operation) { status } else { Status::InvalidArgs };
         first = first.or(Some(status));
         write_result(array, index, status)?;
     }
-    // Failing handles are why the whole failed, if there are any.
+    // The status of the first failing handle is the status of the call.
     if let (Err(status), Some(first)) = (&mut delivered, first) {
         *status = first;
     }
@@ -209,33 +209,33 @@ fn is_operation(operation: u32) -> bool {
     matches!(operation, ZX_HANDLE_OP_MOVE | ZX_HANDLE_OP_DUPLICATE)
 }
 
-fn origin(asked: &zx_handle_disposition_t) -> Origin {
-    match asked.operation {
-        ZX_HANDLE_OP_MOVE => Origin::Taken(table::take(asked.handle)),
-        ZX_HANDLE_OP_DUPLICATE => Origin::Leased(table::lease(asked.handle).ok()),
+fn origin(requested: &zx_handle_disposition_t) -> Origin {
+    match requested.operation {
+        ZX_HANDLE_OP_MOVE => Origin::Taken(table::take(requested.handle)),
+        ZX_HANDLE_OP_DUPLICATE => Origin::Leased(table::lease(requested.handle).ok()),
         _ => {
-            // Consumed all the same; that nothing is left to send makes it fail.
-            let _ = table::close(asked.handle);
+            // Consumed too; without a handle to send the call fails.
+            let _ = table::close(requested.handle);
             Origin::Taken(None)
         }
     }
 }
 
-fn disposition<'a>(asked: &zx_handle_disposition_t, origin: &'a mut Origin) -> Disposition<'a> {
+fn disposition<'a>(requested: &zx_handle_disposition_t, origin: &'a mut Origin) -> Disposition<'a> {
     let held = match &*origin {
         Origin::Taken(handle) => handle.as_ref(),
         Origin::Leased(lease) => lease.as_deref(),
     };
-    let kind = held.and_then(|handle| wanted_kind(asked.r#type, handle.kind()));
+    let kind = held.and_then(|handle| wanted_kind(requested.r#type, handle.kind()));
     let transfer = match origin {
         Origin::Taken(handle) => Transfer::Move(handle.take()),
         Origin::Leased(lease) => Transfer::Duplicate(lease.as_deref()),
     };
-    Disposition { transfer, kind, rights: wanted_rights(asked.rights), result: Ok(()) }
+    Disposition { transfer, kind, rights: wanted_rights(requested.rights), result: Ok(()) }
 }
 
-/// The kind that `number` asks for of a handle of the kind `own`: `None` for any. A number that is
-/// no kind at all becomes one that does not fit.
+/// Returns the kind that `number` requires of a handle of the kind `own`: `None` for any. A number
+/// that is not a kind becomes one that does not match.
 fn wanted_kind(number: u32, own: Kind) -> Option<Kind> {
     if number == ZX_OBJ_TYPE_NONE {
         None
@@ -248,7 +248,7 @@ fn wanted_kind(number: u32, own: Kind) -> Option<Kind> {
     }
 }
 
-/// The result is the last of five numbers.
+/// Writes the field `result`, the last of five numbers.
 fn write_result(
     array: Out<zx_handle_disposition_t>,
     index: usize,

@@ -1,4 +1,4 @@
-//! The calls, by the object that they are about.
+//! The exported calls, by kind of object.
 
 pub mod bridge;
 pub mod call;

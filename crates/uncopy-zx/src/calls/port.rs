@@ -1,4 +1,4 @@
-//! Ports, and waits that end in one.
+//! Ports, and waits that queue packets at them.
 
 use uncopy_channel::{AsyncOptions, Handle, Object, PacketContents, Port, Rights, Signals, Status};
 
@@ -12,7 +12,7 @@ use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out};
 use crate::table;
 
-/// `ZX_PORT_BIND_TO_INTERRUPT`, which changes nothing where there are no interrupts to bind.
+/// `ZX_PORT_BIND_TO_INTERRUPT`, which has no effect because there are no interrupts.
 const BIND_TO_INTERRUPT: u32 = 1;
 
 exported! {
@@ -24,7 +24,7 @@ exported! {
         give(Port::new(), out)
     }
 
-    /// Queues a packet of the program's own.
+    /// Queues a user packet.
     fn zx_port_queue(handle: zx_handle_t, packet: In<zx_port_packet_t>) {
         let lease = table::lease(handle)?;
         let port = lease.object::<Port>(Rights::WRITE)?;
@@ -46,7 +46,7 @@ exported! {
         Ok(packet.write(zx_port_packet_t { key, r#type, status, contents })?)
     }
 
-    /// Takes back what was bound.
+    /// Cancels waits and removes their packets.
     fn zx_port_cancel(handle: zx_handle_t, source: zx_handle_t, key: u64) {
         let lease = table::lease(handle)?;
         let port = lease.object::<Port>(Rights::WRITE)?;
@@ -70,7 +70,7 @@ exported! {
         let port = table::lease(port)?;
         let port = port.object::<Port>(Rights::WRITE)?;
         let signals = Signals::from_bits_retain(signals);
-        // A channel, which is waited on for every message, is asked what it is only once.
+        // Channels, which are waited on for every message, are dispatched once.
         match &*table::lease(handle)? {
             Handle::Channel(channel) => channel.wait_async(port, key, signals, options),
             other => other.wait_async(port, key, signals, options),
@@ -78,7 +78,7 @@ exported! {
     }
 }
 
-/// Type and contents of a packet.
+/// Returns type and contents of a packet.
 fn encode(contents: PacketContents) -> (u32, [u64; 4]) {
     match contents {
         PacketContents::User(bytes) => {
@@ -96,7 +96,7 @@ fn encode(contents: PacketContents) -> (u32, [u64; 4]) {
     }
 }
 
-/// Two numbers that lie one behind the other.
+/// Returns two adjacent numbers as one.
 fn two(first: u32, second: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&first.to_ne_bytes());

@@ -8,7 +8,7 @@ use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out};
 use crate::table;
 
-/// More than a socket holds, so that a larger buffer changes nothing.
+/// Capacity of a socket; larger buffers have no effect.
 const MAX_BYTES: usize = 256 << 10;
 /// `ZX_SOCKET_DISPOSITION_WRITE_DISABLED` and `ZX_SOCKET_SHUTDOWN_WRITE`.
 const WRITE_DISABLED: u32 = 1;
@@ -25,7 +25,7 @@ exported! {
             ZX_SOCKET_DATAGRAM => SocketKind::Datagram,
             _ => return Err(Status::InvalidArgs),
         };
-        give_both(Socket::pair(kind), (out0, out1))
+        give_both(Socket::pair(kind).into(), out0, out1)
     }
 
     /// Writes bytes.
@@ -41,7 +41,7 @@ exported! {
         if options != 0 {
             return Err(Status::InvalidArgs);
         }
-        // One more than the most, so that a datagram that is too long stays so.
+        // One byte more than the capacity, so that a datagram that is too long stays too long.
         let bytes = buffer.read_some(0, buffer_size.min(MAX_BYTES + 1))?;
         let written = socket.write(&bytes)?;
         Ok(actual.write_if_wanted(written)?)

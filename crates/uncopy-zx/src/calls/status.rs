@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::abi::zx_status_t;
 
-/// The name of the constant, or `(UNKNOWN)`.
+/// Returns the name of the constant, or `(UNKNOWN)`.
 pub(super) fn name(status: zx_status_t) -> &'static CStr {
     match status {
         0 => c"ZX_OK",

@@ -1,4 +1,4 @@
-//! Calls about what is not here, for programs that name them.
+//! Calls that are not supported, exported for programs that link to them.
 
 pub mod machine;
 pub mod objects;
@@ -11,11 +11,11 @@ use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out};
 use crate::table;
 
-/// Calls that answer `ZX_ERR_NOT_SUPPORTED` whatever the arguments, none of which they look at.
+/// Defines calls that return `ZX_ERR_NOT_SUPPORTED` for all arguments, without reading them.
 macro_rules! unsupported {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?);)*) => {
         crate::sys::boundary::exported! {$(
-            #[doc = concat!("`", stringify!($name), "` of what is not here.")]
+            #[doc = concat!("`", stringify!($name), "`, which is not supported.")]
             fn $name($($argument: $type),*) {
                 let _ = ($($argument,)*);
                 Err(Status::NotSupported)
@@ -26,7 +26,7 @@ macro_rules! unsupported {
 use unsupported;
 
 exported! {
-    /// No object here has children.
+    /// Fails, because no object has children.
     fn zx_object_get_child(
         _handle: zx_handle_t,
         _koid: u64,
@@ -36,12 +36,12 @@ exported! {
         Err(Status::NotSupported)
     }
 
-    /// There are no profiles.
+    /// Fails, because there are no profiles.
     fn zx_object_set_profile(_handle: zx_handle_t, _profile: zx_handle_t, _options: u32) {
         Err(Status::NotSupported)
     }
 
-    /// A memfd shares no pages with another.
+    /// Fails, because a memfd shares no pages with another.
     fn zx_vmo_create_child(
         _handle: zx_handle_t,
         _options: u32,
@@ -52,7 +52,7 @@ exported! {
         Err(Status::NotSupported)
     }
 
-    /// Memory has no addresses of the machine.
+    /// Fails, because memory has no physical addresses here.
     fn zx_vmo_create_contiguous(
         _bti: zx_handle_t,
         _size: usize,
@@ -62,7 +62,7 @@ exported! {
         Err(Status::NotSupported)
     }
 
-    /// As above.
+    /// Fails, because memory has no physical addresses here.
     fn zx_vmo_create_physical(
         _resource: zx_handle_t,
         _paddr: usize,
@@ -72,7 +72,7 @@ exported! {
         Err(Status::NotSupported)
     }
 
-    /// Memory is not mapped. The handle is consumed, as in Zircon.
+    /// Fails, because memory is not mapped. The handle is consumed, as in Zircon.
     fn zx_vmo_replace_as_executable(
         handle: zx_handle_t,
         _resource: zx_handle_t,
@@ -82,7 +82,7 @@ exported! {
         Err(Status::NotSupported)
     }
 
-    /// Pages do not move from one memfd to another.
+    /// Fails, because pages cannot move from one memfd to another.
     fn zx_vmo_transfer_data(
         _handle: zx_handle_t,
         _options: u32,
@@ -94,7 +94,7 @@ exported! {
         Err(Status::NotSupported)
     }
 
-    /// There are no resources.
+    /// Fails, because there are no resources.
     fn zx_resource_create(
         _parent: zx_handle_t,
         _options: u32,

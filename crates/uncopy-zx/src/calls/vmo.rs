@@ -1,4 +1,4 @@
-//! Memory.
+//! Memory objects (VMOs).
 
 use std::os::fd::AsFd;
 
@@ -12,7 +12,7 @@ use crate::table;
 
 /// `ZX_VMO_RESIZABLE`.
 const RESIZABLE: u32 = 2;
-/// Pages of memory, whatever the processor's.
+/// Page size, independent of the processor's.
 const PAGE_BYTES: u64 = 4096;
 
 // `ZX_VMO_OP_…`
@@ -30,7 +30,7 @@ const OP_ALWAYS_NEED: u32 = 13;
 const CACHE_POLICY_MASK: u32 = 3;
 
 exported! {
-    /// Makes memory.
+    /// Makes a VMO.
     fn zx_vmo_create(size: u64, options: u32, out: Out<zx_handle_t>) {
         match options {
             0 => give(Vmo::new(size)?, out),
@@ -55,31 +55,31 @@ exported! {
         buffer.write_to_file(vmo.as_fd(), offset, buffer_size)
     }
 
-    /// Changes how large it is.
+    /// Changes the size.
     fn zx_vmo_set_size(handle: zx_handle_t, size: u64) {
         let lease = table::lease(handle)?;
         lease.object::<Vmo>(Rights::WRITE | Rights::RESIZE)?.set_size(size)
     }
 
-    /// Says how large it is.
+    /// Returns the size.
     fn zx_vmo_get_size(handle: zx_handle_t, size: Out<u64>) {
         let lease = table::lease(handle)?;
         Ok(size.write(lease.object::<Vmo>(Rights::empty())?.size())?)
     }
 
-    /// Says how many bytes mean something.
+    /// Returns the stream size.
     fn zx_vmo_get_stream_size(handle: zx_handle_t, size: Out<u64>) {
         let lease = table::lease(handle)?;
         Ok(size.write(lease.object::<Vmo>(Rights::empty())?.stream_size())?)
     }
 
-    /// Is told how many bytes mean something.
+    /// Sets the stream size.
     fn zx_vmo_set_stream_size(handle: zx_handle_t, size: u64) {
         let lease = table::lease(handle)?;
         lease.object::<Vmo>(Rights::WRITE)?.set_stream_size(size)
     }
 
-    /// Does something with a range.
+    /// Performs an operation on a range.
     fn zx_vmo_op_range(
         handle: zx_handle_t,
         op: u32,
@@ -108,7 +108,7 @@ exported! {
         }
     }
 
-    /// Says how memory is to be cached.
+    /// Sets the cache policy.
     fn zx_vmo_set_cache_policy(handle: zx_handle_t, cache_policy: u32) {
         let lease = table::lease(handle)?;
         lease.object::<Vmo>(Rights::MAP)?;

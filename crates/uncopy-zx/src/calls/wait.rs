@@ -1,4 +1,4 @@
-//! Waiting on the spot.
+//! Blocking waits.
 
 use uncopy_channel::{MAX_WAIT_ITEMS, Object, Rights, Signals, Status, WaitItem, wait_many};
 
@@ -33,22 +33,22 @@ exported! {
         if num_items > MAX_WAIT_ITEMS {
             return Err(Status::OutOfRange);
         }
-        let mut asked = array.as_in().read_some(0, num_items)?;
-        let leases = asked.iter().map(|item| lease_to_wait(item.handle));
+        let mut requested = array.as_in().read_some(0, num_items)?;
+        let leases = requested.iter().map(|item| lease_to_wait(item.handle));
         let leases = leases.collect::<Result<Vec<Lease>, Status>>()?;
         let mut items: Vec<WaitItem<'_>> = leases
             .iter()
-            .zip(&asked)
+            .zip(&requested)
             .map(|(lease, item)| WaitItem::new(&**lease, Signals::from_bits_retain(item.waitfor)))
             .collect();
         let result = wait_many(&mut items, deadline_at(deadline));
         if !matches!(result, Ok(()) | Err(Status::TimedOut | Status::Canceled)) {
             return result;
         }
-        for (item, done) in asked.iter_mut().zip(&items) {
+        for (item, done) in requested.iter_mut().zip(&items) {
             item.pending = done.pending.bits();
         }
-        array.write_all(&asked)?;
+        array.write_all(&requested)?;
         result
     }
 }

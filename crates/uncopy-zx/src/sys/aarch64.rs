@@ -1,7 +1,7 @@
-//! Copying on 64-bit ARM, by code whose every fault has a place to land.
+//! Copying on 64-bit ARM, by code that continues at a landing address after a fault.
 //!
-//! It touches no stack, so that whoever faults in it can be sent to the landing place as if that
-//! had been jumped to.
+//! The code does not use the stack, so that a faulting thread can continue at the landing address as
+//! after a jump.
 
 use std::arch::global_asm;
 
@@ -9,7 +9,7 @@ use libc::ucontext_t;
 
 use super::fault::Copy;
 
-/// Signal handlers can make bad pointers harmless here.
+/// Whether signal handlers can recover from bad pointers on this processor.
 pub(super) const IS_SUPPORTED: bool = true;
 
 global_asm!(
@@ -117,19 +117,19 @@ unsafe extern "C" {
     fn uncopy_zx_copy(to: *mut u8, from: *const u8, length: usize) -> u32;
 }
 
-/// The quickest on this processor.
+/// Returns the copy function of this processor.
 pub(super) fn best() -> Copy {
     uncopy_zx_copy
 }
 
-/// All of them.
+/// Returns all copy functions.
 #[cfg(test)]
 pub(super) fn all() -> Vec<Copy> {
     vec![best()]
 }
 
-/// Sends the interrupted thread to the landing place if it faulted in the copying code; says
-/// whether it did.
+/// Lets the interrupted thread continue at the landing address if it faulted in the copying code;
+/// returns whether it did.
 pub(super) fn land(context: &mut ucontext_t) -> bool {
     let begin = (&raw const uncopy_zx_copy_begin).addr();
     let end = (&raw const uncopy_zx_copy_end).addr();

@@ -1,17 +1,17 @@
-//! AddressSanitizer, where the program runs under it: memory of the program is looked at as the
-//! sanitizer looks at what `memcpy` is given.
+//! AddressSanitizer: if the program runs under it, its memory is checked as the sanitizer checks the
+//! arguments of `memcpy`.
 
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
 use std::sync::OnceLock;
 
-/// The first byte of a range that must not be used, or null (`sanitizer/asan_interface.h`).
+/// Returns the first byte of a range that must not be used, or null (`sanitizer/asan_interface.h`).
 type FirstPoisoned = unsafe extern "C" fn(start: *mut c_void, length: usize) -> *mut c_void;
-/// Where the sanitizer's word on an address lies: at that, shifted, plus an offset.
+/// Shift and offset that lead from an address to the sanitizer's shadow byte.
 type ShadowMapping = unsafe extern "C" fn(shift: *mut usize, offset: *mut usize);
 type Memcpy = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 
-/// What the sanitizer has put into the program.
+/// Functions of the sanitizer in the program.
 #[derive(Clone, Copy)]
 pub(super) struct Sanitizer {
     first_poisoned: FirstPoisoned,
@@ -20,7 +20,7 @@ pub(super) struct Sanitizer {
     offset: usize,
 }
 
-/// The sanitizer that the program runs under, if it does.
+/// Returns the sanitizer, if the program runs under it.
 pub(super) fn sanitizer() -> Option<Sanitizer> {
     static FOUND: OnceLock<Option<Sanitizer>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -34,7 +34,7 @@ pub(super) fn sanitizer() -> Option<Sanitizer> {
         // SAFETY: as for the first.
         let mapping = unsafe { transmute::<*mut c_void, ShadowMapping>(mapping) };
         let (mut shift, mut offset) = (0, 0);
-        // SAFETY: both are numbers to be written to.
+        // SAFETY: both are local numbers.
         unsafe { mapping(&raw mut shift, &raw mut offset) };
         Some(Sanitizer { first_poisoned, memcpy, shift, offset })
     })
@@ -47,27 +47,27 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 impl Sanitizer {
-    /// The program must not use all of the range, although it is there, and the program's: for what
-    /// is not, a status is the answer, and no report. `is_there` looks at one byte.
+    /// Whether the program must not use all of the range, although the memory exists. For memory that
+    /// does not exist the result is a status and no report. `is_readable` checks one byte.
     pub(super) fn refuses(
         self,
         start: *const u8,
         length: usize,
-        is_there: impl Fn(*const u8) -> bool,
+        is_readable: impl Fn(*const u8) -> bool,
     ) -> bool {
-        // SAFETY: the sanitizer looks at its own memory alone.
+        // SAFETY: the sanitizer only reads its own memory.
         let first = unsafe { (self.first_poisoned)(start.cast_mut().cast(), length) };
         let word = (first.addr() >> self.shift).wrapping_add(self.offset);
         !first.is_null()
-            && is_there(first.cast_const().cast())
-            && is_there(std::ptr::without_provenance(word))
+            && is_readable(first.cast_const().cast())
+            && is_readable(std::ptr::without_provenance(word))
     }
 
-    /// Copies as the program's own `memcpy` would, which reports what is wrong with that, and by
-    /// default ends the program.
+    /// Copies by the program's own `memcpy`, which reports the error and by default ends the
+    /// program.
     ///
     /// # Safety
-    /// As for `memcpy`, but for what the program must not use.
+    /// As for `memcpy`, except that the range may be one that the program must not use.
     pub(super) unsafe fn copy(self, to: *mut u8, from: *const u8, length: usize) {
         // SAFETY: the caller's promise.
         unsafe { (self.memcpy)(to.cast(), from.cast(), length) };

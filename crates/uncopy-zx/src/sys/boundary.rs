@@ -1,4 +1,4 @@
-//! What C programs call.
+//! Exporting functions to C.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,7 @@ use uncopy_channel::Status;
 
 use crate::abi::{ZX_ERR_INTERNAL, ZX_OK, zx_status_t};
 
-/// Exports functions to C. A panic in one of them ends in its status, not in the program's frames.
+/// Exports functions to C. A panic becomes a status, and does not unwind into the program's frames.
 macro_rules! exported {
     ($(
         $(#[$attribute:meta])*
@@ -15,8 +15,8 @@ macro_rules! exported {
         $(#[$attribute])*
         #[allow(clippy::too_many_arguments, reason = "Zircon's")]
         #[allow(unsafe_code, reason = "the attribute below; nothing in a body is unsafe")]
-        // SAFETY: the name is Zircon's, for the function that it has there, or begins with this
-        // project's prefix.
+        // SAFETY: the name is Zircon's, for the same function, or begins with this project's
+        // prefix.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($argument: $type),*) -> crate::abi::zx_status_t {
             crate::sys::boundary::guard(move || $body)
@@ -25,7 +25,7 @@ macro_rules! exported {
 }
 pub(crate) use exported;
 
-/// The same for functions that cannot fail and give something else than a status.
+/// Exports functions that cannot fail and do not return a status.
 macro_rules! exported_value {
     ($(
         $(#[$attribute:meta])*
@@ -40,11 +40,11 @@ macro_rules! exported_value {
 }
 pub(crate) use exported_value;
 
-/// Runs one call.
+/// Runs one call and returns its status.
 #[inline]
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Status>) -> zx_status_t {
-    // Unwinding leaves nothing half done: handles and messages are owned by values that are
-    // dropped, and what lies under the core's locks does not panic.
+    // Unwinding leaves no inconsistent state: handles and messages are owned by values that are
+    // dropped, and code under the core's locks does not panic.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => ZX_OK,
         Ok(Err(status)) => status.code(),

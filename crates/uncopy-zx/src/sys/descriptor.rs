@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 use uncopy_channel::Status;
 
-/// Takes a descriptor over, which the program promises to be its own to give.
+/// Takes over a descriptor, which the program promises to own.
 ///
 /// # Errors
 /// [`Status::InvalidArgs`] if it is not open.
@@ -13,7 +13,7 @@ pub(crate) fn adopt(fd: c_int) -> Result<OwnedFd, Status> {
     if fd < 0 {
         return Err(Status::InvalidArgs);
     }
-    // SAFETY: not −1, and used for a question alone that any number may be asked.
+    // SAFETY: not −1, and only used for a query that accepts any number.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::io::fcntl_getfd(borrowed).map_err(|_| Status::InvalidArgs)?;
     // SAFETY: it is open, and the program gives it up by this call.

@@ -1,13 +1,13 @@
-//! Processors without copying code of their own: the kernel copies.
+//! Processors without copying code in this library: the kernel copies.
 
 use libc::ucontext_t;
 
 use super::fault::Copy;
 
-/// The kernel does it.
+/// Whether signal handlers can recover from bad pointers: no, the kernel copies.
 pub(super) const IS_SUPPORTED: bool = false;
 
-/// Never asked for, because it is not supported.
+/// Returns a function that is never called, because the mode is not supported.
 pub(super) fn best() -> Copy {
     /// # Safety
     /// None is needed.
@@ -17,13 +17,13 @@ pub(super) fn best() -> Copy {
     refuse
 }
 
-/// None.
+/// Returns no copy functions.
 #[cfg(test)]
 pub(super) fn all() -> Vec<Copy> {
     Vec::new()
 }
 
-/// No fault is this library's.
+/// Returns false: no fault is this library's.
 pub(super) fn land(_: &mut ucontext_t) -> bool {
     false
 }

@@ -1,8 +1,8 @@
-//! Copies from and to addresses that a C program gave, which may be bad.
+//! Copies from and to addresses of a C program, which may be bad.
 //!
-//! In the first mode the copying code of `arch` runs straight at them, and signal handlers send a
-//! thread that faults in it to a landing place. In the second the kernel copies, and answers
-//! `EFAULT`. Under AddressSanitizer either asks that first.
+//! In the first mode the copying code of `arch` accesses them directly, and signal handlers resume a
+//! thread that faults in it at a landing address. In the second mode the kernel copies, and returns
+//! `EFAULT`. Under AddressSanitizer both check with the sanitizer first.
 
 use std::mem::transmute;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use super::{arch, asan, kernel, signal};
 
-/// An address was bad.
+/// Error of a bad address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault;
 
@@ -20,27 +20,28 @@ impl From<Fault> for uncopy_channel::Status {
     }
 }
 
-/// Copies, and answers something else than 0 if either side faulted.
+/// Copies; returns a number other than 0 if either side faulted.
 ///
 /// # Safety
-/// What can be written at `to` may be, for `length` bytes, and the two do not overlap. Code of
-/// [`arch`] runs only while the handlers are installed.
+/// Any writable memory in the `length` bytes at `to` may be overwritten, and the two ranges do not
+/// overlap. Code of [`arch`] runs only while the handlers are installed.
 pub(super) type Copy = unsafe extern "C" fn(to: *mut u8, from: *const u8, length: usize) -> u32;
 
-/// What copies in one direction now: a pointer, so that a copy costs what a call of `memcpy` does.
-struct Way(AtomicPtr<()>);
+/// The current copy function of one direction: a pointer, so that a copy costs as much as a call of
+/// `memcpy`.
+struct CopyFunction(AtomicPtr<()>);
 
-/// From the program.
-static IN: Way = Way::new(first_in);
-/// To the program.
-static OUT: Way = Way::new(first_out);
-/// What copies under AddressSanitizer, after that was asked.
-static ALLOWED_IN: Way = Way::new(first_in);
-static ALLOWED_OUT: Way = Way::new(first_out);
+/// Copies from the program.
+static IN: CopyFunction = CopyFunction::new(first_in);
+/// Copies to the program.
+static OUT: CopyFunction = CopyFunction::new(first_out);
+/// Copy functions under AddressSanitizer, after its check.
+static ALLOWED_IN: CopyFunction = CopyFunction::new(first_in);
+static ALLOWED_OUT: CopyFunction = CopyFunction::new(first_out);
 
-impl Way {
-    const fn new(copy: Copy) -> Way {
-        Way(AtomicPtr::new(copy as *mut ()))
+impl CopyFunction {
+    const fn new(copy: Copy) -> CopyFunction {
+        CopyFunction(AtomicPtr::new(copy as *mut ()))
     }
 
     fn set(&self, copy: Copy) {
@@ -55,33 +56,33 @@ impl Way {
     }
 }
 
-/// Chooses at the first use.
+/// Chooses the copy function at the first use, and copies.
 ///
 /// # Safety
 /// As [`type@Copy`].
 unsafe extern "C" fn first_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
     mode();
-    // SAFETY: the caller's promise; what copies has been chosen now.
+    // SAFETY: the caller's promise; the function has been chosen now.
     unsafe { IN.get()(to, from, length) }
 }
 
-/// Chooses at the first use.
+/// Chooses the copy function at the first use, and copies.
 ///
 /// # Safety
 /// As [`type@Copy`].
 unsafe extern "C" fn first_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
     mode();
-    // SAFETY: the caller's promise, who is `copy_out`; what copies has been chosen now.
+    // SAFETY: the promise of the caller, `copy_out`; the function has been chosen now.
     unsafe { OUT.get()(to, from, length) }
 }
 
 /// # Safety
 /// As [`type@Copy`].
-unsafe extern "C" fn asked_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
+unsafe extern "C" fn checked_in(to: *mut u8, from: *const u8, length: usize) -> u32 {
     if let Some(sanitizer) = asan::sanitizer()
-        && sanitizer.refuses(from, length, is_there)
+        && sanitizer.refuses(from, length, is_readable)
     {
-        // SAFETY: the caller's promise, and what lies at `from` is there.
+        // SAFETY: the caller's promise, and `from` is readable.
         unsafe { sanitizer.copy(to, from, length) };
         return 0;
     }
@@ -91,11 +92,11 @@ unsafe extern "C" fn asked_in(to: *mut u8, from: *const u8, length: usize) -> u3
 
 /// # Safety
 /// As [`type@Copy`].
-unsafe extern "C" fn asked_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
+unsafe extern "C" fn checked_out(to: *mut u8, from: *const u8, length: usize) -> u32 {
     if let Some(sanitizer) = asan::sanitizer()
-        && sanitizer.refuses(to, length, is_there)
+        && sanitizer.refuses(to, length, is_readable)
     {
-        // SAFETY: the caller's promise, and what lies at `to` is there.
+        // SAFETY: the caller's promise, and `to` is readable.
         unsafe { sanitizer.copy(to, from, length) };
         return 0;
     }
@@ -103,23 +104,23 @@ unsafe extern "C" fn asked_out(to: *mut u8, from: *const u8, length: usize) -> u
     unsafe { ALLOWED_OUT.get()(to, from, length) }
 }
 
-/// The byte can be read; the kernel tells, so that no fault is counted.
-fn is_there(at: *const u8) -> bool {
+/// Whether the byte can be read. The kernel checks it, so that no fault is counted.
+fn is_readable(at: *const u8) -> bool {
     let mut byte = 0;
-    // SAFETY: one byte, which is this function's.
+    // SAFETY: one byte, a local variable.
     unsafe { kernel::copy_in(&raw mut byte, at, 1) }.is_ok()
 }
 
-/// Has AddressSanitizer report a range of the program's that the kernel will read or write, as it
-/// would if `memcpy` did.
-pub(super) fn ask(start: *const u8, length: usize, is_written: bool) {
+/// Has AddressSanitizer check a range of the program that the kernel will read or write, as it checks
+/// the arguments of `memcpy`.
+pub(super) fn check_sanitizer(start: *const u8, length: usize, is_written: bool) {
     let Some(sanitizer) = asan::sanitizer() else { return };
-    if length == 0 || !sanitizer.refuses(start, length, is_there) {
+    if length == 0 || !sanitizer.refuses(start, length, is_readable) {
         return;
     }
     let mut own = vec![0u8; length];
     if is_written {
-        // SAFETY: what lies there is the program's, to be overwritten by this call.
+        // SAFETY: the program gave the range to be overwritten by this call.
         unsafe { sanitizer.copy(start.cast_mut(), own.as_ptr(), length) };
     } else {
         // SAFETY: `own` has that length.
@@ -143,13 +144,13 @@ unsafe extern "C" fn kernel_out(to: *mut u8, from: *const u8, length: usize) -> 
     u32::from(unsafe { kernel::copy_out(to, bytes) }.is_err())
 }
 
-/// How bad addresses are survived.
+/// How bad addresses are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mode {
-    /// By handlers of `SIGSEGV` and `SIGBUS`.
+    /// Handlers of `SIGSEGV` and `SIGBUS`.
     Handlers = 1,
-    /// By having the kernel copy.
+    /// Copies by the kernel.
     Kernel = 2,
 }
 
@@ -158,7 +159,7 @@ static MODE: AtomicU8 = AtomicU8::new(0);
 /// Held while the mode changes.
 static CHANGE: Mutex<()> = Mutex::new(());
 
-/// The mode in force, chosen now if nobody has.
+/// Returns the current mode, and chooses one if there is none.
 pub(crate) fn mode() -> Mode {
     match MODE.load(Ordering::Acquire) {
         1 => Mode::Handlers,
@@ -167,7 +168,7 @@ pub(crate) fn mode() -> Mode {
     }
 }
 
-/// Changes to `wanted`, or to the kernel where handlers are not to be had; says which it is.
+/// Changes to `wanted`, or to the kernel if handlers are not available; returns the new mode.
 pub(crate) fn set_mode(wanted: Mode) -> Mode {
     choose(wanted, true)
 }
@@ -181,8 +182,7 @@ fn choose(wanted: Mode, anew: bool) -> Mode {
     }
     let can_land = wanted == Mode::Handlers && arch::IS_SUPPORTED && signal::install();
     let mode = if can_land { Mode::Handlers } else { Mode::Kernel };
-    // The handlers are the process's as soon as `sigaction(2)` returns, whatever thread sees this
-    // first.
+    // The handlers apply to all threads as soon as `sigaction(2)` returns.
     let (copy_in, copy_out) = match mode {
         Mode::Handlers => (arch::best(), arch::best()),
         Mode::Kernel => (kernel_in as Copy, kernel_out as Copy),
@@ -190,8 +190,8 @@ fn choose(wanted: Mode, anew: bool) -> Mode {
     if asan::sanitizer().is_some() {
         ALLOWED_IN.set(copy_in);
         ALLOWED_OUT.set(copy_out);
-        IN.set(asked_in);
-        OUT.set(asked_out);
+        IN.set(checked_in);
+        OUT.set(checked_out);
     } else {
         IN.set(copy_in);
         OUT.set(copy_out);
@@ -203,11 +203,11 @@ fn choose(wanted: Mode, anew: bool) -> Mode {
 /// Copies `length` bytes from an address that may be bad.
 ///
 /// # Safety
-/// `to` may be written for `length` bytes, and what lies there is nobody else's.
+/// `to` may be written for `length` bytes, and nothing else uses them.
 #[inline]
 pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
-    // SAFETY: the caller's promise; memory of this library does not overlap the program's, or else
-    // what is copied is of no consequence.
+    // SAFETY: the caller's promise; memory of this library does not overlap the program's, unless
+    // the program passes an address of it, and then the copied bytes do not matter.
     let failed = unsafe { IN.get()(to, from, length) };
     if failed == 0 { Ok(()) } else { Err(Fault) }
 }
@@ -215,11 +215,11 @@ pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Res
 /// Copies `bytes` to an address that may be bad.
 ///
 /// # Safety
-/// What can be written from `to` on for the length of `bytes` is the program's to be overwritten.
+/// The program gave the range at `to`, as long as `bytes`, to be overwritten.
 #[inline]
 pub(super) unsafe fn copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
-    // SAFETY: the caller's promise; `bytes` is a slice, and borrowed, so that it is not the
-    // program's.
+    // SAFETY: the caller's promise; `bytes` is a borrowed slice, so it does not belong to the
+    // program.
     let failed = unsafe { OUT.get()(to, bytes.as_ptr(), bytes.len()) };
     if failed == 0 { Ok(()) } else { Err(Fault) }
 }
@@ -231,7 +231,7 @@ mod tests {
     const BAD: [usize; 5] = [0, 1, usize::MAX, usize::MAX - 15, 1 << 63];
 
     #[test]
-    fn copies_every_length_and_nothing_beside_it() {
+    fn copies_every_length_and_no_more() {
         let source: Vec<u8> = (0..70_010u32).map(|n| (n * 7 % 251) as u8).collect();
         for wanted in [Mode::Handlers, Mode::Kernel] {
             set_mode(wanted);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_processors_run_copies_and_survives_as_well() {
+    fn copy_functions_of_all_processors_copy_and_survive_bad_addresses() {
         assert_eq!(set_mode(Mode::Handlers) == Mode::Handlers, arch::IS_SUPPORTED);
         let source: Vec<u8> = (0..70_000u32).map(|n| (n * 7 % 251) as u8).collect();
         for copy in arch::all() {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_through_a_file_is_as_good() {
+    fn copies_through_a_file_give_the_same_results() {
         let source: Vec<u8> = (0..=255).collect();
         let mut to = vec![0u8; 256];
         // SAFETY: both have 256 bytes.

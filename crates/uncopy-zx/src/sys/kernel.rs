@@ -1,7 +1,7 @@
-//! Copies that the kernel makes, which answers `EFAULT` for a bad address.
+//! Copies by the kernel, which returns `EFAULT` for a bad address.
 //!
-//! `process_vm_readv(2)` on the process itself, which asks for no privilege; where a filter forbids
-//! it, through a memfd: slower, and made of calls that no filter can do without.
+//! Uses `process_vm_readv(2)` on the process itself, which needs no privilege. If a seccomp filter
+//! forbids it, copies through a memfd: slower, but with calls that filters have to allow.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -16,7 +16,7 @@ use super::fault::Fault;
 pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Result<(), Fault> {
     let here = iovec { iov_base: to.cast(), iov_len: length };
     let there = iovec { iov_base: from.cast_mut().cast(), iov_len: length };
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     let process = unsafe { libc::getpid() };
     // SAFETY: the caller's promise for `here`; the kernel checks both.
     let count =
@@ -31,13 +31,13 @@ pub(super) unsafe fn copy_in(to: *mut u8, from: *const u8, length: usize) -> Res
 /// Copies to an address that may be bad.
 ///
 /// # Safety
-/// What can be written at `to` may be.
+/// Any writable memory at `to` may be overwritten.
 pub(super) unsafe fn copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
     let here = iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let there = iovec { iov_base: to.cast(), iov_len: bytes.len() };
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     let process = unsafe { libc::getpid() };
-    // SAFETY: the kernel only reads `here` and checks `there`, which the caller gives up.
+    // SAFETY: the kernel only reads `here` and checks `there`, which may be overwritten.
     let count =
         unsafe { libc::process_vm_writev(process, &raw const here, 1, &raw const there, 1, 0) };
     if is_forbidden(count) {
@@ -47,7 +47,7 @@ pub(super) unsafe fn copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
     all_of(count, bytes.len())
 }
 
-/// It failed, and not because of an address.
+/// Whether the call failed for a reason other than an address.
 fn is_forbidden(count: isize) -> bool {
     count < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
@@ -56,14 +56,14 @@ fn all_of(count: isize, length: usize) -> Result<(), Fault> {
     if usize::try_from(count) == Ok(length) { Ok(()) } else { Err(Fault) }
 }
 
-/// Where bytes go through. A new one each time: threads share none, and nothing is left of it.
-/// Without a descriptor to be had the address counts as bad.
-fn passage() -> Result<OwnedFd, Fault> {
+/// Makes a file to copy through. It is new for each copy, so that threads share none and no data stays.
+/// If descriptors have run out, the address counts as bad.
+fn temporary_file() -> Result<OwnedFd, Fault> {
     use rustix::fs::{MemfdFlags, memfd_create};
     memfd_create("uncopy-zx-copy", MemfdFlags::CLOEXEC).map_err(|_| Fault)
 }
 
-/// Goes on until `step` has moved `length` bytes, from the offset it is given.
+/// Calls `step` with the offset until it has moved `length` bytes.
 fn repeat(length: usize, step: impl Fn(usize) -> isize) -> Result<(), Fault> {
     let mut done = 0;
     while done < length {
@@ -93,7 +93,7 @@ fn write_at(file: &OwnedFd, from: *const u8, length: usize) -> Result<(), Fault>
 /// Reads from the file to any address.
 ///
 /// # Safety
-/// What can be written at `to` may be.
+/// Any writable memory at `to` may be overwritten.
 unsafe fn read_at(file: &OwnedFd, to: *mut u8, length: usize) -> Result<(), Fault> {
     repeat(length, |done| {
         let address = to.wrapping_add(done).cast::<c_void>();
@@ -102,7 +102,7 @@ unsafe fn read_at(file: &OwnedFd, to: *mut u8, length: usize) -> Result<(), Faul
     })
 }
 
-/// [`copy_in`] through a file.
+/// Copies as [`copy_in`] does, through a file.
 ///
 /// # Safety
 /// As [`copy_in`].
@@ -111,18 +111,18 @@ pub(super) unsafe fn file_copy_in(
     from: *const u8,
     length: usize,
 ) -> Result<(), Fault> {
-    let file = passage()?;
+    let file = temporary_file()?;
     write_at(&file, from, length)?;
     // SAFETY: the caller's promise.
     unsafe { read_at(&file, to, length) }
 }
 
-/// [`copy_out`] through a file.
+/// Copies as [`copy_out`] does, through a file.
 ///
 /// # Safety
 /// As [`copy_out`].
 pub(super) unsafe fn file_copy_out(to: *mut u8, bytes: &[u8]) -> Result<(), Fault> {
-    let file = passage()?;
+    let file = temporary_file()?;
     write_at(&file, bytes.as_ptr(), bytes.len())?;
     // SAFETY: the caller's promise.
     unsafe { read_at(&file, to, bytes.len()) }

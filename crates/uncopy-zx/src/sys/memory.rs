@@ -1,4 +1,4 @@
-//! Memory of the calling program: read and written without trust in its addresses.
+//! Memory of the calling program, whose addresses may be bad.
 
 use std::io::IoSlice;
 use std::marker::PhantomData;
@@ -7,19 +7,19 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use uncopy_channel::{Filling, Status};
 
-use super::fault::{Fault, ask, copy_in, copy_out};
+use super::fault::{Fault, check_sanitizer, copy_in, copy_out};
 use crate::abi;
 
-/// A type whose every pattern of bits is a value, and that has no padding.
+/// A type for which every bit pattern is a value, and that has no padding.
 ///
 /// # Safety
-/// Both are true.
+/// The type has both properties.
 pub(crate) unsafe trait Plain: Copy + Default {}
 
 macro_rules! plain {
     ($($type:ty),*) => {$(
-        // SAFETY: integers alone, of which the sizes add up to that of the type (asserted below or
-        // in `abi`).
+        // SAFETY: only integers, whose sizes add up to that of the type (asserted below or in
+        // `abi`).
         unsafe impl Plain for $type {}
     )*};
 }
@@ -37,13 +37,13 @@ pub struct In<T>(*const T);
 
 /// An address to write to, as C passes it: `T *`.
 ///
-/// No safe code makes one: C programs pass them, or pass numbers that `Out::at` makes into them,
-/// and promise by that that what can be written there may be.
+/// Safe code cannot make one: C programs pass them, or pass numbers that `Out::at` converts, and
+/// thereby promise that any writable memory there may be overwritten.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T, PhantomData<T>);
 
-// Addresses are copied, whatever is there.
+// Addresses can be copied for every type.
 impl<T> Clone for In<T> {
     #[inline]
     fn clone(&self) -> In<T> {
@@ -63,12 +63,12 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> In<T> {
-    /// What a C program wrote as a number into a structure.
+    /// Converts an address that a C program wrote into a structure as a number.
     pub(crate) fn at(address: usize) -> In<T> {
         In(std::ptr::without_provenance(address))
     }
 
-    /// The same address, for values of another type.
+    /// Returns the same address for values of another type.
     pub(crate) fn cast<U>(self) -> In<U> {
         In(self.0.cast())
     }
@@ -76,32 +76,32 @@ impl<T> In<T> {
 
 #[allow(private_bounds, reason = "what it adds is private as well")]
 impl<T: Plain> In<T> {
-    /// The value there.
+    /// Reads the value.
     pub(crate) fn read(self) -> Result<T, Fault> {
         let mut value = T::default();
         self.read_all(std::slice::from_mut(&mut value))?;
         Ok(value)
     }
 
-    /// As many values as `values` has room for.
+    /// Reads as many values as `values` has room for.
     #[inline]
     pub(crate) fn read_all(self, values: &mut [T]) -> Result<(), Fault> {
         let to = values.as_mut_ptr().cast::<u8>();
-        // SAFETY: the whole of `values`, whose type takes every pattern of bits; should only a part
-        // be written, the rest keeps its values.
+        // SAFETY: all of `values`, whose type allows every bit pattern; if only a part is written,
+        // the rest keeps its values.
         unsafe { copy_in(to, self.0.cast(), size_of_val(values)) }
     }
 
-    /// As many values as `room` has places for, written there for the first time.
+    /// Reads as many values as `room` has places for, and initialises it.
     #[inline]
     pub(crate) fn read_into(self, room: &mut [MaybeUninit<T>]) -> Result<&mut [T], Fault> {
-        // SAFETY: the whole of `room`, which nobody reads before all of it was written.
+        // SAFETY: all of `room`, which is not read before all of it was written.
         unsafe { copy_in(room.as_mut_ptr().cast(), self.0.cast(), size_of_val(room)) }?;
-        // SAFETY: all of it was written just now, and the type takes every pattern of bits.
+        // SAFETY: all of it was written above, and the type allows every bit pattern.
         Ok(unsafe { room.assume_init_mut() })
     }
 
-    /// The `count` values behind the first `skip`.
+    /// Reads `count` values after the first `skip`.
     pub(crate) fn read_some(self, skip: usize, count: usize) -> Result<Vec<T>, Fault> {
         let mut values = vec![T::default(); count];
         In(self.0.wrapping_add(skip)).read_all(&mut values)?;
@@ -109,16 +109,15 @@ impl<T: Plain> In<T> {
     }
 }
 
-/// Copies the regions one behind the other into `to` by the copies that every call makes of the
-/// program's memory; false if they do not fit. This is what `cargo xtask compare zx` sets against
-/// plain copies.
+/// Copies the regions one behind the other into `to`, with the fault-tolerant copies of every call;
+/// returns false if they do not fit. `cargo xtask compare zx` compares this with plain copies.
 #[inline]
 #[must_use]
-pub fn gather_surely(regions: &[IoSlice<'_>], to: &mut [u8]) -> bool {
+pub fn gather_checked(regions: &[IoSlice<'_>], to: &mut [u8]) -> bool {
     let mut rest = to;
     for region in regions {
         let Some((now, later)) = rest.split_at_mut_checked(region.len()) else { return false };
-        // SAFETY: all of `now` is written to, which is as long as the region.
+        // SAFETY: `now` is borrowed mutably and as long as the region.
         if unsafe { copy_in(now.as_mut_ptr(), region.as_ptr(), region.len()) }.is_err() {
             return false;
         }
@@ -128,16 +127,16 @@ pub fn gather_surely(regions: &[IoSlice<'_>], to: &mut [u8]) -> bool {
 }
 
 impl In<u8> {
-    /// Has the bytes appended to a message.
+    /// Appends the bytes to a message.
     #[inline]
     pub(crate) fn append_to(self, filling: &mut Filling<'_>, length: usize) -> Result<(), Status> {
         let space = filling.unfilled();
         if length > space.len() {
             return Err(Status::InvalidArgs);
         }
-        // SAFETY: `space` has so many bytes, and is borrowed.
+        // SAFETY: `space` has `length` bytes, and is borrowed mutably.
         unsafe { copy_in(space.as_mut_ptr().cast(), self.0, length) }?;
-        // SAFETY: all of them were written just now.
+        // SAFETY: all of them were written above.
         unsafe { filling.assume_appended(length) };
         Ok(())
     }
@@ -149,20 +148,20 @@ impl In<u8> {
         offset: u64,
         length: usize,
     ) -> Result<(), Status> {
-        ask(self.0, length, false);
+        check_sanitizer(self.0, length, false);
         transfer(length, |done| {
             let (address, at) = (self.0.wrapping_add(done), offset as i64 + done as i64);
-            // SAFETY: the kernel only reads there, and checks the address.
+            // SAFETY: the kernel only reads, and checks the address.
             unsafe { libc::pwrite64(file.as_raw_fd(), address.cast(), length - done, at) }
         })
     }
 }
 
 impl<T> Out<T> {
-    /// What a C program wrote as a number into a structure, for this call to write to.
+    /// Converts an address that a C program wrote into a structure, for this call to write to.
     ///
     /// # Safety
-    /// It did, and has promised what is said of [`Out`].
+    /// The program wrote it, with the promise that [`Out`] describes.
     unsafe fn at(address: usize) -> Out<T> {
         Out(std::ptr::without_provenance_mut(address), PhantomData)
     }
@@ -171,17 +170,17 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    /// The same address, to read from.
+    /// Returns the same address to read from.
     pub(crate) fn as_in(self) -> In<T> {
         In(self.0)
     }
 
-    /// The same address, for values of another type.
+    /// Returns the same address for values of another type.
     pub(crate) fn cast<U>(self) -> Out<U> {
         Out(self.0.cast(), PhantomData)
     }
 
-    /// The address of the value at `index`.
+    /// Returns the address of the value at `index`.
     pub(crate) fn skip(self, index: usize) -> Out<T> {
         Out(self.0.wrapping_add(index), PhantomData)
     }
@@ -207,7 +206,7 @@ impl<T: Plain> Out<T> {
         let start = values.as_ptr().cast::<u8>();
         // SAFETY: the type has no padding, so that all of its bytes are initialised.
         let bytes = unsafe { std::slice::from_raw_parts(start, size_of_val(values)) };
-        // SAFETY: what is said of `Out`.
+        // SAFETY: the promise of `Out`.
         unsafe { copy_out(self.0.cast(), bytes) }
     }
 }
@@ -220,16 +219,16 @@ impl Out<u8> {
         offset: u64,
         length: usize,
     ) -> Result<(), Status> {
-        ask(self.0, length, true);
+        check_sanitizer(self.0, length, true);
         transfer(length, |done| {
             let (address, at) = (self.0.wrapping_add(done), offset as i64 + done as i64);
-            // SAFETY: what is said of `Out`; the kernel checks the address.
+            // SAFETY: the promise of `Out`; the kernel checks the address.
             unsafe { libc::pread64(file.as_raw_fd(), address.cast(), length - done, at) }
         })
     }
 }
 
-/// Goes on until `step` has moved `length` bytes.
+/// Calls `step` until it has moved `length` bytes.
 fn transfer(length: usize, step: impl Fn(usize) -> isize) -> Result<(), Status> {
     let mut done = 0;
     while done < length {
@@ -249,19 +248,19 @@ fn transfer(length: usize, step: impl Fn(usize) -> isize) -> Result<(), Status> 
 }
 
 impl abi::zx_channel_call_args_t {
-    /// Where the answer's bytes go.
+    /// Returns the destination of the answer's bytes.
     pub(crate) fn reply_bytes(&self) -> Out<u8> {
         // SAFETY: the field is the C program's `void *rd_bytes`, to be written to by this call.
         unsafe { Out::at(self.rd_bytes) }
     }
 
-    /// Where the answer's handles go.
+    /// Returns the destination of the answer's handles.
     pub(crate) fn reply_handles<T>(&self) -> Out<T> {
         // SAFETY: the field is the C program's `rd_handles`, to be written to by this call.
         unsafe { Out::at(self.rd_handles) }
     }
 
-    /// The dispositions, whose results this call writes.
+    /// Returns the dispositions, whose results this call writes.
     pub(crate) fn dispositions(&self) -> Out<abi::zx_handle_disposition_t> {
         // SAFETY: the field is the C program's `zx_handle_disposition_t *wr_handles`.
         unsafe { Out::at(self.wr_handles) }
@@ -272,15 +271,15 @@ impl abi::zx_channel_call_args_t {
 mod tests {
     use std::io::IoSlice;
 
-    use super::gather_surely;
+    use super::gather_checked;
 
     #[test]
-    fn regions_come_in_order_if_they_fit() {
+    fn regions_are_copied_in_order_if_they_fit() {
         let regions = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cde")];
         let mut out = [b'x'; 6];
-        assert!(gather_surely(&regions, &mut out));
+        assert!(gather_checked(&regions, &mut out));
         assert_eq!(out, *b"abcdex");
-        assert!(gather_surely(&regions, &mut out[..5]));
-        assert!(!gather_surely(&regions, &mut out[..4]));
+        assert!(gather_checked(&regions, &mut out[..5]));
+        assert!(!gather_checked(&regions, &mut out[..4]));
     }
 }

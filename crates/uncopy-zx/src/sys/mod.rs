@@ -1,4 +1,4 @@
-//! The home of unsafe code: exported symbols, memory behind pointers of C programs, signals.
+//! The unsafe code of this crate: exported symbols, memory of C programs, signal handlers.
 #![allow(unsafe_code)]
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]

@@ -1,7 +1,7 @@
-//! Handlers of `SIGSEGV` and `SIGBUS`: faults of the copying code land, all others go to whoever
-//! was there before.
+//! Handlers of `SIGSEGV` and `SIGBUS`: after faults of the copying code it continues at its landing
+//! address; all other signals are passed to the previous handler.
 //!
-//! A fault is recognised by the program counter: a non-canonical address arrives without
+//! A fault is recognised by the program counter: a fault at a non-canonical address has no
 //! `si_addr` (`arch/x86/kernel/traps.c`, a general protection fault).
 
 use std::cell::UnsafeCell;
@@ -13,24 +13,24 @@ use libc::{SIG_DFL, SIG_IGN, SIGBUS, SIGSEGV, c_int, c_void, sigaction, siginfo_
 
 use super::arch;
 
-/// `si_code` of a hardware error that nothing has run into yet (`asm-generic/siginfo.h`): it does
-/// not come again when its handler returns.
+/// `si_code` of a hardware error that no thread has accessed yet (`asm-generic/siginfo.h`): it is not
+/// repeated when its handler returns.
 const BUS_MCEERR_AO: c_int = 5;
 
-/// What was there before, for one signal.
-struct Before {
+/// Previous action of one signal.
+struct PreviousAction {
     action: UnsafeCell<MaybeUninit<sigaction>>,
     is_known: AtomicBool,
-    /// It asked to be called once (`SA_RESETHAND`), and has been.
+    /// Whether it was to be called once (`SA_RESETHAND`), and has been.
     is_spent: AtomicBool,
 }
 
 // SAFETY: the action is written once, before `is_known` is set, and only read after that.
-unsafe impl Sync for Before {}
+unsafe impl Sync for PreviousAction {}
 
-impl Before {
-    const fn new() -> Before {
-        Before {
+impl PreviousAction {
+    const fn new() -> PreviousAction {
+        PreviousAction {
             action: UnsafeCell::new(MaybeUninit::uninit()),
             is_known: AtomicBool::new(false),
             is_spent: AtomicBool::new(false),
@@ -41,29 +41,29 @@ impl Before {
         if !self.is_known.load(Ordering::Acquire) || self.is_spent.load(Ordering::Relaxed) {
             return None;
         }
-        // SAFETY: nobody writes it any more.
+        // SAFETY: it is not written any more.
         let action = unsafe { &*self.action.get() };
         // SAFETY: it was written before `is_known` was set.
         Some(unsafe { action.assume_init_ref() })
     }
 }
 
-static SEGV: Before = Before::new();
-static BUS: Before = Before::new();
-/// Faults that landed.
+static SEGV: PreviousAction = PreviousAction::new();
+static BUS: PreviousAction = PreviousAction::new();
+/// Number of faults of the copying code.
 static FAULTS: AtomicU64 = AtomicU64::new(0);
 
-/// Faults of the copying code since the process began.
+/// Returns the number of faults of the copying code since the process began.
 pub(crate) fn faults() -> u64 {
     FAULTS.load(Ordering::Relaxed)
 }
 
-/// Installs both, once; false if the process does not allow it. The caller holds a lock.
+/// Installs both handlers, once; returns false if the system refuses. The caller holds a lock.
 pub(super) fn install() -> bool {
     [(SIGSEGV, &SEGV), (SIGBUS, &BUS)].into_iter().all(|(signal, before)| hook(signal, before))
 }
 
-fn hook(signal: c_int, before: &Before) -> bool {
+fn hook(signal: c_int, before: &PreviousAction) -> bool {
     if before.is_known.load(Ordering::Acquire) {
         return true;
     }
@@ -74,14 +74,14 @@ fn hook(signal: c_int, before: &Before) -> bool {
     }
     // SAFETY: the call above filled it.
     let old = unsafe { old.assume_init() };
-    // SAFETY: under the caller's lock, and nobody reads it before `is_known` is set.
+    // SAFETY: under the caller's lock, and it is not read before `is_known` is set.
     unsafe { (*before.action.get()).write(old) };
     before.is_known.store(true, Ordering::Release);
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_fault;
     let mut new = old;
     new.sa_sigaction = handler as *const () as usize;
-    // Whoever was there is called in the same circumstances: its mask, its wish to be interrupted.
-    // An alternate stack, because a fault may be the stack's end.
+    // The previous handler is called under the same conditions: its mask and `SA_RESTART`. Uses the
+    // alternate stack, because the fault may be a stack overflow.
     new.sa_flags = libc::SA_SIGINFO
         | libc::SA_ONSTACK
         | (old.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
@@ -95,11 +95,11 @@ fn hook(signal: c_int, before: &Before) -> bool {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands a handler with `SA_SIGINFO` valid pointers to both.
+    // SAFETY: the kernel passes valid pointers to a handler with `SA_SIGINFO`.
     let code = unsafe { (*info).si_code };
-    // SAFETY: as above; it is this thread's alone while the handler runs.
+    // SAFETY: as above; only this thread uses it while the handler runs.
     let registers = unsafe { &mut *context.cast::<ucontext_t>() };
-    // Signals that somebody sent are no faults, wherever they interrupt.
+    // Signals sent by a process are not faults, wherever they interrupt.
     if code > 0 && arch::land(registers) {
         FAULTS.fetch_add(1, Ordering::Relaxed);
         return;
@@ -107,12 +107,12 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
     pass_on(signal, info, context, code);
 }
 
-/// Does what would have happened without this library.
+/// Performs the previous action of the signal.
 fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, code: c_int) {
     let before = if signal == SIGSEGV { &SEGV } else { &BUS };
     let Some(action) = before.get() else { return default(signal, info, code) };
     match action.sa_sigaction {
-        // The kernel does not ignore what a thread did itself (`force_sig_info_to_task`).
+        // The kernel does not let faults be ignored (`force_sig_info_to_task`).
         SIG_DFL => default(signal, info, code),
         SIG_IGN if code > 0 => default(signal, info, code),
         SIG_IGN => {}
@@ -134,7 +134,8 @@ fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void, code: c_in
     }
 }
 
-/// The default action, with the original reason in the core dump and the parent's `wait(2)`.
+/// Performs the default action, so that the core dump and the parent's `wait(2)` show the original
+/// cause.
 fn default(signal: c_int, info: *mut siginfo_t, code: c_int) {
     // SAFETY: an action of zeroes is the default one, without flags.
     let action = unsafe { MaybeUninit::<sigaction>::zeroed().assume_init() };
@@ -144,10 +145,10 @@ fn default(signal: c_int, info: *mut siginfo_t, code: c_int) {
         // The instruction runs again, and faults again.
         return;
     }
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     let process = unsafe { libc::getpid() };
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a number.
     let thread = unsafe { libc::gettid() };
-    // SAFETY: `info` is the kernel's own; it comes again when this handler returns.
+    // SAFETY: `info` is the kernel's; the signal is delivered when this handler returns.
     unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info) };
 }

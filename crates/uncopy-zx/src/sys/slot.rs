@@ -1,9 +1,8 @@
-//! Places for values that several threads use, and one of them ends.
+//! Slots for values that several threads use, and one of them ends.
 //!
-//! All that is known of a place is in one word: a phase, a generation, and how many use the value.
-//! Beside it is a mark that one more user may hold. To use the value costs an exchange of the mark,
-//! which is taken back by a plain store; who finds it held is counted, which costs an addition and
-//! a subtraction.
+//! The state of a slot is one word: a phase, a generation, and the number of users. Beside it is a
+//! mark that one more user may hold. Using the value costs an exchange of the mark, which a plain
+//! store releases; a user that finds it held is counted, which costs an addition and a subtraction.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -12,52 +11,52 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::membarrier;
 
-/// What is in a slot.
+/// The value of a slot.
 pub(crate) trait Occupant {
-    /// What users of it see.
+    /// The part that users see.
     type Content;
 
-    /// That.
+    /// Returns that part.
     fn content(&self) -> &Self::Content;
 
-    /// It is out of its slot, which may be opened again.
-    fn left(self);
+    /// Called when the value is out of its slot, which may be opened again.
+    fn removed(self);
 }
 
-/// One user.
+/// Increment for one user.
 const USER: u64 = 1;
 const USERS: u64 = u32::MAX as u64;
 const GENERATION_SHIFT: u32 = 32;
 const PHASE: u64 = 0b11 << 62;
-/// There is no value.
+/// No value.
 const FREE: u64 = 0;
-/// One thread moves a value in or out.
+/// A thread moves a value in or out.
 const MOVING: u64 = 0b01 << 62;
-/// There is a value, for all who know the generation.
+/// A value that can be leased with its generation.
 const OPEN: u64 = 0b10 << 62;
-/// There is a value, for those alone who use it already.
+/// A value that only its current users can use.
 const ENDING: u64 = 0b11 << 62;
 
-/// A place for one value after another, which is leaked if it is in there when the slot is dropped.
-/// Neighbours are on cache lines of their own.
+/// A slot for one value after another. A value in it is leaked when the slot is dropped. Each slot has
+/// its own cache line.
 #[repr(align(64))]
 pub(crate) struct Slot<T> {
-    /// Phase, generation, users. Who looks at the wrong generation may count as a user for a
-    /// moment, in every phase; that changes no more than who is the last.
+    /// Phase, generation, users. A lookup with a wrong generation may count as a user for a moment, in
+    /// every phase; that only changes which user is the last.
     state: AtomicU64,
-    /// Somebody uses the value without being counted, or is about to see that there is none.
+    /// Whether a thread uses the value without being counted, or is about to find that there is none.
     is_held: AtomicBool,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
 // SAFETY: threads share references to the value (`Sync`) and take it out on another thread than
-// the one that put it in (`Send`); that nobody moves it while it is used is what `state` is for.
+// the one that put it in (`Send`); `state` ensures that it is not moved while it is used.
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
-/// The use of a value, which stays where it is as long as this exists.
+/// A use of a value, which is not moved while this exists.
 pub(crate) struct Lease<'a, T: Occupant> {
     slot: &'a Slot<T>,
-    /// Else it is the one that holds the mark.
+    /// Whether it is counted; otherwise it holds the mark.
     is_counted: bool,
 }
 
@@ -71,46 +70,47 @@ impl<T> Default for Slot<T> {
     }
 }
 
-/// The word without its users.
-fn known(phase: u64, generation: u32) -> u64 {
+/// Returns a word without users.
+fn word_of(phase: u64, generation: u32) -> u64 {
     // Generations have fewer than 30 bits.
     phase | u64::from(generation) << GENERATION_SHIFT & !PHASE
 }
 
 impl<T: Occupant> Slot<T> {
-    /// Puts a value in; gives it back if there is one.
+    /// Puts a value in; returns it if there is one already.
     pub(crate) fn open(&self, generation: u32, value: T) -> Result<(), T> {
-        let claim =
-            |state| (state & PHASE == FREE).then_some(known(MOVING, generation) | (state & USERS));
+        let claim = |state| {
+            (state & PHASE == FREE).then_some(word_of(MOVING, generation) | (state & USERS))
+        };
         if self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, claim).is_err() {
             return Err(value);
         }
-        // SAFETY: this thread alone has made it `MOVING`, so that nobody else touches the value.
+        // SAFETY: only this thread has made it `MOVING`, so that no other accesses the value.
         unsafe { (*self.value.get()).write(value) };
         self.state.fetch_add(OPEN - MOVING, Ordering::Release);
         Ok(())
     }
 
-    /// The value, if it is there with that generation.
+    /// Leases the value, if it has that generation.
     #[inline]
     pub(crate) fn lease(&self, generation: u32) -> Option<Lease<'_, T>> {
-        // SeqCst, here and in `Lease::end` and `clear`: whoever ends the value sees the mark, or
-        // whoever has set it sees the end.
+        // SeqCst, here and in `Lease::end` and `clear`: the thread that ends the value sees the mark,
+        // or the thread that has set the mark sees the end.
         let is_counted =
             self.is_held.load(Ordering::Relaxed) || self.is_held.swap(true, Ordering::SeqCst);
         let state = if is_counted {
-            // Without a look before, which would cost every call a few cycles to spare the wrong
-            // ones.
+            // Without a check before, which would cost every call a few cycles to save some in calls
+            // with invalid handles.
             self.state.fetch_add(USER, Ordering::SeqCst)
         } else {
             self.state.load(Ordering::SeqCst)
         };
         let lease = Lease { slot: self, is_counted };
-        // What is dropped otherwise has used nothing.
-        (state & !USERS == known(OPEN, generation)).then_some(lease)
+        // A lease that is dropped here has not used the value.
+        (state & !USERS == word_of(OPEN, generation)).then_some(lease)
     }
 
-    /// One counted user less. The last of a value that has ended takes it out.
+    /// Counts one user less. The last user of an ended value takes it out.
     #[inline]
     fn leave_count(&self) {
         let before = self.state.fetch_sub(USER, Ordering::SeqCst);
@@ -119,45 +119,45 @@ impl<T: Occupant> Slot<T> {
         }
     }
 
-    /// The mark is free. Its holder takes a value out that has ended, unless some are counted.
+    /// Releases the mark. Takes an ended value out, unless there are counted users.
     #[inline]
     fn leave_mark(&self) {
         self.is_held.store(false, Ordering::Release);
-        // The processor may look before others see the store. Who has ended the value, and sees
-        // the mark all the same, has this thread catch up: `clear`.
+        // The processor may load before others see the store. If the thread that ended the value
+        // still sees the mark, it uses a barrier on this thread: `clear`.
         let state = self.state.load(Ordering::Relaxed);
         if state & (PHASE | USERS) == ENDING {
             self.clear(state);
         }
     }
 
-    /// The word was `state`, which says `ENDING` and has no user: takes the value out, unless
-    /// somebody holds the mark, who will.
+    /// Takes the value out if the word is `state`, which is `ENDING` without users, unless a thread
+    /// holds the mark, which then takes it out.
     #[cold]
     fn clear(&self, state: u64) {
         if self.is_held.load(Ordering::SeqCst) {
-            // After this the holder has left and that is seen, or has yet to look at the word.
-            membarrier::others_catch_up();
+            // After this the holder has visibly released the mark, or will still load the word.
+            membarrier::synchronize_others();
             if self.is_held.load(Ordering::SeqCst) {
                 return;
             }
         }
         if let Some(value) = self.take_out(state) {
-            value.left();
+            value.removed();
         }
     }
 
-    /// Takes the value out if the word still is `state`, which says `ENDING` and has no user but
-    /// the caller, or none; nor does anybody else hold the mark.
+    /// Takes the value out if the word still is `state`, which is `ENDING` without users other than the
+    /// caller; no other thread holds the mark.
     fn take_out(&self, state: u64) -> Option<T> {
         let moving = state & !(PHASE | USERS) | MOVING;
-        // Acquire: all that was done to the value was done before its users left.
+        // Acquire: all uses of the value happened before its users left.
         self.state.compare_exchange(state, moving, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        // SAFETY: this thread alone has made it `MOVING`, and nobody uses the value: users are
-        // counted, or hold the mark, and none comes after `OPEN`.
+        // SAFETY: only this thread has made it `MOVING`, and no thread uses the value: users are
+        // counted, or hold the mark, and there are no new ones after `OPEN`.
         let value = unsafe { &*self.value.get() };
-        // SAFETY: it was there, for `ENDING` follows `OPEN` alone, which follows the write of one;
-        // and it is read but once, for `MOVING` leads to `FREE`.
+        // SAFETY: the value is initialised, because `ENDING` follows only `OPEN`, which follows a
+        // write; and it is read once, because `MOVING` leads to `FREE`.
         let value = unsafe { value.assume_init_read() };
         self.state.fetch_and(!PHASE, Ordering::Release);
         Some(value)
@@ -165,13 +165,13 @@ impl<T: Occupant> Slot<T> {
 }
 
 impl<'a, T: Occupant> Lease<'a, T> {
-    /// Ends the value: nobody finds it any more. False if somebody else has.
+    /// Ends the value, so that it cannot be leased any more. Returns false if another thread has.
     pub(crate) fn end(&self) -> bool {
         let end = |state| (state & PHASE == OPEN).then_some(state | ENDING);
         self.slot.state.fetch_update(Ordering::SeqCst, Ordering::Relaxed, end).is_ok()
     }
 
-    /// The value itself, if it has ended and nobody else uses it.
+    /// Returns the value itself, if it has ended and no other thread uses it.
     pub(crate) fn into_value(self) -> Result<T, Lease<'a, T>> {
         let (own, is_alone) = match self.is_counted {
             true => (USER, !self.slot.is_held.load(Ordering::SeqCst)),
@@ -183,7 +183,7 @@ impl<'a, T: Occupant> Lease<'a, T> {
         }
         match self.slot.take_out(state) {
             Some(value) => {
-                // A count is gone with the word.
+                // The count was removed with the word.
                 if !self.is_counted {
                     self.slot.leave_mark();
                 }
@@ -200,9 +200,9 @@ impl<T: Occupant> Deref for Lease<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T::Content {
-        // SAFETY: no reference to the value is mutable, and nobody moves it while it has a user.
+        // SAFETY: no reference to the value is mutable, and it is not moved while it has a user.
         let value = unsafe { &*self.slot.value.get() };
-        // SAFETY: a lease is made of an `OPEN` slot alone, after the value was written (Acquire).
+        // SAFETY: a lease is only made of an `OPEN` slot, after the value was written (Acquire).
         unsafe { value.assume_init_ref() }.content()
     }
 }
@@ -224,7 +224,7 @@ mod tests {
 
     use super::{Occupant, Slot};
 
-    static LEFT: AtomicUsize = AtomicUsize::new(0);
+    static REMOVED: AtomicUsize = AtomicUsize::new(0);
 
     /// Twice the same number, so that a torn or stale value shows.
     struct Twin(Box<u32>, Box<u32>);
@@ -242,9 +242,9 @@ mod tests {
             self
         }
 
-        fn left(self) {
+        fn removed(self) {
             assert_eq!(self.0, self.1);
-            LEFT.fetch_add(1, Ordering::Relaxed);
+            REMOVED.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(*slot.lease(8).unwrap().1, 2);
     }
 
-    /// Whoever of three leaves first, one of them with the mark, and whoever ends the value.
+    /// Tries every order in which three users, one of them with the mark, leave and end the value.
     #[test]
     fn a_value_in_use_stays_until_its_last_user_leaves() {
         for (generation, order) in (0..).zip([[0, 1, 2], [0, 2, 1], [1, 0, 2], [2, 1, 0]]) {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_use_and_end_values_meet_no_other_ones() {
+    fn threads_that_use_and_end_values_see_no_other_value() {
         const THREADS: usize = 4;
         const ROUNDS: u32 = 20_000;
         let (slot, generation) = (Slot::<Twin>::default(), AtomicU32::new(0));
@@ -331,13 +331,13 @@ mod tests {
                 generation.store(next, Ordering::Relaxed);
             }
         };
-        let before = LEFT.load(Ordering::Relaxed);
+        let before = REMOVED.load(Ordering::Relaxed);
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(use_it);
             }
         });
-        let all = taken.load(Ordering::Relaxed) + LEFT.load(Ordering::Relaxed) - before;
+        let all = taken.load(Ordering::Relaxed) + REMOVED.load(Ordering::Relaxed) - before;
         assert!(all >= ROUNDS as usize, "{all}");
     }
 }

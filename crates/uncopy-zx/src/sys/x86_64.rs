@@ -1,10 +1,10 @@
-//! Copying on x86-64, by code whose every fault has a place to land.
+//! Copying on x86-64, by code that continues at a landing address after a fault.
 //!
-//! Registers that only AVX-512 has (`ymm16` and up) leave nothing that `vzeroupper` would have to
-//! clear, which a copy of 256 bytes takes a third longer for.
+//! Registers that only AVX-512 has (`ymm16` and up) need no `vzeroupper`, which makes a copy of 256
+//! bytes a third slower.
 //!
-//! It touches no stack, so that whoever faults in it can be sent to the landing place as if that
-//! had been jumped to.
+//! The code does not use the stack, so that a faulting thread can continue at the landing address as
+//! after a jump.
 
 use std::arch::global_asm;
 
@@ -12,7 +12,7 @@ use libc::ucontext_t;
 
 use super::fault::Copy;
 
-/// Signal handlers can make bad pointers harmless here.
+/// Whether signal handlers can recover from bad pointers on this processor.
 pub(super) const IS_SUPPORTED: bool = true;
 
 global_asm!(
@@ -277,13 +277,13 @@ unsafe extern "C" {
     fn uncopy_zx_copy_avx(to: *mut u8, from: *const u8, length: usize) -> u32;
 }
 
-/// Longest copy that goes without a loop in registers of 16 bytes.
+/// Maximum size that is copied without a loop in registers of 16 bytes.
 const SHORT_BYTES: usize = 128;
-/// From here on `rep movsb` is quicker where the processor is quick at it (ERMS): both sides together
-/// begin to outgrow the first cache, as with glibc's `memcpy`.
+/// Minimum size for `rep movsb` on processors where it is fast (ERMS): both ranges together exceed the
+/// first-level cache, as in glibc's `memcpy`.
 const STRING_BYTES: usize = 24 << 10;
 
-/// The quickest on this processor.
+/// Returns the fastest copy function of this processor.
 pub(super) fn best() -> Copy {
     let has_evex = std::arch::is_x86_feature_detected!("avx512vl");
     match has_evex && std::arch::is_x86_feature_detected!("ermsb") {
@@ -292,7 +292,7 @@ pub(super) fn best() -> Copy {
     }
 }
 
-/// All of them that run on this processor.
+/// Returns all copy functions that run on this processor.
 #[cfg(test)]
 pub(super) fn all() -> Vec<Copy> {
     vec![best(), copy_without_evex, uncopy_zx_copy_string]
@@ -307,7 +307,7 @@ unsafe extern "C" fn copy_without_evex(to: *mut u8, from: *const u8, length: usi
         // SAFETY: the caller's promise; up to 128 bytes, as the code assumes.
         return unsafe { uncopy_zx_copy_short(to, from, length) };
     }
-    // What there is is asked of the processor once (std caches it).
+    // The standard library caches the features of the processor.
     let is_long = length >= STRING_BYTES && std::arch::is_x86_feature_detected!("ermsb");
     if !is_long && std::arch::is_x86_feature_detected!("avx") {
         // SAFETY: the caller's promise; more than 128 bytes, and the processor has AVX.
@@ -317,7 +317,7 @@ unsafe extern "C" fn copy_without_evex(to: *mut u8, from: *const u8, length: usi
     unsafe { uncopy_zx_copy_string(to, from, length) }
 }
 
-/// Where a fault at `counter` lands, if that lies in the copying code.
+/// Returns the landing address for a fault at `counter`, if that is in the copying code.
 fn landing(counter: usize) -> Option<usize> {
     let [begin, avx, end] = [
         &raw const uncopy_zx_copy_begin,
@@ -334,8 +334,8 @@ fn landing(counter: usize) -> Option<usize> {
     }
 }
 
-/// Sends the interrupted thread to the landing place if it faulted in the copying code; says
-/// whether it did.
+/// Lets the interrupted thread continue at the landing address if it faulted in the copying code;
+/// returns whether it did.
 pub(super) fn land(context: &mut ucontext_t) -> bool {
     let counter = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
     let landing = landing(*counter as usize);

@@ -1,5 +1,5 @@
-// What C++ wrappers name and Linux has not: every call has the signature that they rely on, answers
-// ZX_ERR_NOT_SUPPORTED and leaves what it was given alone; every type and constant is there.
+// Unsupported calls that C++ wrappers use: every call has the expected signature, returns
+// ZX_ERR_NOT_SUPPORTED and does not change its arguments; every type and constant exists.
 #include <stdint.h>
 
 #include <type_traits>
@@ -39,7 +39,7 @@ void refuses(const char* name, zx_status_t (*call)(Arguments...)) {
   if (failures != failures_before) fprintf(stderr, "  it was %s\n", name);
 }
 
-// Compiles only if the declaration is the very one.
+// Compiles only if the declaration has exactly this type.
 #define REFUSES(name, ...)                                                                    \
   do {                                                                                        \
     static_assert(std::is_same<decltype(name), zx_status_t(__VA_ARGS__)>::value, #name);      \
@@ -152,7 +152,7 @@ void the_machine() {
   REFUSES(zx_vcpu_write_state, handle, uint32_t, const void*, size_t);
 }
 
-// A handle that Zircon would take is closed, so that nothing leaks; any other stays open.
+// A handle that Zircon would consume is closed, so that it does not leak; any other stays open.
 void handles_are_consumed_where_zircon_consumes_them() {
   handle event = new_event();
   EQ(zx_process_start(event, event, 0, 0, ZX_HANDLE_INVALID, 0), ZX_ERR_NOT_SUPPORTED);

@@ -1,4 +1,4 @@
-/* The programs of the book: what its pages show in C stands here line for line. */
+/* The programs of the book: its C examples appear here line for line. */
 #include <uncopy/zx.h>
 #include <zircon/syscalls.h>
 

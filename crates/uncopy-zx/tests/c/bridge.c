@@ -69,7 +69,7 @@ static void endpoints_are_sockets(void) {
   OK(zx_handle_close(event));
 }
 
-/* The child: reads, adds an event it makes, answers. */
+/* The child: reads, adds a new event, answers. */
 static int serve(int fd) {
   zx_handle_t end, event;
   zx_signals_t observed;
@@ -81,8 +81,8 @@ static int serve(int fd) {
   message[4] = 'A';
   if (zx_event_create(0, &event) != ZX_OK) return 5;
   if (zx_channel_write(end, 0, message, bytes, &event, 1) != ZX_OK) return 6;
-  /* Stay until told to go. Not until the other end is closed: a child without exec has copies of all
-   * descriptors, that end's too. */
+  /* Waits for the message to exit, not until the other end is closed: a child without exec has copies
+   * of all descriptors, also of that end. */
   if (zx_object_wait_one(end, ZX_CHANNEL_READABLE, ZX_TIME_INFINITE, &observed) != ZX_OK) return 8;
   return zx_handle_close(end) == ZX_OK ? 0 : 7;
 }
@@ -139,7 +139,7 @@ static int nudge(int fd) {
   return zx_handle_close(end) == ZX_OK ? 0 : 16;
 }
 
-/* The three ways to wait; each says what is set. */
+/* The three ways to wait; each returns the signals that are set. */
 static zx_signals_t by_wait_one(zx_handle_t handle, zx_signals_t asked, zx_time_t deadline) {
   zx_signals_t observed = 0;
   OK(zx_object_wait_one(handle, asked, deadline, &observed));

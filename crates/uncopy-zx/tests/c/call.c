@@ -16,7 +16,7 @@ static zx_channel_call_args_t args_of(message_t* request, message_t* reply) {
   return args;
 }
 
-/* Waits for a message at the far end and answers with the same, its text changed. */
+/* Waits for a message at the far end and answers with it, with another text. */
 static void* answer_one(void* arg) {
   message_t message;
   zx_handle_t handle = ZX_HANDLE_INVALID;
@@ -204,7 +204,7 @@ enum {
 
 static atomic_int is_over;
 
-/* A channel with a socket between its ends, as to another process. */
+/* A channel with a socket between its ends, as between processes. */
 static void new_wired_channel(zx_handle_t wired[2]) {
   int fd = -1;
   new_channel(wired);
@@ -270,7 +270,7 @@ static void calls_end_with_their_handles(void) {
       EQ(zx_channel_call(ends[0], 0, ZX_TIME_INFINITE, &args, &bytes, &handles), expected);
       atomic_store(&is_over, 1);
       pthread_join(thread, NULL);
-      /* The question was not read. */
+      /* The request was not read. */
       if (how != CLOSE_PEER) {
         EQ(signals_of(ends[1]), ZX_CHANNEL_PEER_CLOSED | ZX_CHANNEL_READABLE);
       }

@@ -174,7 +174,7 @@ static void handles_are_consumed_on_every_failure(void) {
   event = new_event();
   EQ(zx_channel_write(ends[0], 0, (void*)1, 1, &event, 1), ZX_ERR_INVALID_ARGS);
   CHECK(!is_open(event));
-  /* One that may not be sent, twice the same, and one that is none: the first error counts. */
+  /* A handle that may not be sent, one that is sent twice, and an invalid one: the first error counts. */
   event = new_event();
   OK(zx_handle_replace(new_event(), ZX_RIGHT_WAIT, &fixed));
   zx_handle_t three[3] = {event, fixed, ZX_HANDLE_INVALID};

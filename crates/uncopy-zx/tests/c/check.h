@@ -1,4 +1,4 @@
-/* What the test programs have in common: checks, and a look at handles left open. */
+/* Common code of the test programs: checks, and a check for leaked handles. */
 #ifndef CHECK_H_
 #define CHECK_H_
 
@@ -41,7 +41,7 @@ static inline uint64_t open_handles(void) {
   return counters.handles;
 }
 
-/* Runs a test, which must leave as many handles as it found. */
+/* Runs a test, which must not change the number of open handles. */
 #define RUN(test)                                                      \
   do {                                                                 \
     int failures_before = failures;                                    \
@@ -51,13 +51,13 @@ static inline uint64_t open_handles(void) {
     printf("%s %s\n", failures == failures_before ? "ok" : "FAILED", #test); \
   } while (0)
 
-/* Valgrind cannot make the stack longer for a signal. */
+/* Valgrind cannot extend the stack for a signal. */
 static inline void use_some_stack(void) {
   volatile char space[131072];
   for (size_t i = 0; i < sizeof(space); i += 1024) space[i] = 0;
 }
 
-/* Has the kernel copy if the environment asks for that, and ends a program that hangs. */
+/* Chooses copies by the kernel if the environment says so, and ends a program that hangs. */
 static inline void choose_mode(void) {
   use_some_stack();
   alarm(300);
@@ -93,7 +93,7 @@ static inline zx_koid_t koid_of(zx_handle_t handle) {
   return info.koid;
 }
 
-/* 1 while the handle is open. */
+/* Returns 1 while the handle is open. */
 static inline int is_open(zx_handle_t handle) { return zx_handle_check_valid(handle) == ZX_OK; }
 
 #endif

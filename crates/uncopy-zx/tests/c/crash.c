@@ -1,4 +1,4 @@
-/* Faults that are not this library's end as they would without it. */
+/* Faults of other code end as they would without this library. */
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ static void hear_more(int signal, siginfo_t* info, void* context) {
 
 static void just_return(int signal) { heard = signal; }
 
-/* A fault of the library's, which lands: the handlers are installed and work. */
+/* A fault of the library's code, which recovers: the handlers are installed and work. */
 static int library_works(void) {
   zx_handle_t ends[2];
   if (zx_channel_create(0, &ends[0], &ends[1]) != ZX_OK) return 0;
@@ -32,7 +32,7 @@ static int library_works(void) {
   return works && zx_handle_close(ends[0]) == ZX_OK && zx_handle_close(ends[1]) == ZX_OK;
 }
 
-/* Which the compiler does not know. */
+/* A value that the compiler does not know. */
 static volatile uintptr_t nowhere = 8;
 
 static void crash(void) { *(volatile int*)nowhere = 1; }
@@ -135,7 +135,7 @@ static void on_an_alternate_stack(void) {
   heard = library_works() ? 0 : -1;
 }
 
-/* Without sanitizers, which look after the stack in their own way. */
+/* Without sanitizers, which handle the stack themselves. */
 #ifndef __SANITIZE_ADDRESS__
 static int recurse(volatile int depth) {
   volatile char space[4096];
@@ -168,8 +168,8 @@ static void block_both(void) {
   sigprocmask(SIG_BLOCK, &both, NULL);
 }
 
-/* The kernel ends a process for a fault that is blocked, whoever handles it: what the headers and
- * SECURITY.md say. */
+/* The kernel ends a process for a fault whose signal is blocked, even if it has a handler, as the
+ * headers and SECURITY.md say. */
 static void blocked_and_beyond_help(void) {
   by_default(SIGSEGV);
   if (uncopy_zx_fault_mode(UNCOPY_ZX_FAULT_MODE_HANDLERS) != ZX_OK) _exit(9);
@@ -194,7 +194,7 @@ static void modes(void) {
   if (after.fault_mode == UNCOPY_ZX_FAULT_MODE_HANDLERS) EQ(after.faults, before.faults + 2);
 }
 
-/* Nothing of the library may run before the children: each installs its handlers anew. */
+/* No code of the library may run before the children: each installs its own handlers. */
 int main(void) {
   if (getenv("UNCOPY_ZX_TEST_KERNEL") != NULL) return 0;
   ends_by(default_segv, SIGSEGV);

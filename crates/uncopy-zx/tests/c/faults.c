@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-/* Null, unaligned and near the end of memory, not canonical, the kernel's. */
+/* Null, unaligned, near the end of memory, not canonical, in the kernel's range. */
 static void* const bad[] = {
     NULL,
     (void*)1,
@@ -25,7 +25,7 @@ static char* tail;       /* the last 8 bytes before a page that may not be touch
 static void map(void) {
   read_only = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   char* two = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  /* Not unmapped: the next mapping of anybody could come to lie there. */
+  /* Not unmapped: another mapping could be placed there. */
   mprotect(two + 4096, 4096, PROT_NONE);
   tail = two + 4096 - 8;
 }
@@ -45,7 +45,7 @@ static void writing_from_bad_pointers(void) {
     zx_channel_iovec_t parts[2] = {{"a", 1, 0}, {p, 300, 0}};
     EQ(zx_channel_write(ends[0], ZX_CHANNEL_WRITE_USE_IOVEC, parts, 2, NULL, 0),
        ZX_ERR_INVALID_ARGS);
-    /* Nothing is read of what is empty. */
+    /* An empty array is not read. */
     OK(zx_channel_write(ends[0], 0, p, 0, p, 0));
     OK(zx_channel_read(ends[1], 0, p, p, 0, 0, NULL, NULL));
   }
@@ -58,7 +58,7 @@ static void writing_from_bad_pointers(void) {
   close_both(ends);
 }
 
-/* What a fault leaves of a read: nothing, and the other end may see that the handle is closed. */
+/* After a fault of a read nothing is left, and the other end sees that the handle is closed. */
 static void fill(zx_handle_t* left) {
   zx_handle_t pair[2];
   OK(zx_eventpair_create(0, &pair[0], &pair[1]));
@@ -164,7 +164,7 @@ static void waiting_and_asking_with_bad_pointers(void) {
   OK(zx_handle_close(event));
 }
 
-/* Counts come last: what was done stays done. */
+/* Counts are written last: the operation has been done. */
 static void counting_at_bad_pointers(void) {
   zx_handle_t fifo[2], socket[2];
   char bytes[8];
@@ -286,7 +286,7 @@ static void pages_behind_the_end_of_a_file(void) {
   char name[] = "/tmp/uncopy-zx-XXXXXX";
   int fd = mkstemp(name);
   CHECK(fd >= 0 && unlink(name) == 0);
-  /* Mapped, and yet nothing is there: SIGBUS. */
+  /* Mapped beyond the end of the file: SIGBUS. */
   char* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   CHECK(page != MAP_FAILED);
   EQ(zx_channel_write(ends[0], 0, page, 1, NULL, 0), ZX_ERR_INVALID_ARGS);

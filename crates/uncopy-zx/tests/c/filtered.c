@@ -1,4 +1,4 @@
-/* A filter forbids what the library copies by and has threads wait with: it does without. */
+/* Works when a filter forbids process_vm_readv and membarrier. */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -14,7 +14,7 @@
   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),    \
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 
-/* 0 where there are no filters: an emulator. */
+/* Returns 0 if there are no filters, as in an emulator. */
 static int forbid(void) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -49,20 +49,20 @@ static int canceled;
 static void* wait_for(void* handle) {
   zx_status_t status =
       zx_object_wait_one(*(zx_handle_t*)handle, ZX_EVENT_SIGNALED, ZX_TIME_INFINITE, NULL);
-  /* Or it comes too late to wait. */
+  /* BAD_HANDLE: the thread came too late to wait. */
   CHECK(status == ZX_ERR_CANCELED || status == ZX_ERR_BAD_HANDLE);
   canceled += status == ZX_ERR_CANCELED;
   return NULL;
 }
 
-/* Whoever closes has the thread that uses the handle seen to, whichever leaves last. */
+/* Closing a handle that another thread uses works, whichever thread is the last. */
 static void what_is_in_use_is_closed(void) {
-  /* Further ones where the waiter comes too late each time, with more time for it. */
+  /* More rounds, with more time, if the waiter always came too late. */
   for (int round = 0; round < 50 || canceled == 0; ++round) {
     zx_handle_t event = new_event();
     pthread_t waiter;
     EQ(pthread_create(&waiter, NULL, wait_for, &event), 0);
-    /* Until it waits, or nearly. */
+    /* Until it waits, or almost. */
     usleep(round < 50 ? 500 : 50000);
     zx_handle_t closed = event;
     OK(zx_handle_close(closed));

@@ -1,4 +1,4 @@
-/* What a program calls first chooses how bad pointers are survived, in whichever direction it copies. */
+/* The first call chooses how bad pointers are handled, in whichever direction it copies. */
 #include <sys/wait.h>
 
 #include "check.h"
@@ -18,7 +18,7 @@ static void first_out(void) {
   OK(zx_handle_close(event));
 }
 
-/* Runs it in a process of its own, which ends as any other. */
+/* Runs it in a new process, which must exit normally. */
 static void in_child(void (*test)(void)) {
   fflush(NULL);
   pid_t child = fork();

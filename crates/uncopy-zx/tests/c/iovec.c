@@ -1,4 +1,4 @@
-/* ZX_CHANNEL_WRITE_USE_IOVEC: one rule each. */
+/* ZX_CHANNEL_WRITE_USE_IOVEC: one test for each rule. */
 #include "check.h"
 
 #define IOVEC ZX_CHANNEL_WRITE_USE_IOVEC
@@ -150,7 +150,7 @@ static void batches_are_several_messages(void) {
   OK(zx_channel_read(ends[1], 0, back, got, 10, 2, &actual, NULL));
   EQ(actual, 2);
   OK(zx_handle_close_many(got, 2));
-  /* A gap; counts that do not add up; a bad pointer in the second message. */
+  /* A gap; handle counts with a wrong sum; a bad pointer in the second message. */
   events[0] = new_event();
   parts[0].reserved = UNCOPY_ZX_BATCH(1, 1);
   EQ(uncopy_zx_channel_write_batch(ends[0], 0, parts, 1, events, 1, &sent), ZX_ERR_INVALID_ARGS);

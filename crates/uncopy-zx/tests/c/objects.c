@@ -1,4 +1,4 @@
-/* Handles in general, and the objects beside channels and ports. */
+/* Handles, and the objects other than channels and ports. */
 #include "check.h"
 
 static void handles_are_copied_with_rights(void) {
@@ -198,7 +198,7 @@ static void memory_that_changes_its_size(void) {
   EQ(memcmp(back, "\0\0\0", 4), 0);
   OK(zx_vmo_set_size(vmo, 0));
   EQ(zx_vmo_read(vmo, back, 0, 4), ZX_ERR_OUT_OF_RANGE);
-  /* What comes back is zero. */
+  /* Freed pages are zero. */
   OK(zx_vmo_set_size(vmo, 4096));
   OK(zx_vmo_read(vmo, back, 4092, 4));
   EQ(memcmp(back, "\0\0\0", 4), 0);

@@ -1,11 +1,11 @@
-/* Under AddressSanitizer alone: the library's copies report what memcpy would. Each case runs in a
- * child, which the report ends. */
+/* Only under AddressSanitizer: the library's copies report the same errors as memcpy. Each case runs
+ * in a child, which the report ends. */
 #include <sanitizer/asan_interface.h>
 #include <sys/wait.h>
 
 #include "check.h"
 
-/* Names of functions take a second for each report. */
+/* Resolving symbols takes a second for each report. */
 const char* __asan_default_options(void);
 const char* __asan_default_options(void) { return "symbolize=0"; }
 
@@ -61,7 +61,7 @@ static void read_memory_beyond(void) {
   zx_vmo_read(vmo, block, 0, 17);
 }
 
-/* What the child said before it ended; it must not end by itself. */
+/* Returns the output of the child; it must not exit normally. */
 static void expect_report(const char* name, void (*run)(void), const char* what, const char* how) {
   static char said[1 << 16];
   int out[2];
@@ -111,14 +111,14 @@ static void what_memcpy_would_report_is_reported(void) {
   REPORT(read_memory_beyond, overflow, "WRITE of size 17");
 }
 
-/* What is not there at all stays an answer, as without the sanitizer. */
+/* Memory that does not exist gives a status, as without the sanitizer. */
 static void bad_pointers_are_answers_still(void) {
   new_channel(ends);
   const uintptr_t bad[] = {1, UINTPTR_MAX, UINTPTR_MAX - 15, (uintptr_t)1 << 63, 0x7fff8000,
                            0x10007fff8000};
   for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
     zx_status_t status = zx_channel_write(ends[0], 0, (const void*)bad[i], 8, NULL, 0);
-    /* The sanitizer's own memory can be read, by whoever finds it. */
+    /* The sanitizer's own memory can be read. */
     if (status == ZX_OK) {
       OK(zx_channel_read(ends[1], 1, NULL, NULL, 0, 0, NULL, NULL) == ZX_OK ? -1 : ZX_OK);
     } else {

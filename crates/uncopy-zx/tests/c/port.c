@@ -25,7 +25,7 @@ static void wait_one(void) {
   OK(zx_handle_close(event));
 }
 
-/* Until whoever is to be interrupted waits, as a rule. */
+/* Time for the other thread to begin its wait, usually. */
 static void settle(void) { zx_nanosleep(zx_deadline_after(ZX_MSEC(200))); }
 
 static void* close_later(void* handle) {
@@ -73,8 +73,8 @@ static zx_status_t wait_at_port(zx_handle_t port) {
   return zx_port_wait(port, ZX_TIME_INFINITE, &packet);
 }
 
-/* Waits while another thread takes the handle away. On a busy machine it may be gone before the
- * wait begins: then once more. */
+/* Waits while another thread takes the handle away. On a busy machine it may be gone before the wait
+ * begins; then tries again. */
 static void is_canceled(zx_handle_t (*make)(void), zx_status_t (*wait)(zx_handle_t),
                         void* (*take_away)(void*)) {
   zx_status_t status;
@@ -162,7 +162,7 @@ static void signals_become_packets(void) {
   EQ(packet.signal.observed, ZX_CHANNEL_READABLE | ZX_CHANNEL_WRITABLE);
   EQ(packet.signal.count, 1);
   EQ(packet.signal.timestamp, 0);
-  /* Once; then at once, because it is set; with an edge not. */
+  /* One packet; then at once, because the signal is set; none with an edge. */
   EQ(zx_port_wait(port, 0, &packet), ZX_ERR_TIMED_OUT);
   zx_time_t before = zx_clock_get_monotonic();
   OK(zx_object_wait_async(ends[1], port, 18, ZX_CHANNEL_READABLE, ZX_WAIT_ASYNC_TIMESTAMP));
@@ -174,7 +174,7 @@ static void signals_become_packets(void) {
   EQ(zx_port_wait(port, 0, &packet), ZX_ERR_TIMED_OUT);
   OK(zx_port_cancel(port, ends[1], 19));
   EQ(zx_port_cancel(port, ends[1], 19), ZX_ERR_NOT_FOUND);
-  /* What is queued is taken back as well, of that key alone. */
+  /* Queued packets are removed too, but only those with that key. */
   OK(zx_object_wait_async(ends[1], port, 20, ZX_CHANNEL_READABLE, 0));
   OK(zx_object_wait_async(ends[1], port, 21, ZX_CHANNEL_READABLE, 0));
   OK(zx_port_cancel(port, ends[1], 20));

@@ -85,14 +85,14 @@ static void* wait_for_nothing(void* handle) {
   zx_signals_t observed = 0;
   zx_status_t status =
       zx_object_wait_one(*(zx_handle_t*)handle, ZX_USER_SIGNAL_5, ZX_TIME_INFINITE, &observed);
-  /* BAD_HANDLE if it came too late. */
+  /* BAD_HANDLE if the call came too late. */
   CHECK(status == ZX_ERR_CANCELED || status == ZX_ERR_BAD_HANDLE);
   if (status == ZX_ERR_CANCELED) EQ(observed & ZX_SIGNAL_HANDLE_CLOSED, ZX_SIGNAL_HANDLE_CLOSED);
   is_done = 1;
   return NULL;
 }
 
-/* Read at the far side, or lost with the channel: a wait ends either way, once it has begun. */
+/* Whether the handle is read at the other end or lost with the channel: a wait on it ends. */
 static void waits_end_when_their_handle_arrives_elsewhere(void) {
   for (int round = 0; round < 40; ++round) {
     zx_handle_t through[2], event = new_event(), first = event, got;

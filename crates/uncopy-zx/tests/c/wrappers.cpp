@@ -1,5 +1,5 @@
-// What C++ wrappers around handles need of the headers: templates over types of objects and clocks,
-// times that are constants, annotations, assertions, and every call that they name.
+// The parts of the headers that C++ wrappers around handles use: templates over types of objects and
+// clocks, constant times, annotations, assertions, and calls.
 #include <atomic>
 #include <cstdarg>
 #include <ctime>
@@ -20,7 +20,7 @@
 
 namespace {
 
-// ---- Times that are computed while this compiles.
+// ---- Times that are evaluated at compile time.
 
 template <zx_clock_t kClock>
 class instant final {
@@ -235,7 +235,7 @@ void annotations_change_nothing() {
   EQ(ZX_SEC(-hours), kLeast);
 }
 
-// The exit of a program that does it.
+// Returns the exit status of a child that runs it.
 template <typename F>
 bool aborts(F&& run) {
   fflush(nullptr);

@@ -1,4 +1,4 @@
-/* zx_channel_write_etc: the order of checks for each handle, results, and who keeps what. */
+/* zx_channel_write_etc: the order of checks for each handle, results, and ownership. */
 #include "check.h"
 
 #define MOVE ZX_HANDLE_OP_MOVE
@@ -13,7 +13,7 @@ static zx_status_t send_one(zx_handle_t through, zx_handle_disposition_t* one) {
   return zx_channel_write_etc(through, 0, NULL, 0, one, 1);
 }
 
-/* One handle, sent with these; who is left with it, and what the result says. */
+/* One handle that is sent; its owner afterwards, and the result. */
 static void one(zx_handle_op_t operation, zx_handle_t handle, zx_obj_type_t type,
                 zx_rights_t rights, zx_status_t expected) {
   zx_handle_disposition_t sent = {operation, handle, type, rights, 0};
@@ -45,7 +45,7 @@ static void each_check_alone(void) {
   one(MOVE, weak, ZX_OBJ_TYPE_EVENT, SAME, ZX_ERR_BAD_HANDLE);
   one(DUPLICATE, ZX_HANDLE_INVALID, ZX_OBJ_TYPE_EVENT, SAME, ZX_ERR_BAD_HANDLE);
   one(MOVE, event, ZX_OBJ_TYPE_EVENT, ZX_RIGHT_WAIT, ZX_OK);
-  /* No such operation: closed all the same. */
+  /* Unknown operation: closed too. */
   one(7, new_event(), ZX_OBJ_TYPE_NONE, SAME, ZX_ERR_INVALID_ARGS);
   /* A channel cannot be duplicated. */
   zx_handle_t other[2];
@@ -61,16 +61,16 @@ static void earlier_checks_win(void) {
   new_channel(ends);
   zx_handle_t stuck, event = new_event();
   OK(zx_handle_replace(event, ZX_RIGHT_WAIT, &stuck));
-  /* Right, type and rights wrong: the right. */
+  /* Transfer right, type and rights wrong: reports the transfer right. */
   one(MOVE, stuck, ZX_OBJ_TYPE_PORT, ZX_RIGHT_READ, ZX_ERR_ACCESS_DENIED);
-  /* Itself, type and rights wrong: itself. */
+  /* The endpoint itself, with wrong type and rights: reports the endpoint. */
   zx_handle_disposition_t self = {MOVE, ends[0], ZX_OBJ_TYPE_PORT, ZX_RIGHT_MAP, UNTOUCHED};
   EQ(zx_channel_write_etc(ends[0], 0, NULL, 0, &self, 1), ZX_ERR_NOT_SUPPORTED);
   EQ(self.result, ZX_ERR_NOT_SUPPORTED);
   CHECK(!is_open(ends[0]));
   OK(zx_handle_close(ends[1]));
   new_channel(ends);
-  /* Type and rights wrong: the type. */
+  /* Type and rights wrong: reports the type. */
   one(MOVE, new_event(), ZX_OBJ_TYPE_PORT, ZX_RIGHT_READ, ZX_ERR_WRONG_TYPE);
   close_both(ends);
 }

@@ -1,4 +1,4 @@
-//! Several messages in one write.
+//! Batches: several messages in one write.
 
 use testbed::Transport;
 use uncopy::channel::{
@@ -11,17 +11,17 @@ fn region(bytes: &[u8], message: u16, handles: u16) -> BatchRegion<'_> {
     BatchRegion { bytes, message, handles }
 }
 
-fn witnessed(count: usize) -> (Vec<EventPair>, Vec<Handle>) {
+fn event_pairs(count: usize) -> (Vec<EventPair>, Vec<Handle>) {
     (0..count).map(|_| EventPair::pair()).map(|(a, b)| (a, Handle::from(b))).unzip()
 }
 
-fn orphans(witnesses: &[EventPair]) -> Vec<bool> {
+fn has_closed_peers(witnesses: &[EventPair]) -> Vec<bool> {
     witnesses.iter().map(|witness| is_orphan(witness)).collect()
 }
 
-pub(crate) fn a_batch_is_its_messages_one_by_one(over: Transport) {
+pub(crate) fn a_batch_arrives_as_separate_messages(over: Transport) {
     let (near, far) = over.channels();
-    let (witnesses, mut handles) = witnessed(3);
+    let (witnesses, mut handles) = event_pairs(3);
     let regions = [region(b"a", 0, 1), region(b"b", 0, 1), region(b"", 1, 0), region(b"c", 2, 1)];
     assert_eq!(near.write_batch(&regions, &mut handles), Ok(3));
     assert!(handles.is_empty());
@@ -39,10 +39,10 @@ pub(crate) fn a_batch_is_its_messages_one_by_one(over: Transport) {
 }
 
 #[test]
-fn a_full_queue_in_the_middle_gives_back_what_did_not_go() {
+fn a_full_queue_in_the_middle_of_a_batch_returns_the_unsent_handles() {
     let bounds = Bounds::new().messages(2);
     let (near, far) = Channel::pair_with(bounds);
-    let (witnesses, mut handles) = witnessed(4);
+    let (witnesses, mut handles) = event_pairs(4);
     let regions: Vec<_> = (0..4).map(|n| region(b"x", n, 1)).collect();
     let error = near.write_batch(&regions, &mut handles).unwrap_err();
     assert_eq!(error, BatchError { status: Status::ShouldWait, sent: 2 });
@@ -50,31 +50,31 @@ fn a_full_queue_in_the_middle_gives_back_what_did_not_go() {
     let expected: Vec<_> = witnesses[2..].iter().map(|w| w.related_koid().unwrap()).collect();
     assert_eq!(back, expected);
     (0..2).for_each(|_| drop(far.read().unwrap()));
-    assert_eq!(orphans(&witnesses), [true, true, false, false]);
+    assert_eq!(has_closed_peers(&witnesses), [true, true, false, false]);
     assert_eq!(near.write_batch(&regions[..2], &mut handles), Ok(2));
 }
 
-pub(crate) fn a_bad_handle_in_the_middle_takes_its_own_message_with_it(over: Transport) {
+pub(crate) fn a_bad_handle_in_the_middle_of_a_batch_fails_only_its_message(over: Transport) {
     let (near, far) = over.channels();
-    let (witnesses, mut handles) = witnessed(4);
+    let (witnesses, mut handles) = event_pairs(4);
     let stuck = handles.remove(1).replace(Some(Rights::WAIT)).unwrap();
     handles.insert(1, stuck);
     let regions = [region(b"1", 0, 1), region(b"2", 1, 2), region(b"3", 2, 1)];
     let error = near.write_batch(&regions, &mut handles).unwrap_err();
     assert_eq!(error, BatchError { status: Status::AccessDenied, sent: 1 });
-    assert_eq!(orphans(&witnesses), [false, true, true, false]);
+    assert_eq!(has_closed_peers(&witnesses), [false, true, true, false]);
     assert_eq!(handles.len(), 1);
     assert_eq!(&*far.read().unwrap(), b"1");
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 
-pub(crate) fn broken_rules_and_a_closed_peer_send_nothing(over: Transport) {
+pub(crate) fn batches_with_broken_rules_or_a_closed_peer_send_nothing(over: Transport) {
     for (regions, close, status, back) in [
         (vec![region(b"1", 0, 1), region(b"2", 2, 1)], false, Status::InvalidArgs, 0),
         (vec![region(b"1", 0, 1), region(b"2", 1, 1)], true, Status::PeerClosed, 1),
     ] {
         let (near, far) = over.channels();
-        let (_witnesses, mut handles) = witnessed(2);
+        let (_witnesses, mut handles) = event_pairs(2);
         let far = (!close).then_some(far);
         let error = near.write_batch(&regions, &mut handles).unwrap_err();
         assert_eq!(error, BatchError { status, sent: 0 });

@@ -1,4 +1,4 @@
-//! Calls and their answers.
+//! Calls and answers.
 
 use std::io::IoSlice;
 
@@ -18,7 +18,9 @@ fn answer(channel: &Channel, body: &[u8]) -> [u8; 4] {
     txid
 }
 
-pub(crate) fn the_id_goes_over_the_first_four_bytes_of_the_message_alone(over: Transport) {
+pub(crate) fn the_transaction_id_replaces_only_the_first_four_bytes_of_the_message(
+    over: Transport,
+) {
     let (near, far) = over.channels();
     let (head, middle, rest) = (*b"\0", *b"\0\0", *b"\0request");
     std::thread::scope(|scope| {
@@ -38,7 +40,7 @@ pub(crate) fn the_id_goes_over_the_first_four_bytes_of_the_message_alone(over: T
     assert_eq!(near.signals(), Signals::WRITABLE, "an answer is never READABLE");
 }
 
-pub(crate) fn a_call_with_dispositions_is_answered_and_keeps_what_it_duplicates(over: Transport) {
+pub(crate) fn a_call_with_dispositions_is_answered_and_keeps_duplicated_handles(over: Transport) {
     let (near, far) = over.channels();
     let (moved, moved_peer) = EventPair::pair();
     let (kept, kept_peer) = EventPair::pair();
@@ -79,7 +81,7 @@ pub(crate) fn a_call_with_a_disposition_that_fails_sends_nothing(over: Transport
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 
-pub(crate) fn several_callers_get_each_their_own_answer(over: Transport) {
+pub(crate) fn several_callers_each_get_their_own_answer(over: Transport) {
     const CALLERS: u8 = 8;
     let (near, far) = over.channels();
     std::thread::scope(|scope| {
@@ -114,7 +116,7 @@ pub(crate) fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued(ove
     assert_eq!((&queued[..4], &queued[4..]), (&txid[..], &b"too late"[..]));
 }
 
-pub(crate) fn checks_of_a_call_come_in_zircons_order(over: Transport) {
+pub(crate) fn a_call_checks_in_zircons_order(over: Transport) {
     let large = vec![0; 65_537];
     for (rights, bytes, open, expected) in [
         (Rights::CHANNEL - Rights::READ, 65_537, false, Status::AccessDenied),
@@ -135,7 +137,7 @@ pub(crate) fn checks_of_a_call_come_in_zircons_order(over: Transport) {
     }
 }
 
-pub(crate) fn a_short_handle_check_comes_after_the_size(over: Transport) {
+pub(crate) fn a_call_checks_the_size_before_the_handles(over: Transport) {
     let (near, _far) = over.channels();
     let stuck = EventPair::pair().0.replace(Some(Rights::WAIT)).unwrap();
     let result = near.call(&[IoSlice::new(b"abc")], vec![stuck.into()], past());
@@ -159,7 +161,7 @@ pub(crate) fn a_closed_peer_and_a_revoked_handle_end_a_call(over: Transport) {
     }
 }
 
-pub(crate) fn only_ids_with_the_high_bit_that_somebody_waits_for_are_answers(over: Transport) {
+pub(crate) fn only_ids_with_the_high_bit_of_a_waiting_call_are_answers(over: Transport) {
     let (near, far) = over.channels();
     std::thread::scope(|scope| {
         let caller =
@@ -176,8 +178,8 @@ pub(crate) fn only_ids_with_the_high_bit_that_somebody_waits_for_are_answers(ove
     });
 }
 
-/// Has `channel` write messages of one byte until neither the queue nor what lies before it takes
-/// more; says how many.
+/// Writes messages of one byte at `channel` until the queue and the socket before it are full; returns
+/// how many.
 fn fill(channel: &Channel, other: &Channel) -> usize {
     let mut written = 0;
     loop {
@@ -195,7 +197,7 @@ fn fill(channel: &Channel, other: &Channel) -> usize {
     }
 }
 
-pub(crate) fn an_answer_passes_a_full_queue_of_what_nobody_reads(over: Transport) {
+pub(crate) fn an_answer_arrives_while_the_queue_is_full(over: Transport) {
     let (near, far) = over.channels();
     let unread = fill(&far, &near);
     assert!(unread >= 4096);

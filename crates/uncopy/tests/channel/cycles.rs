@@ -1,10 +1,10 @@
-//! Endpoints inside endpoints, and circles of them.
+//! Endpoints in the queues of endpoints, and cycles of them.
 
 use uncopy::channel::{Channel, EventPair, Object, Signals};
 
 use crate::{is_orphan, send_handles};
 
-/// Zircon's own test nests 200; a stack would break at these.
+/// Zircon's test nests 200; recursion would overflow the stack at this depth.
 #[test]
 fn deep_nesting_is_destroyed_without_recursion() {
     const DEPTH: usize = 100_000;
@@ -39,7 +39,7 @@ fn an_endpoint_in_its_own_queue_is_freed_with_its_peer() {
 }
 
 #[test]
-fn a_circle_of_many_is_freed_with_the_last_writer() {
+fn a_cycle_of_many_endpoints_is_freed_with_the_last_writer() {
     for size in [2, 3, 50] {
         let (witness, moved) = EventPair::pair();
         let (mut writers, readers): (Vec<_>, Vec<_>) = (0..size).map(|_| Channel::pair()).unzip();
@@ -56,12 +56,12 @@ fn a_circle_of_many_is_freed_with_the_last_writer() {
 }
 
 #[test]
-fn a_branch_of_a_circle_is_freed_with_it() {
+fn a_branch_of_a_cycle_is_freed_with_it() {
     let (witness, moved) = EventPair::pair();
     let (near, far) = Channel::pair();
     let (branch_near, branch_far) = Channel::pair();
     send_handles(&branch_near, vec![moved.into()]).unwrap();
-    // The branch and its own writer lie in the circle's queue.
+    // The branch and its writer lie in the queue of the cycle.
     send_handles(&near, vec![branch_far.into(), branch_near.into()]).unwrap();
     send_handles(&near, vec![far.into()]).unwrap();
     drop(near);
@@ -69,7 +69,7 @@ fn a_branch_of_a_circle_is_freed_with_it() {
 }
 
 #[test]
-fn what_a_program_can_still_reach_is_kept() {
+fn endpoints_that_a_program_can_reach_are_kept() {
     let (witness, moved) = EventPair::pair();
     let (outer_near, outer_far) = Channel::pair();
     let (near, far) = Channel::pair();

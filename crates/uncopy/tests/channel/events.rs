@@ -5,7 +5,7 @@ use uncopy::channel::{Object, Rights, Signals, Status};
 
 use crate::{is_orphan, past};
 
-pub(crate) fn an_event_has_its_own_signals_and_the_programs(over: Transport) {
+pub(crate) fn an_event_has_its_own_signal_and_user_signals(over: Transport) {
     let (event, again) = over.events();
     event.signal(Signals::empty(), Signals::SIGNALED | Signals::USER_7).unwrap();
     assert_eq!(again.signals(), Signals::SIGNALED | Signals::USER_7);
@@ -20,7 +20,7 @@ pub(crate) fn an_event_has_its_own_signals_and_the_programs(over: Transport) {
     assert_eq!(deaf.signal(Signals::empty(), Signals::USER_0), Err(Status::AccessDenied));
 }
 
-pub(crate) fn an_event_pair_signals_the_other_end_and_tells_of_its_own(over: Transport) {
+pub(crate) fn an_event_pair_signals_the_other_end_and_reports_when_it_is_closed(over: Transport) {
     let (near, far) = over.event_pairs();
     near.signal_peer(Signals::empty(), Signals::SIGNALED | Signals::USER_1).unwrap();
     near.signal(Signals::empty(), Signals::USER_2).unwrap();

@@ -5,7 +5,7 @@ use uncopy::channel::{Deadline, Fifo, Object, Rights, Signals, Status};
 
 use crate::{is_orphan, past};
 
-pub(crate) fn a_fifo_takes_whole_elements_and_says_how_many(over: Transport) {
+pub(crate) fn a_fifo_takes_whole_elements_and_returns_how_many(over: Transport) {
     let (near, far) = over.fifos(3, 2);
     assert_eq!(near.signals(), Signals::WRITABLE);
     assert_eq!((near.element_bytes(), far.element_bytes()), (Ok(2), Ok(2)));
@@ -24,7 +24,7 @@ pub(crate) fn a_fifo_takes_whole_elements_and_says_how_many(over: Transport) {
     assert_eq!(far.write(b"xx"), Err(Status::PeerClosed));
 }
 
-/// Writes elements until there is no room; says how many.
+/// Writes elements until there is no room; returns how many.
 fn fill(fifo: &Fifo) -> u32 {
     let mut written = 0;
     while fifo.write(&u32::to_ne_bytes(written)) != Err(Status::ShouldWait) {
@@ -33,7 +33,7 @@ fn fill(fifo: &Fifo) -> u32 {
     written
 }
 
-pub(crate) fn a_full_fifo_loses_nothing_and_is_writable_when_it_was_read(over: Transport) {
+pub(crate) fn a_full_fifo_loses_nothing_and_becomes_writable_after_a_read(over: Transport) {
     let (near, far) = over.fifos(8, 4);
     let written = fill(&near);
     if over.is_local() {
@@ -55,7 +55,7 @@ pub(crate) fn a_full_fifo_loses_nothing_and_is_writable_when_it_was_read(over: T
     assert_eq!(near.write(b"more"), Ok(1));
 }
 
-pub(crate) fn a_fifo_is_read_and_written_with_the_rights_alone(over: Transport) {
+pub(crate) fn a_fifo_needs_the_rights_to_read_and_write(over: Transport) {
     let (near, far) = over.fifos(3, 2);
     let mute = near.duplicate(Some(Rights::FIFO - Rights::WRITE)).unwrap();
     let deaf = far.duplicate(Some(Rights::FIFO - Rights::READ - Rights::WAIT)).unwrap();

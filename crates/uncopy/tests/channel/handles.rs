@@ -25,7 +25,7 @@ fn one_of_each() -> Vec<(Handle, Kind, Rights)> {
 }
 
 #[test]
-fn every_kind_travels_with_its_rights_and_koid() {
+fn every_kind_is_sent_with_its_rights_and_koid() {
     let (near, far) = Channel::pair();
     let each = one_of_each();
     let before: Vec<_> = each.iter().map(|(h, ..)| (h.koid(), h.related_koid())).collect();
@@ -54,7 +54,7 @@ fn a_moved_descriptor_is_the_same_open_file() {
 }
 
 #[test]
-fn duplicates_need_the_right_and_take_no_more_than_there_is() {
+fn duplicates_need_the_right_and_get_no_more_rights_than_the_original() {
     for (handle, kind, rights) in one_of_each() {
         let result = handle.duplicate(Some(Rights::TRANSFER)).map(|d| (d.koid(), d.rights()));
         if rights.contains(Rights::DUPLICATE) {
@@ -69,7 +69,7 @@ fn duplicates_need_the_right_and_take_no_more_than_there_is() {
 }
 
 #[test]
-fn replacing_narrows_and_consumes_also_on_failure() {
+fn replacing_narrows_the_rights_and_consumes_the_handle_even_on_failure() {
     for (handle, kind, rights) in one_of_each() {
         let koid = handle.koid();
         let handle = handle.replace(Some(rights - Rights::INSPECT)).unwrap();
@@ -93,7 +93,7 @@ fn the_last_duplicate_closes_the_object() {
 }
 
 #[test]
-fn a_peer_may_be_written_into_the_other_end() {
+fn an_endpoint_may_be_sent_through_its_peer() {
     let (near, far) = Channel::pair();
     let koid = near.koid();
     send_handles(&far, vec![Event::new().into()]).unwrap();
@@ -108,9 +108,9 @@ struct Case {
     rights: Option<Rights>,
 }
 
-/// Each row breaks its own rule and those after it.
+/// Each row breaks its rule and all later ones.
 #[test]
-fn checks_of_a_disposition_come_in_zircons_order() {
+fn dispositions_are_checked_in_zircons_order() {
     let all = Rights::EVENTPAIR;
     let more = Some(all | Rights::EXECUTE);
     let case = |held, kind, rights| Case { held, kind, rights };
@@ -187,7 +187,7 @@ fn dispositions_move_duplicate_and_narrow() {
 }
 
 #[test]
-fn an_endpoint_is_not_duplicated_into_itself() {
+fn an_endpoint_cannot_be_duplicated_into_itself() {
     let (near, _far) = Channel::pair();
     let near = Handle::from(near);
     let Handle::Channel(channel) = &near else { unreachable!() };
@@ -196,7 +196,7 @@ fn an_endpoint_is_not_duplicated_into_itself() {
 }
 
 #[test]
-fn a_revoked_handle_is_a_bad_one() {
+fn a_revoked_handle_is_a_bad_handle() {
     let (near, far) = Channel::pair();
     near.revoke();
     assert_eq!(crate::send(&near, b"x"), Err(Status::BadHandle));

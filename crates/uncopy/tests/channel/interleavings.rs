@@ -1,4 +1,4 @@
-//! Under shuttle's scheduler: queue, wait, port and call with every kind of company.
+//! Interleavings of queues, waits, ports and calls, under shuttle's scheduler.
 
 use std::io::IoSlice;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::{send, send_handles};
 
 const ITERATIONS: usize = 3000;
 
-/// Of tests with sockets.
+/// Iterations of tests with sockets.
 const SOCKET_ITERATIONS: usize = 400;
 
-/// How long a sleeper sleeps in `poll(2)`, where the scheduler cannot let others run. A condition
-/// variable does not time out under the scheduler: a lost wake-up there is a deadlock, and found.
-const DOZE: Duration = Duration::from_micros(200);
+/// Time that a thread sleeps in `poll(2)`, where the scheduler cannot run other threads. A condition
+/// variable does not time out under the scheduler: a lost wake-up there is a deadlock, which it finds.
+const POLL_TIMEOUT: Duration = Duration::from_micros(200);
 
-/// Until it is anything but a deadline.
-fn doze<T>(mut attempt: impl FnMut(Deadline) -> Result<T, Status>) -> Result<T, Status> {
+/// Repeats `attempt` until it returns something other than a timeout.
+fn retry_timeouts<T>(mut attempt: impl FnMut(Deadline) -> Result<T, Status>) -> Result<T, Status> {
     loop {
-        match attempt(Deadline::after(DOZE)) {
+        match attempt(Deadline::after(POLL_TIMEOUT)) {
             Err(Status::TimedOut) => thread::yield_now(),
             done => return done,
         }
     }
 }
 
-/// As another process gets it.
+/// Moves an end to a socket and back, as to another process.
 fn moved(channel: Channel) -> Channel {
     Channel::from_fd(channel.into_fd().unwrap()).unwrap()
 }
@@ -50,7 +50,7 @@ fn writers_and_readers_lose_nothing_and_readable_is_never_spurious() {
             let mut found = Vec::new();
             while found.len() < 4 {
                 far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
-                // The only reader: what was readable is there.
+                // The only reader: there must be a message.
                 found.push(far.read().unwrap()[0]);
             }
             writers.into_iter().for_each(|writer| writer.join().unwrap());
@@ -63,7 +63,7 @@ fn writers_and_readers_lose_nothing_and_readable_is_never_spurious() {
 }
 
 #[test]
-fn a_full_queue_wakes_its_writer() {
+fn a_writer_is_woken_when_a_full_queue_has_room() {
     check_random(
         || {
             let bounds = Bounds::new().messages(1);
@@ -104,7 +104,7 @@ fn a_binding_fires_exactly_once() {
 }
 
 #[test]
-fn calls_get_their_answers_or_the_end() {
+fn calls_are_answered_or_end_with_the_peer() {
     check_random(
         || {
             let (near, far) = Channel::pair();
@@ -120,7 +120,7 @@ fn calls_get_their_answers_or_the_end() {
                     }
                 })
             });
-            // One is answered; the other may be told that nobody is there any more.
+            // One is answered; the other may find the peer closed.
             far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
             let request = far.read().unwrap();
             send(&far, &request).unwrap();
@@ -159,9 +159,9 @@ fn revoking_ends_waits_and_calls_wherever_they_are() {
     );
 }
 
-/// Closing, sending and reading race; whatever happens first, everything ends.
+/// Closing, sending and reading race; in every order, everything ends.
 #[test]
-fn circles_and_closes_race_without_deadlock() {
+fn cycles_and_closes_race_without_deadlock() {
     check_random(
         || {
             let (a_near, a_far) = Channel::pair();
@@ -182,7 +182,7 @@ fn circles_and_closes_race_without_deadlock() {
 }
 
 #[test]
-fn every_packet_wakes_one_who_waits_at_the_port() {
+fn every_packet_wakes_one_thread_that_waits_at_the_port() {
     check_random(
         || {
             let port = Arc::new(Port::new());
@@ -207,7 +207,7 @@ fn every_packet_wakes_one_who_waits_at_the_port() {
 }
 
 #[test]
-fn a_port_that_is_revoked_lets_its_waiters_go() {
+fn revoking_a_port_ends_its_waits() {
     check_random(
         || {
             let port = Arc::new(Port::new());
@@ -235,16 +235,16 @@ fn a_port_that_is_revoked_lets_its_waiters_go() {
 }
 
 #[test]
-fn a_sleeper_follows_its_end_to_the_socket() {
+fn a_sleeping_thread_is_woken_after_the_other_end_moves() {
     check_random(
         || {
             let (near, far) = Channel::pair();
             let sleeper = thread::spawn(move || {
-                doze(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
+                retry_timeouts(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
                 assert_eq!(&*near.read().unwrap(), b"before");
-                doze(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
+                retry_timeouts(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
                 assert_eq!(&*near.read().unwrap(), b"after");
-                doze(|deadline| near.wait_one(Signals::PEER_CLOSED, deadline)).unwrap();
+                retry_timeouts(|deadline| near.wait_one(Signals::PEER_CLOSED, deadline)).unwrap();
             });
             send(&far, b"before").unwrap();
             let far = moved(far);
@@ -257,7 +257,7 @@ fn a_sleeper_follows_its_end_to_the_socket() {
 }
 
 #[test]
-fn writes_race_with_the_move_of_the_other_end_and_keep_their_order() {
+fn writes_keep_their_order_while_the_other_end_moves() {
     check_random(
         || {
             let (near, far) = Channel::pair();
@@ -269,7 +269,7 @@ fn writes_race_with_the_move_of_the_other_end_and_keep_their_order() {
             });
             let far = moved(far);
             for n in 0..4 {
-                doze(|deadline| far.wait_one(Signals::READABLE, deadline)).unwrap();
+                retry_timeouts(|deadline| far.wait_one(Signals::READABLE, deadline)).unwrap();
                 let message = far.read().unwrap();
                 assert_eq!((&*message, message.handles().len()), (&[n][..], 1));
             }
@@ -280,14 +280,14 @@ fn writes_race_with_the_move_of_the_other_end_and_keep_their_order() {
 }
 
 #[test]
-fn a_binding_follows_its_end_to_the_socket_and_fires_once() {
+fn a_binding_fires_once_after_the_other_end_moves() {
     check_random(
         || {
             let (near, far) = Channel::pair();
             let port = Arc::new(Port::new());
             let waiter = {
                 let port = port.clone();
-                thread::spawn(move || doze(|deadline| port.wait(deadline)).unwrap().key)
+                thread::spawn(move || retry_timeouts(|deadline| port.wait(deadline)).unwrap().key)
             };
             let mover = thread::spawn(move || {
                 let far = moved(far);
@@ -304,16 +304,18 @@ fn a_binding_follows_its_end_to_the_socket_and_fires_once() {
 }
 
 #[test]
-fn a_call_is_answered_from_where_the_other_end_has_moved() {
+fn a_call_is_answered_after_the_other_end_moves() {
     check_random(
         || {
             let (near, far) = Channel::pair();
             let caller = thread::spawn(move || {
-                let call = near.call(&[IoSlice::new(b"0000")], vec![], Deadline::after(DOZE));
-                // A late answer is a message like any.
+                let call =
+                    near.call(&[IoSlice::new(b"0000")], vec![], Deadline::after(POLL_TIMEOUT));
+                // A late answer is queued like any message.
                 let answer = match call {
                     Err(Status::TimedOut) => {
-                        doze(|deadline| near.wait_one(Signals::READABLE, deadline)).unwrap();
+                        retry_timeouts(|deadline| near.wait_one(Signals::READABLE, deadline))
+                            .unwrap();
                         near.read()
                     }
                     other => other,
@@ -321,7 +323,7 @@ fn a_call_is_answered_from_where_the_other_end_has_moved() {
                 assert_eq!(&answer.unwrap()[4..], b"!");
             });
             let far = moved(far);
-            doze(|deadline| far.wait_one(Signals::READABLE, deadline)).unwrap();
+            retry_timeouts(|deadline| far.wait_one(Signals::READABLE, deadline)).unwrap();
             let question = far.read().unwrap();
             send(&far, &[&question[..], b"!"].concat()).unwrap();
             caller.join().unwrap();

@@ -1,4 +1,4 @@
-//! Another process that keeps to no rule.
+//! A peer in another process that breaks the rules of packets.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -13,8 +13,8 @@ const MESSAGE: u8 = 0;
 const SIGNALS: u8 = 1;
 const BACKLOG: u8 = 3;
 
-/// The bare socket of one end, and the other.
-fn intruded() -> (OwnedFd, Channel) {
+/// Returns the raw socket of one end, and the other end.
+fn raw_socket_and_channel() -> (OwnedFd, Channel) {
     let (near, far) = Channel::pair();
     (near.into_fd().unwrap(), far)
 }
@@ -42,7 +42,7 @@ fn send(socket: &OwnedFd, packet: &[u8], fds: &[&OwnedFd]) -> rustix::io::Result
 }
 
 #[test]
-fn a_backlog_where_none_belongs_is_the_end() {
+fn an_unexpected_backlog_ends_the_channel() {
     let (reader, writer) = sockets();
     drop(writer);
     for (what, packets, fds) in [
@@ -50,7 +50,7 @@ fn a_backlog_where_none_belongs_is_the_end() {
         ("behind a message", vec![packet(MESSAGE, 0, b"x"), packet(BACKLOG, 0, &[])], vec![]),
         ("of something else", vec![packet(BACKLOG, 0, &[])], vec![]),
     ] {
-        let (socket, far) = intruded();
+        let (socket, far) = raw_socket_and_channel();
         let file = OwnedFd::from(tempfile::tempfile().unwrap());
         for packet in packets {
             let fds = if what == "of something else" { vec![&file] } else { fds.clone() };
@@ -62,10 +62,10 @@ fn a_backlog_where_none_belongs_is_the_end() {
     }
 }
 
-/// To the one who receives it looks like the end of a closed socket.
+/// An empty packet looks like the end of a closed socket to the receiver.
 #[test]
-fn a_packet_of_nothing_is_the_end_for_both() {
-    let (socket, far) = intruded();
+fn an_empty_packet_ends_the_channel_for_both_ends() {
+    let (socket, far) = raw_socket_and_channel();
     send(&socket, &packet(MESSAGE, 0, b"before"), &[]).unwrap();
     send(&socket, &[], &[&socket]).unwrap();
     assert_eq!(&*far.read().unwrap(), b"before");
@@ -74,33 +74,33 @@ fn a_packet_of_nothing_is_the_end_for_both() {
     assert!(send(&socket, &packet(MESSAGE, 0, b"x"), &[]).is_err());
 }
 
-/// Empty ones that never end would have the reader call itself without end.
+/// A reader that handled them by recursion would recurse without end.
 #[test]
-fn a_flood_of_backlogs_is_the_end() {
-    let (socket, far) = intruded();
+fn many_backlogs_end_the_channel() {
+    let (socket, far) = raw_socket_and_channel();
     while send(&socket, &packet(BACKLOG, 0, &[]), &[]).is_ok() {}
     assert_eq!(far.read().unwrap_err(), Status::PeerClosed);
 }
 
-/// A backlog in a backlog, and one whose writer is still there.
+/// A backlog in a backlog, and one whose writing end is still open.
 #[test]
-fn a_backlog_that_breaks_its_rules_is_the_end() {
+fn an_invalid_backlog_ends_the_channel() {
     for body in [Some(packet(BACKLOG, 0, &[])), None] {
         let (reader, writer) = sockets();
         if let Some(body) = body {
             send(&writer, &body, &[]).unwrap();
         }
-        let (socket, far) = intruded();
+        let (socket, far) = raw_socket_and_channel();
         send(&socket, &packet(BACKLOG, 0, &[]), &[&reader]).unwrap();
         assert_eq!(far.read().unwrap_err(), Status::PeerClosed);
         drop(writer);
     }
 }
 
-/// They take no room in the queue.
+/// Signals take no room in the queue, which would stop the receiver otherwise.
 #[test]
-fn a_peer_that_does_nothing_but_signal_does_not_hold_the_reader_up() {
-    let (socket, far) = intruded();
+fn a_peer_that_only_sends_signals_does_not_delay_the_reader() {
+    let (socket, far) = raw_socket_and_channel();
     let body = [[0; 4], Signals::USER_1.bits().to_ne_bytes()].concat();
     send(&socket, &packet(SIGNALS, 0, &body), &[]).unwrap();
     let is_over = std::sync::atomic::AtomicBool::new(false);
@@ -112,7 +112,7 @@ fn a_peer_that_does_nothing_but_signal_does_not_hold_the_reader_up() {
         };
         scope.spawn(flood);
         scope.spawn(flood);
-        // Each may take in as much as a socket can hold.
+        // Each call may receive as much as a socket can hold.
         for _ in 0..4 {
             assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
         }

@@ -1,4 +1,4 @@
-//! Channels and the objects that travel on them.
+//! Channels and the objects that are sent in messages.
 #![cfg(target_os = "linux")]
 
 mod batches;
@@ -25,14 +25,14 @@ use std::io::IoSlice;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use uncopy::channel::{Channel, Deadline, Handle, Object, SignalFd, Signals, Status};
 
-/// Two ends with a socket between them.
+/// Returns two ends with a socket between them.
 fn socket_pair() -> (Channel, Channel) {
     let (near, far) = Channel::pair();
     let far = Channel::from_fd(far.into_fd().unwrap()).unwrap();
     (near, far)
 }
 
-/// Sends `bytes` alone.
+/// Sends `bytes` without handles.
 fn send(channel: &Channel, bytes: &[u8]) -> Result<(), Status> {
     channel.write(&[IoSlice::new(bytes)], Vec::new())
 }
@@ -46,7 +46,7 @@ fn past() -> Deadline {
     Deadline::after(std::time::Duration::ZERO)
 }
 
-/// The other end of what `channel` belongs to is closed.
+/// Whether the peer of `channel` is closed.
 fn is_orphan(channel: &dyn Object) -> bool {
     channel.signals().contains(Signals::PEER_CLOSED)
 }

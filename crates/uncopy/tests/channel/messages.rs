@@ -1,4 +1,4 @@
-//! Writing and reading: limits, order of checks, what stays queued.
+//! Writing and reading: limits, order of checks, messages that stay queued.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -14,7 +14,7 @@ fn events(count: usize) -> Vec<Handle> {
     (0..count).map(|_| Event::new().into()).collect()
 }
 
-pub(crate) fn regions_are_joined_in_order_without_padding(over: Transport) {
+pub(crate) fn regions_are_gathered_in_order_without_padding(over: Transport) {
     let (near, far) = over.channels();
     let region = |bytes| IoSlice::new(bytes);
     near.write(&[region(b"a"), region(b""), region(b"bcd"), region(b"a"), region(b"")], vec![])
@@ -26,7 +26,7 @@ pub(crate) fn regions_are_joined_in_order_without_padding(over: Transport) {
     assert_eq!(&*near.read().unwrap(), b"back");
 }
 
-pub(crate) fn limits_hold_at_their_value_and_break_one_past_it(over: Transport) {
+pub(crate) fn a_message_at_a_limit_is_sent_and_one_past_it_is_refused(over: Transport) {
     let large = vec![7; MAX_BYTES + 1];
     let whole = IoSlice::new(&large[..MAX_BYTES]);
     let byte = IoSlice::new(&large[..1]);
@@ -58,7 +58,7 @@ pub(crate) fn limits_hold_at_their_value_and_break_one_past_it(over: Transport) 
 }
 
 /// A write that breaks several rules is refused for the first of them, and consumes its handles.
-pub(crate) fn checks_of_a_write_come_in_zircons_order(over: Transport) {
+pub(crate) fn a_write_checks_in_zircons_order(over: Transport) {
     let large = vec![0; MAX_BYTES + 1];
     let no_transfer = || EventPair::pair().0.replace(Some(Rights::WAIT)).unwrap();
     for (right, bytes, transferable, open, expected) in [
@@ -105,7 +105,7 @@ pub(crate) fn a_failing_fill_sends_nothing_and_consumes_the_handles(over: Transp
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 
-pub(crate) fn a_panicking_fill_leaves_both_ends_as_they_were(over: Transport) {
+pub(crate) fn a_panicking_fill_leaves_both_ends_unchanged(over: Transport) {
     let (near, far) = over.channels();
     let (witness, moved) = EventPair::pair();
     let mut handles = vec![moved.into()];
@@ -118,7 +118,7 @@ pub(crate) fn a_panicking_fill_leaves_both_ends_as_they_were(over: Transport) {
     assert_eq!(&*far.read().unwrap(), b"after");
 }
 
-pub(crate) fn an_empty_queue_says_wait_and_a_lonely_one_says_closed(over: Transport) {
+pub(crate) fn reading_an_empty_queue_returns_should_wait_or_peer_closed(over: Transport) {
     let (near, far) = over.channels();
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
     send(&near, b"last").unwrap();
@@ -174,7 +174,7 @@ pub(crate) fn reads_spread_over_regions_and_split_into_parts(over: Transport) {
 }
 
 #[test]
-fn a_full_queue_says_wait_clears_writable_and_keeps_the_handles_of_an_attempt() {
+fn a_full_queue_returns_should_wait_clears_writable_and_keeps_the_handles() {
     let messages = Bounds::new().messages(3);
     let bytes = Bounds::new().bytes(25);
     let handles = Bounds::new().handles(3);
@@ -212,7 +212,7 @@ fn default_bounds_take_four_thousand_messages_and_sixteen_mebibytes() {
     assert_eq!(send(&far, b""), Err(Status::ShouldWait));
 }
 
-pub(crate) fn a_closed_queue_closes_what_is_in_it(over: Transport) {
+pub(crate) fn closing_an_end_closes_the_handles_in_its_queue(over: Transport) {
     let (near, far) = over.channels();
     let (witness, moved) = EventPair::pair();
     send_handles(&near, vec![moved.into()]).unwrap();

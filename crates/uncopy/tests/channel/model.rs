@@ -1,8 +1,8 @@
-//! Random operations on channels against a model that is as simple as the rules: in one process,
-//! over sockets, and with ends that move from the one to the other in the middle.
+//! Compares random operations on channels with a simple model: in one process, over sockets, and with
+//! ends that move from one to the other in between.
 //!
-//! Over sockets the bounds are the kernel's and out of reach here, and no endpoint is sent where it
-//! would lie in its own reach: when such circles are freed is the kernel's business.
+//! Over sockets the bounds are those of the kernel and not reached here, and no endpoint is sent where
+//! it would form a cycle, because the kernel decides when it frees cycles.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -43,19 +43,19 @@ enum Operation {
         set: bool,
         peer: bool,
     },
-    /// To another process, as far as anybody can tell, and back.
+    /// Moves an end to a socket and back, as to another process.
     Promote {
         end: usize,
         in_message: bool,
     },
 }
 
-/// What is between the ends.
+/// Transport between the ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transport {
     Queues,
     Sockets,
-    /// First the one, then the other.
+    /// First a queue, then a socket.
     Both,
 }
 
@@ -80,7 +80,7 @@ fn operations(transport: Transport) -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(operation, 1..80)
 }
 
-/// Who has an end.
+/// Holder of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Program,
@@ -88,7 +88,7 @@ enum Place {
     Closed,
 }
 
-/// A message: bytes, and the end that is in it.
+/// A message: bytes, and the end that it carries.
 type Message = (Vec<u8>, Option<usize>);
 
 #[derive(Debug)]
@@ -137,20 +137,20 @@ impl Model {
         for (_, inner) in std::mem::take(&mut self.ends[end].queue) {
             inner.into_iter().for_each(|inner| self.close(inner));
         }
-        if let Some(circle) = self.circle(end ^ 1)
-            && circle.iter().all(|member| self.is_silent(*member, &circle))
+        if let Some(cycle) = self.cycle(end ^ 1)
+            && cycle.iter().all(|member| self.is_unwritable(*member, &cycle))
         {
-            circle.into_iter().for_each(|member| self.close(member));
+            cycle.into_iter().for_each(|member| self.close(member));
         }
     }
 
-    /// Whose queue `end` lies in.
+    /// Returns the end whose queue `end` lies in.
     fn holder(&self, end: usize) -> Option<usize> {
         (0..self.ends.len()).find(|at| self.ends[*at].queue.iter().any(|m| m.1 == Some(end)))
     }
 
-    /// The ends that lie in each other's queues, if going from holder to holder leads there.
-    fn circle(&self, end: usize) -> Option<Vec<usize>> {
+    /// Returns the cycle of ends that the walk from holder to holder leads to, if it does.
+    fn cycle(&self, end: usize) -> Option<Vec<usize>> {
         let mut path = vec![end];
         loop {
             let next = self.holder(*path.last()?)?;
@@ -161,8 +161,8 @@ impl Model {
         }
     }
 
-    /// `moved` would lie in a queue that only `moved` leads to.
-    fn would_be_circle(&self, moved: usize, at: usize) -> bool {
+    /// Whether `moved` would lie in a queue that can only be reached through `moved`.
+    fn would_be_cycle(&self, moved: usize, at: usize) -> bool {
         let mut holder = Some(at);
         while let Some(at) = holder {
             if at == moved {
@@ -173,10 +173,10 @@ impl Model {
         false
     }
 
-    /// Nobody can write to `end` any more.
-    fn is_silent(&self, end: usize, circle: &[usize]) -> bool {
+    /// Whether nothing can write to `end` any more.
+    fn is_unwritable(&self, end: usize, cycle: &[usize]) -> bool {
         self.is_closed(end ^ 1)
-            || self.circle(end ^ 1).is_some_and(|other| circle.contains(&other[0]))
+            || self.cycle(end ^ 1).is_some_and(|other| cycle.contains(&other[0]))
     }
 
     fn write(&mut self, end: usize, message: Message) -> Result<(), Status> {
@@ -224,9 +224,9 @@ struct Both {
     model: Model,
     real: Vec<Option<Channel>>,
     transport: Transport,
-    /// There may be a socket between the ends.
+    /// Whether there may be a socket between the ends.
     has_moved: [bool; CHANNELS],
-    /// What ends move over.
+    /// Channel over which ends are moved.
     carrier: (Channel, Channel),
 }
 
@@ -267,7 +267,7 @@ impl Both {
             return;
         }
         let may_be_circle = self.transport == Transport::Queues;
-        let moved = moved.filter(|m| may_be_circle || !self.model.would_be_circle(*m, end ^ 1));
+        let moved = moved.filter(|m| may_be_circle || !self.model.would_be_cycle(*m, end ^ 1));
         moved.into_iter().for_each(|moved| self.has_moved[moved / 2] = true);
         let handles = moved.and_then(|moved| self.real[moved].take()).map(Handle::from);
         let regions: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
@@ -284,7 +284,7 @@ impl Both {
             .collect();
         let found = channel.write_batch(&regions, &mut vec![]);
         let results = bodies.iter().map(|body| self.model.write(end, (body.clone(), None)));
-        // The model goes on after a failure, so it is asked only up to there.
+        // The model continues after a failure, so it is only compared up to there.
         let mut sent = 0;
         let mut failure = None;
         for result in results {
@@ -341,7 +341,7 @@ impl Both {
 
     fn promote(&mut self, end: usize, in_message: bool) {
         let Some(channel) = self.real[end].take() else { return };
-        // What came over a socket and is unread only goes on in a message.
+        // An end with unread messages from a socket can only move in a message.
         let has_unread = self.has_moved[end / 2] && !self.model.ends[end].queue.is_empty();
         self.has_moved[end / 2] = true;
         self.real[end] = Some(if in_message || has_unread {
@@ -375,17 +375,17 @@ fn check(transport: Transport, operations: Vec<Operation>) {
 
 proptest! {
     #[test]
-    fn queues_do_what_the_model_does(operations in operations(Transport::Queues)) {
+    fn queues_behave_like_the_model(operations in operations(Transport::Queues)) {
         check(Transport::Queues, operations);
     }
 
     #[test]
-    fn sockets_do_what_the_model_does(operations in operations(Transport::Sockets)) {
+    fn sockets_behave_like_the_model(operations in operations(Transport::Sockets)) {
         check(Transport::Sockets, operations);
     }
 
     #[test]
-    fn ends_that_move_in_the_middle_do_what_the_model_does(
+    fn ends_that_move_behave_like_the_model(
         operations in operations(Transport::Both)
     ) {
         check(Transport::Both, operations);

@@ -1,11 +1,11 @@
-//! Sizes of fifos, and memory.
+//! Sizes of fifos and of memory.
 
 use std::os::fd::AsFd;
 
 use uncopy::channel::{Fifo, Object, Rights, Status, Vmo};
 
 #[test]
-fn fifo_sizes() {
+fn fifos_of_invalid_sizes_are_refused() {
     for (count, size, expected) in [
         (1, 1, None),
         (512, 8, None),
@@ -20,7 +20,7 @@ fn fifo_sizes() {
 }
 
 #[test]
-fn memory_is_shared_by_duplicates_and_ends_at_its_size() {
+fn memory_is_shared_by_duplicates_and_bounded_by_its_size() {
     let vmo = Vmo::new(5000).unwrap();
     assert_eq!(vmo.size(), 8192);
     let reader = vmo.duplicate(Some(Rights::READ)).unwrap();
@@ -35,7 +35,7 @@ fn memory_is_shared_by_duplicates_and_ends_at_its_size() {
 }
 
 #[test]
-fn memory_of_a_fixed_size_keeps_it_whoever_has_the_descriptor() {
+fn the_size_of_fixed_memory_cannot_be_changed_through_the_descriptor() {
     let vmo = Vmo::new(8192).unwrap();
     assert!(!vmo.rights().contains(Rights::RESIZE));
     assert_eq!(vmo.set_size(4096), Err(Status::AccessDenied));
@@ -44,9 +44,9 @@ fn memory_of_a_fixed_size_keeps_it_whoever_has_the_descriptor() {
     }
 }
 
-/// In this process and, as far as anybody can tell, in another.
+/// In this process and, over a socket, as in another.
 #[test]
-fn a_new_size_is_everybodys() {
+fn a_new_size_applies_to_all_handles() {
     let vmo = Vmo::resizable(5000).unwrap();
     vmo.write(b"old", 4096).unwrap();
     let twin = vmo.duplicate(None).unwrap();
@@ -68,7 +68,7 @@ fn a_new_size_is_everybodys() {
     let mut bytes = [1; 3];
     vmo.read(&mut bytes, 4096).unwrap();
     assert_eq!(bytes, [0; 3], "what was cut off is gone");
-    // Another holder of the descriptor may make it shorter by itself: an error, never a signal.
+    // Another process may shrink it through the descriptor: an error, never a signal.
     rustix::fs::ftruncate(there.as_fd(), 100).unwrap();
     assert_eq!(vmo.read(&mut [0; 8], 4096), Err(Status::OutOfRange));
 }

@@ -1,4 +1,4 @@
-//! Ends that move to another process, seen from this one.
+//! Ends that move to another process, tested within one process.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -12,13 +12,13 @@ use uncopy::channel::{
 
 use crate::{past, polls_readable, send, send_handles, socket_pair};
 
-/// As another process gets it.
+/// Moves it to a socket and back, as to another process.
 fn moved(channel: Channel) -> Channel {
     Channel::from_fd(channel.into_fd().unwrap()).unwrap()
 }
 
 #[test]
-fn what_was_queued_goes_with_the_end_in_order_and_before_what_is_written_later() {
+fn queued_messages_move_with_the_end_and_come_before_later_ones() {
     let (near, far) = Channel::pair();
     for n in 0..3000u32 {
         send(&near, &n.to_ne_bytes()).unwrap();
@@ -37,7 +37,7 @@ fn what_was_queued_goes_with_the_end_in_order_and_before_what_is_written_later()
 }
 
 #[test]
-fn a_backlog_of_many_mebibytes_goes_too() {
+fn a_backlog_of_many_mebibytes_moves() {
     let (near, far) = Channel::pair();
     let body = vec![5; 65_536];
     let mut count = 0;
@@ -73,7 +73,7 @@ fn handles_in_the_backlog_are_promoted() {
 }
 
 #[test]
-fn sockets_fifos_and_descriptors_move_with_what_is_in_them() {
+fn sockets_fifos_and_descriptors_move_with_their_contents() {
     let (near, far) = socket_pair();
     let (stream, stream_far) = Socket::pair(SocketKind::Stream);
     let (datagram, datagram_far) = Socket::pair(SocketKind::Datagram);
@@ -143,7 +143,7 @@ fn rights_and_user_signals_move() {
 }
 
 #[test]
-fn ports_do_not_move_and_are_consumed() {
+fn ports_cannot_be_sent_and_are_consumed() {
     let (near, far) = socket_pair();
     let refused = send_handles(&near, vec![Event::new().into(), Port::new().into()]);
     assert_eq!(refused, Err(Status::NotSupported));
@@ -151,7 +151,7 @@ fn ports_do_not_move_and_are_consumed() {
 }
 
 #[test]
-fn sleepers_calls_ports_and_descriptors_outlive_the_move_of_the_other_end() {
+fn waits_calls_ports_and_descriptors_continue_after_the_other_end_moves() {
     let (near, far) = Channel::pair();
     let port = Port::new();
     near.wait_async(&port, 7, Signals::READABLE, AsyncOptions::empty()).unwrap();
@@ -162,13 +162,13 @@ fn sleepers_calls_ports_and_descriptors_outlive_the_move_of_the_other_end() {
             scope.spawn(|| near.call(&[IoSlice::new(b"\0\0\0\0ask")], vec![], Deadline::INFINITE));
         let waiter = scope.spawn(|| port.wait(Deadline::after(LONG)));
         far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
-        // Let them fall asleep; the outcome is the same if they have not.
+        // Time to fall asleep; the outcome is the same if they have not.
         std::thread::sleep(Duration::from_millis(50));
         let far = moved(far);
         let request = far.read().unwrap();
         assert_eq!(&request[4..], b"ask");
-        far.write(&[IoSlice::new(&request[..4]), IoSlice::new(b"told")], vec![]).unwrap();
-        assert_eq!(&caller.join().unwrap().unwrap()[4..], b"told");
+        far.write(&[IoSlice::new(&request[..4]), IoSlice::new(b"reported")], vec![]).unwrap();
+        assert_eq!(&caller.join().unwrap().unwrap()[4..], b"reported");
         far.signal_peer(Signals::empty(), Signals::USER_1).unwrap();
         assert!(sleeper.join().unwrap().unwrap().contains(Signals::USER_1));
         send(&far, b"message").unwrap();
@@ -183,7 +183,7 @@ fn sleepers_calls_ports_and_descriptors_outlive_the_move_of_the_other_end() {
 }
 
 #[test]
-fn a_full_socket_says_should_wait_and_is_writable_again_when_it_was_read() {
+fn a_full_socket_returns_should_wait_and_becomes_writable_after_a_read() {
     let (near, far) = socket_pair();
     let body = vec![1; 60_000];
     let mut sent = 0;
@@ -207,14 +207,14 @@ fn a_full_socket_says_should_wait_and_is_writable_again_when_it_was_read() {
 }
 
 #[test]
-fn a_socket_that_is_none_is_refused() {
+fn a_descriptor_that_is_not_a_seqpacket_socket_is_refused() {
     let file = OwnedFd::from(tempfile::tempfile().unwrap());
     assert_eq!(Channel::from_fd(file).unwrap_err().1, Status::WrongType);
     let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
     assert_eq!(Channel::from_fd(stream.into()).unwrap_err().1, Status::WrongType);
 }
 
-/// As another process gets it.
+/// Moves it to a socket and back, as to another process.
 fn sent(handle: impl Into<Handle>) -> Handle {
     let (near, far) = socket_pair();
     send_handles(&near, vec![handle.into()]).unwrap();
@@ -222,7 +222,7 @@ fn sent(handle: impl Into<Handle>) -> Handle {
 }
 
 #[test]
-fn an_event_is_one_event_for_all_who_have_it() {
+fn an_event_is_the_same_event_in_all_processes() {
     let here = Event::new();
     here.signal(Signals::empty(), Signals::USER_3).unwrap();
     let port = Port::new();
@@ -253,7 +253,7 @@ fn an_event_is_one_event_for_all_who_have_it() {
 }
 
 #[test]
-fn an_event_pair_works_between_processes_and_its_end_is_seen() {
+fn an_event_pair_works_between_processes_and_reports_a_closed_end() {
     let (near, far) = EventPair::pair();
     near.signal_peer(Signals::empty(), Signals::USER_1).unwrap();
     let again = far.duplicate(None).unwrap();
@@ -278,9 +278,9 @@ fn an_event_pair_works_between_processes_and_its_end_is_seen() {
     assert!(near.signals().contains(Signals::PEER_CLOSED));
 }
 
-/// Each end lies in the queue of the next; all of them go, or the outermost is closed with them.
+/// Each end lies in the queue of the next; all of them move, or the outermost is closed with them.
 #[test]
-fn ends_nested_deep_in_backlogs_go_or_are_closed() {
+fn deeply_nested_ends_move_or_are_closed() {
     for depth in [200, 5000] {
         let (innermost, mut far) = Channel::pair();
         for _ in 0..depth {

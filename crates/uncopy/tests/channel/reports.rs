@@ -1,4 +1,4 @@
-//! What a wait says: all that is set, wherever the other end is.
+//! Results of waits: all signals that are set, over every transport.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use uncopy::channel::{
 
 use crate::{past, send};
 
-/// Enough to fall asleep, as a rule; the outcome is the same if not.
+/// Usually enough to fall asleep; the outcome is the same if not.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Two ends, and what writes from the first to the second.
+/// Two ends, and a function that writes from the first to the second.
 type Ends = (Handle, Handle, fn(&Handle) -> Result<(), Status>);
 
-/// Ends of every kind that something can be read from.
+/// Returns ends of every kind that can be read.
 fn readable_ends(over: Transport) -> Vec<Ends> {
-    fn both(ends: (impl Into<Handle>, impl Into<Handle>)) -> (Handle, Handle) {
-        (ends.0.into(), ends.1.into())
+    fn both<T: Into<Handle>>(ends: impl Into<[T; 2]>) -> (Handle, Handle) {
+        ends.into().map(T::into).into()
     }
     let write = |handle: &Handle| match handle {
         Handle::Channel(channel) => send(channel, b"data"),
@@ -36,10 +36,10 @@ fn readable_ends(over: Transport) -> Vec<Ends> {
     ends.map(|(near, far)| (near, far, write as fn(&Handle) -> _)).into()
 }
 
-/// One way to wait for signals of an object: all that are set at the end.
-type Way = fn(&Handle, Signals, Deadline) -> Result<Signals, Status>;
+/// A method to wait for signals of an object; returns all that are set.
+type WaitMethod = fn(&Handle, Signals, Deadline) -> Result<Signals, Status>;
 
-const WAYS: [(&str, Way); 4] = [
+const WAIT_METHODS: [(&str, WaitMethod); 4] = [
     ("wait_one", |handle, signals, deadline| handle.wait_one(signals, deadline)),
     ("wait_many", |handle, signals, deadline| {
         let mut items = [WaitItem::new(handle, signals)];
@@ -61,18 +61,18 @@ const WAYS: [(&str, Way); 4] = [
 ];
 
 #[track_caller]
-fn expect(far: &Handle, asked: Signals, expected: Signals) {
-    for (name, way) in WAYS {
-        assert_eq!(way(far, asked, past()), Ok(expected), "{name} for {asked:?}: {far:?}");
+fn expect(far: &Handle, wanted: Signals, expected: Signals) {
+    for (name, wait) in WAIT_METHODS {
+        assert_eq!(wait(far, wanted, past()), Ok(expected), "{name} for {wanted:?}: {far:?}");
     }
 }
 
-/// One signal that is set does not hide the others, neither before they were seen nor behind them.
+/// A signal that is set does not hide others, neither before nor behind it in the socket.
 pub(crate) fn a_wait_for_several_signals_reports_all_that_are_set(over: Transport) {
     let (readable, writable) = (Signals::READABLE, Signals::WRITABLE);
-    for (name, way) in WAYS {
+    for (name, wait) in WAIT_METHODS {
         for (near, far, write) in readable_ends(over) {
-            let wait = |asked| way(&far, asked, past());
+            let wait = |wanted| wait(&far, wanted, past());
             let what = format!("{name}: {far:?}");
             assert_eq!(wait(readable | writable), Ok(writable), "{what}");
             write(&near).unwrap();
@@ -90,9 +90,9 @@ pub(crate) fn a_wait_for_several_signals_reports_all_that_are_set(over: Transpor
     }
 }
 
-/// All of it came before anybody looked.
-pub(crate) fn a_first_wait_reports_what_lies_behind_what_it_waits_for(over: Transport) {
-    for asked in [Signals::READABLE, Signals::WRITABLE, Signals::READABLE | Signals::USER_3] {
+/// Everything arrived before the first look.
+pub(crate) fn a_first_wait_reports_signals_behind_the_one_it_waits_for(over: Transport) {
+    for wanted in [Signals::READABLE, Signals::WRITABLE, Signals::READABLE | Signals::USER_3] {
         for (near, far, write) in readable_ends(over) {
             (0..3).for_each(|_| write(&near).unwrap());
             near.signal_peer(Signals::empty(), Signals::USER_3).unwrap();
@@ -102,15 +102,15 @@ pub(crate) fn a_first_wait_reports_what_lies_behind_what_it_waits_for(over: Tran
                 socket.disable_write().unwrap();
                 all |= Signals::PEER_WRITE_DISABLED;
             }
-            expect(&far, asked, all);
+            expect(&far, wanted, all);
             drop(near);
             expect(&far, all, (all - Signals::WRITABLE) | Signals::PEER_CLOSED);
         }
     }
 }
 
-/// The end is seen at once, however much lies before it.
-pub(crate) fn a_wait_reports_the_end_behind_what_nobody_read(over: Transport) {
+/// The closed peer is reported at once, for any number of unread messages.
+pub(crate) fn a_wait_reports_a_closed_peer_behind_unread_messages(over: Transport) {
     for (near, far, write) in readable_ends(over) {
         while write(&near).is_ok() {}
         drop(near);
@@ -139,15 +139,15 @@ pub(crate) fn a_wait_for_several_signals_of_an_event_reports_all(over: Transport
     }
 }
 
-/// Somebody else ends the sleep; what has come from the peer is told all the same.
-pub(crate) fn a_sleeper_reports_what_came_beside_what_woke_it(over: Transport) {
-    let asked = Signals::USER_5 | Signals::PEER_CLOSED;
+/// Another thread ends the sleep; signals from the peer are reported too.
+pub(crate) fn a_woken_wait_reports_all_signals_that_arrived(over: Transport) {
+    let wanted = Signals::USER_5 | Signals::PEER_CLOSED;
     for (near, far, write) in readable_ends(over) {
-        for (name, way) in &WAYS[..3] {
-            // No signal of the object's own that the sleeper waits for is set by this.
+        for (name, wait) in &WAIT_METHODS[..3] {
+            // Sets no signal of the object that the thread waits for.
             write(&near).unwrap();
             std::thread::scope(|scope| {
-                let sleeper = scope.spawn(|| way(&far, asked, Deadline::after(LONG)));
+                let sleeper = scope.spawn(|| wait(&far, wanted, Deadline::after(LONG)));
                 std::thread::sleep(TICK);
                 write(&near).unwrap();
                 far.signal(Signals::empty(), Signals::USER_5).unwrap();
@@ -170,8 +170,8 @@ fn drain(handle: &Handle) {
     }
 }
 
-/// As Zircon's kernel has it: who came last is told first.
-pub(crate) fn several_waits_on_one_object_are_told_newest_first(over: Transport) {
+/// As in Zircon's kernel, the newest wait is notified first.
+pub(crate) fn several_waits_on_one_object_are_notified_newest_first(over: Transport) {
     for (near, far, write) in readable_ends(over) {
         let port = Port::new();
         for key in 0..5 {
@@ -179,9 +179,9 @@ pub(crate) fn several_waits_on_one_object_are_told_newest_first(over: Transport)
             far.wait_async(&port, key, trigger, AsyncOptions::empty()).unwrap();
         }
         port.cancel(&far, 1).unwrap();
-        // One that goes to sleep and wakes in between changes nothing.
-        let asked = Signals::USER_7;
-        assert_eq!(far.wait_one(asked, Deadline::after(TICK)), Err(Status::TimedOut));
+        // A wait that sleeps and wakes in between does not change the order.
+        let wanted = Signals::USER_7;
+        assert_eq!(far.wait_one(wanted, Deadline::after(TICK)), Err(Status::TimedOut));
         write(&near).unwrap();
         near.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
         let keys = [(); 4].map(|()| port.wait(Deadline::after(LONG)).unwrap().key);
@@ -189,8 +189,8 @@ pub(crate) fn several_waits_on_one_object_are_told_newest_first(over: Transport)
     }
 }
 
-/// A wait that is woken for nothing keeps its place among the others.
-pub(crate) fn a_wait_that_looks_again_keeps_its_place(over: Transport) {
+/// A wait that is woken without one of its signals keeps its place in the order.
+pub(crate) fn a_wait_that_is_woken_for_nothing_keeps_its_place(over: Transport) {
     let (near, far) = over.channels();
     let (near, far) = (Handle::from(near), Handle::from(far));
     let port = Port::new();
@@ -199,7 +199,7 @@ pub(crate) fn a_wait_that_looks_again_keeps_its_place(over: Transport) {
         let sleeper = scope.spawn(|| far.wait_one(Signals::USER_0, Deadline::after(LONG)));
         std::thread::sleep(TICK);
         far.wait_async(&port, 2, Signals::USER_0, AsyncOptions::empty()).unwrap();
-        // Not what it waits for.
+        // A signal that it does not wait for.
         near.signal_peer(Signals::empty(), Signals::USER_1).unwrap();
         std::thread::sleep(TICK);
         near.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
@@ -209,8 +209,8 @@ pub(crate) fn a_wait_that_looks_again_keeps_its_place(over: Transport) {
     });
 }
 
-/// The program's own packets, of which there is always one, do not keep the port from looking.
-pub(crate) fn a_busy_port_hears_of_the_other_end(over: Transport) {
+/// User packets, of which there is always one, do not keep the port from looking at sockets.
+pub(crate) fn a_busy_port_receives_from_the_other_end(over: Transport) {
     for (near, far, write) in readable_ends(over) {
         let port = Port::new();
         far.wait_async(&port, 7, Signals::READABLE, AsyncOptions::empty()).unwrap();

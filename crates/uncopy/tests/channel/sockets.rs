@@ -1,9 +1,9 @@
-//! Sockets in Zircon's sense.
+//! Zircon's sockets.
 
 use testbed::{LONG, Transport};
 use uncopy::channel::{Deadline, Object, Rights, Signals, SocketKind, Status};
 
-pub(crate) fn a_stream_runs_together(over: Transport) {
+pub(crate) fn a_stream_keeps_no_boundaries(over: Transport) {
     let (near, far) = over.sockets(SocketKind::Stream);
     assert_eq!(far.read(&mut [0; 4]), Err(Status::ShouldWait));
     assert_eq!((near.write(b"abc"), near.write(b"def"), near.write(b"")), (Ok(3), Ok(3), Ok(0)));
@@ -22,7 +22,7 @@ pub(crate) fn a_stream_runs_together(over: Transport) {
     assert_eq!(far.signals(), Signals::PEER_CLOSED);
 }
 
-pub(crate) fn a_full_stream_loses_nothing_and_is_writable_when_it_was_read(over: Transport) {
+pub(crate) fn a_full_stream_loses_nothing_and_becomes_writable_after_a_read(over: Transport) {
     let (near, far) = over.sockets(SocketKind::Stream);
     let body: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
     let mut written = 0;
@@ -47,7 +47,7 @@ pub(crate) fn a_full_stream_loses_nothing_and_is_writable_when_it_was_read(over:
     assert_eq!(near.write(b"x"), Ok(1));
 }
 
-pub(crate) fn a_datagram_is_whole_or_cut_off(over: Transport) {
+pub(crate) fn a_datagram_is_read_whole_or_cut_off(over: Transport) {
     let (near, far) = over.sockets(SocketKind::Datagram);
     assert_eq!(near.write(b""), Err(Status::InvalidArgs));
     assert_eq!(near.write(&vec![0; (64 << 10) + 1]), Err(Status::OutOfRange));
@@ -63,7 +63,7 @@ pub(crate) fn a_datagram_is_whole_or_cut_off(over: Transport) {
     assert_eq!(far.read(&mut []), Err(Status::ShouldWait));
 }
 
-pub(crate) fn a_datagram_goes_whole_or_not_at_all(over: Transport) {
+pub(crate) fn a_datagram_is_sent_whole_or_not_at_all(over: Transport) {
     let (near, far) = over.sockets(SocketKind::Datagram);
     let mut sent = 0;
     while near.write(&vec![sent as u8; (64 << 10) - 1]).is_ok() {
@@ -80,7 +80,7 @@ pub(crate) fn a_datagram_goes_whole_or_not_at_all(over: Transport) {
     assert_eq!(far.read(&mut bytes), Err(Status::ShouldWait));
 }
 
-pub(crate) fn disabled_writing_is_told_to_both_ends(over: Transport) {
+pub(crate) fn disabled_writing_is_signaled_at_both_ends(over: Transport) {
     let (near, far) = over.sockets(SocketKind::Stream);
     near.write(b"last").unwrap();
     near.disable_write().unwrap();

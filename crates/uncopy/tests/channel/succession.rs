@@ -1,4 +1,4 @@
-//! What tables of handle numbers need: handles that succeed others, counts, batches of any regions.
+//! Operations for tables of handle numbers: successors of handles, counts, batches of custom regions.
 
 use std::io::IoSlice;
 use std::thread;
@@ -20,12 +20,12 @@ fn a_successor_has_rights_identity_and_waits() {
     old.wait_async(&port, 7, Signals::SIGNALED, Default::default()).unwrap();
     let new = old.succeed().unwrap();
     assert_eq!((new.koid(), new.rights()), (old.koid(), old.rights()));
-    // The old one can still be used, and ends nothing when it goes.
+    // The old handle can still be used, and ends nothing when it is dropped.
     assert!(old.signals().is_empty());
     drop(old);
     observer.signal(Signals::empty(), Signals::SIGNALED).unwrap();
     assert_eq!(port.wait(past()).unwrap().key, 7);
-    // The new one does.
+    // Dropping the new one does.
     new.wait_async(&port, 8, Signals::USER_0, Default::default()).unwrap();
     drop(new);
     observer.signal(Signals::empty(), Signals::USER_0).unwrap();
@@ -33,7 +33,7 @@ fn a_successor_has_rights_identity_and_waits() {
 }
 
 #[test]
-fn a_wait_on_the_old_ends_when_the_successor_is_read() {
+fn a_wait_on_the_old_handle_ends_when_the_successor_is_read() {
     let (near, far) = Channel::pair();
     for old in [Handle::from(Event::new()), EventPair::pair().0.into(), Channel::pair().0.into()] {
         thread::scope(|scope| {
@@ -41,7 +41,7 @@ fn a_wait_on_the_old_ends_when_the_successor_is_read() {
             thread::sleep(Duration::from_millis(20));
             send_handles(&near, vec![old.succeed().unwrap()]).unwrap();
             let _new = far.read().unwrap();
-            // The second if it came too late.
+            // BadHandle if the wait came too late.
             let ended = waiting.join().unwrap();
             assert!(matches!(ended, Err(Status::Canceled | Status::BadHandle)), "{ended:?}");
         });
@@ -65,7 +65,7 @@ fn channel_of(handle: &Handle) -> &Channel {
 }
 
 #[test]
-fn a_call_on_the_old_ends_when_the_successor_is_closed_unread() {
+fn a_call_on_the_old_handle_ends_when_the_successor_is_closed_unread() {
     for is_sent in [false, true] {
         let (near, far) = Channel::pair();
         let old = Handle::from(near);
@@ -85,14 +85,14 @@ fn a_call_on_the_old_ends_when_the_successor_is_closed_unread() {
             }
             assert_eq!(calling.join().unwrap(), Err(Status::Canceled), "{is_sent}");
         });
-        // The peer heard of it at once, and the old one is of no use any more.
+        // The peer is notified at once, and the old handle fails.
         assert!(far.signals().contains(Signals::PEER_CLOSED));
         assert_eq!(channel_of(&old).write(&[], vec![]), Err(Status::PeerClosed));
         assert_eq!(channel_of(&old).read().unwrap_err(), Status::PeerClosed);
     }
 }
 
-/// Sends the handle of a call that waits to another process, as far as anybody can tell.
+/// Sends the handle of a waiting call over a socket, as to another process.
 fn send_during_a_call(
     near: Channel,
     far: &Channel,
@@ -118,14 +118,14 @@ fn send_during_a_call(
 }
 
 #[test]
-fn a_call_on_the_old_ends_when_the_successor_is_read_in_another_process() {
+fn a_call_on_the_old_handle_ends_when_the_successor_is_read_in_another_process() {
     for over in [Transport::Local, Transport::Socket, Transport::Moved] {
         let (near, far) = over.channels();
         send_during_a_call(near, &far, |goes_on, here| {
             assert!(here.signals().contains(Signals::READABLE));
             assert!(goes_on(), "it was taken in, not read");
             let near = here.read().unwrap().take_handles().remove(0);
-            // The question was written before, the answer goes to whoever has the end now.
+            // The request was sent before; the answer goes to the new holder of the end.
             let question = far.read().unwrap();
             far.write(&[IoSlice::new(&question[..4])], vec![]).unwrap();
             assert_eq!(channel_of(&near).read().unwrap()[..], question[..4]);
@@ -134,7 +134,7 @@ fn a_call_on_the_old_ends_when_the_successor_is_read_in_another_process() {
 }
 
 #[test]
-fn a_call_on_the_old_goes_on_while_the_successor_travels_unread() {
+fn a_call_on_the_old_handle_continues_while_the_successor_is_unread() {
     let (near, far) = Channel::pair();
     send_during_a_call(near, &far, |goes_on, here| {
         let (second, third) = crate::socket_pair();
@@ -147,7 +147,7 @@ fn a_call_on_the_old_goes_on_while_the_successor_travels_unread() {
 }
 
 #[test]
-fn a_call_on_the_old_ends_when_the_successor_is_lost() {
+fn a_call_on_the_old_handle_ends_when_the_successor_is_lost() {
     let (near, far) = Channel::pair();
     send_during_a_call(near, &far, |_, here| drop(here));
     let (near, far) = Channel::pair();
@@ -158,7 +158,7 @@ fn a_call_on_the_old_ends_when_the_successor_is_lost() {
 }
 
 #[test]
-fn a_wait_at_the_old_port_ends_when_the_last_handle_is_closed() {
+fn a_wait_at_the_old_port_handle_ends_when_the_last_handle_is_closed() {
     let old = Handle::from(Port::new());
     let Handle::Port(port) = &old else { unreachable!() };
     thread::scope(|scope| {
@@ -175,7 +175,7 @@ fn a_wait_at_the_old_port_ends_when_the_last_handle_is_closed() {
 }
 
 #[test]
-fn what_is_closed_with_its_successor_has_no_more_duplicates() {
+fn an_object_closed_with_the_successor_cannot_be_duplicated() {
     let (pair, fifo) = (EventPair::pair(), Fifo::pair(1, 1).unwrap());
     for (old, peer) in
         [(Handle::from(pair.0), Handle::from(pair.1)), (Handle::from(fifo.0), Handle::from(fifo.1))]
@@ -195,7 +195,7 @@ fn what_is_closed_with_its_successor_has_no_more_duplicates() {
 }
 
 #[test]
-fn what_is_queued_goes_with_the_successor_while_the_old_is_in_use() {
+fn queued_messages_move_with_the_successor_while_the_old_handle_is_in_use() {
     let (near, far) = Channel::pair();
     near.write(&[IoSlice::new(b"queued")], vec![]).unwrap();
     let old = Handle::from(far);
@@ -235,7 +235,7 @@ fn packets_keep_their_status() {
 }
 
 #[test]
-fn names_of_memory() {
+fn memory_keeps_its_name() {
     let vmo = Vmo::new(1).unwrap();
     assert!(vmo.name().is_empty());
     vmo.set_name(&[b'x'; 31]).unwrap();
@@ -247,7 +247,7 @@ fn names_of_memory() {
 }
 
 #[test]
-fn batches_of_other_regions_and_their_failures() {
+fn batches_of_custom_regions_report_failures() {
     let (near, far) = Channel::pair();
     let shape =
         |&(byte, message): &(u8, u16)| BatchShape { bytes: usize::from(byte), message, handles: 0 };

@@ -1,4 +1,4 @@
-//! Signals, waits, ports, descriptors.
+//! Signals, waits, ports and descriptors.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use uncopy::channel::{
 
 use crate::{past, polls_readable, send, send_handles};
 
-pub(crate) fn readable_is_set_exactly_while_the_queue_holds_something(over: Transport) {
+pub(crate) fn readable_is_set_exactly_while_the_queue_is_not_empty(over: Transport) {
     let (near, far) = over.channels();
     assert_eq!((near.signals(), far.signals()), (Signals::WRITABLE, Signals::WRITABLE));
     send(&near, b"1").unwrap();
@@ -22,7 +22,7 @@ pub(crate) fn readable_is_set_exactly_while_the_queue_holds_something(over: Tran
     assert_eq!(far.wait_one(Signals::READABLE, past()), Err(Status::TimedOut));
 }
 
-pub(crate) fn user_signals_are_the_programs_and_others_are_not(over: Transport) {
+pub(crate) fn a_program_can_change_only_user_signals(over: Transport) {
     let (near, far) = over.channels();
     near.signal(Signals::empty(), Signals::USER_0 | Signals::USER_7).unwrap();
     near.signal(Signals::USER_0, Signals::empty()).unwrap();
@@ -42,9 +42,7 @@ pub(crate) fn user_signals_are_the_programs_and_others_are_not(over: Transport) 
     assert_eq!(deaf.wait_one(Signals::SIGNALED, past()), Err(Status::AccessDenied));
 }
 
-pub(crate) fn a_sleeper_wakes_for_its_signal_for_the_end_of_its_handle_and_for_the_deadline(
-    over: Transport,
-) {
+pub(crate) fn a_wait_ends_with_its_signal_its_handle_or_its_deadline(over: Transport) {
     let (near, far) = over.channels();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| far.wait_one(Signals::READABLE, Deadline::after(LONG)));
@@ -105,7 +103,7 @@ fn signal_packet(port: &Port) -> Option<(u64, Signals, Signals)> {
     }
 }
 
-pub(crate) fn a_binding_fires_once_at_once_or_at_the_edge(over: Transport) {
+pub(crate) fn a_binding_fires_once_immediately_or_at_the_edge(over: Transport) {
     let (near, far) = over.channels();
     let port = Port::new();
     let (none, edge) = (AsyncOptions::empty(), AsyncOptions::EDGE);
@@ -126,7 +124,7 @@ pub(crate) fn a_binding_fires_once_at_once_or_at_the_edge(over: Transport) {
     assert_eq!(signal_packet(&port), Some((3, Signals::READABLE, observed)));
 }
 
-pub(crate) fn ports_are_first_in_first_out_and_mix_packets(over: Transport) {
+pub(crate) fn ports_return_packets_first_in_first_out(over: Transport) {
     let port = Port::new();
     let ((a, _a), (b, _b)) = (over.events(), over.events());
     a.wait_async(&port, 10, Signals::SIGNALED, AsyncOptions::TIMESTAMP).unwrap();
@@ -144,7 +142,7 @@ pub(crate) fn ports_are_first_in_first_out_and_mix_packets(over: Transport) {
     assert_eq!((stamped(0), stamped(2)), (false, true));
 }
 
-pub(crate) fn checks_of_wait_async_come_in_zircons_order(over: Transport) {
+pub(crate) fn wait_async_checks_in_zircons_order(over: Transport) {
     let (near, _far) = over.channels();
     let both = AsyncOptions::TIMESTAMP | AsyncOptions::BOOT_TIMESTAMP;
     let readonly = Port::new().replace(Some(Rights::READ)).unwrap();
@@ -162,7 +160,7 @@ pub(crate) fn checks_of_wait_async_come_in_zircons_order(over: Transport) {
     assert_eq!(bound, Err(Status::AccessDenied));
 }
 
-pub(crate) fn cancel_takes_back_what_waits_and_what_is_queued(over: Transport) {
+pub(crate) fn cancel_removes_waits_and_queued_packets(over: Transport) {
     let port = Port::new();
     let ((a, other_a), (b, other_b)) = (over.events(), over.events());
     let bind = |event: &Event, key| {
@@ -180,7 +178,7 @@ pub(crate) fn cancel_takes_back_what_waits_and_what_is_queued(over: Transport) {
     assert_eq!(signal_packet(&port), None);
 }
 
-pub(crate) fn a_binding_ends_with_its_handle_and_stays_behind_when_it_has_fired(over: Transport) {
+pub(crate) fn a_binding_ends_with_its_handle_but_its_packet_stays(over: Transport) {
     let port = Port::new();
     let (near, far) = over.event_pairs();
     let twin = near.duplicate(None).unwrap();
@@ -194,7 +192,7 @@ pub(crate) fn a_binding_ends_with_its_handle_and_stays_behind_when_it_has_fired(
     assert_eq!(signal_packet(&port), None);
 }
 
-pub(crate) fn a_binding_ends_when_its_handle_is_read_at_the_far_side(over: Transport) {
+pub(crate) fn a_binding_ends_when_its_handle_is_read_at_the_other_end(over: Transport) {
     let port = Port::new();
     let (near, far) = over.channels();
     let (witness, moved) = EventPair::pair();
@@ -206,7 +204,7 @@ pub(crate) fn a_binding_ends_when_its_handle_is_read_at_the_far_side(over: Trans
     drop(received);
 }
 
-pub(crate) fn a_closed_port_keeps_nothing(over: Transport) {
+pub(crate) fn a_closed_port_releases_its_observers(over: Transport) {
     let (near, far) = over.event_pairs();
     for _ in 0..1000 {
         let port = Port::new();
@@ -216,7 +214,7 @@ pub(crate) fn a_closed_port_keeps_nothing(over: Transport) {
 }
 
 #[test]
-fn a_sleeping_port_wakes_for_packets_and_for_the_end_of_its_handle() {
+fn a_wait_at_a_port_ends_with_a_packet_or_its_handle() {
     let port = Port::new();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| port.wait(Deadline::after(LONG)));
@@ -231,7 +229,7 @@ fn a_sleeping_port_wakes_for_packets_and_for_the_end_of_its_handle() {
     });
 }
 
-pub(crate) fn a_descriptor_polls_as_the_signals_are(over: Transport) {
+pub(crate) fn a_descriptor_polls_readable_while_its_signals_are_set(over: Transport) {
     let (near, far) = over.channels();
     let fd = far.signal_fd(Signals::READABLE | Signals::PEER_CLOSED).unwrap();
     assert!(!polls_readable(&fd));

@@ -1,4 +1,4 @@
-//! What a peer can make this process hold.
+//! Resources that a peer can make this process hold.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use uncopy::channel::{Channel, Object, Signals};
 
 use crate::{ALONE, descriptors};
 
-/// One message with one endpoint that consists of as many descriptors as the kernel lets pass.
+/// Sends a message with one endpoint that consists of as many descriptors as the kernel allows.
 fn send_endpoint(socket: &OwnedFd, part: &OwnedFd) -> rustix::io::Result<usize> {
     let mut packet = vec![0xc1, 0, 1, 0, 0, 0, 0, 0];
     packet.extend([[4, 253, 0, 0], [0xff; 4], [0; 4], [0; 4]].concat());
@@ -23,14 +23,14 @@ fn send_endpoint(socket: &OwnedFd, part: &OwnedFd) -> rustix::io::Result<usize> 
 }
 
 #[test]
-fn endpoints_of_many_descriptors_count_as_such() {
+fn endpoints_of_many_descriptors_count_their_descriptors() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (near, far) = Channel::pair();
     let socket = near.into_fd().unwrap();
     let (part, _) = Channel::pair();
     let part = part.into_fd().unwrap();
     let before = descriptors();
-    // At most 253 descriptors each: more in all than a process may have.
+    // At most 253 descriptors each: in total more than a process may have.
     let sent = (0..20).take_while(|_| send_endpoint(&socket, &part).is_ok()).count();
     assert!(sent > 1, "{sent}");
     assert_eq!(far.signals(), Signals::READABLE | Signals::WRITABLE);

@@ -1,5 +1,5 @@
-//! What is allocated: nothing for a message on the steady path, and nothing that stays. A program
-//! of its own, because its allocator counts.
+//! Allocations: none for a message in the steady state, and no leaks. A separate program, because its
+//! allocator counts.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 
 mod intruder;
@@ -16,7 +16,7 @@ use uncopy::channel::{
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
-/// One test at a time.
+/// Held while a test runs, one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn past() -> Deadline {
@@ -32,7 +32,7 @@ fn wait(channel: &Channel) {
     channel.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
 }
 
-/// Allocations of `rounds` rounds, after some that make pools and queues what they stay.
+/// Returns the allocations of `rounds` rounds, after some that grow pools and queues.
 fn counted(rounds: u64, mut round: impl FnMut()) -> u64 {
     (0..100).for_each(|_| round());
     let before = ALLOCATOR.allocations();
@@ -71,11 +71,11 @@ fn messages_allocate_nothing_on_the_steady_path() {
 }
 
 #[test]
-fn a_queue_that_runs_full_and_empty_allocates_nothing_more() {
+fn filling_and_emptying_a_queue_again_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (transport, (near, far)) in [("queue", Channel::pair()), ("socket", socket_pair())] {
         let allocated = counted(100, || {
-            // As many as a thread keeps buffers of one size.
+            // As many as a thread caches buffers of one size.
             (0..16).for_each(|_| near.write(&[IoSlice::new(&[1; 100])], Vec::new()).unwrap());
             far.signals();
             (0..16).for_each(|_| drop(far.read().unwrap()));
@@ -88,7 +88,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Of everything a little; more than ten operations.
+/// Performs some of every operation; more than ten in total.
 fn round(n: usize, near: &Channel, far: &Channel) {
     let body = [n.to_le_bytes()[0]; 300];
     near.write(&[IoSlice::new(&body), IoSlice::new(&body[..n % 200])], vec![]).unwrap();
@@ -109,7 +109,7 @@ fn round(n: usize, near: &Channel, far: &Channel) {
     }
 }
 
-/// Objects that move; some are read, some die with their message.
+/// Sends objects; some are read, some are dropped with their message.
 fn objects(near: &Channel, far: &Channel) {
     let (inner_near, inner_far) = Channel::pair();
     inner_near.write(&[IoSlice::new(b"queued")], vec![Event::new().into()]).unwrap();
@@ -129,7 +129,7 @@ fn objects(near: &Channel, far: &Channel) {
 }
 
 #[test]
-fn a_million_operations_over_a_socket_leave_nothing() {
+fn a_million_operations_over_a_socket_leak_nothing() {
     const ROUNDS: usize = 80_000;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (near, far) = socket_pair();

@@ -1,4 +1,4 @@
-//! Futures that are dropped at every place where they can wait.
+//! Futures that are dropped wherever they can wait.
 
 use std::io::IoSlice;
 use std::pin::pin;
@@ -28,7 +28,7 @@ async fn a_dropped_read_takes_no_message() {
                     assert!(poll_once(read_into.as_mut()).is_pending());
                 }
                 near.write(&[IoSlice::new(b"message")], &mut event()).await.unwrap();
-                // The runtime hears of it, and they are not asked again.
+                // The runtime is woken, and the futures are not polled again.
                 tokio::task::yield_now().await;
             }
             let message = timeout(LONG, far.read()).await.unwrap().unwrap();
@@ -38,13 +38,13 @@ async fn a_dropped_read_takes_no_message() {
     }
 }
 
-/// Until a write does not go at once.
+/// Writes until a write has to wait.
 async fn fill(near: &AsyncChannel) -> usize {
     let body = vec![0; 60_000];
     let mut count = 0;
     while poll_once(pin!(send(near, &body))).is_ready() {
         count += 1;
-        // Else the runtime's budget would be what stops it.
+        // Otherwise the runtime's budget would stop it.
         tokio::task::yield_now().await;
     }
     count
@@ -86,9 +86,9 @@ async fn a_dropped_write_sends_nothing_and_keeps_the_handles() {
     }
 }
 
-/// With the answer on its way, come, or seen by the dropped call already.
+/// The answer is in flight, has arrived, or was already seen by the dropped call.
 #[tokio::test]
-async fn the_answer_to_a_dropped_call_is_read_like_any_message() {
+async fn the_answer_to_a_dropped_call_is_queued_like_any_message() {
     for pair in TRANSPORTS {
         for polls in 1..4 {
             for looks in [false, true] {
@@ -103,7 +103,7 @@ async fn the_answer_to_a_dropped_call_is_read_like_any_message() {
                     assert_eq!(question.take_handles().len(), 1);
                     far.write(&[IoSlice::new(&question)], &mut event()).await.unwrap();
                     if looks {
-                        // It has come, and lies with the call.
+                        // It has arrived, and lies with the call.
                         near.get_ref().signals();
                     }
                     question
@@ -116,9 +116,10 @@ async fn the_answer_to_a_dropped_call_is_read_like_any_message() {
     }
 }
 
-/// A bound of one message: the answer that nobody wanted fills the queue, and reading it empties it.
+/// With a bound of one message the answer to a dropped call fills the queue, and reading it empties
+/// the queue.
 #[tokio::test]
-async fn an_unwanted_answer_counts_in_the_queue() {
+async fn the_answer_to_a_dropped_call_counts_in_the_queue() {
     let bounds = Bounds::new().messages(1);
     let (near, far) = tasks(Channel::pair_with(bounds));
     {
@@ -136,10 +137,9 @@ async fn an_unwanted_answer_counts_in_the_queue() {
     assert_eq!(&*timeout(LONG, near.read()).await.unwrap().unwrap(), b"two");
 }
 
-/// Timeouts of no length and of some, while messages come from another thread, and the other end
-/// moves in the middle.
+/// Timeouts of zero and longer, while messages come from another thread and the other end moves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_timeouts_loses_nothing() {
+async fn many_timeouts_lose_no_message() {
     const MESSAGES: u32 = 3000;
     let (near, far) = tasks(Channel::pair());
     let writer = tokio::spawn(async move {
@@ -179,6 +179,6 @@ async fn a_storm_of_timeouts_loses_nothing() {
     drop(writer.await.unwrap());
     assert!(matches!(poll_once(pin!(far.read())), Poll::Pending | Poll::Ready(Err(_))));
     assert_eq!(timeout(LONG, far.read()).await.unwrap().unwrap_err(), Status::PeerClosed);
-    // How many there are depends on the machine.
+    // Their number depends on the machine.
     println!("{timeouts} reads timed out");
 }

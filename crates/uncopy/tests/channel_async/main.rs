@@ -1,4 +1,4 @@
-//! Channels for tasks, over each transport and from one to the other.
+//! Channels for tasks, over each transport and while an end moves.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 
 mod cancelling;
@@ -17,7 +17,7 @@ use uncopy::channel::{
     AsyncChannel, Bounds, Channel, Deadline, Event, Handle, Object, Rights, Signals, Status,
 };
 
-/// As another process gets it.
+/// Moves an end to a socket and back, as to another process.
 fn moved(channel: Channel) -> Channel {
     Channel::from_fd(channel.into_fd().unwrap()).unwrap()
 }
@@ -27,14 +27,14 @@ fn socket_pair() -> (Channel, Channel) {
     (near, moved(far))
 }
 
-/// Both ends here, and a socket between them.
+/// Makes both ends, without and with a socket between them.
 const TRANSPORTS: [fn() -> (Channel, Channel); 2] = [Channel::pair, socket_pair];
 
-fn tasks(pair: (Channel, Channel)) -> (AsyncChannel, AsyncChannel) {
-    (AsyncChannel::new(pair.0), AsyncChannel::new(pair.1))
+fn tasks(ends: impl Into<[Channel; 2]>) -> (AsyncChannel, AsyncChannel) {
+    ends.into().map(AsyncChannel::new).into()
 }
 
-/// Polls once; the future has to be polled again by somebody else.
+/// Polls once; the caller polls the future again.
 fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -44,7 +44,7 @@ async fn send(channel: &AsyncChannel, bytes: &[u8]) -> Result<(), Status> {
 }
 
 #[tokio::test]
-async fn a_reader_waits_for_a_writer_and_for_the_end() {
+async fn a_reader_waits_for_a_message_or_a_closed_peer() {
     for pair in TRANSPORTS {
         let (near, far) = tasks(pair());
         let reader = tokio::spawn(async move {
@@ -69,7 +69,7 @@ async fn a_reader_waits_for_a_writer_and_for_the_end() {
 }
 
 #[tokio::test]
-async fn a_wait_for_several_signals_tells_of_all_that_are_set() {
+async fn a_wait_for_several_signals_returns_all_that_are_set() {
     for over in [Transport::Local, Transport::Socket, Transport::Moved] {
         let (near, far) = tasks(over.channels());
         let asked = Signals::READABLE | Signals::WRITABLE | Signals::USER_0;
@@ -131,7 +131,7 @@ async fn many_calls_at_once_get_their_own_answers() {
         for _ in 0..callers.len() {
             questions.push(timeout(LONG, far.read()).await.unwrap().unwrap());
         }
-        // What is no answer does not disturb them.
+        // Messages that are not answers do not disturb them.
         send(&far, b"news").await.unwrap();
         for question in questions.iter().rev() {
             let answer = [&question[..], &question[4..]].concat();
@@ -151,7 +151,7 @@ async fn many_calls_at_once_get_their_own_answers() {
 }
 
 #[tokio::test]
-async fn waits_go_on_when_the_other_end_moves() {
+async fn waits_continue_when_the_other_end_moves() {
     let bounds = Bounds::new().messages(2);
     let (near, far) = Channel::pair_with(bounds);
     let near = Arc::new(AsyncChannel::new(near));
@@ -159,7 +159,7 @@ async fn waits_go_on_when_the_other_end_moves() {
         let near = near.clone();
         tokio::spawn(async move {
             match n {
-                0 => near.read().await.map(|message| assert_eq!(&*message, b"told")),
+                0 => near.read().await.map(|message| assert_eq!(&*message, b"reported")),
                 1 => near.wait(Signals::USER_3).await.map(drop),
                 2 => {
                     let answer = near.call(&[IoSlice::new(b"\0\0\0\0ask")], &mut vec![]).await;
@@ -177,7 +177,7 @@ async fn waits_go_on_when_the_other_end_moves() {
     let mut waiting = Vec::new();
     for n in 0..4 {
         waiting.push(spawn(n));
-        // It runs until it waits.
+        // Lets it run until it waits.
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
     }
@@ -188,7 +188,7 @@ async fn waits_go_on_when_the_other_end_moves() {
     for n in 0..10 {
         assert_eq!(&*timeout(LONG, far.read()).await.unwrap().unwrap(), [n]);
     }
-    send(&far, b"told").await.unwrap();
+    send(&far, b"reported").await.unwrap();
     send(&far, &[&question[..4], b"answer"].concat()).await.unwrap();
     far.get_ref().signal_peer(Signals::empty(), Signals::USER_3).unwrap();
     for task in waiting {
@@ -216,7 +216,7 @@ async fn signals_can_be_awaited() {
 }
 
 #[tokio::test]
-async fn revoking_ends_what_waits() {
+async fn revoking_ends_waits_and_calls() {
     for pair in TRANSPORTS {
         let (near, _far) = pair();
         let near = Arc::new(AsyncChannel::new(near));
@@ -242,7 +242,7 @@ fn waiting_outside_a_runtime_or_without_the_right_is_refused() {
     let (near, far) = tasks((near, poor));
     let refused = |status| Poll::Ready(Err(status));
     assert_eq!(poll_once(pin!(near.read())).map_ok(drop), refused(Status::BadState));
-    // What need not wait is done all the same.
+    // Operations that need not wait still work.
     assert_eq!(poll_once(pin!(send(&far, b"x"))), Poll::Ready(Ok(())));
     assert!(poll_once(pin!(near.read())).map_ok(drop).is_ready());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
@@ -250,7 +250,7 @@ fn waiting_outside_a_runtime_or_without_the_right_is_refused() {
     assert_eq!(status, Status::AccessDenied);
 }
 
-/// Not a test: the other process of the one below.
+/// Runs in the other process of the test below; not a test itself.
 #[test]
 fn answers_in_another_process() {
     if std::env::var_os("UNCOPY_TEST_ANSWER").is_none() {
@@ -275,10 +275,10 @@ fn answers_in_another_process() {
 }
 
 #[tokio::test]
-async fn two_processes() {
+async fn an_async_channel_works_between_two_processes() {
     let (near, far) = Channel::pair();
     let near = AsyncChannel::new(near);
-    // Queued before the move, and waited for across it.
+    // Queued before the move, and waited for while it happens.
     let (ask, mut handles) = ([IoSlice::new(b"\0\0\0\0first")], vec![]);
     let mut first = pin!(near.call(&ask, &mut handles));
     let mut polled = None;

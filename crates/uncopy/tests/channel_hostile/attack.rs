@@ -1,5 +1,4 @@
-//! What a peer that keeps to no rule can do with its end of the socket, from bytes: each byte
-//! string is an attack.
+//! Attacks of a peer that breaks the rules on its end of the socket. Every byte string is an attack.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -16,17 +15,17 @@ use uncopy::channel::{
     AsyncOptions, Channel, Deadline, Handle, MessageBuf, Object, Port, Signals, Status,
 };
 
-/// Reads after which a closed peer must have come to its end.
-const MOST_READS: usize = 100_000;
-/// Beginning of a packet that keeps to the rules.
+/// Maximum number of reads until a closed peer must be reported.
+const MAX_READS: usize = 100_000;
+/// First byte of a valid packet.
 const MAGIC: u8 = 0xc1;
 const MESSAGE: u8 = 0;
 const SIGNALS: u8 = 1;
 const BACKLOG: u8 = 3;
-/// Numbers of kinds that objects have, and of one that none has.
+/// Numbers of all kinds of objects, and an unknown one.
 const KINDS: [u8; 9] = [0, 3, 4, 5, 6, 14, 16, 19, 77];
 
-/// The attack's bytes, one after the other; zeros at the end.
+/// Reads the attack's bytes in order, and zeros at the end.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -36,8 +35,8 @@ impl Script<'_> {
         *first
     }
 
-    fn up_to(&mut self, most: usize) -> usize {
-        usize::from(u16::from_ne_bytes([self.byte(), self.byte()])) % (most + 1)
+    fn up_to(&mut self, max: usize) -> usize {
+        usize::from(u16::from_ne_bytes([self.byte(), self.byte()])) % (max + 1)
     }
 
     fn word(&mut self) -> [u8; 4] {
@@ -45,7 +44,7 @@ impl Script<'_> {
     }
 }
 
-/// Both sides of the attack, and what the victim has received.
+/// Both sides of the attack, and the handles that the victim has received.
 struct Scene {
     attacker: OwnedFd,
     victim: Channel,
@@ -58,7 +57,7 @@ fn sockets(kind: SocketType) -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap()
 }
 
-/// A descriptor of some kind, and what has to live as long.
+/// Returns a descriptor of some kind, and another to keep open as long.
 fn descriptor(choice: u8) -> (OwnedFd, Option<OwnedFd>) {
     let memory = |size| {
         let fd = memfd_create("hostile", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -92,7 +91,7 @@ impl Scene {
         Scene { attacker, victim, port: Port::new(), received: Vec::new() }
     }
 
-    /// Sends what the kernel takes.
+    /// Sends as far as the kernel accepts it.
     fn send(&self, bytes: &[u8], fds: &[OwnedFd]) {
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
@@ -104,7 +103,7 @@ impl Scene {
         let _ = rustix::net::sendmsg(&self.attacker, &[IoSlice::new(bytes)], &mut control, flags);
     }
 
-    /// A packet that could be one, with wrong numbers now and then.
+    /// Sends a plausible packet, sometimes with wrong numbers.
     fn send_packet(&self, script: &mut Script<'_>) {
         let count = script.up_to(8);
         let (mut records, mut fds, mut alive) = (Vec::new(), Vec::new(), Vec::new());
@@ -130,7 +129,7 @@ impl Scene {
         }
         self.send(&[header, bytes, records].concat(), &fds);
         for memory in alive {
-            // Where it is memory, it becomes shorter than it was; sockets stay open no longer.
+            // Memory is shortened; sockets are closed.
             let _ = ftruncate(&memory, 0);
         }
     }
@@ -190,7 +189,7 @@ impl Scene {
 
 const NOTHING: std::time::Duration = std::time::Duration::ZERO;
 
-/// Does with a handle what one does with such a handle.
+/// Uses a handle by its kind.
 fn use_it(handle: &Handle) {
     let _ = handle.signals();
     let _ = handle.signal(Signals::empty(), Signals::USER_2);
@@ -221,8 +220,8 @@ fn use_it(handle: &Handle) {
 /// Plays the attack, and looks after each step with `look`.
 ///
 /// # Panics
-/// If the victim does not come to its end once the attacker is gone, or hears of it and then gets
-/// more.
+/// If the victim does not see the peer closed once the attacker is gone, or receives something after
+/// that.
 pub(crate) fn play(attack: &[u8], mut look: impl FnMut()) {
     let mut scene = Scene::new();
     let mut script = Script(attack);
@@ -232,7 +231,7 @@ pub(crate) fn play(attack: &[u8], mut look: impl FnMut()) {
     }
     let Scene { attacker, victim, .. } = scene;
     drop(attacker);
-    for _ in 0..MOST_READS {
+    for _ in 0..MAX_READS {
         match victim.read() {
             Ok(message) => message.handles().iter().for_each(use_it),
             Err(Status::ShouldWait) => {}

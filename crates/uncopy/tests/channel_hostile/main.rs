@@ -1,4 +1,4 @@
-//! A peer that keeps to no rule. A program of its own, because what other tests hold would count.
+//! A peer that breaks the rules. A separate program, because descriptors of other tests would count.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 
 mod attack;
@@ -18,21 +18,21 @@ use rustix::net::{
 };
 use uncopy::channel::{AsyncOptions, Channel, Deadline, Event, Object, Port, Signals, Status};
 
-/// One test at a time.
+/// Held while a test runs, one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Descriptors that one peer can have this process hold at once, beyond what was read.
-const MOST_HELD: usize = 700;
+/// Maximum number of unread descriptors that one peer can make this process hold.
+const MAX_DESCRIPTORS_HELD: usize = 700;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A victim, and the raw socket of its peer.
+/// Returns a victim and the raw socket of its peer.
 fn victim() -> (Channel, OwnedFd) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (a, b) =
@@ -51,7 +51,7 @@ fn send(peer: &OwnedFd, bytes: &[u8], fds: &[OwnedFd]) -> rustix::io::Result<usi
     rustix::net::sendmsg(peer, &[IoSlice::new(bytes)], &mut control, flags)
 }
 
-/// A message of no handles that keeps to the rules.
+/// Returns a valid message without handles.
 fn good(bytes: &[u8]) -> Vec<u8> {
     let mut packet = vec![0xc1, 0, 0, 0];
     packet.extend((bytes.len() as u32).to_ne_bytes());
@@ -60,14 +60,14 @@ fn good(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn no_attack_does_more_than_close_the_channel() {
+fn an_attack_can_only_close_the_channel() {
     let _alone = alone();
     attack::play(&[], || ());
     let before = descriptors();
     let mut runner = TestRunner::new(Config { cases: 400, ..Config::default() });
     let attacks = proptest::collection::vec(any::<u8>(), 0..400);
     let result = runner.run(&attacks, |attack| {
-        attack::play(&attack, || assert!(descriptors() <= before + MOST_HELD));
+        attack::play(&attack, || assert!(descriptors() <= before + MAX_DESCRIPTORS_HELD));
         prop_assert_eq!(descriptors(), before);
         Ok(())
     });
@@ -75,7 +75,7 @@ fn no_attack_does_more_than_close_the_channel() {
 }
 
 #[test]
-fn what_comes_behind_a_broken_packet_is_not_looked_at() {
+fn packets_behind_a_broken_one_are_ignored() {
     let _alone = alone();
     for broken in [&b""[..], b"x", b"longer than a header", &[0xc1, 2, 0, 0, 0, 0, 0, 0]] {
         let (victim, peer) = victim();
@@ -87,22 +87,22 @@ fn what_comes_behind_a_broken_packet_is_not_looked_at() {
             assert_eq!(victim.read().unwrap_err(), Status::PeerClosed, "{broken:?}");
             assert_eq!(victim.signals(), Signals::PEER_CLOSED);
         }
-        assert!(send(&peer, &good(b"third"), &[]).is_err(), "the peer is told");
+        assert!(send(&peer, &good(b"third"), &[]).is_err(), "the peer is notified");
     }
 }
 
-/// Each backlog packet once led one call deeper.
+/// Each backlog packet once caused a recursive call.
 #[test]
-fn a_flood_of_backlogs_ends_the_channel() {
+fn many_backlog_packets_end_the_channel() {
     let _alone = alone();
     let (victim, peer) = victim();
     while send(&peer, &[0xc1, 3, 0, 0, 0, 0, 0, 0], &[]).is_ok() {}
     assert_eq!(victim.read().unwrap_err(), Status::PeerClosed);
 }
 
-/// The victim once took signals in for as long as they came, under its lock.
+/// The victim once received signals as long as they came, under its lock.
 #[test]
-fn a_flood_of_signals_holds_up_nobody() {
+fn many_signals_do_not_block_the_receiver() {
     let _alone = alone();
     let (victim, peer) = victim();
     let stop = AtomicBool::new(false);
@@ -123,14 +123,14 @@ fn a_flood_of_signals_holds_up_nobody() {
         stop.store(true, Ordering::Relaxed);
     });
     while send(&peer, &good(b"still"), &[]).is_err() {
-        // It is full of signals.
+        // The socket is full of signals.
         assert_eq!(victim.read().unwrap_err(), Status::ShouldWait);
     }
     victim.wait_one(Signals::READABLE, Deadline::after(Duration::from_secs(60))).unwrap();
     assert_eq!(&*victim.read().unwrap(), b"still");
 }
 
-/// What is left in the socket, when a port stops taking signals in, is no change of the socket.
+/// Packets that stay in the socket when a port stops receiving signals cause no new edge.
 #[test]
 fn a_message_behind_many_signals_reaches_a_port() {
     let _alone = alone();
@@ -145,7 +145,7 @@ fn a_message_behind_many_signals_reaches_a_port() {
     });
     let sent = sent.count();
     while near.write(&[IoSlice::new(b"behind")], vec![]).is_err() {
-        // Fewer fit where buffers are small.
+        // Fewer fit if socket buffers are small.
         let _ = far.signals();
     }
     let packet = port.wait(Deadline::after(Duration::from_secs(60))).unwrap();
@@ -153,7 +153,7 @@ fn a_message_behind_many_signals_reaches_a_port() {
     assert_eq!(&*far.read().unwrap(), b"behind");
 }
 
-/// One handle once counted as one, however many descriptors it was made of.
+/// A handle once counted as one, for any number of descriptors.
 #[test]
 fn endpoints_of_many_descriptors_do_not_fill_the_table() {
     let _alone = alone();
@@ -175,16 +175,16 @@ fn endpoints_of_many_descriptors_do_not_fill_the_table() {
     }
     drop((fds, socket));
     assert!(victim.signals().contains(Signals::READABLE));
-    assert!(descriptors() <= before + MOST_HELD, "{}", descriptors() - before);
+    assert!(descriptors() <= before + MAX_DESCRIPTORS_HELD, "{}", descriptors() - before);
     for _ in 0..20 {
         assert_eq!(victim.read().unwrap().handles().len(), 1);
     }
     assert_eq!(victim.read().unwrap_err(), Status::ShouldWait);
 }
 
-/// A full queue and a closed peer: what is behind is read, and nothing spins.
+/// A full queue and a closed peer: messages behind it are read, and no wait spins.
 #[test]
-fn a_peer_that_closes_behind_a_full_queue_is_read_to_the_end() {
+fn everything_is_read_from_a_peer_that_closed_behind_a_full_queue() {
     let _alone = alone();
     let (near, far) = Channel::pair();
     let far = Channel::from_fd(far.into_fd().unwrap()).unwrap();
@@ -217,9 +217,9 @@ fn a_peer_that_closes_behind_a_full_queue_is_read_to_the_end() {
     assert_eq!(handles, sent);
 }
 
-/// Calls of an end whose queue nobody reads end with the peer.
+/// Calls at an end with a full queue end with the peer.
 #[test]
-fn a_call_ends_with_the_peer_though_the_queue_is_full() {
+fn a_call_ends_with_the_peer_even_if_the_queue_is_full() {
     let _alone = alone();
     let (near, far) = Channel::pair();
     let far = Channel::from_fd(far.into_fd().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! A million operations leave no descriptor and no memory behind. A program of its own, because
-//! what other tests hold would count.
+//! A million operations leak no descriptor and no memory. A separate program, because descriptors and
+//! memory of other tests would count.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 
 use std::io::IoSlice;
@@ -10,7 +10,7 @@ use uncopy::channel::{
     Vmo,
 };
 
-/// One test at a time.
+/// Held while a test runs, one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn past() -> Deadline {
@@ -21,15 +21,14 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Resident bytes (`proc_pid_statm(5)`).
+/// Returns the resident size in bytes (`proc_pid_statm(5)`).
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Of everything a little.
-fn round(n: usize, channel: &(Channel, Channel), port: &Port) {
-    let (near, far) = channel;
+/// Performs some of every operation.
+fn round(n: usize, near: &Channel, far: &Channel, port: &Port) {
     let body = [n.to_le_bytes()[0]; 300];
     near.write(&[IoSlice::new(&body), IoSlice::new(&body[..n % 200])], vec![]).unwrap();
     far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
@@ -61,17 +60,17 @@ fn round(n: usize, channel: &(Channel, Channel), port: &Port) {
 fn a_million_operations_leak_nothing() {
     const ROUNDS: usize = 100_000;
     let _alone = ALONE.lock().unwrap();
-    let channel = Channel::pair();
+    let (near, far) = Channel::pair();
     let port = Port::new();
-    (0..1000).for_each(|n| round(n, &channel, &port));
+    (0..1000).for_each(|n| round(n, &near, &far, &port));
     let (fds, memory) = (descriptors(), resident());
-    (0..ROUNDS).for_each(|n| round(n, &channel, &port));
+    (0..ROUNDS).for_each(|n| round(n, &near, &far, &port));
     let (fds_after, memory_after) = (descriptors(), resident());
     assert_eq!(fds_after, fds);
     assert!(memory_after <= memory + (2 << 20), "{memory} bytes became {memory_after}");
 }
 
-/// One thread writes, another reads: the buffers find their way back.
+/// One thread writes, another reads: buffers return to the writer.
 #[test]
 fn buffers_return_to_the_writer() {
     const MESSAGES: usize = 100_000;
@@ -90,6 +89,6 @@ fn buffers_return_to_the_writer() {
             assert_eq!(far.read().unwrap().len(), 4000);
         }
     });
-    // At most a full queue of them, not all.
+    // At most a full queue of buffers, not all.
     assert!(resident() <= before + (24 << 20));
 }

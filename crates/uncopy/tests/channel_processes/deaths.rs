@@ -1,4 +1,4 @@
-//! Peers that are killed, or hold what they said they gave away.
+//! Peers that are killed, or keep duplicates of ends that they gave away.
 
 use std::io::IoSlice;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::{Actor, descriptors, next, send, send_with, soon};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [] what_a_killed_peer_had_sent_is_read_before_the_end,
+        [] messages_of_a_killed_peer_are_read_before_peer_closed,
         [] calls_end_when_the_peer_is_killed,
-        [] messages_of_a_peer_that_left_some_unread_are_read,
+        [] messages_of_a_peer_that_closed_with_unread_messages_are_read,
         [] a_killed_writer_leaves_whole_messages_only,
-        [] a_duplicate_of_the_socket_can_neither_block_nor_lie_about_the_end,
-        [] a_forked_child_does_not_disturb_what_its_parent_has,
+        [] a_duplicate_of_the_socket_cannot_block_or_hide_a_closed_peer,
+        [] a_forked_child_does_not_affect_its_parents_channels,
     ]
 }
 
-/// Messages of a peer that is killed when it has written them.
+/// Number of messages of a peer that is killed after writing them.
 pub(crate) const BURST: u32 = 50;
 
-/// A message that shows whether it is whole: a number, and bytes that follow from it.
+/// Returns a message that can be checked: a number, and bytes that depend on it.
 pub(crate) fn body_of(number: u64) -> Vec<u8> {
     let length = 8 + (number.wrapping_mul(0x9E37_79B9) % 9000) as usize;
     let mut body = number.to_ne_bytes().to_vec();
@@ -30,7 +30,7 @@ pub(crate) fn body_of(number: u64) -> Vec<u8> {
     body
 }
 
-fn what_a_killed_peer_had_sent_is_read_before_the_end() {
+fn messages_of_a_killed_peer_are_read_before_peer_closed() {
     let mut actor = Actor::start("burst");
     let (near, far) = Channel::pair();
     send_with(&actor.channel, b"", vec![far.into()]).unwrap();
@@ -67,8 +67,8 @@ fn calls_end_when_the_peer_is_killed() {
     child.wait().unwrap();
 }
 
-/// The kernel says `ECONNRESET` first.
-fn messages_of_a_peer_that_left_some_unread_are_read() {
+/// The kernel returns `ECONNRESET` first.
+fn messages_of_a_peer_that_closed_with_unread_messages_are_read() {
     let Actor { channel, mut child } = Actor::start("sever");
     (0..10).for_each(|_| send(&channel, b"unread").unwrap());
     assert!(child.wait().unwrap().success());
@@ -102,27 +102,27 @@ fn a_killed_writer_leaves_whole_messages_only() {
     }
 }
 
-fn a_duplicate_of_the_socket_can_neither_block_nor_lie_about_the_end() {
+fn a_duplicate_of_the_socket_cannot_block_or_hide_a_closed_peer() {
     let (near, far) = Channel::pair();
     let fd = far.into_fd().unwrap();
     let duplicate = fd.try_clone().unwrap();
     let far = Channel::from_fd(fd).unwrap();
-    // O_NONBLOCK belongs to both.
+    // O_NONBLOCK is shared by both descriptors.
     rustix::fs::fcntl_setfl(&duplicate, rustix::fs::OFlags::empty()).unwrap();
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
     while send(&far, &[0; 60_000]).is_ok() {}
     assert_eq!(send(&far, &[0; 60_000]), Err(Status::ShouldWait));
     drop(far);
-    // Somebody can still answer.
+    // The duplicate could still answer.
     assert!(!near.signals().contains(Signals::PEER_CLOSED));
     drop(duplicate);
     assert!(near.wait_one(Signals::PEER_CLOSED, soon()).is_ok());
 }
 
-fn a_forked_child_does_not_disturb_what_its_parent_has() {
+fn a_forked_child_does_not_affect_its_parents_channels() {
     let actor = Actor::start("echo");
     let before = descriptors();
-    // `Command` forks; the child has all descriptors until it executes something else.
+    // `Command` forks; the child has all descriptors until it calls execve.
     let mut others: Vec<_> =
         (0..4).map(|_| std::process::Command::new("sleep").arg("60").spawn().unwrap()).collect();
     send(&actor.channel, b"hello").unwrap();
@@ -131,7 +131,7 @@ fn a_forked_child_does_not_disturb_what_its_parent_has() {
     let (near, far) = Channel::pair();
     let far = Channel::from_fd(far.into_fd().unwrap()).unwrap();
     drop(far);
-    // Had one of them the socket, this end would not be seen.
+    // If a child still had the socket, the closed peer would not be seen.
     assert!(near.wait_one(Signals::PEER_CLOSED, soon()).is_ok());
     for other in &mut others {
         other.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Descriptors that run out.
+//! Running out of descriptors.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -10,13 +10,13 @@ use crate::{Actor, next, roles, send_with};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [] a_receiver_without_descriptors_sees_the_end_and_keeps_none,
-        [] a_sender_with_too_many_on_their_way_loses_only_those,
-        [] a_sender_without_descriptors_loses_only_what_it_moves,
+        [] a_receiver_without_descriptors_ends_the_channel_and_leaks_none,
+        [] a_sender_with_too_many_descriptors_in_flight_loses_only_those,
+        [] a_sender_without_descriptors_loses_only_the_moved_handles,
     ]
 }
 
-fn a_receiver_without_descriptors_sees_the_end_and_keeps_none() {
+fn a_receiver_without_descriptors_ends_the_channel_and_leaks_none() {
     for count in [4usize, 20, 64] {
         let actor = Actor::start("starve");
         let (report, there) = Channel::pair();
@@ -26,15 +26,15 @@ fn a_receiver_without_descriptors_sees_the_end_and_keeps_none() {
         send_with(&actor.channel, b"too many", vmos).unwrap();
         let said = next(&report).unwrap();
         assert_eq!(String::from_utf8_lossy(&said), "Err(PeerClosed) 0", "{count}");
-        // This end is told.
+        // This end is notified.
         assert!(next(&actor.channel).is_err());
         drop(report);
         actor.finish();
     }
 }
 
-fn a_sender_with_too_many_on_their_way_loses_only_those() {
-    // The limit is for a user without privileges.
+fn a_sender_with_too_many_descriptors_in_flight_loses_only_those() {
+    // The limit applies to a user without privileges.
     let mut command = Command::new("/proc/self/exe");
     command.env(roles::VARIABLE, "hoard");
     if rustix::process::geteuid().is_root() {
@@ -47,7 +47,7 @@ fn a_sender_with_too_many_on_their_way_loses_only_those() {
     actor.finish();
 }
 
-fn a_sender_without_descriptors_loses_only_what_it_moves() {
+fn a_sender_without_descriptors_loses_only_the_moved_handles() {
     let actor = Actor::start("cramp");
     let (mut moved, mut refused) = (0, 0);
     let said = loop {

@@ -1,4 +1,4 @@
-//! Channels between processes: real ones, that are started, starved and killed.
+//! Channels between real processes, which are started, run out of descriptors, and are killed.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,12 +21,12 @@ fn soon() -> Deadline {
     Deadline::after(LONG)
 }
 
-/// For what is not to happen.
+/// Deadline for an event that must not happen.
 fn tick() -> Deadline {
     Deadline::after(Duration::from_millis(10))
 }
 
-/// A child that does what its role says. Killed when this is dropped.
+/// A child process with a role. Killed when this is dropped.
 struct Actor {
     channel: Channel,
     child: Child,
@@ -48,7 +48,7 @@ impl Actor {
         self.child.wait().unwrap();
     }
 
-    /// It ends by itself once nobody talks to it, and has found nothing wrong.
+    /// Waits until it exits after its channel is closed, and checks that it succeeded.
     #[track_caller]
     fn finish(self) {
         let Actor { channel, mut child } = self;
@@ -65,12 +65,12 @@ fn send_with(channel: &Channel, bytes: &[u8], handles: Vec<Handle>) -> Result<()
     channel.write(&[IoSlice::new(bytes)], handles)
 }
 
-/// The next message, or why none comes.
+/// Waits for the next message.
 fn next(channel: &Channel) -> Result<MessageBuf, Status> {
     testbed::next_message(channel, soon())
 }
 
-/// The only handle of the next message.
+/// Waits for the next message and returns its only handle.
 #[track_caller]
 fn next_handle<T: TryFrom<Handle, Error = Handle>>(channel: &Channel) -> T {
     let mut handles = next(channel).unwrap().take_handles();
@@ -78,7 +78,7 @@ fn next_handle<T: TryFrom<Handle, Error = Handle>>(channel: &Channel) -> T {
     T::try_from(handles.remove(0)).unwrap()
 }
 
-/// Open descriptors of this process.
+/// Returns the number of open descriptors of this process.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

@@ -1,4 +1,4 @@
-//! Messages and calls.
+//! Messages and calls between processes.
 
 use std::io::IoSlice;
 
@@ -9,14 +9,14 @@ use crate::{Actor, next, send, soon};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [] messages_of_all_sizes_come_back,
+        [] messages_of_all_sizes_are_echoed,
         [] several_callers_get_their_own_answers,
-        [] a_port_hears_of_another_process,
+        [] a_port_receives_packets_about_another_process,
         [] many_messages_in_flight_keep_their_order,
     ]
 }
 
-fn messages_of_all_sizes_come_back() {
+fn messages_of_all_sizes_are_echoed() {
     let actor = Actor::start("echo");
     for length in [0, 1, 3, 4, 63, 4095, 4096, 65_280, 65_536] {
         let body: Vec<u8> = (0..length).map(|n: usize| (n * 7) as u8).collect();
@@ -45,7 +45,7 @@ fn several_callers_get_their_own_answers() {
     actor.finish();
 }
 
-fn a_port_hears_of_another_process() {
+fn a_port_receives_packets_about_another_process() {
     let actor = Actor::start("echo");
     let port = Port::new();
     for n in 0..200u32 {

@@ -1,4 +1,4 @@
-//! Objects that live in two processes.
+//! Objects that two processes share.
 
 use testbed::Case;
 use uncopy::channel::{
@@ -11,9 +11,9 @@ use crate::{Actor, next, next_handle, send, send_with, soon};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] every_kind_works_in_two_processes,
-        [] a_wait_for_several_signals_hears_of_another_process,
-        [] an_event_pair_dies_with_its_process,
-        [] channels_within_channels_come_back,
+        [] a_wait_for_several_signals_reports_signals_from_another_process,
+        [] an_event_pair_is_closed_with_its_process,
+        [] nested_channels_are_echoed,
     ]
 }
 
@@ -39,7 +39,7 @@ fn every_kind_works_in_two_processes() {
 
     let (socket, far) = Socket::pair(SocketKind::Stream);
     let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
-    // Some of it goes along, the rest goes after it.
+    // Some of it moves with the end, the rest is written later.
     let mut sent = socket.write(&bytes[..200_000]).unwrap();
     send_with(&actor.channel, &[], vec![far.into()]).unwrap();
     while sent < bytes.len() {
@@ -66,12 +66,12 @@ fn every_kind_works_in_two_processes() {
     assert_eq!(fifo.read(&mut elements), Err(Status::PeerClosed));
 }
 
-/// One way to wait: for which signals, and which are set.
-type Way = fn(&Handle, Signals) -> Signals;
+/// A method to wait for signals; returns all that are set.
+type WaitMethod = fn(&Handle, Signals) -> Signals;
 
 /// One of the signals is always set; the others come from the child.
-fn a_wait_for_several_signals_hears_of_another_process() {
-    let ways: [(&str, Way); 3] = [
+fn a_wait_for_several_signals_reports_signals_from_another_process() {
+    let ways: [(&str, WaitMethod); 3] = [
         ("wait_one", |here, asked| here.wait_one(asked, soon()).unwrap()),
         ("wait_many", |here, asked| {
             let mut items = [WaitItem::new(here, asked)];
@@ -112,7 +112,7 @@ fn a_wait_for_several_signals_hears_of_another_process() {
     }
 }
 
-fn an_event_pair_dies_with_its_process() {
+fn an_event_pair_is_closed_with_its_process() {
     let mut actor = Actor::start("silent");
     let (near, far) = EventPair::pair();
     send_with(&actor.channel, &[], vec![far.into()]).unwrap();
@@ -124,8 +124,8 @@ fn an_event_pair_dies_with_its_process() {
     assert_eq!(rustix::event::poll(&mut polled, None), Ok(1));
 }
 
-/// Ten ends, each in a message of the next, there and back.
-fn channels_within_channels_come_back() {
+/// Sends ten ends, each in a message of the next, and receives them back.
+fn nested_channels_are_echoed() {
     let actor = Actor::start("echo");
     let mut kept = Vec::new();
     let mut cargo: Option<Channel> = None;

@@ -1,4 +1,4 @@
-//! What children do.
+//! Roles of child processes.
 
 use std::io::IoSlice;
 use std::os::fd::AsRawFd;
@@ -11,10 +11,10 @@ use uncopy::channel::{
 
 use crate::{descriptors, next, next_handle, send, send_with, soon};
 
-/// Names the role of a child.
+/// Environment variable with the role of a child.
 pub(crate) const VARIABLE: &str = "UNCOPY_TEST_ROLE";
 
-/// All went well.
+/// Successful end of a role.
 const END: Result<(), Status> = Ok(());
 
 pub(crate) fn play(role: &str) -> ExitCode {
@@ -40,7 +40,7 @@ pub(crate) fn play(role: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Sends everything back, bytes and handles, until nobody is there.
+/// Sends all bytes and handles back, until the peer is closed.
 fn echo(channel: &Channel) -> Result<(), Status> {
     loop {
         let mut message = match next(channel) {
@@ -60,19 +60,20 @@ fn echo(channel: &Channel) -> Result<(), Status> {
     }
 }
 
-/// Sends back what comes from the end it gets.
+/// Echoes the messages of the end that it receives.
 fn bridge(channel: &Channel) -> Result<(), Status> {
     echo(&next_handle(channel))
 }
 
-/// Gets an end, reads one message of its backlog, and passes it on through the other end it gets.
+/// Receives an end, reads one message of its backlog, and sends it through the other end that it
+/// receives.
 fn relay(channel: &Channel) -> Result<(), Status> {
     let mut handles = next(channel)?.take_handles();
     let [travelling, to] = [0, 0].map(|_| Channel::try_from(handles.remove(0)).unwrap());
-    // One message is read here, the others go on.
+    // One message is read here, the others move on.
     let first = next(&travelling)?;
     send(channel, &first)?;
-    // The writer has put more behind what came along.
+    // The writer has added more messages behind the backlog.
     next(channel)?;
     send_with(&to, b"yours", vec![travelling.into()])?;
     send(channel, b"passed on")?;
@@ -83,7 +84,7 @@ fn wait_for_the_end(channel: &Channel) -> Result<(), Status> {
     channel.wait_one(Signals::PEER_CLOSED, soon()).map(|_| ())
 }
 
-/// Works with one object of each kind.
+/// Uses one object of each kind.
 fn objects(channel: &Channel) -> Result<(), Status> {
     let event: Event = next_handle(channel);
     event.wait_one(Signals::USER_1, soon())?;
@@ -112,7 +113,7 @@ fn objects(channel: &Channel) -> Result<(), Status> {
     wait_for_the_end(channel)
 }
 
-/// Writes to the ends that it gets, and sets a signal at each.
+/// Writes to the ends that it receives, and sets a signal at each.
 fn nudge(channel: &Channel) -> Result<(), Status> {
     let ends = next(channel)?.take_handles();
     for end in &ends {
@@ -127,14 +128,14 @@ fn nudge(channel: &Channel) -> Result<(), Status> {
     wait_for_the_end(channel)
 }
 
-/// Reads with hardly a descriptor left, says what came of it, and what was left open.
+/// Reads with almost no descriptors left, reports the result and the number of open descriptors.
 fn starve(channel: &Channel) -> Result<(), Status> {
     let report: Channel = next_handle(channel);
-    // What waiting needs once.
+    // Makes the descriptors that waiting needs once.
     assert!(report.wait_one(Signals::READABLE, crate::tick()).is_err());
     let before = descriptors();
     let old = getrlimit(Resource::Nofile);
-    // All numbers below this one are taken.
+    // All lower numbers are in use.
     let lowest = std::fs::File::open("/").unwrap().as_raw_fd();
     let few = Rlimit { current: Some(lowest as u64 + 2), ..old };
     setrlimit(Resource::Nofile, few).unwrap();
@@ -147,15 +148,15 @@ fn starve(channel: &Channel) -> Result<(), Status> {
     wait_for_the_end(&report)
 }
 
-/// Writes some messages, says so to the end it gets, and stays.
+/// Writes some messages, reports that over the end that it receives, and waits.
 fn burst(channel: &Channel) -> Result<(), Status> {
-    let told: Channel = next_handle(channel);
+    let notified: Channel = next_handle(channel);
     (0..crate::deaths::BURST).try_for_each(|number| send(channel, &number.to_ne_bytes()))?;
-    send(&told, b"all are written")?;
+    send(&notified, b"all are written")?;
     wait_for_the_end(channel)
 }
 
-/// Numbered messages of many sizes without end, each of which can be checked.
+/// Writes numbered messages of many sizes without end, each of which can be checked.
 fn flood(channel: &Channel) -> Result<(), Status> {
     for number in 0u64.. {
         let body = crate::deaths::body_of(number);
@@ -173,7 +174,7 @@ fn handles_of(number: u64) -> Vec<Handle> {
     if number.is_multiple_of(7) { vec![Event::new().into()] } else { vec![] }
 }
 
-/// Sends more descriptors than its user may have on their way, to nobody who takes them.
+/// Sends more descriptors than its user may have in flight, to a peer that does not read.
 fn hoard(channel: &Channel) -> Result<(), Status> {
     let old = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..old }).unwrap();
@@ -187,13 +188,13 @@ fn hoard(channel: &Channel) -> Result<(), Status> {
             break status;
         }
     };
-    // The channel itself goes on.
+    // The channel itself still works.
     send(&inner, b"still")?;
     let mut count = 0;
     while let Ok(message) = other.read() {
         count += usize::from(&*message == b"still");
     }
-    // The kernel counts what all processes of the user have on their way, others too.
+    // The kernel counts the descriptors in flight of all processes of the user.
     testbed::wait_for("room for one descriptor more", || {
         match inner.write(&[], vec![Vmo::new(1).unwrap().into()]) {
             Err(Status::NoResources) => false,
@@ -207,10 +208,10 @@ fn hoard(channel: &Channel) -> Result<(), Status> {
     wait_for_the_end(channel)
 }
 
-/// Sends ends of local objects with no descriptor to spare, with one, and so on until it goes well;
-/// says how often each kind did not.
+/// Sends ends of local objects with no free descriptor, with one, and so on until it succeeds; reports
+/// how often each kind failed.
 fn cramp(channel: &Channel) -> Result<(), Status> {
-    // What waiting needs once.
+    // Makes the descriptors that waiting needs once.
     assert!(channel.wait_one(Signals::READABLE, crate::tick()).is_err());
     let makers: [Maker; 5] = [
         laden_channel,
@@ -224,14 +225,15 @@ fn cramp(channel: &Channel) -> Result<(), Status> {
     wait_for_the_end(channel)
 }
 
-/// Makes an end that is kept and one that is moved.
+/// Function that makes an end to keep and one to move.
 type Maker = fn() -> Result<(Handle, Handle), Status>;
 
-fn both<T: Into<Handle>>((kept, moved): (T, T)) -> Result<(Handle, Handle), Status> {
+fn both<T: Into<Handle>>(ends: impl Into<[T; 2]>) -> Result<(Handle, Handle), Status> {
+    let [kept, moved] = ends.into();
     Ok((kept.into(), moved.into()))
 }
 
-/// The end that moves has a message to take along, and an event in it.
+/// Returns an end to keep and one to move, whose backlog is a message with an event.
 fn laden_channel() -> Result<(Handle, Handle), Status> {
     let (kept, moved) = Channel::pair();
     send_with(&kept, b"luggage", vec![Event::new().into()])?;
@@ -243,7 +245,7 @@ fn refusals(channel: &Channel, make: Maker) -> Result<u64, Status> {
     for spare in 0.. {
         let before = descriptors();
         let (kept, moved) = make()?;
-        // All numbers below this one are taken.
+        // All lower numbers are in use.
         let lowest = std::fs::File::open("/").unwrap().as_raw_fd();
         let few = Rlimit { current: Some(lowest as u64 + spare), ..limit };
         setrlimit(Resource::Nofile, few).unwrap();
@@ -266,13 +268,13 @@ fn refusals(channel: &Channel, make: Maker) -> Result<u64, Status> {
     unreachable!("there are only so many numbers")
 }
 
-/// Takes one message, leaves the others unread, and ends.
+/// Reads one message, leaves the others unread, and exits.
 fn sever(channel: &Channel) -> Result<(), Status> {
     next(channel)?;
     (0..100u32).try_for_each(|n| send(channel, &n.to_ne_bytes()))
 }
 
-/// Says how many descriptors it was started with, and one more, that it counts them in.
+/// Reports how many descriptors it was started with, plus the one that it uses to count them.
 fn count(channel: &Channel) -> Result<(), Status> {
     send(channel, descriptors().to_string().as_bytes())?;
     wait_for_the_end(channel)

@@ -1,4 +1,4 @@
-//! How a child gets its end.
+//! Starting a child with its end.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -11,21 +11,22 @@ use crate::{Actor, descriptors, next, roles};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [] a_child_has_its_end_and_nothing_else,
+        [] a_child_inherits_its_end_and_no_other_descriptor,
         [] a_command_can_be_used_again,
-        [] a_program_that_cannot_be_started_leaves_nothing,
+        [] a_failed_start_leaks_nothing,
         [] the_sandboxed_child_of_the_example_counts_words,
     ]
 }
 
-/// What [`roles`]' child that counts has to say: one more than a program that is started as usual.
+/// Returns the expected report of the counting child: one more descriptor than a program that is
+/// started normally.
 fn one_more_than_usual() -> String {
     let listed = Command::new("ls").arg("/proc/self/fd").output().unwrap().stdout;
     let usual = listed.iter().filter(|byte| **byte == b'\n').count();
     (usual + 1).to_string()
 }
 
-fn a_child_has_its_end_and_nothing_else() {
+fn a_child_inherits_its_end_and_no_other_descriptor() {
     let _others: Vec<_> = (0..5).map(|_| Actor::start("silent")).collect();
     let actor = Actor::start("descriptors");
     assert_eq!(*next(&actor.channel).unwrap(), *one_more_than_usual().as_bytes());
@@ -47,7 +48,7 @@ fn a_command_can_be_used_again() {
     assert!(plain.status().unwrap().success(), "it has no longer");
 }
 
-fn a_program_that_cannot_be_started_leaves_nothing() {
+fn a_failed_start_leaks_nothing() {
     let file = OwnedFd::from(tempfile::tempfile().unwrap());
     let before = descriptors();
     for _ in 0..50 {
@@ -60,8 +61,8 @@ fn a_program_that_cannot_be_started_leaves_nothing() {
 fn the_sandboxed_child_of_the_example_counts_words() {
     let mut text = tempfile::NamedTempFile::new().unwrap();
     text.write_all(b"four score and seven\nyears ago").unwrap();
-    // Where this program was built, which is `TARGET/PROFILE/deps`, and with the features that all
-    // packages together ask for: `cargo test --workspace` has built it already.
+    // In the directory of this program, `TARGET/PROFILE/deps`, and with the features of the whole
+    // workspace, as `cargo test --workspace` has built it.
     let this = std::env::current_exe().unwrap();
     let target = this.ancestors().nth(3).unwrap();
     let mut cargo = Command::new(env!("CARGO"));

@@ -1,4 +1,4 @@
-//! Ends that travel on, and what waits meanwhile.
+//! Ends that move through several processes, and waits meanwhile.
 
 use std::io::IoSlice;
 
@@ -12,17 +12,17 @@ use crate::{Actor, next, send, send_with, soon};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [] an_end_goes_through_three_processes_with_a_backlog_at_each,
-        [] waits_calls_and_ports_outlive_the_move,
-        [] backlogs_arrive_whole_while_programs_are_started,
+        [] an_end_moves_through_three_processes_with_a_backlog_at_each,
+        [] waits_calls_and_ports_continue_after_the_move,
+        [] backlogs_arrive_complete_while_programs_are_started,
     ]
 }
 
-/// From here to a first child, from there to a second, which sends back what it reads.
-fn an_end_goes_through_three_processes_with_a_backlog_at_each() {
+/// Moves an end to a first child, and from there to a second, which echoes messages.
+fn an_end_moves_through_three_processes_with_a_backlog_at_each() {
     let (first, second) = (Actor::start("relay"), Actor::start("echo"));
     let (near, far) = Channel::pair();
-    // The way from the first child to the second, whose messages come back to `answers`.
+    // A channel from the first child to the second, whose messages come back to `answers`.
     let (to, to_second) = Channel::pair();
     for n in 0..500u32 {
         send(&near, &n.to_ne_bytes()).unwrap();
@@ -37,7 +37,7 @@ fn an_end_goes_through_three_processes_with_a_backlog_at_each() {
     for n in 1000..1500u32 {
         send(&near, &n.to_ne_bytes()).unwrap();
     }
-    // Here, then there, then here again.
+    // Written here, then there, then here again.
     let mut message = next(&to_second).unwrap();
     let far = message.take_handles().remove(0);
     send_with(&second.channel, b"last", vec![far]).unwrap();
@@ -53,12 +53,12 @@ fn an_end_goes_through_three_processes_with_a_backlog_at_each() {
     second.finish();
 }
 
-/// A child that has not executed its program yet has duplicates of all descriptors: what moves must
-/// not depend on when they are closed.
-fn backlogs_arrive_whole_while_programs_are_started() {
+/// A child that has not called execve yet has duplicates of all descriptors: moving a backlog must not
+/// depend on when they are closed.
+fn backlogs_arrive_complete_while_programs_are_started() {
     let actor = Actor::start("echo");
     let is_over = AtomicBool::new(false);
-    // It looks for the program for some milliseconds.
+    // The child searches for the program for some milliseconds.
     let path = format!("{}/bin:/usr/bin", "/nowhere/at/all:".repeat(4000));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -98,7 +98,7 @@ fn backlogs_arrive_whole_while_programs_are_started() {
     actor.finish();
 }
 
-fn waits_calls_and_ports_outlive_the_move() {
+fn waits_calls_and_ports_continue_after_the_move() {
     let (near, far) = Channel::pair();
     let port = Port::new();
     near.wait_async(&port, 5, Signals::READABLE, AsyncOptions::empty()).unwrap();
@@ -116,7 +116,7 @@ fn waits_calls_and_ports_outlive_the_move() {
                 })
             })
             .collect();
-        // The child's end is a process's own: it sends back what it gets there.
+        // The child echoes what it receives at its end.
         far.wait_one(Signals::READABLE, soon()).unwrap();
         let echo = Echo::through(&mut actor, far);
         callers.into_iter().for_each(|caller| caller.join().unwrap());
@@ -129,18 +129,18 @@ fn waits_calls_and_ports_outlive_the_move() {
     actor.finish();
 }
 
-/// A second child that has `far` as its own channel.
+/// A second child that has `far` as its channel.
 struct Echo(std::process::Child);
 
 impl Echo {
     fn through(actor: &mut Actor, far: Channel) -> Echo {
-        // There and back: it is a socket then, and was in another process.
+        // Sent there and back, so that the end is a socket and was in another process.
         send_with(&actor.channel, b"", vec![far.into()]).unwrap();
         let far = next(&actor.channel).unwrap().take_handles().remove(0);
         let second = Actor::start("bridge");
         send_with(&second.channel, b"", vec![far]).unwrap();
         let Actor { channel, child } = second;
-        // It goes on without this channel.
+        // The child continues without this channel.
         drop(channel);
         Echo(child)
     }

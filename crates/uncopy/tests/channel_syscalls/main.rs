@@ -1,5 +1,5 @@
-//! How many system calls an operation on a channel makes, as strace sees them. Each case runs this
-//! program again, which does the operation between two calls of `getppid(2)`.
+//! System calls of operations on channels, as strace shows them. Each case runs this program again,
+//! which performs the operation between two calls of `getppid(2)`.
 
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -10,7 +10,7 @@ use testbed::{Forbidden, Need, Program, SystemCall};
 use uncopy::Errno;
 use uncopy::channel::{BatchRegion, Channel, Deadline, MAX_BYTES, Object, Signals};
 
-/// Names the operation in the environment of the other run.
+/// Environment variable with the operation of the other run.
 const OPERATION: &str = "UNCOPY_TEST_OPERATION";
 
 fn socket_pair() -> (Channel, Channel) {
@@ -18,7 +18,7 @@ fn socket_pair() -> (Channel, Channel) {
     (near, Channel::from_fd(far.into_fd().unwrap()).unwrap())
 }
 
-/// Runs it once before, so that pools and caches are what they stay.
+/// Runs the operation once before, so that pools and caches are filled.
 fn marked(mut operation: impl FnMut()) {
     operation();
     black_box(rustix::process::getppid());
@@ -26,26 +26,26 @@ fn marked(mut operation: impl FnMut()) {
     black_box(rustix::process::getppid());
 }
 
-fn event(pair: &(Channel, Channel), length: usize) {
+fn event([near, far]: &[Channel; 2], length: usize) {
     let body = vec![1; length];
     let (front, back) = body.split_at(length / 2);
     let mut out = vec![0; MAX_BYTES];
     let regions = [front, back].map(IoSlice::new);
     marked(|| {
-        pair.0.write(&regions, Vec::new()).unwrap();
-        pair.1.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
-        assert_eq!(pair.1.read_into(&mut out, &mut []).unwrap().bytes, length);
+        near.write(&regions, Vec::new()).unwrap();
+        far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
+        assert_eq!(far.read_into(&mut out, &mut []).unwrap().bytes, length);
     });
 }
 
-fn batch(pair: &(Channel, Channel)) {
+fn batch([near, _far]: &[Channel; 2]) {
     let regions: Vec<_> = (0..130)
         .map(|message| BatchRegion { bytes: b"one of many", message, handles: 0 })
         .collect();
-    marked(|| assert_eq!(pair.0.write_batch(&regions, &mut Vec::new()), Ok(130)));
+    marked(|| assert_eq!(near.write_batch(&regions, &mut Vec::new()), Ok(130)));
 }
 
-/// A wait for one signal that is set, and one that is not.
+/// Waits for a signal that is set, and for one that is not.
 fn look(channel: &Channel) {
     let signals = Signals::WRITABLE | Signals::PEER_CLOSED | Signals::READABLE;
     marked(|| assert!(channel.wait_one(signals, Deadline::INFINITE).is_ok()));
@@ -53,18 +53,18 @@ fn look(channel: &Channel) {
 
 fn operate(name: &str) {
     match name {
-        "local event" => event(&Channel::pair(), 1000),
-        "small event" => event(&socket_pair(), 1000),
+        "local event" => event(&Channel::pair().into(), 1000),
+        "small event" => event(&socket_pair().into(), 1000),
         "third event" => {
-            let pair = socket_pair();
-            pair.0.write(&[], vec![]).unwrap();
-            pair.1.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
-            pair.1.read().unwrap();
-            event(&pair, 1000);
+            let (near, far) = socket_pair();
+            near.write(&[], vec![]).unwrap();
+            far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
+            far.read().unwrap();
+            event(&[near, far], 1000);
         }
-        "large event" => event(&socket_pair(), 20_000),
-        "local batch" => batch(&Channel::pair()),
-        "batch" => batch(&socket_pair()),
+        "large event" => event(&socket_pair().into(), 20_000),
+        "local batch" => batch(&Channel::pair().into()),
+        "batch" => batch(&socket_pair().into()),
         "local look" => look(&Channel::pair().0),
         "look" => look(&socket_pair().0),
         "look at a closed one" => {
@@ -81,7 +81,7 @@ fn program(operation: &str) -> Program {
     Program::new(std::env::current_exe().unwrap()).env(OPERATION, operation)
 }
 
-/// The calls between the marks.
+/// Returns the calls between the marks.
 fn calls(operation: &str) -> Vec<String> {
     calls_of(&program(operation))
 }
@@ -105,12 +105,12 @@ fn one_process_needs_no_system_call() {
 
 fn a_message_over_a_socket_is_one_call_to_send_and_one_to_receive() {
     for (operation, send) in [("small event", "sendto"), ("large event", "sendmsg")] {
-        // The one that receives also says that there is no more: the wait tells of all that has come.
+        // The receiving call also shows that there is no more, so that the wait reports everything.
         assert_eq!(calls(operation), [send, "recvmmsg"]);
     }
 }
 
-/// As where a filter of system calls was written before that one was needed.
+/// As under a filter of system calls that does not know recvmmsg.
 fn without_recvmmsg_messages_are_received_one_by_one() {
     for errno in [Errno::EPERM, Errno::ENOSYS, Errno::EACCES] {
         let refused = |operation: &str| {
@@ -118,13 +118,13 @@ fn without_recvmmsg_messages_are_received_one_by_one() {
             calls_of(&program(operation).forbidding(&refused, errno))
         };
         assert_eq!(refused("small event"), ["sendto", "recvmmsg", "recvmsg", "recvmsg"], "{errno}");
-        // It is not tried again.
+        // recvmmsg is not tried again.
         assert_eq!(refused("third event"), ["sendto", "recvmsg", "recvmsg"], "{errno}");
     }
 }
 
-fn a_wait_for_what_is_set_looks_once_and_only_where_something_can_come() {
-    // Nothing has come yet: a backlog would be the first.
+fn a_wait_for_a_signal_that_is_set_looks_once_and_only_at_a_socket() {
+    // Nothing has come yet: a backlog would come first.
     assert_eq!(calls("look"), ["recvmsg"]);
     assert_eq!(calls("look at a closed one"), [""; 0]);
 }
@@ -143,7 +143,7 @@ fn main() -> ExitCode {
             [Need::Tool("strace")] one_process_needs_no_system_call,
             [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
             [Need::Tool("strace")] without_recvmmsg_messages_are_received_one_by_one,
-            [Need::Tool("strace")] a_wait_for_what_is_set_looks_once_and_only_where_something_can_come,
+            [Need::Tool("strace")] a_wait_for_a_signal_that_is_set_looks_once_and_only_at_a_socket,
             [Need::Tool("strace")] a_batch_is_one_call_for_each_64_messages,
         ]
     })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use uncopy::channel::{AsyncOptions, Channel, Deadline, Object, Port, Signals};
-use uncopy_zx::gather_surely;
+use uncopy_zx::gather_checked;
 
 use crate::compare::case::{Role, Subject};
 use crate::compare::message::Message;
@@ -170,7 +170,7 @@ pub(super) fn published(name: &str, nanoseconds: f64) -> Subject {
 /// Regions into one buffer, by the copies that survive bad addresses.
 pub(super) fn sure_copies(name: &str, message: Message, time: Duration) -> Subject {
     copies(name, Role::Own, message, time, |regions, out| {
-        ensure!(gather_surely(regions, out), "a copy faulted");
+        ensure!(gather_checked(regions, out), "a copy faulted");
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 /* The interface of Zircon's clocks, on Linux. Part of uncopy-zx.
  * Licensed under MIT or Apache-2.0.
  *
- * Clock objects are not here: zx_clock_create answers ZX_ERR_NOT_SUPPORTED. */
+ * Clock objects are not supported: zx_clock_create returns ZX_ERR_NOT_SUPPORTED. */
 #ifndef UNCOPY_ZIRCON_SYSCALLS_CLOCK_H_
 #define UNCOPY_ZIRCON_SYSCALLS_CLOCK_H_
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Which version of a struct is passed: the upper six bits of options. */
+/* Version of the struct that is passed: the upper six bits of options. */
 #define ZX_CLOCK_ARGS_VERSION_SHIFT ((uint64_t)58u)
 #define ZX_CLOCK_ARGS_VERSION_BITS ((uint64_t)6u)
 #define ZX_CLOCK_ARGS_VERSION_MASK ((uint64_t)0xfc00000000000000u)
@@ -24,7 +24,7 @@ extern "C" {
 #define ZX_CLOCK_OPT_BOOT ((uint64_t)8u)
 #define ZX_CLOCK_OPTS_ALL ((uint64_t)15u)
 
-/* zx_clock_update: which fields count. */
+/* zx_clock_update: valid fields. */
 #define ZX_CLOCK_UPDATE_OPTION_VALUE_VALID ((uint64_t)1u)
 #define ZX_CLOCK_UPDATE_OPTION_SYNTHETIC_VALUE_VALID ZX_CLOCK_UPDATE_OPTION_VALUE_VALID
 #define ZX_CLOCK_UPDATE_OPTION_RATE_ADJUST_VALID ((uint64_t)2u)
@@ -33,7 +33,7 @@ extern "C" {
 #define ZX_CLOCK_UPDATE_OPTION_BOTH_VALUES_VALID ((uint64_t)9u)
 #define ZX_CLOCK_UPDATE_OPTIONS_ALL ((uint64_t)15u)
 
-/* Parts in a million. */
+/* Parts per million. */
 #define ZX_CLOCK_UPDATE_MIN_RATE_ADJUST ((int32_t)-1000)
 #define ZX_CLOCK_UPDATE_MAX_RATE_ADJUST ((int32_t)1000)
 #define ZX_CLOCK_UNKNOWN_ERROR ((uint64_t)0xffffffffffffffffu)

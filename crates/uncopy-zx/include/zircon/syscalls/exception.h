@@ -1,7 +1,7 @@
 /* The interface of Zircon's exceptions, on Linux. Part of uncopy-zx.
  * Licensed under MIT or Apache-2.0.
  *
- * They are not here: the calls about them answer ZX_ERR_NOT_SUPPORTED. */
+ * Exceptions are not supported: their calls return ZX_ERR_NOT_SUPPORTED. */
 #ifndef UNCOPY_ZIRCON_SYSCALLS_EXCEPTION_H_
 #define UNCOPY_ZIRCON_SYSCALLS_EXCEPTION_H_
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Those of the processor, and with this bit those that Zircon makes. */
+/* Exceptions of the processor, and with this bit those that Zircon generates. */
 typedef uint32_t zx_excp_type_t;
 #define ZX_EXCP_SYNTH ((uint32_t)0x8000u)
 #define ZX_EXCP_IS_ARCH(type) (((type) & ZX_EXCP_SYNTH) == 0)
@@ -35,7 +35,7 @@ typedef uint32_t zx_excp_type_t;
 #define ZX_EXCEPTION_CHANNEL_DEBUGGER ((uint32_t)1u)
 #define ZX_EXCEPTION_TARGET_JOB_DEBUGGER ((uint32_t)1u)
 
-/* Who answers. */
+/* Handler of an exception. */
 #define ZX_EXCEPTION_CHANNEL_TYPE_NONE ((uint32_t)0u)
 #define ZX_EXCEPTION_CHANNEL_TYPE_DEBUGGER ((uint32_t)1u)
 #define ZX_EXCEPTION_CHANNEL_TYPE_THREAD ((uint32_t)2u)
@@ -43,7 +43,7 @@ typedef uint32_t zx_excp_type_t;
 #define ZX_EXCEPTION_CHANNEL_TYPE_JOB ((uint32_t)4u)
 #define ZX_EXCEPTION_CHANNEL_TYPE_JOB_DEBUGGER ((uint32_t)5u)
 
-/* What processors tell. */
+/* Registers of the processor. */
 typedef struct zx_x86_64_exc_data {
   uint64_t vector;
   uint64_t err_code;
@@ -76,7 +76,7 @@ typedef struct zx_exception_context {
 } zx_exception_context_t;
 
 typedef struct zx_exception_header {
-  /* Bytes of the report, these four among them. */
+  /* Size of the report, including these four bytes. */
   uint32_t size;
   zx_excp_type_t type;
 } zx_exception_header_t;
@@ -86,7 +86,7 @@ typedef struct zx_exception_report {
   zx_exception_context_t context;
 } zx_exception_report_t;
 
-/* What comes with the handle over an exception channel. */
+/* Message of an exception channel, beside the handle. */
 typedef struct zx_exception_info {
   zx_koid_t pid;
   zx_koid_t tid;

@@ -1,7 +1,7 @@
-/* The interface of Zircon's buffers for input and output, on Linux. Part of uncopy-zx.
+/* The interface of Zircon's I/O buffers, on Linux. Part of uncopy-zx.
  * Licensed under MIT or Apache-2.0.
  *
- * They are not here: zx_iob_create answers ZX_ERR_NOT_SUPPORTED. */
+ * I/O buffers are not supported: zx_iob_create returns ZX_ERR_NOT_SUPPORTED. */
 #ifndef UNCOPY_ZIRCON_SYSCALLS_IOB_H_
 #define UNCOPY_ZIRCON_SYSCALLS_IOB_H_
 
@@ -13,7 +13,7 @@ extern "C" {
 
 #define ZX_IOB_MAX_REGIONS 64
 
-/* How a region is read and written. */
+/* Access discipline of a region. */
 typedef uint64_t zx_iob_discipline_type_t;
 #define ZX_IOB_DISCIPLINE_TYPE_NONE ((zx_iob_discipline_type_t)0u)
 
@@ -24,11 +24,11 @@ typedef struct zx_iob_discipline {
   };
 } zx_iob_discipline_t;
 
-/* Whose memory it is. */
+/* Owner of the memory. */
 typedef uint32_t zx_iob_region_type_t;
 #define ZX_IOB_REGION_TYPE_PRIVATE ((zx_iob_region_type_t)0u)
 
-/* What each of the two ends may do with a region. */
+/* Access of each end to a region. */
 typedef uint32_t zx_iob_access_t;
 #define ZX_IOB_ACCESS_EP0_CAN_MAP_READ ((zx_iob_access_t)1u << 0)
 #define ZX_IOB_ACCESS_EP0_CAN_MAP_WRITE ((zx_iob_access_t)1u << 1)

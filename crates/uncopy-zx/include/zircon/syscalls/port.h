@@ -11,7 +11,7 @@ extern "C" {
 
 #define ZX_PORT_BIND_TO_INTERRUPT ((uint32_t)1u)
 
-/* Kinds of packets: the program's own, and signals. */
+/* Types of packets: user packets and signals. */
 #define ZX_PKT_TYPE_USER ((uint8_t)0x00u)
 #define ZX_PKT_TYPE_SIGNAL_ONE ((uint8_t)0x01u)
 #define ZX_PKT_TYPE_MASK ((uint32_t)0x000000ffu)
@@ -26,13 +26,13 @@ typedef union zx_packet_user {
 } zx_packet_user_t;
 
 typedef struct zx_packet_signal {
-  /* What was waited for. */
+  /* Signals that were waited for. */
   zx_signals_t trigger;
-  /* What was set when the packet was made. */
+  /* Signals that were set when the packet was made. */
   zx_signals_t observed;
   /* Always 1. */
   uint64_t count;
-  /* When, if that was asked for; else 0. */
+  /* Time, if a timestamp was requested; otherwise 0. */
   zx_time_t timestamp;
   uint64_t reserved1;
 } zx_packet_signal_t;
@@ -41,7 +41,7 @@ typedef struct zx_port_packet {
   uint64_t key;
   uint32_t type;
   zx_status_t status;
-  /* Without a name, which C99 does not know. */
+  /* Anonymous, which C99 does not have. */
   __extension__ union {
     zx_packet_user_t user;
     zx_packet_signal_t signal;

@@ -1,7 +1,7 @@
 /* The interface of Zircon's profiles, on Linux. Part of uncopy-zx.
  * Licensed under MIT or Apache-2.0.
  *
- * They are not here: zx_profile_create answers ZX_ERR_NOT_SUPPORTED. */
+ * Profiles are not supported: zx_profile_create returns ZX_ERR_NOT_SUPPORTED. */
 #ifndef UNCOPY_ZIRCON_SYSCALLS_PROFILE_H_
 #define UNCOPY_ZIRCON_SYSCALLS_PROFILE_H_
 
@@ -18,7 +18,7 @@ extern "C" {
 #define ZX_PRIORITY_HIGH 24
 #define ZX_PRIORITY_HIGHEST 31
 
-/* Which fields count. */
+/* Valid fields. */
 #define ZX_PROFILE_INFO_FLAG_PRIORITY (1 << 0)
 #define ZX_PROFILE_INFO_FLAG_CPU_MASK (1 << 1)
 #define ZX_PROFILE_INFO_FLAG_DEADLINE (1 << 2)

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Nanoseconds: of work, until when it is to be done, and how often. */
+/* Nanoseconds: amount of work, deadline, and period. */
 typedef struct zx_sched_deadline_params {
   zx_duration_mono_t capacity;
   zx_duration_mono_t relative_deadline;

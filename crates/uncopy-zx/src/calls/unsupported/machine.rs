@@ -1,4 +1,4 @@
-//! What drivers and hypervisors use: interrupts, devices' views of memory, guests.
+//! Unsupported calls for drivers and hypervisors: interrupts, device memory, guests.
 
 use uncopy_channel::Status;
 
@@ -9,7 +9,7 @@ use crate::sys::memory::{In, Out};
 use crate::table;
 
 exported! {
-    /// No memory is pinned. The handle is consumed, as in Zircon.
+    /// Fails, because no memory is pinned. The handle is consumed, as in Zircon.
     fn zx_pmt_unpin(handle: zx_handle_t) {
         drop(table::take(handle));
         Err(Status::NotSupported)

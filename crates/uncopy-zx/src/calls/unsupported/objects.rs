@@ -1,5 +1,4 @@
-//! Objects that only hold something: clocks, timers, streams, counters, buffers for input and output,
-//! logs, profiles, pagers.
+//! Unsupported objects: clocks, timers, streams, counters, I/O buffers, logs, profiles, pagers.
 
 use uncopy_channel::Status;
 

@@ -1,4 +1,4 @@
-//! Jobs, processes, threads and what they throw; address spaces.
+//! Unsupported calls for jobs, processes, threads, exceptions and address spaces.
 
 use uncopy_channel::Status;
 
@@ -9,29 +9,29 @@ use crate::sys::memory::{In, Out};
 use crate::table;
 
 exported_value! {
-    /// No handle stands for this process.
+    /// Returns no handle, because processes have none.
     fn zx_process_self() -> zx_handle_t {
         ZX_HANDLE_INVALID
     }
 
-    /// No handle stands for a thread.
+    /// Returns no handle, because threads have none.
     fn zx_thread_self() -> zx_handle_t {
         ZX_HANDLE_INVALID
     }
 
-    /// No handle stands for the memory of this process.
+    /// Returns no handle, because address spaces have none.
     fn zx_vmar_root_self() -> zx_handle_t {
         ZX_HANDLE_INVALID
     }
 
-    /// There are no jobs.
+    /// Returns no handle, because there are no jobs.
     fn zx_job_default() -> zx_handle_t {
         ZX_HANDLE_INVALID
     }
 }
 
 exported! {
-    /// Processes are started by the system's own calls. The last handle is consumed, as in Zircon.
+    /// Fails; use the system's calls to start processes. The last handle is consumed, as in Zircon.
     fn zx_process_start(
         _handle: zx_handle_t,
         _thread: zx_handle_t,
