@@ -136,7 +136,7 @@ impl Drop for Running {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finished {
     took: Duration,
-    /// Of the whole process and its children: that of this test where one runs at a time.
+    /// Processor time of the whole process and its children; of this test only if tests run one at a time.
     cpu: Duration,
     name: String,
     is_cut_short: bool,
