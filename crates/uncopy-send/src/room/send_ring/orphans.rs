@@ -42,7 +42,7 @@ struct OrphanStream {
 
 trait OrphanRing {
     /// Takes in completions; returns whether the kernel has ended everything.
-    fn look(&mut self) -> bool;
+    fn take_in(&mut self) -> bool;
     /// Returns whether a send over this stream has no result yet.
     fn is_under_way(&self, socket: &Arc<InetSocket>) -> bool;
     /// Limits how long the ring waits when it is dropped.
@@ -50,7 +50,7 @@ trait OrphanRing {
 }
 
 impl<B: StableBytes, C: 'static> OrphanRing for SendRing<B, C> {
-    fn look(&mut self) -> bool {
+    fn take_in(&mut self) -> bool {
         if self.is_inherited() {
             // A child cannot take in completions.
             return true;
@@ -71,8 +71,8 @@ impl<B: StableBytes, C: 'static> OrphanRing for SendRing<B, C> {
 }
 
 impl Orphan {
-    fn look(&mut self) -> bool {
-        let is_over = self.ring.look();
+    fn take_in(&mut self) -> bool {
+        let is_over = self.ring.take_in();
         for OrphanStream { socket, is_under_way } in &self.streams {
             is_under_way.store(self.ring.is_under_way(socket), Ordering::Release);
         }
@@ -160,17 +160,17 @@ impl<B: StableBytes, C> Drop for ParkOnDrop<B, C> {
         // Sends that were not submitted are never made.
         ring.table.give_up_waiting();
         sweep();
-        if ring.look() {
+        if ring.take_in() {
             return;
         }
         let is_over = Arc::new(AtomicBool::new(false));
         let mut streams = Vec::new();
         for socket in ring.table.sockets_in_kernel() {
             let is_under_way = Arc::new(AtomicBool::new(ring.table.is_under_way(&socket)));
-            let stream = (socket.clone(), is_under_way.clone());
-            streams.push(OrphanStream { socket: stream.0, is_under_way: stream.1 });
-            let abandoned = OrphanSocket { socket, is_over: is_over.clone(), is_under_way };
-            parking::park(Box::new(abandoned), ring.linger);
+            streams
+                .push(OrphanStream { socket: socket.clone(), is_under_way: is_under_way.clone() });
+            let orphan = OrphanSocket { socket, is_over: is_over.clone(), is_under_way };
+            parking::park(Box::new(orphan), ring.linger);
         }
         let deadline = Instant::now().checked_add(ring.linger);
         add_orphan(Orphan { ring, deadline, is_over, streams });
@@ -200,7 +200,7 @@ fn sweep_all() {
     // Takes the list out, because dropping buffers runs foreign code that may use rings.
     let mut all = ORPHANS.try_with(RefCell::take).unwrap_or_default();
     ORPHAN_COUNT.set(0);
-    all.retain_mut(|left| !left.look());
+    all.retain_mut(|orphan| !orphan.take_in());
     let kept = ORPHANS.try_with(|orphans| {
         let mut orphans = orphans.borrow_mut();
         orphans.append(&mut all);
@@ -272,7 +272,7 @@ mod tests {
 
     type Shared = Arc<Mutex<World>>;
 
-    fn look(world: &Shared) -> MutexGuard<'_, World> {
+    fn lock(world: &Shared) -> MutexGuard<'_, World> {
         world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -284,8 +284,8 @@ mod tests {
     }
 
     impl OrphanRing for Simulated {
-        fn look(&mut self) -> bool {
-            let is_free = look(&self.world).rings[self.key].owed == 0;
+        fn take_in(&mut self) -> bool {
+            let is_free = lock(&self.world).rings[self.key].owed == 0;
             if is_free && std::mem::take(&mut self.is_nested) {
                 sweep();
                 park(&self.world, 1, None, false);
@@ -298,13 +298,13 @@ mod tests {
         }
 
         fn limit_wait(&mut self, left: Duration) {
-            look(&self.world).rings[self.key].waits = Some(left);
+            lock(&self.world).rings[self.key].waits = Some(left);
         }
     }
 
     impl Drop for Simulated {
         fn drop(&mut self) {
-            let mut world = look(&self.world);
+            let mut world = lock(&self.world);
             let is_ending = world.is_ending;
             let ring = &mut world.rings[self.key];
             ring.ends += 1;
@@ -330,28 +330,28 @@ mod tests {
 
     fn park(world: &Shared, owed: u32, linger: Option<Duration>, is_nested: bool) {
         let is_over = Arc::new(AtomicBool::new(false));
-        let key = look(world).rings.len();
+        let key = lock(world).rings.len();
         let known = KnownRing { owed, linger, is_over: is_over.clone(), waits: None, ends: 0 };
-        look(world).rings.push(known);
+        lock(world).rings.push(known);
         let ring = Box::new(Simulated { key, world: world.clone(), is_nested });
         let deadline = linger.and_then(|linger| Instant::now().checked_add(linger));
         add_orphan(Orphan { ring, deadline, is_over, streams: Vec::new() });
     }
 
     fn run(world: &Shared, step: ModelStep) {
-        let before = look(world).rings.len();
+        let before = lock(world).rings.len();
         let is_sweep = matches!(step, ModelStep::Sweep);
         match step {
             ModelStep::Park { owed, linger, is_nested } => park(world, owed, linger, is_nested),
             ModelStep::Release { of } => {
-                let rings = &mut look(world).rings;
+                let rings = &mut lock(world).rings;
                 let mut owing: Vec<_> = rings.iter_mut().filter(|ring| ring.owed > 0).collect();
                 let place = of % owing.len().max(1);
                 owing.get_mut(place).into_iter().for_each(|ring| ring.owed -= 1);
             }
             ModelStep::Sweep => sweep(),
         }
-        let world = look(world);
+        let world = lock(world);
         assert_eq!(world.violations, Vec::<String>::new());
         let kept: Vec<_> = world.rings.iter().filter(|ring| ring.ends == 0).collect();
         assert_eq!(ORPHANS.with_borrow(Vec::len), kept.len());
@@ -372,13 +372,13 @@ mod tests {
             let ended = std::thread::scope(|threads| {
                 threads.spawn(|| {
                     steps.into_iter().for_each(|step| run(&world, step));
-                    look(&world).is_ending = true;
+                    lock(&world).is_ending = true;
                 }).join()
             });
             if let Err(panic) = ended {
                 std::panic::resume_unwind(panic);
             }
-            let world = look(&world);
+            let world = lock(&world);
             prop_assert_eq!(&world.violations, &Vec::<String>::new());
             prop_assert!(world.rings.iter().all(|ring| ring.ends == 1), "each ring is dropped once");
         }
