@@ -14,7 +14,7 @@ use crate::report::json::{Problem, SCHEMA, base64_name, line};
 struct Report<'a> {
     schema: u32,
     kernel: Kernel<'a>,
-    paths: Vec<Asked<'a>>,
+    paths: Vec<PathReport<'a>>,
 }
 
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ struct Limits {
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct PathReport<'a> {
     path: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
@@ -180,8 +180,8 @@ impl<'a> From<&'a found::Kernel> for Kernel<'a> {
     }
 }
 
-fn path_object<'a>(path: &'a Path, storage: &'a Result<found::Storage, Failure>) -> Asked<'a> {
-    Asked {
+fn path_object<'a>(path: &'a Path, storage: &'a Result<found::Storage, Failure>) -> PathReport<'a> {
+    PathReport {
         path: path.to_string_lossy(),
         path_base64: base64_name(path),
         outcome: match storage {
