@@ -145,7 +145,7 @@ fn alignment(alignment: Option<Alignment>) -> String {
         Some(Alignment { memory_bytes, offset_bytes, .. }) => {
             format!("memory aligned to {memory_bytes} bytes, offset and length to {offset_bytes}")
         }
-        None => "accepted, but no alignment is given: the bytes are copied all the same".to_owned(),
+        None => "accepted, but without an alignment: the bytes are copied anyway".to_owned(),
     }
 }
 

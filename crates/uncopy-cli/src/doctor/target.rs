@@ -132,7 +132,7 @@ fn with_device_index(text: &str) -> Result<String, String> {
     match zone {
         Some((device, _)) if device.parse::<u32>().is_err() => match device_index(device) {
             Some(index) => Ok(text.replacen(device, &index.to_string(), 1)),
-            None => Err(format!("{device} is no network device; see ip link")),
+            None => Err(format!("{device} is not a network device; see `ip link`")),
         },
         _ => Ok(text.to_owned()),
     }
@@ -167,7 +167,7 @@ mod tests {
             ("tcp://192.0.2.1:", "has no port"),
             ("udp://192.0.2.1:99999", "the port 99999 is too large"),
             ("udp://[::1]:65536", "the port 65536 is too large"),
-            ("udp://[fe80::1%nonesuch]:9", "nonesuch is no network device"),
+            ("udp://[fe80::1%nonesuch]:9", "nonesuch is not a network device"),
         ] {
             let error = parsed(word).unwrap_err();
             assert!(error.contains(expected), "{word}: {error}");
