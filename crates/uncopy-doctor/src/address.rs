@@ -1,8 +1,8 @@
-//! Addresses in words.
+//! Formatting of addresses.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Like `10.0.0.2:80`, or `[fd00::1]:80`; without a port where that is 0.
+/// Formats an address: `10.0.0.2:80`, `[fd00::1]:80`; without the port if it is 0.
 pub(crate) fn shown(address: SocketAddr) -> String {
     match (address.port(), address.ip()) {
         (0, IpAddr::V4(ip)) => ip.to_string(),

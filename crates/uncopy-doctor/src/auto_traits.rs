@@ -1,10 +1,10 @@
-//! Public types go to other threads, are shared among them, and outlive a panic, as far as is said here.
+//! Tests of the auto traits of public types.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::*;
 
-/// Of data: a panic in its middle leaves nothing half done.
+/// Requires the auto traits of plain data.
 fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 
 #[test]

@@ -1,4 +1,4 @@
-//! One thing that keeps bytes from staying where they are, or that is worth knowing.
+//! Findings: conditions that were met, with their evidence.
 
 use super::condition::Condition;
 use super::effect::Effect;
@@ -10,7 +10,7 @@ use super::severity::Severity;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Evidence {
-    /// Source: a file below `/proc`, a question to the kernel, a trial.
+    /// Source: a file below `/proc`, a request to the kernel, a trial.
     pub source: &'static str,
     /// Statement of the source.
     pub found: String,
@@ -20,7 +20,7 @@ pub struct Evidence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DoctorFinding {
-    /// The condition: its stable id, and what is known of it in general.
+    /// The condition: its stable id, and its general description.
     pub condition: &'static Condition,
     /// Severity here.
     pub severity: Severity,
@@ -37,7 +37,7 @@ pub struct DoctorFinding {
 }
 
 impl DoctorFinding {
-    /// The condition as it usually is.
+    /// Creates a finding with the condition's usual severity, effect and next step.
     pub(crate) fn of(condition: &'static Condition, summary: impl Into<Found>) -> DoctorFinding {
         DoctorFinding {
             condition,
@@ -50,20 +50,20 @@ impl DoctorFinding {
         }
     }
 
-    /// With what was seen.
+    /// Adds evidence.
     pub(crate) fn seen(mut self, source: &'static str, found: impl Into<String>) -> DoctorFinding {
         self.evidence.push(Evidence { source, found: found.into() });
         self
     }
 
-    /// With another meaning here.
+    /// Replaces severity and effect.
     pub(crate) fn meaning(mut self, severity: Severity, effect: Effect) -> DoctorFinding {
         self.severity = severity;
         self.effect = effect;
         self
     }
 
-    /// With another next step here.
+    /// Replaces the next step.
     pub(crate) fn step(mut self, next_step: NextStep, needs_root: bool) -> DoctorFinding {
         self.next_step = Some(next_step);
         self.needs_root = needs_root;
@@ -71,7 +71,7 @@ impl DoctorFinding {
     }
 }
 
-/// Adds what has not been said yet.
+/// Adds findings that are not in the list yet.
 pub(crate) fn add_new(findings: &mut Vec<DoctorFinding>, more: Vec<DoctorFinding>) {
     for finding in more {
         let is_known = findings

@@ -1,4 +1,4 @@
-//! Why zero-copy does, or does not, happen here.
+//! Diagnoses whether bytes are copied on a path, and why.
 //!
 //! ```
 //! use uncopy::doctor::{Options, Target, CopyVerdict, examine};
@@ -11,9 +11,9 @@
 //! # Ok::<(), uncopy::Error>(())
 //! ```
 //!
-//! Facts are gathered by asking the kernel and by trying; findings are drawn from them by pure
-//! functions. Nothing is changed: what is made to try something is gone afterwards, and nothing is
-//! sent unless a probe is asked for.
+//! Facts are gathered by queries to the kernel and by trials; pure functions derive findings from them.
+//! Nothing is changed: objects created for a trial are removed afterwards, and nothing is sent without a
+//! probe.
 
 #![cfg(target_os = "linux")]
 #![deny(missing_docs, unsafe_code)]
@@ -61,7 +61,7 @@ use uncopy_copy::CopyOptions;
 use uncopy_core::Result;
 use uncopy_send::Transport;
 
-/// What to look at.
+/// Path or object to examine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -69,20 +69,20 @@ pub enum Target {
     Tcp(SocketAddr),
     /// UDP to an address.
     Udp(SocketAddr),
-    /// Whatever leaves through a network device.
+    /// Everything that is sent through a network device.
     Device(String),
-    /// A copy of a file; or of a directory, which is judged by its largest file.
+    /// A copy of a file, or of a directory, which is judged by its largest file.
     Copy {
         /// The file or directory.
         source: PathBuf,
         /// The file to write. For a directory: the directory to write to.
         destination: PathBuf,
-        /// How it would be copied.
+        /// Options of the copy.
         options: CopyOptions,
     },
-    /// Whatever a process sends to the peers of its sockets, by its id.
+    /// The connected sockets of the process with this id.
     Process(u32),
-    /// Everything at a glance: the kernel, limits, channels, and the devices that lead elsewhere.
+    /// The whole machine: the kernel, limits, channels, and the devices that lead to other machines.
     System,
 }
 
@@ -101,25 +101,25 @@ impl fmt::Display for Target {
     }
 }
 
-/// What is to be done, as far as the target does not say.
+/// Options of an examination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Bytes of each send. `None`: 64 KiB over TCP, over UDP as many as fit into one packet.
+    /// Bytes of each send. `None`: 64 KiB over TCP, and the largest datagram that fits into one packet over UDP.
     pub message_bytes: Option<usize>,
-    /// Have the kernel cut each send over UDP into datagrams of so many bytes (`UDP_SEGMENT`).
+    /// Bytes of the datagrams that the kernel splits each UDP send into (`UDP_SEGMENT`).
     pub segment_bytes: Option<u16>,
-    /// Bytes that are lent at a time. `None`: those of 16 sends, after which a
-    /// [`Sender`](uncopy_send::Sender) reads its reports.
+    /// Bytes in flight. `None`: those of 16 sends, after which a [`Sender`](uncopy_send::Sender) reads its
+    /// reports.
     pub in_flight_bytes: Option<usize>,
-    /// Whether to send something to a TCP or UDP address, and see what becomes of it: at most 4 MiB.
+    /// Whether to send at most 4 MiB to a TCP or UDP address and read the kernel's reports.
     pub probe: Probe,
-    /// Sample the kernel for so long, and look for functions that copy. What is to be seen has to be
-    /// going on meanwhile. Of a process its own samples count, else those of everybody.
+    /// Time to sample the kernel for functions that copy. The transfer has to run during that time. For a
+    /// process only its own samples count, otherwise those of all processes.
     pub trace: Option<Duration>,
-    /// With `trace`: count the whole stacks in which functions that copy are seen.
+    /// With `trace`: whether to count whole stacks that contain copying functions.
     pub stacks: bool,
-    /// Names of the options of a copy, and where they were set.
+    /// Names of the options of a copy, and the places where they were set.
     pub settings: Settings,
 }
 
@@ -130,28 +130,28 @@ impl Options {
         Options::default()
     }
 
-    /// Sets the bytes of each send; `None`: as suits the transport.
+    /// Sets the bytes of each send; `None`: the default of the transport.
     #[must_use]
     pub fn message_bytes(mut self, message_bytes: Option<usize>) -> Options {
         self.message_bytes = message_bytes;
         self
     }
 
-    /// Sets the bytes of the datagrams that the kernel cuts sends over UDP into.
+    /// Sets the bytes of the datagrams that the kernel splits each UDP send into.
     #[must_use]
     pub fn segment_bytes(mut self, segment_bytes: Option<u16>) -> Options {
         self.segment_bytes = segment_bytes;
         self
     }
 
-    /// Sets the bytes that are lent at a time; `None`: those of 16 sends.
+    /// Sets the bytes in flight; `None`: those of 16 sends.
     #[must_use]
     pub fn in_flight_bytes(mut self, in_flight_bytes: Option<usize>) -> Options {
         self.in_flight_bytes = in_flight_bytes;
         self
     }
 
-    /// Sets whether to send something to the address.
+    /// Sets whether to send a probe to the address.
     #[must_use]
     pub fn probe(mut self, probe: Probe) -> Options {
         self.probe = probe;
@@ -172,7 +172,7 @@ impl Options {
         self
     }
 
-    /// Sets how the caller knows the options of a copy.
+    /// Sets the caller's names for the options of a copy.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Options {
         self.settings = settings;
@@ -180,18 +180,18 @@ impl Options {
     }
 }
 
-/// Returns the index of the device of this name in this thread's network, which link-local addresses need
-/// ([`SocketAddrV6::scope_id`](std::net::SocketAddrV6::scope_id)). `None`: there is none.
+/// Returns the index of a device in this thread's network namespace, which link-local addresses need
+/// ([`SocketAddrV6::scope_id`](std::net::SocketAddrV6::scope_id)). `None`: there is no device of this name.
 #[must_use]
 pub fn device_index(name: &str) -> Option<u32> {
     network::device_index(name)
 }
 
-/// Looks at a target, and says what keeps its bytes from staying where they are.
+/// Examines a target and reports why its bytes are copied or not.
 ///
 /// # Errors
-/// There is no such device or process; or those of a copy that never begins, because a file cannot be
-/// opened, is no regular one, or both are one file.
+/// There is no such device or process; or the copy cannot start, because a file cannot be opened, is not
+/// regular, or both are the same file.
 pub fn examine(target: &Target, options: &Options) -> Result<Report> {
     let report = match target {
         Target::Tcp(to) => network::address(Transport::Tcp, *to, options),
@@ -216,7 +216,7 @@ pub fn examine(target: &Target, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// For `fuzz/`: this text as a file of `/proc` or `/sys`, and each of its lines.
+/// Entry point for `fuzz/`: parses the text as a file of `/proc` or `/sys`, and each of its lines.
 #[cfg(fuzzing)]
 pub fn fuzz(text: &str) {
     trace::fuzz(text);

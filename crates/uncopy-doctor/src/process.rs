@@ -1,4 +1,4 @@
-//! Processes and what they hold, as `/proc` shows it.
+//! Processes and their sockets, from `/proc`.
 
 use std::fs;
 
@@ -6,13 +6,13 @@ use std::fs;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) pid: u32,
-    /// As `/proc/PID/comm` has it: 15 bytes of the program's name.
+    /// Name from `/proc/PID/comm`: at most 15 bytes.
     pub(crate) program: String,
     /// The number of its descriptor.
     pub(crate) descriptor: i32,
 }
 
-/// The first process that shows a descriptor of the socket with this inode.
+/// Returns the first visible process with a descriptor of the socket with this inode.
 pub(crate) fn owner_of(inode: u64) -> Option<Owner> {
     processes().find_map(|pid| {
         let (descriptor, _) = sockets_of(pid).ok()?.into_iter().find(|(_, i)| *i == inode)?;
@@ -20,22 +20,22 @@ pub(crate) fn owner_of(inode: u64) -> Option<Owner> {
     })
 }
 
-/// Every process that this one can see.
+/// Iterates over the visible processes.
 fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// What a process calls itself.
+/// Returns the name of a process's program.
 pub(crate) fn program_of(pid: u32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
-/// Descriptors of a process that are sockets, with their inodes.
+/// Returns the sockets of a process: descriptors and inodes.
 ///
 /// # Errors
-/// There is no such process, or it does not show them to this user.
+/// There is no such process, or this user has no permission to read them.
 pub(crate) fn sockets_of(pid: u32) -> std::io::Result<Vec<(i32, u64)>> {
     let socket = |entry: fs::DirEntry| {
         let descriptor = entry.file_name().to_str()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! What the doctor says in the end.
+//! Reports of the doctor.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use super::severity::Severity;
 use uncopy_core::{Cost, Mechanism, RefusalReason};
 use uncopy_os::capabilities::Answer;
 
-/// The answer to "will these bytes be copied?".
+/// Answer to the question whether the bytes will be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CopyVerdict {
-    /// Nothing was found that copies.
+    /// No finding copies.
     ZeroCopy,
-    /// Nothing copies, up to a limit; or it costs more than it brings.
+    /// Nothing copies up to a limit, or lending saves no time.
     Limited,
-    /// A processor copies the bytes.
+    /// A CPU copies the bytes.
     Copied,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 
@@ -36,7 +36,7 @@ impl CopyVerdict {
         }
     }
 
-    /// Returns what follows from the worst of these findings.
+    /// Returns the verdict of the worst of these findings.
     #[must_use]
     pub fn of(findings: &[DoctorFinding]) -> CopyVerdict {
         match findings.iter().map(|finding| finding.severity).min() {
@@ -47,7 +47,7 @@ impl CopyVerdict {
         }
     }
 
-    /// What is said of the subject before the reason.
+    /// Returns the predicate of the headline.
     const fn predicate(self) -> &'static str {
         match self {
             CopyVerdict::ZeroCopy => "is not copied, as far as can be seen",
@@ -64,67 +64,67 @@ impl fmt::Display for CopyVerdict {
     }
 }
 
-/// Something that was looked at, whatever came of it.
+/// Fact in a report, with or without a finding about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReportFact {
-    /// What: `route`, `device`, `source`.
+    /// Name: `route`, `device`, `source`.
     pub name: &'static str,
-    /// What it is like, for people.
+    /// Value, for people.
     pub value: String,
 }
 
-/// One way to copy a file, as it was tried.
+/// Trial of one mechanism for a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TriedMechanism {
     /// The mechanism.
     pub mechanism: Mechanism,
-    /// Whether it works between these directories, and what it would cost.
+    /// Whether it works between these directories, and its cost.
     pub answer: Answer<Cost>,
-    /// What was done to find out, and what came of it; empty if nothing was.
+    /// Description of the trial and its result; empty if there was no trial.
     pub proof: String,
-    /// Why a copy would not take it although it works; `None`: it would, or it does not work.
+    /// Reason why a copy would not use it although it works; `None`: it would, or it does not work.
     pub passed_over: Option<RefusalReason>,
 }
 
-/// A whole stack of the kernel with a function in it that copies, as a trace saw it.
+/// A kernel stack with a copying function, seen by a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
     /// Names of functions, the innermost first.
     pub functions: Vec<String>,
-    /// Samples that found it.
+    /// Number of samples.
     pub samples: u64,
-    /// Calls of a function that copies, noted by kprobes, that were made from it.
+    /// Number of calls of a copying function from this stack, recorded by kprobes.
     pub calls: u64,
 }
 
-/// What was found out about one target.
+/// Result of examining one target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was asked about: `tcp://192.0.2.1:443`.
+    /// The target: `tcp://192.0.2.1:443`.
     pub target: String,
     /// The answer.
     pub verdict: CopyVerdict,
     /// The answer as a sentence, with the first reason.
     pub headline: String,
-    /// What was found, the worst first.
+    /// Findings, the worst first.
     pub findings: Vec<DoctorFinding>,
-    /// What was looked at.
+    /// Examined facts.
     pub facts: Vec<ReportFact>,
     /// For a file: every mechanism, the one that touches the bytes least first.
     pub ways: Vec<TriedMechanism>,
-    /// The five commonest stacks that copy, those seen most often first. `None`: they were not asked
-    /// for, or the kernel may not be sampled.
+    /// The five most frequent copying stacks, the most frequent first. `None`: they were not requested, or the
+    /// kernel cannot be sampled.
     pub stacks: Option<Vec<Stack>>,
-    /// What begins the headline.
+    /// Subject of the headline.
     subject: String,
 }
 
 impl Report {
-    /// Sorts the findings and draws the conclusion. `subject` begins the headline: `TCP to
-    /// 192.0.2.1 through eth1`.
+    /// Creates a report with sorted findings and a verdict. `subject` begins the headline: `TCP to 192.0.2.1
+    /// through eth1`.
     pub(crate) fn conclude(
         target: String,
         subject: &str,
@@ -144,7 +144,7 @@ impl Report {
         report.with(findings, facts)
     }
 
-    /// The same with more, and the conclusion from all of it.
+    /// Adds findings and facts, and updates the verdict.
     pub(crate) fn with(mut self, findings: Vec<DoctorFinding>, facts: Vec<ReportFact>) -> Report {
         self.findings.extend(findings);
         self.facts.extend(facts);
@@ -156,7 +156,7 @@ impl Report {
         self
     }
 
-    /// Returns the finding of this condition, if there is one.
+    /// Returns the finding of the condition with this id, if there is one.
     #[must_use]
     pub fn finding(&self, id: &str) -> Option<&DoctorFinding> {
         self.findings.iter().find(|finding| finding.condition.id == id)

@@ -1,19 +1,20 @@
-//! How the caller knows the options of a copy.
+//! Names and origins of the options of a copy.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use uncopy_core::{Choice, CopyOption};
 
-/// Names of the options of a copy, and where they were set. The default has the names of `CopyOptions`.
+/// Names of the options of a copy, and the places where they were set. The default has the names of
+/// `CopyOptions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Names of choices that are not [`Choice::name`]: a program's flags.
+    /// Names of choices that differ from [`Choice::name`]: a program's flags.
     pub names: BTreeMap<Choice, String>,
-    /// Kind of place in which options are set that are not in `origins`: "the flag".
+    /// Place where options are set that are not in `origins`: "the flag".
     pub place: &'static str,
-    /// Where the others are set, for people: a variable of the environment, a file and its line.
+    /// Places where the other options are set, for people: an environment variable, a file and its line.
     pub origins: BTreeMap<CopyOption, String>,
 }
 
@@ -28,19 +29,19 @@ impl Settings {
         self.names.get(&choice).map_or(choice.name(), String::as_str)
     }
 
-    /// Where a choice was made; `None`: in the usual place.
+    /// Returns the origin of a choice; `None`: the usual place.
     pub(crate) fn origin(&self, choice: Choice) -> Option<&str> {
         self.origins.get(&choice.option()).map(String::as_str)
     }
 
-    /// Names the choice, and where it was set if that is not the usual place.
+    /// Returns the name of a choice, and its origin if that is not the usual place.
     pub(crate) fn setting(&self, choice: Choice) -> Setting {
         let name = self.name(choice).to_owned();
         Setting { choice, name, origin: self.origin(choice).map(str::to_owned) }
     }
 }
 
-/// Choice of the caller, as the caller knows it.
+/// Choice of the caller, with the caller's name for it.
 ///
 /// Displayed as its name, with the origin behind it: `cache=keep (/etc/uncopy.toml, line 2)`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,17 +1,17 @@
-//! What a finding means for the bytes.
+//! Severity of findings.
 
 use std::fmt;
 
-/// What a finding means for the bytes, the worst first.
+/// Severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// A processor copies the bytes.
+    /// A CPU copies the bytes.
     Copies,
-    /// Whether they are copied cannot be told, or the kernel cannot be believed about it.
+    /// It is unknown whether they are copied, or the kernel's reports about it are unreliable.
     Unknown,
-    /// They are not copied, up to a limit, or it does not pay.
+    /// They are not copied up to a limit, or lending saves no time.
     Limits,
-    /// It changes nothing here.
+    /// It has no influence here.
     Note,
 }
 

@@ -1,4 +1,4 @@
-//! Everything at a glance: the kernel, limits, channels, and the devices that lead elsewhere.
+//! Examines the whole machine: the kernel, limits, channels, and devices that lead to other machines.
 
 use super::Options;
 use super::condition as is;
@@ -10,15 +10,14 @@ use uncopy_core::message::{MAX_BYTES, MAX_HANDLES};
 use uncopy_os::capabilities::{self, Answer, Limit};
 use uncopy_os::{Sys, memfd, seqpacket};
 
-/// Open files below which channels between processes soon meet the limit: the handles of so many
-/// full messages may be on their way.
-const FULL_MESSAGES: u64 = 8;
-/// Messages that a socket should hold.
-const FEW_MESSAGES: u64 = 4;
-/// What the kernel adds to a message of the largest size.
+/// Number of full messages whose handles the limit on open files should allow.
+const MIN_FULL_MESSAGES: u64 = 8;
+/// Minimum number of messages that a socket should hold.
+const MIN_MESSAGES: u64 = 4;
+/// Kernel overhead of a message of maximum size.
 const OVERHEAD_BYTES: u64 = 4096;
 
-/// What findings about channels are drawn from.
+/// Facts about the kernel, limits and channels.
 #[derive(Debug, Clone)]
 struct MachineFacts {
     open_files: Limit,
@@ -29,7 +28,7 @@ struct MachineFacts {
     io_uring_disabled: Option<u8>,
 }
 
-/// What there is to say of this machine, whatever is to be done on it.
+/// Returns the report about this machine.
 pub(super) fn at_a_glance(options: &Options) -> Report {
     let facts = gather();
     let mut findings = findings(&facts);
@@ -41,7 +40,7 @@ pub(super) fn at_a_glance(options: &Options) -> Report {
             facts_shown.extend(report.facts);
         }
     }
-    // Each device is told of together with taps and kernel.
+    // The report of each device repeats taps and kernel.
     let mut seen: Vec<ReportFact> = Vec::new();
     for fact in facts_shown {
         if !seen.contains(&fact) {
@@ -65,16 +64,16 @@ fn gather() -> MachineFacts {
 fn findings(facts: &MachineFacts) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if let Some(files) = facts.open_files.soft
-        && files < FULL_MESSAGES * MAX_HANDLES as u64
+        && files < MIN_FULL_MESSAGES * MAX_HANDLES as u64
     {
-        let said = format!("RLIMIT_NOFILE is {files}; a message brings up to {MAX_HANDLES}");
+        let said = format!("RLIMIT_NOFILE is {files}; a message carries up to {MAX_HANDLES}");
         let few = SystemFound::FewOpenFiles { files };
         found.push(DoctorFinding::of(&is::OPEN_FILES, few).seen("getrlimit", said));
     }
     match facts.socket_bytes {
         Ok(bytes) => {
             let messages = bytes as u64 / (MAX_BYTES as u64 + OVERHEAD_BYTES);
-            if messages < FEW_MESSAGES {
+            if messages < MIN_MESSAGES {
                 let message_bytes = MAX_BYTES as u64;
                 let few = SystemFound::FewMessages { messages, message_bytes };
                 let said = format!("SO_SNDBUF is {bytes}");
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_looked_at() {
+    fn this_machine_is_examined() {
         let report = at_a_glance(&Options::default());
         let transports = report.finding("channel-transports").unwrap();
         assert_eq!(transports.severity, Severity::Note);

@@ -1,7 +1,7 @@
-//! A table of facts from which words come.
+//! Macro for enums of facts with texts.
 
-/// Makes an enum of facts with named fields, and their words: a format string that may name the fields, and
-/// what else it names.
+/// Defines an enum of facts with named fields, and the text of each: a format string that may name the
+/// fields and additional arguments.
 macro_rules! worded {
     (
         $(#[$about:meta])*

@@ -21,13 +21,12 @@ const CRATES: [&str; 6] =
 
 /// Modules that still hang together, and the one that they are below: none may join them, and who leaves
 /// takes it off the list.
-const KNOWN: [(&str, &[&str]); 2] = [
+const KNOWN: [(&str, &[&str]); 1] = [
     // A handle may be a channel, which has messages, which have handles: three public types.
     (
         "uncopy-channel/channel",
         &["call", "cycle", "endpoint", "handle", "message", "packing", "queue"],
     ),
-    ("uncopy-doctor/network", &["gather", "path"]),
 ];
 
 /// What the modules directly below one know of each other.

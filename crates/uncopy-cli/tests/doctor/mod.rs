@@ -1,4 +1,4 @@
-//! `uncopy doctor` as people and programs meet it.
+//! Tests of `uncopy doctor`.
 
 mod network;
 mod predictions;
@@ -11,19 +11,19 @@ fn uncopy(words: &str) -> Program {
     Program::new(env!("CARGO_BIN_EXE_uncopy")).args(words.split_whitespace())
 }
 
-/// The JSON object of a run that ended with this code.
+/// Returns the JSON object of a run that ended with this code.
 #[track_caller]
 fn report(run: &Run, code: i32) -> Value {
     assert_eq!(run.status.code(), Some(code), "{}{}", run.stderr, run.stdout);
     serde_json::from_str(&run.stdout).unwrap()
 }
 
-/// What a run printed, if it is JSON.
+/// Returns the output of a run, if it is JSON.
 fn report_or_none(run: &Run) -> Option<Value> {
     serde_json::from_str(&run.stdout).ok()
 }
 
-/// The finding of this id.
+/// Returns the finding with this id.
 fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
     report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
 }

@@ -1,4 +1,4 @@
-//! The program in networks of its own: what it says, and what `uncopy bench send` then measures.
+//! `uncopy doctor` in separate networks, compared with `uncopy bench send`.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ pub(crate) fn cases() -> Vec<Case> {
         named("the_sockets_of_a_process", the_sockets_of_a_process),
         named("a_probe_agrees_and_sends_only_on_request", a_probe_agrees_and_sends_only_on_request),
         named(
-            "a_probe_tells_what_others_may_not_look_up",
-            a_probe_tells_what_others_may_not_look_up,
+            "a_probe_replaces_facts_that_users_cannot_read",
+            a_probe_replaces_facts_that_users_cannot_read,
         ),
         named("the_kernel_is_seen_copying", the_kernel_is_seen_copying),
-        named("who_may_not_sample_is_told_why", who_may_not_sample_is_told_why),
+        named("refused_sampling_is_explained", refused_sampling_is_explained),
         named("another_network_is_not_judged", another_network_is_not_judged),
         named("who_may_not_ask_is_told_nothing_of_the_other_end", the_other_end_is_hidden),
     ]
@@ -35,12 +35,12 @@ fn doctor(words: &str, code: i32) -> Value {
     report(&uncopy(&format!("doctor --json {words}")).run(), code)
 }
 
-/// Nobody but root may see who holds a tap, and whether it ignores what is sent.
+/// Only root can read the holder of a tap, and whether it ignores outgoing packets.
 fn without_root_taps_are_not_judged() {
     isolated(|network| {
         network.sink();
         let doctor = |words: &str| uncopy(&format!("doctor --json {words}"));
-        // Nobody but root may see the rules of the firewall either; a probe shows what they do.
+        // Only root can read the firewall rules; a probe shows their effect.
         let clean = report(&doctor(UDP).as_user(65534).run(), 7);
         let hidden = finding(&clean, "not-seen").unwrap();
         assert_eq!(hidden["summary"], "rules of the firewall: no permission to read");
@@ -65,7 +65,7 @@ fn without_root_taps_are_not_judged() {
             report(&as_root, if ignores { 0 } else { 6 });
             drop(tap);
         }
-        // What does not depend on it is told.
+        // Findings that do not depend on it are reported.
         network.ethtool("-K sink sg off");
         report(&doctor(UDP).as_user(65534).run(), 6);
         let hidden = report(&doctor("--pid 1").as_user(65534).run(), 7);
@@ -76,7 +76,7 @@ fn without_root_taps_are_not_judged() {
 fn the_sockets_of_a_process() {
     isolated(|network| {
         network.sink();
-        // A socket with a peer that does not have SO_ZEROCOPY; the shell then becomes `sleep`.
+        // A connected socket without SO_ZEROCOPY; then the shell becomes `sleep`.
         let child = Child::start("bash", &["-c", "exec 3<>/dev/udp/10.11.0.2/9; exec sleep 60"]);
         let seen = child.seen("1 with a peer", 0);
         let option = finding(&seen, "so-zerocopy-off").unwrap();
@@ -85,7 +85,7 @@ fn the_sockets_of_a_process() {
         let seen = child.seen("1 with a peer", 6);
         assert!(finding(&seen, "tap-eth-p-all").is_some(), "{seen}");
         drop((tap, child));
-        // This one has it.
+        // This socket has SO_ZEROCOPY.
         let words = "bench send -4 udp -D 10.11.0.2 -p 9 -t 60 -s 9000 -z";
         let words: Vec<&str> = words.split(' ').collect();
         let sender = Child::start(env!("CARGO_BIN_EXE_uncopy"), &words);
@@ -111,7 +111,7 @@ impl Child {
         self.0.try_wait().unwrap().is_some()
     }
 
-    /// What is said of it, once it has so many sockets.
+    /// Returns the report about it, once it has this many sockets.
     #[track_caller]
     fn seen(&self, sockets: &str, code: i32) -> Value {
         let begin = Instant::now();
@@ -133,7 +133,7 @@ impl Drop for Child {
     }
 }
 
-/// The kernel answers an ordinary user with an empty list, which ends with an error.
+/// For an unprivileged user the kernel returns an empty list that ends with an error.
 fn the_other_end_is_hidden() {
     let (is_done, stays) = std::sync::mpsc::channel::<()>();
     let (is_there, waits) = std::sync::mpsc::channel();
@@ -148,7 +148,7 @@ fn the_other_end_is_hidden() {
             assert!(evidence.contains("may not be read"), "{found}");
             let seen = report(&uncopy(words).run(), 6);
             assert_eq!(finding(&seen, "veth").unwrap()["severity"], "copies", "{seen}");
-            // The kernel's own word. Nobody listens there, which an unconnected socket does not hear.
+            // The kernel's own reports. Nothing listens there, which an unconnected socket does not notice.
             let options = LenderOptions { is_unconnected: true, ..LenderOptions::default() };
             let lender = Lender::connect("10.11.0.2:9".parse().unwrap(), options).unwrap();
             let sent = lender.lend(&[b'z'; 1400], 40, LONG).unwrap();
@@ -173,7 +173,7 @@ fn another_network_is_not_judged() {
 fn a_probe_agrees_and_sends_only_on_request() {
     isolated(|network| {
         network.sink();
-        // Datagrams over IPv4: the kernel sends others on its own account.
+        // Counts only IPv4 datagrams, as the kernel also sends other packets itself.
         let sent = || {
             let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
             let mut lines = text.lines().filter(|line| line.starts_with("Udp: "));
@@ -204,7 +204,7 @@ fn a_probe_agrees_and_sends_only_on_request() {
     });
 }
 
-/// `uncopy bench recv` answers, and the probe goes on.
+/// `uncopy bench recv` answers, and the probe continues.
 fn greeted(kind: &str, host: &str, family: &str) {
     let words = format!("bench recv {family} {kind} -p 8013 -t 60");
     let words: Vec<&str> = words.split(' ').collect();
@@ -212,7 +212,7 @@ fn greeted(kind: &str, host: &str, family: &str) {
     let begin = Instant::now();
     loop {
         let probe = uncopy(&format!("doctor --json --probe {kind}://{host}:8013")).run();
-        // Until the receiver is there, nobody answers.
+        // There is no answer until the receiver has started.
         if probe.stdout.contains("probe-copied") {
             report(&probe, 6);
             break;
@@ -222,7 +222,7 @@ fn greeted(kind: &str, host: &str, family: &str) {
     drop(receiver);
 }
 
-fn a_probe_tells_what_others_may_not_look_up() {
+fn a_probe_replaces_facts_that_users_cannot_read() {
     isolated(|network| {
         network.sink();
         let probe = |code| {
@@ -241,7 +241,7 @@ fn a_probe_tells_what_others_may_not_look_up() {
     });
 }
 
-/// The samples of a process that sends over a tapped device name the tap's function.
+/// The samples of a process that sends over a tapped device contain the tap's function.
 fn the_kernel_is_seen_copying() {
     isolated(|network| {
         network.sink();
@@ -267,7 +267,7 @@ fn the_kernel_is_seen_copying() {
         let tap = network.tap();
         let begin = Instant::now();
         let mut seen = trace();
-        // On a busy machine the sender may hardly run.
+        // On a busy machine the sender may get little CPU time.
         while !taps(&seen) && begin.elapsed() < LONG {
             seen = trace();
         }
@@ -283,7 +283,7 @@ fn the_kernel_is_seen_copying() {
     });
 }
 
-fn who_may_not_sample_is_told_why() {
+fn refused_sampling_is_explained() {
     let run = uncopy("doctor --json --trace 0.1 --stacks").as_user(65534).run();
     let seen = report(&run, 7);
     assert_eq!(seen.get("stacks"), None, "nothing was looked at: {seen}");

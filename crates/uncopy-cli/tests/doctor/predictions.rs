@@ -1,5 +1,5 @@
-//! What the doctor predicts, what its probe is told, and what `uncopy bench send` measures: in every
-//! network that can be made here they are one, or the doctor says that it cannot be told.
+//! Compares the doctor's prediction, its probe, and `uncopy bench send`: in every network that can be created
+//! here they agree, or the verdict is unknown.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use testbed::{Case, Need, Program};
 use crate::doctor::network::Child;
 use crate::doctor::{LONG, finding, report_or_none, uncopy};
 
-/// What becomes of the bytes.
+/// Expected outcome.
 #[derive(Clone, Copy)]
 enum Outcome {
     Lent,
     Copied,
-    /// The kernel cannot be believed, or what happens cannot be seen.
+    /// The kernel's reports are unreliable, or something on the path cannot be examined.
     Untold,
-    /// They are lent, which this user may not look up, and a probe shows.
+    /// They are not copied; this user cannot read the facts, but a probe shows it.
     Cleared,
-    /// They are lent up to a limit, as this shows that is measured by `MSG_ZEROCOPY`.
+    /// They are not copied up to a limit, checked by this function of the `MSG_ZEROCOPY` measurement.
     Limited(fn(&Value) -> bool),
 }
 
@@ -35,7 +35,7 @@ impl Outcome {
     }
 }
 
-/// What keeps a condition up until it is dropped.
+/// Guard that keeps a condition until it is dropped.
 type Kept = Option<Box<dyn std::any::Any>>;
 
 /// A path over devices of one network.
@@ -46,7 +46,7 @@ struct Row {
     path: Path,
 }
 
-/// What is asked about, and how.
+/// Target and options of the doctor.
 #[derive(Clone, Copy)]
 struct Path {
     kind: &'static str,
@@ -54,9 +54,9 @@ struct Path {
     host: &'static str,
     bytes: u32,
     segment: Option<u32>,
-    /// As whom doctor and sender run, and within which limits.
+    /// User and limits of doctor and sender.
     through: fn(Program) -> Program,
-    /// Whether an `uncopy bench recv` is there, which answers.
+    /// Whether an `uncopy bench recv` answers there.
     is_greeted: bool,
 }
 
@@ -82,7 +82,7 @@ impl Path {
         (self.through)(uncopy(&words))
     }
 
-    /// What a sender is told, in one of the kernel's interfaces.
+    /// Returns the measurement of a sender through one of the kernel's interfaces.
     fn measured(&self, mode: &str) -> Value {
         let Path { kind, family, host, bytes, .. } = self;
         let segment = self.segment.map(|bytes| format!("--gso {bytes}")).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Path {
         );
         let begin = Instant::now();
         loop {
-            // Until a receiver is there again, a connection is refused.
+            // A connection is refused until the receiver listens again.
             let run = (self.through)(uncopy(&words)).run();
             match report_or_none(&run) {
                 Some(measured) if measured["sends"].as_u64() > Some(0) => return measured,
@@ -101,7 +101,7 @@ impl Path {
         }
     }
 
-    /// The finding of a probe, once one was sent.
+    /// Returns the finding of a probe.
     fn probed(&self) -> Value {
         let probe = if self.is_greeted { "--probe" } else { "--probe-anyway" };
         let begin = Instant::now();
@@ -116,7 +116,7 @@ impl Path {
         }
     }
 
-    /// Holds prediction, probe and measurement against each other.
+    /// Compares prediction, probe and measurement.
     fn agree(&self, outcome: Outcome) {
         let run = self.ask("").run();
         let predicted = report_or_none(&run).unwrap_or_else(|| panic!("{}", run.stderr));
@@ -165,7 +165,7 @@ const fn row(
     Row { name, outcome, create, path }
 }
 
-/// The kernel would not lend more; if reading reports did not help, sends were copied by choice.
+/// Whether the limit was reached: the kernel refused to lend more, so uncopy copied sends itself.
 fn meets_the_limit(measured: &Value) -> bool {
     measured["no_buffer_space"].as_u64() > Some(0)
 }
@@ -184,7 +184,7 @@ fn ip(network: &Network, words: &str) -> Kept {
     None
 }
 
-/// A device above the sink leads to the other network.
+/// Creates a device above the sink that leads to the other network.
 fn above(network: &Network, device: &str) -> Kept {
     network.ip(&format!("address add 10.12.0.1/24 dev {device}"));
     network.ip(&format!("link set {device} up"));
@@ -217,7 +217,7 @@ fn with_little_locked_memory(program: Program) -> Program {
     program.through(["sh", "-c", "ulimit -l 16; exec \"$0\" \"$@\""]).through(without)
 }
 
-/// Devices that nobody is behind.
+/// Devices without a receiver.
 #[rustfmt::skip]
 fn rows() -> Vec<Row> {
     use Outcome::{Cleared, Copied, Lent, Limited};
@@ -266,7 +266,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// What the network at the other end of a veth pair does.
+/// Network at the other end of a veth pair.
 struct Linked {
     name: &'static str,
     path: Path,
@@ -301,7 +301,7 @@ fn links() -> Vec<Linked> {
     ]
 }
 
-/// Packets that are for nobody here leave by a device that drops them.
+/// Forwards packets to a device that drops them.
 fn bridged(network: &Network) {
     network.ip("link add sink type ifb");
     network.ip("link add br0 type bridge");
@@ -318,7 +318,7 @@ fn routed(network: &Network) {
     network.ip("route add 10.11.0.9/32 dev sink");
     network.ip("neighbour add 10.11.0.9 lladdr 02:00:00:00:00:09 dev sink nud permanent");
     network.set("net/ipv4/ip_forward", 1);
-    // What comes for that address is taken in, whatever it is sent to below IP.
+    // Accepts packets for that address with any hardware address.
     network.ip("link set veth1 address 02:00:00:00:00:09");
 }
 
@@ -384,7 +384,7 @@ fn run_loopback(path: &Path) {
     });
 }
 
-/// Receivers, one after the other, until the other side is done.
+/// Runs receivers, one after the other, until the other side has finished.
 fn receive(kind: &str, family: &str, until: &Receiver<()>) {
     let words = format!("bench recv {family} {kind} -p 8013 -t 60");
     let words: Vec<&str> = words.split(' ').collect();

@@ -1,4 +1,4 @@
-//! The command line: targets, explanations, refusals.
+//! Tests of the command line: targets, explanations, errors.
 
 use testbed::{Case, Need, Place, cases};
 
@@ -11,11 +11,11 @@ pub(crate) fn cases() -> Vec<Case> {
         [] findings_are_explained,
         [] refusals_end_in_a_next_step,
         [] json_says_the_same,
-        [] nothing_named_is_everything_at_a_glance,
+        [] without_a_target_the_machine_is_examined,
         [] a_copy_is_judged_with_the_flags_of_cp,
         [] settings_are_named_with_their_origin,
         [] a_directory_is_judged_by_its_largest_file,
-        [Need::Root, Need::Tool("setpriv")] what_the_user_may_not_do_is_not_judged,
+        [Need::Root, Need::Tool("setpriv")] a_directory_without_write_permission_is_not_judged,
     ]
 }
 
@@ -106,7 +106,7 @@ fn a_copy_is_judged_with_the_flags_of_cp() {
     assert!(left.is_empty(), "nothing was copied: {left:?}");
 }
 
-/// The same rule from each place that it can come from.
+/// The same setting from each place where it can be set.
 fn settings_are_named_with_their_origin() {
     let scratch = Place::Disk.scratch();
     let directory = scratch.path();
@@ -119,7 +119,7 @@ fn settings_are_named_with_their_origin() {
         ("-- --no-zero-copy".to_owned(), "", "the flag"),
         ("".to_owned(), "no-zero-copy", "UNCOPY_METHOD in the environment"),
         (format!("-- --config {file}"), "", in_file.as_str()),
-        // A flag displaces the file.
+        // A flag overrides the file.
         (format!("-- --config {file} --no-zero-copy"), "", "the flag"),
         (format!("-- --config {file}"), "no-zero-copy", "UNCOPY_METHOD in the environment"),
     ] {
@@ -160,7 +160,7 @@ fn a_directory_is_judged_by_its_largest_file() {
     assert!(report["facts"].to_string().contains("./large"), "{report}");
 }
 
-fn what_the_user_may_not_do_is_not_judged() {
+fn a_directory_without_write_permission_is_not_judged() {
     let scratch = Place::Disk.scratch();
     let directory = scratch.path();
     std::fs::write(directory.join("source"), [7; 100_000]).unwrap();
@@ -172,7 +172,7 @@ fn what_the_user_may_not_do_is_not_judged() {
     report_of(&uncopy(&words));
 }
 
-fn nothing_named_is_everything_at_a_glance() {
+fn without_a_target_the_machine_is_examined() {
     let few = uncopy("doctor --json").through(["sh", "-c", "ulimit -n 100; exec \"$0\" \"$@\""]);
     let many = uncopy("doctor --json").through(["sh", "-c", "ulimit -n 1024; exec \"$0\" \"$@\""]);
     let report = |program: &testbed::Program| report_of(program);

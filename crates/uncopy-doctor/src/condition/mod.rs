@@ -1,4 +1,4 @@
-//! Every condition that the doctor knows, once: reports and the book come from here.
+//! The table of all conditions of the doctor. Reports and the book are generated from it.
 
 mod files;
 mod network;
@@ -12,31 +12,31 @@ pub(crate) use system::*;
 
 use super::severity::Severity;
 
-/// A condition under which bytes are copied, or may be, or that is worth knowing.
+/// A condition under which bytes are or may be copied, or that is useful to know.
 ///
-/// The words name options of the library. A program may change them, for its flags.
+/// The texts name options of the library. A program may replace them by texts with its flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Condition {
     /// Its stable name: `tap-eth-p-all`.
     pub id: &'static str,
-    /// What it is, as the heading of its section in the book.
+    /// Title, also the heading of its section in the book.
     pub title: &'static str,
-    /// What it concerns.
+    /// Topic.
     pub topic: Topic,
-    /// What it usually means.
+    /// Usual severity.
     pub severity: Severity,
-    /// How it comes about, and how it is found.
+    /// Cause, and how it is found.
     pub about: &'static str,
-    /// What it does to the bytes.
+    /// Effect on the bytes.
     pub effect: &'static str,
-    /// What a person can do about it; empty: nothing has to be done.
+    /// Next step for a person; empty: none is needed.
     pub next_step: &'static str,
-    /// The next step needs root.
+    /// Whether the next step needs root.
     pub needs_root: bool,
 }
 
-/// What a condition concerns.
+/// Topic of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// Sending over TCP and UDP.
@@ -62,7 +62,7 @@ impl Topic {
     }
 }
 
-/// Makes constants of conditions, and the list of them.
+/// Defines constants of conditions, and their list.
 macro_rules! table {
     ($topic:expr; $($name:ident = $id:literal, $title:literal, $severity:ident, $root:literal,
         $about:literal, $effect:literal, $next_step:literal;)*) => {

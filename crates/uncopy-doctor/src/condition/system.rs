@@ -1,4 +1,4 @@
-//! Conditions of the kernel, of channels, and what sampling shows.
+//! Conditions of the kernel, of channels, and of sampling.
 
 use super::{Topic, table};
 

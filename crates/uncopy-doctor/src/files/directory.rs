@@ -1,4 +1,4 @@
-//! A directory: what its files are like, and what its largest one says.
+//! Examines a copy of a directory: the sizes of its files, and its largest file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use uncopy_copy::CopyOptions;
 use uncopy_copy::forecast::forecast;
 use uncopy_core::{Errno, Error, Result};
 
-/// Entries that are looked at; of more the first count.
+/// Maximum number of entries that are examined.
 const MAX_ENTRIES: u64 = 1_000_000;
 
-/// Upper ends of the classes of sizes, and their names.
+/// Upper ends and names of the size classes.
 const CLASSES: [(u64, &str); 5] = [
     (4 << 10, "below 4 KiB"),
     (64 << 10, "below 64 KiB"),
@@ -24,11 +24,11 @@ const CLASSES: [(u64, &str); 5] = [
     (64 << 20, "below 64 MiB"),
     (u64::MAX, "64 MiB and more"),
 ];
-/// Classes of files that are small, and of those that are large.
+/// Classes of small and of large files.
 const SMALL: std::ops::Range<usize> = 0..2;
 const LARGE: std::ops::Range<usize> = 3..5;
 
-/// How many files of which sizes there are.
+/// Histogram of file sizes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Histogram {
     files: [u64; CLASSES.len()],
@@ -43,7 +43,7 @@ impl Histogram {
         self.bytes[class] += size;
     }
 
-    /// What is worth saying about it.
+    /// Returns the findings about the histogram.
     fn findings(&self) -> Vec<DoctorFinding> {
         let (files, bytes): (u64, u64) = (self.files.iter().sum(), self.bytes.iter().sum());
         let small: u64 = self.files[SMALL].iter().sum();
@@ -66,12 +66,12 @@ impl Histogram {
                 .then(|| format!("{} {} ({} bytes)", self.files[n], CLASSES[n].1, self.bytes[n]))
         };
         let classes: Vec<String> = (0..CLASSES.len()).filter_map(class).collect();
-        let more = if self.is_cut_off { ", and more that were not looked at" } else { "" };
+        let more = if self.is_cut_off { ", and more that were not examined" } else { "" };
         if classes.is_empty() { "no files".to_owned() } else { classes.join(", ") + more }
     }
 }
 
-/// What there is to say about copying a directory's files.
+/// Examines a copy of a directory.
 pub(super) fn copy(
     source: &Path,
     destination: &Path,
@@ -104,7 +104,7 @@ pub(super) fn copy(
     Ok(report)
 }
 
-/// Looks at every regular file below, without following links; which is the largest.
+/// Counts every regular file below a directory without following links. Also returns the largest one.
 fn walk(top: &Path) -> Result<(Histogram, Option<PathBuf>)> {
     let fail = |path: &Path, error: &std::io::Error| {
         Error::system("list", path, Errno::from_raw(error.raw_os_error().unwrap_or(0)))
@@ -117,7 +117,7 @@ fn walk(top: &Path) -> Result<(Histogram, Option<PathBuf>)> {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
             Err(error) if directory == top => return Err(fail(top, &error)),
-            // One that may not be read does not keep the others from being counted.
+            // An unreadable entry is skipped.
             Err(_) => continue,
         };
         for entry in entries.flatten() {

@@ -1,4 +1,4 @@
-//! What follows from the forecast of a copy. Pure.
+//! Derives findings from the forecast of a copy. Pure.
 
 use crate::condition as is;
 use crate::finding::DoctorFinding;
@@ -14,7 +14,7 @@ const TRIAL: &str = "a trial";
 const STATFS: &str = "statfs";
 const STATX: &str = "statx";
 
-/// Everything that the forecast says.
+/// Returns all findings of a forecast.
 pub(super) fn findings(
     forecast: &Forecast,
     is_verified: bool,
@@ -38,7 +38,7 @@ pub(super) fn findings(
     found
 }
 
-/// Files whose kind decides.
+/// Adds findings about kinds of files and filesystems.
 fn kind(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let facts = &forecast.facts;
     if facts.source.is_pseudo() {
@@ -66,7 +66,7 @@ fn kind(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     }
 }
 
-/// What the copy begins with, and what that costs.
+/// Adds findings about the chosen mechanism and its cost.
 fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
     let Some((mechanism, cost)) = forecast.choice else {
         let why_not = |way: &TriedWay| format!("{}: {}", way.mechanism, why_not(way, settings));
@@ -76,7 +76,7 @@ fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFindin
         found.push(none.seen("the plan", said));
         return;
     };
-    // Said elsewhere, with the reason.
+    // Another finding reports it with the reason.
     if forecast.way(mechanism).is_some_and(|way| matches!(way.answer, Answer::Unknown { .. })) {
         return;
     }
@@ -111,7 +111,7 @@ fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFindin
     found.push(finding);
 }
 
-/// Why nothing cheaper is used.
+/// Returns the reason why no cheaper mechanism is used.
 fn cause(forecast: &Forecast, settings: &Settings) -> CopyCause {
     if let Some(choice) = refusing_setting(forecast) {
         return CopyCause::Setting { setting: settings.setting(choice) };
@@ -124,13 +124,13 @@ fn cause(forecast: &Forecast, settings: &Settings) -> CopyCause {
     }
 }
 
-/// The first setting that rules out a way that works.
+/// Returns the first setting that excludes a working mechanism.
 fn refusing_setting(forecast: &Forecast) -> Option<Choice> {
     let mut refused = forecast.ways.iter().filter(|way| way.answer.is_yes() && is_setting(way));
     refused.next().and_then(choice_against)
 }
 
-/// What would make the copy cheaper.
+/// Returns the next step that makes the copy cheaper.
 fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<NextStep> {
     let facts = &forecast.facts;
     let may_move =
@@ -158,7 +158,7 @@ fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<NextStep> {
     }
 }
 
-/// Why blocks are not shared.
+/// Adds findings about sharing blocks.
 fn reflink(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let Some(way) = forecast.way(Mechanism::Reflink) else { return };
     let facts = &forecast.facts;
@@ -186,7 +186,7 @@ fn reflink(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     found.push(DoctorFinding::of(condition, summary).seen(TRIAL, said));
 }
 
-/// Why the disk does not read the pages by itself.
+/// Adds findings about direct writes.
 fn direct(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let facts = &forecast.facts;
     let chosen = forecast.choice.is_some_and(|(mechanism, _)| mechanism == Mechanism::Direct);
@@ -200,7 +200,7 @@ fn direct(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let (condition, summary) = match way.answer {
         Answer::Unknown { .. } => return,
         Answer::No { .. } => (&is::NO_DIRECT, FilesFound::NoDirectWrites { filesystem }),
-        // Taken without an alignment, or by a filesystem that is known for it.
+        // Accepted without an alignment, or by a filesystem that is known to copy.
         Answer::Yes(Cost::KernelCopied) => {
             (&is::DIRECT_COPIES, FilesFound::DirectCopies { filesystem })
         }
@@ -217,18 +217,18 @@ fn direct(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     );
 }
 
-/// A choice of the caller rules it out, and no threshold.
+/// Whether a choice of the caller excludes it, not a threshold.
 fn is_setting(way: &TriedWay) -> bool {
     let is_exclusion = matches!(way.passed_over, Some(RefusalReason::ExcludedBy(_)));
     is_exclusion && choice_against(way).is_some()
 }
 
-/// The choice of the caller that passed a way over, thresholds that somebody gave or measured among them.
+/// Returns the choice of the caller that excluded a mechanism, including given or measured thresholds.
 fn choice_against(way: &TriedWay) -> Option<Choice> {
     way.passed_over.and_then(RefusalReason::excluded_by)
 }
 
-/// Settings that rule a way out.
+/// Adds findings about settings that exclude a mechanism.
 fn excluding(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
     let works = forecast.ways.iter().filter(|way| way.answer.is_yes());
     let refused = works.filter_map(|way| Some((way, way.passed_over?, choice_against(way)?)));
@@ -249,7 +249,7 @@ fn excluding(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFin
     }
 }
 
-/// What verification costs.
+/// Adds the finding about verification.
 fn verification(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
     let bytes = forecast.source_bytes.saturating_mul(2);
     let said = match settings.origin(Choice::Verify) {
@@ -260,7 +260,7 @@ fn verification(forecast: &Forecast, settings: &Settings, found: &mut Vec<Doctor
         .push(DoctorFinding::of(&is::VERIFY, FilesFound::Verifies { bytes }).seen("options", said));
 }
 
-/// What the source is like.
+/// Adds findings about the source and the devices.
 fn source(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let facts = &forecast.facts;
     let Some(size) = facts.size else { return };
@@ -293,7 +293,7 @@ fn source(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
 
 fn devices(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let (source, destination) = (&forecast.source_device, &forecast.destination_device);
-    let mut tell = |device: &Device| {
+    let mut add = |device: &Device| {
         let name = &device.name;
         if device.rotational == Some(true) {
             let said = format!("/sys/dev/block: {name} queue/rotational is 1");
@@ -303,13 +303,13 @@ fn devices(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
         if device.kind == DeviceKind::Network {
             let by = device.transport.unwrap_or("its name");
             let remote = FilesFound::RemoteDevice { device: name.clone() };
-            let said = format!("told by {by}");
+            let said = format!("recognised by {by}");
             found.push(DoctorFinding::of(&is::REMOTE_DEVICE, remote).seen("sysfs", said));
         }
     };
-    tell(source);
+    add(source);
     if source.name != destination.name {
-        tell(destination);
+        add(destination);
     }
 }
 
@@ -317,7 +317,7 @@ fn why_not(way: &TriedWay, settings: &Settings) -> String {
     match (&way.answer, way.passed_over) {
         (_, Some(reason)) => reason.named_by(|choice| settings.name(choice)).to_string(),
         (Answer::No { reason, .. } | Answer::Unknown { reason }, None) => reason.to_string(),
-        (Answer::Yes(_), None) => "it would do".to_owned(),
+        (Answer::Yes(_), None) => "it works".to_owned(),
     }
 }
 

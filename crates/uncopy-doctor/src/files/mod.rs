@@ -1,4 +1,4 @@
-//! Why the bytes of files are copied, or not.
+//! Examines copies of files.
 
 mod directory;
 mod findings;
@@ -13,10 +13,10 @@ use uncopy_copy::forecast::{Forecast, forecast};
 use uncopy_core::{Error, Reason, Result};
 use uncopy_os::capabilities::{Device, DeviceKind};
 
-/// What there is to say about a copy of a file, or of a directory.
+/// Examines a copy of a file or directory.
 ///
 /// # Errors
-/// Those of a copy that never begins.
+/// The copy cannot start.
 pub(super) fn copy(
     source: &Path,
     destination: &Path,
@@ -55,7 +55,7 @@ fn way(tried: &uncopy_copy::forecast::TriedWay) -> TriedMechanism {
     }
 }
 
-/// What was looked at.
+/// Returns the examined facts for the report.
 fn report_facts(found: &Forecast) -> Vec<ReportFact> {
     let facts = &found.facts;
     let cached = found.cached_bytes.map(|bytes| bytes.min(found.source_bytes));
@@ -78,7 +78,7 @@ fn report_facts(found: &Forecast) -> Vec<ReportFact> {
         _ if found.is_empty => "nothing".to_owned(),
         None => "none".to_owned(),
         Some(_) if !found.ways.iter().any(|way| way.answer.is_yes()) => {
-            "cannot be told, since nothing could be tried".to_owned()
+            "unknown, as nothing could be tried".to_owned()
         }
         Some(_) if !found.rivals.is_empty() => {
             let names: Vec<&str> = found.rivals.iter().map(|rival| rival.name()).collect();
@@ -93,7 +93,7 @@ fn report_facts(found: &Forecast) -> Vec<ReportFact> {
     ]
 }
 
-/// The device below, as an addition to the filesystem's name.
+/// Describes the block device of a filesystem.
 fn on(device: &Device) -> String {
     if device.kind == DeviceKind::Anonymous {
         return String::new();

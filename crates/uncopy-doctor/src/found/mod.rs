@@ -1,4 +1,4 @@
-//! Facts of findings, by topic, and their words.
+//! Facts stated by findings, by topic, with their texts.
 
 mod detour;
 mod files;

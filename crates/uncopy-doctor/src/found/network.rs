@@ -70,7 +70,7 @@ worded! {
             /// Name of the device.
             device: String,
         } = "packets return to this machine through {device}";
-        /// This machine receives what it sends to a group or to everybody.
+        /// This machine receives its own multicast or broadcast packets.
         Echoed {
             /// Reason why it does.
             echo: Echo,

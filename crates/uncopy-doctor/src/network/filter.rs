@@ -1,4 +1,4 @@
-//! Where filters of queue disciplines send packets. Pure.
+//! Evaluates filters of queue disciplines. Pure.
 
 use super::packet::{Match, Packet, equal};
 use crate::found::{Doubt, FilterAction};
@@ -7,21 +7,21 @@ use uncopy_os::netlink::traffic::{ALL_PROTOCOLS, Action, Filter, Selector};
 /// `ETH_P_IP` and `ETH_P_IPV6` (`linux/if_ether.h`).
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// Actions that neither send packets elsewhere nor touch what they carry.
+/// Actions that neither redirect packets nor change their contents.
 const HARMLESS: [&str; 7] = ["gact", "skbedit", "police", "connmark", "ctinfo", "gate", "simple"];
 
-/// What becomes of packets.
+/// Redirections by filters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Turns {
-    /// Devices that a copy is sent over.
+    /// Devices that copies are sent over.
     pub(super) mirrors: Vec<u32>,
-    /// The device that they are sent over instead.
+    /// Device that packets are redirected to.
     pub(super) redirect: Option<u32>,
-    /// Why it cannot be told.
+    /// Reasons why the result is uncertain.
     pub(super) doubts: Vec<Doubt>,
 }
 
-/// Follows a packet through the filters of a device, one list after the other.
+/// Evaluates the filters of a device for a packet, one list after the other.
 pub(super) fn turns(filters: &[Filter], packet: &Packet) -> Turns {
     let mut turns = Turns::default();
     for list in filters.chunk_by(|one, other| one.parent == other.parent) {
@@ -40,8 +40,8 @@ pub(super) fn turns(filters: &[Filter], packet: &Packet) -> Turns {
             if turns.redirect.is_some() {
                 return turns;
             }
-            // One without actions names a class, and ends the list. An action may say that the next is
-            // to be asked.
+            // A filter without actions chooses a class and ends the list. An action may continue with the
+            // next filter.
             if is_sure && filter.actions.is_empty() && matches(filter, packet) == Match::Yes {
                 break;
             }
@@ -97,7 +97,7 @@ fn matches(filter: &Filter, packet: &Packet) -> Match {
                     Ok(at) => packet.load(false, at, 4),
                     Err(_) => Vec::new(),
                 };
-                // Behind the header of IPv4 comes that of the transport.
+                // The transport header follows the network header.
                 let bytes = match (packet.is_v6, usize::try_from(key.at)) {
                     (Some(false), Ok(at)) if at >= 20 => packet.load(true, at - 20, 4),
                     (Some(true), Ok(at)) if at >= 40 => packet.load(true, at - 40, 4),
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// In the list of another discipline.
+    /// Moves a filter to another discipline.
     fn elsewhere(filter: Filter) -> Filter {
         Filter { parent: 2, ..filter }
     }
@@ -170,7 +170,7 @@ mod tests {
     const MIRROR: Action = Action::Mirred { device: 8, is_redirect: false };
 
     #[test]
-    fn filters_are_followed_as_far_as_they_are_understood() {
+    fn filters_are_evaluated_or_doubted() {
         let drop = Action::Other("gact".into());
         let odd = Action::Other("pedit".into());
         for (filters, mirrors, redirect, is_doubted) in [
@@ -184,10 +184,10 @@ mod tests {
                 Some(7),
                 false,
             ),
-            // Port 9, in the low half of what comes first behind the header.
+            // Destination port 9, the second half of the first four bytes of the transport header.
             (vec![filter(&[(20, 0xffff, 9)], &[MIRROR])], vec![8], None, false),
             (vec![filter(&[(20, 0xffff, 10)], &[MIRROR])], vec![], None, false),
-            // The kernel chooses the port that it is sent from.
+            // The source port is not known.
             (vec![filter(&[(20, 0xffff_0000, 9 << 16)], &[MIRROR])], vec![], None, true),
             (vec![filter(&[(-14, u32::MAX, 9)], &[MIRROR])], vec![], None, true),
             (

@@ -1,4 +1,4 @@
-//! What follows from the facts about a path. Pure.
+//! Derives findings from the facts about a path. Pure.
 
 use super::facts::{Below, Device, NotSeen, PathFacts, Peer, largest_datagram};
 use super::tap::{Reach, Tap};
@@ -13,20 +13,20 @@ use uncopy_os::capabilities::Answer;
 use uncopy_os::netlink::ethtool::Feature;
 use uncopy_send::{Lending, Transport, train_bytes};
 
-/// Option memory that a report takes: measured on Linux 6.18, 157 fit into 131,072 bytes.
+/// Option memory of a report, measured on Linux 6.18: 157 fit into 131,072 bytes.
 const REPORT_BYTES: u64 = 832;
-/// A page, and what a send that begins and ends within pages locks beside its own.
+/// Page size, and additional pages locked by a send that begins and ends within pages.
 const PAGE_BYTES: u64 = 4096;
 const EDGE_PAGES: u64 = 2;
-/// Queue disciplines that let packets wait though the device could take them.
+/// Queue disciplines that delay packets although the device could take them.
 const SHAPERS: [&str; 8] = ["tbf", "htb", "netem", "cbq", "hfsc", "cake", "fq", "taprio"];
-/// Kinds of devices that hand packets to a program.
+/// Kinds of devices that pass packets to a program.
 const TO_PROGRAMS: [&str; 3] = ["tun", "ipvtap", "macvtap"];
 
 /// Kinds of tunnels that send datagrams.
 const UDP_TUNNELS: [&str; 2] = ["vxlan", "geneve"];
 
-/// What all ways have in common, or that they differ.
+/// Merges the findings of all paths. Copies on only some of the paths become unknown.
 pub(crate) fn agreed(ways: &[PathFacts]) -> Vec<DoctorFinding> {
     let each: Vec<Vec<DoctorFinding>> = ways.iter().map(findings).collect();
     let is_copied = |found: &Vec<DoctorFinding>| CopyVerdict::of(found) == CopyVerdict::Copied;
@@ -48,13 +48,13 @@ pub(crate) fn agreed(ways: &[PathFacts]) -> Vec<DoctorFinding> {
     all
 }
 
-/// Devices of a way, by their names.
+/// Describes a path by the names of its devices.
 fn way_of(facts: &PathFacts) -> String {
     let names: Vec<&str> = facts.devices.iter().map(|device| device.name.as_str()).collect();
     format!("over {}", names.join(", "))
 }
 
-/// Everything that the facts say.
+/// Returns the findings of one path.
 pub(crate) fn findings(facts: &PathFacts) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     kernel(facts, &mut found);
@@ -70,7 +70,7 @@ pub(crate) fn findings(facts: &PathFacts) -> Vec<DoctorFinding> {
         return found;
     }
     if let Some(echo) = facts.loops.clone() {
-        let said = "packets to groups and to everybody come back (ip_mc_output)";
+        let said = "multicast and broadcast packets are delivered here too (ip_mc_output)";
         found.push(DoctorFinding::of(&is::LOOPS, NetworkFound::Echoed { echo }).seen(ROUTE, said));
     }
     for unseen in &facts.unseen {
@@ -94,7 +94,7 @@ const ADDRESSES: &str = "rtnetlink RTM_GETADDR";
 const FEATURES: &str = "ethtool features";
 const TABLE: &str = "/proc/net/packet";
 
-/// What sends packets elsewhere than their route.
+/// Adds findings about redirections.
 fn turns(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     for turn in &facts.turns {
         let turned = NetworkFound::Turned { detour: turn.what.clone() };
@@ -129,7 +129,7 @@ fn loopback(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     found.push(DoctorFinding::of(&is::LOOPBACK, summary).seen(ROUTE, said));
 }
 
-/// What kind of device it is, and what is below.
+/// Adds findings about the kind of a device and its lower devices.
 fn kind(device: &Device, found: &mut Vec<DoctorFinding>) {
     let name = || device.name.clone();
     let kind = || device.kind.clone();
@@ -173,7 +173,7 @@ fn kind(device: &Device, found: &mut Vec<DoctorFinding>) {
     }
 }
 
-/// A veth pair, by what its other end does with packets.
+/// Returns the finding about a veth pair.
 fn veth(device: String, peer: Peer) -> DoctorFinding {
     let (summary, said) = match peer {
         Peer::Receives => {
@@ -208,8 +208,9 @@ fn veth(device: String, peer: Peer) -> DoctorFinding {
         .step(NextStep::ProbeAndOtherEnd, true)
 }
 
-/// What a device does not do itself. Datagrams are put together for the first device alone, and
-/// copied without a word for one below that cannot take them; TCP is for any that does not gather.
+/// Adds findings about missing offloads. The kernel builds datagrams for the first device only, and copies
+/// them without a report for a lower device that cannot take them; TCP is copied without a report for any
+/// device without scatter-gather.
 fn offloads(facts: &PathFacts, device: &Device, is_first: bool, found: &mut Vec<DoctorFinding>) {
     let name = || device.name.clone();
     let is_tcp = facts.transport == Some(Transport::Tcp);
@@ -252,7 +253,7 @@ fn offloads(facts: &PathFacts, device: &Device, is_first: bool, found: &mut Vec<
     }
 }
 
-/// What the device below a tunnel does not do for packets inside it.
+/// Adds findings about missing offloads for packets inside a tunnel.
 fn tunnel(facts: &PathFacts, device: &Device, found: &mut Vec<DoctorFinding>) {
     let Below::Devices(below) = &device.below else { return };
     let lower = facts.devices.iter().filter(|lower| below.contains(&lower.index));
@@ -282,7 +283,7 @@ fn state(name: &str, feature: Feature) -> String {
     )
 }
 
-/// The next step for a feature that is off.
+/// Sets the next step for a feature that is off.
 fn stuck(
     finding: DoctorFinding,
     state: Feature,
@@ -321,7 +322,7 @@ fn taps(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     let enters = facts.devices.iter().any(|device| device.is_entered);
     for tap in &facts.taps {
         let reach = match tap.reach(&devices) {
-            // What comes in is shown to those too that ignore what is sent.
+            // Taps that ignore outgoing packets still see incoming ones.
             Reach::IgnoresOutgoing | Reach::Unknown if enters => Reach::Copies,
             reach => reach,
         };
@@ -413,7 +414,7 @@ fn kernel(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     }
 }
 
-/// Datagrams against the MTU, and sends against what lending costs.
+/// Adds findings about datagrams above the MTU, and sends too small for lending.
 fn sizes(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     let Some(transport) = facts.transport else { return };
     let bytes = facts.wanted.message_bytes;
@@ -437,14 +438,14 @@ fn sizes(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
         ];
         let said: Vec<String> =
             named.iter().map(|(name, way)| format!("{name} {}", way.pays_from_bytes())).collect();
-        let said = format!("pays from so many bytes on: {}", said.join(", "));
+        let said = format!("minimum bytes for a gain: {}", said.join(", "));
         let finding = DoctorFinding::of(&is::BELOW_CROSSOVER, few).seen("crossover", said);
         let step = better_size(facts, transport);
         found.push(match pays(Lending::Ring) {
             true => finding
                 .meaning(Severity::Note, Effect::PaysThroughRing)
                 .step(NextStep::UseRing, false),
-            // Nobody wants so little: it is what fits into one packet.
+            // The caller did not choose this size: it is the largest that fits into one packet.
             false if facts.wanted.is_usual => {
                 finding.meaning(Severity::Note, Effect::OneDatagram).step(step, false)
             }
@@ -466,7 +467,7 @@ fn better_size(facts: &PathFacts, transport: Transport) -> NextStep {
     }
 }
 
-/// What may be in flight against what is wanted.
+/// Adds findings about limits on the bytes in flight.
 fn limits(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     if facts.transport.is_none() {
         return;

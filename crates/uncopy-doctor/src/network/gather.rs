@@ -1,10 +1,9 @@
-//! Asks the kernel for the facts about a path.
+//! Gathers facts about devices and the kernel.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 
-use super::facts::{Below, Device, Kernel, Limits, NotSeen, Offloads, PathFacts, Peer, Wanted};
+use super::facts::{Below, Device, Kernel, Limits, NotSeen, Offloads, PathFacts, Peer};
 use super::machine::Machine;
-use super::path::{self, Sending, Start};
 use crate::found::{Doubt, Missing};
 use uncopy_core::Errno;
 use uncopy_os::capabilities::{self, Answer, AnswerReason, SocketProtocol};
@@ -15,11 +14,11 @@ use uncopy_os::offload::{self, Offload};
 use uncopy_os::probe;
 use uncopy_send::Transport;
 
-/// Kinds whose device below is named by `IFLA_LINK`, and gets packets as they are.
+/// Kinds whose lower device is in `IFLA_LINK` and gets packets unchanged.
 const ABOVE_ONE: [&str; 2] = ["vlan", "dsa"];
-/// Kinds that hand packets to hardware, to a program, or to nobody. Most hardware has none.
+/// Kinds without a lower device: hardware, mostly without a kind, and devices of programs.
 const ENDS: [&str; 8] = ["", "ifb", "dummy", "tun", "ipvtap", "macvtap", "ipoib", "netdevsim"];
-/// Kinds that send packets of their own, which are routed one by one.
+/// Kinds of tunnels whose packets are routed individually.
 const TUNNELS: [&str; 13] = [
     "geneve",
     "gre",
@@ -36,58 +35,21 @@ const TUNNELS: [&str; 13] = [
     "bareudp",
 ];
 
-/// Facts about each way that what a socket sends may take.
-pub(super) fn of_sending(machine: &Machine, sending: Sending, wanted: Wanted) -> Vec<PathFacts> {
-    let is_v6 = sending.to.is_ipv6();
-    let empty = PathFacts {
-        transport: Some(sending.transport),
-        destination: Some(sending.to),
-        kernel: kernel(Some(sending.transport), is_v6),
-        ..nothing(machine, wanted)
-    };
-    path::ways(&Start { machine, sending, empty })
-}
-
-/// Facts about what goes over a device. `None`: there is none of that name.
-pub(super) fn over_device(machine: &Machine, name: &str, wanted: Wanted) -> Option<Vec<PathFacts>> {
-    let index = machine.links.iter().find(|link| link.name == name)?.index;
-    let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-    let sending = Sending::to(Transport::Udp, nowhere);
-    Some(path::over(&Start { machine, sending, empty: nothing(machine, wanted) }, index))
-}
-
-/// What is known of every way.
-fn nothing(machine: &Machine, wanted: Wanted) -> PathFacts {
-    PathFacts {
-        transport: None,
-        destination: None,
-        route: None,
-        loops: None,
-        turns: Vec::new(),
-        unseen: machine.unseen.clone(),
-        devices: Vec::new(),
-        taps: machine.taps.clone(),
-        kernel: kernel(None, false),
-        limits: limits(),
-        wanted,
-    }
-}
-
-/// A device on the way, and where packets go.
+/// A device on a path, with the destination of packets.
 pub(super) struct DeviceOnPath<'a> {
     pub(super) link: &'a Link,
-    /// `None`: anywhere.
+    /// `None`: any destination.
     pub(super) to: Option<IpAddr>,
-    /// The hardware address of the next on the way; `None`: it is not known yet.
+    /// Hardware address of the next hop; `None`: it is not resolved yet.
     pub(super) hardware: Option<&'a [u8]>,
 }
 
-/// The hardware address of the next on the way, if it is known.
+/// Returns the hardware address of the next hop, if it is resolved.
 pub(super) fn hardware(device: u32, next: IpAddr) -> Option<Vec<u8>> {
     neighbour::hardware_of(device, next).ok().flatten()
 }
 
-/// What a device is like; what is below is not looked at.
+/// Returns the facts about a device, without its lower devices.
 pub(super) fn device(machine: &Machine, step: &DeviceOnPath<'_>) -> Device {
     let link = step.link;
     let has = |flag: libc::c_int| link.flags & flag as u32 != 0;
@@ -114,7 +76,7 @@ pub(super) fn device(machine: &Machine, step: &DeviceOnPath<'_>) -> Device {
     }
 }
 
-/// Where a device passes packets on to, and what of that could not be seen.
+/// Returns the lower devices, and the fact that is unknown about them.
 pub(super) fn below(machine: &Machine, step: &DeviceOnPath<'_>) -> (Below, Option<NotSeen>) {
     let link = step.link;
     let kind = link.kind.as_deref().unwrap_or_default();
@@ -145,7 +107,8 @@ fn ports_of(machine: &Machine, master: u32) -> Vec<u32> {
     ports.map(|port| port.index).collect()
 }
 
-/// Ports of a bridge that frames leave through which came in by another, or from the bridge itself.
+/// Returns the ports through which a bridge sends frames that entered through `from`, or from the bridge
+/// itself.
 fn ports(
     machine: &Machine,
     bridge: u32,
@@ -155,12 +118,12 @@ fn ports(
     let mut ports = ports_of(machine, bridge);
     ports.retain(|port| from != Some(*port));
     let Some(hardware) = step.hardware else {
-        // Nobody has asked for the next on the way yet: it is behind one of them.
+        // The next hop is not resolved yet: it is behind one of the ports.
         let all = step.to.is_none() || ports.len() < 2;
         return (if all { Below::Devices(ports) } else { Below::OneOf(ports) }, None);
     };
     match neighbour::port_to(bridge, hardware) {
-        // One that has learnt where the next on the way is sends through that port alone.
+        // A bridge that has learnt the port of the next hop sends only through that port.
         Ok(Some(port)) if ports.contains(&port) => (Below::Devices(vec![port]), None),
         Ok(Some(port)) if from == Some(port) => (Below::Devices(Vec::new()), None),
         Ok(_) => (Below::Devices(ports), None),
@@ -171,7 +134,7 @@ fn ports(
     }
 }
 
-/// A macvlan device hands what is for one beside it over to that one.
+/// Checks whether a macvlan device delivers packets to another one on the same lower device.
 fn beside(machine: &Machine, step: &DeviceOnPath<'_>, lower: Below) -> (Below, Option<NotSeen>) {
     let link = step.link;
     let (Below::Devices(below), BRIDGE_MODE, Some(_)) = (&lower, link.macvlan_mode, step.to) else {
@@ -212,7 +175,7 @@ fn beside(machine: &Machine, step: &DeviceOnPath<'_>, lower: Below) -> (Below, O
 /// `MACVLAN_MODE_BRIDGE` (`linux/if_link.h`).
 const BRIDGE_MODE: u32 = 4;
 
-/// A vxlan whose device below is known sends over that to its remote end, which is another machine.
+/// Checks that a vxlan device sends over its known lower device to one remote endpoint.
 fn tunnelled(link: &Link, step: &DeviceOnPath<'_>, lower: Below) -> Below {
     let (Below::Devices(_), Some(_)) = (&lower, step.to) else { return lower };
     let Some(remote) = link.remote else {
@@ -234,7 +197,7 @@ fn tunnelled(link: &Link, step: &DeviceOnPath<'_>, lower: Below) -> Below {
     }
 }
 
-/// What becomes of packets at the other end of a veth pair.
+/// Returns the handling of packets at the other end of a veth pair.
 fn peer(machine: &Machine, step: &DeviceOnPath<'_>) -> (Below, Option<NotSeen>) {
     let link = step.link;
     let Some(to) = step.to else { return (Below::Peer(Peer::Unknown(None)), None) };
@@ -258,19 +221,20 @@ fn peer(machine: &Machine, step: &DeviceOnPath<'_>) -> (Below, Option<NotSeen>) 
     (Below::Peer(decide_peer(other.as_ref().map_err(|errno| *errno), owns)), None)
 }
 
-/// What the device at the other end of a pair, and the addresses of its network, come to.
+/// Decides the handling from the other device and the addresses of its network namespace.
 fn decide_peer(other: Result<&Link, Errno>, owns: Result<bool, Errno>) -> Peer {
     match (other, owns) {
         (Ok(other), _) if other.flags & libc::IFF_UP as u32 == 0 => Peer::Down,
         (Ok(other), _) if other.has_xdp => Peer::Converts,
-        // Kernels before Linux 4.20 tell of addresses alone.
+        // Kernels before Linux 4.20 list only addresses.
         (Ok(_) | Err(Errno::EOPNOTSUPP), Ok(true)) => Peer::Receives,
         (Ok(_), Ok(false)) => Peer::PassesOn,
         (_, Err(errno)) | (Err(errno), _) => Peer::Unknown(Some(errno)),
     }
 }
 
-/// Frames come in at the other end of a pair within this network, and go on over a bridge.
+/// Adds the other end of a veth pair within this network namespace, where frames enter and continue over a
+/// bridge.
 pub(super) fn entered(machine: &Machine, link: &Link, ports: &[u32], way: &mut PathFacts) {
     let Some(other) = link.link.and_then(|index| machine.link(index)) else { return };
     let step = DeviceOnPath { link: other, to: None, hardware: None };
@@ -303,7 +267,7 @@ fn offloads(device: u32, to: Option<IpAddr>) -> Offloads {
     }
 }
 
-/// From the names that `ethtool -k` shows.
+/// Reads offloads by the names that `ethtool -k` shows.
 fn named(features: &Features, to: Option<IpAddr>) -> Offloads {
     let (checksum, segmentation) = match to {
         Some(to) if to.is_ipv6() => ("tx-checksum-ipv6", "tx-tcp6-segmentation"),
@@ -325,7 +289,7 @@ fn named(features: &Features, to: Option<IpAddr>) -> Offloads {
     }
 }
 
-/// Before Linux 5.6, where nothing says what was requested or is fixed.
+/// Reads offloads before Linux 5.6, which does not report whether a feature is requested or fixed.
 fn offloads_by_ioctl(device: u32) -> Offloads {
     let Ok(socket) = std::net::UdpSocket::bind(("127.0.0.1", 0)) else {
         return Offloads::default();
@@ -344,7 +308,7 @@ fn offloads_by_ioctl(device: u32) -> Offloads {
     }
 }
 
-/// What the kernel offers such a socket.
+/// Returns the kernel features for such a socket.
 pub(super) fn kernel(transport: Option<Transport>, is_v6: bool) -> Kernel {
     let kernel = capabilities::kernel();
     let protocol = match (transport, is_v6) {
@@ -365,7 +329,7 @@ pub(super) fn kernel(transport: Option<Transport>, is_v6: bool) -> Kernel {
     }
 }
 
-/// Asked for each time: they differ between network namespaces and threads.
+/// Returns the limits. They are read each time, as they differ between network namespaces and threads.
 pub(super) fn limits() -> Limits {
     let now = capabilities::limits();
     Limits {
@@ -379,7 +343,7 @@ pub(super) fn limits() -> Limits {
 mod tests {
     use super::*;
 
-    /// As the kernel describes devices that few test machines have: bonds, teams, VLANs, tunnels.
+    /// Devices that few test machines have: bonds, teams, VLANs, tunnels.
     #[test]
     fn the_lower_device_follows_from_the_kind() {
         let link = |index, kind: &str, link, master, is_elsewhere: bool| Link {
@@ -438,7 +402,7 @@ mod tests {
             (Ok(&watched), Ok(false), Peer::Converts),
             (Ok(&down), Ok(true), Peer::Down),
             (Err(old), Ok(true), Peer::Receives),
-            // That it has not got the address does not say that it was asked.
+            // A missing address does not show that the other namespace was queried.
             (Err(old), Ok(false), Peer::Unknown(Some(old))),
             (Err(Errno::EPERM), Err(Errno::EPERM), Peer::Unknown(Some(Errno::EPERM))),
             (Ok(&up), Err(Errno::EPERM), Peer::Unknown(Some(Errno::EPERM))),

@@ -1,4 +1,4 @@
-//! What is asked of the kernel once, whatever paths are looked at.
+//! Facts about the machine that do not depend on a path.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,14 +20,14 @@ const LEGACY: &str = "/proc/net/ip_tables_names";
 const IPSEC: &str = "netlink XFRM_MSG_GETSPDINFO";
 const PROGRAMS: &str = "bpf BPF_PROG_QUERY";
 
-/// Devices, rules and taps of this thread's network.
+/// Devices, rules and taps of this thread's network namespace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Machine {
     pub(super) links: Vec<Link>,
     pub(super) queues: Vec<Queue>,
     pub(super) taps: Vec<Tap>,
     pub(super) rules: Ruleset,
-    /// Whatever could not be asked.
+    /// Facts that could not be read.
     pub(super) unseen: Vec<NotSeen>,
 }
 
@@ -46,7 +46,7 @@ impl Machine {
         }
         match tap::all() {
             Ok(taps) => machine.taps = taps,
-            // A kernel without packet sockets.
+            // Kernels without packet sockets.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 machine.missing(Missing::PacketTaps, "/proc/net/packet", errno_of(&error))
@@ -54,7 +54,7 @@ impl Machine {
         }
         match firewall::ruleset() {
             Ok(rules) => machine.rules = rules,
-            // Whoever may not read these may not read those of iptables either.
+            // Without permission for these the iptables tables cannot be read either.
             Err(errno) => {
                 machine.missing(Missing::FirewallRules, NFTABLES, errno);
                 return machine;
@@ -84,7 +84,7 @@ impl Machine {
         self.unseen.push(NotSeen::refused(what, source, errno));
     }
 
-    /// Tables of the kernel's older packet filter, whose rules are not understood here.
+    /// Notes iptables tables, whose rules are not examined.
     fn tables(&mut self, names: &str) {
         for name in names.lines().filter(|name| !name.is_empty()) {
             let why = Doubt::LegacyTable { table: name.to_owned() };
@@ -104,8 +104,8 @@ impl Machine {
         self.link(index).map_or_else(|| format!("device {index}"), |link| link.name.clone())
     }
 
-    /// What an ifb was given by another device it gives back, however it got there (`ifb_ri_tasklet`
-    /// in `drivers/net/ifb.c`).
+    /// Whether packets sent over a device return to the redirecting one, because an ifb is on the way
+    /// (`ifb_ri_tasklet` in `drivers/net/ifb.c`).
     pub(super) fn gives_back(&self, device: u32) -> bool {
         let mut below = vec![device];
         let mut at = 0;
@@ -125,7 +125,7 @@ impl Machine {
         false
     }
 
-    /// Something here may tell packets apart by their ports.
+    /// Whether rules or filters may select by ports.
     pub(super) fn may_see_ports(&self, is_v6: bool) -> bool {
         let has_filters = self.queues.iter().any(|queue| queue.handle != 0);
         let by_rules =
@@ -133,7 +133,7 @@ impl Machine {
         by_rules || has_filters || !self.rules.chains.is_empty()
     }
 
-    /// Filters that see what leaves through a device.
+    /// Returns the egress filters of a device.
     pub(super) fn filters(&self, device: u32) -> Result<Vec<Filter>, NotSeen> {
         let has_some = self.queues.iter().any(|queue| queue.device == device && queue.handle != 0);
         let filters = match has_some {
@@ -150,7 +150,7 @@ fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Programs that see what leaves through a device, which are not understood.
+/// Notes BPF programs for outgoing packets of a device, which are not examined.
 pub(super) fn programs(device: u32, name: &str) -> Option<NotSeen> {
     match bpf::egress_programs(device) {
         Ok(0) => None,
@@ -158,14 +158,14 @@ pub(super) fn programs(device: u32, name: &str) -> Option<NotSeen> {
             let why = Doubt::Programs { programs: count, device: name.to_owned() };
             Some(NotSeen::doubt(Missing::ProgramEffect, PROGRAMS, why))
         }
-        // Whoever may not ask may not read the rules of the firewall either, which is said once.
+        // Without permission the firewall rules cannot be read either, which is already reported.
         Err(Errno::EPERM) => None,
         Err(errno) => Some(NotSeen::refused(Missing::DevicePrograms, PROGRAMS, errno)),
     }
 }
 
-/// Ports that packets of a family may be sent from, one for each group of those between which no rule
-/// makes a difference. 0: rules do not look at them.
+/// Returns one source port for each group of ports that policy rules treat alike. 0: rules do not select by
+/// source port.
 pub(super) fn source_ports(is_v6: bool) -> Result<Vec<u16>, NotSeen> {
     let ports = rule::ports(family(is_v6))
         .map_err(|errno| NotSeen::refused(Missing::PolicyRules, "rtnetlink RTM_GETRULE", errno))?;
@@ -190,7 +190,7 @@ fn groups(ranges: &[(u16, u16)]) -> Vec<u16> {
     firsts
 }
 
-/// Whether the kernel may have chosen this port for a socket that was bound to none.
+/// Whether the kernel may have chosen this port for an unbound socket.
 pub(super) fn may_choose_port(port: u16) -> bool {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     range_in(&range).is_none_or(|(first, last)| (first..=last).contains(&port))
@@ -201,7 +201,7 @@ fn range_in(text: &str) -> Option<(u16, u16)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether an address of IPv6 belongs to other devices, and not to this one.
+/// Whether an IPv6 address belongs to other devices and not to this one.
 pub(super) fn is_elsewhere(address: Ipv6Addr, device: u32) -> bool {
     let table = fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
     let owners = table.lines().filter_map(owner_in).filter(|(_, owned)| *owned == address);
@@ -209,7 +209,7 @@ pub(super) fn is_elsewhere(address: Ipv6Addr, device: u32) -> bool {
     !owners.is_empty() && !owners.contains(&device)
 }
 
-/// A line of the table (`if6_seq_show` in `net/ipv6/addrconf.c`): address, index, and more, in
+/// Parses a line of the table (`if6_seq_show` in `net/ipv6/addrconf.c`): address, index and others, in
 /// hexadecimal.
 fn owner_in(line: &str) -> Option<(u32, Ipv6Addr)> {
     let mut words = line.split_whitespace();
@@ -217,7 +217,7 @@ fn owner_in(line: &str) -> Option<(u32, Ipv6Addr)> {
     Some((u32::from_str_radix(words.next()?, 16).ok()?, Ipv6Addr::from(address)))
 }
 
-/// Whether a device listens to a group of IPv6.
+/// Whether a device is a member of an IPv6 multicast group.
 pub(super) fn listens(device: u32, group: Ipv6Addr) -> Result<bool, NotSeen> {
     const TABLE: &str = "/proc/net/igmp6";
     match fs::read_to_string("/proc/thread-self/net/igmp6") {
@@ -226,7 +226,7 @@ pub(super) fn listens(device: u32, group: Ipv6Addr) -> Result<bool, NotSeen> {
     }
 }
 
-/// A line of the table (`igmp6_mc_seq_show` in `net/ipv6/mcast.c`): index, device, group, and more.
+/// Parses a line of the table (`igmp6_mc_seq_show` in `net/ipv6/mcast.c`): index, device, group and others.
 fn member_in(line: &str) -> Option<(u32, Ipv6Addr)> {
     let mut words = line.split_whitespace();
     let device = words.next()?.parse().ok()?;
@@ -234,7 +234,7 @@ fn member_in(line: &str) -> Option<(u32, Ipv6Addr)> {
     Some((device, Ipv6Addr::from(group)))
 }
 
-/// Whether a program routes groups between devices, and so sees what is sent to them.
+/// Whether a program routes multicast packets between devices.
 pub(super) fn routes_groups(to: IpAddr) -> bool {
     let name = if to.is_ipv4() { "ip_mr_vif" } else { "ip6_mr_vif" };
     let table = fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_grouped_where_rules_tell_them_apart() {
+    fn ports_are_grouped_by_the_ranges_of_rules() {
         for (ranges, expected) in [
             (&[][..], &[0][..]),
             (&[(5555, 5555)], &[1, 5555, 5556]),
@@ -264,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_range_of_ports_is_understood() {
+    fn the_kernels_range_of_ports_is_parsed() {
         assert_eq!(range_in("32768\t60999\n"), Some((32_768, 60_999)));
         assert_eq!(range_in("32768"), None);
         assert_eq!(range_in("1 65536"), None);
     }
 
     #[test]
-    fn the_kernels_table_of_addresses_is_understood() {
+    fn the_kernels_table_of_addresses_is_parsed() {
         let line = "fd110000000000000000000000000001 1f 40 00 80     sink";
         assert_eq!(owner_in(line), Some((31, "fd11::1".parse().unwrap())));
         assert_eq!(owner_in("fd11"), None);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_table_of_groups_is_understood() {
+    fn the_kernels_table_of_groups_is_parsed() {
         let line = "3    sink            ff050000000000000000000000010002     1 00000004 0";
         assert_eq!(member_in(line), Some((3, "ff05::1:2".parse().unwrap())));
         assert_eq!(member_in("3 sink"), None);

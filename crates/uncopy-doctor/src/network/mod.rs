@@ -1,4 +1,4 @@
-//! Why sends are copied, or not.
+//! Examines sends over TCP and UDP.
 
 mod facts;
 mod filter;
@@ -29,21 +29,21 @@ use uncopy_core::{Errno, Error, Result};
 use uncopy_os::netlink::route;
 use uncopy_send::{Transport, train_bytes};
 
-/// Bytes of a send over TCP, if nobody says.
+/// Default size of a TCP send.
 const TCP_MESSAGE_BYTES: usize = 64 << 10;
-/// Sends after which a sender reads its reports: so many are in flight, if nobody says.
+/// Default number of sends in flight, after which a sender reads its reports.
 const SENDS_IN_FLIGHT: usize = 16;
 
-/// What there is to say about sending to an address.
+/// Examines sending to an address.
 pub(super) fn address(transport: Transport, to: SocketAddr, options: &Options) -> Report {
     sending(&Machine::look(), Sending::to(transport, to), to, options)
 }
 
-/// What there is to say about what such a socket sends. `named`: its address as somebody wrote it.
+/// Examines the sends of a socket. `named` is the address as given by the caller.
 fn sending(machine: &Machine, sending: Sending, named: SocketAddr, options: &Options) -> Report {
     let (transport, to) = (sending.transport, sending.to);
     let wanted = wanted(&sending, options);
-    let ways = gather::of_sending(machine, sending, wanted);
+    let ways = path::of_sending(machine, sending, wanted);
     let mut found = findings::agreed(&ways);
     let mut facts_shown = report_facts(&ways);
     probe::probe(transport, to, wanted, options.probe, &mut found, &mut facts_shown);
@@ -58,13 +58,13 @@ fn sending(machine: &Machine, sending: Sending, named: SocketAddr, options: &Opt
     Report::conclude(target, &subject, found, facts_shown)
 }
 
-/// The index of the network device of this name.
+/// Returns the index of the network device of this name.
 pub(super) fn device_index(name: &str) -> Option<u32> {
     let links = route::links().unwrap_or_default();
     links.iter().find(|link| link.name == name).map(|link| link.index)
 }
 
-/// What there is to say about sending over a device.
+/// Examines sending over a device.
 pub(super) fn device(name: &str, options: &Options) -> Result<Report> {
     let wanted = Wanted {
         message_bytes: options.message_bytes.unwrap_or(TCP_MESSAGE_BYTES),
@@ -72,7 +72,7 @@ pub(super) fn device(name: &str, options: &Options) -> Result<Report> {
         segment_bytes: options.segment_bytes,
         in_flight_bytes: 0,
     };
-    let ways = gather::over_device(&Machine::look(), name, wanted)
+    let ways = path::over_device(&Machine::look(), name, wanted)
         .ok_or_else(|| Error::system("find the network device", name, Errno::ENODEV))?;
     let found = findings::agreed(&ways);
     Ok(Report::conclude(
@@ -101,7 +101,7 @@ fn wanted(sending: &Sending, options: &Options) -> Wanted {
     }
 }
 
-/// The longest datagram that goes to an address in one piece.
+/// Returns the size of the largest datagram to an address that is not fragmented.
 fn largest_unfragmented(to: SocketAddr, device: u32) -> usize {
     let route = route::route_to(to.ip(), device).ok();
     let links = route::links().unwrap_or_default();
@@ -112,7 +112,7 @@ fn largest_unfragmented(to: SocketAddr, device: u32) -> usize {
     largest_datagram(mtu.unwrap_or(u32::MAX), to.is_ipv6())
 }
 
-/// What was looked at.
+/// Returns the examined facts for the report.
 fn report_facts(ways: &[PathFacts]) -> Vec<ReportFact> {
     let mut facts_shown: Vec<ReportFact> = Vec::new();
     let mut add = |name, value| {
@@ -149,7 +149,7 @@ fn report_facts(ways: &[PathFacts]) -> Vec<ReportFact> {
 }
 
 fn described(device: &facts::Device) -> String {
-    let kind = if device.kind.is_empty() { "no kind of its own" } else { &device.kind };
+    let kind = if device.kind.is_empty() { "no kind" } else { &device.kind };
     let on = |feature: Option<uncopy_os::netlink::ethtool::Feature>| match feature {
         None => "not known",
         Some(feature) if feature.is_active => "on",
@@ -167,7 +167,7 @@ fn described(device: &facts::Device) -> String {
     )
 }
 
-/// What the kernel as such has to say to who sends.
+/// Returns the findings about the kernel that do not depend on a path.
 pub(super) fn kernel() -> Vec<DoctorFinding> {
     let facts = PathFacts {
         transport: None,
@@ -190,8 +190,8 @@ pub(super) fn kernel() -> Vec<DoctorFinding> {
     findings::findings(&facts)
 }
 
-/// Names of the devices that packets to the rest of the world leave through: to addresses that are
-/// for documentation (RFC 5737, RFC 3849), which nothing is sent to.
+/// Returns the names of the devices of routes to other machines, looked up for documentation addresses
+/// (RFC 5737, RFC 3849). Nothing is sent.
 pub(super) fn outward_devices() -> Vec<String> {
     const ELSEWHERE: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),

@@ -1,4 +1,4 @@
-//! What is known of the headers of packets before they are sent. Pure.
+//! Known bytes of packet headers before packets are sent. Pure.
 
 use std::net::IpAddr;
 
@@ -6,17 +6,17 @@ use uncopy_os::netlink::route::{Cast, Flow, Route};
 
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
-/// Ports are at the beginning of what TCP and UDP add.
+/// Known size of the transport header, which begins with the ports.
 const TRANSPORT_BYTES: usize = 20;
 
-/// A byte, and which of its bits are known.
+/// A byte, with a mask of its known bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Byte {
     pub(super) value: u8,
     pub(super) known: u8,
 }
 
-/// Whether a packet is one of those that a rule is about.
+/// Whether a packet matches a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
     Yes,
@@ -24,16 +24,16 @@ pub(super) enum Match {
     Maybe,
 }
 
-/// The packets of a flow: what all of them have in common.
+/// Properties that all packets of a flow have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Packet {
-    /// `None`: another header lies before that of the network.
+    /// `None`: another header precedes the network header.
     pub(super) is_v6: Option<bool>,
     pub(super) protocol: Option<u8>,
     pub(super) mark: Option<u32>,
-    /// Index and name of the device that they leave through.
+    /// Index and name of the outgoing device.
     pub(super) device: Option<(u32, String)>,
-    /// `RTN_UNICAST` and others, of the address that they go to.
+    /// Kind of the destination address: `RTN_UNICAST` and others.
     pub(super) address_kind: Option<u8>,
     network: Vec<Byte>,
     transport: Vec<Byte>,
@@ -45,17 +45,17 @@ impl Byte {
     }
 }
 
-/// Bytes that are known.
+/// Marks bytes as completely known.
 pub(super) fn known(bytes: &[u8]) -> Vec<Byte> {
     bytes.iter().copied().map(Byte::of).collect()
 }
 
-/// The values, if every bit is known.
+/// Returns the values, if every bit is known.
 pub(super) fn values(bytes: &[Byte]) -> Option<Vec<u8>> {
     bytes.iter().map(|byte| (byte.known == 0xff).then_some(byte.value)).collect()
 }
 
-/// Whether bytes have these values.
+/// Compares bytes with values, as far as they are known.
 pub(super) fn equal(bytes: &[Byte], wanted: &[u8]) -> Match {
     let mut found = if bytes.len() < wanted.len() { Match::Maybe } else { Match::Yes };
     for (byte, wanted) in bytes.iter().zip(wanted) {
@@ -96,13 +96,13 @@ impl Packet {
         }
     }
 
-    /// The same, as they leave through a device.
+    /// Sets the outgoing device.
     pub(super) fn through(mut self, index: u32, name: &str) -> Packet {
         self.device = Some((index, name.to_owned()));
         self
     }
 
-    /// The same, with another destination that is not known.
+    /// Marks the destination as unknown.
     pub(super) fn forget_destination(&mut self) {
         let at = if self.is_v6 == Some(true) { 24 } else { 16 };
         self.network.iter_mut().skip(at).for_each(|byte| *byte = Byte::default());
@@ -110,12 +110,12 @@ impl Packet {
         self.address_kind = None;
     }
 
-    /// Packets inside of others, or behind a tag.
+    /// Returns the packets encapsulated or tagged, with unknown headers.
     pub(super) fn wrapped(&self) -> Packet {
         Packet { mark: self.mark, ..Packet::default() }
     }
 
-    /// Bytes of the header of the network, or of what comes after it.
+    /// Returns bytes of the network or transport header.
     pub(super) fn load(&self, is_transport: bool, at: usize, length: usize) -> Vec<Byte> {
         let header = if is_transport { &self.transport } else { &self.network };
         (at..at + length).map(|at| header.get(at).copied().unwrap_or_default()).collect()
@@ -134,7 +134,7 @@ fn header(to: IpAddr, source: Option<IpAddr>, protocol: u8) -> Vec<Byte> {
     };
     let mut bytes = vec![Byte::default(); length];
     bytes[0] = match to {
-        // Version and length; options are nobody's habit.
+        // Version and header length, assuming no IP options.
         IpAddr::V4(_) => Byte::of(0x45),
         IpAddr::V6(_) => Byte { value: 0x60, known: 0xf0 },
     };
@@ -173,7 +173,7 @@ pub(super) mod tests {
         assert_eq!(load(false, 12, 8), Some(vec![10, 0, 0, 1, 10, 0, 0, 2]));
         assert_eq!(load(true, 2, 2), Some(vec![0, 9]));
         assert_eq!(load(true, 0, 2), None, "the kernel chooses the port");
-        assert_eq!(load(false, 8, 1), None, "nobody knows its time to live");
+        assert_eq!(load(false, 8, 1), None, "the time to live is unknown");
         assert_eq!(load(true, 30, 2), None);
         let packet = Packet::of(&flow("fd11::2", 9), &Route::default());
         assert_eq!(values(&packet.load(false, 6, 1)), Some(vec![17]));

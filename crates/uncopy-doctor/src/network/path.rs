@@ -1,8 +1,7 @@
 //! The ways that packets may take, one [`PathFacts`] for each.
 //!
-//! Where the kernel sends a packet to several places, one way has all of them. Where it chooses by
-//! what is not known here, such as the port that a socket is going to have, each choice is a way of
-//! its own.
+//! If the kernel sends a packet to several places, one path contains all of them. If it chooses by facts
+//! that are not known here, such as the port that a socket will get, each choice is a separate path.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -17,30 +16,30 @@ use crate::found::{Detour, Doubt, Echo, Missing};
 use uncopy_os::netlink::route::{self, Cast, Flow, Link, Route};
 use uncopy_send::Transport;
 
-/// More devices than one stack has; a bridge may have more ports, of which the first count.
+/// Maximum number of devices on a path. Only the first ports of a large bridge are examined.
 const MAX_DEVICES: usize = 32;
-/// More ways than are told apart.
+/// Maximum number of paths that are examined.
 const MAX_WAYS: usize = 64;
 const LINK: &str = "rtnetlink RTM_GETLINK";
-/// What a vxlan adds to a frame of Ethernet, and the header of that (RFC 7348).
+/// Size of the vxlan header and the inner Ethernet header (RFC 7348).
 const TUNNEL_BYTES: usize = 8 + 14;
 const FILTERS: &str = "rtnetlink RTM_GETTFILTER";
 
-/// What is known of a socket that sends.
+/// Facts about a sending socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sending {
     pub(crate) transport: Transport,
     pub(crate) to: SocketAddr,
-    /// What it is bound to; `None`: nothing yet.
+    /// Bound address; `None`: not bound yet.
     pub(crate) from: Option<SocketAddr>,
-    /// The device that it is bound to, or of a link-local address; 0: none.
+    /// Device that it is bound to, or the device of a link-local address; 0: none.
     pub(crate) device: u32,
     pub(crate) mark: u32,
-    /// The class of traffic (`IP_TOS`).
+    /// Traffic class (`IP_TOS`).
     pub(crate) class: u8,
-    /// Whose it is; `None`: this process's user's.
+    /// Owner; `None`: the user of this process.
     pub(crate) user: Option<u32>,
-    /// What it sends to groups is for members on this machine too.
+    /// Whether multicast packets also go to receivers on this machine.
     pub(crate) loops: bool,
 }
 
@@ -71,19 +70,56 @@ impl Sending {
     }
 }
 
-/// What every way begins with.
-pub(super) struct Start<'a> {
-    pub(super) machine: &'a Machine,
-    pub(super) sending: Sending,
-    /// Nothing is known of the way yet.
-    pub(super) empty: PathFacts,
+/// Start of every path.
+struct Start<'a> {
+    machine: &'a Machine,
+    sending: Sending,
+    /// Facts that do not depend on the path.
+    empty: PathFacts,
 }
 
-/// Every way that packets may take.
-pub(super) fn ways(start: &Start<'_>) -> Vec<PathFacts> {
+/// Returns the facts of each path that packets of a socket may take.
+pub(super) fn of_sending(machine: &Machine, sending: Sending, wanted: Wanted) -> Vec<PathFacts> {
+    let is_v6 = sending.to.is_ipv6();
+    let empty = PathFacts {
+        transport: Some(sending.transport),
+        destination: Some(sending.to),
+        kernel: gather::kernel(Some(sending.transport), is_v6),
+        ..facts_of_machine(machine, wanted)
+    };
+    ways(&Start { machine, sending, empty })
+}
+
+/// Returns the facts of packets sent over a device. `None`: there is no device of that name.
+pub(super) fn over_device(machine: &Machine, name: &str, wanted: Wanted) -> Option<Vec<PathFacts>> {
+    let index = machine.links.iter().find(|link| link.name == name)?.index;
+    let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let sending = Sending::to(Transport::Udp, nowhere);
+    Some(over(&Start { machine, sending, empty: facts_of_machine(machine, wanted) }, index))
+}
+
+/// Returns the facts that all paths have in common.
+fn facts_of_machine(machine: &Machine, wanted: Wanted) -> PathFacts {
+    PathFacts {
+        transport: None,
+        destination: None,
+        route: None,
+        loops: None,
+        turns: Vec::new(),
+        unseen: machine.unseen.clone(),
+        devices: Vec::new(),
+        taps: machine.taps.clone(),
+        kernel: gather::kernel(None, false),
+        limits: gather::limits(),
+        wanted,
+    }
+}
+
+/// Returns every path that packets may take.
+fn ways(start: &Start<'_>) -> Vec<PathFacts> {
     let mut empty = start.empty.clone();
     let ports = match start.sending.from.map(|from| from.port()).filter(|port| *port != 0) {
-        // IPv6 keeps the route that it found before it chose a port (`tcp_v6_connect`).
+        // IPv6 keeps the route found before the port was chosen (`tcp_v6_connect`).
         Some(port)
             if start.sending.transport == Transport::Tcp
                 && start.sending.to.is_ipv6()
@@ -114,8 +150,7 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<PathFacts> {
             if seen.contains(&route) {
                 continue;
             }
-            // Of a group of ports one was asked about, which says nothing of the others to rules that
-            // see the packet.
+            // The port stands for a group of ports, so rules that match ports must not rely on it.
             let source_port = start.sending.from.map_or(0, |from| from.port());
             let source = flow.source.or(route.source);
             let flow = Flow { source_port, source, ..flow };
@@ -128,7 +163,7 @@ pub(super) fn ways(start: &Start<'_>) -> Vec<PathFacts> {
     bounded(found)
 }
 
-/// As many ways as are told apart; that there are more is said.
+/// Limits the number of paths, and notes if there are more.
 fn bounded(mut ways: Vec<PathFacts>) -> Vec<PathFacts> {
     if ways.len() > MAX_WAYS {
         ways.truncate(MAX_WAYS);
@@ -138,13 +173,13 @@ fn bounded(mut ways: Vec<PathFacts>) -> Vec<PathFacts> {
     ways
 }
 
-/// One way, as it is followed.
+/// State of following one path.
 struct Walk<'a> {
     start: &'a Start<'a>,
     flow: Flow,
 }
 
-/// Where a packet is about to leave.
+/// Device that a packet is about to leave through.
 #[derive(Debug, Clone)]
 struct At {
     device: u32,
@@ -158,7 +193,7 @@ impl Walk<'_> {
         self.start.machine
     }
 
-    /// From the choice of a route on.
+    /// Follows packets from the choice of a route on.
     fn along(&self, mut way: PathFacts, route: &Route) -> Vec<PathFacts> {
         let through = |packet: Packet, device| packet.through(device, &self.machine().name(device));
         let mut packet = through(Packet::of(&self.flow, route), route.device);
@@ -168,7 +203,7 @@ impl Walk<'_> {
         let mut route = route.clone();
         if let Some(flow) = again {
             match routes::of(&flow) {
-                Ok(routes::Asked { flow: asked, route: found, doubts }) => {
+                Ok(routes::RouteLookup { flow: asked, route: found, doubts }) => {
                     way.unseen.extend(doubts);
                     let protocol = self.flow.protocol;
                     let anew = Packet::of(&Flow { protocol, ..flow }, &found);
@@ -197,7 +232,7 @@ impl Walk<'_> {
         let to = again.map_or(self.flow.to, |flow| flow.to);
         let next = route.gateway.unwrap_or(to);
         copies.push(self.at(route.device, packet, to, next));
-        // The route's own device comes first.
+        // The device of the route comes first.
         copies.rotate_right(1);
         self.all(vec![way], &copies)
     }
@@ -206,11 +241,11 @@ impl Walk<'_> {
         At { device, packet, to: Some(to), hardware: gather::hardware(device, next) }
     }
 
-    /// What rules do; and the flow whose route is asked for again.
+    /// Records the effects of firewall rules. Returns the flow whose route is looked up again.
     fn note(&self, way: &mut PathFacts, found: Outcome, copies: &mut Vec<At>) -> Option<Flow> {
         let mut again = None;
         doubt(way, &Missing::FirewallEffect, NFTABLES, found.doubts);
-        // Asked for again without protocol and ports (`ip_route_me_harder`).
+        // The kernel looks it up without protocol and ports (`ip_route_me_harder`).
         let anew = Flow { protocol: 0, source_port: 0, port: 0, ..self.flow };
         let turn = |way: &mut PathFacts, what: Detour| {
             way.turns.push(Turn { what, source: NFTABLES });
@@ -256,8 +291,8 @@ impl Walk<'_> {
         again
     }
 
-    /// Doubts copies that may be longer than the MTU of their route: the kernel cuts them into
-    /// fragments, or tells the sender of a smaller MTU (`ip_finish_output_gso`, `ip_fragment`).
+    /// Notes copies that may be larger than the MTU of their route: the kernel fragments them, or reports a
+    /// smaller MTU to the sender (`ip_finish_output_gso`, `ip_fragment`).
     fn cut(&self, way: &mut PathFacts, route: &Route) {
         if let (Some(mtu), Some(longest)) = (self.mtu(route), self.longest(way))
             && longest > mtu as usize
@@ -267,7 +302,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The same of what a tunnel puts into packets of its own.
+    /// Notes packets in a tunnel that may be larger than the MTU of its lower device.
     fn cut_in_tunnel(&self, way: &mut PathFacts, tunnel: &Link, below: &[u32], at: &At) {
         let longest = match at.to {
             Some(_) => self.longest(way),
@@ -288,7 +323,7 @@ impl Walk<'_> {
         route.mtu.into_iter().chain(of_device).min()
     }
 
-    /// Bytes of the longest packets, as far as they are known, with the headers of their network.
+    /// Returns the size of the largest packets including network headers, if known.
     fn longest(&self, way: &PathFacts) -> Option<usize> {
         match self.start.sending.transport {
             Transport::Tcp => {
@@ -303,7 +338,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether this machine receives what goes to groups, or to everybody.
+    /// Notes whether this machine receives its own multicast or broadcast packets.
     fn looped(&self, way: &mut PathFacts, route: &Route, to: IpAddr) {
         let group = to.is_multicast();
         way.loops = match route.cast {
@@ -331,14 +366,14 @@ impl Walk<'_> {
         }
     }
 
-    /// All of these, on every way.
+    /// Follows all of these places on every path.
     fn all(&self, ways: Vec<PathFacts>, places: &[At]) -> Vec<PathFacts> {
         places.iter().fold(ways, |ways, at| {
             bounded(ways.into_iter().flat_map(|way| self.follow(way, at)).collect())
         })
     }
 
-    /// Over a device, and whatever is below.
+    /// Follows packets over a device and its lower devices.
     fn follow(&self, mut way: PathFacts, at: &At) -> Vec<PathFacts> {
         if way.devices.iter().any(|known| known.index == at.device) {
             return vec![way];
@@ -399,7 +434,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Devices that a copy is sent over, and the one that packets are sent over instead.
+    /// Returns the devices that copies are sent over, and the device that packets are redirected to.
     fn turned(&self, way: &mut PathFacts, name: &str, packet: &Packet) -> (Vec<u32>, Option<u32>) {
         let machine = self.machine();
         let (mut copies, mut instead) = (Vec::new(), None);
@@ -455,8 +490,8 @@ fn doubt(way: &mut PathFacts, what: &Missing, source: &'static str, doubts: Vec<
     way.unseen.extend(doubts.into_iter().map(|why| NotSeen::doubt(what.clone(), source, why)));
 }
 
-/// What goes over a device, whatever it is.
-pub(super) fn over(start: &Start<'_>, device: u32) -> Vec<PathFacts> {
+/// Follows any packet over a device.
+fn over(start: &Start<'_>, device: u32) -> Vec<PathFacts> {
     let walk = Walk { start, flow: start.sending.flow(0) };
     let at = At { device, packet: Packet::default(), to: None, hardware: None };
     walk.follow(start.empty.clone(), &at)

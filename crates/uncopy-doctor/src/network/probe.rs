@@ -1,4 +1,4 @@
-//! A live probe: a few large sends, and what the kernel reports of them in both of its interfaces.
+//! Live probe: a few large sends, with the kernel's reports of both interfaces.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,40 +16,40 @@ use uncopy_send::{
     Fate, InetSocket, Message, Mode, Ring, RingEvent, RingOptions, Sender, SenderOptions, Transport,
 };
 
-/// Whether to send something to find out what becomes of it.
+/// Whether to send a live probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Probe {
-    /// Nothing is sent.
+    /// Send nothing.
     #[default]
     No,
-    /// If the target answers [`HELLO`] with [`GREETING`], as `uncopy bench recv` does.
+    /// Send if the target answers [`HELLO`] with [`GREETING`], as `uncopy bench recv` does.
     IfGreeted,
-    /// Whoever is there.
+    /// Send without waiting for an answer.
     Anyway,
 }
 
-/// What a probe says first: one datagram, or the beginning of a stream.
+/// First bytes of a probe: one datagram, or the beginning of a stream.
 pub const HELLO: &[u8] = b"uncopy doctor: is this uncopy bench recv?\n";
-/// What is to be answered.
+/// Expected answer.
 pub const GREETING: &[u8] = b"uncopy bench recv: yes\n";
 
-/// Sends through each interface, and bytes of all of them at most.
+/// Number of sends through each interface, and the maximum of their total bytes.
 const SENDS: usize = 16;
-const MOST_BYTES: usize = 2 << 20;
-/// How long connection, greeting and reports are waited for, each.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Datagrams may be lost: so often the question is asked.
-const QUESTIONS: u32 = 4;
+const MAX_BYTES: usize = 2 << 20;
+/// Timeout of the connection, of the greeting, and of the reports.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of times that the greeting is sent over UDP, as datagrams may be lost.
+const MAX_GREETINGS: u32 = 4;
 
-/// What became of the sends through one interface.
+/// Results of the sends through one interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Tally {
     not_copied: u32,
     copied: u32,
     unknown: u32,
     unsent: u32,
-    /// Reports that did not come in time.
+    /// Reports that did not arrive in time.
     missing: u32,
 }
 
@@ -71,7 +71,7 @@ impl Tally {
     }
 }
 
-/// Sends, and says what came of it beside what was found before.
+/// Sends a probe, and compares the reports with the findings so far.
 pub(super) fn probe(
     transport: Transport,
     to: SocketAddr,
@@ -113,14 +113,14 @@ fn unclear(found: ProbeFound) -> DoctorFinding {
     DoctorFinding::of(&is::PROBE_UNCLEAR, found)
 }
 
-/// What the two interfaces say together.
+/// Derives a finding from the reports of both interfaces.
 fn judge(
     transport: Transport,
     calls: Tally,
     ring: Option<Tally>,
     predicted: CopyVerdict,
 ) -> DoctorFinding {
-    // What io_uring says about TCP is known to be wrong where it says anything.
+    // io_uring's reports about TCP are unreliable.
     let silent = Tally::default();
     let ring = ring.filter(|_| transport == Transport::Udp).unwrap_or(silent);
     let (not_copied, copied) = (calls.not_copied + ring.not_copied, calls.copied + ring.copied);
@@ -136,7 +136,7 @@ fn judge(
     }
 }
 
-/// What this user may not look up does not copy, if nothing was copied.
+/// Turns findings about facts that this user cannot read into notes, as nothing was copied.
 fn clear_hidden(findings: &mut [DoctorFinding]) {
     let hidden = |finding: &&mut DoctorFinding| {
         let is_tap = finding.condition == &is::TAP;
@@ -154,7 +154,7 @@ fn clear_hidden(findings: &mut [DoctorFinding]) {
     }
 }
 
-/// `None`: the target did not answer as it should.
+/// Sends the probe. `None`: the target did not send the expected answer.
 fn send(
     transport: Transport,
     to: SocketAddr,
@@ -162,10 +162,10 @@ fn send(
     probe: Probe,
 ) -> Result<Option<(Tally, Option<Tally>)>> {
     let socket = match transport {
-        Transport::Tcp => InetSocket::connect_tcp_within(to, PATIENCE)?,
+        Transport::Tcp => InetSocket::connect_tcp_within(to, TIMEOUT)?,
         Transport::Udp => InetSocket::connect_udp(to)?,
     };
-    let options = SenderOptions::new().mode(Mode::Zerocopy).send_timeout(Some(PATIENCE));
+    let options = SenderOptions::new().mode(Mode::Zerocopy).send_timeout(Some(TIMEOUT));
     let mut sender: Sender<Vec<u8>> = Sender::new(socket, &options);
     if probe == Probe::IfGreeted && !is_greeted(&mut sender)? {
         return Ok(None);
@@ -173,10 +173,10 @@ fn send(
     if transport == Transport::Udp {
         sender.socket().set_segment_bytes(wanted.segment_bytes)?;
     }
-    let length = wanted.message_bytes.clamp(1, MOST_BYTES);
-    let count = SENDS.min(MOST_BYTES / length).max(1);
-    // What is missing when the ring is dropped was waited for before.
-    let ring_options = RingOptions::new().mode(Mode::Zerocopy).drop_timeout(PATIENCE);
+    let length = wanted.message_bytes.clamp(1, MAX_BYTES);
+    let count = SENDS.min(MAX_BYTES / length).max(1);
+    // Missing reports were already waited for when the ring is dropped.
+    let ring_options = RingOptions::new().mode(Mode::Zerocopy).drop_timeout(TIMEOUT);
     let mut ring = Ring::new(&ring_options);
     let through = ring.io_uring_refusal().is_none().then(|| ring.add_shared(&sender));
     let calls = by_calls(&mut sender, length, count)?;
@@ -194,21 +194,21 @@ fn send(
     Ok(Some((calls, ringed)))
 }
 
-/// Asks who is there.
+/// Sends the greeting and checks the answer.
 fn is_greeted(sender: &mut Sender<Vec<u8>>) -> Result<bool> {
-    let questions = match sender.socket().transport() {
+    let attempts = match sender.socket().transport() {
         Transport::Tcp => 1,
-        Transport::Udp => QUESTIONS,
+        Transport::Udp => MAX_GREETINGS,
     };
     let mut answer = [0; 64];
-    for _ in 0..questions {
+    for _ in 0..attempts {
         let asked = sender.send(HELLO.to_vec()).result;
-        // Nobody listens, as the last datagram's answer says.
+        // The answer to the last datagram says that nothing listens there.
         if asked.as_ref().is_err_and(is_refusal) {
             return Ok(false);
         }
         asked?;
-        match sender.socket().receive_within(&mut answer, PATIENCE / questions) {
+        match sender.socket().receive_within(&mut answer, TIMEOUT / attempts) {
             Ok(Some(length)) if answer[..length].starts_with(GREETING) => {
                 release_all(sender, &mut Tally::default())?;
                 return Ok(true);
@@ -236,7 +236,7 @@ fn by_calls(sender: &mut Sender<Vec<u8>>, length: usize, count: usize) -> Result
 }
 
 fn release_all(sender: &mut Sender<Vec<u8>>, tally: &mut Tally) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while sender.outstanding().sends > 0 {
         let left = deadline.saturating_duration_since(Instant::now());
         match sender.wait_release(Some(left))? {
@@ -251,7 +251,7 @@ fn release_all(sender: &mut Sender<Vec<u8>>, tally: &mut Tally) -> Result<()> {
 }
 
 fn collect(ring: &mut Ring<Vec<u8>>, tally: &mut Tally) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let is_over = ring.outstanding().sends == 0;
         let left = deadline.saturating_duration_since(Instant::now());
@@ -293,9 +293,9 @@ mod tests {
             (Udp, copied, Some(copied), CopyVerdict::ZeroCopy, "probe-copied"),
             (Udp, lent, Some(copied), CopyVerdict::ZeroCopy, "probe-unclear"),
             (Udp, tally(15, 1, 0, 0), None, CopyVerdict::ZeroCopy, "probe-unclear"),
-            // What should have been copied, and is said not to have been.
+            // A predicted copy that the reports deny.
             (Udp, lent, Some(lent), CopyVerdict::Copied, "probe-unclear"),
-            // io_uring is not believed about TCP.
+            // io_uring's reports about TCP are ignored.
             (Tcp, lent, Some(copied), CopyVerdict::ZeroCopy, "probe-not-copied"),
             (Tcp, copied, Some(unsure), CopyVerdict::Copied, "probe-copied"),
             (Tcp, unsure, Some(unsure), CopyVerdict::Unknown, "probe-unclear"),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_clears_what_may_not_be_looked_up() {
+    fn a_probe_clears_findings_that_this_user_cannot_check() {
         let tap = |user| TapFound::Tap {
             holder: TapHolder::Somebody { user },
             place: TapPlace::AllDevices,

@@ -1,9 +1,9 @@
-//! The routes that the kernel may choose for what a socket sends.
+//! Routes that the kernel may choose for a socket.
 //!
-//! IPv4 asks with the address that packets are going to have (`ip_route_connect`). IPv6 keeps what it
-//! found before it chose that address (`ip6_dst_lookup_tail`), until that route is gone; then it asks
-//! with the address (`inet6_csk_route_socket`). Either may be. Not every kernel looks at the class of
-//! traffic there (`tcp_v6_connect`).
+//! IPv4 looks the route up with the chosen source address (`ip_route_connect`). IPv6 keeps the route found
+//! before the source address was chosen (`ip6_dst_lookup_tail`) until that route is gone; then it looks it up
+//! with the address (`inet6_csk_route_socket`). Both cases are considered. Some kernels ignore the traffic
+//! class there (`tcp_v6_connect`).
 
 use std::net::IpAddr;
 
@@ -18,31 +18,31 @@ use uncopy_send::Transport;
 pub(super) const ROUTE: &str = "rtnetlink RTM_GETROUTE";
 const RULE: &str = "rtnetlink RTM_GETRULE";
 
-/// A route, and the question whose answer it is.
+/// A route, with the flow it was looked up for.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct RouteLookup {
     pub(super) flow: Flow,
     pub(super) route: Route,
-    /// Why another route may be the answer.
+    /// Reasons why the kernel may choose another route.
     pub(super) doubts: Vec<NotSeen>,
 }
 
-/// The route of a flow.
+/// Looks up the route of a flow.
 ///
-/// A socket of IPv6 that is bound to a device has routes over this one alone. The kernel answers a
-/// question that names a source address without a socket with others, too
-/// (`ip6_route_output_flags_noref`); without the address it does not.
-pub(super) fn of(flow: &Flow) -> Result<Asked, Errno> {
+/// An IPv6 socket bound to a device uses only routes over that device. For a request with a source address
+/// but without a socket the kernel returns other routes too (`ip6_route_output_flags_noref`); without the
+/// address it does not.
+pub(super) fn of(flow: &Flow) -> Result<RouteLookup, Errno> {
     let route = route::route_of(flow)?;
     let is_bound = flow.device != 0 && flow.to.is_ipv6();
     if !is_bound || flow.source.is_none() || route.device == flow.device {
-        return Ok(Asked { flow: *flow, route, doubts: Vec::new() });
+        return Ok(RouteLookup { flow: *flow, route, doubts: Vec::new() });
     }
     let flow = Flow { source: None, ..*flow };
-    Ok(Asked { flow, route: route::route_of(&flow)?, doubts: by_source(flow.device) })
+    Ok(RouteLookup { flow, route: route::route_of(&flow)?, doubts: by_source(flow.device) })
 }
 
-/// What tells packets over a device of IPv6 apart by their source, which was not asked with.
+/// Returns doubts if IPv6 rules or routes over a device select by source address.
 fn by_source(device: u32) -> Vec<NotSeen> {
     const WHAT: Missing = Missing::RouteOfBound;
     let asked = [
@@ -57,20 +57,20 @@ fn by_source(device: u32) -> Vec<NotSeen> {
     asked.into_iter().filter_map(doubt).collect()
 }
 
-/// Every route that a flow may get, and over each hop.
+/// Returns every route that a flow may get, over each next hop.
 pub(super) fn all(flow: &Flow, transport: Transport) -> Result<(Vec<Route>, Vec<NotSeen>), Errno> {
     let (mut routes, mut missing): (Vec<Route>, Vec<NotSeen>) = (Vec::new(), Vec::new());
-    for Asked { flow, route, doubts } in asked(flow, transport)? {
+    for RouteLookup { flow, route, doubts } in lookups(flow, transport)? {
         missing.extend(doubts);
         let hops = match route::hops_of(&flow) {
-            // Nothing is chosen there.
+            // There is no choice of next hops.
             _ if route.is_local || route.cast != Cast::Unicast => Vec::new(),
             Ok(hops) => hops,
             Err(Errno::ENODATA) => {
                 missing.push(NotSeen::doubt(Missing::HopGroupMembers, ROUTE, Doubt::HopGroup));
                 Vec::new()
             }
-            // No entry decides, but the device.
+            // No routing table entry applies; the device decides.
             Err(_) => Vec::new(),
         };
         let over = |hop: &Hop| Route {
@@ -83,7 +83,7 @@ pub(super) fn all(flow: &Flow, transport: Transport) -> Result<(Vec<Route>, Vec<
         let own =
             if hops.is_empty() { vec![route.clone()] } else { hops.iter().map(over).collect() };
         for route in own {
-            // Only one of them has the address that it is sent from.
+            // Equal routes may differ in whether they have a source address.
             let is_known = |known: &Route| Route { source: route.source, ..known.clone() } == route;
             if !routes.iter().any(is_known) {
                 routes.push(route);
@@ -93,8 +93,8 @@ pub(super) fn all(flow: &Flow, transport: Transport) -> Result<(Vec<Route>, Vec<
     Ok((routes, missing))
 }
 
-/// With the source and without it, as far as either counts.
-fn asked(flow: &Flow, transport: Transport) -> Result<Vec<Asked>, Errno> {
+/// Looks up routes with and without the source address, as far as each is possible.
+fn lookups(flow: &Flow, transport: Transport) -> Result<Vec<RouteLookup>, Errno> {
     let first = of(flow)?;
     let keeps_first = flow.to.is_ipv6() || transport == Transport::Udp;
     if let Some(source) = flow.source {
@@ -115,7 +115,7 @@ fn asked(flow: &Flow, transport: Transport) -> Result<Vec<Asked>, Errno> {
     })
 }
 
-/// What the kernel may have asked of a socket whose source is known by now.
+/// Returns the flows that the kernel may have looked up before the source was known.
 fn earlier(flow: &Flow) -> Vec<Flow> {
     let mut questions = vec![*flow];
     if flow.to.is_ipv6() {
@@ -129,8 +129,8 @@ fn earlier(flow: &Flow) -> Vec<Flow> {
     questions.split_off(1)
 }
 
-/// Whether a socket that goes this way may have got this source from the kernel, which takes one of
-/// the way's device if it can (RFC 6724, rule 5). Others may be temporary and have been replaced.
+/// Whether the kernel may have chosen this source for a socket on this route. It prefers an address of the
+/// outgoing device (RFC 6724, rule 5); others may be temporary addresses that were replaced.
 fn may_choose(route: &Route, source: IpAddr) -> bool {
     let is_elsewhere = |address| match address {
         IpAddr::V6(address) => machine::is_elsewhere(address, route.device),

@@ -1,4 +1,4 @@
-//! The sockets of a process.
+//! Examines the sockets of a process.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,21 +17,21 @@ use uncopy_core::{Errno, Error, Result};
 use uncopy_os::pidfd;
 use uncopy_send::Transport;
 
-/// Ways that are looked at; of more the first count.
+/// Maximum number of different sockets that are examined.
 const MAX_ADDRESSES: usize = 32;
 
-/// A socket of TCP or UDP.
+/// A TCP or UDP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Known {
     inode: u64,
     transport: Transport,
     user: u32,
     from: SocketAddr,
-    /// `None`: it listens, or names a peer with each send.
+    /// `None`: it listens, or is not connected.
     to: Option<SocketAddr>,
 }
 
-/// What there is to say about what a process sends.
+/// Examines the sockets of a process.
 ///
 /// # Errors
 /// There is no such process.
@@ -62,7 +62,7 @@ pub(crate) fn process(pid: u32, options: &Options) -> Result<Report> {
     Ok(Report::conclude(format!("pid {pid}"), &subject, findings, facts))
 }
 
-/// The network of the process, and of this thread, if they differ.
+/// Describes the network namespaces of the process and of this thread, if they differ.
 fn elsewhere(pid: u32) -> Option<String> {
     let theirs = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
     let ours = fs::read_link("/proc/thread-self/ns/net").ok()?;
@@ -89,18 +89,18 @@ fn look_at(
     let open = own.iter().filter(|(_, one)| one.to.is_none() && one.transport == Transport::Udp);
     let open: Vec<String> = open.map(|(fd, _)| fd.to_string()).collect();
     if with_peer.is_empty() && multipath.is_empty() {
-        let said = format!("{} sockets, none of TCP or UDP with a peer", sockets.len());
+        let said = format!("{} sockets, none of them a connected TCP or UDP socket", sockets.len());
         let none = ProcessFound::NoPeer { process: process.clone() };
         findings.push(DoctorFinding::of(&is::NO_SOCKETS, none).seen("/proc/PID/fd", said));
     } else if !open.is_empty() {
         let named = ProcessFound::PeerWithEachSend { sockets: open.len() };
-        let said = format!("UDP without a peer on descriptors {}", open.join(", "));
+        let said = format!("UDP sockets that are not connected on descriptors {}", open.join(", "));
         findings.push(DoctorFinding::of(&is::NO_PEER, named).seen("/proc/net/udp", said));
     }
     if !multipath.is_empty() {
         let several = ProcessFound::Multipath { sockets: multipath.len() };
         let said = format!(
-            "SO_PROTOCOL is IPPROTO_MPTCP on descriptors {}; SO_ZEROCOPY is answered EOPNOTSUPP",
+            "SO_PROTOCOL is IPPROTO_MPTCP on descriptors {}; SO_ZEROCOPY fails with EOPNOTSUPP",
             multipath.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
         );
         findings.push(DoctorFinding::of(&is::MPTCP, several).seen("getsockopt", said));
@@ -118,7 +118,7 @@ fn look_at(
     paths(pid, &with_peer, options, findings, facts);
 }
 
-/// What becomes of what each socket sends, told once for those that are alike.
+/// Examines the path of each socket, once for equal ones.
 fn paths(
     pid: u32,
     sockets: &[(i32, Known, SocketAddr)],
@@ -138,10 +138,10 @@ fn paths(
                 (sending.mark, sending.loops) = (bound.mark, bound.loops);
                 sending.class = bound.class;
                 if bound.gets_packets_back {
-                    hidden(*fd, "it asks for packets back with time stamps", false, findings);
+                    hidden(*fd, "it gets its packets back with timestamps", false, findings);
                 }
                 if bound.chooses_device {
-                    hidden(*fd, "it chooses the device of what it sends itself", false, findings);
+                    hidden(*fd, "a socket option chooses the outgoing device", false, findings);
                 }
             }
             Err(errno) => hidden(*fd, &errno.to_string(), true, findings),
@@ -159,7 +159,7 @@ fn paths(
             continue;
         }
         if seen.len() == MAX_ADDRESSES {
-            let why = format!("of {} sockets the first {MAX_ADDRESSES} ways count", sockets.len());
+            let why = format!("{MAX_ADDRESSES} paths of {} sockets are examined", sockets.len());
             let rest = DoctorFinding::of(&is::NOT_SEEN, ProcessFound::SocketsLeftOut);
             findings.push(rest.seen("/proc/PID/fd", why));
             break;
@@ -180,7 +180,7 @@ fn hidden(fd: i32, why: &str, needs_root: bool, findings: &mut Vec<DoctorFinding
     });
 }
 
-/// Descriptors of Multipath TCP. Tables of TCP have them as their first connection.
+/// Returns the descriptors of Multipath TCP sockets, which the TCP tables show as their first subflow.
 fn multipath(pid: u32, sockets: &[(i32, u64)]) -> Vec<i32> {
     let is_multipath = |fd: i32| {
         let socket = pidfd::descriptor_of(pid, fd);
@@ -189,7 +189,7 @@ fn multipath(pid: u32, sockets: &[(i32, u64)]) -> Vec<i32> {
     sockets.iter().map(|(fd, _)| *fd).filter(|fd| is_multipath(*fd)).collect()
 }
 
-/// Every socket of this network that sends, or may.
+/// Returns every TCP and UDP socket of this network namespace.
 fn known() -> Vec<Known> {
     let tables = [
         ("tcp", Transport::Tcp),
@@ -208,8 +208,8 @@ fn known() -> Vec<Known> {
     found
 }
 
-/// A line of the tables (`tcp4_seq_show` and others): number, own address, peer, state, queues,
-/// timer, retransmissions, user, timeout, inode. No peer has port 0.
+/// Parses a line of the tables (`tcp4_seq_show` and others): number, own address, peer, state, queues,
+/// timer, retransmissions, user, timeout, inode. A peer port of 0 means that there is no peer.
 fn socket_in(line: &str) -> Option<(u32, u64, SocketAddr, Option<SocketAddr>)> {
     let mut words = line.split_whitespace();
     let mut address = |place: usize| {
@@ -223,7 +223,7 @@ fn socket_in(line: &str) -> Option<(u32, u64, SocketAddr, Option<SocketAddr>)> {
     Some((user, inode, from, Some(to).filter(|to| to.port() != 0)))
 }
 
-/// Each four bytes of an address as a number of this machine, in hexadecimal.
+/// Parses an address: each four bytes as a hexadecimal number in native byte order.
 fn address_in(text: &str) -> Option<IpAddr> {
     let mut bytes = [0; 16];
     let mut length = 0;
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_tables_are_understood() {
+    fn the_kernels_tables_are_parsed() {
         for (line, expected) in [
             (
                 "  1: 0100007F:0016 0200000A:CC12 01 00000000:00000000 00:00000000 00000000     0        0 4711 1",
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_looked_at() {
+    fn this_process_is_examined() {
         let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Packet taps: who sees what is sent, and so has it copied.
+//! Packet taps, for which the kernel copies outgoing packets.
 
 use std::fs;
 
@@ -19,19 +19,19 @@ pub(crate) struct Tap {
     pub(crate) is_running: bool,
     /// The user who opened it.
     pub(crate) user: u32,
-    /// `None`: it cannot be read.
+    /// `None`: the option cannot be read.
     pub(crate) ignores_outgoing: Option<bool>,
-    /// `None`: no process that shows its descriptors has it.
+    /// `None`: no process with readable descriptors has it.
     pub(crate) owner: Option<Owner>,
-    /// The number of the group with which it shares its packets.
+    /// Number of its fanout group.
     pub(crate) fanout: Option<u16>,
 }
 
-/// What a tap does to packets that leave through some devices.
+/// Effect of a tap on packets that leave through some devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     Copies,
-    /// It does, unless it ignores what is sent, which cannot be seen.
+    /// It causes copies unless it ignores outgoing packets, which cannot be read.
     Unknown,
     OtherDevice,
     OtherProtocol,
@@ -40,7 +40,7 @@ pub(crate) enum Reach {
 }
 
 impl Tap {
-    /// As `dev_queue_xmit_nit` in `net/core/dev.c` chooses.
+    /// Returns the effect, by the rules of `dev_queue_xmit_nit` in `net/core/dev.c`.
     pub(crate) fn reach(&self, devices: &[u32]) -> Reach {
         match self.ignores_outgoing {
             _ if self.protocol != ALL_PROTOCOLS => Reach::OtherProtocol,
@@ -53,7 +53,7 @@ impl Tap {
     }
 }
 
-/// Every packet socket of this thread's network.
+/// Returns every packet socket of this thread's network namespace.
 pub(crate) fn all() -> std::io::Result<Vec<Tap>> {
     let table = fs::read_to_string("/proc/thread-self/net/packet")?;
     let fanouts = packet_diag::fanouts().unwrap_or_default();
@@ -69,7 +69,7 @@ pub(crate) fn all() -> std::io::Result<Vec<Tap>> {
     Ok(taps)
 }
 
-/// A line of the table (`packet_seq_show` in `net/packet/af_packet.c`): address, references, type,
+/// Parses a line of the table (`packet_seq_show` in `net/packet/af_packet.c`): address, references, type,
 /// protocol, device, running, memory, user, inode.
 fn tap_in(line: &str) -> Option<Tap> {
     let mut words = line.split_whitespace().skip(3);
@@ -108,7 +108,7 @@ ffff888003a1e000 3      2    88cc   2     1 0      101    8124
 0000000000000000 3      3    0003   5     0 0      0      9";
 
     #[test]
-    fn the_kernels_table_is_understood() {
+    fn the_kernels_table_is_parsed() {
         let taps: Vec<Tap> = TABLE.lines().filter_map(tap_in).collect();
         let found: Vec<_> =
             taps.iter().map(|t| (t.inode, t.protocol, t.device, t.is_running, t.user)).collect();
@@ -119,7 +119,7 @@ ffff888003a1e000 3      2    88cc   2     1 0      101    8124
     }
 
     #[test]
-    fn only_running_taps_of_everything_on_the_way_copy() {
+    fn only_running_taps_for_all_protocols_on_the_path_copy() {
         let tap = |protocol, device, is_running, ignores_outgoing| Tap {
             inode: 1,
             protocol,

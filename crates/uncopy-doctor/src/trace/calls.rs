@@ -1,6 +1,6 @@
-//! Every call of the functions that copy what is sent, where the kernel has kprobes
-//! (`perf_event_open(2)` with its kprobe PMU): they are gone when their descriptors are closed, and
-//! so however the program ends.
+//! Records every call of functions that copy sent bytes, if the kernel has kprobes (`perf_event_open(2)` with
+//! its kprobe PMU). The kernel removes the probes when their descriptors are closed, so also when the program
+//! is killed.
 
 use std::ffi::CString;
 use std::fs;
@@ -9,35 +9,34 @@ use uncopy_core::Errno;
 use uncopy_os::Sys;
 use uncopy_os::perf::{Sample, Sampler};
 
-/// Where the kernel says which number its kprobe PMU has.
+/// File with the number of the kernel's kprobe PMU.
 const KIND: &str = "/sys/bus/event_source/devices/kprobe/type";
 
-/// Functions whose calls are noted.
+/// Functions whose calls are recorded.
 pub(super) struct Calls {
     probed: Vec<Probed>,
 }
 
-/// One function, on every processor.
+/// One function, on every CPU.
 struct Probed {
     name: &'static str,
     samplers: Vec<Sampler>,
 }
 
 impl Calls {
-    /// Begins to note calls of these functions on these processors; of those that this kernel lacks
-    /// there are none.
+    /// Starts recording calls of these functions on these CPUs. Functions that this kernel lacks are skipped.
     ///
     /// # Errors
-    /// Why it cannot be done, for people.
+    /// Reason why calls cannot be recorded, for people.
     pub(super) fn begin(functions: &[&'static str], processors: &[usize]) -> Result<Calls, String> {
         let kind = fs::read_to_string(KIND).ok().and_then(|text| text.trim().parse().ok());
-        let kind = kind.ok_or("this kernel has none")?;
+        let kind = kind.ok_or("this kernel has no kprobes")?;
         let mut probed = Vec::new();
         for name in functions {
             let on = |processor: &usize| of_calls(name, kind, *processor);
             match processors.iter().map(on).collect::<Sys<Vec<Sampler>>>() {
                 Ok(samplers) => probed.push(Probed { name, samplers }),
-                // Inlined, or called otherwise in this version.
+                // Inlined, or named differently in this version.
                 Err(Errno::ENOENT | Errno::EADDRNOTAVAIL | Errno::EINVAL) => {}
                 Err(errno) => return Err(refusal(errno)),
             }
@@ -48,20 +47,20 @@ impl Calls {
         }
     }
 
-    /// Takes out what was noted since the last time.
+    /// Returns the calls recorded since the last time.
     pub(super) fn take(&mut self, into: &mut Vec<Sample>) {
         for sampler in self.probed.iter_mut().flat_map(|probed| &mut probed.samplers) {
             sampler.take(into);
         }
     }
 
-    /// How often which function was called, by whomever.
+    /// Describes the number of calls of each function, by any caller.
     pub(super) fn describe(&self) -> String {
         let count = |probed: &Probed| -> u64 {
             probed.samplers.iter().map(|sampler| sampler.count().unwrap_or(0)).sum()
         };
         let counted = self.probed.iter().map(|probed| format!("{} {}", probed.name, count(probed)));
-        format!("calls by whomever: {}", counted.collect::<Vec<_>>().join(", "))
+        format!("calls by any caller: {}", counted.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -70,8 +69,8 @@ fn of_calls(name: &str, kind: u32, processor: usize) -> Sys<Sampler> {
     Sampler::of_calls(&name, kind, processor)
 }
 
-/// Who may set kprobes is asked in `perf_kprobe_event_init` (`kernel/events/core.c`), whatever
-/// `kernel.perf_event_paranoid` says.
+/// Describes why kprobes were refused. `perf_kprobe_event_init` (`kernel/events/core.c`) checks permissions
+/// independently of `kernel.perf_event_paranoid`.
 fn refusal(errno: Errno) -> String {
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     let why = match errno {
@@ -79,7 +78,7 @@ fn refusal(errno: Errno) -> String {
         Errno::EPERM if lockdown.contains("[confidentiality]") => {
             "the kernel is locked down".into()
         }
-        Errno::EPERM => "a filter of the sandbox, or the kernel is locked down".to_owned(),
+        Errno::EPERM => "a seccomp filter, or the kernel is locked down".to_owned(),
         Errno::EMFILE => "too few files may be open; raise RLIMIT_NOFILE".to_owned(),
         _ => errno.message(),
     };
@@ -108,7 +107,7 @@ mod tests {
         let has = fs::exists(KIND).unwrap();
         let expected: &[&str] = match has {
             true => &["no_such_function", "refused: "],
-            false => &["this kernel has none"],
+            false => &["this kernel has no kprobes"],
         };
         assert!(expected.iter().any(|words| said.contains(words)), "{said}");
     }

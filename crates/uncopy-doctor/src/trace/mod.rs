@@ -1,4 +1,4 @@
-//! Proof: where the kernel was seen copying.
+//! Samples the kernel for functions that copy.
 
 mod calls;
 mod stacks;
@@ -19,10 +19,10 @@ use uncopy_core::Errno;
 use uncopy_os::Sys;
 use uncopy_os::perf::{Sample, Sampler};
 
-/// The rings of samples are emptied so often.
+/// Interval at which the rings of samples are emptied.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// What is being done, of which copies are looked for.
+/// Activity whose copies are searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
     Sending,
@@ -30,7 +30,7 @@ pub(super) enum Subject {
     Everything,
 }
 
-/// A function that copies payload, called directly or not by another one, and what that means.
+/// A function that copies payload, a function that calls it directly or indirectly, and the meaning.
 struct Rule {
     copies: &'static str,
     caller: &'static str,
@@ -43,7 +43,7 @@ const fn sending(copies: &'static str, caller: &'static str, site: CopySite) -> 
     Rule { copies, caller, site, subject: Subject::Sending, severity: Severity::Copies }
 }
 
-/// The first that fits counts. Names of functions in `net/core`, `net/ipv4`, `mm/filemap.c` and
+/// Rules; the first match is used. Names of functions in `net/core`, `net/ipv4`, `mm/filemap.c` and
 /// `lib/iov_iter.c` of Linux 4.14 to 6.18.
 const RULES: &[Rule] = &[
     sending("skb_copy_ubufs", "dev_queue_xmit_nit", CopySite::Tap),
@@ -86,8 +86,8 @@ const RULES: &[Rule] = &[
 ];
 
 impl Rule {
-    /// Names of functions, the innermost first. A caller is told by a part of its name, since
-    /// compilers and kernels vary them (`__netif_receive_skb_core.constprop.0`, `udpv6_sendmsg`).
+    /// Matches names of functions, the innermost first. A caller matches by a part of its name, since names
+    /// vary between compilers and kernels (`__netif_receive_skb_core.constprop.0`, `udpv6_sendmsg`).
     fn fits(&self, chain: &[&str]) -> bool {
         let is_copy = |name: &&str| name.split('.').next() == Some(self.copies);
         let Some(place) = chain.iter().position(is_copy) else { return false };
@@ -95,16 +95,16 @@ impl Rule {
     }
 }
 
-/// What a trace has seen.
+/// Result of a trace.
 pub(super) struct Traced {
     pub(super) findings: Vec<DoctorFinding>,
     pub(super) facts: Vec<ReportFact>,
-    /// `None`: nobody wants them, or nothing may be sampled.
+    /// `None`: not requested, or the kernel cannot be sampled.
     pub(super) stacks: Option<Vec<Stack>>,
 }
 
-/// Samples every processor for so long, and notes each call of the functions that copy what is sent;
-/// says which copies were seen. `pid`: of that process alone.
+/// Samples every CPU for `time`, records calls of functions that copy sent bytes, and reports the copies.
+/// `pid`: only samples of that process.
 pub(super) fn trace(
     time: Duration,
     subject: Subject,
@@ -148,22 +148,22 @@ pub(super) fn trace(
     }
 }
 
-/// Which samples count, and as what.
+/// Selection of samples.
 struct Filter {
     symbols: Symbols,
     subject: Subject,
-    /// `None`: of every process.
+    /// `None`: every process.
     pid: Option<u32>,
 }
 
-/// How many samples, or calls, there were, and how many of them fit each rule.
+/// Numbers of all samples or calls, and of those that match each rule.
 struct Tally {
     total: usize,
     fitting: Vec<usize>,
 }
 
 impl Filter {
-    /// Counts for so long. What was seen is not kept, however much it is, but for different stacks.
+    /// Counts samples for `time`. Only different stacks are kept, so that memory is bounded.
     fn watch<'a>(
         &'a self,
         time: Duration,
@@ -212,7 +212,7 @@ impl Tally {
         Tally { total: 0, fitting: vec![0; RULES.len()] }
     }
 
-    /// Counts a chain; says whether a function in it copies.
+    /// Counts a call chain. Returns whether it contains a copying function.
     fn add(&mut self, chain: &[&str], subject: Subject) -> bool {
         self.total += 1;
         let concerned = |rule: &Rule| subject == Subject::Everything || rule.subject == subject;
@@ -224,8 +224,8 @@ impl Tally {
     }
 }
 
-/// Functions whose calls are worth noting: what is sent is copied in few calls of many bytes. Those
-/// that read and write files are called for everything.
+/// Returns the functions whose calls are recorded. Sent bytes are copied in few calls of many bytes; the
+/// functions that read and write files are called too often.
 fn probed(subject: Subject) -> Vec<&'static str> {
     let concerned = RULES.iter().filter(|rule| {
         let is_sending = rule.subject == Subject::Sending && subject != Subject::Copying;
@@ -240,26 +240,26 @@ fn probed(subject: Subject) -> Vec<&'static str> {
     names
 }
 
-/// Processors that are there: `/sys/devices/system/cpu/online` is like `0-3,6`.
+/// Returns the online CPUs; `/sys/devices/system/cpu/online` has the format `0-3,6`.
 fn processors() -> Vec<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let found = processors_in(text.trim());
     if found.is_empty() { vec![0] } else { found }
 }
 
-/// What a kernel can be built for (`NR_CPUS` in `arch/x86/Kconfig`).
-const MOST_PROCESSORS: usize = 8192;
+/// Maximum number of CPUs of a kernel (`NR_CPUS` in `arch/x86/Kconfig`).
+const MAX_PROCESSORS: usize = 8192;
 
 fn processors_in(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let last = last.parse::<usize>().ok()?.min(MOST_PROCESSORS);
+        let last = last.parse::<usize>().ok()?.min(MAX_PROCESSORS);
         Some(first.parse::<usize>().ok()?..=last)
     };
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// What the names of functions say: of samples, and of calls where these were noted. Pure.
+/// Derives findings from samples, and from recorded calls if there are any. Pure.
 fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     for (place, rule) in RULES.iter().enumerate() {
@@ -301,7 +301,7 @@ fn findings(sampled: &Tally, called: Option<&Tally>) -> Vec<DoctorFinding> {
 const SAMPLES: &str = "perf_event_open";
 const KPROBE: &str = "kprobe";
 
-/// `kprobes`: why calls cannot be noted either.
+/// Returns the finding for refused sampling. `kprobes`: reason why calls cannot be recorded either.
 fn forbidden(errno: Errno, kprobes: Option<String>) -> DoctorFinding {
     let setting = |name: &str| {
         let value = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_noted_of_what_copies_sends() {
+    fn calls_are_recorded_for_functions_that_copy_sends() {
         let sending =
             ["skb_copy_ubufs", "__pskb_pull_tail", "skb_copy_bits", "skb_copy_and_csum_bits"];
         assert_eq!(probed(Subject::Sending), sending);

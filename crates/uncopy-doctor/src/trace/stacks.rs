@@ -1,22 +1,22 @@
-//! Whole stacks of the kernel in which a function that copies was seen. Pure.
+//! Counts kernel stacks that contain a copying function. Pure.
 
 use std::collections::HashMap;
 
 use super::super::report::Stack;
 
-/// Stacks that are reported.
+/// Number of stacks that are reported.
 const SHOWN: usize = 5;
-/// Different stacks that are kept, which bounds the memory of a long trace.
+/// Maximum number of different stacks that are kept, which bounds the memory of a long trace.
 const KEPT: usize = 4096;
 
-/// What found a stack.
+/// Source of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Sample,
     Call,
 }
 
-/// How often.
+/// Numbers of samples and calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
     samples: u64,
@@ -26,13 +26,13 @@ struct Count {
 /// Stacks, each counted.
 #[derive(Debug, Default)]
 pub(super) struct Stacks<'a> {
-    /// By the names of their functions, the innermost first.
+    /// Counts by the names of functions, the innermost first.
     counts: HashMap<Vec<&'a str>, Count>,
     left_out: u64,
 }
 
 impl<'a> Stacks<'a> {
-    /// Counts one.
+    /// Counts a stack.
     pub(super) fn add(&mut self, chain: &[&'a str], by: By) {
         if !self.counts.contains_key(chain) {
             if self.counts.len() == KEPT {
@@ -49,13 +49,13 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// How many were found that are none of those kept.
+    /// Returns the number of sightings of stacks that are not kept.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The commonest, the first of them first. Of stacks seen equally often, the order is that of
-    /// their functions' names.
+    /// Returns the most frequent stacks, the most frequent first. Equal ones are sorted by the names of their
+    /// functions.
     pub(super) fn commonest(self) -> Vec<Stack> {
         let mut counted: Vec<(Vec<&str>, Count)> = self.counts.into_iter().collect();
         counted.sort_by(|(one, of_one), (other, of_other)| {
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(Stacks::default().commonest(), []);
     }
 
-    /// A part of a stack is another one.
+    /// A part of a stack is a different stack.
     #[test]
     fn different_stacks_are_counted_separately() {
         let mut stacks = Stacks::default();
@@ -113,7 +113,7 @@ mod tests {
         for name in &names {
             stacks.add(&[name], By::Sample);
         }
-        // One that is kept goes on being counted.
+        // Stacks that are kept are still counted.
         stacks.add(&["f0"], By::Sample);
         assert_eq!((stacks.counts.len(), stacks.left_out()), (KEPT, 3));
         let first = &stacks.commonest()[0];

@@ -13,7 +13,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Those of the running kernel.
+    /// Loads the functions of the running kernel.
     ///
     /// # Errors
     /// `EACCES`: their addresses are hidden (`kernel.kptr_restrict`).
@@ -25,7 +25,7 @@ impl Symbols {
         if symbols.functions.is_empty() { Err(Errno::EACCES) } else { Ok(symbols) }
     }
 
-    /// Lines of address, kind, name; `t`, `T`, `w` and `W` are functions (`nm(1)`).
+    /// Parses lines of address, kind, name; `t`, `T`, `w` and `W` are functions (`nm(1)`).
     fn of(table: &str) -> Symbols {
         let function = |line: &str| {
             let mut words = line.split_ascii_whitespace();
@@ -38,8 +38,8 @@ impl Symbols {
         Symbols { functions }
     }
 
-    /// The names of the functions of a call chain, the innermost first. All addresses but the first
-    /// are those behind a call, which may be the last instruction of a function.
+    /// Returns the names of the functions of a call chain, the innermost first. All addresses except the first
+    /// are return addresses, which may lie behind the last instruction of a function.
     pub(super) fn names(&self, chain: &[u64]) -> Vec<&str> {
         let name = |(place, address): (usize, &u64)| {
             let inside = address.saturating_sub(u64::from(place > 0));
@@ -74,11 +74,11 @@ mod tests {
             ]),
             ["first", "second", "third"]
         );
-        // Behind the last instruction of a function that does not come back.
+        // Behind the last instruction of a function that does not return.
         assert_eq!(symbols.names(&[0xffff_0000_0000_0100; 2]), ["second", "first"]);
     }
 
-    /// Whatever a table holds, it names functions at addresses, or nothing.
+    /// Malformed tables give functions or nothing, and no panic.
     #[test]
     fn odd_tables_are_read() {
         let at = 0xffff_0000_0000_0010;

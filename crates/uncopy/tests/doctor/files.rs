@@ -1,4 +1,4 @@
-//! Conditions of copies, on real filesystems; and what a copy then does.
+//! Conditions of copies on real filesystems, compared with the receipts of copies.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -40,7 +40,7 @@ impl Scene {
         examine(&target, &options).unwrap()
     }
 
-    /// Copies, and compares the receipt with what was predicted.
+    /// Copies, and compares the receipt with the prediction.
     fn copy(&self, report: &Report) {
         let copied = copy_file(&self.source, &self.destination, &self.how);
         let way = &report.facts.iter().find(|fact| fact.name == "way").unwrap().value;
@@ -99,7 +99,7 @@ impl Row {
         self
     }
 
-    /// Its line in the book.
+    /// Returns its line in the book.
     fn line(&self) -> String {
         let (id, severity, _) = self.expected;
         let (from, to) = self.places;
@@ -126,7 +126,7 @@ impl Row {
         (self.create)(&mut scene);
         let before = names(to.path());
         let report = scene.examine();
-        // A server of FUSE removes an open file's name for it later, when it hears of its end.
+        // A FUSE server removes the hidden name of an open file later, when the file is released.
         let begin = Instant::now();
         while names(to.path()) != before {
             assert!(begin.elapsed() < LONG, "left behind: {:?}", names(to.path()));
@@ -152,7 +152,7 @@ fn names(directory: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// The same on a filesystem with reflinks.
+/// Moves the files to a filesystem with reflinks.
 fn to_xfs(scene: &mut Scene) {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -322,7 +322,7 @@ fn ways() -> Vec<Row> {
     ]
 }
 
-/// What the options say, and where nothing can be made.
+/// Conditions of options and permissions.
 fn settings() -> Vec<Row> {
     let ext4 = (Place::Ext4, Place::Ext4);
     vec![
@@ -447,7 +447,7 @@ fn programs() -> Vec<Row> {
     ]
 }
 
-/// Only directly above a disk is it known that nobody copies.
+/// Only directly on a disk it is known that no lower layer copies.
 fn direct() -> Vec<Row> {
     let disk = (Place::Disk, Place::Disk);
     vec![
@@ -466,7 +466,7 @@ fn direct() -> Vec<Row> {
     ]
 }
 
-/// The block device below the file says that it spins, or not.
+/// Sets whether the file's block device reports that it is rotational.
 fn set_rotational(path: &Path, spins: bool) {
     use std::os::unix::fs::MetadataExt;
     let device = std::fs::metadata(path).unwrap().dev();

@@ -1,5 +1,5 @@
-//! The doctor against real conditions: each is made, found with its evidence, and gone again; and
-//! what the doctor predicts is what a sender then is told.
+//! Tests the doctor with real conditions: each is created, found with its evidence, and removed. The
+//! prediction must agree with the reports that a sender gets.
 #![cfg(all(target_os = "linux", not(shuttle)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ mod truth_sockets;
 
 use std::process::ExitCode;
 
-/// The table of the book is that of the tests.
+/// The table in the book is the table of the tests.
 fn every_row_is_in_the_book() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
     let book = std::fs::read_to_string(path).unwrap();

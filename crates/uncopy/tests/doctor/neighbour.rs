@@ -1,8 +1,8 @@
-//! Another network at the end of a link.
+//! Another network namespace at the end of a link.
 
 use testbed::network::Network;
 
-/// Another network, which is there as long as a process that does nothing.
+/// Another network namespace, held by an idle process.
 pub(crate) struct Neighbour(std::process::Child);
 
 impl Neighbour {
@@ -18,7 +18,7 @@ impl Neighbour {
         Neighbour(child)
     }
 
-    /// Moves a device there, and sets it up.
+    /// Moves a device there and sets it up.
     pub(crate) fn take(&self, device: &str) {
         Network::here().ip(&format!("link set {device} netns {}", self.0.id()));
         self.ip("link set lo up");

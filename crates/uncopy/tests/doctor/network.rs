@@ -1,4 +1,4 @@
-//! Conditions of paths, each in a network of its own.
+//! Conditions of paths, each in a separate network namespace.
 
 use std::net::UdpSocket;
 
@@ -30,7 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend([
         named("a_veth_link_to_another_network", a_veth_link_to_another_network),
         named("a_clean_path_raises_no_alarm", a_clean_path_raises_no_alarm),
-        named("a_device_that_is_not_there", a_device_that_is_not_there),
+        named("a_missing_device_is_an_error", a_missing_device_is_an_error),
         named("a_socket_of_multipath_tcp", a_socket_of_multipath_tcp),
         named("a_program_at_the_other_end_of_a_pair", a_program_at_the_other_end_of_a_pair),
     ]);
@@ -55,14 +55,14 @@ fn a_clean_path_raises_no_alarm() {
                 report.facts.iter().any(|fact| fact.value.starts_with("sink (ifb), MTU 65535"))
             );
         }
-        // What fits into one packet is too little to pay, which is no limit of the path.
+        // One packet is too small for lending, which is not a limit of the path.
         network.ip("link set sink mtu 1500");
         let to = Target::Udp(End::Far.address(false, 9));
         let report = examine(&to, &Options::default()).unwrap();
         assert_eq!(report.verdict, CopyVerdict::ZeroCopy, "{report:#?}");
         let asked = Options::new().message_bytes(Some(1472));
         assert_eq!(examine(&to, &asked).unwrap().verdict, CopyVerdict::Limited);
-        // Nor is it said of what is copied that it is not.
+        // The effect must not claim that nothing is copied.
         let tap = network.tap();
         let report = examine(&to, &asked).unwrap();
         let small = report.finding("below-crossover").unwrap();
@@ -71,7 +71,7 @@ fn a_clean_path_raises_no_alarm() {
     });
 }
 
-/// What goes over a veth pair to a socket of this machine is copied, as predicted.
+/// Packets over a veth pair to a socket of this machine are copied, as predicted.
 fn a_veth_link_to_another_network() {
     let (is_there, waits) = std::sync::mpsc::channel();
     let (is_done, stays) = std::sync::mpsc::channel::<()>();
@@ -83,7 +83,7 @@ fn a_veth_link_to_another_network() {
             let finding = report.finding("veth").unwrap();
             assert_eq!(finding.severity, Severity::Copies);
             assert_eq!(finding.evidence[1].found, "veth0 is of the kind veth");
-            // What is for somebody else may be passed on without being copied.
+            // Packets for another address may be forwarded without a copy.
             let elsewhere = Target::Udp("10.11.0.9:9".parse().unwrap());
             let passed_on = examine(&elsewhere, &small()).unwrap();
             let finding = passed_on.finding("veth").unwrap();
@@ -110,7 +110,7 @@ fn small() -> Options {
     Options::new().message_bytes(Some(1400))
 }
 
-/// It is in no table of TCP, and `SO_ZEROCOPY` is refused on it.
+/// It is in no TCP table and refuses `SO_ZEROCOPY`.
 fn a_socket_of_multipath_tcp() {
     use rustix::net::{AddressFamily, SocketType, ipproto, socket};
     isolated(|network| {
@@ -132,7 +132,7 @@ fn a_socket_of_multipath_tcp() {
     });
 }
 
-/// Every packet is put together anew for it, and the kernel reports that none was copied.
+/// The driver rebuilds every packet for it, and the kernel reports no copy.
 fn a_program_at_the_other_end_of_a_pair() {
     let (is_there, waits) = std::sync::mpsc::channel();
     let (is_done, stays) = std::sync::mpsc::channel::<()>();
@@ -158,13 +158,13 @@ fn a_program_at_the_other_end_of_a_pair() {
     );
 }
 
-fn a_device_that_is_not_there() {
+fn a_missing_device_is_an_error() {
     let error = examine(&Target::Device("nonesuch".into()), &Options::default()).unwrap_err();
     assert_eq!(error.errno(), Some(uncopy::Errno::ENODEV), "{error}");
 }
 
-/// Bounds the memory that this process may lock, and takes this thread's privilege to go beyond;
-/// `None`: as before.
+/// Limits the locked memory of this process, and drops this thread's privilege to exceed the limit; `None`:
+/// restores both.
 pub(crate) fn without_locked_memory(bytes: Option<u64>) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};

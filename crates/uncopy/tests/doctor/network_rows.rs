@@ -1,4 +1,4 @@
-//! Every network condition that can be made here.
+//! Network conditions that can be created in a namespace.
 
 use testbed::network::ALL_PROTOCOLS;
 use testbed::run_tool;
@@ -11,7 +11,7 @@ const UDP6: &str = "udp://[fd11::2]:9";
 const TCP: &str = "tcp://10.11.0.2:4000";
 const OTHER: &str = "udp://10.12.0.2:9";
 
-/// Where a device above the sink leads.
+/// Addresses a device above the sink.
 fn other(network: &testbed::network::Network, device: &str) {
     network.ip(&format!("address add 10.12.0.1/24 dev {device}"));
     network.ip(&format!("link set {device} up"));
@@ -20,7 +20,7 @@ fn other(network: &testbed::network::Network, device: &str) {
     ));
 }
 
-/// A bridge above the sink and an idle device, which knows that what is sent goes to the sink.
+/// A bridge above the sink and an idle device, which has learnt that the destination is behind the sink.
 fn two_ports(network: &testbed::network::Network) {
     network.ip("link add br0 type bridge");
     network.ip("link add idle type ifb");
@@ -32,7 +32,7 @@ fn two_ports(network: &testbed::network::Network) {
     }
     network.ip("link set idle up");
     other(network, "br0");
-    // As the bridge would learn it from the first answer.
+    // The entry that the bridge would learn from the first answer.
     let words = "fdb replace 02:00:00:00:00:02 dev sink master static";
     run_tool("bridge", words.split(' '));
 }
@@ -90,7 +90,7 @@ pub(crate) fn taps() -> Vec<Row> {
                 network.ip("link set idle down");
                 keep(tap)
             })
-            // Devices that are down are worth a word of their own.
+            // A device that is down has another finding.
             .unsent(),
     ]
 }
@@ -169,7 +169,7 @@ pub(crate) fn devices() -> Vec<Row> {
                 network.ip("link set lo up");
                 None
             })
-            // Without its address there is nothing on this machine.
+            // Without its address the destination is not on this machine.
             .remove(|network| network.ip("address del 127.0.0.1/8 dev lo")),
         Row::new(
             "own address on a device",
@@ -281,7 +281,7 @@ pub(crate) fn sizes() -> Vec<Row> {
                 None
             })
             .remove(|network| network.ip("link set sink mtu 65535"))
-            // The size that is asked about follows from the MTU.
+            // The default size follows from the MTU.
             .unsent(),
         Row::new(
             "little option memory",

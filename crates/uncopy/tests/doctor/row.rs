@@ -1,4 +1,4 @@
-//! One network condition: how it is made and taken away, and what must be said of it.
+//! One network condition: how it is created and removed, and its expected finding.
 
 use std::any::Any;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,10 +9,10 @@ use testbed::{LONG, seeded};
 use uncopy::doctor::{CopyVerdict, Options, Probe, Report, Severity, Target, examine};
 use uncopy::send::{Fate, InetSocket, Mode, Sender, SenderOptions};
 
-/// What keeps a condition up until it is dropped.
+/// Guard that keeps a condition until it is dropped.
 pub(crate) type Kept = Option<Box<dyn Any>>;
 
-/// Keeps it.
+/// Boxes a guard.
 pub(crate) fn keep<T: 'static>(what: T) -> Kept {
     Some(Box::new(what))
 }
@@ -29,8 +29,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// On the way to `target`, the condition `id` of this severity is to be found, with this text
-    /// in its evidence.
+    /// Expects the condition `id` with this severity on the path to `target`, with this text in its evidence.
     pub(crate) fn new(
         name: &'static str,
         target: &'static str,
@@ -53,7 +52,7 @@ impl Row {
         self
     }
 
-    /// What is there before, during and after.
+    /// Sets up the network before, during and after the condition.
     pub(crate) fn prepare(mut self, prepare: fn(&Network)) -> Row {
         self.prepare = prepare;
         self
@@ -69,7 +68,7 @@ impl Row {
         self
     }
 
-    /// Its line in the book.
+    /// Returns its line in the book.
     pub(crate) fn line(&self) -> String {
         let (id, severity, _) = self.expected;
         let shown = match self.is_sent {
@@ -80,19 +79,19 @@ impl Row {
         format!("| {} | `{}` | `{id}` | `{severity}` | {shown} |\n", self.name, self.target)
     }
 
-    /// The probe's receiver need not be there, and no limit is met.
+    /// Whether a probe works without a receiver and meets no limit.
     fn is_probed(&self, severity: Severity) -> bool {
         let is_udp = self.target.starts_with("udp://10.") || self.target.starts_with("udp://[");
         is_udp && matches!(severity, Severity::Copies | Severity::Note)
     }
 
-    /// Nothing can be sent to show that the prediction holds.
+    /// Excludes the row from sending.
     pub(crate) fn unsent(mut self) -> Row {
         self.is_sent = false;
         self
     }
 
-    /// Makes the condition in a network of its own, looks, takes it away, and looks again.
+    /// Creates the condition in a separate network, examines it, removes it, and examines it again.
     pub(crate) fn run(&self) {
         isolated(|network| {
             network.sink();
@@ -116,7 +115,7 @@ impl Row {
             }
             drop(kept);
             (self.remove)(network);
-            // A program that another test is just starting may hold a copy of the tap until it runs.
+            // A process that another test is starting may hold a copy of the tap until execve(2).
             let begin = Instant::now();
             while let Some(finding) = self.examine().finding(id) {
                 assert!(begin.elapsed() < LONG, "{id} is gone, and found: {finding:#?}");
@@ -142,12 +141,12 @@ impl Row {
         examine(&self.target(), &self.wanted()).unwrap()
     }
 
-    /// The live probe says the same, where its receiver need not be there.
+    /// Checks that the live probe agrees, where it needs no receiver.
     fn probe(&self, report: &Report) {
         let expected = match report.verdict {
             CopyVerdict::Copied => "probe-copied",
             CopyVerdict::ZeroCopy => "probe-not-copied",
-            // Where a limit is met it depends on when reports are read.
+            // At a limit the result depends on when reports are read.
             _ => return,
         };
         if !self.is_probed(self.expected.1) {
@@ -160,7 +159,7 @@ impl Row {
         assert_eq!(probed.verdict, report.verdict, "{probed:#?}");
     }
 
-    /// Sends as was asked about; the releases must say what was predicted.
+    /// Sends messages of the examined size. Their releases must agree with the prediction.
     fn send(&self, network: &Network, report: &Report) {
         let options = self.wanted();
         let (socket, length) = match self.target() {
@@ -184,12 +183,12 @@ impl Row {
         match report.verdict {
             CopyVerdict::Copied => assert!(all(Fate::Copied), "{fates:?} {report:#?}"),
             CopyVerdict::ZeroCopy => assert!(all(Fate::NotCopied), "{fates:?} {report:#?}"),
-            // Nothing is claimed; what goes in segments that need no cutting is told of as a copy.
+            // Nothing is predicted; packets that need no segmentation are reported as copied.
             CopyVerdict::Unknown => {
                 let unclaimed = |fate: &Fate| matches!(fate, Fate::Unknown | Fate::Copied);
                 assert!(!fates.is_empty() && fates.iter().all(unclaimed), "{fates:?} {report:#?}");
             }
-            // Where the limit is met sends are copied by choice.
+            // At the limit uncopy copies sends itself.
             _ => assert!(fates.contains(&Fate::NotCopied), "{fates:?} {report:#?}"),
         }
     }
@@ -202,7 +201,7 @@ fn silent(network: &Network, to: SocketAddr) -> InetSocket {
     socket
 }
 
-/// What becomes of a few sends.
+/// Sends a few messages and returns their fates.
 pub(crate) fn fates(socket: InetSocket, length: usize) -> Vec<Fate> {
     let is_tcp = socket.transport() == uncopy::send::Transport::Tcp;
     let options = SenderOptions::new().mode(Mode::Zerocopy);

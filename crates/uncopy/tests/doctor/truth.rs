@@ -1,6 +1,5 @@
-//! What the doctor says against the kernel's own word: each situation is made in a network of its
-//! own, forty `MSG_ZEROCOPY` sends are made there without the library, and the `COPIED` bits of their
-//! reports are counted.
+//! Compares the doctor with the kernel's reports: each situation is created in a separate network, forty
+//! `MSG_ZEROCOPY` sends are made there without the library, and the `COPIED` bits of their reports are counted.
 
 use std::io::Result;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,31 +14,31 @@ use uncopy::doctor::{CopyVerdict, Options, Report, Target, examine};
 use crate::{truth_rows, truth_sockets};
 
 pub(crate) const SENDS: u32 = 40;
-/// Sends that pay, and fit every device of these tests.
+/// Size of sends that is large enough for lending and fits every device of these tests.
 pub(crate) const BYTES: usize = 40_000;
 
-/// What may be said where the kernel says so much.
+/// Expected reports of the kernel, and the verdicts that are allowed for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Truth {
-    /// All were copied, and that is said.
+    /// All sends are copied, and the doctor says so.
     Copied,
-    /// None was copied, and that is said.
+    /// No send is copied, and the doctor says so.
     Lent,
-    /// All were copied, which is beyond what can be seen: it is said that it cannot be told.
+    /// All sends are copied by something that cannot be examined; the verdict is unknown.
     CopiedUnseen,
-    /// None was reported as copied, and it cannot be told.
+    /// No send is reported as copied; the verdict is unknown.
     LentUnseen,
 }
 
-/// What a situation keeps up until it is dropped.
+/// Guard that keeps a situation until it is dropped.
 pub(crate) type Kept = Vec<Box<dyn std::any::Any>>;
 
-/// Who sends.
+/// Sender of a situation.
 #[derive(Clone, Copy)]
 pub(crate) enum By {
     /// This socket.
     Socket(fn(SocketAddr) -> Result<UdpSocket>),
-    /// A socket that is told this.
+    /// A socket with these options.
     Lender(fn() -> LenderOptions),
 }
 
@@ -50,9 +49,9 @@ pub(crate) struct Situation {
     pub(crate) create: fn(&Network) -> Kept,
     /// The socket that sends.
     pub(crate) by: By,
-    /// The doctor is asked about a process that holds the socket.
+    /// Whether the doctor examines a process that holds the socket.
     pub(crate) is_held: bool,
-    /// An id that is among the findings.
+    /// Id of an expected finding.
     pub(crate) finding: &'static str,
 }
 
@@ -76,7 +75,7 @@ impl Situation {
             let to: SocketAddr = self.to.parse().unwrap();
             match self.by {
                 By::Socket(open) => self.send(&open(to).unwrap(), to),
-                By::Lender(told) => self.lend(told(), to),
+                By::Lender(options) => self.lend(options(), to),
             }
             drop(kept);
         });
@@ -90,9 +89,9 @@ impl Situation {
         self.judge(seen, &report);
     }
 
-    fn lend(&self, told: LenderOptions, to: SocketAddr) {
-        let target = if told.is_stream { Target::Tcp(to) } else { Target::Udp(to) };
-        let lender = Lender::connect(to, told).unwrap();
+    fn lend(&self, options: LenderOptions, to: SocketAddr) {
+        let target = if options.is_stream { Target::Tcp(to) } else { Target::Udp(to) };
+        let lender = Lender::connect(to, options).unwrap();
         let report = self.report(&lender, &target);
         let seen = lender.lend(&[b'z'; BYTES], SENDS, LONG).unwrap();
         assert_eq!(seen.sends, SENDS, "{seen:?}");
@@ -128,7 +127,7 @@ pub(crate) fn options() -> Options {
     Options::new().message_bytes(Some(BYTES))
 }
 
-/// A process that holds a socket and does nothing.
+/// An idle process that holds a socket.
 pub(crate) struct Holder(Child);
 
 impl Holder {
@@ -136,7 +135,7 @@ impl Holder {
         let mut child = Command::new("sleep");
         child.arg("600").stdin(Stdio::from(held)).stdout(Stdio::null());
         let holder = Holder(child.spawn().unwrap());
-        // Until it runs its program, it may have descriptors of this one.
+        // Until execve(2) it may have descriptors of this process.
         let begin = Instant::now();
         let name = format!("/proc/{}/comm", holder.0.id());
         while std::fs::read_to_string(&name).unwrap().trim() != "sleep" {

@@ -1,4 +1,4 @@
-//! Situations in which it is decided away from the route and its device whether sends are copied.
+//! Situations in which something other than the route and its device decides whether sends are copied.
 
 use std::io::Result;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,14 +14,14 @@ pub(crate) const FAR: &str = "10.11.0.2:9";
 const OTHER: &str = "10.12.0.2:9";
 const BEYOND: &str = "10.20.0.2:9";
 
-/// A socket with a peer.
+/// Creates a connected socket.
 fn connected(to: SocketAddr) -> Result<UdpSocket> {
     let socket = unconnected(to)?;
     socket.connect(to)?;
     Ok(socket)
 }
 
-/// A socket that may send to anybody, with each send naming the address.
+/// Creates a socket that is not connected.
 pub(crate) fn unconnected(to: SocketAddr) -> Result<UdpSocket> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
@@ -44,8 +44,11 @@ impl Situation {
         self
     }
 
-    pub(crate) const fn told(mut self, told: fn() -> LenderOptions) -> Situation {
-        self.by = By::Lender(told);
+    pub(crate) const fn lender_options(
+        mut self,
+        lender_options: fn() -> LenderOptions,
+    ) -> Situation {
+        self.by = By::Lender(lender_options);
         self
     }
 
@@ -54,7 +57,7 @@ impl Situation {
         self
     }
 
-    /// What is not understood may be left open.
+    /// Allows the verdict unknown.
     pub(crate) const fn may_be_unseen(mut self) -> Situation {
         self.truth = match self.truth {
             Copied => CopiedUnseen,
@@ -73,13 +76,13 @@ pub(crate) fn none() -> Kept {
     Vec::new()
 }
 
-/// A second device that drops what it gets, and leads to the other network.
+/// Creates a second device that drops all packets and leads to the other network.
 fn second_sink(network: &Network) {
     network.ip("link add sink2 type ifb");
     leads_on(network, "sink2");
 }
 
-/// A veth pair to a network of its own, which has all addresses that packets go to.
+/// Creates a veth pair to another network that has all destination addresses.
 pub(crate) fn pair(network: &Network) -> Neighbour {
     let neighbour = Neighbour::start();
     network.ip("link add veth0 type veth peer name veth1");
@@ -92,7 +95,7 @@ pub(crate) fn pair(network: &Network) -> Neighbour {
     neighbour
 }
 
-/// A veth pair within this network.
+/// Creates a veth pair within this network.
 fn inner_pair(network: &Network) {
     network.ip("link add veth0 type veth peer name veth1");
     network.ip("link set veth1 mtu 65535 up");
@@ -113,7 +116,7 @@ fn leads_on(network: &Network, device: &str) {
     }
 }
 
-/// A vxlan over a second sink, whose MTU becomes this afterwards.
+/// Creates a vxlan over a second sink, and then sets the sink's MTU.
 fn tunnel(network: &Network, mtu: u32) -> Kept {
     second_sink(network);
     network.ip("link add vx0 type vxlan id 5 remote 10.12.0.2 dstport 4789 dev sink2");
@@ -166,7 +169,7 @@ fn under_htb(network: &Network, at: &str, device: &str) -> Kept {
     none()
 }
 
-/// Two devices above the sink, in different networks, where the address belongs to the second.
+/// Creates two devices above the sink in different networks; the second has the address.
 fn siblings(network: &Network, hardware: &str) -> Kept {
     let neighbour = Neighbour::start();
     network.ip("link add mv0 link sink type macvlan mode bridge");
@@ -305,7 +308,7 @@ fn firewalls() -> Vec<Situation> {
             none()
         }),
         row("a redirection by source port", FAR, CopiedUnseen, |network| {
-            // The port is told apart by a rule that leads nowhere else, too.
+            // A rule that selects by port but leads to the same place.
             network.ip("rule add ipproto udp sport 7777 lookup main");
             nat(network, "udp sport 5555 redirect")
         })
@@ -339,7 +342,7 @@ fn firewalls() -> Vec<Situation> {
     ]
 }
 
-/// Rules that send copies, or what was meant for another device.
+/// Rules that send copies, or redirect packets to another device.
 fn copies() -> Vec<Situation> {
     vec![
         row("dup to a gateway", FAR, Copied, |network| {
@@ -444,7 +447,7 @@ fn filters() -> Vec<Situation> {
     ]
 }
 
-/// Queues that have classes.
+/// Queue disciplines with classes.
 fn classes() -> Vec<Situation> {
     vec![
         row("redirect below htb", FAR, Copied, |network| {
@@ -493,7 +496,7 @@ fn routes() -> Vec<Situation> {
         row("a rule by source port", FAR, CopiedUnseen, |n| rule(n, "ipproto udp sport 5555"))
             .sends(from_a_port)
             .finds("ways-differ"),
-        // A socket without a peer has no address yet when its route is asked for.
+        // A socket that is not connected has no source address when its route is looked up.
         row("a rule by source address", FAR, CopiedUnseen, |n| rule(n, "from 10.11.0.1"))
             .finds("ways-differ"),
         row("two hops, one of them a pair", BEYOND, CopiedUnseen, |network| {
@@ -527,7 +530,7 @@ pub(crate) fn from_a_port(to: SocketAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A socket whose route goes over the pair, by whatever is hashed.
+/// Creates a socket whose route goes over the pair, whatever the hash of its flow.
 fn over_the_pair(to: SocketAddr) -> Result<UdpSocket> {
     for _ in 0..1000 {
         let socket = connected(to)?;

@@ -1,4 +1,4 @@
-//! Situations in which it is decided by what a socket is told, or gets, whether sends are copied.
+//! Situations in which options or addresses of a socket decide whether sends are copied.
 
 use std::net::UdpSocket;
 use std::time::Instant;
@@ -17,10 +17,10 @@ pub(crate) fn rows() -> Vec<Situation> {
     [processes(), sources(), devices()].into_iter().flatten().collect()
 }
 
-/// A pair to a network of IPv6 where nobody answers. In the main table routes of this metric lead over the
+/// Creates a pair to an IPv6 network without receivers. Routes of this metric in the main table lead over the
 /// pair; those over the sink have 256.
 fn pair_v6(network: &Network, metric: u32) -> Kept {
-    // No addresses that come later, and change routes then.
+    // Prevents addresses that appear later and change routes.
     network.set("net/ipv6/conf/default/addr_gen_mode", 1);
     let pair = pair(network);
     pair.ip("address add fd11::2/128 dev veth1 nodad");
@@ -32,7 +32,7 @@ fn pair_v6(network: &Network, metric: u32) -> Kept {
     keep(pair)
 }
 
-/// Waits until a device has its carrier: a socket loses the route that it keeps when that comes.
+/// Waits until a device has a carrier, as a carrier change invalidates the cached route of a socket.
 fn settle(device: &str) {
     let begin = Instant::now();
     let words = ["-o", "link", "show", device];
@@ -116,8 +116,8 @@ fn processes() -> Vec<Situation> {
     ]
 }
 
-/// A connection of IPv6 keeps the route that was found before it had an address or a port
-/// (`tcp_v6_connect`, `ip6_dst_lookup_tail`), and asks with both when that route is gone.
+/// An IPv6 connection keeps the route found before it had an address or a port (`tcp_v6_connect`,
+/// `ip6_dst_lookup_tail`), and looks it up with both when that route is gone.
 fn sources() -> Vec<Situation> {
     let by_source = |network: &Network| {
         let pair = pair_v6(network, 100);
@@ -136,28 +136,27 @@ fn sources() -> Vec<Situation> {
     };
     vec![
         row("a rule by the source that a connection gets", FAR_V6, CopiedUnseen, by_source)
-            .told(stream)
+            .lender_options(stream)
             .finds("ways-differ"),
         row("a process and the source that it got", FAR_V6, CopiedUnseen, by_source)
-            .told(stream)
+            .lender_options(stream)
             .held(),
         row("a process of UDP and the source that it got", FAR_V6, CopiedUnseen, by_source)
-            .told(LenderOptions::default)
+            .lender_options(LenderOptions::default)
             .held(),
         row("a process with an address of another device", FAR_V6, Copied, by_other_source)
-            .told(|| LenderOptions { source: "fd12::1".parse().ok(), ..stream() })
+            .lender_options(|| LenderOptions { source: "fd12::1".parse().ok(), ..stream() })
             .held(),
         row("a process and the port that it got", FAR_V6, CopiedUnseen, by_port)
-            .told(stream)
+            .lender_options(stream)
             .held(),
         row("a process with a port of its own and a rule", FAR_V6, Lent, by_port)
-            .told(|| LenderOptions { source_port: 5555, ..stream() })
+            .lender_options(|| LenderOptions { source_port: 5555, ..stream() })
             .held(),
     ]
 }
 
-/// A socket of IPv6 that is bound to a device has no routes over others
-/// (`ip6_route_output_flags_noref`).
+/// An IPv6 socket bound to a device has no routes over other devices (`ip6_route_output_flags_noref`).
 fn devices() -> Vec<Situation> {
     fn bound(device: &str) -> LenderOptions {
         LenderOptions { device: Some(device.to_owned()), ..LenderOptions::default() }
@@ -166,20 +165,20 @@ fn devices() -> Vec<Situation> {
     let early = |network: &Network| pair_v6(network, 100);
     vec![
         row("a process of IPv6 bound to a device", FAR_V6, Copied, late)
-            .told(|| bound("veth0"))
+            .lender_options(|| bound("veth0"))
             .held(),
         row("a connection of IPv6 bound to a device", FAR_V6, Copied, late)
-            .told(|| LenderOptions { device: Some("veth0".to_owned()), ..stream() })
+            .lender_options(|| LenderOptions { device: Some("veth0".to_owned()), ..stream() })
             .held(),
         row("a process of IPv6 bound to a device that drops", FAR_V6, Lent, early)
-            .told(|| bound("sink"))
+            .lender_options(|| bound("sink"))
             .held(),
         row("a device and a rule by source", FAR_V6, LentUnseen, |network| {
             let pair = pair_v6(network, 100);
             network.ip("-6 rule add from fd99::/16 lookup 100");
             pair
         })
-        .told(|| bound("sink"))
+        .lender_options(|| bound("sink"))
         .held()
         .finds("not-seen"),
         row("a device and a route by source", FAR_V6, LentUnseen, |network| {
@@ -187,7 +186,7 @@ fn devices() -> Vec<Situation> {
             network.ip("route add fd11::/64 from fd99::/16 dev sink");
             pair
         })
-        .told(|| bound("sink"))
+        .lender_options(|| bound("sink"))
         .held()
         .finds("not-seen"),
     ]

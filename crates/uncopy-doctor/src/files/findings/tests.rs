@@ -119,7 +119,7 @@ fn each_fact_has_its_finding() {
     for (row, (change, id, severity)) in ROWS.iter().enumerate() {
         let mut forecast = ordinary();
         change(&mut forecast);
-        // Two devices, as far as their names tell.
+        // Two different devices, by their names.
         forecast.destination_device.name.push('2');
         let found = findings(&forecast, false, &Settings::default());
         let finding = found.iter().find(|finding| finding.condition.id == *id);
@@ -130,7 +130,7 @@ fn each_fact_has_its_finding() {
 }
 
 #[test]
-fn shared_blocks_need_no_more_words() {
+fn shared_blocks_give_only_one_finding() {
     let mut forecast = ordinary();
     forecast.choice = Some((Mechanism::Reflink, Cost::Shared));
     answer(&mut forecast, Mechanism::Reflink, Answer::Yes(Cost::Shared));
@@ -198,7 +198,7 @@ fn settings_are_named_with_their_origin() {
         let found = findings(&forecast, false, &settings);
         let said = |id: &str| found.iter().find(|finding| finding.condition.id == id).unwrap();
         let refuses = said("setting-refuses");
-        // Reflink does not work anyway.
+        // Reflinks do not work in any case.
         let words = format!("{setting} excludes direct, copy_file_range, splice");
         assert_eq!(refuses.summary.to_string(), words);
         assert_eq!(refuses.evidence[0].found, seen);
@@ -216,7 +216,7 @@ fn settings_are_named_with_their_origin() {
     }
 }
 
-/// A size that somebody gave is a setting too, but not one that the copy is as it is by.
+/// A given threshold is a setting too, but is not reported as the cause of the copy.
 #[test]
 fn a_threshold_that_was_given_is_a_setting() {
     let mut forecast = ordinary();

@@ -13,7 +13,7 @@ const ON: Option<Feature> = Some(Feature { is_active: true, is_requested: true, 
 const OFF: Option<Feature> =
     Some(Feature { is_active: false, is_requested: false, is_fixed: false });
 
-/// A path over hardware that does everything.
+/// A path over hardware with all offloads.
 fn clean(transport: Transport) -> PathFacts {
     PathFacts {
         transport: Some(transport),
@@ -86,7 +86,7 @@ fn found(
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is() {
+fn a_clean_path_has_no_findings() {
     for transport in [Transport::Tcp, Transport::Udp] {
         assert_eq!(found(transport, |_| ()), []);
         assert_eq!(CopyVerdict::of(&findings(&clean(transport))), CopyVerdict::ZeroCopy);
@@ -95,7 +95,7 @@ fn nothing_is_found_where_nothing_is() {
 
 type Row = (Transport, fn(&mut PathFacts), &'static [(&'static str, Severity)]);
 
-/// One change of a clean path each, and all that is found then.
+/// Single changes of a clean path, with all resulting findings.
 const ROWS: &[Row] = &[
     (Udp, |f| f.taps = vec![tap(3, 0, Some(false))], &[("tap-eth-p-all", Copies)]),
     (Tcp, |f| f.taps = vec![tap(3, 7, Some(false))], &[("tap-eth-p-all", Copies)]),
@@ -188,7 +188,7 @@ const ROWS: &[Row] = &[
         },
         &[("loopback", Copies)],
     ),
-    // Packets are sent elsewhere before the device has them.
+    // Packets are redirected before the device gets them.
     (
         Udp,
         |f| {
@@ -197,7 +197,7 @@ const ROWS: &[Row] = &[
         },
         &[("tap-other-device", Note)],
     ),
-    // Where they come in, they are shown to all.
+    // All taps see incoming packets.
     (
         Udp,
         |f| {
@@ -211,7 +211,7 @@ const ROWS: &[Row] = &[
         Tcp,
         |f| {
             f.route = Some(Ok(Route { device: 1, is_local: true, ..Route::default() }));
-            // What is said of the device does not matter any more.
+            // Facts about the device are irrelevant then.
             f.devices[0].offloads.scatter_gather = OFF;
         },
         &[("loopback", Copies)],
@@ -248,9 +248,9 @@ fn ways_that_differ_are_not_judged() {
     assert!(found.iter().all(|finding| finding.severity != Severity::Copies));
 }
 
-/// A VLAN above hardware: `eth1.5`, and what the hardware below does and does not do.
+/// The VLAN `eth1.5` above hardware with and without offloads.
 #[test]
-fn devices_below_count_too() {
+fn lower_devices_count_too() {
     let stacked = |f: &mut PathFacts| {
         let mut above = device();
         (above.index, above.name, above.kind) = (9, "eth1.5".into(), "vlan".into());
@@ -268,15 +268,15 @@ fn devices_below_count_too() {
         [
             ("tap-eth-p-all", Severity::Copies),
             ("stacked-device", Severity::Note),
-            // The datagram was put together for the device above: the kernel reports no copy.
+            // The datagram was built for the upper device: the kernel reports no copy.
             ("no-scatter-gather", Severity::Unknown)
         ]
     );
 }
 
-/// A tunnel above a device that looks into it, and above one that does not.
+/// A tunnel above a device with tunnel offload, and above one without.
 #[test]
-fn tunnels_need_a_device_that_knows_them() {
+fn tunnels_need_a_device_with_tunnel_offload() {
     for (kind, feature, expected) in [
         ("vxlan", ON, &[("stacked-device", Severity::Note)][..]),
         ("vlan", OFF, &[("stacked-device", Severity::Note)]),
@@ -298,7 +298,7 @@ fn tunnels_need_a_device_that_knows_them() {
 }
 
 #[test]
-fn findings_name_names() {
+fn findings_name_the_holder_of_a_tap() {
     let mut facts = clean(Transport::Tcp);
     facts.taps = vec![tap(3, 0, Some(false))];
     facts.taps[0].fanout = Some(5);

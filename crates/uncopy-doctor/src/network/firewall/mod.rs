@@ -1,6 +1,6 @@
-//! What rules of nf_tables do to packets that are sent. Pure.
+//! Evaluates nf_tables rules for outgoing packets. Pure.
 //!
-//! What is not understood is a doubt, unless it can do nothing that copies.
+//! An expression that is not understood becomes a doubt, unless it cannot cause a copy.
 
 mod set;
 mod step;
@@ -36,39 +36,39 @@ const VERDICT_MASK: i32 = 0xff;
 /// `NFT_JUMP_STACK_SIZE` (`include/net/netfilter/nf_tables.h`).
 const MAX_DEPTH: u32 = 16;
 
-/// Where packets meet rules.
+/// Place where rules are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place<'a> {
-    /// Before and after the choice of a device.
+    /// Before and after a device is chosen.
     Output,
     Postrouting,
-    /// On their way to this device.
+    /// On the way to this device.
     Egress(&'a str),
-    /// Out of a bridge.
+    /// On the way out of a bridge.
     Bridge,
 }
 
-/// Something that rules do for certain.
+/// A certain effect of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// They go to another address.
+    /// Packets go to another address.
     To(IpAddr),
-    /// They go to this machine.
+    /// Packets go to this machine.
     Here,
-    /// Their route is asked for again, with this mark.
+    /// The route is looked up again with this mark.
     Marked(u32),
     /// A copy goes to this address, over this device if one is named.
     CopyTo(IpAddr, Option<u32>),
     /// A copy goes over this device.
     CopyOver(u32),
-    /// They go over this device instead.
+    /// Packets go over this device instead.
     Over(u32),
     /// Nothing is sent.
     Dropped,
 }
 
 impl Effect {
-    /// The same of packets that may not be the rule's.
+    /// Returns the doubt for packets that may not match the rule.
     fn doubtful(&self) -> RuleDoubt {
         match self {
             Effect::To(_) | Effect::Here => RuleDoubt::MayChangeAddress,
@@ -80,25 +80,25 @@ impl Effect {
     }
 }
 
-/// What rules do.
+/// Result of evaluating rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) effects: Vec<Effect>,
-    /// What they may do, or what is not understood.
+    /// Possible effects, and expressions that are not understood.
     pub(super) doubts: Vec<Doubt>,
 }
 
-/// How a chain ends.
+/// End of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChainEnd {
-    /// The next rule of whoever went there is asked.
+    /// Evaluation continues in the calling chain.
     Through,
-    /// Nothing more is asked.
+    /// A verdict ends the evaluation.
     Verdict,
     Either,
 }
 
-/// Follows a packet through the rules of a place.
+/// Evaluates the rules of a place for a packet.
 pub(super) fn outcome(rules: &Ruleset, place: Place<'_>, packet: &Packet) -> Outcome {
     let mut run = Run {
         rules,
@@ -149,19 +149,19 @@ fn is_asked(chain: &Chain, hook: &Hook, place: Place<'_>, packet: &Packet) -> bo
     }
 }
 
-/// A packet on its way through chains.
+/// State of evaluating chains for a packet.
 struct Run<'a> {
     rules: &'a Ruleset,
     packet: Packet,
-    /// The chain is of the kind `route`: a new mark has the route asked for again.
+    /// Whether the chain has the type `route`, in which a new mark causes a new route lookup.
     is_route: bool,
-    /// Where the packet goes was decided: the first such rule counts.
+    /// Whether the destination was changed: only the first such rule applies.
     is_directed: bool,
     out: Outcome,
 }
 
 impl Run<'_> {
-    /// `is_sure`: the packet gets there.
+    /// Evaluates a chain. `is_sure`: the packet certainly enters it.
     fn chain(&mut self, chain: &Chain, mut is_sure: bool, depth: u32) -> ChainEnd {
         let rules = self.rules;
         let own = |rule: &&Rule| {
@@ -222,11 +222,11 @@ impl Run<'_> {
         }
     }
 
-    /// A verdict that ends the packet's way through a chain.
+    /// Records a verdict that ends the evaluation of a chain.
     fn verdict(&mut self, chain: &Chain, code: i32, is_sure: bool) {
         match code & VERDICT_MASK {
             ACCEPT => {}
-            // What may be dropped is not sent then, and if it is sent, it was not dropped.
+            // A packet that is possibly dropped needs no doubt: if it is sent, it was not dropped.
             DROP if is_sure => self.out.effects.push(Effect::Dropped),
             DROP => {}
             QUEUE => self.doubt(&chain.table, &chain.name, RuleDoubt::ToProgram),
@@ -239,7 +239,7 @@ impl Run<'_> {
         self.out.doubts.push(Doubt::Rule { table, chain, doubt });
     }
 
-    /// An effect, or a doubt about it.
+    /// Records an effect, or a doubt if it is not certain.
     fn effect(&mut self, rule: &Rule, effect: Effect, is_sure: bool) {
         if is_sure {
             self.out.effects.push(effect);
@@ -248,7 +248,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the packet is one of the rule's, and the verdict of its last step.
+    /// Returns whether the packet matches the rule, and the rule's verdict.
     fn rule(&mut self, rule: &Rule, is_sure: bool) -> (Match, Option<(i32, String)>) {
         let mut registers = Registers::default();
         let mut matched = Match::Yes;

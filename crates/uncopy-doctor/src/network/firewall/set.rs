@@ -1,4 +1,4 @@
-//! Whether a key is in a set, as far as its bytes are known. Pure.
+//! Looks keys up in sets, as far as their bytes are known. Pure.
 
 use super::super::packet::{Byte, Match, equal, values};
 use uncopy_os::netlink::firewall::{Element, Set};
@@ -10,7 +10,7 @@ const CONCAT: u32 = 0x80;
 const INTERVAL_END: u32 = 0x1;
 const CATCHALL: u32 = 0x2;
 
-/// The element that stands for a key.
+/// Result of looking up a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SetMatch<'a> {
     One(&'a Element),
@@ -18,7 +18,7 @@ pub(super) enum SetMatch<'a> {
     Unsure,
 }
 
-/// Looks for the key at the beginning of these registers.
+/// Looks up the key at the beginning of these registers.
 pub(super) fn find<'a>(set: &'a Set, registers: &[Byte]) -> SetMatch<'a> {
     let rest = set.elements.iter().find(|element| element.flags & CATCHALL != 0);
     let otherwise = rest.map_or(SetMatch::None, SetMatch::One);
@@ -43,11 +43,12 @@ pub(super) fn find<'a>(set: &'a Set, registers: &[Byte]) -> SetMatch<'a> {
     }
 }
 
-/// In a set of intervals each element is a beginning, or the first value that is outside again.
+/// Looks up a key in a set of intervals, whose elements are the start of an interval or the first value
+/// behind one.
 fn between<'a>(set: &'a Set, registers: &[Byte], otherwise: SetMatch<'a>) -> SetMatch<'a> {
     let mut bounds: Vec<&Element> =
         set.elements.iter().filter(|element| element.flags & CATCHALL == 0).collect();
-    // Where one interval ends and another begins at once, the beginning counts.
+    // If an interval begins where another one ends, the beginning is used.
     bounds.sort_by_key(|element| (&element.key, element.flags & INTERVAL_END == 0));
     let Some(length) = bounds.first().map(|element| element.key.len()) else { return otherwise };
     let Some(key) = registers.get(..length).and_then(values) else { return SetMatch::Unsure };
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn keys_are_found_as_far_as_they_are_known() {
         let values = set(0, &[(9, 0), (80, 0)]);
-        // As the kernel lists `{ 7, 100-200 }`.
+        // The kernel's list for `{ 7, 100-200 }`.
         let ranges = set(INTERVAL, &[(201, 1), (100, 0), (8, 1), (7, 0), (0, 1)]);
         let adjacent = set(INTERVAL, &[(5, 0), (7, 1), (7, 0), (9, 1)]);
         let other = set(0, &[(0, CATCHALL)]);

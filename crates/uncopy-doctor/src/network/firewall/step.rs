@@ -1,4 +1,4 @@
-//! One step of a rule. Pure.
+//! Evaluates one expression of a rule. Pure.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use crate::found::RuleDoubt;
 use uncopy_os::netlink::attribute;
 use uncopy_os::netlink::firewall::{Data, Expression, Rule, be_u32_at, data_in};
 
-/// `struct nft_regs`: registers of 16 bytes (1 to 4) or 4 (from 8 on) name the same 64.
+/// Size of `struct nft_regs`: registers of 16 bytes (1 to 4) and of 4 bytes (from 8 on) share it.
 const REGISTER_BYTES: usize = 64;
-/// Steps that only put something into a register, and the attribute that names it. What they find
-/// depends on more than the headers of a packet.
+/// Expressions that only load a register, with the attribute that names it. The loaded value depends on more
+/// than packet headers.
 const LOADS: [(&str, u16); 12] = [
     ("ct", 1),
     ("rt", 1),
@@ -27,12 +27,12 @@ const LOADS: [(&str, u16); 12] = [
     ("inner", 0),
     ("symhash", 2),
 ];
-/// Steps that see or count packets, or change what is not the way they take.
+/// Expressions that do not affect the path of packets.
 const HARMLESS: [&str; 7] =
     ["counter", "log", "notrack", "masq", "last", "flow_offload", "connmark"];
-/// Steps of which nobody knows whether the packet is one of theirs.
+/// Expressions whose match cannot be predicted.
 const CHANCES: [&str; 6] = ["limit", "quota", "connlimit", "dynset", "objref", "match"];
-/// What programs of `iptables(8)` do that neither copies nor sends packets elsewhere.
+/// Targets of `iptables(8)` that neither copy nor redirect packets.
 const TARGETS: [&str; 16] = [
     "MASQUERADE",
     "SNAT",
@@ -62,17 +62,17 @@ const META_FAMILY: u32 = 15;
 const META_TRANSPORT: u32 = 16;
 const NAME_BYTES: usize = 16;
 
-/// What a step comes to.
+/// Result of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RuleStep {
     Next,
-    /// The packet may not be one of the rule's.
+    /// The packet may not match the rule.
     Maybe,
     No,
     Verdict(i32, String),
 }
 
-/// What earlier steps of a rule found.
+/// Registers loaded by earlier expressions of a rule.
 pub(super) struct Registers([Byte; REGISTER_BYTES]);
 
 impl Default for Registers {
@@ -101,19 +101,19 @@ impl Registers {
         }
     }
 
-    /// Nothing is known any more from there on.
+    /// Marks a register as unknown.
     fn forget(&mut self, number: u32) {
         self.put(number, &[Byte::default(); 16]);
     }
 
-    /// A number of the machine, such as a mark or the index of a device.
+    /// Returns a number in native byte order, such as a mark or a device index.
     fn number(&self, number: u32) -> Option<u32> {
         let bytes = values(self.from(number).get(..4)?)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
     }
 }
 
-/// The attributes of a step.
+/// Attributes of an expression.
 struct Attributes<'a>(&'a [u8]);
 
 impl Attributes<'_> {
@@ -150,7 +150,7 @@ fn negated(matched: Match) -> Match {
 }
 
 impl Run<'_> {
-    /// `is_sure`: the packet is one of the rule's so far.
+    /// Evaluates an expression. `is_sure`: the packet certainly matches the rule so far.
     pub(super) fn step(
         &mut self,
         rule: &Rule,
@@ -189,7 +189,7 @@ impl Run<'_> {
             name if CHANCES.contains(&name) => self.chance(name, &data),
             name => match LOADS.iter().find(|(load, _)| *load == name) {
                 Some((_, at)) => {
-                    // Without a register it sets something of the connection.
+                    // Without a register the expression sets a property of the connection.
                     registers.forget(data.number(*at).unwrap_or(0));
                     RuleStep::Next
                 }
@@ -213,7 +213,7 @@ impl Run<'_> {
         let (base, at) = (data.number(2), data.number(3).unwrap_or(u32::MAX) as usize);
         let length = data.number(4).unwrap_or(0) as usize;
         let Some(to) = data.number(1) else {
-            // The class of traffic, and how far it may go.
+            // Writing traffic class or hop limit does not affect the path.
             let is_v6 = self.packet.is_v6 == Some(true);
             let is_aside = base == Some(1) && at + length <= if is_v6 { 8 } else { 12 };
             return match is_aside {
@@ -262,7 +262,7 @@ impl Run<'_> {
             META_MARK => packet.mark.map(|mark| known(&mark.to_ne_bytes())),
             META_OUT => packet.device.as_ref().map(|(index, _)| known(&index.to_ne_bytes())),
             META_OUT_NAME => packet.device.as_ref().map(|(_, device)| name(device)),
-            // What is sent came from nowhere.
+            // Locally sent packets have no input device.
             META_IN => Some(known(&[0; 4])),
             META_IN_NAME => Some(name("")),
             _ => None,
@@ -331,7 +331,7 @@ impl Run<'_> {
         }
     }
 
-    /// `NFTA_FIB_DREG`, `_RESULT`, `_FLAGS`: the kind of the destination is known.
+    /// `NFTA_FIB_DREG`, `_RESULT`, `_FLAGS`: only the type of the destination address is known.
     fn fib(&self, data: &Attributes<'_>, registers: &mut Registers) {
         let to = data.number(1).unwrap_or(0);
         let is_kind = data.number(2) == Some(3) && data.number(3) == Some(2);
@@ -341,7 +341,7 @@ impl Run<'_> {
         }
     }
 
-    /// `NFTA_MATCH_NAME`, `NFTA_MATCH_INFO`: of programs of `iptables(8)` ports are understood.
+    /// `NFTA_MATCH_NAME`, `NFTA_MATCH_INFO`: of the matches of `iptables(8)` only ports are evaluated.
     fn chance(&self, name: &str, data: &Attributes<'_>) -> RuleStep {
         let kind = data.text(1);
         let info = attribute(data.0, 3).unwrap_or_default();
@@ -352,7 +352,7 @@ impl Run<'_> {
                 RuleStep::Maybe
             };
         }
-        // `struct xt_udp` and `struct xt_tcp`: first and last source port, the same of the other.
+        // `struct xt_udp` and `struct xt_tcp`: first and last source port, first and last destination port.
         let port = |at: usize| Some(u16::from_ne_bytes(info.get(at..at + 2)?.try_into().ok()?));
         let inverted = info.get(if kind == "udp" { 8 } else { 11 });
         let own =
@@ -371,7 +371,7 @@ impl Run<'_> {
         }
     }
 
-    /// Steps that do something to the packet.
+    /// Evaluates expressions that act on the packet.
     fn act(
         &mut self,
         rule: &Rule,
@@ -384,7 +384,7 @@ impl Run<'_> {
         match name {
             "reject" => RuleStep::Verdict(super::DROP, String::new()),
             "redir" => self.direct(rule, Some(Effect::Here), is_sure),
-            // `NFTA_NAT_TYPE`: of the source, after the choice of a device.
+            // `NFTA_NAT_TYPE`: source NAT happens after a device is chosen.
             "nat" if data.number(1) == Some(0) => RuleStep::Verdict(super::ACCEPT, String::new()),
             // `NFTA_NAT_REG_ADDR_MIN`, `NFTA_NAT_REG_ADDR_MAX`.
             "nat" => {
@@ -393,7 +393,7 @@ impl Run<'_> {
                     || most.map(|most| address(self.packet.is_v6, registers, most))
                         == least.map(|least| address(self.packet.is_v6, registers, least));
                 match (least, data.number(5)) {
-                    // Only the port is another one.
+                    // Only the port changes.
                     (None, _) => RuleStep::Verdict(super::ACCEPT, String::new()),
                     (Some(least), _) => {
                         let to = address(self.packet.is_v6, registers, least).filter(|_| is_one);
@@ -436,7 +436,7 @@ impl Run<'_> {
         }
     }
 
-    /// Where the packet goes now; `None`: that is not known.
+    /// Records a new destination; `None`: it is unknown.
     fn direct(&mut self, rule: &Rule, to: Option<Effect>, is_sure: bool) -> RuleStep {
         if !self.is_directed {
             match to {

@@ -3,7 +3,7 @@ use super::*;
 use uncopy_os::netlink::firewall::{Element, Expression, Set};
 use uncopy_os::netlink::route::Route;
 
-/// Attributes as nf_tables has them.
+/// Builder of nf_tables attributes.
 #[derive(Clone, Default)]
 struct Attributes(Vec<u8>);
 
@@ -73,7 +73,7 @@ fn is(value: &[u8]) -> Expression {
     with().number(1, 1).number(2, 0).value(3, value).step("cmp")
 }
 
-/// A base chain `c` and a chain `d` beside it.
+/// A base chain `c` and another chain `d`.
 fn rules(kind: &str, policy: u32, of_c: &[&[Expression]], of_d: &[&[Expression]]) -> Ruleset {
     let chain = |name: &str, hook| Chain {
         family: IPV4,
@@ -107,7 +107,7 @@ fn asked(rules: &Ruleset) -> (Vec<Effect>, usize) {
 }
 
 #[test]
-fn rules_are_followed_as_far_as_they_are_understood() {
+fn rules_are_evaluated_or_doubted() {
     let join = |parts: &[&[Expression]]| parts.concat();
     let here = || vec![Effect::Here];
     let (odd, count) = (with().step("tproxy"), with().step("counter"));
@@ -136,7 +136,7 @@ fn rules_are_followed_as_far_as_they_are_understood() {
         (vec![verdict(DROP, "")], vec![Effect::Dropped], 0),
         (vec![with().step("reject")], vec![Effect::Dropped], 0),
         (vec![perhaps(), verdict(DROP, "")], vec![], 0),
-        // It is written where the time to live is, and where addresses are.
+        // Writes to the time to live, and to addresses.
         (
             vec![with().number(2, 1).number(3, 8).number(4, 2).number(5, 1).step("payload")],
             vec![],
@@ -174,7 +174,7 @@ fn chains_are_entered_and_left_as_the_kernel_does() {
         (&[&jump[..], &turn], &[&back[..], &accept], here(), 0),
         (&[&goto[..], &turn], &[], vec![], 0),
         (&[&perhaps_jump[..]], &[&turn[..]], vec![], 1),
-        // It may not get there.
+        // The packet may not get there.
         (&[&perhaps_accept[..], &turn], &[], vec![], 1),
         (&[&perhaps_jump[..], &turn], &[&accept[..]], vec![], 1),
         (&[&lost[..]], &[], vec![], 1),
@@ -185,7 +185,7 @@ fn chains_are_entered_and_left_as_the_kernel_does() {
     }
     assert_eq!(asked(&rules("filter", 0, &[], &[])), (vec![Effect::Dropped], 0));
     assert_eq!(asked(&rules("filter", 0, &[&accept], &[])), (vec![], 0));
-    // One that goes round.
+    // A loop of chains.
     let round = rules("filter", 1, &[&jump], &[&jump]);
     assert_eq!(asked(&round), (vec![], 1));
 }
