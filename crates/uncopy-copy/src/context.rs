@@ -10,7 +10,7 @@ use super::pause::Gate;
 use super::throttle::Throttle;
 use uncopy_core::{Cost, Receipt};
 
-/// What copies share: the gate where they wait, their rate, the history they learn from, and the
+/// Surroundings that copies share: the gate where they wait, their rate, the history they learn from, and the
 /// threads they may use.
 ///
 /// The default has no gate, no rate and no history, and lets a copy use every processor.

@@ -1,4 +1,4 @@
-//! What new files of a directory are like before anybody gives them anything.
+//! Owner, group and permissions of new files in a directory.
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -17,13 +17,13 @@ impl Umask {
     }
 }
 
-/// What a new file in a directory is like. All new files there are alike, so that one look at the
+/// Owner and permissions of a new file. All new files of a directory are alike, so that one look at the
 /// first spares the calls that would change nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CreationDefaults {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// What is taken from the mode that a file is created with.
+    /// Permissions removed from the mode that a file is created with.
     pub(crate) umask: u32,
 }
 
@@ -38,7 +38,7 @@ impl CreationDefaults {
     }
 }
 
-/// The new files of a directory: what they are defaults like, once one of them was looked at.
+/// Defaults of a directory, known once one new file was looked at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DirectoryDefaults<'a> {
     pub(crate) defaults: &'a OnceLock<Option<CreationDefaults>>,
@@ -46,8 +46,8 @@ pub(crate) struct DirectoryDefaults<'a> {
 }
 
 impl DirectoryDefaults<'_> {
-    /// What all of them are like, known from this one if from no other: it was created with `mode`,
-    /// and nobody has given it anything.
+    /// Returns the defaults; looks at this file if no other was looked at: it was created with `mode` and
+    /// not changed since.
     pub(crate) fn look(&self, fd: BorrowedFd<'_>, mode: u32) -> Option<CreationDefaults> {
         *self.defaults.get_or_init(|| CreationDefaults::look(fd, mode, self.umask.get()))
     }

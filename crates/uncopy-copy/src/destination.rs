@@ -26,10 +26,10 @@ pub(crate) struct Destination<'a> {
     /// Where a symbolic link at the end of that path leads to.
     followed: Option<PathBuf>,
     directory: Arc<OwnedFd>,
-    /// That of the directory, if it is known.
+    /// Filesystem of the directory, if it is known.
     filesystem: Option<Filesystem>,
     name: Cow<'a, OsStr>,
-    /// What the name stands for now.
+    /// The file that has the name now.
     pub(crate) found: Option<Found>,
 }
 
@@ -74,7 +74,8 @@ impl<'a> Destination<'a> {
     /// A name in an open directory, where `found` is the regular file that has it now. Anything
     /// else that has it, a symbolic link too, is replaced by the copy and not written through.
     pub(crate) fn beneath(
-        (directory, filesystem): (Arc<OwnedFd>, Filesystem),
+        directory: Arc<OwnedFd>,
+        filesystem: Filesystem,
         name: &'a OsStr,
         given: DisplayPath<'a>,
         found: Option<Found>,
@@ -128,7 +129,7 @@ impl<'a> Destination<'a> {
     fn check(&self, found: &Found, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
         let refuse = |reason| Err(Error::new("write to", self.given, reason));
         let kind = found.stat.file_type();
-        // What is read from a FIFO and written into it again never ends.
+        // A FIFO that is copied into itself never ends.
         if found.stat.is_same_file(&source.stat)
             && matches!(kind, FileType::RegularFile | FileType::Fifo)
         {

@@ -1,4 +1,4 @@
-//! What files are called when something is said of them.
+//! Paths of files, for messages and records.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -25,21 +25,21 @@ pub(crate) fn gather(
     written: BorrowedFd<'_>,
     options: &CopyOptions,
 ) -> CopyFacts {
-    let filesystems = (source.filesystem, destination.filesystem_of(written));
     CopyFacts {
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         // To ask is to move the position, from which a stream is copied (lseek(2)).
         has_holes: !destination.is_stream() && has_holes(source),
         destination_is_stream: destination.is_stream(),
         in_place: options.in_place && destination.found.is_some(),
-        ..of_dense(source.size(), filesystems, options)
+        ..of_dense(source.size(), source.filesystem, destination.filesystem_of(written), options)
     }
 }
 
 /// CopyFacts about a file without holes that goes to a new file.
 pub(crate) fn of_dense(
     size: Option<u64>,
-    (source, destination): (Filesystem, Filesystem),
+    source: Filesystem,
+    destination: Filesystem,
     options: &CopyOptions,
 ) -> CopyFacts {
     CopyFacts {
@@ -68,17 +68,18 @@ pub(crate) fn of_dense(
 /// Whether files between the two filesystems are expected to share their blocks with their copies
 /// one after the other, whoever asks for it: to share on btrfs is to write to its one b-tree.
 pub(crate) fn are_shared_in_turn(
-    (source, destination): (Filesystem, Filesystem),
+    source: Filesystem,
+    destination: Filesystem,
     options: &CopyOptions,
 ) -> bool {
-    let facts = of_dense(Some(1), (source, destination), options);
+    let facts = of_dense(Some(1), source, destination, options);
     source == destination
         && destination == Filesystem::BTRFS
         && options.transform == Transform::None
         && plan::next(&facts, &[]) == plan::PlanStep::Try(Mechanism::Reflink)
 }
 
-/// The mechanism that a file would go by to a new one, as far as can be told without writing:
+/// The mechanism that a file would go by to a new one, as far as is known without writing:
 /// whether extents can be shared is known by trying alone, and guessed here by the filesystem.
 /// `None`: it has no bytes to move, or the options leave nothing.
 pub(crate) fn foreseen(
@@ -93,7 +94,7 @@ pub(crate) fn foreseen(
     let mut facts = CopyFacts {
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
-        ..of_dense(source.size(), (source.filesystem, destination), options)
+        ..of_dense(source.size(), source.filesystem, destination, options)
     };
     // Files of one filesystem take direct writes alike.
     refine_by(&mut facts, source, || same_device.then(|| source.stat.clone()));
@@ -168,7 +169,7 @@ fn is_disk(stat: &Stat) -> bool {
     Device::with_number(major, minor).kind == DeviceKind::Disk
 }
 
-/// What a mover needs to know; asked for only when one is set up.
+/// Returns the facts that a mover needs; called only when one is set up.
 pub(crate) fn setting(
     facts: &CopyFacts,
     source: &Source<'_>,
@@ -189,8 +190,8 @@ pub(crate) fn setting(
     }
 }
 
-/// Most of the source is not in the page cache, as far as samples tell. `false` where the kernel
-/// cannot tell.
+/// Most of the source is not in the page cache, as far as samples show. `false` where the
+/// kernel does not say.
 fn is_cold(source: &Source<'_>) -> bool {
     const SAMPLE_BYTES: u64 = 1 << 20;
     let size = source.stat.size;

@@ -1,4 +1,4 @@
-//! What a job learns of the ways to copy, file by file: where one turns out slower, another goes on.
+//! Speeds of mechanisms in one job, file by file: where one turns out slower, another takes over.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use uncopy_core::{Mechanism, Refusal, RefusalReason};
 use uncopy_os::capabilities::Filesystem;
 
-/// What the copies of a job learn from each other; they share one through
+/// Speeds that the copies of a job learn from each other; they share one through
 /// [`CopyContext::history`](super::CopyContext::history).
 ///
 /// When files between two filesystems have been copied for a while, now and then one of about the
@@ -41,7 +41,7 @@ impl FileClass {
     }
 }
 
-/// Which way a file is to go.
+/// Mechanism advised for a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advice {
     pub(crate) mechanism: Mechanism,
@@ -50,14 +50,14 @@ pub(crate) struct Advice {
 }
 
 impl History {
-    /// The way for the next file, between these mechanisms that all may work, the one that the plan
-    /// prefers first; `None`: nothing speaks against that one.
+    /// Advises a mechanism for the next file, of these that may work, the preferred one first. `None`: the
+    /// preferred one.
     pub(crate) fn advise(&self, class: FileClass, candidates: &[Mechanism]) -> Option<Advice> {
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
         classes.entry(class).or_default().advise(candidates)
     }
 
-    /// What a file took, by one way alone; `refused` are those that turned out not to work for it.
+    /// Records how long a file took by one mechanism alone. `refused`: mechanisms that did not work for it.
     pub(crate) fn record(
         &self,
         class: FileClass,
@@ -98,9 +98,9 @@ const CLEARLY: f64 = 1.25;
 struct ClassHistory {
     files: u64,
     bytes: u64,
-    /// What the plan prefers, of what works.
+    /// Mechanism that the plan prefers, of those that work.
     preferred: Option<Mechanism>,
-    /// What was chosen instead of what the plan prefers.
+    /// Mechanism chosen instead of the preferred one.
     chosen: Option<Advice>,
     ways: Vec<MechanismRecord>,
 }
@@ -340,9 +340,9 @@ mod tests {
             _ => 1000,
         });
         let advice = advice.unwrap();
-        let told: Vec<String> = advice.refusals.iter().map(ToString::to_string).collect();
+        let reported: Vec<String> = advice.refusals.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "splice: slower on this job: 1.049 against 8.389 GB/s by read_write",
                 "copy_file_range: slower on this job: 2.097 against 8.389 GB/s by read_write",

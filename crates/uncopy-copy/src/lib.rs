@@ -41,6 +41,8 @@ mod display_path;
 mod facts;
 #[cfg(target_os = "linux")]
 mod file_copy;
+#[cfg(target_os = "linux")]
+mod file_plan;
 #[cfg_attr(not(target_os = "linux"), path = "following_portable.rs")]
 pub(crate) mod following;
 #[cfg(all(test, target_os = "linux"))]

@@ -81,8 +81,8 @@ pub(crate) fn apply(
             }
             writer.attributes_of_source(source.fd(), preserve);
             if staging.is_temporary_name() && !preserve.mode {
-                let place = (destination.directory(), &Umask::default());
-                writer.mode_of_new_name(place, stat.permissions() & 0o777);
+                let (directory, umask) = (destination.directory(), &Umask::default());
+                writer.mode_of_new_name(directory, umask, stat.permissions() & 0o777);
             } else if preserve.acl && !preserve.mode {
                 writer.mode(stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
             }
@@ -97,7 +97,7 @@ pub(crate) fn apply(
     writer.notes
 }
 
-/// What is given to a file that was written in place: only what was asked for.
+/// Gives a file that was written in place only the metadata that the options name.
 pub(crate) fn apply_in_place(
     fd: BorrowedFd<'_>,
     source: &Source<'_>,
@@ -328,7 +328,7 @@ impl<'a> MetadataWriter<'a> {
             Made::Found => {}
             Made::Aside(directory, umask) => {
                 let inherited = now() & SETGID;
-                self.mode_of_new_name((directory, umask), permissions | inherited);
+                self.mode_of_new_name(directory, umask, permissions | inherited);
             }
             Made::AsSource if permissions & 0o700 == 0o700 => {}
             Made::AsSource => {
@@ -338,7 +338,7 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    /// What an existing destination had and the source does not give.
+    /// Copies metadata of the replaced file that the source does not give.
     fn attributes_of_old(
         &mut self,
         old: Result<&std::os::fd::OwnedFd, &Errno>,
@@ -393,9 +393,9 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    /// What the kernel would have done had the file been created with `mode` under its final name:
+    /// Gives the mode that the kernel would have, had the file been created under its final name:
     /// the directory's default ACL if it has one, else the umask (`acl(5)`, object creation).
-    fn mode_of_new_name(&mut self, (directory, umask): (BorrowedFd<'_>, &Umask), mode: u32) {
+    fn mode_of_new_name(&mut self, directory: BorrowedFd<'_>, umask: &Umask, mode: u32) {
         let default = name::open_directory_for_reading(directory)
             .and_then(|d| xattr::get(d, DEFAULT_ACL))
             .ok()

@@ -7,7 +7,7 @@ use super::control::Control;
 use super::throttle;
 use uncopy_core::{Error, Reason, Result};
 
-/// What a copy is doing.
+/// Phase of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
@@ -25,7 +25,7 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What is being done.
+    /// The current phase.
     pub phase: Phase,
     /// Bytes done in this phase, holes included.
     pub done_bytes: u64,

@@ -1,4 +1,4 @@
-//! What a caller can ask of a copy.
+//! Options of a copy.
 
 use super::setters::setters;
 use super::tuning::Tuning;
@@ -22,20 +22,20 @@ use uncopy_core::{Contradiction, Mechanism};
 pub struct CopyOptions {
     /// Which mechanisms may be used.
     pub allow: Allow,
-    /// What "cheapest" means.
+    /// Meaning of "cheapest".
     pub prefer: Prefer,
-    /// What to do with holes and runs of zeros.
+    /// Treatment of holes and runs of zeros.
     pub sparse: Sparse,
-    /// What becomes of the page cache.
+    /// Treatment of the page cache.
     pub cache: Cache,
-    /// What to do if the source changes while it is copied.
+    /// Reaction to a source that changes while it is copied.
     pub if_changed: IfChanged,
     /// With [`IfChanged::Fail`]: flush a source first that has dirty pages, so that stores into it through
     /// a mapping are seen ([`Receipt::mapped_writes`](uncopy_core::Receipt::mapped_writes)). One that is still
     /// dirty after three times has changed, and is not tried again. [`IfChanged::Retry`] always does it,
     /// before each attempt, and [`IfChanged::Accept`] never.
     pub flush_source: bool,
-    /// What to do if the destination exists.
+    /// Treatment of an existing destination.
     pub existing: Existing,
     /// Which metadata of the source the destination gets.
     pub preserve: Preserve,
@@ -55,7 +55,7 @@ pub struct CopyOptions {
     pub read_streams: bool,
     /// At which sizes something else is done.
     pub tuning: Tuning,
-    /// What becomes of the bytes on their way.
+    /// Compression or decompression of the bytes.
     pub transform: Transform,
     /// With [`CopyOptions::transform`]: `.zst` is added to the name of a copy that was compressed, and
     /// taken away where it was decompressed ([`Receipt::renamed`](uncopy_core::Receipt::renamed)). Without
@@ -139,7 +139,7 @@ impl CopyOptions {
     }
 }
 
-/// What becomes of the bytes on their way. Anything but [`Transform::None`] forbids zero-copy for the
+/// Compression or decompression of the bytes. Anything but [`Transform::None`] forbids zero-copy for the
 /// files that it is done to; files for which it does not pay are copied the cheapest way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -195,7 +195,7 @@ pub enum Allow {
     Only(Mechanism),
 }
 
-/// What "cheapest" means where two ways differ.
+/// Meaning of "cheapest" where two mechanisms differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Prefer {
     /// The shortest wall time.
@@ -205,7 +205,7 @@ pub enum Prefer {
     CpuTime,
 }
 
-/// What to do with holes and runs of zeros.
+/// Treatment of holes and runs of zeros.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sparse {
     /// Holes stay holes.
@@ -217,13 +217,13 @@ pub enum Sparse {
     Never,
 }
 
-/// What becomes of the page cache.
+/// Treatment of the page cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cache {
     /// Whatever the chosen mechanism does.
     #[default]
     Auto,
-    /// What is copied is in the page cache afterwards; excludes direct writes. Shared extents are
+    /// The copied bytes are in the page cache afterwards; excludes direct writes. Shared extents are
     /// not copied, and are read when somebody wants them.
     Keep,
     /// The destination is not in the page cache afterwards, and a source that was not there
@@ -231,7 +231,7 @@ pub enum Cache {
     Skip,
 }
 
-/// What to do if the source's size, mtime or ctime differ after the copy, or somebody was seen to store
+/// Reaction if the source's size, mtime or ctime differ after the copy, or somebody was seen to store
 /// into it through a mapping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IfChanged {
@@ -247,7 +247,7 @@ pub enum IfChanged {
 /// How often a copy is started again under [`IfChanged::Retry`].
 pub const RETRIES: u32 = 3;
 
-/// What to do if the destination exists.
+/// Treatment of an existing destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Existing {
     /// Replace it, if it is writable.

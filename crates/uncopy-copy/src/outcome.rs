@@ -1,11 +1,11 @@
-//! What became of a file that was to be copied.
+//! Result of copying one file.
 
 use std::path::{Path, PathBuf};
 
 use crate::Skip;
 use uncopy_core::Receipt;
 
-/// What became of a file that was to be copied.
+/// Result of copying one file.
 ///
 /// ```
 /// use uncopy::copy::{CopyOptions, Existing, Outcome, copy_file};
@@ -73,7 +73,7 @@ impl Outcome {
         }
     }
 
-    /// That of a file whose destination exists and is to be kept.
+    /// The outcome for a destination that exists and is to be kept.
     pub(crate) const fn exists() -> Outcome {
         Outcome::Skipped { reason: Skip::Exists, renamed: None }
     }

@@ -28,7 +28,7 @@ fn upper_in(mounts: &str, path: &Path) -> Option<PathBuf> {
         let is_overlay = words.next()? == "overlay";
         let options = words.nth(1).unwrap_or_default();
         let upper = options.split(',').find_map(|option| option.strip_prefix("upperdir="));
-        // Of several on one directory the last lies on top.
+        // With several on one directory the last one is visible.
         let is_nearer = found.as_ref().is_none_or(|(known, _)| point.starts_with(known));
         if path.starts_with(&point) && is_nearer {
             found = Some((point, upper.filter(|_| is_overlay).map(plain).map(PathBuf::from)));

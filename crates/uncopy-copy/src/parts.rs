@@ -26,7 +26,7 @@ pub(crate) trait Parts: Send {
     fn begin(&mut self, name: &OsStr, stat: &Stat) -> Sys<()>;
 
     /// Reads what is there, chunk after chunk, as long as it is what was noted; returns up to where.
-    /// `goes_on` is told how far it is.
+    /// `goes_on` receives the offset.
     fn verify(
         &mut self,
         copy: BorrowedFd<'_>,

@@ -8,7 +8,7 @@ use super::context::CopyContext;
 use super::control::Control;
 use super::observer::{Observer, Phase, Progress};
 
-/// So long a halted copy waits before it asks whether it is to stop.
+/// Interval at which a halted copy asks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Pauses copies and lets them go on: any number of them, single files and jobs, from any thread.
@@ -82,7 +82,7 @@ impl Eq for Gate {}
 
 #[derive(Debug, Default)]
 struct GateState {
-    /// What `times` says, for those who pass: one load, and no lock, as long as it is false.
+    /// Copy of `times`, for threads that pass: one load, and no lock, as long as it is false.
     closed: AtomicBool,
     /// Nanoseconds of all pauses that are over.
     paused: AtomicU64,
@@ -188,7 +188,7 @@ impl GateState {
     }
 }
 
-/// What became of somebody who came to a gate.
+/// Result of passing a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
     /// It was open.

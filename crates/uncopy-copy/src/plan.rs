@@ -15,7 +15,7 @@ use uncopy_os::capabilities::Filesystem;
 pub struct CopyFacts {
     /// Bytes to copy; `None`: not known before the end is met (pseudo files, pipes, devices).
     pub size: Option<u64>,
-    /// Bytes of it that are no holes, as far as its blocks tell.
+    /// Bytes of it that are no holes, by its number of blocks.
     pub data_bytes: u64,
     /// The source has holes.
     pub has_holes: bool,
@@ -25,7 +25,7 @@ pub struct CopyFacts {
     pub destination: Filesystem,
     /// The destination is no regular file: only `write` makes sense.
     pub destination_is_stream: bool,
-    /// What `O_DIRECT` would do on the destination.
+    /// Effect of `O_DIRECT` on the destination.
     pub direct: DirectPath,
     /// Read with `O_DIRECT` too: the source is not in the page cache and is to stay out of it.
     /// Elsewhere its mapped pages are quicker also when they are still to be read, because the
@@ -88,7 +88,7 @@ impl CopyFacts {
     }
 }
 
-/// What `O_DIRECT` writes to the destination are worth.
+/// Effect of `O_DIRECT` writes to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectPath {
     /// The filesystem gives no alignment for them (`STATX_DIOALIGN`).
@@ -137,7 +137,7 @@ pub(crate) struct Attempted {
     pub(crate) moved_bytes: u64,
 }
 
-/// What to do next.
+/// The next step of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlanStep {
     Try(Mechanism),
@@ -377,7 +377,8 @@ pub(crate) fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
     filesystem == Filesystem::XFS || filesystem == Filesystem::BTRFS
 }
 
-/// What is read to its end is read, unless the options ask for the kernel's own copies.
+/// Excludes mechanisms for sources without a known size: those are read, unless the options name copies
+/// in the kernel.
 fn to_the_end(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     let asked_for = matches!(facts.allow, Allow::NoUserCopy | Allow::Only(_));
     let able = matches!(mechanism, Mechanism::Sendfile | Mechanism::Splice);
@@ -403,7 +404,7 @@ fn outranked(facts: &CopyFacts, mechanism: Mechanism, used: Mechanism) -> Option
     })
 }
 
-/// What an error number from a mechanism means.
+/// Meaning of an error number from a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     /// The same call again.
@@ -443,7 +444,7 @@ pub(crate) fn classify(mechanism: Mechanism, errno: Errno, moved_bytes: u64) -> 
     }
 }
 
-/// What stopped a mechanism with this error number.
+/// Explains why a mechanism failed with this error number.
 pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &CopyFacts) -> Obstacle {
     match (mechanism, errno) {
         (_, Errno::EXDEV) => Obstacle::OtherFilesystem,

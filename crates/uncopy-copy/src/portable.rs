@@ -97,7 +97,7 @@ impl<'a> Source<'a> {
         Ok(Source { path, file, begun })
     }
 
-    /// What differs from when the copy began, if something does.
+    /// Describes how the source differs from when the copy began, if it does.
     fn change(&self, copied_bytes: u64) -> Result<Option<String>> {
         let now = self.file.metadata();
         let now = now.map_err(|error| other_system::refused("examine", self.path, error))?;
@@ -138,7 +138,7 @@ struct Destination<'a> {
     given: &'a Path,
     /// Where a symbolic link at the end of that path leads to, or the path itself.
     path: PathBuf,
-    /// What is there now.
+    /// The file that is there now.
     found: Option<Metadata>,
 }
 

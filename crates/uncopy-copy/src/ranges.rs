@@ -6,17 +6,18 @@ use std::{panic, thread};
 use super::mechanism::{Ends, Moved, Mover, Refused};
 use uncopy_core::Cost;
 
-/// What a thread takes at a time; the quicker one takes more.
+/// Bytes that a thread takes at a time; the quicker one takes more.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Moves up to `length` bytes from `offset` on, by this thread and by one that goes on with `second_mover`
-/// until the piece is done. What is told is what was moved from the beginning on without a gap. What
-/// lies behind a gap is moved again by the next step, which meets what stopped it itself.
+/// until the piece is done. Returns the contiguous prefix moved. Bytes behind a gap are moved again by the
+/// next step, which meets the same error.
 pub(super) fn step(
     mover: &mut dyn Mover,
     second_mover: &mut (dyn Mover + Send),
     ends: Ends<'_>,
-    (offset, length): (u64, u64),
+    offset: u64,
+    length: u64,
 ) -> Result<Moved, Refused> {
     let piece = Piece { offset, length, next: AtomicU64::new(0) };
     let blocks = thread::scope(|scope| {
@@ -32,7 +33,7 @@ pub(super) fn step(
     joined(blocks)
 }
 
-/// What the threads take blocks of.
+/// The piece that the threads share block by block.
 struct Piece {
     offset: u64,
     length: u64,

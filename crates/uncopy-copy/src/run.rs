@@ -10,6 +10,7 @@ use super::compress::{self, Chosen, Conversion, Wanted};
 use super::context::CopyContext;
 use super::destination::Destination;
 use super::file_copy::FileCopy;
+use super::file_plan::{FileFacts, FilePlan};
 use super::metadata;
 use super::observer::Observer;
 use super::options::{CopyOptions, Existing, IfChanged, RETRIES, Transform};
@@ -18,8 +19,9 @@ use super::pause::{Gate, Stopwatch};
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::stale::Noting;
-use super::stream;
+use super::throttle::Throttle;
 use super::watch::Flushes;
+use super::{sparse, stream};
 use uncopy_core::{Contradiction, Error, Note, Reason, Receipt, Result};
 use uncopy_os::{directory, follow};
 
@@ -90,7 +92,14 @@ fn copy_once(
     let renamed = new_name.map(|name| destination.with_file_name(name));
     let destination = renamed.as_deref().unwrap_or(destination);
     let destination = Destination::resolve(destination, &source, options)?;
-    if destination.found.is_some() && options.existing == Existing::Keep {
+    let request = CopyRequest {
+        source: &source,
+        destination: &destination,
+        chosen: chosen.as_ref(),
+        options,
+        context,
+    };
+    if FilePlan::decide(&request.file_facts()) == FilePlan::Left {
         return Ok(Outcome::exists().with_name(renamed));
     }
     if source.is_stream && !destination.is_stream() {
@@ -100,13 +109,6 @@ fn copy_once(
     let register = destination.register();
     // A name that exists only between two calls is not worth a record, which takes longer than they do.
     let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
-    let request = CopyRequest {
-        source: &source,
-        destination: &destination,
-        chosen: chosen.as_ref(),
-        options,
-        context,
-    };
     let placing = Placing::Aside { is_swept: false, directory_defaults: None, noting };
     let mut outcome = request.carry_out(placing, observer)?;
     if let Outcome::Copied(receipt) = &mut outcome
@@ -140,7 +142,23 @@ pub(crate) struct CopyRequest<'a> {
 impl<'a> CopyRequest<'a> {
     /// Whether the bytes are compressed or decompressed.
     pub(crate) fn transforms(&self) -> bool {
-        self.conversion() != Conversion::Leave
+        compress::is_transformed(self.chosen)
+    }
+
+    /// Facts that decide what is done with the file, of a single one: it is neither copied as a small
+    /// one of many nor resumable.
+    pub(crate) fn file_facts(&self) -> FileFacts {
+        let CopyRequest { source, destination, options, context, .. } = *self;
+        FileFacts {
+            is_left: destination.found.is_some() && options.existing == Existing::Keep,
+            transforms: self.transforms(),
+            size: source.has_reliable_size().then_some(source.stat.size),
+            may_have_holes: sparse::may_have_holes(&source.stat),
+            replaces: destination.found.is_some(),
+            small_below_bytes: 0,
+            piece_bytes: context.throttle.map(Throttle::piece_bytes),
+            resumable_from_bytes: None,
+        }
     }
 
     pub(crate) fn conversion(&self) -> Conversion {
@@ -154,9 +172,6 @@ impl<'a> CopyRequest<'a> {
         placing: Placing<'a>,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        if self.destination.found.is_some() && self.options.existing == Existing::Keep {
-            return Ok(Outcome::exists());
-        }
         let mut staging = self.stage(placing, observer)?;
         let begin = Stopwatch::start(self.context.gate);
         let mut copy = FileCopy::new(*self, &staging, observer);

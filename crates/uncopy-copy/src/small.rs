@@ -24,23 +24,19 @@ pub(crate) fn buffer(options: &CopyOptions) -> Vec<u8> {
     vec![0; options.tuning.small_bytes() as usize]
 }
 
-/// Whether a regular file can go this way, from what is known before it is read.
-pub(crate) fn is_small(
-    stat: &Stat,
-    filesystems: (Filesystem, Filesystem),
+/// Size below which files are copied as small ones between these filesystems; 0: none is.
+pub(crate) fn below_bytes(
+    source: Filesystem,
+    destination: Filesystem,
     options: &CopyOptions,
-) -> bool {
-    has_size(stat, options.tuning.small_bytes()) && are_possible(filesystems, options)
-}
-
-fn has_size(stat: &Stat, small_bytes: u64) -> bool {
-    stat.size < small_bytes && !sparse::may_have_holes(stat)
+) -> u64 {
+    let is_possible = are_possible(source, destination, options);
+    if is_possible { options.tuning.small_bytes() } else { 0 }
 }
 
 /// Whether files can go this way at all.
-fn are_possible(filesystems: (Filesystem, Filesystem), options: &CopyOptions) -> bool {
-    let (source, destination) = filesystems;
-    // Servers may tell of a failed write only when asked to flush.
+fn are_possible(source: Filesystem, destination: Filesystem, options: &CopyOptions) -> bool {
+    // Servers may report a failed write only when asked to flush.
     let answers_late = destination.is_network() || destination.is_user();
     !source.is_pseudo()
         && !answers_late
@@ -57,16 +53,14 @@ fn are_possible(filesystems: (Filesystem, Filesystem), options: &CopyOptions) ->
 #[derive(Debug)]
 pub(crate) struct SmallFilePath {
     filesystems: (Filesystem, Filesystem),
-    /// Below this size files go it.
-    below_bytes: u64,
-    /// What sharing was answered, if that holds for every file of the two filesystems.
+    /// Error of sharing, if it holds for every file of the two filesystems.
     sharing: Option<Errno>,
-    /// What every small file that is not empty begins with, once that is known.
+    /// First step of every small file that is not empty, once it is known.
     step: Option<PlanStep>,
 }
 
-/// What the next file is likely to be like, because the last one was: what can be done for it before
-/// it is looked at, so that one look is enough.
+/// Guess about the next file, from the last one: what can be done before its status is known, so that one
+/// `fstat` is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum NextSmallFile {
     /// Nothing.
@@ -95,13 +89,13 @@ impl NextSmallFile {
     }
 }
 
-/// What was read of a file before it was looked at.
+/// Contents that were read before the status of the file was known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EarlyRead {
     bytes: usize,
     /// Since the epoch, when reading began.
     begun: Duration,
-    /// What was seen of its pages when it was read.
+    /// State of its pages when it was read.
     watch: Watch,
 }
 
@@ -122,8 +116,8 @@ impl EarlyRead {
         Some(EarlyRead { bytes, begun, watch })
     }
 
-    /// That is the whole of a file that was looked at afterwards, and nobody has changed it meanwhile:
-    /// its last change is older than the read.
+    /// Whether it is the whole file, by the status looked up afterwards, and unchanged: its last change is
+    /// older than the read.
     fn is_all_of(self, stat: &Stat) -> bool {
         self.bytes as u64 == stat.size && is_older(stat, self.begun)
     }
@@ -137,7 +131,7 @@ pub(crate) fn is_older(stat: &Stat, time: Duration) -> bool {
     changed.is_ok_and(|changed| changed + GRAIN < time)
 }
 
-/// What became of a small file.
+/// Result of copying a small file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SmallCopy {
     /// It is there, all of it.
@@ -149,18 +143,8 @@ pub(crate) enum SmallCopy {
 }
 
 impl SmallFilePath {
-    pub(crate) fn new(
-        filesystems: (Filesystem, Filesystem),
-        options: &CopyOptions,
-    ) -> SmallFilePath {
-        let is_possible = are_possible(filesystems, options);
-        let below_bytes = if is_possible { options.tuning.small_bytes() } else { 0 };
-        SmallFilePath { filesystems, below_bytes, sharing: None, step: None }
-    }
-
-    /// The same as [`is_small`], for files between the two filesystems.
-    pub(crate) fn is_for(&self, stat: &Stat) -> bool {
-        has_size(stat, self.below_bytes)
+    pub(crate) fn new(filesystems: (Filesystem, Filesystem)) -> SmallFilePath {
+        SmallFilePath { filesystems, sharing: None, step: None }
     }
 
     /// Copies `source`, which was like `stat` when it was opened, to a new file. What was read `early` is
@@ -171,13 +155,14 @@ impl SmallFilePath {
         ends: Ends<'_>,
         stat: &Stat,
         options: &CopyOptions,
-        (buffer, early): (&mut [u8], Option<EarlyRead>),
+        buffer: &mut [u8],
+        early: Option<EarlyRead>,
         wait_for_budget: impl FnOnce() -> bool,
     ) -> SmallCopy {
         let early = early.filter(|early| early.is_all_of(stat));
         let source = self.filesystems.0;
         let read_and_write = || match wait_for_budget() {
-            true => read_and_write(ends, (stat, source), options, (buffer, early)),
+            true => read_and_write(ends, stat, source, options, buffer, early),
             false => SmallCopy::Odd,
         };
         let copied = match self.first(stat, options) {
@@ -209,7 +194,8 @@ impl SmallFilePath {
         if let Some(step) = self.step {
             return step;
         }
-        let facts = facts::of_dense(Some(stat.size), self.filesystems, options);
+        let facts =
+            facts::of_dense(Some(stat.size), self.filesystems.0, self.filesystems.1, options);
         let step = plan::next(&facts, self.attempted().as_slice());
         self.step = Some(step);
         step
@@ -245,10 +231,10 @@ impl SmallFilePath {
     ) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         if size == 0 {
-            // Of nothing every way is as good as any other.
+            // No mechanism is refused for an empty file.
             return refusals;
         }
-        let facts = facts::of_dense(Some(size), self.filesystems, options);
+        let facts = facts::of_dense(Some(size), self.filesystems.0, self.filesystems.1, options);
         if let Some(errno) = self.sharing {
             refusals.push(plan::stopped(Mechanism::Reflink, Some(errno), 0, &facts));
         }
@@ -262,16 +248,18 @@ impl SmallFilePath {
 
     /// The thresholds by which a file of this size went this way.
     pub(crate) fn decided_by(&self, size: u64, options: &CopyOptions) -> Vec<Decision> {
-        let facts = facts::of_dense(Some(size), self.filesystems, options);
+        let facts = facts::of_dense(Some(size), self.filesystems.0, self.filesystems.1, options);
         plan::decisive(&facts, self.attempted().as_slice())
     }
 }
 
 fn read_and_write(
     ends: Ends<'_>,
-    (stat, filesystem): (&Stat, Filesystem),
+    stat: &Stat,
+    filesystem: Filesystem,
     options: &CopyOptions,
-    (buffer, early): (&mut [u8], Option<EarlyRead>),
+    buffer: &mut [u8],
+    early: Option<EarlyRead>,
 ) -> SmallCopy {
     let look = || file::cached_pages(ends.source, 0, 0);
     let mut watch = match (watch::unseen(stat, filesystem), early) {

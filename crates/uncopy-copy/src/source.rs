@@ -28,12 +28,12 @@ pub(crate) struct Source<'a> {
     watched: Watched<'a>,
 }
 
-/// What is done about a source that changes, and what was seen so far.
+/// Reaction to a source that changes, and what was seen so far.
 struct Watched<'a> {
     if_changed: IfChanged,
     may_flush: bool,
     flushes: Option<&'a Cell<Flushes>>,
-    /// What it was like when it was flushed, if it was.
+    /// Status when it was flushed, if it was.
     settled: OnceCell<Stat>,
     watch: Cell<Watch>,
     /// When the last look was, and how long it took.
@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
         Ok(Source { path, fd, stat, filesystem, is_stream, watched: Watched::default() })
     }
 
-    /// What a descriptor of this process leads to, from where it stands. `None`: a file that has a
+    /// Opens the target of a descriptor of this process, at its current position. `None`: a file that has a
     /// beginning to be opened at, or nothing.
     ///
     /// By a duplicate, because sockets cannot be opened, and pipes and terminals of another user only
@@ -148,7 +148,7 @@ impl<'a> Source<'a> {
         self
     }
 
-    /// What [`Source::opened`] was given.
+    /// Returns the parameters of [`Source::opened`].
     pub(crate) fn into_opened(self) -> (OwnedFd, Stat) {
         (self.fd, self.stat)
     }
@@ -157,7 +157,7 @@ impl<'a> Source<'a> {
         self.fd.as_fd()
     }
 
-    /// Bytes to copy, unless only reading to the end tells.
+    /// Bytes to copy; `None` if only reading to the end shows it.
     pub(crate) fn size(&self) -> Option<u64> {
         (self.has_reliable_size() && self.stat.size > 0).then_some(self.stat.size)
     }
@@ -167,7 +167,7 @@ impl<'a> Source<'a> {
         self.stat.file_type() == FileType::RegularFile && !self.filesystem.is_pseudo()
     }
 
-    /// What it was like when the first byte was about to be read.
+    /// Status when the first byte was about to be read.
     pub(crate) fn as_begun(&self) -> &Stat {
         self.watched.settled.get().unwrap_or(&self.stat)
     }
@@ -210,7 +210,7 @@ impl<'a> Source<'a> {
             }
         }
         if let Some(now) = settled {
-            // What was found out about it must still hold.
+            // The facts of the plan must still hold.
             if now.size != self.stat.size {
                 return Err(self.changed(difference(&self.stat, &now).unwrap_or_default()));
             }
@@ -263,12 +263,12 @@ impl<'a> Source<'a> {
         Error::new("copy", self.path, Reason::SourceChanged { what })
     }
 
-    /// What was seen of stores through a mapping.
+    /// Stores through a mapping that were seen.
     pub(crate) fn mapped_writes(&self) -> MappedWrites {
         self.watched.watch.get().verdict()
     }
 
-    /// What differs from when the copy began; `None` for files that change by being read.
+    /// Describes how it differs from when the copy began; `None` for files that change by being read.
     ///
     /// Kernels before 6.13 stamp times by the tick: two writes within 4 ms (1 ms to 10 ms) that
     /// leave the size alone may look like one.
@@ -295,7 +295,7 @@ fn own_descriptor(path: &Path) -> Option<RawFd> {
     is_number.then(|| number.parse().ok()).flatten()
 }
 
-/// What tells of stores through a mapping.
+/// Description of stores through a mapping.
 const STORED_INTO: &str = "pages in memory";
 
 /// Somebody stored into a file that was clean when it was read.
@@ -303,7 +303,7 @@ pub(crate) fn stored_into(path: impl AsRef<Path>) -> Error {
     Error::new("copy", path, Reason::SourceChanged { what: STORED_INTO.into() })
 }
 
-/// What tells that a file was written to between two looks at it.
+/// Describes how a file was written to between two looks at it.
 ///
 /// A name that it got or lost, as when another file is renamed over it, explains a new ctime, and no longer
 /// is one a sign of other contents: whoever writes changes the mtime too (inode(7)).

@@ -13,7 +13,7 @@ pub(crate) enum Segment {
     Hole { start: u64, end: u64 },
 }
 
-/// What `SEEK_DATA` and `SEEK_HOLE` are asked for.
+/// A file with `SEEK_DATA` and `SEEK_HOLE`.
 pub(crate) trait SeekExtents {
     fn seek_data(&self, offset: u64) -> Result<u64, Errno>;
     fn seek_hole(&self, offset: u64) -> Result<u64, Errno>;
@@ -31,7 +31,7 @@ impl SeekExtents for BorrowedFd<'_> {
 
 /// The segment of a file of `size` bytes that begins at `offset` (below `size`).
 ///
-/// A filesystem that cannot tell is taken to have data everywhere.
+/// Without support by the filesystem, data is assumed everywhere.
 pub(crate) fn segment(file: &impl SeekExtents, offset: u64, size: u64) -> Segment {
     let data = match file.seek_data(offset) {
         Ok(data) if data >= offset => data.min(size),
@@ -66,7 +66,7 @@ pub(crate) fn may_hide_holes(stat: &Stat) -> bool {
     stat.size <= Tuning::MAX_ZERO_COPY_MIN_BYTES
 }
 
-/// Whether such a file has a hole. A hole reads as zeros, so that its contents tell of most files
+/// Whether such a file has a hole. A hole reads as zeros, so that the contents show for most files
 /// that they have none.
 pub(crate) fn hides_hole(file: &impl SeekExtents, contents: &[u8]) -> bool {
     /// The smallest blocks of ext4.

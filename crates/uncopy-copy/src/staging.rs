@@ -27,7 +27,7 @@ pub(crate) struct Staging<'a> {
     place: Place<'a>,
     /// Where its temporary name is noted.
     noting: Option<Noting<'a>>,
-    /// What looks like leftovers of the destination.
+    /// Names that look like leftovers of the destination.
     unproven: Vec<Unproven>,
     /// Another name must not be replaced.
     keep_existing: bool,
@@ -175,6 +175,11 @@ impl<'a> Staging<'a> {
         Ok(Staging::new(destination, fd, Place::Private))
     }
 
+    /// A new file that has the destination's own name already, in such a directory.
+    pub(crate) fn adopt_private(destination: &'a Destination<'a>, fd: OwnedFd) -> Staging<'a> {
+        Staging::new(destination, fd, Place::Private)
+    }
+
     /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
     pub(crate) fn in_place(
         destination: &'a Destination<'a>,
@@ -251,7 +256,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Where the bytes begin that are still to be copied: behind what an earlier run copied and this
-    /// one has verified. `goes_on` is told how far that is. What lies behind it is cut off.
+    /// one has verified. `goes_on` receives the offset. The rest is cut off.
     pub(crate) fn verified(&self, mut goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         let Some(parts) = &self.parts else { return Ok(0) };
         let fail = |errno| Error::destination("read back", self.destination.given, errno);
@@ -336,7 +341,7 @@ impl<'a> Staging<'a> {
             }
         }
         // linkat(2) never replaces a name: a temporary one first, then a rename over the old file.
-        // The lock tells other runs that the temporary name is not a leftover.
+        // The lock shows other runs that the temporary name is not a leftover.
         let _ = file::try_lock(&self.fd);
         let noting = self.noting.filter(|noting| noting.brief);
         let stat = noting.map(|_| file::stat(&self.fd)).transpose()?;
@@ -376,7 +381,7 @@ impl<'a> Staging<'a> {
         Ok(Commit::Done)
     }
 
-    /// What looks like leftovers of the destination, and stays.
+    /// Names that look like leftovers of the destination, and stay.
     pub(crate) fn leftovers(&self) -> Leftovers {
         let mut leftovers = Leftovers::default();
         for unproven in &self.unproven {

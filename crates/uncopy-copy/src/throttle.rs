@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::control::Control;
 
-/// So long a piece may take at the rate: a copy that is limited moves evenly, not in bursts.
+/// Duration of a piece at the rate: a limited copy moves evenly, not in bursts.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// What was not used for so long may be made up for: a sleep is never exact, and a device stops
+/// Unused time that may be made up for: a sleep is never exact, and a device stops
 /// now and then.
 const CREDIT: Duration = Duration::from_millis(40);
 
-/// So long a copy waits before it asks whether it is to stop.
+/// Interval at which a waiting copy asks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Pieces are whole pages, as direct writes want them.
@@ -202,7 +202,7 @@ mod tests {
         let turns = [(); 4].map(|()| throttle.turn(4096));
         let over = turns[3].start + Duration::from_secs(5);
         throttle.begin_anew(over);
-        // An earlier one that somebody tells late is none.
+        // A report of an earlier pause changes nothing.
         throttle.begin_anew(over - Duration::from_secs(1));
         assert!(turns.iter().all(|turn| !throttle.keeps(*turn)));
         let starts = [(); 4].map(|()| throttle.turn(4096).start);

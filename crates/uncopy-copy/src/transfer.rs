@@ -194,14 +194,14 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 let error = Error::new("copy", self.copy.source.path, reason);
                 // An I/O error may rule a mechanism out, where it could also have been the device.
                 let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
-                let at = (self.done_bytes, self.piece_bytes());
-                let lasts = met && side::can_read(self.ends.source, at);
+                let length = self.piece_bytes();
+                let lasts = met && side::can_read(self.ends.source, self.done_bytes, length);
                 Err(if lasts { error.met_at_destination(Errno::EIO) } else { error })
             }
         }
     }
 
-    /// What the trial tries next, as long as there is one.
+    /// The next candidate of the trial, as long as there is one.
     fn turn(&self) -> Option<TrialCandidate> {
         self.trial.as_ref().and_then(Trial::turn)
     }
@@ -293,9 +293,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             let parallel = self.gains_from_parallel(mechanism, length)?;
             let Some(active) = &mut self.active_mover else { continue };
             let (step, parallel) = match active.second_mover(parallel) {
-                Some((first, second)) => {
-                    (ranges::step(first, second, ends, (offset, length)), true)
-                }
+                Some((first, second)) => (ranges::step(first, second, ends, offset, length), true),
                 None => (active.mover.step(ends, offset, length), false),
             };
             self.give_back(length, &step);
@@ -438,7 +436,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         }
     }
 
-    /// What to do about an error of these bytes (offset, length): go on, change the mechanism, or give
+    /// Handles an error of these bytes (offset, length): continues, changes the mechanism, or gives
     /// up.
     fn handle(&mut self, mechanism: Mechanism, refused: Refused, at: (u64, u64)) -> Result<()> {
         let errno = refused.errno;
@@ -549,13 +547,13 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
 
     /// An error of these bytes: offset and length.
     fn failure(&self, refused: Refused, at: (u64, u64)) -> Error {
-        match refused.is_of_source(|| side::can_read(self.ends.source, at)) {
+        match refused.is_of_source(|| side::can_read(self.ends.source, at.0, at.1)) {
             true => Error::system("copy the data of", self.copy.source.path, refused.errno),
             false => Error::destination("write to", self.given(), refused.errno),
         }
     }
 
-    /// `copy_file_range` may have shared: the new file's extents tell.
+    /// `copy_file_range` may have shared: the new file's extents show it.
     fn settle_sharing(&mut self, size: u64) {
         let remaps = [Filesystem::XFS, Filesystem::BTRFS].contains(&self.copy.facts.destination);
         let unknown = |p: &&mut uncopy_core::Portion| {

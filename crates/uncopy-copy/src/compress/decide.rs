@@ -34,6 +34,11 @@ pub(crate) struct Chosen {
     pub(crate) compression: Compression,
 }
 
+/// Whether the bytes are compressed or decompressed.
+pub(crate) fn is_transformed(chosen: Option<&Chosen>) -> bool {
+    chosen.is_some_and(|chosen| chosen.conversion != Conversion::Leave)
+}
+
 /// The copy's name as the caller gave it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {

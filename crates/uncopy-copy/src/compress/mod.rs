@@ -13,7 +13,7 @@ mod write;
 
 #[cfg(feature = "trees")]
 pub(crate) use decide::other_origin;
-pub(crate) use decide::{Chosen, Wanted, choose};
+pub(crate) use decide::{Chosen, Wanted, choose, is_transformed};
 pub(crate) use read::{Reader, Trouble};
 #[cfg(all(fuzzing, feature = "compress"))]
 pub use read::{fuzz, fuzz_table};

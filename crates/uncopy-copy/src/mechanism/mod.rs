@@ -26,7 +26,7 @@ pub(crate) struct Ends<'a> {
     pub(crate) destination: BorrowedFd<'a>,
 }
 
-/// What one step did.
+/// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moved {
     /// How far source and destination have come. 0: the source gives nothing here.
@@ -60,7 +60,7 @@ pub(crate) trait Mover {
     }
 }
 
-/// What a mover has to know about the files besides their descriptors.
+/// Facts about the files that a mover needs besides their descriptors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
     /// Alignment for `O_DIRECT` reads; `None`: the source's pages are to be mapped.

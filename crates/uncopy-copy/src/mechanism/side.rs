@@ -31,7 +31,7 @@ impl Refused {
         Refused { errno, side: Side::Destination }
     }
 
-    /// Whether the source was what failed. Where one call reads and writes, the error number tells:
+    /// Whether the source was what failed. Where one call reads and writes, the error number shows it:
     /// ENOSPC, EDQUOT, EROFS and EFBIG are answers to writes (`write(2)`, `open(2)`). An I/O error is the
     /// source's if the same bytes cannot be read alone either. One of the source that does not come
     /// again counts as the destination's, which ends more and loses nothing.
@@ -59,7 +59,7 @@ impl From<Refused> for Errno {
 }
 
 /// Reads bytes of the source (offset, length), into nowhere.
-pub(crate) fn can_read(source: BorrowedFd<'_>, (offset, length): (u64, u64)) -> bool {
+pub(crate) fn can_read(source: BorrowedFd<'_>, offset: u64, length: u64) -> bool {
     const MAX_BYTES: u64 = 64 << 10;
     let mut buffer = AlignedBuffer::new(MAX_BYTES as usize);
     let (mut at, end) = (offset, offset.saturating_add(length));

@@ -69,7 +69,7 @@ impl Mover for Splice {
                 Ok(filled) => filled,
             };
             match self.drain(ends, at, filled) {
-                // Only this call may wait for the source's pages, and then tells of them (`fs/splice.c`,
+                // Only this call may wait for the source's pages, and then reports their errors (`fs/splice.c`,
                 // `page_cache_pipe_buf_confirm`).
                 Err(errno) if moved == 0 => return Err(errno.into()),
                 Err(_) => break,

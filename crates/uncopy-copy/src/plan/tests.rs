@@ -252,7 +252,7 @@ fn every_cheaper_mechanism_left_out_has_a_reason() {
         let used = ReadWrite;
         let reasons = refusals(&facts, Some(used));
         let tried = ladder(&facts).iter().position(|m| *m == used).unwrap();
-        // What comes before it in the ladder is tried, and refused by the kernel.
+        // Earlier mechanisms are tried, and refused by the kernel.
         assert_eq!(reasons.len() + tried, 5, "{reasons:?}");
         assert!(reasons.iter().all(|r| !r.reason.to_string().is_empty()));
     }
@@ -301,10 +301,10 @@ fn a_tuned_threshold_decides_and_is_named() {
     let facts = CopyFacts { tuning: late, ..durable(2048) };
     let decision = Decision { choice: Choice::DirectMin, threshold: late.direct_min };
     assert_eq!(decisive(&facts, &reflink), [decision]);
-    let told: Vec<String> =
+    let reported: Vec<String> =
         refusals(&facts, Some(Splice)).iter().map(ToString::to_string).collect();
     let expected = "direct: too small to pay for O_DIRECT (below direct-min, 64 MiB, tuned for this filesystem)";
-    assert!(told.iter().any(|text| text == expected), "{told:?}");
+    assert!(reported.iter().any(|text| text == expected), "{reported:?}");
 }
 
 #[test]

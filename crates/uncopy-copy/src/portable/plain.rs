@@ -1,4 +1,4 @@
-//! What the standard library tells of files on every system.
+//! Metadata of files that the standard library has on every system.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(super) fn may_have_holes(_: &Metadata) -> bool {
     false
 }
 
-/// What it is, if it is no regular file.
+/// Describes the kind of a file that is not regular.
 pub(super) fn kind(metadata: &Metadata) -> Option<&'static str> {
     match (metadata.is_file(), metadata.is_dir()) {
         (true, _) => None,

@@ -1,4 +1,4 @@
-//! What files are like on Unix.
+//! Metadata of files on Unix.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -23,7 +23,7 @@ pub(super) fn give_as_old(file: &File, old: &Metadata) -> Vec<Note> {
     let is_owned =
         file.metadata().is_ok_and(|new| (new.uid(), new.gid()) == (old.uid(), old.gid()));
     if !is_owned && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        // Who may not give a file away may still give it to a group of his own.
+        // A user who may not give a file away may still give it to one of his groups.
         if fchown(file, None, Some(old.gid())).is_ok() {
             notes.push(Note::OldOwnerNotKept);
         } else {
@@ -57,7 +57,7 @@ pub(super) fn may_have_holes(metadata: &Metadata) -> bool {
     metadata.blocks().saturating_mul(512) < metadata.len()
 }
 
-/// What it is, if it is no regular file.
+/// Describes the kind of a file that is not regular.
 pub(super) fn kind(metadata: &Metadata) -> Option<&'static str> {
     let kind = metadata.file_type();
     if kind.is_file() {

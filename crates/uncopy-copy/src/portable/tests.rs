@@ -41,7 +41,7 @@ impl Scene {
         self.copy(options).unwrap().into_receipt().unwrap()
     }
 
-    /// What lies in the directory.
+    /// Names in the directory.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
@@ -64,7 +64,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What a new file of this mode gets here.
+/// Permissions of a new file of this mode here.
 fn less_umask(mode: u32) -> u32 {
     mode & !uncopy_os::name::umask().unwrap()
 }
@@ -205,11 +205,11 @@ fn a_replaced_file_keeps_its_mode() {
 #[test]
 fn progress_comes_while_it_copies() {
     let scene = Scene::new(5 * MIB + 11);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut observer = |progress: Progress| {
         assert_eq!((progress.phase, progress.total_bytes), (Phase::Copying, 5 * MIB as u64 + 11));
         assert!(!scene.destination.exists(), "half a file under the final name");
-        told.push(progress.done_bytes);
+        reported.push(progress.done_bytes);
         Control::Continue
     };
     let copied = copy(
@@ -222,11 +222,11 @@ fn progress_comes_while_it_copies() {
     .unwrap();
     let receipt = copied.into_receipt().unwrap();
     scene.assert_copied();
-    assert_eq!(told.first(), Some(&0));
-    assert_eq!(told.last(), Some(&receipt.bytes));
-    assert!(told.is_sorted() && told.len() > 20, "{told:?}");
+    assert_eq!(reported.first(), Some(&0));
+    assert_eq!(reported.last(), Some(&receipt.bytes));
+    assert!(reported.is_sorted() && reported.len() > 20, "{reported:?}");
     // By a buffer's worth at a time.
-    let steps: Vec<u64> = told.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let steps: Vec<u64> = reported.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(steps.iter().all(|step| *step <= 256 << 10), "{steps:?}");
 }
 

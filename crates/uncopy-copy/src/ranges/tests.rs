@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use uncopy_core::Errno;
 
-/// What is told, and the places asked for that do not begin a block.
+/// Results, and the places asked for that do not begin a block.
 type Row = (&'static str, (u64, u64), Limits, Result<u64, Refused>);
 
 const ALL: u64 = u64::MAX;
@@ -71,12 +71,12 @@ fn what_is_told_has_no_gap() {
     ];
     let file = files();
     let ends = Ends { source: file.as_fd(), destination: file.as_fd() };
-    for (name, (offset, length), limits, told) in rows {
+    for (name, (offset, length), limits, reported) in rows {
         let asked = Arc::default();
         let mut mover = Limited { limits, asked };
         let mut second_mover = mover.clone();
-        let moved = step(&mut mover, &mut second_mover, ends, (offset, length));
-        assert_eq!(moved.map(|moved| moved.bytes), told, "{name}");
+        let moved = step(&mut mover, &mut second_mover, ends, offset, length);
+        assert_eq!(moved.map(|moved| moved.bytes), reported, "{name}");
         if let Ok(moved) = moved {
             assert!(moved.hole_bytes <= moved.bytes / 2, "{name}: {moved:?}");
             assert!(moved.hole_bytes + 8 >= moved.bytes / 2, "{name}: {moved:?}");
@@ -86,10 +86,10 @@ fn what_is_told_has_no_gap() {
         assert_eq!(asked[0].0, offset, "{name}");
         assert!(asked.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0), "{name}: {asked:?}");
         let sum: u64 = asked.iter().map(|(_, length)| length).sum();
-        if told == Ok(length) {
+        if reported == Ok(length) {
             assert_eq!(sum, length, "{name}: {asked:?}");
         } else if limits.copied_from == ALL {
-            let reached = told.unwrap_or(0);
+            let reached = reported.unwrap_or(0);
             assert!(sum <= (reached + 3 * M).min(length), "{name}: went on: {asked:?}");
         }
     }
@@ -110,7 +110,7 @@ fn a_panic_of_the_other_thread_is_not_lost() {
     let outcome = panic::catch_unwind(|| {
         let ends = Ends { source: file.as_fd(), destination: file.as_fd() };
         let mut mover = Limited { limits: NONE, asked: Arc::default() };
-        step(&mut mover, &mut Panics, ends, (0, 1000 * BLOCK_BYTES))
+        step(&mut mover, &mut Panics, ends, 0, 1000 * BLOCK_BYTES)
     });
     assert_eq!(*outcome.unwrap_err().downcast::<&str>().unwrap(), "the helper");
 }

@@ -105,7 +105,7 @@ enum Lock {
     Held,
     /// Free: this descriptor now holds it.
     Free(OwnedFd),
-    /// Of a kind that is never locked.
+    /// A kind that is never locked.
     None,
     Unknown,
 }

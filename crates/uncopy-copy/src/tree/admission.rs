@@ -1,4 +1,4 @@
-//! Whether an entry may be made, and what has its name: looked up, decided, and in a dry run told.
+//! Whether an entry may be made: looks up what has its name, decides, and in a dry run reports.
 
 use rustix::fs::OFlags;
 
@@ -12,15 +12,15 @@ use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::file::{self, Timestamp};
 use uncopy_os::name;
 
-/// The answer.
+/// Whether an entry is to be made.
 pub(super) enum Admission {
     /// Make it, in the place of what was found.
     Proceed { found: Option<Found>, decision: Decision },
-    /// There is nothing to do but to tell this.
+    /// Nothing is to be done; this is reported.
     Done(EntryOutcome),
 }
 
-/// Asks about an entry of this kind that was modified then.
+/// Decides about an entry of this kind and modification time.
 pub(super) fn check_admission(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
@@ -60,7 +60,7 @@ pub(super) fn check_admission(
     })
 }
 
-/// What has the name of the destination; nothing has in a directory that this job made.
+/// Looks up what has the name of the destination: nothing, in a directory that this job made.
 fn find(place: &Place<'_>) -> Result<Option<Found>> {
     if place.directory.entered.fresh {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What a job may take: workers, descriptors, and entries to delete.
+//! Limits of a job: workers, descriptors, and entries to delete.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -93,7 +93,7 @@ impl Budget {
     /// Notes of the root that is begun whether its files are expected to share their blocks with their
     /// copies in turn.
     pub(super) fn expect_light_work(&self, is_light: bool) {
-        // Who names a number of workers wants them.
+        // A number of workers that the caller named is used.
         let is_light = is_light && self.wanted_workers.is_none();
         self.is_light.store(is_light, Ordering::Relaxed);
     }

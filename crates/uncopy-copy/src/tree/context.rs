@@ -1,4 +1,4 @@
-//! What decides how a job copies: options, rate, and what is learnt on the way.
+//! Options of a job, its rate, and what it learns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -65,7 +65,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What the copy of a large file shares with the others.
+    /// Surroundings that the copies of large files share.
     pub(super) fn copy_context<'c>(
         &'c self,
         spare_threads: &'c (dyn Fn() -> usize + Sync),
@@ -82,7 +82,7 @@ impl<'a> Context<'a> {
         &self.umask
     }
 
-    /// What is known of the new files in the destination of a directory.
+    /// Defaults of new files in the destination of a directory.
     pub(super) fn directory_defaults<'s>(
         &'s self,
         directory: &'s Directory,

@@ -1,4 +1,4 @@
-//! What to do with an entry: pure functions of what it is and of what has its name.
+//! Decisions about entries: pure functions of their kinds and of what has their names.
 
 use rustix::fs::FileType;
 
@@ -9,7 +9,7 @@ use crate::jobs::{EntryKind, JobOptions};
 use uncopy_core::{Errno, Objection};
 use uncopy_os::file::Timestamp;
 
-/// What to do with one entry of the source.
+/// Decision about one entry of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Nothing has the name: make it.
@@ -26,14 +26,14 @@ pub(super) enum Decision {
     Refuse(Objection),
 }
 
-/// What of either side matters.
+/// Kind and time of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side<Kind> {
     pub(super) kind: Kind,
     pub(super) modified: Timestamp,
 }
 
-/// What the caller wants of names that are taken.
+/// Policy for names that are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) existing: Existing,
@@ -104,7 +104,7 @@ pub(super) fn stranger(
     }
 }
 
-/// What an entry is, by its file type.
+/// Returns the kind of an entry of this file type.
 pub(super) fn kind_of(file_type: FileType) -> EntryKind {
     match file_type {
         FileType::Directory => EntryKind::Directory,

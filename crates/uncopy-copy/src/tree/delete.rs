@@ -29,7 +29,7 @@ use uncopy_os::{Sys, directory, file, name};
 pub(super) fn delete_strangers(worker: &mut Worker<'_, '_>, directory: &Directory, open: &Open) {
     let entered = &directory.entered;
     let delete = match &worker.job().options().delete {
-        // What a killed run left is no part of the tree.
+        // Leftovers of a killed run are no part of the tree.
         _ if entered.is_resumed() => Delete { most: None, empty_source: true },
         Some(delete) => delete.clone(),
         None => return,
@@ -243,18 +243,18 @@ fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
     Err(Error::new("delete from", directory.destination_path(), reason))
 }
 
-/// What a stretch of a listing has.
+/// Result of one part of a listing.
 #[derive(Default)]
 struct Found {
-    /// What goes.
+    /// Entries to delete.
     strangers: Vec<(OsString, FileType)>,
-    /// Why something stays of which nobody knows whether it should.
+    /// Error of an entry that stays because its source could not be looked up.
     unknown: Option<Errno>,
     /// Where the listing goes on.
     next: Option<u64>,
 }
 
-/// So many entries are kept in mind at a time.
+/// Maximum number of entries remembered at a time.
 const MAX_STRANGERS: usize = 4096;
 
 /// The entries of the destination that go, from a place of its listing on.
@@ -283,7 +283,7 @@ fn strangers(
         let look_up = |name: &OsStr| directory::stat_name(&open.source, name).map(|_| ());
         // It may be the copy of a file that was compressed or decompressed on its way.
         let other = other_origin(name, transform).filter(|_| !is_directory);
-        // What a killed run left is nobody's, whatever it is called.
+        // Leftovers of a killed run are selected, whatever they are called.
         let selected = || resumed || selects(name) && other.as_deref().is_none_or(selects);
         let in_source = match (look_up(name), &other) {
             (Err(Errno::ENOENT), Some(other)) => look_up(other),

@@ -32,7 +32,7 @@ pub(super) fn identity(stat: &Stat) -> Identity {
 pub(super) struct Open {
     pub(super) source: OwnedFd,
     pub(super) destination: Arc<OwnedFd>,
-    /// Of the source, and of the destination.
+    /// Filesystems of source and destination.
     pub(super) filesystems: (Filesystem, Filesystem),
 }
 
@@ -84,7 +84,7 @@ pub(super) enum Parent {
     Child { parent: Arc<Directory>, name: OsString },
 }
 
-/// What is known of a pair of directories when they are entered.
+/// Facts about a pair of directories when they are entered.
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) source: Stat,
@@ -123,7 +123,7 @@ pub(super) struct Directory {
     pending: AtomicUsize,
     /// Its source could not be listed to the end.
     pub(super) listing_failed: AtomicBool,
-    /// What new files in the destination are like.
+    /// Defaults of new files in the destination.
     pub(super) defaults: OnceLock<Option<CreationDefaults>>,
     /// Names of the source that the destination takes for others of them.
     doubled: OnceLock<HashSet<OsString>>,

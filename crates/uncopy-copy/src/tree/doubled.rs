@@ -28,11 +28,11 @@ trait Trial {
     fn is_taken(&self, name: &OsStr) -> bool;
 }
 
-/// A listing, which can be told again and again.
+/// A listing that can be repeated.
 type List<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&OsStr)) -> Sys<()>;
 
-/// Those of the names of a source whose entry of the destination is another one's. That is the one's which is
-/// written as in the destination, and else of the first that is told.
+/// Returns the names of a source whose destination entry belongs to another name: the one that is written
+/// as in the destination, else the first listed.
 fn doubled<T: Trial>(
     source: List<'_>,
     destination: List<'_>,
@@ -44,7 +44,7 @@ fn doubled<T: Trial>(
         let bytes = &name.as_bytes()[..end.map_or(0, |last| last + 1)];
         digest.hash_one(bytes.to_ascii_lowercase())
     };
-    // Of names of ASCII only those are alike that differ in case, and in dots and blanks at their end.
+    // Names of ASCII are alike only if they differ in case, and in dots and blanks at their end.
     let mut keys: HashMap<u64, bool> = HashMap::new();
     let mut has_others = false;
     source(&mut |name| match name.is_ascii() {
@@ -94,7 +94,7 @@ impl Trial for Place {
     fn take(&mut self, name: &OsStr) -> Sys<bool> {
         match name::create_new(self.workshop.opened(), name, 0o600) {
             Err(Errno::EEXIST) => Ok(false),
-            // No entry can be called so: whoever copies it will tell.
+            // No entry can have this name: copying it fails and is reported.
             Ok(_) | Err(Errno::EINVAL | Errno::ENAMETOOLONG) => Ok(true),
             Err(errno) => Err(errno),
         }
@@ -107,7 +107,7 @@ impl Trial for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What stays is noted, and the next run removes it.
+        // A directory that stays is noted, and the next run removes it.
         let _ = self.workshop.empty();
     }
 }
@@ -134,15 +134,15 @@ pub(super) fn find_doubled(
         };
         !is_left_out && options.selection.selects(&way.join(name), kind == FileType::Directory)
     };
-    let mut source = |tell: &mut dyn FnMut(&OsStr)| {
+    let mut source = |visit: &mut dyn FnMut(&OsStr)| {
         list(&open.source, |name, kind| {
             if is_copied(name, kind) {
-                tell(name);
+                visit(name);
             }
         })
     };
     let mut destination =
-        |tell: &mut dyn FnMut(&OsStr)| list(&*open.destination, |name, _| tell(name));
+        |visit: &mut dyn FnMut(&OsStr)| list(&*open.destination, |name, _| visit(name));
     let trial = || Workshop::beside(directory, open).map(|workshop| Place { workshop });
     match doubled(&mut source, &mut destination, trial) {
         Ok(found) => directory.set_doubled(found),
@@ -202,8 +202,8 @@ mod tests {
         for (source, destination, expected, is_tried) in ROWS {
             let mut tried = false;
             let list = |names: &'static [&str]| {
-                move |tell: &mut dyn FnMut(&OsStr)| {
-                    names.iter().for_each(|name| tell(OsStr::new(name)));
+                move |visit: &mut dyn FnMut(&OsStr)| {
+                    names.iter().for_each(|name| visit(OsStr::new(name)));
                     Ok(())
                 }
             };

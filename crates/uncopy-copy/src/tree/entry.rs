@@ -9,20 +9,19 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 
 use super::directory::{Directory, identity};
-use super::fast_path::{Begun, begin, copy_by_fast_path};
-use super::file::{copy_regular, look_at, open_file, open_regular};
+use super::early_start::{self, EarlyStart};
+use super::file::{copy_regular, examine, open_file, open_regular};
 use super::finish::end;
 use super::journal;
 use super::links::{Claim, First, Spot};
 use super::other::{Linking, look_at_other, make_hard_link, make_other};
-use super::place::{Place, changed_kind};
+use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::retry;
-use super::transform::with_choice;
+use super::transform;
 use super::worker::Worker;
 use crate::Skip;
 use crate::Transform;
-use crate::compress::Chosen;
 use crate::jobs::{EntryKind, EntryOutcome, Links};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
@@ -90,14 +89,14 @@ fn go_into(worker: &mut Worker<'_, '_>, place: &Place<'_>, linked: bool) {
 }
 
 fn open_and_copy(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
-    let (job, mut begun) = (worker.job(), None);
+    let (job, mut early) = (worker.job(), None);
     let opened = retry::persist(job, place.open.filesystems, || {
         let fd = open_regular(place)?;
-        begun = begin(worker, place, &fd);
-        look_at(place, fd)
+        early = early_start::begin(worker, place, &fd);
+        examine(place, fd)
     });
     match opened {
-        Ok((fd, stat)) => copy_open(worker, place, (fd, stat), begun),
+        Ok(file) => copy_open(worker, place, file, early),
         Err(error) => worker.fail(place, EntryKind::File, error),
     }
 }
@@ -111,7 +110,7 @@ fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     match opened {
         Ok((_, stat)) if stat.file_type() == FileType::Directory => go_into(worker, place, true),
         Ok((fd, stat)) if stat.file_type() == FileType::RegularFile => {
-            copy_open(worker, place, (fd, stat), None);
+            copy_open(worker, place, OpenFile { fd, stat }, None);
         }
         Ok((_, stat)) => {
             let error = changed_kind(place, stat.file_type());
@@ -137,34 +136,25 @@ pub(super) fn open_link(worker: &Worker<'_, '_>, place: &Place<'_>) -> Result<Ow
     })
 }
 
-/// Copies an open regular file, or makes a link to its copy. If it was `begun`, what was read of it is
-/// in the buffer.
+/// Copies an open regular file, or makes a link to the copy of another of its names.
 pub(super) fn copy_open(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
-    (fd, stat): (OwnedFd, Stat),
-    begun: Option<Begun<'_>>,
+    file: OpenFile,
+    early: Option<EarlyStart<'_>>,
 ) {
-    let transforms = worker.job().options().copy.transform != Transform::None;
-    let begun = (!transforms && stat.links <= 1).then_some(begun);
-    let is_done = begun.is_some_and(|begun| copy_by_fast_path(worker, place, (&fd, &stat), begun));
-    if !is_done {
-        with_choice(worker, place, fd, stat, copy_or_link);
+    let (file, chosen) = match transform::choose(worker, place, file) {
+        Ok(chosen) => chosen,
+        Err(error) => return worker.fail(place, EntryKind::File, error),
+    };
+    let (place, chosen) = (&transform::renamed(place, chosen.as_ref()), chosen.as_ref());
+    if file.stat.links <= 1 {
+        return copy_regular(worker, place, file, chosen, early, None);
     }
-}
-
-fn copy_or_link(
-    worker: &mut Worker<'_, '_>,
-    place: &Place<'_>,
-    (fd, stat): (OwnedFd, Stat),
-    chosen: Option<&Chosen>,
-) {
-    if stat.links <= 1 {
-        return copy_regular(worker, place, (fd, stat), chosen, None);
-    }
-    let seen = stat.clone();
+    drop(early);
+    let seen = file.stat.clone();
     first_or_link(worker, place, EntryKind::File, &seen, |worker| {
-        copy_regular(worker, place, (fd, stat), chosen, None);
+        copy_regular(worker, place, file, chosen, None, None);
     });
 }
 
@@ -258,10 +248,12 @@ fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, firs
     if kind != EntryKind::File {
         return make_instead_of_link(worker, place, kind, refused);
     }
-    match open_file(place) {
-        Ok((fd, stat)) => with_choice(worker, place, fd, stat, |worker, place, opened, chosen| {
-            copy_regular(worker, place, opened, chosen, refused);
-        }),
+    let opened = open_file(place).and_then(|file| transform::choose(worker, place, file));
+    match opened {
+        Ok((file, chosen)) => {
+            let place = &transform::renamed(place, chosen.as_ref());
+            copy_regular(worker, place, file, chosen.as_ref(), None, refused);
+        }
         Err(error) => worker.fail(place, EntryKind::File, error),
     }
 }

@@ -8,86 +8,96 @@ use std::time::Duration;
 use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_admission};
+use super::early_start::EarlyStart;
 use super::file_progress::FileProgress;
 use super::job::Job;
 use super::journal::{self, Finished, Journal, KeptPart};
 use super::partial::{self, LeftPart, Partial};
-use super::place::{Place, changed_kind};
+use super::place::{OpenFile, Place, changed_kind};
 use super::retry;
 use super::small_files::Devices;
-use super::transform::transforms;
 use super::worker::Worker;
 use crate::Outcome;
-use crate::compress::Chosen;
+use crate::compress::{Chosen, is_transformed};
 use crate::destination::{Destination, Found};
 use crate::display_path::{DisplayPath, LazyPath};
+use crate::file_plan::FilePlan;
 use crate::jobs::{EntryKind, EntryOutcome};
 use crate::mechanism::Ends;
 use crate::metadata;
 use crate::observer::{self, Phase, Progress};
 use crate::run::CopyRequest;
-use crate::small::{self, SmallCopy};
+use crate::small::{self, NextSmallFile, SmallCopy};
 use crate::source::{self, Source};
 use crate::staging::{Commit, Placing, Staging};
 use crate::stale::Noting;
-use crate::{CopyOptions, IfChanged, facts};
+use crate::{CopyOptions, IfChanged, facts, watch};
 use uncopy_core::{Cost, InodeFlags, Mechanism, Note, Portion, Receipt};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::name;
 
-/// Copies an open regular file, whatever other names it has, and if the filesystem `refused` a
-/// link instead.
+/// Copies an open regular file, whatever other names it has. `early`: what was done for it already;
+/// `link_refused`: why the filesystem refused a link instead.
 pub(super) fn copy_regular(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
-    (fd, stat): (OwnedFd, Stat),
+    file: OpenFile,
     chosen: Option<&Chosen>,
-    refused: Option<Errno>,
+    early: Option<EarlyStart<'_>>,
+    link_refused: Option<Errno>,
 ) {
-    let journal = worker.job().resume().journal();
-    let before = journal.is_some().then(|| stat.clone());
+    let job = worker.job();
+    let journal = job.resume().journal();
+    let before = journal.is_some().then(|| file.stat.clone());
     if let (Some(journal), Some(before)) = (&journal, &before) {
-        match is_done(worker, journal, place, (&fd, before)) {
+        match is_done(worker, journal, place, &file.fd, before) {
             Ok(false) => {}
             Ok(true) => return worker.finish(place, EntryKind::File, EntryOutcome::Resumed),
             Err(error) => return worker.fail(place, EntryKind::File, error),
         }
     }
-    let (job, mut opened, mut done) = (worker.job(), Some((fd, stat)), None);
+    let (mut opened, mut early, mut done) = (Some(file), early, None);
     let options = job.context().copy_options(&place.directory.entered);
     let find = (|| place.source(), || place.destination());
     let (from, to) = (LazyPath::new(&find.0), LazyPath::new(&find.1));
     let path = || place.directory.path_from_root();
     let spare_threads = || job.spare_workers();
-    let context = job.context().copy_context(&spare_threads);
+    let context = &job.context().copy_context(&spare_threads);
     let copied = retry::repeated(job, place.open.filesystems, |flushes| {
-        let (fd, stat) = opened.take().map_or_else(|| open_file(place), Ok)?;
+        let OpenFile { fd, stat } = opened.take().map_or_else(|| open_file(place), Ok)?;
         let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
         let source = Source::opened(DisplayPath::Lazy(&from), fd, stat, filesystem);
-        let source = source.watched(options, flushes);
+        let source = &source.watched(options, flushes);
         let found = match check_admission(worker, place, EntryKind::File, source.stat.modified)? {
             Admission::Proceed { found, .. } => found,
             Admission::Done(outcome) => {
-                done = Some(with_mechanism(outcome, place, &source, chosen, options));
+                done = Some(with_mechanism(outcome, place, source, chosen, options));
                 return Ok(Outcome::Copied(Receipt::default()));
             }
         };
-        let destination =
-            find_destination(place, (DisplayPath::Lazy(&to), found), &source, options)?;
-        if !transforms(chosen)
-            && let Some(outcome) = copy_small(worker, place, &source, &destination, chosen)?
+        let given = DisplayPath::Lazy(&to);
+        let destination = &find_destination(place, given, found, source, options)?;
+        let request = CopyRequest { source, destination, chosen, options, context };
+        let mut facts = request.file_facts();
+        facts.small_below_bytes = small::below_bytes(filesystem, place.open.filesystems.1, options);
+        facts.resumable_from_bytes = journal.as_ref().map(|_| partial::MIN_BYTES);
+        let plan = FilePlan::decide(&facts);
+        if plan == FilePlan::Left {
+            return Ok(Outcome::exists());
+        }
+        let noting = place.directory.noting(&path);
+        if plan == FilePlan::Small
+            && let Some(outcome) = copy_small(worker, place, request, noting, early.take())?
         {
             return Ok(outcome);
         }
-        // Of what is transformed another run cannot go on in the middle.
-        let journal = journal.as_ref().filter(|_| !transforms(chosen));
-        let placing = placing(job, place, &source, (journal, place.directory.noting(&path)));
-        let watch = &mut FileProgress::new(job);
-        let (source, destination) = (&source, &destination);
-        let request = CopyRequest { source, destination, chosen, options, context: &context };
-        request.carry_out(placing, watch)
+        // It may have made the file.
+        drop(early.take());
+        let journal = journal.as_ref().filter(|_| plan == FilePlan::Resumable);
+        let placing = placing(job, place, source, journal, noting);
+        request.carry_out(placing, &mut FileProgress::new(job))
     });
     if let Some(outcome) = done {
         return worker.finish(place, EntryKind::File, outcome);
@@ -97,7 +107,7 @@ pub(super) fn copy_regular(
             worker.finish(place, EntryKind::File, EntryOutcome::Skipped { reason });
         }
         Ok(Outcome::Copied(mut receipt)) => {
-            receipt.notes.extend(refused.map(|errno| Note::NotLinked { errno }));
+            receipt.notes.extend(link_refused.map(|errno| Note::NotLinked { errno }));
             if let Some(portion) = receipt.portions.last() {
                 job.tally().note_mechanism(portion.mechanism);
             }
@@ -127,7 +137,8 @@ fn is_done(
     worker: &Worker<'_, '_>,
     journal: &Journal,
     place: &Place<'_>,
-    (source, stat): (&OwnedFd, &Stat),
+    source: &OwnedFd,
+    stat: &Stat,
 ) -> Result<bool> {
     let directory = place.open.destination.as_fd();
     let is_noted = journal.is_continued()
@@ -137,13 +148,20 @@ fn is_done(
     if is_noted || stat.size < partial::MIN_BYTES || place.directory.entered.private {
         return Ok(is_noted);
     }
-    let (opened, name) = ((source.as_fd(), stat), (directory, place.target));
     let mut watch = FileProgress::new(worker.job());
-    let is_ended = journal::is_ended(journal, &place.way(), opened, name, |done_bytes| {
-        let (phase, total_bytes) = (Phase::Verifying, stat.size);
-        let progress = Progress { phase, done_bytes, total_bytes };
-        observer::report(&mut watch, progress, place.source())
-    })?;
+    let is_ended = journal::is_ended(
+        journal,
+        &place.way(),
+        source.as_fd(),
+        stat,
+        directory,
+        place.target,
+        |done_bytes| {
+            let (phase, total_bytes) = (Phase::Verifying, stat.size);
+            let progress = Progress { phase, done_bytes, total_bytes };
+            observer::report(&mut watch, progress, place.source())
+        },
+    )?;
     if is_ended {
         note(worker, journal, place, stat, stat.size);
     }
@@ -163,41 +181,43 @@ fn note(worker: &Worker<'_, '_>, journal: &Journal, place: &Place<'_>, source: &
     }
 }
 
-/// Copies a file the small way; `None`: it is not small, or something about it is odd.
+/// Copies a small file: one read and one write, or shared blocks. `None`: something about it is odd, and
+/// the engine is to copy it.
 fn copy_small(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
-    source: &Source<'_>,
-    destination: &Destination<'_>,
-    chosen: Option<&Chosen>,
+    request: CopyRequest<'_>,
+    noting: Noting<'_>,
+    early: Option<EarlyStart<'_>>,
 ) -> Result<Option<Outcome>> {
-    let options = worker.job().context().copy_options(&place.directory.entered);
-    let filesystems = (source.filesystem, place.open.filesystems.1);
-    let directory = &place.directory;
-    if destination.found.is_some() || !small::is_small(&source.stat, filesystems, options) {
-        return Ok(None);
-    }
-    let (job, size) = (worker.job(), source.stat.size);
-    if job.context().throttle().is_some_and(|throttle| size > throttle.piece_bytes()) {
-        return Ok(None);
-    }
-    // Nobody can open it before it has its name; where it needs one for that, it is 0600.
-    let mode = source.stat.permissions() & 0o777;
-    let path = || directory.path_from_root();
-    let staging = if directory.entered.is_unseen() {
-        Staging::private(destination, mode)?
-    } else {
-        let noting = directory.noting(&path);
-        let staging = Staging::aside(destination, mode, options.existing, noting)?;
-        staging.swept(directory.entered.whole)
-    };
-    let mut staging = staging.among(Some(job.context().directory_defaults(place.directory)), mode);
+    let CopyRequest { source, destination, options, .. } = request;
+    let (job, stat, size) = (worker.job(), &source.stat, source.stat.size);
     let devices =
-        Devices { source: source.stat.device, destination: directory.entered.destination.0 };
-    let ends = Ends { source: source.fd(), destination: staging.fd() };
-    let (way, buffer) = worker.small_file_path(devices, filesystems, options);
-    let copied =
-        way.copy(ends, &source.stat, options, (buffer, None), || job.wait_for_budget(size));
+        Devices { source: stat.device, destination: place.directory.entered.destination.0 };
+    let filesystems = (source.filesystem, place.open.filesystems.1);
+    // The times of another filesystem that is mounted on this name may follow another clock.
+    let early = early.filter(|_| NextSmallFile::is_possible(source.filesystem));
+    let (path, buffer) = worker.small_file_path(devices, filesystems);
+    let (mut staging, copied) = match early {
+        Some(EarlyStart::Shared(shared)) if shared.is_of(stat) => {
+            let mapped_writes = watch::of_snapshot(source.filesystem);
+            let copied = SmallCopy::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes);
+            let Some(fd) = shared.take() else { return Ok(None) };
+            let mode = stat.permissions() & 0o777;
+            let defaults = Some(job.context().directory_defaults(place.directory));
+            (Staging::adopt_private(destination, fd).among(defaults, mode), copied)
+        }
+        early => {
+            // A new file with shared blocks is removed before it is made again.
+            let read = early.and_then(EarlyStart::into_read);
+            let placing = placing(job, place, source, None, noting);
+            let staging = request.stage(placing, &mut FileProgress::new(job))?;
+            let ends = Ends { source: source.fd(), destination: staging.fd() };
+            let wait_for_budget = || job.wait_for_budget(size);
+            let copied = path.copy(ends, stat, options, buffer, read, wait_for_budget);
+            (staging, copied)
+        }
+    };
     let (mechanism, cost, mapped_writes) = match copied {
         SmallCopy::Copied(mechanism, cost, mapped_writes) => (mechanism, cost, mapped_writes),
         SmallCopy::StoredInto if options.if_changed != IfChanged::Accept => {
@@ -205,33 +225,36 @@ fn copy_small(
         }
         SmallCopy::StoredInto | SmallCopy::Odd => return Ok(None),
     };
+    worker.set_next_small(NextSmallFile::after(mechanism, stat));
     let mut notes = metadata::apply(&staging, source, destination, options.preserve);
     if staging.commit()? == Commit::Skipped {
         return Ok(Some(Outcome::exists()));
     }
     notes.extend(staging.give_last(options.durable)?);
-    worker.job().tally().count_bytes(size);
-    let flags = match worker.wants_records() || source.stat.is_flagged {
+    job.tally().count_bytes(size);
+    let flags = match worker.wants_records() || stat.is_flagged {
         true => metadata::flags_not_kept(source.fd(), staging.fd()),
         false => InodeFlags::default(),
     };
-    let mut receipt = worker.small_receipt((size, mechanism, cost), (notes, flags));
+    let mut receipt = worker.small_receipt(size, mechanism, cost, notes, flags);
     receipt.mapped_writes = mapped_writes;
-    receipt.compression = chosen.map(|chosen| chosen.compression.clone());
+    receipt.compression = request.chosen.map(|chosen| chosen.compression.clone());
     Ok(Some(Outcome::Copied(receipt)))
 }
 
-/// Where a file is written first: in a directory that appears under its own name when it is complete,
-/// under its name at once; and if it is large and there is a journal, where another run finds it.
+/// Decides where a file is written first: in a directory that appears under its own name when it is
+/// complete, under its name at once; with a journal, where another run finds it; else aside.
 fn placing<'a>(
     job: &'a Job<'a>,
     place: &Place<'a>,
     source: &Source<'_>,
-    (journal, noting): (Option<&Arc<Journal>>, Noting<'a>),
+    journal: Option<&Arc<Journal>>,
+    noting: Noting<'a>,
 ) -> Placing<'a> {
     let is_unseen = place.directory.entered.is_unseen();
     let is_swept = place.directory.entered.whole;
-    match journal.filter(|_| source.size().is_some_and(|size| size >= partial::MIN_BYTES)) {
+    let directory_defaults = job.context().directory_defaults(place.directory);
+    match journal {
         Some(journal) => {
             let keep = KeptPart::new(|error| job.stop(error), journal, &place.way(), &source.stat);
             let ended = place.directory.entered.private.then_some(place.target);
@@ -241,14 +264,8 @@ fn placing<'a>(
             let parts = Partial::new(Box::new(keep), source.stat.size, noted);
             Placing::Kept { parts: Box::new(parts), begun, is_unseen, is_swept }
         }
-        None if is_unseen => Placing::Private {
-            directory_defaults: job.context().directory_defaults(place.directory),
-        },
-        None => Placing::Aside {
-            is_swept,
-            directory_defaults: Some(job.context().directory_defaults(place.directory)),
-            noting,
-        },
+        None if is_unseen => Placing::Private { directory_defaults },
+        None => Placing::Aside { is_swept, directory_defaults: Some(directory_defaults), noting },
     }
 }
 
@@ -263,15 +280,16 @@ fn is_heavy(receipt: &Receipt) -> bool {
 /// The destination of a file. Nothing is taken over from what is no regular file.
 fn find_destination<'a>(
     place: &Place<'a>,
-    (given, found): (DisplayPath<'a>, Option<Found>),
+    given: DisplayPath<'a>,
+    found: Option<Found>,
     source: &Source<'_>,
     options: &CopyOptions,
 ) -> Result<Destination<'a>> {
     // And what a killed run left is not the caller's.
     let taken_over = !place.directory.entered.private;
     let found = found.filter(|f| taken_over && f.stat.file_type() == FileType::RegularFile);
-    let directory = (Arc::clone(&place.open.destination), place.open.filesystems.1);
-    Destination::beneath(directory, place.target, given, found, source, options)
+    let (directory, filesystem) = (Arc::clone(&place.open.destination), place.open.filesystems.1);
+    Destination::beneath(directory, filesystem, place.target, given, found, source, options)
 }
 
 /// Adds to a plan by which mechanism the file would go.
@@ -283,7 +301,7 @@ fn with_mechanism(
     options: &CopyOptions,
 ) -> EntryOutcome {
     match outcome {
-        EntryOutcome::Planned { action, .. } if transforms(chosen) => {
+        EntryOutcome::Planned { action, .. } if is_transformed(chosen) => {
             EntryOutcome::Planned { action, mechanism: Some(Mechanism::ReadWrite) }
         }
         EntryOutcome::Planned { action, .. } => {
@@ -297,8 +315,8 @@ fn with_mechanism(
 }
 
 /// Opens a regular file of a directory, and nothing else.
-pub(super) fn open_file(place: &Place<'_>) -> Result<(OwnedFd, Stat)> {
-    look_at(place, open_regular(place)?)
+pub(super) fn open_file(place: &Place<'_>) -> Result<OpenFile> {
+    examine(place, open_regular(place)?)
 }
 
 /// Opens what is to be a regular file.
@@ -318,11 +336,11 @@ pub(super) fn open_regular(place: &Place<'_>) -> Result<OwnedFd> {
     })
 }
 
-/// What an open file is like, if it is a regular one.
-pub(super) fn look_at(place: &Place<'_>, fd: OwnedFd) -> Result<(OwnedFd, Stat)> {
+/// Looks up the status of an open file, which must be a regular one.
+pub(super) fn examine(place: &Place<'_>, fd: OwnedFd) -> Result<OpenFile> {
     let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
     match stat.file_type() {
-        FileType::RegularFile => Ok((fd, stat)),
+        FileType::RegularFile => Ok(OpenFile { fd, stat }),
         other => Err(changed_kind(place, other)),
     }
 }

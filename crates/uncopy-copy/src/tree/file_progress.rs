@@ -7,20 +7,20 @@ use crate::observer::{Observer, Phase, Progress};
 /// Adds what one large file moves to what the whole job has moved.
 pub(super) struct FileProgress<'a> {
     job: &'a Job<'a>,
-    told: u64,
+    reported: u64,
 }
 
 impl<'a> FileProgress<'a> {
     pub(super) fn new(job: &'a Job<'a>) -> FileProgress<'a> {
-        FileProgress { job, told: 0 }
+        FileProgress { job, reported: 0 }
     }
 }
 
 impl Observer for FileProgress<'_> {
     fn progress(&mut self, progress: Progress) -> Control {
         if progress.phase == Phase::Copying {
-            let more = progress.done_bytes.saturating_sub(self.told);
-            self.told += more;
+            let more = progress.done_bytes.saturating_sub(self.reported);
+            self.reported += more;
             self.job.tally().count_bytes(more);
         }
         self.job.ask()

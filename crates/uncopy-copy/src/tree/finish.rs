@@ -89,14 +89,14 @@ pub(super) fn give_metadata(
     Ok(Given { notes, flags_not_kept })
 }
 
-/// What of a directory's metadata its copy has not.
+/// Metadata of a directory that its copy does not have.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     pub(super) notes: Vec<Note>,
     flags_not_kept: InodeFlags,
 }
 
-/// What is told of a directory that is done.
+/// Makes the outcome of a directory that is done.
 pub(super) fn made_directory(directory: &Directory, given: Given) -> EntryOutcome {
     let Given { notes, flags_not_kept } = given;
     match directory.entered.absent {

@@ -19,28 +19,28 @@ use uncopy_os::{Sys, directory, file, name};
 
 /// The two sides of a directory.
 pub(super) trait Sides {
-    /// What a name of the destination stands for.
+    /// Looks up the file that a name of the destination stands for.
     fn look_up(&self, name: &OsStr) -> Sys<Identity>;
 
-    /// Tells of each name of the destination, as it is written.
-    fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()>;
+    /// Passes on each name of the destination, as it is written.
+    fn list_destination(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()>;
 
     /// The same for the source.
-    fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()>;
+    fn list_source(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()>;
 
     /// Whether the destination may fold more than the case of letters.
     fn may_fold_all(&self) -> bool;
 }
 
-/// Nobody knows what stands for what.
+/// The names could not be compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotCompared {
     Source(Errno),
     Destination(Errno),
 }
 
-/// Those of these entries of the destination which a name of the source stands for that is written
-/// otherwise. Where a directory does not fold names, one look for each is all it takes.
+/// Returns the entries of the destination that a differently written name of the source stands for.
+/// Where a directory does not fold names, one look for each is all it takes.
 pub(super) fn stood_for<'a>(
     sides: &impl Sides,
     entries: impl Iterator<Item = &'a OsStr>,
@@ -49,7 +49,7 @@ pub(super) fn stood_for<'a>(
     let mut may_fold_all = None;
     for entry in entries {
         let other = other_case(entry);
-        // Of accents and of dots at the end the case of a letter says nothing.
+        // The case of letters says nothing about accents and about dots at the end.
         let may_differ = other.is_none() || !entry.is_ascii();
         let found = if may_differ && *may_fold_all.get_or_insert_with(|| sides.may_fold_all()) {
             sides.look_up(entry).ok()
@@ -135,21 +135,21 @@ impl Sides for Mirrored<'_> {
         directory::stat_name(&*self.open.destination, name).map(|stat| identity(&stat))
     }
 
-    fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
-        list(&*self.open.destination, |name, _| tell(name))
+    fn list_destination(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+        list(&*self.open.destination, |name, _| visit(name))
     }
 
-    fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
-        // What is compressed or decompressed gets another name, which was the first one the other way round.
+    fn list_source(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+        // A compressed or decompressed file has another name in the destination.
         let back = match self.transform {
             Transform::None => Transform::None,
             Transform::Compress(_) => Transform::Decompress,
             Transform::Decompress => Transform::Compress(Level::default()),
         };
         list(&self.open.source, |name, _| {
-            tell(name);
+            visit(name);
             if let Some(other) = other_origin(name, back) {
-                tell(&other);
+                visit(&other);
             }
         })
     }
@@ -187,10 +187,10 @@ pub(super) fn folding(open: &Open) -> Folding {
 }
 
 /// Lists a whole directory by a descriptor of its own, so that the place of another listing stays.
-pub(super) fn list(at: impl AsFd, mut tell: impl FnMut(&OsStr, FileType)) -> Sys<()> {
+pub(super) fn list(at: impl AsFd, mut visit: impl FnMut(&OsStr, FileType)) -> Sys<()> {
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
     directory::list(name::open_directory_for_reading(at)?, &mut buffer, |entry| {
-        tell(OsStr::from_bytes(entry.name.to_bytes()), entry.kind);
+        visit(OsStr::from_bytes(entry.name.to_bytes()), entry.kind);
         true
     })?;
     Ok(())
@@ -240,13 +240,13 @@ mod tests {
             found.map(|(_, inode)| ((8, 1), *inode + added)).ok_or(Errno::ENOENT)
         }
 
-        fn list_destination(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
-            self.destination.iter().for_each(|(name, _)| tell(OsStr::new(name)));
+        fn list_destination(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+            self.destination.iter().for_each(|(name, _)| visit(OsStr::new(name)));
             Ok(())
         }
 
-        fn list_source(&self, tell: &mut dyn FnMut(&OsStr)) -> Sys<()> {
-            self.source.iter().for_each(|name| tell(OsStr::new(name)));
+        fn list_source(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+            self.source.iter().for_each(|name| visit(OsStr::new(name)));
             Ok(())
         }
 

@@ -41,7 +41,7 @@ const MAX_DRIFT: Duration = Duration::from_secs(1);
 pub(super) struct Unfinished<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) source: &'a Path,
-    /// Of the source.
+    /// Status of the source.
     pub(super) inode: u64,
     pub(super) destination: &'a Path,
     pub(super) open: &'a Open,
@@ -63,7 +63,7 @@ impl Unfinished<'_> {
         let mut removed = 0;
         let noted = match journal {
             Some(journal) => {
-                // What was not flushed is copied again.
+                // Files that were not flushed are copied again.
                 let _ = journal.flush();
                 journal.keep().map_err(|errno| self.unwritten(errno))
             }

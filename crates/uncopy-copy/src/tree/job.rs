@@ -1,4 +1,4 @@
-//! What the workers of one job share: its parts, and what takes more than one of them.
+//! One job, shared by its workers: its parts, and the operations that need several of them.
 
 use super::budget::Budget;
 use super::context::Context;
@@ -12,7 +12,7 @@ use crate::pause::{Passed, Stopwatch};
 use crate::{Control, Gate, throttle};
 use uncopy_core::{Error, Reason, Result};
 
-/// What the workers share.
+/// The parts of a job.
 pub(super) struct Job<'a> {
     context: Context<'a>,
     budget: Budget,
@@ -125,7 +125,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Waits if the job is paused, before something that nobody is told of.
+    /// Waits if the job is paused, before a step that is not reported.
     pub(super) fn rest_if_paused(&self) {
         if self.context.gate().is_some_and(Gate::is_closed) && self.ask() == Control::Stop {
             self.cancel();

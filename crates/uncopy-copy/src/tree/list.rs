@@ -18,8 +18,8 @@ use crate::jobs::EntryKind;
 use uncopy_core::{Error, Objection, Reason};
 use uncopy_os::directory;
 
-/// So many directories may wait to be entered before a listing pauses: a million names of
-/// subdirectories do not have to be remembered.
+/// Number of waiting directories above which a listing pauses, so that a million names of subdirectories
+/// need not be remembered.
 const MAX_WAITING: usize = 50_000;
 
 /// A listing that pauses has found at least so many subdirectories, so that it gets on.

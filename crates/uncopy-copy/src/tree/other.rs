@@ -1,4 +1,4 @@
-//! What is no regular file and no directory, and further names of a file: made under a temporary
+//! Links, special files, and further names of a file: made under a temporary
 //! name where something is replaced, and at once where nothing is there.
 
 use std::ffi::{OsStr, OsString};
@@ -74,7 +74,7 @@ fn make_entry(
     let is_exposed = preserve != Preserve::default() && job.context().is_privileged();
     if place.directory.entered.is_unseen() && (!is_exposed || job.context().is_aside_own()) {
         make(to, place.target).map_err(fail)?;
-        let notes = give_by_name(place, (to, place.target), stat, preserve);
+        let notes = give_by_name(place, to, place.target, stat, preserve);
         return Ok(made(notes));
     }
     let (temporary, notes) = match worker.workshop(place).map_err(fail)?.directory() {
@@ -82,7 +82,7 @@ fn make_entry(
             make(own, place.target).map_err(fail)?;
             let name = place.target.to_owned();
             let temporary = Temporary { place, from: own, name, noted: Noted::NONE };
-            let notes = give_by_name(place, (own, place.target), stat, preserve);
+            let notes = give_by_name(place, own, place.target, stat, preserve);
             (temporary, notes)
         }
         None if is_exposed => {
@@ -91,7 +91,7 @@ fn make_entry(
         }
         None => {
             let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
-            let notes = give_by_name(place, (to, &temporary.name), stat, preserve);
+            let notes = give_by_name(place, to, &temporary.name, stat, preserve);
             (temporary, notes)
         }
     };
@@ -151,12 +151,12 @@ pub(super) fn make_hard_link(
     }
 }
 
-/// What is told of a link or special file: it has no inode flags, which are asked for by a file that is open.
+/// Makes the outcome of a link or special file. It has no inode flags, which only an open file shows.
 fn made(notes: Vec<Note>) -> EntryOutcome {
     EntryOutcome::Made { notes, flags_not_kept: InodeFlags::default() }
 }
 
-/// What an entry of the source is like that was listed as a link or special file.
+/// Looks up the status of an entry that was listed as a link or special file.
 pub(super) fn look_at_other(place: &Place<'_>, kind: EntryKind) -> Result<Stat> {
     let stat = directory::stat_name(&place.open.source, place.name)
         .map_err(|errno| Error::system("examine", place.source(), errno))?;
@@ -166,7 +166,7 @@ pub(super) fn look_at_other(place: &Place<'_>, kind: EntryKind) -> Result<Stat> 
     }
 }
 
-/// What can be given to an entry like the source's. A link has neither ACL nor mode, and no `user.*`
+/// Returns the metadata that an entry of this kind can have. A link has neither ACL nor mode, and no `user.*`
 /// attributes (`xattr(7)`).
 fn given_to(source: &Stat, preserve: Preserve) -> Preserve {
     match source.file_type() {
@@ -178,7 +178,8 @@ fn given_to(source: &Stat, preserve: Preserve) -> Preserve {
 /// Owner, ACL, mode, attributes and times of what is no regular file, and has this name.
 fn give_by_name(
     place: &Place<'_>,
-    (directory, name): (&OwnedFd, &OsStr),
+    directory: &OwnedFd,
+    name: &OsStr,
     source: &Stat,
     given: Preserve,
 ) -> Vec<Note> {
@@ -192,7 +193,7 @@ fn give_by_name(
     }
     let mut kept = Vec::new();
     if given.mode || given.acl || given.xattr {
-        match give_to_handle(place, (directory, name), source, given) {
+        match give_to_handle(place, directory, name, source, given) {
             Ok(notes) => kept = notes,
             Err(errno) if source.file_type() == FileType::Symlink => {
                 note(MetadataPart::Attributes, errno);
@@ -209,7 +210,7 @@ fn give_by_name(
     notes
 }
 
-/// What came of a further name of a file.
+/// Result of making a further name of a file.
 pub(super) enum Linking {
     Done(EntryOutcome),
     /// The filesystem cannot link, and a copy has to do.
@@ -225,7 +226,8 @@ fn cannot_link(errno: Errno) -> bool {
 /// ACL, attributes and mode; what of it could not be given.
 fn give_to_handle(
     place: &Place<'_>,
-    (directory, name): (&OwnedFd, &OsStr),
+    directory: &OwnedFd,
+    name: &OsStr,
     source: &Stat,
     preserve: Preserve,
 ) -> Sys<Vec<Note>> {

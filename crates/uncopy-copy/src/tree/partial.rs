@@ -28,7 +28,7 @@ const FLUSH_AGE: Duration = Duration::from_secs(2);
 
 const READ_BYTES: u64 = 1 << 20;
 
-/// Who remembers what was flushed.
+/// Store of what was flushed.
 pub(crate) trait Keep: Send {
     /// The chunks from number `first` on are in the file of this name, and flushed. Without chunks: it gets
     /// the name.
@@ -46,9 +46,9 @@ pub(crate) struct LeftPart {
 pub(crate) struct Partial<'a> {
     keep: Box<dyn Keep + 'a>,
     chunks: Chunks,
-    /// Of an earlier run, until they are verified.
+    /// Digests of an earlier run, until they are verified.
     expected: Vec<ChunkDigest>,
-    /// So many are noted.
+    /// Number of noted chunks.
     noted: u64,
     /// Hashed behind them, and not noted yet.
     hashed: Vec<ChunkDigest>,
@@ -106,7 +106,7 @@ impl Parts for Partial<'_> {
             if offset < self.chunks.end_of(number + 1) {
                 break;
             }
-            // There are no more, or it became shorter meanwhile, which is told when it is done.
+            // There are no more, or it became shorter meanwhile, which is reported at the end.
             let digest = self.chunks.digest(source, number).map_err(Refused::at_source)?;
             let Some(digest) = digest else { break };
             self.hashed.push(digest);
@@ -138,9 +138,10 @@ impl Parts for Partial<'_> {
 }
 
 /// Whether a copy that got its name is what it should be: chunk by chunk what was `noted` of it, and
-/// then what the source is, which has not changed since. `goes_on` is told how far it is.
+/// then what the source is, which has not changed since. `goes_on` receives the offset.
 pub(crate) fn is_whole<E>(
-    (source, copy): (BorrowedFd<'_>, BorrowedFd<'_>),
+    source: BorrowedFd<'_>,
+    copy: BorrowedFd<'_>,
     size: u64,
     noted: &[ChunkDigest],
     mut goes_on: impl FnMut(u64) -> Result<(), E>,
@@ -151,7 +152,7 @@ pub(crate) fn is_whole<E>(
             Some(digest) => Ok(Some(*digest)),
             None => chunks.digest(source, number),
         };
-        // What cannot be read is told by those who copy it again.
+        // A read error is reported when the file is copied again.
         match (expected, chunks.digest(copy, number)) {
             (Ok(Some(expected)), Ok(Some(found))) if expected == found => {}
             _ => return Ok(false),
@@ -302,13 +303,13 @@ mod tests {
         let source = tempfile::tempfile().unwrap();
         source.set_len(size).unwrap();
         let is_whole = |copy: &std::fs::File, noted: usize| {
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             let ends = (source.as_fd(), copy.as_fd());
-            let whole = super::is_whole(ends, size, &chunks[..noted], |end| {
-                told.push(end);
+            let whole = super::is_whole(ends.0, ends.1, size, &chunks[..noted], |end| {
+                reported.push(end);
                 Ok::<_, Errno>(())
             });
-            (whole.unwrap(), told.len())
+            (whole.unwrap(), reported.len())
         };
         assert_eq!(is_whole(&file, 4), (true, 4));
         assert_eq!(is_whole(&file, 3), (true, 4));

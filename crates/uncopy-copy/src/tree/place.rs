@@ -1,6 +1,7 @@
 //! An entry: its name in a directory of the source, and the one that its copy gets.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use rustix::fs::FileType;
 use super::directory::{Directory, Open};
 use crate::source::describe;
 use uncopy_core::{Error, Objection, Reason};
+use uncopy_os::file::Stat;
 
 /// A name in the source, and the one that its copy gets.
 #[derive(Clone, Copy)]
@@ -42,6 +44,12 @@ impl Place<'_> {
     pub(super) fn is_renamed(&self) -> bool {
         self.name != self.target
     }
+}
+
+/// An open regular file, and its status when it was opened.
+pub(super) struct OpenFile {
+    pub(super) fd: OwnedFd,
+    pub(super) stat: Stat,
 }
 
 /// Refuses an entry of a kind that it was not listed as.

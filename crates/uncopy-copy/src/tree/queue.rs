@@ -1,7 +1,7 @@
-//! What is to be done, and by whom: directories last in, first out, so that a job goes down before
+//! Tasks of a job, and their workers: directories last in, first out, so that a job goes down before
 //! it goes on and has few of them at a time; and batches of files, of which there are never many.
 //!
-//! Who listed a directory copies its files as long as there is another directory for everybody else:
+//! The worker that listed a directory copies its files as long as other workers have another directory:
 //! new names in one directory are made one at a time (its `i_rwsem`), and workers that share one wait
 //! for each other.
 
@@ -100,9 +100,9 @@ impl Batch {
 pub(super) struct Queue {
     state: Mutex<QueueState>,
     wake: Condvar,
-    /// So many batches may wait; who finds more does one itself.
+    /// Maximum number of waiting batches; a worker that finds more does one itself.
     max_batches: usize,
-    /// Who waits for work is at rest.
+    /// Gate at which workers without work count as resting.
     gate: Option<Gate>,
 }
 
@@ -292,13 +292,13 @@ mod tests {
         }
         assert!(queue.push(Task::Copy(Batch::new(&directory, &open)), here).is_ok());
         let mut taken = Vec::new();
-        let told = [there, here, there, there].map(|worker| {
+        let reported = [there, here, there, there].map(|worker| {
             let one = queue.take(worker).unwrap();
             let is_batch = matches!(one.task, Some(Task::Copy(_)));
             taken.push(one);
             if is_batch { "batch" } else { "directory" }
         });
-        assert_eq!(told, ["directory", "batch", "directory", "batch"]);
+        assert_eq!(reported, ["directory", "batch", "directory", "batch"]);
     }
 
     #[test]
@@ -307,11 +307,11 @@ mod tests {
         let queue = Queue::new(2, None);
         let batch = || Task::Copy(Batch::new(&directory, &open));
         let list = || Task::List { directory: Arc::clone(&directory), from: 0 };
-        let told = [list(), batch(), batch(), batch(), list()].map(|task| {
+        let reported = [list(), batch(), batch(), batch(), list()].map(|task| {
             let answer = queue.push(task, WorkerId(0));
             answer.ok()
         });
-        assert_eq!(told, [Some(1), Some(2), Some(3), None, Some(4)]);
+        assert_eq!(reported, [Some(1), Some(2), Some(3), None, Some(4)]);
         queue.lock().waiting = 3;
         assert_eq!(queue.unclaimed(), 1);
         queue.lock().waiting = 5;

@@ -1,4 +1,4 @@
-//! What another run needs to go on with this one: journals, and a tree that is kept incomplete.
+//! State that another run needs to resume this one: journals, and a tree that is kept incomplete.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use uncopy_os::{Sys, clock, file};
 
 /// Journals of one job, and what it leaves to another run.
 pub(super) struct Resume {
-    /// Of the root that is being copied.
+    /// Journal of the root that is being copied.
     journal: RwLock<Option<Arc<Journal>>>,
     /// There is one. Admission for each file: who takes the lock to read makes the others wait.
     has_journal: AtomicBool,

@@ -18,7 +18,7 @@ use super::incomplete::Unfinished;
 use super::job::Job;
 use super::journal::{Journal, sweep};
 use super::list::list_open;
-use super::place::Place;
+use super::place::{OpenFile, Place};
 use super::target::{Aside, Target, open_for_file, or_here, split};
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
@@ -81,7 +81,7 @@ fn copy_single(
     let (job, worker) = (worker_loop.job(), worker_loop.worker());
     let opened = split(source).and_then(|(above, name)| {
         let (parent, beside, target) = resolve(destination)?;
-        Ok((open_place((above, &beside), parent, &target)?, name.to_owned(), target))
+        Ok((open_place(above, &beside, parent, &target)?, name.to_owned(), target))
     });
     let ((directory, open), name, target) = match opened {
         Ok(opened) => opened,
@@ -91,7 +91,7 @@ fn copy_single(
     let place = Place { directory: &directory, open: &open, name: &name, target: &target };
     let parent = open.destination.as_fd();
     let size = look_at(source, follow).map_or(0, |stat| stat.size);
-    let journal = match open_for_file(job.options(), source, destination, (parent, &target), size) {
+    let journal = match open_for_file(job.options(), source, destination, parent, &target, size) {
         Ok(journal) => journal.filter(|_| kind == FileType::RegularFile).map(Arc::new),
         Err(error) => return fail(worker, source, destination, kind_of(kind), error),
     };
@@ -101,7 +101,7 @@ fn copy_single(
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = follow::open(source, flags).and_then(|fd| Ok((file::stat(&fd)?, fd)));
         match opened {
-            Ok((stat, fd)) => copy_open(worker, &place, (fd, stat), None),
+            Ok((stat, fd)) => copy_open(worker, &place, OpenFile { fd, stat }, None),
             Err(stopped) => {
                 let error = stopped.error("open", source);
                 worker.fail(&place, EntryKind::File, error);
@@ -162,7 +162,8 @@ fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
 /// Where a single file is copied from and to. The one is resolved with the file's name as the last
 /// component, the other is open.
 fn open_place(
-    (source, destination): (&Path, &Path),
+    source: &Path,
+    destination: &Path,
     destination_fd: OwnedFd,
     target: &OsStr,
 ) -> Result<(Directory, Arc<Open>)> {
@@ -216,8 +217,11 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
     job.resume().set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
     let done_before = job.tally().done_entries();
     let open = Arc::new(Open::new(fd, target_fd));
-    job.budget()
-        .expect_light_work(facts::are_shared_in_turn(open.filesystems, &job.options().copy));
+    job.budget().expect_light_work(facts::are_shared_in_turn(
+        open.filesystems.0,
+        open.filesystems.1,
+        &job.options().copy,
+    ));
     let is_merged = aside.is_none() && !absent;
     let register = open_register(&open, destination, is_merged);
     if is_merged && !job.options().dry_run {

@@ -46,7 +46,7 @@ fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
         if !goes_on(job) || waiting.len() > MAX_WAITING {
             return Ok(false);
         }
-        // What cannot be read is an error of the copy.
+        // A directory that cannot be read is an error of the copy.
         let _ = scan_directory(job, &root, &names, &mut waiting, &mut buffer);
     }
     // The root itself.

@@ -1,4 +1,4 @@
-//! The small files of one worker: how they go, and how many went alike.
+//! Small files of one worker: how they are copied, and how many were copied alike.
 
 use crate::CopyOptions;
 use crate::jobs::Summary;
@@ -13,7 +13,7 @@ pub(super) struct Devices {
     pub(super) destination: (u32, u32),
 }
 
-/// Small files that went alike are counted, and only told when one goes another way.
+/// Counts of small files copied alike, added to the summary when one is copied differently.
 #[derive(Default)]
 pub(super) struct SmallFiles {
     way: Option<(Devices, SmallFilePath)>,
@@ -34,13 +34,11 @@ impl SmallFiles {
         &mut self,
         devices: Devices,
         filesystems: (Filesystem, Filesystem),
-        options: &CopyOptions,
     ) -> &mut SmallFilePath {
         if self.went_elsewhere(devices) {
             self.way = None;
         }
-        let (_, way) =
-            self.way.get_or_insert_with(|| (devices, SmallFilePath::new(filesystems, options)));
+        let (_, way) = self.way.get_or_insert_with(|| (devices, SmallFilePath::new(filesystems)));
         way
     }
 
@@ -59,7 +57,7 @@ impl SmallFiles {
         self.next = next;
     }
 
-    /// Counts one that went by a mechanism. If those before it went otherwise, they are told first.
+    /// Counts a file by its mechanism. Adds those before it to the summary if they were copied differently.
     pub(super) fn count(
         &mut self,
         mechanism: Mechanism,
@@ -75,7 +73,7 @@ impl SmallFiles {
         self.files += 1;
     }
 
-    /// Tells the refusals of those that were counted.
+    /// Adds the refusals of the counted files to the summary.
     pub(super) fn settle(&mut self, options: &CopyOptions, summary: &mut Summary) {
         let files = std::mem::take(&mut self.files);
         let (Some((mechanism, empty)), Some((_, way))) = (self.counted, &self.way) else {

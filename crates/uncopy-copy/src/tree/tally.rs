@@ -1,4 +1,4 @@
-//! What a job has done so far: counted while it runs, told to the observer, and summed up at its end.
+//! Counts of a job: kept while it runs, reported to the observer, and summed up at its end.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use uncopy_core::{Errno, Mechanism};
 use uncopy_os::directory;
 use uncopy_os::file::FileId;
 
-/// Counts of one job, and who is told of them.
+/// Counts of one job, and the observer that receives them.
 pub(super) struct Tally<'a> {
     observer: &'a dyn JobObserver,
     counters: Counters,
@@ -20,11 +20,11 @@ pub(super) struct Tally<'a> {
     sequence: Mutex<u64>,
     /// Sum of what the workers handed in.
     summary: Mutex<Summary>,
-    /// What looks like leftovers.
+    /// Names that look like leftovers.
     unproven: Mutex<Vec<(PathBuf, FileId)>>,
 }
 
-/// What is shown while the job runs.
+/// Counters that are shown while the job runs.
 #[derive(Debug, Default)]
 struct Counters {
     entries: AtomicU64,
@@ -99,9 +99,9 @@ impl<'a> Tally<'a> {
     /// Notes the mechanism of the last copy.
     pub(super) fn note_mechanism(&self, mechanism: Mechanism) {
         let place = Mechanism::ALL.iter().position(|m| *m == mechanism).unwrap_or(0);
-        let told = &self.counters.mechanism;
-        if told.load(Ordering::Relaxed) != place as u8 + 1 {
-            told.store(place as u8 + 1, Ordering::Relaxed);
+        let reported = &self.counters.mechanism;
+        if reported.load(Ordering::Relaxed) != place as u8 + 1 {
+            reported.store(place as u8 + 1, Ordering::Relaxed);
         }
     }
 
@@ -116,7 +116,7 @@ impl<'a> Tally<'a> {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner).add(summary);
     }
 
-    /// Notes what looks like leftovers, for the end of the job to tell.
+    /// Notes names that look like leftovers, for the summary.
     pub(super) fn add_unproven(&self, met: Vec<Unproven>, path: impl Fn(&OsStr) -> PathBuf) {
         if !met.is_empty() {
             let named = met.into_iter().map(|unproven| (path(&unproven.name), unproven.id));
@@ -129,7 +129,7 @@ impl<'a> Tally<'a> {
         self.observer.wants_records()
     }
 
-    /// Numbers a record and tells the observer, one at a time.
+    /// Numbers a record and passes it to the observer, one at a time.
     pub(super) fn report(&self, mut record: Record) {
         let mut sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
         *sequence += 1;
@@ -137,7 +137,7 @@ impl<'a> Tally<'a> {
         self.observer.finished(&record);
     }
 
-    /// Tells the observer how far the job has come, and asks whether to go on.
+    /// Reports progress to the observer, and returns whether to continue.
     pub(super) fn report_progress(&self) -> Control {
         self.observer.progress(self.progress())
     }

@@ -30,7 +30,7 @@ pub(super) struct Target {
     pub(super) absent: bool,
     /// It was begun by a run that this one continues.
     pub(super) resumed: bool,
-    /// What is done, and the directory that says so.
+    /// The journal, and the directory that it lies in.
     pub(super) journal: Option<(Journal, OwnedFd)>,
 }
 
@@ -105,7 +105,7 @@ impl Target {
             let (above, name) = split(&path)?;
             let parent = follow::open_directory(or_here(above))
                 .map_err(|stopped| stopped.at_destination("open", destination))?;
-            // What was opened, and no link that has taken a name on the way since.
+            // The directory that was opened, and no link that has taken one of the names since.
             let is_there = directory::stat_name(&parent, name).map_err(fail)?.is_same_file(&stat);
             if !is_there {
                 let reason = Reason::Refused(Objection::RootReplaced);
@@ -209,7 +209,7 @@ fn beside(destination: &Path, errno: Errno) -> Error {
     Error::destination("make a directory beside", destination, errno)
 }
 
-/// What makes a job the same: the source's root, and all that decides what its copy is like.
+/// Identifies a job: by the source's root and all options that decide what its copy is like.
 pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
     // By its own name, whatever the caller calls it; its device may have another number after a boot.
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
@@ -266,7 +266,8 @@ pub(super) fn open_for_file(
     options: &JobOptions,
     source: &Path,
     destination: &Path,
-    (parent, name): (BorrowedFd<'_>, &OsStr),
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
     size: u64,
 ) -> Result<Option<Journal>> {
     let begun = || directory::stat_name(parent, &stale::journal_name(name)).is_ok();
@@ -378,7 +379,7 @@ impl Aside {
             .map_err(|e| Error::destination("flush the directory of", destination, e))
     }
 
-    /// Removes what killed runs to the same destination left; tells what looks like it. What another run
+    /// Removes leftovers of killed runs to the same destination; returns what looks like it. A tree that a run
     /// left to the caller stays; if the caller has renamed or removed that, the journal that named it
     /// goes.
     pub(super) fn remove_leftovers(&self, has_journal: bool) -> Vec<Unproven> {

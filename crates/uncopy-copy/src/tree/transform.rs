@@ -1,49 +1,31 @@
 //! Files of a tree that are compressed or decompressed: which, and what their copies are called.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
 
 use rustix::fs::FileType;
 
-use super::place::Place;
+use super::place::{OpenFile, Place};
 use super::worker::Worker;
 use crate::Transform;
-use crate::compress::{self, Chosen, Conversion, Wanted};
+use crate::compress::{self, Chosen, Wanted};
 use crate::display_path::{DisplayPath, LazyPath};
-use crate::jobs::EntryKind;
 use crate::source::Source;
 use uncopy_core::{Error, Objection, Reason, Result};
 use uncopy_os::directory;
-use uncopy_os::file::Stat;
 
-/// Goes on with a file when it is known what is to be done to it, at the place that its copy gets
-/// thereby.
-pub(super) fn with_choice(
-    worker: &mut Worker<'_, '_>,
-    place: &Place<'_>,
-    fd: OwnedFd,
-    stat: Stat,
-    go_on: impl FnOnce(&mut Worker<'_, '_>, &Place<'_>, (OwnedFd, Stat), Option<&Chosen>),
-) {
-    if worker.job().options().copy.transform == Transform::None {
-        return go_on(worker, place, (fd, stat), None);
-    }
-    match choose(worker, place, fd, stat) {
-        Ok((opened, chosen)) => {
-            let name = chosen.as_ref().and_then(|chosen| chosen.name.as_deref());
-            let target = name.unwrap_or(given_name(place));
-            go_on(worker, &Place { target, ..*place }, opened, chosen.as_ref());
-        }
-        Err(error) => worker.fail(place, EntryKind::File, error),
-    }
-}
-
-fn choose(
+/// Decides whether a file is compressed or decompressed.
+///
+/// # Errors
+/// Its contents cannot be read, or its copy would get the name of another entry.
+pub(super) fn choose(
     worker: &Worker<'_, '_>,
     place: &Place<'_>,
-    fd: OwnedFd,
-    stat: Stat,
-) -> Result<((OwnedFd, Stat), Option<Chosen>)> {
+    file: OpenFile,
+) -> Result<(OpenFile, Option<Chosen>)> {
+    let OpenFile { fd, stat } = file;
+    if worker.job().options().copy.transform == Transform::None {
+        return Ok((OpenFile { fd, stat }, None));
+    }
     let options = &worker.job().options().copy;
     let find = || place.source();
     let lazy = LazyPath::new(&find);
@@ -57,7 +39,14 @@ fn choose(
     {
         refuse_rival(worker, place, name)?;
     }
-    Ok((source.into_opened(), chosen))
+    let (fd, stat) = source.into_opened();
+    Ok((OpenFile { fd, stat }, chosen))
+}
+
+/// Returns the place with the name that the copy gets by its transformation.
+pub(super) fn renamed<'a>(place: &Place<'a>, chosen: Option<&'a Chosen>) -> Place<'a> {
+    let Some(chosen) = chosen else { return *place };
+    Place { target: chosen.name.as_deref().unwrap_or(given_name(place)), ..*place }
 }
 
 /// Refuses a file whose copy would get the name of another entry, whatever becomes of that one.
@@ -75,9 +64,4 @@ fn refuse_rival(worker: &Worker<'_, '_>, place: &Place<'_>, name: &OsStr) -> Res
 /// The name that the copy would have if nothing were done to it.
 fn given_name<'a>(place: &Place<'a>) -> &'a OsStr {
     if place.directory.entered.whole { place.name } else { place.target }
-}
-
-/// The bytes are changed on their way.
-pub(super) fn transforms(chosen: Option<&Chosen>) -> bool {
-    chosen.is_some_and(|chosen| chosen.conversion != Conversion::Leave)
 }

@@ -1,5 +1,4 @@
-//! What each step of the work needs of the worker that does it: the job, room to work in, and ways to
-//! hand on tasks and to tell how entries ended.
+//! One worker: the job, its buffers, and the operations that hand on tasks and report how entries ended.
 
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
@@ -12,9 +11,9 @@ use super::place::Place;
 use super::queue::{Batch, Task, WorkerId};
 use super::small_files::{Devices, SmallFiles};
 use super::workshop::Workshop;
+use crate::Control;
 use crate::jobs::{Action, EntryKind, EntryOutcome, Record, Summary};
 use crate::small::{self, NextSmallFile, SmallFilePath};
-use crate::{Control, CopyOptions};
 use uncopy_core::{Cost, Error, InodeFlags, Mechanism, Note, Portion, Receipt};
 use uncopy_os::Sys;
 use uncopy_os::capabilities::Filesystem;
@@ -22,10 +21,10 @@ use uncopy_os::capabilities::Filesystem;
 /// Room for a listing: a few hundred entries a call.
 const LISTING_BYTES: usize = 64 << 10;
 
-/// Works for a job on a thread of its own until all is done.
+/// Function of a worker's thread: works until all is done.
 pub(super) type Work<'scope, 'env> = fn(&'env Job<'env>, &'scope Scope<'scope, 'env>);
 
-/// A worker, as its steps see it.
+/// One worker.
 pub(super) struct Worker<'scope, 'env> {
     job: &'env Job<'env>,
     id: WorkerId,
@@ -156,21 +155,20 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         &mut self.buffer
     }
 
-    /// How a small file goes between these devices, and room for its contents. If it goes elsewhere than
-    /// those before, their refusals are told first.
+    /// Returns how small files are copied between these devices, and room for their contents. Adds the
+    /// refusals of those before to the summary if they had other devices.
     pub(super) fn small_file_path(
         &mut self,
         devices: Devices,
         filesystems: (Filesystem, Filesystem),
-        options: &CopyOptions,
     ) -> (&mut SmallFilePath, &mut [u8]) {
         if self.small.went_elsewhere(devices) {
             self.flush_small_counts();
         }
-        (self.small.way(devices, filesystems, options), &mut self.buffer)
+        (self.small.way(devices, filesystems), &mut self.buffer)
     }
 
-    /// Tells the refusals of the small files that were counted.
+    /// Adds the refusals of the counted small files to the summary.
     fn flush_small_counts(&mut self) {
         self.small.settle(&self.job.options().copy, &mut self.summary);
     }
@@ -190,7 +188,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.summary.failed + self.summary.skipped
     }
 
-    /// An entry is finished: counts it, and tells the observer.
+    /// Counts a finished entry, and reports it.
     pub(super) fn finish(&mut self, place: &Place<'_>, kind: EntryKind, outcome: EntryOutcome) {
         self.finish_at(|| place.names(), kind, outcome);
     }
@@ -204,15 +202,6 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.entry_done();
     }
 
-    /// The same for a small file of which nobody is told.
-    pub(super) fn finish_small(&mut self, size: u64, mechanism: Mechanism, cost: Cost) {
-        self.count_portion(size, mechanism, cost);
-        self.count_alike(mechanism, size == 0);
-        self.summary.files += 1;
-        self.summary.bytes += size;
-        self.entry_done();
-    }
-
     /// The same for an entry of which only the two names are known.
     pub(super) fn finish_at(
         &mut self,
@@ -220,15 +209,15 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         kind: EntryKind,
         outcome: EntryOutcome,
     ) {
-        let tell = self.count(kind, &outcome);
-        if tell || self.wants_records {
+        let reports = self.count(kind, &outcome);
+        if reports || self.wants_records {
             let (source, destination) = names();
             self.job.tally().report(Record { sequence: 0, kind, source, destination, outcome });
         }
         self.entry_done();
     }
 
-    /// Counts an entry; `true`: the observer is told of it even if it wants no records.
+    /// Counts an entry; `true`: it is reported even if the observer wants no records.
     fn count(&mut self, kind: EntryKind, outcome: &EntryOutcome) -> bool {
         match outcome {
             EntryOutcome::Copied(receipt) => {
@@ -263,7 +252,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             }
             EntryOutcome::Planned { action, .. } => {
                 self.count_planned(kind, *action);
-                // A dry run is there to be told of.
+                // A dry run is there to be reported.
                 true
             }
             EntryOutcome::Failed(_) => {
@@ -289,7 +278,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         *counter += 1;
     }
 
-    /// One more entry is finished, of which all is told; the observer may stop the job.
+    /// Counts an entry whose record is done; the observer may stop the job.
     fn entry_done(&self) {
         self.job.tally().count_entry();
         if self.job.ask() == Control::Stop {
@@ -314,7 +303,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             return self.job.stop(error);
         }
         let end = self.job.options().on_error.ends_job(&error).then(|| error.clone());
-        // Nobody begins another entry while this one is told.
+        // No worker begins another entry while this one is reported.
         if let Some(error) = end {
             self.job.stop(error);
         }
@@ -333,12 +322,15 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.small.count(mechanism, is_empty, &self.job.options().copy, &mut self.summary);
     }
 
-    /// The receipt of a small file. Refusals are told with it if anybody wants records, and counted
-    /// otherwise; so is how its bytes went if nobody is told of it.
+    /// Makes the receipt of a small file. Refusals are part of it if the observer wants records, and counted
+    /// otherwise; so are its bytes if it is not reported.
     pub(super) fn small_receipt(
         &mut self,
-        (size, mechanism, cost): (u64, Mechanism, Cost),
-        (notes, flags_not_kept): (Vec<Note>, InodeFlags),
+        size: u64,
+        mechanism: Mechanism,
+        cost: Cost,
+        notes: Vec<Note>,
+        flags_not_kept: InodeFlags,
     ) -> Receipt {
         let mut receipt = Receipt::default();
         receipt.bytes = size;

@@ -1,4 +1,4 @@
-//! A worker: takes tasks until there are none, and hands each to the step that does it.
+//! Loop of a worker: takes tasks until there are none, and calls the function for each.
 
 use std::thread::Scope;
 
@@ -32,7 +32,7 @@ impl<'scope, 'env> WorkerLoop<'scope, 'env> {
         self.worker.job()
     }
 
-    /// What its steps need of it.
+    /// The worker that runs in this loop.
     pub(super) fn worker(&mut self) -> &mut Worker<'scope, 'env> {
         &mut self.worker
     }

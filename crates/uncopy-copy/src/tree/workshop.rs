@@ -86,7 +86,7 @@ impl Workshop {
 impl Drop for Workshop {
     fn drop(&mut self) {
         if !self.made.name.is_empty() {
-            // Another error is told.
+            // Another error is reported.
             let _ = self.take_back(&self.made.name);
         }
     }

@@ -65,7 +65,7 @@ struct Direct<B> {
     /// A second reference to the destination, to take `O_DIRECT` off at the end.
     destination: OwnedFd,
     direct: bool,
-    /// What a ring met, where one was to be used.
+    /// Why a ring could not be used, where one was to be.
     refused: Option<Errno>,
 }
 

@@ -1,4 +1,4 @@
-//! What a job that was killed had done: a file beside the destination, only appended to, of frames
+//! Progress of a job that may be killed: a file beside the destination, only appended to, of frames
 //! with checksums.
 //!
 //! A frame is written when the data of all files that it names has been flushed (`syncfs(2)`), or of
@@ -83,15 +83,15 @@ pub(super) struct Journal {
     /// It has its name, which it gets when it is begun.
     is_named: bool,
     begun: Option<Begun>,
-    /// What an earlier run did.
+    /// Files that an earlier run finished.
     done: Done,
-    /// What it began.
+    /// Files that an earlier run began.
     parts: Mutex<HashMap<Short, Part>>,
     /// Something was cut off at its end.
     pub(super) was_cut: bool,
-    /// What the next frame will say.
+    /// Contents of the next frame.
     batch: Mutex<Batch>,
-    /// How many files it takes.
+    /// Number of files in it.
     batch_files: AtomicUsize,
     end: Mutex<End>,
 }
@@ -100,12 +100,12 @@ pub(super) struct Journal {
 #[derive(Debug)]
 struct End {
     offset: u64,
-    /// What was lost may have been in any batch: nothing is noted any more.
+    /// Error after which nothing is noted any more: lost data may have been in any batch.
     failed: Option<Errno>,
 }
 
-/// So many filesystems are kept open from batch to batch, so that none of their errors is missed:
-/// `syncfs(2)` tells of those since its descriptor was opened.
+/// Maximum number of filesystems kept open from batch to batch, so that none of their errors is missed:
+/// `syncfs(2)` reports errors since its descriptor was opened.
 const MAX_PLACES: usize = 16;
 
 /// Files that are done and not flushed.
@@ -149,7 +149,7 @@ pub(super) struct Finished<'a> {
     pub(super) directory: BorrowedFd<'a>,
 }
 
-/// Who holds a journal already, or why it cannot be opened.
+/// Reason why a journal cannot be opened.
 #[derive(Debug)]
 pub(super) enum NotOpened {
     Held,
@@ -260,14 +260,14 @@ impl Journal {
     }
 
     /// Tells of the files with several names that an earlier run copied: inode of the source, and path.
-    pub(super) fn links(&self, tell: &mut dyn FnMut(u64, &OsStr)) -> Sys<()> {
+    pub(super) fn links(&self, visit: &mut dyn FnMut(u64, &OsStr)) -> Sys<()> {
         if self.is_continued() {
-            let _ = parse(&self.file, lock(&self.end).offset, &mut Links(tell))?;
+            let _ = parse(&self.file, lock(&self.end).offset, &mut Links(visit))?;
         }
         Ok(())
     }
 
-    /// What an earlier run began of a file whose source is still what it was.
+    /// Returns the part that an earlier run made of a file whose source is unchanged.
     fn part(&self, path: &OsStr, source: &Stat) -> Option<Part> {
         let parts = lock(&self.parts);
         let part = parts.get(&format::part_key(path))?;
@@ -373,7 +373,7 @@ impl Journal {
         }
     }
 
-    /// Appends a frame when what it tells of is flushed.
+    /// Appends a frame when the data that it describes is flushed.
     fn append(
         &self,
         bytes: &[u8],
@@ -412,7 +412,7 @@ impl Journal {
         file::reserve(&self.file, offset, Journal::bytes_for(files))
     }
 
-    /// What [`Journal::reserve`] takes. A batch has three frames at most.
+    /// Size of a [`Journal::reserve`]. A batch has three frames at most.
     pub(super) fn bytes_for(files: u64) -> u64 {
         let batches = files / BATCH_FILES as u64 + 2;
         files * size_of::<Short>() as u64 + batches * 3 * format::FRAME_BYTES
@@ -432,7 +432,7 @@ impl Journal {
     /// later that all is done.
     pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr, own: FileId) {
         let Ok(file) = name::open_existing(directory, name, OFlags::RDWR) else { return };
-        // What was copied has its name, perhaps.
+        // The copied file may have its name.
         let is_it = file::stat(&file).is_ok_and(|stat| stat.id() == own);
         if is_it && file::try_lock(&file) != Err(Errno::EAGAIN) {
             let _ = name::unlink(directory, name);
@@ -456,7 +456,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who wants to know of files with several names alone.
+/// Visitor for files with several names alone.
 struct Links<'a>(&'a mut dyn FnMut(u64, &OsStr));
 
 impl JournalVisitor for Links<'_> {
@@ -495,7 +495,7 @@ mod tests {
 
     type Change = (&'static str, fn(&mut Stat), bool);
 
-    /// What is changed of a file, and whether it is another one then.
+    /// Changes of a file, and whether it is another one then.
     const CHANGES: [Change; 12] = [
         ("size", |stat| stat.size += 1, true),
         ("inode", |stat| stat.inode += 1, true),

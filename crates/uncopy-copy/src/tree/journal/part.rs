@@ -45,7 +45,7 @@ impl<S: Fn(Error) + Send> KeptPart<S> {
         }
     }
 
-    /// What an earlier run began of it in a directory of the destination, if the source is still
+    /// Returns the part that an earlier run made of it in a directory of the destination, if the source is still
     /// what it was. In a tree that nobody sees yet, `ended` is the name that the file got when it was
     /// whole, which may be noted nowhere: it is taken back.
     pub(in crate::tree) fn begun(
@@ -84,12 +84,14 @@ impl<S: Fn(Error) + Send> Keep for KeptPart<S> {
 }
 
 /// Whether a name stands for a part that an earlier run had put in place and did not come to note: a
-/// file of that inode, with all that the source has. `goes_on` is told how far it is read.
+/// file of that inode, with all that the source has. `goes_on` receives the offset.
 pub(in crate::tree) fn is_ended(
     journal: &Journal,
     path: &Path,
-    (source, stat): (BorrowedFd<'_>, &Stat),
-    (directory, name): (BorrowedFd<'_>, &OsStr),
+    source: BorrowedFd<'_>,
+    stat: &Stat,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
     goes_on: impl FnMut(u64) -> Result<()>,
 ) -> Result<bool> {
     let Some(part) = journal.part(path.as_os_str(), stat) else { return Ok(false) };
@@ -98,7 +100,7 @@ pub(in crate::tree) fn is_ended(
     let Ok((copy, found)) = opened else { return Ok(false) };
     let is_part = found.file_type() == FileType::RegularFile
         && (found.id(), found.links, found.size) == (part.id, 1, stat.size);
-    let whole = is_part && is_whole((source, copy.as_fd()), stat.size, &part.chunks, goes_on)?;
+    let whole = is_part && is_whole(source, copy.as_fd(), stat.size, &part.chunks, goes_on)?;
     if whole {
         // Nobody goes on with it.
         let _ = journal.take_part(path.as_os_str());

@@ -75,10 +75,10 @@ impl First {
     }
 }
 
-/// What to do with a file that has several names.
+/// Claim of a name of a file that has several.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// It is the first of them: copy it, and tell [`Links::copied`] or [`Links::failed`]. An earlier
+    /// It is the first of them: copy it, and call [`Links::copied`] or [`Links::failed`]. An earlier
     /// run may have copied it under this name.
     First(Option<First>),
     /// Another worker is copying it and will see to this name.

@@ -82,7 +82,7 @@ impl Spill {
         Ok(None)
     }
 
-    /// So many names are still expected; with none it is not found any more.
+    /// Sets how many names are still expected; with none it is not found any more.
     pub(super) fn expect(&self, found: &Found, names: u32) -> Sys<()> {
         self.write(&names.to_le_bytes(), found.at + EXPECTED_AT)
     }

@@ -1,0 +1,108 @@
+//! Small files that are begun before their status is known: likely to be like the last one, they are read,
+//! or share their blocks with a new file, first. One `fstat` afterwards shows that the copy is good, where
+//! other copies need one before and one after. A wrong guess costs its calls in vain, once.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use super::place::Place;
+use super::worker::Worker;
+use crate::Transform;
+use crate::mechanism::{Ends, reflink};
+use crate::small::{self, EarlyRead, NextSmallFile};
+use uncopy_os::file::Stat;
+use uncopy_os::{clock, name};
+
+/// Work done for a file before its status was known.
+pub(super) enum EarlyStart<'a> {
+    /// It was read to the worker's buffer.
+    Read(EarlyRead),
+    /// It shares its blocks with a new file.
+    Shared(EarlyShare<'a>),
+}
+
+impl EarlyStart<'_> {
+    /// Returns what was read; a new file is removed.
+    pub(super) fn into_read(self) -> Option<EarlyRead> {
+        match self {
+            EarlyStart::Read(read) => Some(read),
+            EarlyStart::Shared(_) => None,
+        }
+    }
+}
+
+/// A new file that shares the blocks of one whose status was not known. Removed on drop, unless it is
+/// taken.
+pub(super) struct EarlyShare<'a> {
+    directory: BorrowedFd<'a>,
+    name: &'a OsStr,
+    mode: u32,
+    /// Since the epoch, before the blocks were shared.
+    begun: Duration,
+    copy: Option<OwnedFd>,
+}
+
+impl<'a> EarlyShare<'a> {
+    fn new(place: &Place<'a>, source: BorrowedFd<'_>, mode: u32) -> Option<EarlyShare<'a>> {
+        let (directory, name) = (place.open.destination.as_fd(), place.target);
+        let begun = clock::realtime();
+        let copy = name::create_new(directory, name, mode).ok()?;
+        let shared = EarlyShare { directory, name, mode, begun, copy: Some(copy) };
+        let destination = shared.copy.as_ref()?.as_fd();
+        reflink::share(Ends { source, destination }).ok()?;
+        Some(shared)
+    }
+
+    /// Whether it is a copy of the file as its status, looked up afterwards, describes it.
+    pub(super) fn is_of(&self, stat: &Stat) -> bool {
+        let is_alike = stat.permissions() & 0o777 == self.mode && stat.size > 0;
+        is_alike && small::is_older(stat, self.begun)
+    }
+
+    /// Takes the new file out.
+    pub(super) fn take(mut self) -> Option<OwnedFd> {
+        self.copy.take()
+    }
+}
+
+impl Drop for EarlyShare<'_> {
+    fn drop(&mut self) {
+        if self.copy.is_some() {
+            // If it stays, making it again fails and is reported.
+            let _ = name::unlink(self.directory, self.name);
+        }
+    }
+}
+
+/// Begins an open file that is likely to be small, because the last one was.
+pub(super) fn begin<'a>(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'a>,
+    fd: &OwnedFd,
+) -> Option<EarlyStart<'a>> {
+    let next = worker.take_next_small();
+    let is_possible = NextSmallFile::is_possible(place.open.filesystems.0);
+    if !is_possible || !is_allowed(worker, place) {
+        return None;
+    }
+    match next {
+        NextSmallFile::Unknown => None,
+        NextSmallFile::Read => EarlyRead::read(fd.as_fd(), worker.buffer()).map(EarlyStart::Read),
+        // Nobody can open it before the tree has its name.
+        NextSmallFile::Share { mode } => {
+            EarlyShare::new(place, fd.as_fd(), mode).map(EarlyStart::Shared)
+        }
+    }
+}
+
+/// Whether the next file may be small as far as the job is concerned: the directory is new, and nothing is
+/// to be found out before the copy.
+fn is_allowed(worker: &Worker<'_, '_>, place: &Place<'_>) -> bool {
+    let job = worker.job();
+    place.directory.entered.is_unseen()
+        && !worker.wants_records()
+        && !job.resume().has_journal()
+        && job.context().throttle().is_none()
+        && job.options().copy.transform == Transform::None
+}
