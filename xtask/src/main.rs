@@ -2,20 +2,16 @@
 
 mod book;
 mod compare;
-mod coverage;
 mod evidence;
 mod finding;
 mod fuzz;
 mod install_c;
 mod interface;
-mod interop;
 mod man;
 mod peers;
 mod process;
-mod ranges;
 mod sanitize;
 mod soak;
-mod throttle;
 mod tidy;
 mod vm_test;
 mod workspace;
@@ -48,16 +44,8 @@ enum Task {
     Compare(compare::Arguments),
     /// Write one page with everything that was measured, or set two sets of rows side by side.
     Evidence(evidence::Arguments),
-    /// Measure which lines the tests run, by crate.
-    Coverage(coverage::Arguments),
     /// Kill, fill and cut power in a loop, and look at what is left.
     Soak(soak::Arguments),
-    /// Copy at rates, and look at every window of two seconds.
-    Throttle(throttle::Arguments),
-    /// Copy one file by one thread and by several, and see whether that is quicker.
-    Ranges(ranges::Arguments),
-    /// Send to the kernel's own test of MSG_ZEROCOPY, and receive from it.
-    Interop(interop::Arguments),
     /// Send over virtio-net in a virtual machine, and count what its kernel copies.
     VmTest(vm_test::Arguments),
     /// Run the tests of sending under AddressSanitizer.
@@ -104,11 +92,7 @@ fn main() -> ExitCode {
         Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Evidence(arguments) => evidence::run(&arguments),
-        Task::Coverage(arguments) => coverage::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
-        Task::Throttle(arguments) => throttle::run(&arguments),
-        Task::Ranges(arguments) => ranges::run(&arguments),
-        Task::Interop(arguments) => interop::run(&arguments),
         Task::VmTest(arguments) => vm_test::run(&arguments),
         Task::Sanitize(arguments) => sanitize::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),

@@ -21,6 +21,8 @@ pub enum Need {
     Root,
     /// A tool.
     Tool(&'static str),
+    /// An environment variable that names something. A root run leaves the test out without it, too.
+    Variable(&'static str),
     /// A place to copy from or to.
     At(Place),
     /// [`Place::Disk`] is on ext4 or XFS directly on a device, with no other layer between.
@@ -41,6 +43,10 @@ impl Need {
             ),
             Need::Tool(name) if find_tool(name).is_some() => None,
             Need::Tool(name) => Some(format!("needs {name}, which is not installed")),
+            Need::Variable(name) if std::env::var_os(name).is_some() => None,
+            Need::Variable(name) => {
+                Some(format!("needs {name}; docs/testing.md says what it names"))
+            }
             Need::At(place) => place.needs().iter().find_map(|need| need.unmet()),
             Need::BareDevice if disk_is_a_bare_device() => None,
             Need::BareDevice => Some(
@@ -106,7 +112,11 @@ impl Case {
                 Ok(())
             });
         };
-        if sandbox::root_is_asked_for() {
+        let is_optional = self
+            .needs
+            .iter()
+            .any(|need| matches!(need, Need::Variable(_)) && need.unmet().is_some());
+        if sandbox::root_is_asked_for() && !is_optional {
             return Trial::test(self.name, move || Err(Failed::from(reason)));
         }
         Trial::ignorable_test(self.name, move || Ok(Completion::ignored_with(reason)))

@@ -1,5 +1,7 @@
 //! `uncopy bench`: both ends over loopback, and the sending one over a device that does not copy.
 
+mod kernel_tool;
+
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
@@ -316,5 +318,6 @@ pub(crate) fn cases() -> Vec<Case> {
     ];
     let name = "bench::the_line_says_where_nothing_is_copied";
     cases.push(Case::new(name, NEEDS, the_line_says_where_nothing_is_copied));
+    cases.extend(kernel_tool::cases());
     cases
 }
