@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     target: &'a str,
-    /// That it ran, not that it was to.
+    /// Seconds that it ran, which may be fewer than asked for.
     seconds: u64,
     executions: u64,
     findings: u64,
@@ -129,10 +129,10 @@ fn build(system: &str) -> Result<PathBuf> {
     Ok(into.join(system).join("release"))
 }
 
-/// What came of attacking one target.
+/// The result of attacking one target.
 #[derive(Debug, Default)]
 struct Attack {
-    /// That it was really attacked.
+    /// Proof that it was really attacked.
     seconds: u64,
     executions: u64,
     findings: u64,
@@ -159,7 +159,7 @@ fn attack(target: &str, programs: &Path, seconds: u64) -> Result<Attack> {
     while attack.findings == 0 && attack.seconds + 1 < seconds.max(2) {
         let left = seconds.saturating_sub(attack.seconds).max(1);
         let mut command = Command::new(programs.join(target));
-        // What the program itself prints about each input goes nowhere.
+        // The program's own output about each input is discarded.
         command.args(["-print_final_stats=1", "-close_fd_mask=3", "-timeout=10"]);
         command.args(["-rss_limit_mb=2048", &format!("-max_total_time={left}")]);
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));

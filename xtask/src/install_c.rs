@@ -31,7 +31,7 @@ const SONAME: &str = "libuncopy_zx.so.0";
 /// # Errors
 /// If it cannot be built, or a file cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    // Of an absolute path `join` would keep nothing else.
+    // With an absolute path `join` would keep nothing else.
     let prefix = std::path::absolute(&arguments.prefix).context("the prefix is no path")?;
     let root = match &arguments.destdir {
         Some(directory) => directory.join(prefix.strip_prefix("/").unwrap_or(&prefix)),

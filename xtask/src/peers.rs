@@ -42,7 +42,7 @@ enum Origin {
 
 /// One of those that a suite compares with.
 pub(crate) struct Peer {
-    /// What it is called in rows.
+    /// Name in the rows.
     name: &'static str,
     /// The file.
     program: &'static str,

@@ -1,4 +1,4 @@
-//! What one whole process costs: wall time, processor time, memory, bytes to and from devices.
+//! The cost of one whole process: wall time, processor time, memory, bytes to and from devices.
 //!
 //! A small process of its own starts the program and waits for it, because the kernel adds up the
 //! costs of children only once they are waited for, and keeps but one maximum of their memory for
@@ -22,7 +22,7 @@ pub(crate) struct MeasureArguments {
     command: Vec<OsString>,
 }
 
-/// What a process cost, its own children included.
+/// The cost of a process, its own children included.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// From before its start to after its end.

@@ -1,4 +1,4 @@
-//! What the pages show: code that a test compiles, and commands that the programs take.
+//! Examples on the pages: code that a test compiles, and commands that the programs take.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// What is wrong with a command, if it is one of these programs'.
+    /// The error in a command, if it is one of these programs'.
     fn refusal(&self, words: &[String]) -> Option<String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (program, arguments) = match &*words {

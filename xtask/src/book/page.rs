@@ -22,7 +22,7 @@ pub(super) struct Link {
 /// A fenced block of code.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// What stands behind the fence: `rust,no_run`.
+    /// Info string of the fence: `rust,no_run`.
     pub(super) language: String,
     pub(super) text: String,
     /// The line of the fence.
@@ -37,7 +37,7 @@ pub(super) struct Page {
     pub(super) text: String,
     /// Levels of the headings, in order, with their lines.
     pub(super) headings: Vec<(usize, usize)>,
-    /// What a link can name behind `#`.
+    /// Anchors that a link can name behind `#`.
     pub(super) anchors: Vec<String>,
     pub(super) links: Vec<Link>,
     pub(super) blocks: Vec<Block>,

@@ -11,7 +11,7 @@ use crate::workspace;
 
 /// Columns; longer lines are continued on the next one.
 const COLUMNS: usize = 100;
-/// Of a letter, and of a line, in the picture's own units.
+/// Width of a letter and height of a line, in the picture's own units.
 const LETTER: f64 = 8.4;
 const LINE: usize = 20;
 /// Around the text; the bar at the top comes on top of it.

@@ -14,7 +14,7 @@ const QUICK_TIME: Duration = Duration::from_millis(2);
 const QUICK_ROUNDS: usize = 2;
 const QUICK_PART: u32 = 20;
 
-/// What was asked for.
+/// Options of a suite.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     /// A directory of the suite's own.
@@ -37,7 +37,7 @@ impl Options {
 #[derive(Debug, Clone)]
 pub(super) struct BriefRuns {
     directory: PathBuf,
-    /// Of one run of one subject.
+    /// Time of one run of one subject.
     pub(super) time: Duration,
     rounds: usize,
     quick: bool,

@@ -1,4 +1,4 @@
-//! What is compared: a suite has cases, a case has subjects that do the same thing.
+//! Cases of a suite, and subjects of a case, which do the same thing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ impl Subject {
     }
 }
 
-/// What a subject is to a target.
+/// The role of a subject for targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
@@ -77,7 +77,7 @@ pub(super) type CommandLine = dyn Fn(&Trial) -> Vec<OsString>;
 /// A piece of this program, with what it cost.
 pub(super) type Piece = dyn FnMut(&Trial) -> Result<Sample>;
 
-/// What is measured.
+/// The measured action.
 pub(super) enum Action {
     /// A whole process, from its start to its end: this command line.
     Process(Box<CommandLine>),
@@ -93,7 +93,7 @@ pub(super) struct Trial {
     pub(super) path: PathBuf,
 }
 
-/// What surrounds the runs of a case, outside the measured time.
+/// Set-up and clean-up around the runs of a case, outside the measured time.
 pub(super) trait Fixture {
     /// Before the first round. A reason means that the case cannot run here.
     fn prepare(&mut self) -> Result<Option<String>>;
@@ -114,7 +114,7 @@ pub(super) trait Fixture {
     fn finish(&mut self) -> Result<()>;
 }
 
-/// What the tests of every suite look at.
+/// Checks for the tests of every suite.
 #[cfg(test)]
 pub(super) mod assert {
     use super::Case;

@@ -1,4 +1,4 @@
-//! What was measured on: a machine, its kernel, the filesystem below.
+//! The machine that was measured on: its kernel, the filesystem below.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) struct Host {
     pub(crate) processors: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) is_virtual: bool,
-    /// Of the directory that files are copied in: type and device.
+    /// Filesystem of the directory that files are copied in: type and device.
     pub(crate) filesystem: String,
     /// The commit that was measured; with a `+` if files had been changed.
     pub(crate) commit: String,
@@ -80,7 +80,7 @@ fn filesystem_of(path: &Path, mountinfo: &[u8]) -> Option<String> {
             format!("{} on {}", String::from_utf8_lossy(kind), String::from_utf8_lossy(device));
         path.starts_with(&point).then(|| (point.as_os_str().len(), name))
     };
-    // Of mounts over one another the last one is seen.
+    // The last of several mounts over one another is the visible one.
     let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(mount);
     mounts.max_by_key(|(length, _)| *length).map(|(_, name)| name)
 }

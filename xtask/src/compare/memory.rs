@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::workspace;
 
-/// What stays untouched, for the processes that run meanwhile.
+/// Memory that stays free, for the processes that run meanwhile.
 const RESERVE_BYTES: u64 = 512 << 20;
 
 /// Memory that a copy takes up beside the page cache of what it reads and writes.

@@ -1,4 +1,4 @@
-//! What is sent.
+//! The sent messages.
 
 use std::io::IoSlice;
 

@@ -1,4 +1,4 @@
-//! What is measured in a run.
+//! Metrics of a run.
 
 use std::collections::BTreeMap;
 

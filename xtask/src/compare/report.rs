@@ -18,7 +18,7 @@ pub(super) enum Report {
     Table,
 }
 
-/// What a suite runs in and beside.
+/// The machine and the peers of a run.
 pub(super) struct Surroundings {
     pub(super) host: Host,
     /// Versions of the peers that are here.
@@ -29,7 +29,7 @@ pub(super) struct Surroundings {
 const REASON_CHARACTERS: usize = 110;
 
 impl Report {
-    /// What stands above the rows.
+    /// Prints the lines above the rows.
     pub(super) fn begin(self, suite: &Suite, surroundings: &Surroundings) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self {

@@ -9,7 +9,7 @@ use super::case::{Action, Case, Role, Subject, Trial};
 use super::metric::{Sample, sample_of};
 use crate::process::run_measured;
 
-/// What the rounds of one subject gave.
+/// Results of the rounds of one subject.
 pub(super) struct Outcome {
     pub(super) subject: String,
     pub(super) role: Role,

@@ -23,14 +23,14 @@ pub(crate) struct Row {
     /// The round with the least of it, and the one with the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<[f64; 2]>,
-    /// What the subject is to a target.
+    /// The role of the subject for targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) role: Option<Role>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) met: Option<bool>,
-    /// Of a target: the larger of its band and the A/A spread. Of the subject that runs twice: the
+    /// For a target: the larger of its band and the A/A spread. For the subject that runs twice: the
     /// A/A spread alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) noise: Option<f64>,

@@ -1,4 +1,4 @@
-//! What one message or send costs.
+//! The cost of one message or send.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -88,7 +88,7 @@ pub(super) fn divided(sample: Sample, by: f64) -> Sample {
     sample.into_iter().map(|(metric, value)| (metric, value / by)).collect()
 }
 
-/// What a program prints that measures itself.
+/// Output of a program that measures itself.
 #[derive(Deserialize)]
 struct Printed {
     nanoseconds: f64,

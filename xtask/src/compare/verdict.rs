@@ -16,12 +16,12 @@ pub(super) struct Target {
     pub(super) band: f64,
 }
 
-/// What the figure is set against.
+/// The figure's baseline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Against {
     /// The figure of this subject.
     Subject(String),
-    /// That of the peer with the smallest median wall time in this case.
+    /// The peer with the smallest median wall time in this case.
     BestPeer,
     /// Nothing: the limit is absolute.
     Nothing,

@@ -9,7 +9,7 @@ use crate::compare::case::Role;
 use crate::compare::report::without_directories;
 use crate::compare::row::Row;
 
-/// What became of the figures of one set in the other.
+/// Differences between two sets of figures.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Difference {
     /// Ours that are worse by more than noise, and targets that are no longer met; worst first.
@@ -20,7 +20,7 @@ pub(super) struct Difference {
     pub(super) others: Vec<Change>,
     /// Figures within noise.
     pub(super) same: usize,
-    /// What was judged before and is no longer: its figure has gone, or its target.
+    /// Targets judged before and no longer: the figure has gone, or the target.
     pub(super) unjudged: Vec<String>,
     /// Other figures that are not in the second set, and why where its rows say it.
     pub(super) gone: Vec<String>,
@@ -36,11 +36,11 @@ pub(super) struct Change {
     pub(super) what: What,
     /// `after / before - 1`: less is better.
     pub(super) by: f64,
-    /// What is granted to noise.
+    /// The band of noise.
     pub(super) band: f64,
 }
 
-/// What was compared.
+/// The compared quantity.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum What {
     /// Ratios to the same baseline, each taken within its own run.
@@ -73,7 +73,7 @@ fn figures(inputs: &Inputs) -> BTreeMap<Key<'_>, &Row> {
     figures
 }
 
-/// What a target demands: of which figure, against what, and at most how much.
+/// A target: its figure, its baseline, its limit.
 type Demand<'a> = (Key<'a>, &'a str, String);
 
 /// Targets that were judged.
@@ -177,7 +177,7 @@ fn unjudged((figure, baseline, limit): &Demand<'_>, after: &Inputs) -> String {
     format!("{}: at most {}{of}{}", name(*figure), number::plain(limit), why_gone(*figure, after))
 }
 
-/// What the rows of the later set say of a subject that has no figures in it.
+/// The reason in the later set why a subject has no figures in it.
 fn why_gone((suite, case, subject, _): Key<'_>, after: &Inputs) -> String {
     let rows = after.comparison(suite).map(|comparison| comparison.rows.iter());
     let of_it = |row: &&Row| row.case == case && (row.subject == subject || row.subject.is_empty());
@@ -387,7 +387,7 @@ mod tests {
             in_words(&found),
             "no longer measured: 1\n  copy c: xcp: wall\nwithin noise: 2\n"
         );
-        // What was skipped has no figure.
+        // A skipped row has no figure.
         more.comparisons[0].rows[3].value = None;
         assert!(differ(&plain, &more, 0.03).new.is_empty());
     }

@@ -1,4 +1,4 @@
-//! What was measured and seen, read from JSON Lines.
+//! Measurements and records of soaks, read from JSON Lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) struct Inputs {
     pub(super) soaks: Vec<Soak>,
     pub(super) fuzzing: Vec<FuzzRun>,
     pub(crate) coverage: Vec<Covered>,
-    /// What was covered.
+    /// The commit whose coverage it is.
     pub(super) coverage_commit: Option<String>,
 }
 
@@ -30,15 +30,15 @@ pub(super) struct Comparison {
     pub(super) absent: Vec<Absent>,
     /// Versions of the peers that were there, by name.
     pub(super) peers: BTreeMap<String, String>,
-    /// What measured the rows, in the order of the files.
+    /// The runs that measured the rows, in the order of the files.
     pub(super) runs: Vec<Run>,
     pub(super) rows: Vec<Row>,
 }
 
 /// Cases that were measured together.
-#[derive(Debug, Default, Clone, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize)]
 pub(super) struct Run {
-    /// What they were measured on; none where their first line does not say.
+    /// The machine; none where their first line does not say.
     pub(super) host: Option<Host>,
     pub(super) cases: BTreeSet<String>,
 }
@@ -57,7 +57,7 @@ struct Head {
 }
 
 /// A subject that was not there, and why.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Absent {
     pub(super) subject: String,
     pub(super) reason: String,
@@ -72,7 +72,7 @@ pub(super) struct Soak {
 }
 
 /// One run of one fuzz target.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct FuzzRun {
     pub(super) target: String,
     pub(super) seconds: f64,
@@ -275,7 +275,7 @@ impl Inputs {
         suite: &str,
         case: &str,
         subject: &str,
-        (metric, unit): (&str, &str),
+        [metric, unit]: [&str; 2],
         value: f64,
     ) {
         let mut row = Row::skipped(suite, case, subject, "");

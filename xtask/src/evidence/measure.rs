@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::compare::host::Host;
 use crate::workspace;
 
-/// What is measured, in the order of the report: suites of `cargo xtask compare`, and a benchmark.
+/// Suites in the order of the report: those of `cargo xtask compare`, and a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(super) enum Suite {

@@ -1,9 +1,7 @@
 //! `cargo xtask evidence`: everything that was measured, as one page that anybody can open, and two
 //! sets of it side by side.
 
-mod chart;
 mod check;
-mod crossover;
 mod diff;
 pub(crate) mod inputs;
 mod measure;
@@ -22,6 +20,7 @@ use crate::{fuzz, tidy, workspace};
 use inputs::Inputs;
 use measure::{Failure, Suite};
 use page::Page;
+use plots::Plots;
 use texts::Texts;
 
 /// Arguments of `cargo xtask evidence`.
@@ -54,7 +53,7 @@ enum Action {
         before: PathBuf,
         /// The set after.
         after: PathBuf,
-        /// What is no change however small the noise, in per cent.
+        /// Changes up to this many per cent never count, however small the noise.
         #[arg(long, default_value_t = 3.0, value_name = "PERCENT")]
         least: f64,
     },
@@ -101,6 +100,7 @@ fn report(arguments: &Arguments) -> Result<()> {
     let page = Page {
         inputs: &inputs,
         texts: &Texts::load()?,
+        plots: &Plots::load()?,
         failures: failures.iter().map(|f| (f.suite.to_owned(), f.reason.clone())).collect(),
         unsafe_code: &tidy::unsafe_inventory()?,
         fuzz_targets: fuzz::targets()?,
@@ -109,7 +109,7 @@ fn report(arguments: &Arguments) -> Result<()> {
         commit: &host::commit(),
     };
     let file = out.join("index.html");
-    fs::write(&file, page.html()).with_context(|| format!("cannot write {}", file.display()))?;
+    fs::write(&file, page.html()?).with_context(|| format!("cannot write {}", file.display()))?;
     println!("{}", file.display());
     let names: Vec<&str> = failures.iter().map(|Failure { suite, .. }| *suite).collect();
     ensure!(names.is_empty(), "not measured: {}; the page says why", names.join(", "));

@@ -19,7 +19,7 @@ pub(super) struct Texts {
 pub(super) struct Text {
     pub(super) title: String,
     pub(super) url: Option<String>,
-    /// What its figures are of, and what ours are.
+    /// The subject of its figures, and of ours.
     pub(super) about: String,
     pub(super) table: Vec<Table>,
     #[serde(default)]
@@ -36,7 +36,7 @@ pub(super) struct Table {
     pub(super) row: Vec<TextRow>,
 }
 
-/// What a column holds, and where we have the same.
+/// A column, and where we have the same figures.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Column {
@@ -56,7 +56,7 @@ pub(super) struct TextRow {
     pub(super) name: String,
     /// One for each column; NaN where the text has none.
     figures: Vec<f64>,
-    /// What the line is called in our suites, the best counterpart first.
+    /// Cases of our suites for this line, the best counterpart first.
     #[serde(default)]
     cases: Vec<CaseName>,
 }
@@ -85,7 +85,7 @@ struct CaseName {
     note: Option<String>,
 }
 
-/// What is made of one figure, or two.
+/// A quantity computed from one figure, or two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Quantity {
@@ -106,7 +106,7 @@ enum Quantity {
     Part,
     /// How many per cent more operations in a second than the other.
     Gain,
-    /// Of as many operations as the text's run had; only where the rounds say how sure that is.
+    /// For as many operations as the text's run had; only where the rounds say how sure that is.
     SecondsOfAll,
     /// The round with the most divided by the one with the least.
     Spread,
@@ -117,7 +117,7 @@ enum Quantity {
 pub(super) enum Here {
     Measured {
         value: f64,
-        /// Of the rounds, smaller first.
+        /// Range over the rounds, smaller first.
         range: Option<[f64; 2]>,
         command: String,
         note: String,
@@ -220,7 +220,7 @@ impl Counterpart {
         self.made_of(|row| row.value, case, comparison)
     }
 
-    /// Of what is made of one figure: of the round with the least of it, and of that with the most.
+    /// For a quantity of one figure: that of the round with the least of it, and of the one with the most.
     fn range(&self, case: &CaseName, comparison: &Comparison) -> Option<[f64; 2]> {
         match self.quantity {
             Quantity::Nanoseconds
@@ -305,12 +305,12 @@ fn quoted(word: &str) -> String {
 /// Table, row and column.
 type Cell = [String; 3];
 
-/// Something that the text says, of which its own tables and ours can be asked.
+/// A claim of the text that its own tables and ours can confirm.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claim {
     pub(super) name: String,
-    /// What is looked at.
+    /// The quantity.
     pub(super) measure: String,
     of: Cell,
     divided_by: Option<Cell>,
@@ -318,25 +318,25 @@ pub(super) struct Claim {
     scale: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
-    /// What to say if the text's own figures are outside.
+    /// The explanation if the text's own figures are outside.
     contradiction: Option<String>,
 }
 
-/// What comes of a claim.
+/// The result of checking a claim.
 #[derive(Debug, PartialEq)]
-pub(super) struct Finding {
-    /// Of the text's own figures.
+pub(super) struct ClaimFinding {
+    /// From the text's own figures.
     pub(super) text: Option<f64>,
     pub(super) here: Option<f64>,
-    /// What is wrong with the text itself.
+    /// Why the text contradicts itself.
     pub(super) contradiction: Option<String>,
-    /// Of what was measured here; undecided where nothing was.
-    pub(super) verdict: Verdict,
+    /// For the figures measured here; undecided where there are none.
+    pub(super) verdict: ClaimVerdict,
 }
 
 /// Whether a figure lies where it is said to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ClaimVerdict {
     Holds,
     Fails,
     /// So near to a bound that noise decides.
@@ -364,7 +364,7 @@ impl Claim {
     }
 
     /// Asks the text's own tables, and ours.
-    pub(super) fn ask(&self, text: &Text, inputs: &Inputs) -> Finding {
+    pub(super) fn ask(&self, text: &Text, inputs: &Inputs) -> ClaimFinding {
         let of_text = |cell: &Cell| {
             let (_, row, column) = text.cell(cell).ok()?;
             row.figure(column)
@@ -375,11 +375,11 @@ impl Claim {
         };
         let (theirs, ours) = (self.measured(of_text), self.measured(of_here));
         let outside = theirs.is_some_and(|value| !self.holds(value));
-        Finding {
+        ClaimFinding {
             text: theirs,
             here: ours,
             contradiction: self.contradiction.clone().filter(|_| outside),
-            verdict: ours.map_or(Verdict::Undecided, |value| self.judge(value)),
+            verdict: ours.map_or(ClaimVerdict::Undecided, |value| self.judge(value)),
         }
     }
 
@@ -394,12 +394,14 @@ impl Claim {
         value.is_finite().then_some(value)
     }
 
-    fn judge(&self, value: f64) -> Verdict {
+    fn judge(&self, value: f64) -> ClaimVerdict {
         let is_near = |bound: f64| (value / bound - 1.0).abs() < BAND;
         match self.holds(value) {
-            _ if [self.low, self.high].into_iter().flatten().any(is_near) => Verdict::Undecided,
-            true => Verdict::Holds,
-            false => Verdict::Fails,
+            _ if [self.low, self.high].into_iter().flatten().any(is_near) => {
+                ClaimVerdict::Undecided
+            }
+            true => ClaimVerdict::Holds,
+            false => ClaimVerdict::Fails,
         }
     }
 
@@ -548,13 +550,13 @@ mod tests {
         let finding = claim.ask(&texts.text[0], &inputs());
         assert_eq!((finding.text, finding.here), (Some(1.25), Some(0.5)));
         assert_eq!(finding.contradiction.as_deref(), Some("it is not"));
-        assert_eq!(finding.verdict, Verdict::Holds);
+        assert_eq!(finding.verdict, ClaimVerdict::Holds);
         assert_eq!(claim.ask(&texts.text[0], &Inputs::default()).here, None);
         for (value, expected) in [
-            (0.96, Verdict::Holds),
-            (0.98, Verdict::Undecided),
-            (1.02, Verdict::Undecided),
-            (1.04, Verdict::Fails),
+            (0.96, ClaimVerdict::Holds),
+            (0.98, ClaimVerdict::Undecided),
+            (1.02, ClaimVerdict::Undecided),
+            (1.04, ClaimVerdict::Fails),
         ] {
             assert_eq!(claim.judge(value), expected, "{value}");
         }

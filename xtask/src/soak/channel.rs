@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Above the header and a region that is copied, below the largest message.
 const MOST_BYTES: u64 = 40_000;
 
-/// What was seen.
+/// Counters of the run.
 #[derive(Default)]
 struct Tally {
     rounds: u32,
@@ -46,7 +46,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
     println!("soak channel: {span}, --seed {seed}");
     let mut dice = Dice::new(seed);
     let mut tally = Tally::default();
-    // What a process opens once and keeps, and what a thread does that sleeps at a socket.
+    // The process opens some descriptors once and keeps them, as does a thread that sleeps at a socket.
     round(&mut dice, &mut Tally::default())?;
     sleep_once()?;
     let descriptors = open_descriptors()?;

@@ -24,7 +24,7 @@ pub(super) fn run(uncopy: &Path, record: &mut Record) -> Result<()> {
         for existing in [true, false] {
             let mount = Mount::image(filesystem, IMAGE_MEBIBYTES);
             let scene = Scene::new(mount.path(), existing, SOURCE_BYTES)?;
-            // What shares blocks needs no room: the old file's blocks are all there is to fill.
+            // Shared blocks need no room: the old file's blocks are all there is to fill.
             for method in METHODS {
                 if method == "--method=auto" && filesystem != Filesystem::Ext4 {
                     continue;

@@ -42,7 +42,7 @@ pub(super) fn run(
         }
     }
     dice.shuffle(&mut conditions);
-    // What takes its time comes last: it makes up for rounds that struck nothing.
+    // The slowest one comes last: it makes up for rounds that struck nothing.
     if let Some((name, root)) = places.first() {
         conditions.push((name, root, &["--durable"], true));
     }

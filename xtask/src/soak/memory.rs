@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::process;
 
-/// What no job takes more of.
+/// Maximum memory of a job.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Entries that count as a full run, whose result is recorded.
@@ -80,7 +80,7 @@ impl Shape {
     }
 }
 
-/// What one job of a tree took.
+/// The peak memory of one job of a tree.
 #[derive(Debug, Serialize)]
 pub(super) struct Tally {
     what: &'static str,

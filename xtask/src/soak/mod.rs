@@ -31,7 +31,7 @@ const FULL_TREE: u64 = 200;
 /// Arguments of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// What to soak.
+    /// The subject.
     suite: Suite,
     /// Processes to kill, or senders; 300 and more (200 for trees) are a full run, whose result is
     /// recorded [default: 300]
@@ -75,7 +75,7 @@ enum Suite {
     Channel,
     /// Sends of every kind over networks that change.
     Send,
-    /// What the doctor says of random networks, and what the kernel says of sends over them.
+    /// The doctor's reports on random networks against the kernel's on sends over them.
     Doctor,
 }
 
@@ -86,7 +86,7 @@ enum Suite {
 /// each is printed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !matches!(arguments.suite, Suite::Tree | Suite::Doctor) {
-        // Of these only the program that is run has to be quick.
+        // Only the program that these run has to be quick.
         workspace::continue_optimised()?;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::sandboxed(&directory, failure, || soak(arguments, seed, now))
 }
 
-/// Of a run that goes on for some time.
+/// Arguments of a run that lasts.
 const KILLS_OF_A_TURN: u32 = 20;
 
 impl Arguments {

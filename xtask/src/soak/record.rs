@@ -1,4 +1,4 @@
-//! What a soak saw, as JSON Lines.
+//! Records of a soak, as JSON Lines.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// What was seen under one set of conditions.
+/// Counters under one set of conditions.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Tally {
     /// `kill`, `full_disk` or `power_cut`.
@@ -157,7 +157,7 @@ pub(crate) fn write_rows(
     save(path, &text)
 }
 
-/// What is known of every run.
+/// Facts about every run.
 fn head(suite: &str, unix_seconds: u64) -> Result<Map<String, Value>> {
     let system = rustix::system::uname();
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() - unix_seconds;

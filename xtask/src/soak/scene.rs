@@ -15,7 +15,7 @@ pub(super) const SOURCE_BYTES: u64 = 48 << 20;
 /// Another length, so that no mixture can pass for either file.
 const OLD_BYTES: u64 = 30 << 20;
 
-/// What the destination was found to be.
+/// The state in which the destination was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Old,
@@ -99,7 +99,7 @@ impl Scene {
         Ok(begin.elapsed())
     }
 
-    /// What the destination is.
+    /// The state of the destination.
     ///
     /// # Errors
     /// If it is neither the old file nor the new one, from the first byte to the last.

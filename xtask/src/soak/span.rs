@@ -8,7 +8,7 @@ const FULL_ROUNDS: u32 = 300;
 /// Seconds that do.
 const FULL_SECONDS: u64 = 600;
 
-/// So many rounds, or so long.
+/// A number of rounds, or a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Span {
     Rounds(u32),

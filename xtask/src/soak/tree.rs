@@ -29,7 +29,7 @@ const LARGE_BYTES: u64 = LARGE_FILES[0] + LARGE_FILES[1];
 /// So slow that kills fall all over the job, and most of them into large files.
 const RATE: &str = "--max-bandwidth=48Mi";
 
-/// Of small files.
+/// Directories of small files.
 const DIRECTORIES: u64 = 25;
 
 /// How often a job is looked at that is to be killed.
@@ -44,12 +44,12 @@ const WAYS: [&str; 2] = ["--method=auto", "--method=read-write"];
 /// Where large files are shared by [`WAYS`]`[0]`.
 const SHARING: [&str; 2] = ["xfs", "btrfs"];
 
-/// What a destination that was there has instead of some files, and beside them.
+/// Entries of an existing destination in place of some files, and beside them.
 const OLD: &[u8] = b"what was there before";
 const OLD_FILES: [&str; 3] = ["0/0", "7/1007", "1/large"];
 const KEPT: &str = "kept";
 
-/// What was seen in one place by one way.
+/// Counters of one place and one way.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     what: &'static str,
@@ -130,7 +130,7 @@ fn kill_and_finish(
     let (mut kills, mut ended) = (0, None);
     while ended.is_none() {
         let delay = (kills < MOST_KILLS && (kills == 0 || clock.goes_on())).then(|| {
-            // What is left takes its part of the time, and a little to find that out.
+            // The rest takes its part of the time, and a little to find that out.
             whole.mul_f64(dice.fraction() * job.left().max(0.1))
         });
         let noted = job.noted();
@@ -171,7 +171,7 @@ impl Tally {
             self.resumed_bytes += resumed;
             self.again_bytes += known.saturating_sub(*resumed);
         }
-        // Of one that was killed again: what was noted has stayed so.
+        // A job that was killed again: its notes have stayed.
         for (path, end) in &round.parts {
             let known = noted.parts.get(path).copied().unwrap_or(0);
             self.again_bytes += known.saturating_sub(*end);
@@ -179,7 +179,7 @@ impl Tally {
     }
 }
 
-/// What a journal says to be done.
+/// Work that a journal lists as done.
 struct Noted {
     files: u64,
     parts: BTreeMap<PathBuf, u64>,
@@ -191,7 +191,7 @@ struct Round {
     took: Option<Duration>,
     /// Large files that it finished, with how much of them it did not have to copy.
     copied: BTreeMap<PathBuf, u64>,
-    /// What the journal says of the others afterwards.
+    /// Parts of other files that the journal lists afterwards.
     parts: BTreeMap<PathBuf, u64>,
     summary: Option<Value>,
 }

@@ -29,7 +29,7 @@ const KNOWN: [(&str, &[&str]); 1] = [
     ),
 ];
 
-/// What the modules directly below one know of each other.
+/// The modules directly below one, and which of them use which.
 #[derive(Default)]
 struct Modules {
     /// The way to that module from the crate's root.
@@ -45,9 +45,9 @@ struct Modules {
 enum At {
     /// Somewhere else, or there is none.
     Elsewhere,
-    /// So many modules above the file, and still below the module that is looked at.
+    /// Number of modules above the file, still below the module that is looked at.
     Above(usize),
-    /// So many modules below the crate's root, on the way to the module that is looked at.
+    /// Number of modules below the crate's root, on the way to the module that is looked at.
     OnTheWay(usize),
 }
 

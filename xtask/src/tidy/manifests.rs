@@ -1,4 +1,4 @@
-//! What is the same for every crate is written once, at the root.
+//! Manifests: settings that are the same for every crate are written once, at the root.
 
 use std::path::Path;
 

@@ -25,7 +25,7 @@ use source::Source;
 /// Arguments of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// List every file and function that is longer than advised.
+    /// List each piece of advice, and findings that are not enforced yet.
     #[arg(long)]
     advice: bool,
 }
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     cycles::check(&files, &mut findings)?;
     sizes::print(&advice, arguments.advice);
-    postponed.print();
+    postponed.print(arguments.advice);
     finding::report("tidy", findings, files.len())
 }
 

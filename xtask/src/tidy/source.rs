@@ -52,7 +52,7 @@ impl Source {
         self.comment_with(span, word).is_some()
     }
 
-    /// That comment, from `word` on, in one line.
+    /// Returns that comment, from `word` on, in one line.
     pub(super) fn comment_with(&self, span: Span, word: &str) -> Option<String> {
         let lines: Vec<&str> = self.text.lines().collect();
         let index = span.start().line.saturating_sub(1);

@@ -124,7 +124,7 @@ fn count_tokens(tokens: TokenStream) -> usize {
     count
 }
 
-/// What a comment must contain where `next` follows the word `unsafe`, and what to write.
+/// Returns the mark that a comment must contain where `next` follows the word `unsafe`, and advice.
 fn proof_asked(next: impl Iterator<Item = TokenTree>) -> Option<(&'static str, &'static str)> {
     let mut next = next.filter(|token| !matches!(token, TokenTree::Literal(_))).peekable();
     let is_extern = |token: &TokenTree| matches!(token, TokenTree::Ident(w) if w == "extern");

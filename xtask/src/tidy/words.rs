@@ -84,24 +84,25 @@ const FACET: &str = "say of what, as in StreamState, PlanStep, PathFacts, TrialV
 
 /// Findings of [`check`] in folders that are not clean yet.
 #[derive(Default)]
-pub(super) struct Postponed(BTreeMap<&'static str, usize>);
+pub(super) struct Postponed(BTreeMap<&'static str, Vec<Finding>>);
 
 impl Postponed {
     /// Moves findings in these folders out of `findings`.
     pub(super) fn take(&mut self, path: &Path, mut found: Vec<Finding>) -> Vec<Finding> {
         if let Some(folder) = NOT_YET_CLEAN.iter().find(|folder| path.starts_with(folder)) {
-            *self.0.entry(folder).or_default() += std::mem::take(&mut found).len();
+            self.0.entry(folder).or_default().append(&mut found);
         }
         found
     }
 
-    /// Prints how many there are.
-    pub(super) fn print(&self) {
-        for (folder, count) in &self.0 {
-            match count {
+    /// Prints them, or how many there are.
+    pub(super) fn print(&self, is_listed: bool) {
+        for (folder, findings) in &self.0 {
+            match findings.len() {
                 0 => println!("{folder}: clean; take it off the list in xtask/src/tidy/words.rs"),
                 count => println!("{folder}: {count} findings about words, not enforced yet"),
             }
+            findings.iter().filter(|_| is_listed).for_each(|finding| println!("  {finding}"));
         }
     }
 }

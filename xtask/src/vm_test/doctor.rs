@@ -1,4 +1,4 @@
-//! What the doctor said in the machine, and whether it was right.
+//! Checks of the doctor's reports in the machine.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -47,7 +47,7 @@ const ROWS: &[Row] = &[
         "vx0 is of the kind vxlan, above",
         COPIED,
     ),
-    // What virtio does not know the kernel does itself, by a copy.
+    // The kernel does by a copy whatever virtio does not support.
     row(
         ("vxlan", "plain-again"),
         "no-tunnel-offload",
@@ -218,7 +218,7 @@ mod tests {
         said.push(Said { name: format!("doctor/{name}"), number, json });
     }
 
-    /// What the machine says when all is as it should be.
+    /// The machine's lines when everything works.
     fn good() -> Vec<Said> {
         let mut findings: BTreeMap<&str, (u64, Vec<Value>)> = BTreeMap::new();
         for row in ROWS {

@@ -8,7 +8,7 @@ use super::said::{Said, find};
 type Row = (&'static str, u64, u64, u64, &'static str);
 
 const BOTH: [Row; 5] = [
-    // What stands under a name that is written otherwise is not deleted.
+    // Entries under a name in another case are not deleted.
     ("mirrored", 0, 2, 0, "newnew"),
     // One of two names is copied, and the other told; the next run keeps to that.
     ("doubled/1", 1, 3, 2, ""),

@@ -1,4 +1,4 @@
-//! What the machine begins with: busybox, modules of its kernel, programs and their libraries.
+//! The initramfs of the machine: busybox, modules of its kernel, programs and their libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,7 +9,7 @@ pub(super) struct Said {
     pub(super) name: String,
     /// A count, or the exit code of a program.
     pub(super) number: u64,
-    /// What the program printed; null if that was nothing, or no JSON.
+    /// Output of the program; null if there was none, or no JSON.
     pub(super) json: Value,
 }
 

@@ -1,11 +1,11 @@
-//! What became of sends in the machine.
+//! Checks of sends in the machine.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::said::{Said, find};
 
-/// What each line must say, by name.
+/// Expected results of each line, by name.
 ///
 /// # Errors
 /// One says something else, or nothing.
@@ -21,7 +21,7 @@ pub(super) fn judge(said: &[Said]) -> Result<()> {
     for name in ["device/msg-zerocopy", "device/udp", "device/udp-ring"] {
         is_right(name, &|hits, json| hits == 0 && json["zero_copy"] == true)?;
     }
-    // Of joined notifications over TCP io_uring reports nothing that can be relied on.
+    // io_uring reports nothing reliable about coalesced notifications over TCP.
     for name in ["device/ring", "device/ring-registered"] {
         is_right(name, &|hits, json| {
             hits == 0 && sends(json, "not_copied_sends") > 0 && sends(json, "copied_sends") == 0
@@ -96,7 +96,7 @@ mod tests {
         Said::of(&line).unwrap()
     }
 
-    /// What [`forbidden`] looks at, as it should be.
+    /// The input of [`forbidden`], as it should be.
     fn obeyed() -> [Said; 4] {
         [
             capabilities("no", 2),

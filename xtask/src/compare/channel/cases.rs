@@ -13,7 +13,7 @@ use crate::peers::Peers;
 const SIZES: [usize; 5] = [64, 256, 1024, 4096, 65_280];
 const REGIONS: [usize; 6] = [1, 2, 16, 64, 1024, 8192];
 
-/// What gathering may be slower than linearising.
+/// Limit of gathering, relative to linearising.
 const BAND: f64 = 0.03;
 /// Most regions of one system call (`IOV_MAX`, `include/uapi/linux/uio.h`).
 const IOV_MAX: usize = 1024;
@@ -30,7 +30,7 @@ const PORT: &str = "uncopy, port";
 const ONE_BY_ONE: &str = "uncopy, 16 writes";
 const BATCH: &str = "uncopy, write_batch of 16";
 
-/// What all cases share.
+/// Parts shared by all cases.
 pub(super) struct Setting {
     pub(super) peers: Peers,
     pub(super) runs: BriefRuns,

@@ -1,4 +1,4 @@
-//! What sends and receives.
+//! An end that sends and receives.
 
 use std::io::IoSlice;
 

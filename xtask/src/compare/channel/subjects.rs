@@ -20,7 +20,7 @@ use crate::peers::Installed;
 /// Makes both ends of a channel of ours.
 pub(super) type MakePair = fn() -> Result<(Channel, Channel)>;
 
-/// What [`placed`] needs beyond the length.
+/// Space that [`placed`] needs beyond the length.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 /// `length` bytes of `memory`, in each round at another place of a page: a load behind a store
@@ -212,7 +212,7 @@ pub(super) fn one_by_one(name: &str, pair: MakePair, message: Message, time: Dur
     })
 }
 
-/// What each of `message`'s regions adds to the time of one region of the same length.
+/// Time that each of `message`'s regions adds to one region of the same length.
 pub(super) fn further_regions(
     name: &str,
     style: Style,

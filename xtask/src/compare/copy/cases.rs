@@ -32,7 +32,7 @@ const COPIERS: [&str; 9] = [
     "read/write 128 KiB",
 ];
 
-/// What all cases share.
+/// Parts shared by all cases.
 pub(super) struct Setting {
     pub(super) programs: Programs,
     pub(super) places: Rc<Places>,

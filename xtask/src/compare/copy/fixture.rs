@@ -1,4 +1,4 @@
-//! What surrounds a copy that is measured.
+//! Set-up and clean-up around a measured copy.
 
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ const HUGE: u64 = 4 << 30;
 /// Up to here the bytes are compared after every run, above after the first alone.
 const COMPARED_EVERY_TIME: u64 = 1 << 30;
 
-/// What is copied, from where, to where.
+/// Source and destination of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Errand {
     pub(super) from: Place,
@@ -135,7 +135,7 @@ impl Fixture for CopyFixture {
         let source = home.join("source");
         let file = contents(self.errand.length, self.errand.data).write(&source);
         file.sync_all().context("cannot flush the source")?;
-        // What is warm has been read before, as most files that are copied have, and not just been
+        // A warm source has been read before, as most files that are copied have, and not just been
         // written: the kernel reads ahead into larger folios than this was written in.
         fadvise(&file, 0, None, Advice::DontNeed)?;
         if rustix::process::geteuid().is_root() {

@@ -16,7 +16,7 @@ use subjects::Programs;
 
 use crate::peers::Peers;
 
-/// What the suite is made of.
+/// Programs and arguments of the suite.
 pub(super) struct Options {
     pub(super) uncopy: PathBuf,
     pub(super) peers: Peers,

@@ -10,7 +10,7 @@ use crate::peers::Peers;
 
 const SIZES: [usize; 4] = [16, 256, 4096, 65_280];
 
-/// What gathering may be slower than one buffer that is kept.
+/// Limit of gathering, relative to one reused buffer.
 const BAND: f64 = 0.03;
 
 const GATHER: &str = "uncopy, gather";
@@ -26,13 +26,13 @@ const AT_ONCE: &str = "uncopy, owned at once";
 const VIEW_PRINTED: &str = "uncopy, view, printed";
 const VALUE_PRINTED: &str = "uncopy, owned, printed";
 
-/// What may be made of nested objects, as a multiple of their check: each level is looked at once.
+/// Limit for making nested objects, as a multiple of checking them: each level is visited once.
 const NESTED: f64 = 3.0;
 
 const GATHER_LENT: &str = "uncopy, gather, lent";
 const FRESH_LENT: &str = "uncopy, fresh, lent";
 
-/// What all cases share.
+/// Parts shared by all cases.
 pub(super) struct Setting {
     pub(super) peers: Peers,
     pub(super) runs: BriefRuns,
@@ -56,7 +56,7 @@ impl Setting {
         cases
     }
 
-    /// What is made of objects that lie deep in one another.
+    /// Decoding of deeply nested objects.
     fn nested<T: subjects::Value>(
         &self,
         name: &str,

@@ -18,14 +18,14 @@ use crate::compare::metric::{Sample, TIME_EACH};
 use crate::compare::timing::{printed_by, sample};
 use crate::peers::Installed;
 
-/// What is encoded and decoded.
+/// A value to encode and decode.
 pub(super) trait Value: Fidl + Debug + 'static {}
 
 impl<T: Fidl + Debug + 'static> Value for T {}
 
 const HEADER: Header = Header::one_way(0x1234_5678_9abc_def0);
 
-/// What a round encodes, and with what. Everything lies at another place of a page in each round: what
+/// Values and buffers of a round. Everything lies at another place of a page in each round: what
 /// a load behind a store costs depends on whether their addresses are alike in the lower twelve bits,
 /// and an allocator gives who asks for the same what was freed last. So nothing is freed.
 struct Placed<T> {
@@ -277,7 +277,7 @@ fn look(message: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What a peer is told: `OPERATION VALUE MILLISECONDS`.
+/// Arguments of a peer: `OPERATION VALUE MILLISECONDS`.
 fn words(operation: &str, value: &str, time: Duration) -> [String; 3] {
     [operation.to_owned(), value.to_owned(), time.as_millis().to_string()]
 }

@@ -132,7 +132,7 @@ pub(crate) fn points() -> Points {
     Points { points: (0..100).map(point).collect() }
 }
 
-/// What is in the table and the union.
+/// Contents of the table and the union.
 pub(crate) fn entry() -> Entry {
     let (number, name) = (Some(7), Some("a name of 20 letters".to_owned()));
     Entry {

@@ -11,7 +11,7 @@ use crate::compare::metric::CPU_EACH;
 use crate::compare::verdict::{Target, at_most};
 
 const SIZES: [usize; 8] = [64_000, 16_384, 8000, 4000, 1500, 1200, 1000, 600];
-/// Of those that no cache holds.
+/// Sizes of sends from so many buffers that no cache holds them.
 const MANY_SIZES: [usize; 3] = [64_000, 16_384, 8000];
 /// The train of the measurements that the targets come from.
 const SEGMENT: u16 = 1200;
@@ -45,7 +45,7 @@ const TAPPED: &str = "uncopy, MSG_ZEROCOPY, tapped";
 const MSG_ZEROCOPY_AGAIN: &str = "uncopy, MSG_ZEROCOPY, another run";
 const SENDER_AUTO: &str = "uncopy, auto";
 
-/// What all cases share.
+/// Parts shared by all cases.
 pub(super) struct Setting {
     pub(super) runs: BriefRuns,
 }
@@ -255,7 +255,7 @@ fn within(limit: f64, subject: &str, against: &str) -> Target {
     Target { band: limit - 1.0, ..at_most(limit, CPU_EACH, subject, against) }
 }
 
-/// What sends without copying are to reach against those with it.
+/// Limits of sends without copying, relative to those with it.
 fn published_ratios(bytes: usize) -> Option<Target> {
     match bytes {
         64_000 => Some(at_most(1.0 / 3.0, CPU_EACH, HUGE, RING_COPY)),
@@ -283,7 +283,7 @@ fn targets_of(bytes: usize) -> Vec<Target> {
     targets
 }
 
-/// What chooses by itself is as good as the better of both ways, of a sender and of a ring with
+/// An automatic choice is as good as the better of both ways, for a sender and for a ring with
 /// memory of either kind.
 fn never_worse() -> impl Iterator<Item = Target> {
     let ways = [

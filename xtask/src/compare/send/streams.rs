@@ -16,7 +16,7 @@ use crate::compare::case::{Role, Subject};
 use crate::compare::metric::Sample;
 use crate::compare::timing::{divided, sample_prepared};
 
-/// What the kernel's tool sends: nearly what the largest packet holds.
+/// Payload of the kernel's tool: nearly that of the largest packet.
 pub(super) const LARGEST: usize = 65_435;
 /// How long it sends in the field report.
 pub(super) const FIELD_RUN: Duration = Duration::from_millis(4200);

@@ -23,7 +23,7 @@ pub(super) const BUNCH: usize = 64;
 /// More than the caches of most processors hold.
 pub(super) const MANY_BUFFERS_BYTES: usize = 64 << 20;
 
-/// What is sent each time.
+/// The payload of each send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) bytes: usize,
@@ -31,7 +31,7 @@ pub(super) struct Load {
     pub(super) segment: Option<u16>,
     /// The figure is the cost of so many sends.
     pub(super) sends: usize,
-    /// So many buffers are sent in turn.
+    /// Number of buffers sent in turn.
     pub(super) buffers: usize,
 }
 
@@ -103,14 +103,14 @@ pub(super) fn bare_ring(name: &str, how: BareSend, load: Load, time: Duration) -
     })
 }
 
-/// What is sent, but for the library's pools. It lives as long as the program, as slices that are
+/// Payloads, but for the library's pools. They live as long as the program, as slices that are
 /// sent in turn do, so that nobody has to count its owners, which a plain loop does not do either.
 ///
 /// Buffers begin with a page each, as those of a pool do: from elsewhere the kernel copies more
 /// slowly, and lends one page more.
 static MEMORY: LazyLock<Vec<u8>> = LazyLock::new(|| vec![7; 2 * MANY_BUFFERS_BYTES]);
 const PAGE_BYTES: usize = 4096;
-/// Of a socket, ours or bare.
+/// Send buffer of a socket, ours or bare.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// The buffers of a load.
@@ -173,7 +173,7 @@ pub(super) enum Flush {
     NoSlots,
     EachSend,
     EachBunch,
-    /// What is released is kept, so that many sends need many buffers, or a shared one.
+    /// Released buffers are kept, so that many sends need many buffers, or a shared one.
     Never,
 }
 

@@ -1,4 +1,4 @@
-//! What surrounds a tree that is copied.
+//! Set-up and clean-up around a copied tree.
 
 use std::cell::OnceCell;
 use std::ffi::OsString;

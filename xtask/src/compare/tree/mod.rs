@@ -15,7 +15,7 @@ use crate::peers::Peers;
 use contents::Contents;
 use fixture::{Source, TreeFixture};
 
-/// What the suite is made of.
+/// Programs and arguments of the suite.
 pub(super) struct Options {
     pub(super) uncopy: PathBuf,
     pub(super) peers: Peers,
@@ -27,13 +27,13 @@ pub(super) struct Options {
 
 const ROUNDS: usize = 7;
 
-/// Of trees of small files, whose wall time is judged, and which take a part of a second.
+/// Rounds for trees of small files, whose wall time is judged, and which take a part of a second.
 const ROUNDS_OF_SMALL: usize = 21;
 
 /// Where the best peer is not to be quicker at all.
 const ROUNDS_BESIDE_BEST: usize = 41;
 
-/// Of trees of large files, whose wall time nobody judges and whose bytes take minutes to flush.
+/// Rounds for trees of large files, whose wall time is not judged and whose bytes take minutes to flush.
 const ROUNDS_OF_LARGE: usize = 3;
 
 /// The system calls of a copy, with nothing around them.

@@ -20,7 +20,7 @@ const FULL: usize = 65_536;
 const COPIES: [usize; 3] = [256, 4096, FULL];
 const COPY_COUNTS: [usize; 3] = [1, 16, 64];
 
-/// What C may take of the time that Rust takes, for a full message and for a short one.
+/// Limits of C relative to Rust, for a full message and for a short one.
 const LIMIT_OF_FULL: f64 = 1.25;
 const LIMIT_OF_SHORT: f64 = 1.6;
 
@@ -35,7 +35,7 @@ const RUST_WRITE: &str = "Rust, write_etc";
 const SURE: &str = "copies that survive";
 const PLAIN: &str = "memcpy";
 
-/// What all cases share.
+/// Parts shared by all cases.
 pub(super) struct Setting {
     /// The program in C.
     pub(super) program: PathBuf,

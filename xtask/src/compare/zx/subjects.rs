@@ -18,7 +18,7 @@ use crate::compare::timing::{calibrate, printed_by, sample};
 /// Written before they are read where only writing counts, as in the program in C.
 const WRITES: u32 = 8;
 
-/// What is done with the regions of a message.
+/// The handling of a message's regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// Put into one buffer, and that written, waited for and read.
@@ -29,7 +29,7 @@ pub(super) enum What {
     Write,
 }
 
-/// What is sent.
+/// The sent message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A byte vector as FIDL has it, with so many bytes in it.
@@ -38,7 +38,7 @@ pub(super) enum Shape {
     Even(Message),
 }
 
-/// Of a FIDL message; of a vector in it.
+/// Length of a FIDL message's header; of a vector in it.
 const HEADER_BYTES: usize = 16;
 
 impl Shape {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use anyhow::{Context, Result};
 use regex::Regex;
 
-/// What stands for a figure in a passage.
+/// Placeholder for a figure in a passage.
 const FIGURE: &str = "{}";
 
 /// A page as it was written.
@@ -72,7 +72,7 @@ impl Page {
             let is_part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '/' | '_');
             let before = self.text[..figure.start].chars().next_back();
             let is_kernel = self.text[..figure.start].trim_end().ends_with("Linux");
-            // Of a version, or of a longer number.
+            // Part of a version, or of a longer number.
             let mut behind = self.text[figure.end..].chars();
             let goes_on = match behind.next() {
                 Some('.') => behind.next().is_some_and(|c| c.is_ascii_digit()),

@@ -1,4 +1,4 @@
-//! What one case is: networks, what is sent over them, and what the doctor is asked.
+//! One case: networks, the sends over them, and the questions to the doctor.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use testbed::LenderOptions;
 /// Declares the causes, with their names and how many cards of a deck each has.
 macro_rules! causes {
     ($($(#[$meta:meta])* $name:ident = $text:literal, $weight:literal;)*) => {
-        /// What decides whether bytes are copied, or looks as if it did.
+        /// Causes that decide whether bytes are copied, or look as if they did.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(super) enum Cause {
             $($(#[$meta])* $name,)*
@@ -128,7 +128,7 @@ pub(super) enum Receiver {
     },
 }
 
-/// What is asked.
+/// The question to the doctor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question {
     /// `tcp://…` or `udp://…`.
@@ -139,7 +139,7 @@ pub(super) enum Question {
     Process,
 }
 
-/// What is sent, how and where to.
+/// The payload, the call and the destination of a send.
 #[derive(Debug, Clone)]
 pub(super) struct Send {
     pub(super) to: SocketAddr,
@@ -150,7 +150,7 @@ pub(super) struct Send {
 /// Everything that happens in a case.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
-    /// What it is about.
+    /// The cause it is about.
     pub(super) lead: Cause,
     /// All that is in it.
     pub(super) causes: BTreeSet<Cause>,
@@ -200,7 +200,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is done, in the order of the run.
+/// The steps in the order of the run.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.causes.iter().map(|cause| cause.name()).collect();

@@ -25,7 +25,7 @@ pub(super) const WIDE: u32 = 65_535;
 /// Bytes of headers, of tunnels too.
 const HEADERS: usize = 100;
 
-/// What not every kernel has.
+/// Features that some kernels lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Offered {
     /// VLAN devices.
@@ -44,7 +44,7 @@ pub(super) fn case(seed: u64, number: u32, offered: Offered) -> Case {
     draft.finish()
 }
 
-/// What the case of this number is about. Every deck has each cause as often as it weighs.
+/// Returns the cause for the case of this number. Every deck has each cause as often as its weight says.
 fn lead(seed: u64, number: u32) -> Cause {
     let mut deck: Vec<Cause> =
         Cause::ALL.iter().flat_map(|cause| std::iter::repeat_n(*cause, cause.weight())).collect();
@@ -57,7 +57,7 @@ fn mix(seed: u64, number: u64) -> u64 {
     seed ^ number.wrapping_add(1).wrapping_mul(0xD1B5_4A32_D192_ED03)
 }
 
-/// What becomes of packets over an exit, as far as it is chosen here.
+/// The fate of packets over an exit, as far as it is chosen here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Lends,
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// What cannot be sent in one piece would be no send.
+    /// A payload that cannot be sent in one piece would not be sent.
     #[test]
     fn cases_are_whole() {
         for number in 0..1600 {

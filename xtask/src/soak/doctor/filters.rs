@@ -4,7 +4,7 @@ use super::case::{Cause, Step};
 use super::devices::{ALL_PROTOCOLS, Exit, device, hop, target};
 use super::draw::{Draft, OTHER_PORT, PORT, SILENT_PORT, TABLE, UNUSED_PORT, WIDE, Way};
 
-/// What rules of nftables match.
+/// Matches of nftables rules.
 #[derive(Clone, Copy)]
 enum Match {
     Everything,
@@ -146,7 +146,7 @@ impl Draft<'_> {
         )));
     }
 
-    /// What does not copy, and looks as if it could.
+    /// Rules that do not copy, and look as if they could.
     pub(super) fn without_effect(&mut self, cause: Cause, exit: usize) {
         let e = device(exit);
         self.case.causes.insert(cause);

@@ -1,4 +1,4 @@
-//! What a case is about.
+//! The cause that a case is about.
 
 use super::case::{Cause, Question, Receiver, Step, Tapping};
 use super::devices::{ALL_PROTOCOLS, Exit, device, far_end, hop, lower, own_address, target};
@@ -6,7 +6,7 @@ use super::draw::{Draft, OTHER_PORT, PORT, SILENT_PORT, TABLE, WIDE, Way};
 
 /// `ETH_P_IP`, `ETH_P_IPV6`, `ETH_P_LLDP` (`linux/if_ether.h`).
 const ONE_PROTOCOL: [u16; 3] = [0x0800, 0x86dd, 0x88cc];
-/// Who sends where rules go by user, and marks of sends where they go by mark.
+/// The sending user where rules go by user, and marks of sends where they go by mark.
 const USER: u32 = 1000;
 const MARK: i32 = 7;
 

@@ -24,7 +24,7 @@ use draw::Offered;
 use play::{Outcome, PlayArguments};
 use tally::{FULL_CASES, Tallies};
 
-/// What is to be run.
+/// The cases to run.
 pub(super) struct Plan<'a> {
     pub(super) seed: u64,
     pub(super) cases: u32,
@@ -142,7 +142,7 @@ fn play(seed: u64, number: u32, offered: Offered, program: &Path) -> Result<Outc
     serde_json::from_slice(&output.stdout).context("a case says something else than its outcome")
 }
 
-/// What this kernel has of what not every one has.
+/// Finds out which of the features that some kernels lack this one has.
 fn offered() -> Offered {
     let works =
         |tool: &str, words: &str| testbed::run_quietly(tool, words.split(' ')).status.success();

@@ -58,7 +58,7 @@ impl PlayArguments {
     }
 }
 
-/// What the doctor said.
+/// The doctor's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Prediction {
@@ -67,7 +67,7 @@ pub(super) enum Prediction {
     Unknown,
 }
 
-/// What was said and what was seen.
+/// The doctor's report and the observed sends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) predicted: Prediction,
@@ -150,7 +150,7 @@ fn ask(case: &Case, program: &Path) -> Result<(Prediction, String)> {
     Ok((predicted, report["headline"].as_str().unwrap_or_default().to_owned()))
 }
 
-/// What stays until it is dropped.
+/// Resources, kept until they are dropped.
 type Held = Vec<Box<dyn Any>>;
 
 /// Takes steps, consecutive ones of `ip` by one process.
@@ -218,11 +218,11 @@ fn settle() -> Result<()> {
     }
 }
 
-/// What is not there yet.
+/// Returns an address or a link that is not ready yet.
 fn unsettled() -> Result<Option<String>> {
     let shown = |words: &str| -> Result<Vec<Value>> {
         let text = testbed::run_tool("ip", words.split(' '));
-        // Of nothing it says nothing.
+        // `ip` prints nothing for an empty list.
         let list = if text.trim().is_empty() { "[]" } else { &text };
         serde_json::from_str(list).with_context(|| format!("ip {words}: {text}"))
     };

@@ -1,4 +1,4 @@
-//! What the cases add up to, and what is demanded of it. Pure.
+//! Totals of the cases, and the demands on them. Pure.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const LEAST_OF_A_CAUSE: u32 = 10;
 const UNKNOWN_OF: u32 = 10;
 /// One answer in so many may be that bytes are copied that the kernel reports as not copied.
 const FALSE_COPIED_OF: u32 = 20;
-/// Of a hundred cases so many are truly copied.
+/// Percentage of cases that are truly copied.
 const LEAST_COPIED: u32 = 30;
 
 /// Cases with one cause in them, or all.
@@ -80,7 +80,7 @@ impl Tallies {
         self.by_cause.iter().map(named).collect()
     }
 
-    /// What is demanded and not met; shares are demanded of full runs alone.
+    /// Returns the demands that are not met; shares are demanded of full runs alone.
     pub(super) fn unmet(&self) -> Vec<String> {
         let mut unmet = Vec::new();
         let all = &self.all;

@@ -205,7 +205,7 @@ impl Trail {
         while !self.is_back() {
             ensure!(begin.elapsed() < super::PATIENCE, "buffers never came back");
             std::thread::sleep(Duration::from_millis(1));
-            // What a dropped ring has is taken in by whatever its thread does with rings.
+            // Completions of a dropped ring are collected by the next ring call of its thread.
             Ring::<Owner>::new(&RingOptions::default()).submit()?;
         }
         Ok(())

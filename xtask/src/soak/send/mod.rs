@@ -17,12 +17,12 @@ use super::span::Span;
 use crate::workspace;
 use round::Scene;
 
-/// What the allocator may keep more of than after the first rounds.
+/// Memory that the allocator may keep beyond that of the first rounds.
 const GROWTH_BYTES: u64 = 48 << 20;
 /// Rounds after which memory is what it stays.
 const WARM_UP: u32 = 30;
 
-/// What was seen.
+/// Counters of the run.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     pub(super) rounds: u32,
@@ -141,5 +141,5 @@ fn resident_bytes() -> Result<u64> {
     Ok(pages.context("/proc/self/statm has another form")? * rustix::param::page_size() as u64)
 }
 
-/// What a peer does at most before it is given up.
+/// Time limit for a peer.
 const PATIENCE: Duration = Duration::from_secs(30);

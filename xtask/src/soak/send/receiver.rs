@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 /// Bytes in front of a stream: the seed of what follows.
 pub(super) const HEADER_BYTES: usize = 8;
-/// What a receiver answers at the end of a stream: bytes behind the header, and how many of them
+/// A receiver's answer at the end of a stream: bytes behind the header, and how many of them
 /// were right.
 pub(super) const ANSWER_BYTES: usize = 16;
 

@@ -34,9 +34,9 @@ enum Path {
 const PATHS: [Path; 6] =
     [Path::Stream, Path::Stream, Path::Stream, Path::Datagrams, Path::Sink, Path::Silent];
 
-/// What one socket has sent.
+/// Sends of one socket.
 struct Lane {
-    /// Of its contents.
+    /// Determines its contents.
     seed: u64,
     /// Bytes behind the seed.
     sent: u64,
@@ -79,7 +79,7 @@ impl Scene {
     /// One sender from its beginning to its end.
     ///
     /// # Errors
-    /// Of what must not be.
+    /// Runs a random round.
     pub(super) fn round(&mut self, dice: &mut Dice) -> Result<()> {
         let (path, way) = (dice.pick(&PATHS), dice.pick(&WAYS));
         self.run(path, dice, |sockets| Courier::new(way, sockets))
@@ -106,7 +106,7 @@ impl Scene {
                 courier.send(number, lane.seed.to_le_bytes().to_vec())?;
             }
         }
-        // What nobody acknowledges gives no slice back.
+        // Unacknowledged sends give no slice back.
         let most = if path == Path::Silent { SLICES } else { sockets * MOST_SENDS };
         let count = 1 + (dice.fraction() * most as f64) as usize;
         for _ in 0..count {
@@ -175,7 +175,7 @@ impl Scene {
             std::thread::sleep(DOWN.mul_f64(dice.fraction()));
             self.network.ip(&format!("link set {device} up"));
             if device == "sink" {
-                // What the kernel forgets with the link.
+                // The kernel forgets this neighbour with the link.
                 let far = End::Far.address(false, 0).ip();
                 self.network.ip(&format!(
                     "neighbour replace {far} lladdr 02:00:00:00:00:02 dev sink nud permanent"
