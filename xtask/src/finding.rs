@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 /// A rule broken at a place.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
+pub(crate) struct RuleFinding {
     /// Relative to the root.
     pub(crate) path: PathBuf,
     pub(crate) line: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Finding {
     pub(crate) message: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for RuleFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path.display(), self.line, self.message)
     }
@@ -25,7 +25,7 @@ impl fmt::Display for Finding {
 ///
 /// # Errors
 /// If there is a finding.
-pub(crate) fn report(task: &str, mut findings: Vec<Finding>, files: usize) -> Result<()> {
+pub(crate) fn report(task: &str, mut findings: Vec<RuleFinding>, files: usize) -> Result<()> {
     findings.sort();
     for finding in &findings {
         println!("{finding}");

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::links::{Place, resolve};
 use super::page::Page;
 use super::{BOOK, CONTENTS};
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Every page of the book is in the contents once, and nothing else is.
-pub(super) fn check(pages: &[Page], findings: &mut Vec<Finding>) {
+pub(super) fn check(pages: &[Page], findings: &mut Vec<RuleFinding>) {
     let Some(contents) = pages.iter().find(|page| page.path == Path::new(CONTENTS)) else {
         let message = "the book has no table of contents; write one".into();
-        findings.push(Finding { path: CONTENTS.into(), line: 1, message });
+        findings.push(RuleFinding { path: CONTENTS.into(), line: 1, message });
         return;
     };
     let mut listed: BTreeMap<PathBuf, usize> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub(super) fn check(pages: &[Page], findings: &mut Vec<Finding>) {
 }
 
 /// One heading of the first level, and it comes first.
-fn check_title(page: &Page, findings: &mut Vec<Finding>) {
+fn check_title(page: &Page, findings: &mut Vec<RuleFinding>) {
     if page.headings.first().is_none_or(|(level, _)| *level != 1) {
         findings.push(page.finding(1, "begins without a title; begin with `# `"));
     }

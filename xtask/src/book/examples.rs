@@ -7,10 +7,14 @@ use clap::Command;
 use clap::error::ErrorKind;
 
 use super::page::{Block, Page};
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Pages with Rust code that no test includes, which are all but those in `included`.
-pub(super) fn check_code(page: &Page, included: &BTreeSet<PathBuf>, findings: &mut Vec<Finding>) {
+pub(super) fn check_code(
+    page: &Page,
+    included: &BTreeSet<PathBuf>,
+    findings: &mut Vec<RuleFinding>,
+) {
     let is_rust = |block: &&Block| block.language.split(',').next() == Some("rust");
     if let Some(block) = page.blocks.iter().find(is_rust)
         && !included.contains(&page.path)
@@ -35,7 +39,7 @@ pub(super) fn included(path: &std::path::Path, source: &str) -> Vec<PathBuf> {
 }
 
 /// Blocks of C whose lines are not, in their order, in one of the C tests.
-pub(super) fn check_c(page: &Page, tests: &[String], findings: &mut Vec<Finding>) {
+pub(super) fn check_c(page: &Page, tests: &[String], findings: &mut Vec<RuleFinding>) {
     for block in page.blocks.iter().filter(|block| block.language == "c") {
         if !tests.iter().any(|test| has_lines(test, &block.text)) {
             let message = "C that no test compiles; put these lines into one of uncopy-zx's tests";
@@ -54,7 +58,7 @@ fn has_lines(whole: &str, part: &str) -> bool {
 }
 
 /// Commands in blocks marked `console` that a program would not take.
-pub(super) fn check_commands(page: &Page, programs: &Programs, findings: &mut Vec<Finding>) {
+pub(super) fn check_commands(page: &Page, programs: &Programs, findings: &mut Vec<RuleFinding>) {
     for block in page.blocks.iter().filter(|block| block.language == "console") {
         for (index, line) in block.text.lines().enumerate() {
             let Some(line) = line.strip_prefix("$ ") else { continue };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::page::Page;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Where a link leads.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) fn resolve(from: &Path, target: &str) -> Place {
 pub(super) fn check(
     pages: &HashMap<&Path, &Page>,
     exists: impl Fn(&Path) -> bool,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<RuleFinding>,
 ) {
     for page in pages.values() {
         for link in &page.links {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag, TagEnd};
 
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// A link or a picture.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,8 +108,8 @@ impl Page {
     }
 
     /// A finding on `line`.
-    pub(super) fn finding(&self, line: usize, message: impl Into<String>) -> Finding {
-        Finding { path: self.path.clone(), line, message: message.into() }
+    pub(super) fn finding(&self, line: usize, message: impl Into<String>) -> RuleFinding {
+        RuleFinding { path: self.path.clone(), line, message: message.into() }
     }
 
     /// The text with the targets of inline links replaced where `replace` says so.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::read;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 use crate::workspace;
 
 /// Columns; longer lines are continued on the next one.
@@ -27,11 +27,11 @@ fn path_of(text: &Path) -> PathBuf {
 ///
 /// # Errors
 /// If a text cannot be read.
-pub(super) fn check(texts: &[&PathBuf], findings: &mut Vec<Finding>) -> Result<()> {
+pub(super) fn check(texts: &[&PathBuf], findings: &mut Vec<RuleFinding>) -> Result<()> {
     for text in texts {
         if read(&path_of(text)).ok().as_deref() != Some(&draw(&read(text)?)) {
             let message = "its picture shows something else; cargo xtask book --draw".into();
-            findings.push(Finding { path: (*text).clone(), line: 1, message });
+            findings.push(RuleFinding { path: (*text).clone(), line: 1, message });
         }
     }
     Ok(())

@@ -136,7 +136,9 @@ pub(super) mod assert {
     pub(in crate::compare) fn target<'a>(
         cases: &'a [Case],
         case: &str,
-        (subject, limit, against): (&str, f64, &Against),
+        subject: &str,
+        limit: f64,
+        against: &Against,
     ) -> &'a Target {
         let targets = cases.iter().filter(|c| c.name == case).flat_map(|c| &c.targets);
         let mut found = targets.filter(|target| {

@@ -35,7 +35,7 @@ pub(super) fn at_most(limit: f64, metric: Metric, subject: &str, against: &str) 
 
 /// How a target came out.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct TargetVerdict {
     /// The subject it was set against, by name.
     pub(super) baseline: Option<String>,
     pub(super) value: f64,
@@ -111,7 +111,7 @@ fn noise(ratios: &[f64]) -> f64 {
 
 /// Judges a target: met within the larger of its band and `spread`. None if a subject it names did
 /// not come to the end.
-pub(super) fn judge(target: &Target, outcomes: &[Outcome], spread: f64) -> Option<Verdict> {
+pub(super) fn judge(target: &Target, outcomes: &[Outcome], spread: f64) -> Option<TargetVerdict> {
     let own = finished(outcomes, &target.subject)?;
     let value = value(own, target.metric)?;
     let slack = 1.0 + target.band.max(spread);
@@ -119,14 +119,14 @@ pub(super) fn judge(target: &Target, outcomes: &[Outcome], spread: f64) -> Optio
     let baseline = match &target.against {
         Against::Nothing => {
             let met = value <= target.limit;
-            return Some(Verdict { baseline: None, value, ratio: None, met });
+            return Some(TargetVerdict { baseline: None, value, ratio: None, met });
         }
         Against::Subject(name) => finished(outcomes, name)?,
         Against::BestPeer => best_peer(outcomes)?,
     };
     let ratio = ratio(own, baseline, target.metric)?;
     let baseline = Some(baseline.subject.clone());
-    Some(Verdict { baseline, value, ratio: Some(ratio), met: ratio <= limit })
+    Some(TargetVerdict { baseline, value, ratio: Some(ratio), met: ratio <= limit })
 }
 
 fn best_peer(outcomes: &[Outcome]) -> Option<&Outcome> {

@@ -57,7 +57,8 @@ fn key(row: &Row) -> Key<'_> {
     (&row.suite, &row.case, &row.subject, &row.metric)
 }
 
-fn name((suite, case, subject, metric): Key<'_>) -> String {
+fn name(key: Key<'_>) -> String {
+    let (suite, case, subject, metric) = key;
     format!("{suite} {case}: {subject}: {metric}")
 }
 
@@ -171,14 +172,16 @@ fn judged_again<'a, 'b>(
     new.get(target).or_else(|| others.next().map(|(_, judged)| judged))
 }
 
-fn unjudged((figure, baseline, limit): &Demand<'_>, after: &Inputs) -> String {
+fn unjudged(demand: &Demand<'_>, after: &Inputs) -> String {
+    let (figure, baseline, limit) = demand;
     let of = if baseline.is_empty() { String::new() } else { format!(" of {baseline}") };
     let limit: f64 = limit.parse().unwrap_or_default();
     format!("{}: at most {}{of}{}", name(*figure), number::plain(limit), why_gone(*figure, after))
 }
 
 /// The reason in the later set why a subject has no figures in it.
-fn why_gone((suite, case, subject, _): Key<'_>, after: &Inputs) -> String {
+fn why_gone(key: Key<'_>, after: &Inputs) -> String {
+    let (suite, case, subject, _) = key;
     let rows = after.comparison(suite).map(|comparison| comparison.rows.iter());
     let of_it = |row: &&Row| row.case == case && (row.subject == subject || row.subject.is_empty());
     let reason = rows.and_then(|rows| rows.filter(of_it).find_map(|row| row.skipped.as_deref()));

@@ -167,13 +167,16 @@ impl Plot {
         {
             let area = SVGBackend::with_string(&mut svg, (480, 320)).into_drawing_area();
             let x = range(series, |point| point.0).log_scale().base(2.0);
-            let y = range(series, |point| point.1).log_scale();
+            let y = range(series, |point| point.1);
+            // An axis of less than two decades has powers of two on it.
+            let base = if y.end / y.start < 100.0 { 2.0 } else { 10.0 };
+            let y = y.log_scale().base(base);
             let mut builder = ChartBuilder::on(&area);
             builder.margin(8).margin_right(28).x_label_area_size(40).y_label_area_size(72);
             let mut chart = builder.build_cartesian_2d(x, y)?;
             let mut mesh = chart.configure_mesh();
             mesh.disable_x_mesh().light_line_style(TRANSPARENT).bold_line_style(GRID);
-            mesh.axis_style(TEXT).label_style(("sans-serif", 12).into_font().color(&TEXT));
+            mesh.axis_style(TEXT).label_style(("sans-serif", 14).into_font().color(&TEXT));
             mesh.x_labels(7).y_labels(7).x_desc(self.x.label()).y_desc(self.y.label());
             let (x_text, y_text) = (|x: &f64| self.x.text(*x), |y: &f64| self.y.text(*y));
             mesh.x_label_formatter(&x_text).y_label_formatter(&y_text).draw()?;

@@ -21,7 +21,7 @@ const LIFE: Duration = Duration::from_millis(25);
 /// A message that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Above the header and a region that is copied, below the largest message.
-const MOST_BYTES: u64 = 40_000;
+const MAX_BYTES: u64 = 40_000;
 
 /// Counters of the run.
 #[derive(Default)]
@@ -86,7 +86,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
             "lost": tally.lost,
             "findings": tally.findings,
         });
-        record::write_line(&file, "soak channel", (seed, unix_seconds), seen)?;
+        record::write_line(&file, "soak channel", seed, unix_seconds, seen)?;
     }
     println!("soak channel: nothing found");
     Ok(())
@@ -228,7 +228,7 @@ fn next(channel: &Channel) -> Result<Option<channel::MessageBuf>> {
 /// Bytes that follow from the number, which stands in front.
 fn body(number: u64) -> Vec<u8> {
     let mut body = number.to_ne_bytes().to_vec();
-    body.extend(seeded(number, 0, number.wrapping_mul(0x9E37_79B9) % MOST_BYTES));
+    body.extend(seeded(number, 0, number.wrapping_mul(0x9E37_79B9) % MAX_BYTES));
     body
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::process;
 
 /// Maximum memory of a job.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Entries that count as a full run, whose result is recorded.
 const FULL_ENTRIES: u32 = 1_000_000;
@@ -22,7 +22,7 @@ const FULL_ENTRIES: u32 = 1_000_000;
 const IN_DIRECTORY: u32 = 5000;
 
 /// Subdirectories of one directory: more than a listing remembers, and a block of the device each.
-const LEAST_SUBDIRECTORIES: u32 = 60_000;
+const MIN_SUBDIRECTORIES: u32 = 60_000;
 
 /// A job that is to be killed comes so far in this time.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -58,7 +58,7 @@ impl Shape {
         match self {
             Shape::HardLinks => entries / 2,
             Shape::OneDirectory => entries,
-            Shape::Subdirectories => (entries / 20).max(LEAST_SUBDIRECTORIES),
+            Shape::Subdirectories => (entries / 20).max(MIN_SUBDIRECTORIES),
         }
     }
 
@@ -70,10 +70,11 @@ impl Shape {
         }
     }
 
-    fn fill(self, source: &Path, files: u32) -> Result<()> {
+    /// `in_directory`: entries of one directory of [`Shape::HardLinks`].
+    fn fill(self, source: &Path, files: u32, in_directory: u32) -> Result<()> {
         fs::create_dir_all(source.join(self.widest()))?;
         match self {
-            Shape::HardLinks => fill_with_links(source, files),
+            Shape::HardLinks => fill_with_links(source, files, in_directory),
             Shape::OneDirectory => make_files(&source.join("wide"), "", 0..files),
             Shape::Subdirectories => fill_with_directories(&source.join("wide"), files),
         }
@@ -113,7 +114,7 @@ pub(super) fn run(uncopy: &Path, place: &Path, shape: Shape, entries: u32) -> Re
     let source = home.join("source");
     let files = shape.files(entries);
     println!("  {}: {files} files", shape.name());
-    shape.fill(&source, files)?;
+    shape.fill(&source, files, IN_DIRECTORY)?;
     let scene = Scene { uncopy, home: &home, shape, entries: count_below(&source)? };
     let tallies = scene.jobs(files);
     // One directory after the other, by the program that is made for it.
@@ -184,7 +185,7 @@ impl Scene<'_> {
         println!("    {job}: {mebibytes:.1} MiB in {seconds:.0} s");
         let (what, entries) = (self.shape.name(), self.entries);
         let seconds = (seconds * 10.0).round() / 10.0;
-        Tally { what, job, entries, peak_bytes, allowed_bytes: MOST_BYTES, seconds }
+        Tally { what, job, entries, peak_bytes, allowed_bytes: MAX_BYTES, seconds }
     }
 
     /// The copy has as many entries as the source, and nothing lies beside it.
@@ -218,11 +219,11 @@ fn make_files(directory: &Path, prefix: &str, numbers: std::ops::Range<u32>) -> 
 }
 
 /// Files in `a`, and their second names in `z`.
-fn fill_with_links(source: &Path, files: u32) -> Result<()> {
-    for first in (0..files).step_by(IN_DIRECTORY as usize) {
-        let numbers = first..files.min(first + IN_DIRECTORY);
+fn fill_with_links(source: &Path, files: u32, in_directory: u32) -> Result<()> {
+    for first in (0..files).step_by(in_directory as usize) {
+        let numbers = first..files.min(first + in_directory);
         let directories =
-            ["a", "z"].map(|top| source.join(format!("{top}/{}", first / IN_DIRECTORY)));
+            ["a", "z"].map(|top| source.join(format!("{top}/{}", first / in_directory)));
         directories.iter().try_for_each(fs::create_dir_all)?;
         make_files(&directories[0], "", numbers.clone())?;
         let [from, to] = [File::open(&directories[0])?, File::open(&directories[1])?];
@@ -269,13 +270,13 @@ mod tests {
     #[test]
     fn trees_have_their_shape() {
         for (shape, files, entries, widest) in [
-            // Two directories of each of three thousands, and what they lie in.
-            (Shape::HardLinks, 12_000, 24_000 + 6 + 2, 5000),
+            // Two directories for each five files, and their parents.
+            (Shape::HardLinks, 12, 24 + 6 + 2, 5),
             (Shape::OneDirectory, 700, 701, 700),
             (Shape::Subdirectories, 300, 601, 300),
         ] {
             let home = tempfile::tempdir().unwrap();
-            shape.fill(home.path(), files).unwrap();
+            shape.fill(home.path(), files, 5).unwrap();
             assert_eq!(count_below(home.path()).unwrap(), entries, "{shape:?}");
             let found = fs::read_dir(home.path().join(shape.widest())).unwrap().count();
             assert_eq!(found, widest, "{shape:?}");
@@ -295,7 +296,7 @@ mod tests {
             job: "mirrored",
             entries: 1,
             peak_bytes,
-            allowed_bytes: MOST_BYTES,
+            allowed_bytes: MAX_BYTES,
             seconds: 1.0,
         };
         assert!(!tally(64 << 20).is_finding());

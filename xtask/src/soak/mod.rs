@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::sandboxed(&directory, failure, || soak(arguments, seed, now))
 }
 
-/// Arguments of a run that lasts.
+/// Kills in one turn of a timed run.
 const KILLS_OF_A_TURN: u32 = 20;
 
 impl Arguments {
@@ -124,10 +124,10 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     let uncopy = workspace::target_directory().join("release").join("uncopy");
     let mut dice = Dice::new(seed);
     if let Suite::Tree = arguments.suite {
-        return soak_tree(&uncopy, span, &mut dice, (seed, now.as_secs()));
+        return soak_tree(&uncopy, span, &mut dice, seed, now.as_secs());
     }
     if let Suite::Memory = arguments.suite {
-        return soak_memory(&uncopy, arguments, (seed, now.as_secs()));
+        return soak_memory(&uncopy, arguments, seed, now.as_secs());
     }
     println!("soak copy: {span}, --seed {seed}");
     let mut record = Record::new(seed, now.as_secs());
@@ -168,7 +168,7 @@ fn soak_doctor(arguments: &Arguments, seed: u64, unix_seconds: u64) -> Result<()
     doctor::run(&doctor::Plan { seed, cases, only, program, unix_seconds })
 }
 
-fn soak_memory(uncopy: &Path, arguments: &Arguments, when: (u64, u64)) -> Result<()> {
+fn soak_memory(uncopy: &Path, arguments: &Arguments, seed: u64, unix_seconds: u64) -> Result<()> {
     println!("soak memory: {} entries", arguments.entries);
     let all = &memory::Shape::ALL[..];
     let shapes = if arguments.shape.is_empty() { all } else { &arguments.shape };
@@ -180,14 +180,20 @@ fn soak_memory(uncopy: &Path, arguments: &Arguments, when: (u64, u64)) -> Result
     if memory::is_full(arguments.entries) && findings == 0 {
         let file = workspace::root().join("docs/evidence/soak-memory.jsonl");
         let counts = [("killed", shapes.len() as u64), ("findings", 0)];
-        record::write(&file, "soak memory", when, &counts, &tallies)?;
+        record::write(&file, "soak memory", seed, unix_seconds, &counts, &tallies)?;
     }
     ensure!(findings == 0, "{findings} jobs took more than 64 MiB");
     Ok(())
 }
 
-fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Result<()> {
-    println!("soak tree: {span}, --seed {}", when.0);
+fn soak_tree(
+    uncopy: &Path,
+    span: Span,
+    dice: &mut Dice,
+    seed: u64,
+    unix_seconds: u64,
+) -> Result<()> {
+    println!("soak tree: {span}, --seed {seed}");
     let tallies = tree::run(uncopy, &workspace::places(), span, dice)?;
     let sum = |number: fn(&tree::Tally) -> u64| tallies.iter().map(number).sum::<u64>();
     let killed = sum(|tally| tally.killed.into());
@@ -206,7 +212,7 @@ fn soak_tree(uncopy: &Path, span: Span, dice: &mut Dice, when: (u64, u64)) -> Re
         let file = workspace::root().join("docs/evidence/soak-tree.jsonl");
         let findings = again + u64::from(again_bytes > 0);
         let counts = [("killed", killed), ("findings", findings)];
-        record::write(&file, "soak tree", when, &counts, &tallies)?;
+        record::write(&file, "soak tree", seed, unix_seconds, &counts, &tallies)?;
     }
     ensure!(again == 0, "{again} files were done twice without need");
     ensure!(again_bytes == 0, "{again_bytes} bytes of noted chunks were copied again");

@@ -101,7 +101,7 @@ impl Record {
             ("lost", sum(Tally::lost)),
             ("findings", self.findings().into()),
         ];
-        write(path, "soak copy", (self.seed, self.unix_seconds), &counts, &self.tallies)
+        write(path, "soak copy", self.seed, self.unix_seconds, &counts, &self.tallies)
     }
 }
 
@@ -112,12 +112,13 @@ impl Record {
 pub(super) fn write(
     path: &Path,
     suite: &str,
-    (seed, unix_seconds): (u64, u64),
+    seed: u64,
+    unix_seconds: u64,
     counts: &[(&str, u64)],
     tallies: &[impl Serialize],
 ) -> Result<()> {
     let seen = counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
-    write_rows(path, suite, (Some(seed), unix_seconds), Value::Object(seen), tallies)
+    write_rows(path, suite, seed, unix_seconds, Value::Object(seen), tallies)
 }
 
 /// Writes one line for the run, with what it saw.
@@ -127,26 +128,28 @@ pub(super) fn write(
 pub(super) fn write_line(
     path: &Path,
     suite: &str,
-    (seed, unix_seconds): (u64, u64),
+    seed: u64,
+    unix_seconds: u64,
     seen: Value,
 ) -> Result<()> {
-    write_rows(path, suite, (Some(seed), unix_seconds), seen, &[] as &[Value])
+    write_rows(path, suite, seed, unix_seconds, seen, &[] as &[Value])
 }
 
-/// Writes one line for the run (its seed, if there was one, its beginning and what it saw) and one for
+/// Writes one line for the run (its seed, its beginning and its counters) and one for
 /// each row.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) fn write_rows(
+pub(super) fn write_rows(
     path: &Path,
     suite: &str,
-    (seed, unix_seconds): (Option<u64>, u64),
+    seed: u64,
+    unix_seconds: u64,
     seen: Value,
     rows: &[impl Serialize],
 ) -> Result<()> {
     let mut line = head(suite, unix_seconds)?;
-    line.extend(seed.map(|seed| ("seed".to_owned(), seed.into())));
+    line.insert("seed".to_owned(), seed.into());
     let Value::Object(seen) = seen else { bail!("{suite} saw {seen}, which has no names") };
     line.extend(seen);
     let mut text = serde_json::to_vec(&line)?;
@@ -215,12 +218,12 @@ mod tests {
     fn a_run_of_one_kind_is_one_line_with_what_it_saw() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("evidence/soak-x.jsonl");
-        write_line(&file, "soak x", (7, 1), json!({ "messages": 3 })).unwrap();
+        write_line(&file, "soak x", 7, 1, json!({ "messages": 3 })).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         let line: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["suite"], &line["messages"]), (&json!("soak x"), &json!(3)));
         assert!(line["seconds"].as_u64().unwrap() > 0, "{line}");
-        assert!(write_line(&file, "soak x", (7, 1), json!(3)).is_err());
+        assert!(write_line(&file, "soak x", 7, 1, json!(3)).is_err());
     }
 }

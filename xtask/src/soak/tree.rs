@@ -36,7 +36,7 @@ const DIRECTORIES: u64 = 25;
 const GLANCE: Duration = Duration::from_millis(1);
 
 /// A job is killed at most so often before it is let through.
-const MOST_KILLS: u32 = 6;
+const MAX_KILLS: u32 = 6;
 
 /// By the cheapest way, and by one that shares nothing.
 const WAYS: [&str; 2] = ["--method=auto", "--method=read-write"];
@@ -129,7 +129,7 @@ fn kill_and_finish(
     job.prepare(&job.destination())?;
     let (mut kills, mut ended) = (0, None);
     while ended.is_none() {
-        let delay = (kills < MOST_KILLS && (kills == 0 || clock.goes_on())).then(|| {
+        let delay = (kills < MAX_KILLS && (kills == 0 || clock.goes_on())).then(|| {
             // The rest takes its part of the time, and a little to find that out.
             whole.mul_f64(dice.fraction() * job.left().max(0.1))
         });

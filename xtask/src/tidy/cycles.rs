@@ -13,7 +13,7 @@ use quote::ToTokens;
 use syn::{Item, UseTree};
 
 use super::source::Source;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Crates that are looked at.
 const CRATES: [&str; 6] =
@@ -55,7 +55,7 @@ enum At {
 ///
 /// # Errors
 /// If a file cannot be read.
-pub(super) fn check(files: &[PathBuf], findings: &mut Vec<Finding>) -> Result<()> {
+pub(super) fn check(files: &[PathBuf], findings: &mut Vec<RuleFinding>) -> Result<()> {
     for name in CRATES {
         let root = Path::new("crates").join(name).join("src");
         let is_source = |path: &&PathBuf| {
@@ -72,7 +72,7 @@ pub(super) fn check(files: &[PathBuf], findings: &mut Vec<Finding>) -> Result<()
             let own = places.iter().find(|place| place.way == way);
             let path = own.map_or_else(|| root.join("lib.rs"), |own| own.source.path.clone());
             for message in faults(&Modules::of(&way, &places), known) {
-                findings.push(Finding { path: path.clone(), line: 1, message });
+                findings.push(RuleFinding { path: path.clone(), line: 1, message });
             }
         }
     }

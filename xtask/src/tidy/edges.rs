@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Crates of this workspace, and those of them that each may know.
 pub(super) const EDGES: [(&str, &[&str]); 13] = [
@@ -41,7 +41,7 @@ const BUILT_WITH: [&str; 2] = ["dependencies", "build-dependencies"];
 ///
 /// # Errors
 /// If it is no TOML.
-pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<Finding>) -> Result<()> {
+pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<RuleFinding>) -> Result<()> {
     let manifest: Table =
         text.parse().with_context(|| format!("cannot parse {}", path.display()))?;
     let name = manifest.get("package").and_then(|package| package.get("name"));
@@ -49,7 +49,7 @@ pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<Finding>) -> Res
         return Ok(());
     };
     let mut report = |message: String| {
-        findings.push(Finding { path: path.to_owned(), line: 1, message });
+        findings.push(RuleFinding { path: path.to_owned(), line: 1, message });
     };
     let Some((_, allowed)) = EDGES.iter().find(|(of, _)| *of == name) else {
         report(format!("the crate {name} is not in the table of xtask/src/tidy/edges.rs"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::source::Source;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Crates that a program uses whose flags they cannot know.
 const CRATES: [&str; 10] = [
@@ -23,7 +23,7 @@ const CRATES: [&str; 10] = [
     "crates/uncopy-zx",
 ];
 
-pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
+pub(super) fn check(source: &Source, findings: &mut Vec<RuleFinding>) {
     if is_library(&source.path) && !is_test(&source.path) {
         check_tokens(source, source.tokens.clone(), findings);
     }
@@ -39,7 +39,7 @@ fn is_test(path: &Path) -> bool {
         || path.components().any(|part| part.as_os_str() == "tests")
 }
 
-fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding>) {
+fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<RuleFinding>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut place = 0;
     while let Some(token) = tokens.get(place) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Keys that a crate inherits.
 const INHERITED: [&str; 4] = ["version", "edition", "rust-version", "license"];
@@ -16,40 +16,16 @@ const FIXED: [(&str, &str); 2] = [("license", "MIT OR Apache-2.0"), ("edition", 
 /// Workspaces of their own, which inherit nothing from the root.
 const OTHER_WORKSPACES: [&str; 2] = ["peers", "fuzz"];
 
-/// Crates, and what to use instead.
-const BANNED: [(&str, &str); 15] = [
-    ("async-std", "threads, or the caller's own runtime"),
-    ("atty", "std::io::IsTerminal"),
-    ("error-chain", "thiserror"),
-    ("failure", "thiserror"),
-    ("filetime", "std::fs::File::set_times or rustix::fs::utimensat"),
-    ("fs_extra", "uncopy::copy"),
-    ("is-terminal", "std::io::IsTerminal"),
-    ("lazy_static", "std::sync::LazyLock"),
-    ("num_cpus", "std::thread::available_parallelism"),
-    ("once_cell", "std::sync::OnceLock"),
-    ("reflink", "uncopy::copy"),
-    ("reflink-copy", "uncopy::copy"),
-    ("serde_yaml", "toml or serde_json"),
-    ("structopt", "clap with derive"),
-    ("tempdir", "tempfile"),
-];
-
 /// Checks the manifest `text` at `path`.
 ///
 /// # Errors
 /// If it is no TOML.
-pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<Finding>) -> Result<()> {
+pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<RuleFinding>) -> Result<()> {
     let manifest: Table =
         text.parse().with_context(|| format!("cannot parse {}", path.display()))?;
     let mut report = |message: String| {
-        findings.push(Finding { path: path.to_owned(), line: 1, message });
+        findings.push(RuleFinding { path: path.to_owned(), line: 1, message });
     };
-    for name in dependencies(&manifest).map(|(name, _)| name) {
-        if let Some((_, instead)) = BANNED.iter().find(|(banned, _)| *banned == name) {
-            report(format!("the crate {name} is banned: use {instead}"));
-        }
-    }
     if OTHER_WORKSPACES.iter().any(|other| path.starts_with(other)) {
         return Ok(());
     }
@@ -163,7 +139,6 @@ mod tests {
             ("[lints]\n        workspace = true", "", "lints are its own"),
             ("bench = false", "bench = true", "a lib or bin target is benched"),
             ("[lib]\n        bench = false", "", "no [lib] or [[bin]]"),
-            ("b.workspace", "lazy_static.workspace", "the crate lazy_static is banned"),
         ] {
             assert!(GOOD.contains(from), "{from}");
             let found = messages("crates/a/Cargo.toml", &GOOD.replace(from, to));
@@ -188,8 +163,5 @@ mod tests {
     fn other_workspaces_have_versions_of_their_own() {
         let text = "[package]\nname = \"a\"\nedition = \"2024\"\n[dependencies]\nb = \"1\"\n";
         assert!(messages("peers/Cargo.toml", text).is_empty());
-        assert!(
-            messages("peers/Cargo.toml", &text.replace("b =", "tempdir ="))[0].contains("tempfile")
-        );
     }
 }

@@ -5,7 +5,6 @@
 mod cycles;
 mod edges;
 mod flags;
-mod lints;
 mod manifests;
 mod names;
 mod platform;
@@ -18,7 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::finding::{self, Finding};
+use crate::finding::{self, RuleFinding};
 use crate::workspace;
 use source::Source;
 
@@ -60,10 +59,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     finding::report("tidy", findings, files.len())
 }
 
-fn check_source(source: &Source, findings: &mut Vec<Finding>) {
+fn check_source(source: &Source, findings: &mut Vec<RuleFinding>) {
     names::check_modules(source, findings);
     unsafe_code::check(source, findings);
-    lints::check(source, findings);
     platform::check(source, findings);
     flags::check(source, findings);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 
 use super::source::Source;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Names, and what to do instead.
 const BANNED: [(&[&str], &str); 4] = [
@@ -20,13 +20,13 @@ fn instead_of(name: &str) -> Option<&'static str> {
 }
 
 /// Names of files and folders.
-pub(super) fn check_path(path: &Path, findings: &mut Vec<Finding>) {
+pub(super) fn check_path(path: &Path, findings: &mut Vec<RuleFinding>) {
     let is_source = path.extension().is_some_and(|extension| extension == "rs");
     let parents = path.parent().into_iter().flat_map(Path::iter);
     let own = if is_source { path.file_stem() } else { None };
     for name in parents.chain(own).filter_map(|name| name.to_str()) {
         if let Some(instead) = instead_of(name) {
-            findings.push(Finding {
+            findings.push(RuleFinding {
                 path: path.to_owned(),
                 line: 1,
                 message: format!("the name {name} says nothing: {instead}"),
@@ -36,13 +36,13 @@ pub(super) fn check_path(path: &Path, findings: &mut Vec<Finding>) {
 }
 
 /// Names of modules inside a file; those that are files are found by their path.
-pub(super) fn check_modules(source: &Source, findings: &mut Vec<Finding>) {
+pub(super) fn check_modules(source: &Source, findings: &mut Vec<RuleFinding>) {
     Modules { source, findings }.visit_file(&source.syntax);
 }
 
 struct Modules<'a> {
     source: &'a Source,
-    findings: &'a mut Vec<Finding>,
+    findings: &'a mut Vec<RuleFinding>,
 }
 
 impl<'a> Visit<'a> for Modules<'_> {

@@ -3,7 +3,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::source::Source;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Files and folders of the library that may ask for the platform: the crate's root and the one
 /// place of each part where the portable way is chosen.
@@ -22,7 +22,7 @@ const CRATES: [&str; 7] = [
 
 const PLATFORM_WORDS: [&str; 5] = ["target_os", "target_family", "target_env", "unix", "windows"];
 
-pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
+pub(super) fn check(source: &Source, findings: &mut Vec<RuleFinding>) {
     let inside = CRATES.iter().find_map(|root| source.path.strip_prefix(root).ok());
     let in_library = inside.filter(|inside| inside.starts_with("src"));
     let may_ask = |inside| PLATFORM_FILES.iter().any(|file| inside == std::path::Path::new(file));
@@ -31,7 +31,7 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding>) {
+fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<RuleFinding>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for pair in tokens.windows(2) {
         if let [TokenTree::Ident(word), TokenTree::Group(condition)] = pair

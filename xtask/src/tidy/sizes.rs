@@ -5,13 +5,13 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 use super::source::Source;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 70;
 const PARAMETERS: usize = 6;
 
-pub(super) fn advise(source: &Source, advice: &mut Vec<Finding>) {
+pub(super) fn advise(source: &Source, advice: &mut Vec<RuleFinding>) {
     let lines = source.text.lines().count();
     if lines > FILE_LINES {
         let message =
@@ -22,7 +22,7 @@ pub(super) fn advise(source: &Source, advice: &mut Vec<Finding>) {
 }
 
 /// Prints all of it, or how much there is.
-pub(super) fn print(advice: &[Finding], is_listed: bool) {
+pub(super) fn print(advice: &[RuleFinding], is_listed: bool) {
     if is_listed {
         advice.iter().for_each(|finding| println!("advice: {finding}"));
     } else if !advice.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn print(advice: &[Finding], is_listed: bool) {
 
 struct Functions<'a> {
     source: &'a Source,
-    advice: &'a mut Vec<Finding>,
+    advice: &'a mut Vec<RuleFinding>,
 }
 
 impl Functions<'_> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use proc_macro2::{Span, TokenStream};
 
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 use crate::workspace;
 
 /// A parsed file.
@@ -42,8 +42,8 @@ impl Source {
     }
 
     /// A finding at the start of `span`.
-    pub(super) fn finding(&self, span: Span, message: impl Into<String>) -> Finding {
-        Finding { path: self.path.clone(), line: span.start().line, message: message.into() }
+    pub(super) fn finding(&self, span: Span, message: impl Into<String>) -> RuleFinding {
+        RuleFinding { path: self.path.clone(), line: span.start().line, message: message.into() }
     }
 
     /// Whether the comment on the line of `span`, or the block of comments and attributes right
@@ -80,7 +80,7 @@ impl Source {
 pub(super) fn messages(
     path: &str,
     text: &str,
-    check: impl Fn(&Source, &mut Vec<Finding>),
+    check: impl Fn(&Source, &mut Vec<RuleFinding>),
 ) -> Vec<String> {
     let source = Source::parse(path, text).unwrap();
     let mut findings = Vec::new();

@@ -8,7 +8,7 @@ use anyhow::Result;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::source::Source;
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
 /// Folders that may hold unsafe code.
 const HOMES: [&str; 5] = [
@@ -77,11 +77,11 @@ fn inventory(source: &Source, tokens: TokenStream, places: &mut Vec<(PathBuf, us
     }
 }
 
-pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
+pub(super) fn check(source: &Source, findings: &mut Vec<RuleFinding>) {
     check_tokens(source, source.tokens.clone(), findings);
 }
 
-fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<Finding>) {
+fn check_tokens(source: &Source, tokens: TokenStream, findings: &mut Vec<RuleFinding>) {
     let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
         match token {

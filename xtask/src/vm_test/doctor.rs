@@ -18,7 +18,8 @@ struct Row {
 }
 
 const fn row(
-    (with, without): (&'static str, &'static str),
+    with: &'static str,
+    without: &'static str,
     id: &'static str,
     severity: &'static str,
     found: &'static str,
@@ -32,16 +33,11 @@ const COPIED: u64 = 6;
 const UNKNOWN: u64 = 7;
 
 const ROWS: &[Row] = &[
-    row(("vlan", "plain"), "stacked-device", "note", "eth0.5 is of the kind vlan, above", LENT),
+    row("vlan", "plain", "stacked-device", "note", "eth0.5 is of the kind vlan, above", LENT),
+    row("vlan-tapped", "vlan", "tap-eth-p-all", "copies", "PACKET_IGNORE_OUTGOING is off", COPIED),
     row(
-        ("vlan-tapped", "vlan"),
-        "tap-eth-p-all",
-        "copies",
-        "PACKET_IGNORE_OUTGOING is off",
-        COPIED,
-    ),
-    row(
-        ("vxlan", "plain-again"),
+        "vxlan",
+        "plain-again",
         "stacked-device",
         "note",
         "vx0 is of the kind vxlan, above",
@@ -49,32 +45,28 @@ const ROWS: &[Row] = &[
     ),
     // The kernel does by a copy whatever virtio does not support.
     row(
-        ("vxlan", "plain-again"),
+        "vxlan",
+        "plain-again",
         "no-tunnel-offload",
         "copies",
         "tx-udp_tnl-segmentation: active no",
         COPIED,
     ),
+    row("bond", "plain-again", "stacked-device", "note", "bond1 is of the kind bond, above", LENT),
     row(
-        ("bond", "plain-again"),
-        "stacked-device",
-        "note",
-        "bond1 is of the kind bond, above",
-        LENT,
-    ),
-    row(
-        ("bridge", "plain-again"),
+        "bridge",
+        "plain-again",
         "stacked-device",
         "note",
         "br0 is of the kind bridge, above",
         LENT,
     ),
-    row(("tcp", "tcp-tapped"), "probe-not-copied", "note", " not copied, 0 copied", LENT),
-    row(("tcp-tapped", "tcp"), "probe-copied", "copies", "0 not copied, ", COPIED),
-    row(("kprobes-tapped", "kprobes"), "trace-copies", "copies", "calls with this caller", COPIED),
-    row(("not-allowed", "allowed-to-sample"), "trace-forbidden", "unknown", "CAP_PERFMON", UNKNOWN),
-    row(("dm", "disk"), "direct-unknown", "unknown", "above a device that may copy", UNKNOWN),
-    row(("disk", "dm"), "direct-moves", "note", "above a disk", LENT),
+    row("tcp", "tcp-tapped", "probe-not-copied", "note", " not copied, 0 copied", LENT),
+    row("tcp-tapped", "tcp", "probe-copied", "copies", "0 not copied, ", COPIED),
+    row("kprobes-tapped", "kprobes", "trace-copies", "copies", "calls with this caller", COPIED),
+    row("not-allowed", "allowed-to-sample", "trace-forbidden", "unknown", "CAP_PERFMON", UNKNOWN),
+    row("dm", "disk", "direct-unknown", "unknown", "above a device that may copy", UNKNOWN),
+    row("disk", "dm", "direct-moves", "note", "above a disk", LENT),
 ];
 
 /// Paths whose prediction is held against a probe and what a sender measures.
@@ -175,14 +167,14 @@ fn judge_kprobes(said: &[Said]) -> Result<()> {
     ensure!(summary.starts_with("skb_copy_ubufs ← dev_queue_xmit_nit "), "{copies}");
     let tap = finding(tapped, "tap-eth-p-all").context("no tap-eth-p-all")?;
     ensure!(tap["summary"].as_str().is_some_and(|text| text.starts_with("tcpdump (pid ")), "{tap}");
-    let told = |said: &Said| {
+    let described = |said: &Said| {
         let facts = said.json["facts"].as_array().map(Vec::as_slice).unwrap_or_default();
         let fact = facts.iter().find(|fact| fact["name"] == "kprobes");
         fact.and_then(|fact| fact["value"].as_str()).unwrap_or_default().to_owned()
     };
-    let clean = told(doctor(said, "kprobes")?);
+    let clean = described(doctor(said, "kprobes")?);
     ensure!(clean.starts_with("calls by whomever: skb_copy_ubufs 0,"), "{clean}");
-    let refused = told(doctor(said, "allowed-to-sample")?);
+    let refused = described(doctor(said, "allowed-to-sample")?);
     ensure!(refused.contains("CAP_PERFMON is missing"), "{refused}");
     let places = &doctor(said, "interrupted")?.json;
     let number = |key: &str| places[key].as_u64();
@@ -240,11 +232,11 @@ mod tests {
         findings.entry("kprobes-tapped").or_default().1.push(tap);
         let mut said = Vec::new();
         for (name, (number, found)) in findings {
-            let told = match name {
+            let described = match name {
                 "allowed-to-sample" => "refused: CAP_PERFMON is missing (EACCES)",
                 _ => "calls by whomever: skb_copy_ubufs 0, skb_copy_bits 9",
             };
-            let facts = json!([{"name": "kprobes", "value": told}]);
+            let facts = json!([{"name": "kprobes", "value": described}]);
             let tap = ["skb_copy_ubufs", "dev_queue_xmit_nit", "a", "b", "c", "d"];
             let stacks = match name {
                 "kprobes-tapped" => json!([{"functions": tap, "samples": 2, "calls": 9}]),

@@ -63,12 +63,13 @@ mod tests {
     use super::*;
 
     fn said(name: &str, hits: u32, zero_copy: bool, not_copied: u32, copied: u32) -> Said {
-        released(name, (hits, 9), zero_copy, not_copied, copied)
+        released(name, hits, 9, zero_copy, not_copied, copied)
     }
 
     fn released(
         name: &str,
-        (hits, releases): (u32, u32),
+        hits: u32,
+        releases: u32,
         zero_copy: bool,
         not_copied: u32,
         copied: u32,
@@ -156,7 +157,7 @@ mod tests {
         }
         // Whoever is never answered has copied nothing either.
         let mut lines = good.clone();
-        lines[5] = released("slirp/msg-zerocopy", (0, 0), false, 0, 0);
+        lines[5] = released("slirp/msg-zerocopy", 0, 0, false, 0, 0);
         assert!(judge(&lines).is_err());
         assert!(judge(&good[1..]).is_err());
     }

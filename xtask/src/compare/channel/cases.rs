@@ -1,6 +1,6 @@
 //! The cases of the suite `channel`, and what is to be reached in them.
 
-use super::echo::Way;
+use super::echo::EchoStyle;
 use super::own::{Style, local_pair, socket_pair};
 use super::subjects::{self, MakePair};
 use crate::compare::brief::BriefRuns;
@@ -118,9 +118,9 @@ impl Setting {
         let time = self.runs.time;
         let own = |name, way| subjects::own_echoed(name, way, message, time);
         let mut subjects = vec![
-            own(COPIED, Way::Copied),
-            own(LENT, Way::Lent),
-            own(LINEARISED, Way::Linearised),
+            own(COPIED, EchoStyle::Copied),
+            own(LENT, EchoStyle::Lent),
+            own(LINEARISED, EchoStyle::Linearised),
             subjects::seqpacket_echoed(BARE, message, time),
             subjects::pipes_echoed(PIPES, message, time),
         ];
@@ -241,7 +241,7 @@ mod tests {
         ] {
             let against =
                 against.map_or(Against::Nothing, |name| Against::Subject(name.to_owned()));
-            assert::target(&cases, case, (subject, limit, &against));
+            assert::target(&cases, case, subject, limit, &against);
         }
     }
 

@@ -17,14 +17,14 @@ use crate::compare::message::Message;
 /// Arguments of `cargo xtask echo`.
 #[derive(clap::Args)]
 pub(crate) struct EchoArguments {
-    way: Way,
+    way: EchoStyle,
     bytes: usize,
     regions: usize,
 }
 
 /// How messages go to and fro.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Way {
+pub(super) enum EchoStyle {
     Copied,
     Lent,
     Linearised,
@@ -32,11 +32,11 @@ pub(super) enum Way {
     Pipes,
 }
 
-impl Way {
+impl EchoStyle {
     fn style(self) -> Style {
         match self {
-            Way::Lent => Style::LENT,
-            Way::Linearised => Style::LINEARISED,
+            EchoStyle::Lent => Style::LENT,
+            EchoStyle::Linearised => Style::LINEARISED,
             _ => Style::COPIED,
         }
     }
@@ -52,12 +52,12 @@ pub(crate) fn run(arguments: &EchoArguments) -> Result<()> {
     let message = Message { bytes, regions };
     let input = std::io::stdin().as_fd().try_clone_to_owned()?;
     match way {
-        Way::Copied | Way::Lent | Way::Linearised => {
+        EchoStyle::Copied | EchoStyle::Lent | EchoStyle::Linearised => {
             let channel = Channel::from_fd(input).map_err(|(_, status)| status)?;
             echo(Own::of_second_process(channel, way.style()), message);
         }
-        Way::Seqpacket => echo(Seqpacket::new(input), message),
-        Way::Pipes => {
+        EchoStyle::Seqpacket => echo(Seqpacket::new(input), message),
+        EchoStyle::Pipes => {
             let output = std::io::stdout().as_fd().try_clone_to_owned()?;
             echo(Pipes::new(output, input, bytes), message);
         }
@@ -110,7 +110,7 @@ impl Drop for Pinned {
 struct Process(Child);
 
 impl Process {
-    fn start(way: Way, message: Message, input: OwnedFd, output: Stdio) -> Result<Process> {
+    fn start(way: EchoStyle, message: Message, input: OwnedFd, output: Stdio) -> Result<Process> {
         let way = way.to_possible_value().map_or_else(String::new, |way| way.get_name().to_owned());
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["echo", &way, &message.bytes.to_string(), &message.regions.to_string()]);
@@ -135,7 +135,7 @@ pub(super) struct Echoed<E> {
 }
 
 /// Our channel to a second process.
-pub(super) fn own(way: Way, message: Message) -> Result<Echoed<Own>> {
+pub(super) fn own(way: EchoStyle, message: Message) -> Result<Echoed<Own>> {
     let (endpoint, far) = Own::with_far(way.style())?;
     Ok(Echoed { endpoint, _process: Process::start(way, message, far, Stdio::null())? })
 }
@@ -143,7 +143,7 @@ pub(super) fn own(way: Way, message: Message) -> Result<Echoed<Own>> {
 /// A bare socket to a second process.
 pub(super) fn seqpacket(message: Message) -> Result<Echoed<Seqpacket>> {
     let (near, far) = Seqpacket::sockets()?;
-    let process = Process::start(Way::Seqpacket, message, far, Stdio::null())?;
+    let process = Process::start(EchoStyle::Seqpacket, message, far, Stdio::null())?;
     Ok(Echoed { endpoint: Seqpacket::new(near), _process: process })
 }
 
@@ -151,6 +151,6 @@ pub(super) fn seqpacket(message: Message) -> Result<Echoed<Seqpacket>> {
 pub(super) fn pipes(message: Message) -> Result<Echoed<Pipes>> {
     let (their_input, writer) = Pipes::pipe()?;
     let (reader, their_output) = Pipes::pipe()?;
-    let process = Process::start(Way::Pipes, message, their_input, their_output.into())?;
+    let process = Process::start(EchoStyle::Pipes, message, their_input, their_output.into())?;
     Ok(Echoed { endpoint: Pipes::new(writer, reader, message.bytes), _process: process })
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use uncopy::channel::{AsyncOptions, BatchRegion, Channel, Deadline, Object, Port, Signals};
 
 use super::bare::{Pipes, Seqpacket};
-use super::echo::{self, Echoed, Pinned, Way};
+use super::echo::{self, EchoStyle, Echoed, Pinned};
 use super::endpoint::Endpoint;
 use super::own::{Own, Style};
 use crate::compare::case::{Role, Subject};
@@ -46,7 +46,8 @@ fn exchange(
 
 /// Both ends in this process.
 fn one_process<E: Endpoint + 'static>(
-    (name, role): (&str, Role),
+    name: &str,
+    role: Role,
     message: Message,
     time: Duration,
     open: impl Fn() -> Result<(E, E)> + 'static,
@@ -60,7 +61,8 @@ fn one_process<E: Endpoint + 'static>(
 
 /// To another process and back.
 fn two_processes<E: Endpoint + 'static>(
-    (name, role): (&str, Role),
+    name: &str,
+    role: Role,
     message: Message,
     time: Duration,
     open: impl Fn() -> Result<Echoed<E>> + 'static,
@@ -88,38 +90,38 @@ pub(super) fn own(
     message: Message,
     time: Duration,
 ) -> Subject {
-    one_process((name, Role::Own), message, time, move || {
+    one_process(name, Role::Own, message, time, move || {
         let (near, far) = pair()?;
         Ok((Own::new(near, style), Own::new(far, style)))
     })
 }
 
 /// Ours, to a second process.
-pub(super) fn own_echoed(name: &str, way: Way, message: Message, time: Duration) -> Subject {
-    two_processes((name, Role::Own), message, time, move || echo::own(way, message))
+pub(super) fn own_echoed(name: &str, way: EchoStyle, message: Message, time: Duration) -> Subject {
+    two_processes(name, Role::Own, message, time, move || echo::own(way, message))
 }
 
 pub(super) fn seqpacket(name: &str, message: Message, time: Duration) -> Subject {
-    one_process((name, Role::Yardstick), message, time, || {
+    one_process(name, Role::Yardstick, message, time, || {
         let (near, far) = Seqpacket::sockets()?;
         Ok((Seqpacket::new(near), Seqpacket::new(far)))
     })
 }
 
 pub(super) fn seqpacket_echoed(name: &str, message: Message, time: Duration) -> Subject {
-    two_processes((name, Role::Yardstick), message, time, move || echo::seqpacket(message))
+    two_processes(name, Role::Yardstick, message, time, move || echo::seqpacket(message))
 }
 
 /// A pipe each way, of which one process needs but one.
 pub(super) fn pipes(name: &str, message: Message, time: Duration) -> Subject {
-    one_process((name, Role::Peer), message, time, move || {
+    one_process(name, Role::Peer, message, time, move || {
         let ((here, to_here), (there, to_there)) = (Pipes::pipe()?, Pipes::pipe()?);
         Ok((Pipes::new(to_there, here, message.bytes), Pipes::new(to_here, there, message.bytes)))
     })
 }
 
 pub(super) fn pipes_echoed(name: &str, message: Message, time: Duration) -> Subject {
-    two_processes((name, Role::Peer), message, time, move || echo::pipes(message))
+    two_processes(name, Role::Peer, message, time, move || echo::pipes(message))
 }
 
 /// Copies into a buffer of the channel's own pool, and out of it again if it is to be `twice`.

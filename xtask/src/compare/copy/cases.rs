@@ -199,7 +199,7 @@ impl Setting {
         targets: Vec<Target>,
     ) -> Case {
         let places = Rc::clone(&self.places);
-        let fixture = CopyFixture::new(errand, places, source, subjects.len(), (name, self.quick));
+        let fixture = CopyFixture::new(errand, places, source, subjects.len(), name, self.quick);
         let short = errand.data <= 16 * MIB;
         Case {
             name: name.to_owned(),
@@ -333,7 +333,7 @@ mod tests {
             ("ext4/4KiB/warm", "uncopy", WALL, 1.0, cp()),
         ];
         for (case, subject, metric, limit, against) in named {
-            let target = assert::target(&cases, case, (subject, limit, &against));
+            let target = assert::target(&cases, case, subject, limit, &against);
             assert_eq!(target.metric, metric, "{case} {subject}");
         }
     }

@@ -71,7 +71,8 @@ impl CopyFixture {
         places: Rc<Places>,
         source: Source,
         subjects: usize,
-        (case, quick): (&str, bool),
+        case: &str,
+        quick: bool,
     ) -> CopyFixture {
         let folder = format!("case-{}", case.replace('/', "-"));
         let runs_per_round = subjects as u64 + 1;

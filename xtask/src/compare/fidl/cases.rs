@@ -199,7 +199,7 @@ mod tests {
             ("nested/boxes", VIEW_PRINTED, 3.0, VALUE_PRINTED),
         ] {
             let against = Against::Subject(against.to_owned());
-            assert::target(&cases, case, (subject, limit, &against));
+            assert::target(&cases, case, subject, limit, &against);
         }
     }
 }

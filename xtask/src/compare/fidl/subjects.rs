@@ -52,7 +52,8 @@ impl<T> Placed<T> {
 
 /// Encodes what `make` makes anew for each round.
 fn encode<T: Value>(
-    (name, role): (&str, Role),
+    name: &str,
+    role: Role,
     make: impl Fn() -> T + 'static,
     mut run: impl FnMut(&T, &mut Encoder) -> Result<Sample> + 'static,
 ) -> Subject {
@@ -75,7 +76,7 @@ pub(super) fn gather<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode((name, Role::Own), make, move |value, encoder| {
+    encode(name, Role::Own, make, move |value, encoder| {
         sample(time, || {
             let mut list = RegionList::new();
             let regions = encoder.gather_message(&HEADER, black_box(value), &mut list)?;
@@ -91,7 +92,7 @@ pub(super) fn reused<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode((name, Role::Own), make, move |value, encoder| {
+    encode(name, Role::Own, make, move |value, encoder| {
         sample(time, || {
             let message = encoder.linear_message(&HEADER, black_box(value))?;
             black_box(&[IoSlice::new(message)]);
@@ -105,7 +106,7 @@ pub(super) fn fresh<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode((name, Role::Own), make, move |value, _| {
+    encode(name, Role::Own, make, move |value, _| {
         sample(time, || {
             black_box(encode_message(&HEADER, black_box(value))?);
             Ok(())
@@ -119,7 +120,7 @@ pub(super) fn exact<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode((name, Role::Yardstick), make, move |value, _| {
+    encode(name, Role::Yardstick, make, move |value, _| {
         let length = encode_message(&HEADER, value)?.len();
         sample(time, || {
             let mut bytes = Vec::with_capacity(length);

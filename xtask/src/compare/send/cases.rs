@@ -63,7 +63,7 @@ impl Setting {
     fn of_size(&self, bytes: usize) -> Case {
         let (load, time) = (Load::of(bytes), self.runs.time);
         let registered =
-            |name, mode, flush, pages| subjects::registered(name, mode, (flush, pages), load, time);
+            |name, mode, flush, pages| subjects::registered(name, mode, flush, pages, load, time);
         let (zerocopy, base) = (Mode::Zerocopy, PageSize::Base);
         let subjects = vec![
             subjects::bare(SEND, BareSend::Copy, load, time),
@@ -92,9 +92,8 @@ impl Setting {
     fn of_many_buffers(&self, bytes: usize) -> Case {
         let buffers = MANY_BUFFERS_BYTES / bytes;
         let (load, time) = (Load { buffers, ..Load::of(bytes) }, self.runs.time);
-        let ring = |name, mode, pages| {
-            subjects::registered(name, mode, (Flush::NoSlots, pages), load, time)
-        };
+        let ring =
+            |name, mode, pages| subjects::registered(name, mode, Flush::NoSlots, pages, load, time);
         let subjects = vec![
             subjects::bare(BARE_LENT, BareSend::Lend, load, time),
             subjects::bare_ring(BARE_RING_COPY, BareSend::Copy, load, time),
@@ -126,7 +125,7 @@ impl Setting {
         let bytes = usize::from(SEGMENT) * SEGMENTS;
         let (load, time) = (Load { segment: Some(SEGMENT), ..Load::of(bytes) }, self.runs.time);
         let single = Load { sends: SEGMENTS, ..Load::of(SEGMENT.into()) };
-        let base = (Flush::NoSlots, PageSize::Base);
+        let base = PageSize::Base;
         let subjects = vec![
             subjects::bare(SEND, BareSend::Copy, load, time),
             subjects::bare(BARE_LENT, BareSend::Lend, load, time),
@@ -135,8 +134,8 @@ impl Setting {
             subjects::sender(COPY, Mode::Copy, load, time),
             subjects::sender(MSG_ZEROCOPY, Mode::Zerocopy, load, time),
             subjects::ring(RING_COPY, Mode::Copy, Flush::NoSlots, load, time),
-            subjects::registered(REGISTERED, Mode::Zerocopy, base, load, time),
-            subjects::registered(AUTO, Mode::Auto, base, load, time),
+            subjects::registered(REGISTERED, Mode::Zerocopy, Flush::NoSlots, base, load, time),
+            subjects::registered(AUTO, Mode::Auto, Flush::NoSlots, base, load, time),
             subjects::bare(SINGLE, BareSend::Copy, single, time),
             subjects::ring(RING_SINGLE, Mode::Copy, Flush::NoSlots, single, time),
         ];
@@ -157,7 +156,7 @@ impl Setting {
         let bytes = usize::from(SEGMENT) * SEGMENTS;
         let (buffers, segment) = (MANY_BUFFERS_BYTES / bytes, Some(SEGMENT));
         let (load, time) = (Load { buffers, segment, ..Load::of(bytes) }, self.runs.time);
-        let base = (Flush::NoSlots, PageSize::Base);
+        let base = PageSize::Base;
         let subjects = vec![
             subjects::bare(SEND, BareSend::Copy, load, time),
             subjects::bare(BARE_LENT, BareSend::Lend, load, time),
@@ -165,8 +164,8 @@ impl Setting {
             subjects::sender(COPY, Mode::Copy, load, time),
             subjects::sender(MSG_ZEROCOPY, Mode::Zerocopy, load, time),
             subjects::sender(SENDER_AUTO, Mode::Auto, load, time),
-            subjects::registered(REGISTERED, Mode::Zerocopy, base, load, time),
-            subjects::registered(AUTO, Mode::Auto, base, load, time),
+            subjects::registered(REGISTERED, Mode::Zerocopy, Flush::NoSlots, base, load, time),
+            subjects::registered(AUTO, Mode::Auto, Flush::NoSlots, base, load, time),
         ];
         let targets = vec![
             at_most(1.0 / 2.4, CPU_EACH, REGISTERED, COPY),

@@ -95,7 +95,7 @@ pub(super) fn sender(name: &str, mode: Mode, tapped: bool, time: Duration) -> Su
             Ok(sender)
         };
         connections(time, connect, |sender| {
-            one_connection(sender, payload, (mode, tapped))?;
+            one_connection(sender, payload, mode, tapped)?;
             Ok(None)
         })
     })
@@ -177,7 +177,8 @@ impl<B: StableBytes + Copy> RingConnection<B> {
 fn one_connection(
     mut sender: Sender<&'static [u8]>,
     payload: &'static [u8],
-    (mode, tapped): (Mode, bool),
+    mode: Mode,
+    tapped: bool,
 ) -> Result<()> {
     for _ in 0..BUNCH {
         sender.send(payload).result?;

@@ -238,7 +238,8 @@ pub(super) fn ring(name: &str, mode: Mode, flush: Flush, load: Load, time: Durat
 pub(super) fn registered(
     name: &str,
     mode: Mode,
-    (flush, pages): (Flush, PageSize),
+    flush: Flush,
+    pages: PageSize,
     load: Load,
     time: Duration,
 ) -> Subject {

@@ -13,7 +13,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamp
 use rustix::io::Errno;
 
 /// As many as `uncopy cp` has at most.
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 /// Room for any file of the tree.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &CopyBareArguments) -> Result<()> {
         directories: Mutex::new(Directories { waiting: vec![PathBuf::new()], unfinished: 1 }),
         more: Condvar::new(),
     };
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
     std::thread::scope(|scope| -> Result<()> {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| tree.copy())).collect();
         for thread in threads {
@@ -118,7 +118,7 @@ impl Tree<'_> {
                 directories.unfinished += 1;
                 self.more.notify_one();
             } else {
-                self.copy_file((source.as_fd(), destination.as_fd()), name, buffer)?;
+                self.copy_file(source.as_fd(), destination.as_fd(), name, buffer)?;
             }
         }
         Ok(())
@@ -126,7 +126,8 @@ impl Tree<'_> {
 
     fn copy_file(
         &self,
-        (source, destination): (BorrowedFd<'_>, BorrowedFd<'_>),
+        source: BorrowedFd<'_>,
+        destination: BorrowedFd<'_>,
         name: &CStr,
         buffer: &mut [u8],
     ) -> Result<()> {

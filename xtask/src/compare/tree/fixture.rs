@@ -22,7 +22,7 @@ use crate::compare::metric::Sample;
 pub(super) type Source = Rc<OnceCell<PathBuf>>;
 
 /// Room for every destination of a usual run; the image is sparse.
-const LEAST_MEBIBYTES: u64 = 48 << 10;
+const MIN_MEBIBYTES: u64 = 48 << 10;
 
 /// ext4 gets one inode for 16 KiB (`mke2fs.conf(5)`); what is copied is smaller.
 const INODES_PER_MEBIBYTE: u64 = 64;
@@ -48,7 +48,8 @@ impl TreeFixture {
     pub(super) fn new(
         place: Filesystem,
         contents: Contents,
-        (merge, runs): (bool, usize),
+        merge: bool,
+        runs: usize,
         source: Source,
         options: &Options,
     ) -> TreeFixture {
@@ -60,7 +61,7 @@ impl TreeFixture {
     /// So large that it has an inode for each file of each copy.
     fn image_mebibytes(&self) -> u64 {
         let inodes = (self.runs + 1) * self.contents.inodes(self.quick);
-        LEAST_MEBIBYTES.max(inodes.div_ceil(INODES_PER_MEBIBYTE))
+        MIN_MEBIBYTES.max(inodes.div_ceil(INODES_PER_MEBIBYTE))
     }
 
     fn root(&self) -> Result<&Path> {

@@ -43,7 +43,7 @@ const BARE: &str = "bare loop";
 const BAND: f64 = 0.03;
 
 /// Memory that a job may take however many entries it has.
-const MOST_MEMORY: f64 = (64 << 20) as f64;
+const MAX_MEMORY: f64 = (64 << 20) as f64;
 
 /// The suite.
 pub(super) fn suite(options: &Options) -> Suite {
@@ -110,7 +110,7 @@ fn case(options: &Options, place: testbed::Filesystem, contents: Contents, merge
         options.rounds.unwrap_or(if options.quick { 2 } else { rounds(place, contents, merge) });
     // One of them runs twice in each round.
     let runs = rounds * (subjects.len() + 1);
-    let fixture = TreeFixture::new(place, contents, (merge, runs), source, options);
+    let fixture = TreeFixture::new(place, contents, merge, runs, source, options);
     Case {
         name,
         rounds,
@@ -150,7 +150,7 @@ fn targets(place: testbed::Filesystem, contents: Contents, merge: bool) -> Vec<T
             subject: "uncopy cp -r".to_owned(),
             metric: PEAK_MEMORY,
             against: Against::Nothing,
-            limit: MOST_MEMORY,
+            limit: MAX_MEMORY,
             band: 0.0,
         },
     ];

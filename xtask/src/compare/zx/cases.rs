@@ -58,11 +58,11 @@ impl Setting {
     }
 
     fn in_c(&self, name: &str, what: What, shape: Shape) -> Subject {
-        subjects::in_c(name, self.program.clone(), (what, shape), self.runs.time)
+        subjects::in_c(name, self.program.clone(), what, shape, self.runs.time)
     }
 
     fn in_rust(&self, name: &str, what: What, shape: Shape) -> Subject {
-        subjects::in_rust(name, (what, shape), self.runs.time)
+        subjects::in_rust(name, what, shape, self.runs.time)
     }
 
     fn vector(&self, contents: usize) -> Case {
@@ -159,7 +159,7 @@ mod tests {
             ("copy/4096B/64", SURE, 1.4, PLAIN),
         ] {
             let against = Against::Subject(against.to_owned());
-            assert::target(&cases, case, (subject, limit, &against));
+            assert::target(&cases, case, subject, limit, &against);
         }
     }
 

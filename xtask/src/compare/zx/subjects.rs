@@ -65,7 +65,8 @@ impl Shape {
 pub(super) fn in_c(
     name: &str,
     program: PathBuf,
-    (what, shape): (What, Shape),
+    what: What,
+    shape: Shape,
     time: Duration,
 ) -> Subject {
     let word = match what {
@@ -115,7 +116,7 @@ impl Ends {
 }
 
 /// The same by the Rust library, within this process.
-pub(super) fn in_rust(name: &str, (what, shape): (What, Shape), time: Duration) -> Subject {
+pub(super) fn in_rust(name: &str, what: What, shape: Shape, time: Duration) -> Subject {
     let bytes = vec![1u8; shape.bytes()];
     let mut linear = Vec::with_capacity(bytes.len());
     let length = bytes.len();

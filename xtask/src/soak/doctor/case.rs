@@ -92,7 +92,7 @@ pub(crate) enum Side {
 
 /// One thing done to a network. `{far}` stands for the process that has the far one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum NetworkStep {
     Ip(String),
     Tc(String),
     Nft(String),
@@ -155,9 +155,9 @@ pub(super) struct Case {
     /// All that is in it.
     pub(super) causes: BTreeSet<Cause>,
     /// Makes devices, first; some go to the far network.
-    pub(super) links: Vec<Step>,
-    pub(super) far: Vec<Step>,
-    pub(super) near: Vec<Step>,
+    pub(super) links: Vec<NetworkStep>,
+    pub(super) far: Vec<NetworkStep>,
+    pub(super) near: Vec<NetworkStep>,
     pub(super) send: Send,
     pub(super) question: Question,
 }
@@ -172,30 +172,30 @@ impl Case {
     pub(super) fn receivers(&self, side: Side) -> impl Iterator<Item = &Receiver> {
         let steps = if side == Side::Near { &self.near } else { &self.far };
         steps.iter().filter_map(|step| match step {
-            Step::Receive(receiver) => Some(receiver),
+            NetworkStep::Receive(receiver) => Some(receiver),
             _ => None,
         })
     }
 }
 
 /// As somebody would type it.
-impl fmt::Display for Step {
+impl fmt::Display for NetworkStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Ip(words) => write!(f, "ip {words}"),
-            Step::Tc(words) => write!(f, "tc {words}"),
-            Step::Nft(words) => write!(f, "nft '{words}'"),
-            Step::Ethtool(words) => write!(f, "ethtool {words}"),
-            Step::Set(name, value) => write!(f, "echo {value} >/proc/sys/{name}"),
-            Step::Tun(device) => write!(f, "# a program opens the tun device {device}"),
-            Step::Tap(tap) => write!(
+            NetworkStep::Ip(words) => write!(f, "ip {words}"),
+            NetworkStep::Tc(words) => write!(f, "tc {words}"),
+            NetworkStep::Nft(words) => write!(f, "nft '{words}'"),
+            NetworkStep::Ethtool(words) => write!(f, "ethtool {words}"),
+            NetworkStep::Set(name, value) => write!(f, "echo {value} >/proc/sys/{name}"),
+            NetworkStep::Tun(device) => write!(f, "# a program opens the tun device {device}"),
+            NetworkStep::Tap(tap) => write!(
                 f,
                 "# a packet socket: protocol {:04x}, {}{}",
                 tap.protocol,
                 tap.device.as_deref().unwrap_or("all devices"),
                 if tap.ignores_outgoing { ", ignores what is sent" } else { "" }
             ),
-            Step::Receive(receiver) => write!(f, "# a process receives: {receiver:?}"),
+            NetworkStep::Receive(receiver) => write!(f, "# a process receives: {receiver:?}"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Devices that packets leave through, and what is behind them.
 
-use super::case::{Step, Tapping};
+use super::case::{NetworkStep, Tapping};
 use super::draw::{Draft, WIDE};
 
 /// `ETH_P_ALL` (`linux/if_ether.h`).
@@ -105,7 +105,7 @@ impl Draft<'_> {
             Exit::Veth | Exit::VethBridged | Exit::VethRouted => {
                 self.pair(&e, &f, &hop_hardware(exit), mtu);
             }
-            Exit::Tun => self.case.links.push(Step::Tun(e.clone())),
+            Exit::Tun => self.case.links.push(NetworkStep::Tun(e.clone())),
         }
         if kind == Exit::Bridge {
             self.link(format!("link set {l} master {e}"));
@@ -136,7 +136,7 @@ impl Draft<'_> {
     }
 
     fn link(&mut self, words: String) {
-        self.case.links.push(Step::Ip(words));
+        self.case.links.push(NetworkStep::Ip(words));
     }
 
     /// A veth pair whose other end is far.
@@ -183,8 +183,8 @@ impl Draft<'_> {
 
     fn routes_on(&mut self, exit: usize, end: &str) {
         self.far_address(exit, end);
-        self.case.far.push(Step::Set("net/ipv4/ip_forward", 1));
-        self.case.far.push(Step::Set("net/ipv6/conf/all/forwarding", 1));
+        self.case.far.push(NetworkStep::Set("net/ipv4/ip_forward", 1));
+        self.case.far.push(NetworkStep::Set("net/ipv6/conf/all/forwarding", 1));
         self.far(format!("link add s{exit} type ifb"));
         self.far(format!("link set s{exit} mtu {WIDE} up"));
         for is_v6 in [false, true] {
@@ -213,7 +213,7 @@ impl Draft<'_> {
             0 => self.link(format!("link add {x} mtu {WIDE} type ifb")),
             1 => {
                 self.link(format!("link add {x} mtu {WIDE} type ifb"));
-                self.case.near.push(Step::Tap(Tapping {
+                self.case.near.push(NetworkStep::Tap(Tapping {
                     device: Some(x.clone()),
                     protocol: ALL_PROTOCOLS,
                     ignores_outgoing: false,
@@ -239,7 +239,7 @@ impl Draft<'_> {
     }
 
     pub(super) fn far(&mut self, words: String) {
-        self.case.far.push(Step::Ip(words));
+        self.case.far.push(NetworkStep::Ip(words));
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use testbed::LenderOptions;
 
-use super::case::{Case, Cause, Question, Receiver, Send, Step, Tapping};
+use super::case::{Case, Cause, NetworkStep, Question, Receiver, Send, Tapping};
 use super::devices::{ALL_PROTOCOLS, Exit, device, hop, lower, target};
 use crate::soak::scene::Dice;
 
@@ -59,7 +59,7 @@ fn mix(seed: u64, number: u64) -> u64 {
 
 /// The fate of packets over an exit, as far as it is chosen here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ExitFate {
     Lends,
     Copies,
 }
@@ -116,7 +116,7 @@ impl<'a> Draft<'a> {
         self.dice.fraction() < of
     }
 
-    pub(super) fn step(&mut self, step: Step) {
+    pub(super) fn step(&mut self, step: NetworkStep) {
         self.case.near.push(step);
     }
 
@@ -143,10 +143,10 @@ impl<'a> Draft<'a> {
     }
 
     /// An exit, with an MTU by chance.
-    pub(super) fn random_exit(&mut self, way: Way) -> usize {
+    pub(super) fn random_exit(&mut self, way: ExitFate) -> usize {
         let mtu = self.dice.pick(&[WIDE, WIDE, WIDE, 20_000, 9000]);
         let kind = match way {
-            Way::Lends => {
+            ExitFate::Lends => {
                 let vlan = if self.offered.vlan { Exit::Vlan } else { Exit::Macvlan };
                 self.dice.pick(&[
                     Exit::Sink,
@@ -158,7 +158,7 @@ impl<'a> Draft<'a> {
                     vlan,
                 ])
             }
-            Way::Copies => self.dice.pick(&[
+            ExitFate::Copies => self.dice.pick(&[
                 Exit::Veth,
                 Exit::Veth,
                 Exit::Sibling,
@@ -169,7 +169,7 @@ impl<'a> Draft<'a> {
             ]),
         };
         let exit = self.exit(kind, mtu);
-        if way == Way::Copies && kind == Exit::Sink {
+        if way == ExitFate::Copies && kind == Exit::Sink {
             let tapped = Some(device(exit));
             self.tap(tapped, ALL_PROTOCOLS, false);
         }
@@ -187,7 +187,7 @@ impl<'a> Draft<'a> {
     pub(super) fn either_device(&mut self, exit: usize) -> String {
         let l = lower(exit);
         let has_lower = self.case.links.iter().any(|step| match step {
-            Step::Ip(words) => words.starts_with(&format!("link add {l} ")),
+            NetworkStep::Ip(words) => words.starts_with(&format!("link add {l} ")),
             _ => false,
         });
         if has_lower && self.chance(0.5) { l } else { device(exit) }
@@ -198,11 +198,11 @@ impl<'a> Draft<'a> {
         let (to, by) = (target(self.is_v6), hop(exit, self.is_v6));
         let e = device(exit);
         let words = format!("route add {to} via {by} dev {e} initcwnd 1000 {more}");
-        self.step(Step::Ip(words.trim_end().to_owned()));
+        self.step(NetworkStep::Ip(words.trim_end().to_owned()));
     }
 
     pub(super) fn tap(&mut self, device: Option<String>, protocol: u16, ignores_outgoing: bool) {
-        self.step(Step::Tap(Tapping { device, protocol, ignores_outgoing }));
+        self.step(NetworkStep::Tap(Tapping { device, protocol, ignores_outgoing }));
     }
 
     /// A process of the near network takes what comes to a port.
@@ -212,7 +212,7 @@ impl<'a> Draft<'a> {
             true => Receiver::Stream(port),
             false => Receiver::Datagrams(port),
         };
-        self.step(Step::Receive(receiver));
+        self.step(NetworkStep::Receive(receiver));
     }
 
     /// Sizes, ports and who answers follow from everything else.
@@ -227,7 +227,7 @@ impl<'a> Draft<'a> {
         self.case.send.bytes = if is_stream { large } else { self.bytes.unwrap_or(small) };
         self.case.send.to.set_port(if is_silent { SILENT_PORT } else { PORT });
         if self.is_answered && self.case.has_far() {
-            self.case.far.push(Step::Receive(match is_stream {
+            self.case.far.push(NetworkStep::Receive(match is_stream {
                 true => Receiver::Stream(PORT),
                 false => Receiver::Datagrams(PORT),
             }));

@@ -1,8 +1,8 @@
 //! Rules of nftables and filters of tc, and what changes nothing.
 
-use super::case::{Cause, Step};
+use super::case::{Cause, NetworkStep};
 use super::devices::{ALL_PROTOCOLS, Exit, device, hop, target};
-use super::draw::{Draft, OTHER_PORT, PORT, SILENT_PORT, TABLE, UNUSED_PORT, WIDE, Way};
+use super::draw::{Draft, ExitFate, OTHER_PORT, PORT, SILENT_PORT, TABLE, UNUSED_PORT, WIDE};
 
 /// Matches of nftables rules.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ impl Draft<'_> {
     }
 
     fn nft(&mut self, words: String) {
-        self.step(Step::Nft(words));
+        self.step(NetworkStep::Nft(words));
     }
 
     fn output_chain(&mut self, kind: &str) {
@@ -65,7 +65,7 @@ impl Draft<'_> {
 
     /// Packets that leave through a device are handed to another one.
     pub(super) fn egress_chain(&mut self) {
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         self.route(exit, "");
         let (e, x) = (self.either_device(exit), self.aside());
         self.nft("add table netdev t".to_owned());
@@ -80,10 +80,10 @@ impl Draft<'_> {
 
     /// A copy of each packet goes to another address.
     pub(super) fn duplicated(&mut self) {
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         self.route(exit, "");
         let (matching, family) = (self.matching(), self.family());
-        let way = self.dice.pick(&[Way::Copies, Way::Copies, Way::Lends]);
+        let way = self.dice.pick(&[ExitFate::Copies, ExitFate::Copies, ExitFate::Lends]);
         let other = self.random_exit(way);
         let to = hop(other, self.is_v6);
         let by =
@@ -94,12 +94,12 @@ impl Draft<'_> {
 
     /// Packets get a mark on their way, by which they are routed again.
     pub(super) fn marked_by_nft(&mut self) {
-        let main = self.random_exit(Way::Lends);
+        let main = self.random_exit(ExitFate::Lends);
         self.route(main, "");
-        let other = self.random_exit(Way::Copies);
+        let other = self.random_exit(ExitFate::Copies);
         self.route(other, &format!("table {TABLE}"));
         let option = if self.is_v6 { "-6" } else { "-4" };
-        self.step(Step::Ip(format!("{option} rule add fwmark 8 table {TABLE}")));
+        self.step(NetworkStep::Ip(format!("{option} rule add fwmark 8 table {TABLE}")));
         let (matching, family) = (self.matching(), self.family());
         self.output_chain("route");
         self.nft(format!("add rule {family} t o {matching}meta mark set 8"));
@@ -107,14 +107,14 @@ impl Draft<'_> {
 
     /// A filter hands packets to another device.
     pub(super) fn mirred(&mut self) {
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         self.route(exit, "");
         let e = device(exit);
         let (x, verb) = match self.case.lead {
             Cause::MirrorVeth => {
                 self.asides += 1;
                 self.aside_veth("x0");
-                self.case.links.push(Step::Ip("link set x0 up".to_owned()));
+                self.case.links.push(NetworkStep::Ip("link set x0 up".to_owned()));
                 ("x0".to_owned(), "egress mirror")
             }
             _ => {
@@ -125,23 +125,23 @@ impl Draft<'_> {
         };
         let place = if self.case.lead == Cause::MirredClassful {
             if self.offered.prio && self.chance(0.5) {
-                self.step(Step::Tc(format!("qdisc add dev {e} root handle 1: prio")));
+                self.step(NetworkStep::Tc(format!("qdisc add dev {e} root handle 1: prio")));
             } else {
                 self.htb(&e);
             }
             "parent 1:"
         } else {
-            self.step(Step::Tc(format!("qdisc add dev {e} clsact")));
+            self.step(NetworkStep::Tc(format!("qdisc add dev {e} clsact")));
             "egress"
         };
-        self.step(Step::Tc(format!(
+        self.step(NetworkStep::Tc(format!(
             "filter add dev {e} {place} protocol all u32 match u32 0 0 action mirred {verb} dev {x}"
         )));
     }
 
     fn htb(&mut self, device: &str) {
-        self.step(Step::Tc(format!("qdisc add dev {device} root handle 1: htb default 1")));
-        self.step(Step::Tc(format!(
+        self.step(NetworkStep::Tc(format!("qdisc add dev {device} root handle 1: htb default 1")));
+        self.step(NetworkStep::Tc(format!(
             "class add dev {device} parent 1: classid 1:1 htb rate 30gbit burst 30m cburst 30m"
         )));
     }
@@ -153,13 +153,13 @@ impl Draft<'_> {
         match cause {
             Cause::ShapingQueue => match self.chance(0.5) {
                 true => self.htb(&e),
-                false => self.step(Step::Tc(format!(
+                false => self.step(NetworkStep::Tc(format!(
                     "qdisc add dev {e} root tbf rate 30gbit burst 30m limit 30m"
                 ))),
             },
             Cause::FilterWithoutEffect => {
-                self.step(Step::Tc(format!("qdisc add dev {e} clsact")));
-                self.step(Step::Tc(format!(
+                self.step(NetworkStep::Tc(format!("qdisc add dev {e} clsact")));
+                self.step(NetworkStep::Tc(format!(
                     "filter add dev {e} egress protocol all u32 match u32 0 0 classid 1:1"
                 )));
             }
@@ -167,7 +167,7 @@ impl Draft<'_> {
             Cause::TapElsewhere => self.tap(Some("lo".to_owned()), ALL_PROTOCOLS, false),
             Cause::TapIgnores => self.tap(None, ALL_PROTOCOLS, true),
             Cause::TapOfProtocol => self.tap(None, 0x88cc, false),
-            Cause::NoSegmentation => self.step(Step::Ethtool(format!("-K {e} tso off"))),
+            Cause::NoSegmentation => self.step(NetworkStep::Ethtool(format!("-K {e} tso off"))),
             Cause::TapOnAny => self.tap(None, ALL_PROTOCOLS, false),
             other => unreachable!("{} has an effect", other.name()),
         }
@@ -179,7 +179,7 @@ impl Draft<'_> {
         match self.dice.pick(&[0, 1, 2, 3]) {
             0 => {
                 let selector = format!("ipproto {protocol} dport {UNUSED_PORT}");
-                self.step(Step::Ip(format!("{option} rule add {selector} table 51")));
+                self.step(NetworkStep::Ip(format!("{option} rule add {selector} table 51")));
             }
             1 => {
                 self.nft(format!("add table {family} q"));

@@ -1,8 +1,8 @@
 //! The cause that a case is about.
 
-use super::case::{Cause, Question, Receiver, Step, Tapping};
+use super::case::{Cause, NetworkStep, Question, Receiver, Tapping};
 use super::devices::{ALL_PROTOCOLS, Exit, device, far_end, hop, lower, own_address, target};
-use super::draw::{Draft, OTHER_PORT, PORT, SILENT_PORT, TABLE, WIDE, Way};
+use super::draw::{Draft, ExitFate, OTHER_PORT, PORT, SILENT_PORT, TABLE, WIDE};
 
 /// `ETH_P_IP`, `ETH_P_IPV6`, `ETH_P_LLDP` (`linux/if_ether.h`).
 const ONE_PROTOCOL: [u16; 3] = [0x0800, 0x86dd, 0x88cc];
@@ -58,7 +58,7 @@ impl Draft<'_> {
 
     /// One way out, of a kind that lends.
     fn plain(&mut self) {
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         self.route(exit, "");
         if self.case.lead != Cause::Plain {
             self.without_effect(self.case.lead, exit);
@@ -84,12 +84,12 @@ impl Draft<'_> {
         if self.chance(0.5) {
             let device = self.dice.pick(&[None, Some(exit)]).map(far_end);
             let tap = Tapping { device, protocol: ALL_PROTOCOLS, ignores_outgoing: false };
-            self.case.far.push(Step::Tap(tap));
+            self.case.far.push(NetworkStep::Tap(tap));
         }
     }
 
     fn local(&mut self) {
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         match (self.case.lead, self.is_v6) {
             (Cause::Loopback, false) => self.send_to("127.0.0.1"),
             (Cause::Loopback, true) => self.send_to("::1"),
@@ -101,7 +101,7 @@ impl Draft<'_> {
     fn tapped(&mut self) {
         let exit = match self.case.lead {
             Cause::TapBelow => self.layered_exit(),
-            _ => self.random_exit(Way::Lends),
+            _ => self.random_exit(ExitFate::Lends),
         };
         self.route(exit, "");
         let (on, protocol) = (Some(device(exit)), ALL_PROTOCOLS);
@@ -130,7 +130,7 @@ impl Draft<'_> {
         if self.chance(0.8) && self.case.lead != Cause::NoSegmentation {
             self.use_udp();
         }
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         self.route(exit, "");
         let on = self.either_device(exit);
         let off = match self.case.lead {
@@ -140,7 +140,7 @@ impl Draft<'_> {
                 self.dice.pick(&["tso", "gso", "tx-udp-segmentation", "tx-scatter-gather-fraglist"])
             }
         };
-        self.step(Step::Ethtool(format!("-K {on} {off} off")));
+        self.step(NetworkStep::Ethtool(format!("-K {on} {off} off")));
     }
 
     fn above_mtu(&mut self) {
@@ -159,14 +159,14 @@ impl Draft<'_> {
         let exit = match self.is_v6 {
             // A device below would have a route of its own to every group.
             true => self.exit(Exit::Sink, WIDE),
-            false => self.random_exit(Way::Lends),
+            false => self.random_exit(ExitFate::Lends),
         };
         if !self.is_v6 {
-            self.step(Step::Ip(format!("route add 239.0.0.0/8 dev {}", device(exit))));
+            self.step(NetworkStep::Ip(format!("route add 239.0.0.0/8 dev {}", device(exit))));
         }
         self.send_to(group);
         let group = self.case.send.to.ip();
-        let member = |exit| Step::Receive(Receiver::Member { group, exit, port: PORT });
+        let member = |exit| NetworkStep::Receive(Receiver::Member { group, exit, port: PORT });
         if self.case.lead == Cause::MulticastMember {
             self.step(member(exit));
         } else if !self.is_v6 && self.chance(0.5) {
@@ -178,23 +178,23 @@ impl Draft<'_> {
     fn broadcast(&mut self) {
         self.use_udp();
         self.use_v4();
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         if self.chance(0.5) {
-            self.step(Step::Ip(format!("route add default dev {}", device(exit))));
+            self.step(NetworkStep::Ip(format!("route add default dev {}", device(exit))));
             self.send_to("255.255.255.255");
         } else {
             self.send_to(&format!("10.2{exit}.0.255"));
         }
         if self.chance(0.5) {
-            self.step(Step::Receive(Receiver::Datagrams(PORT)));
+            self.step(NetworkStep::Receive(Receiver::Datagrams(PORT)));
         }
     }
 
     /// Two ways out: the one of the main table, and the one that it is about.
     fn two_ways(&mut self) -> (usize, usize) {
         let (usual, other) = match self.chance(0.75) {
-            true => (Way::Lends, Way::Copies),
-            false => (Way::Copies, Way::Lends),
+            true => (ExitFate::Lends, ExitFate::Copies),
+            false => (ExitFate::Copies, ExitFate::Lends),
         };
         let main = self.random_exit(usual);
         let other = self.random_exit(other);
@@ -206,7 +206,7 @@ impl Draft<'_> {
     fn rule(&mut self, selector: &str, exit: usize) {
         self.route(exit, &format!("table {TABLE}"));
         let family = if self.is_v6 { "-6" } else { "-4" };
-        self.step(Step::Ip(format!("{family} rule add {selector} table {TABLE}")));
+        self.step(NetworkStep::Ip(format!("{family} rule add {selector} table {TABLE}")));
     }
 
     fn ruled(&mut self) {
@@ -247,7 +247,7 @@ impl Draft<'_> {
             Cause::PidUnconnected => {
                 self.use_udp();
                 self.options().is_unconnected = true;
-                let way = self.dice.pick(&[Way::Lends, Way::Copies]);
+                let way = self.dice.pick(&[ExitFate::Lends, ExitFate::Copies]);
                 let exit = self.random_exit(way);
                 self.route(exit, "");
             }
@@ -272,31 +272,33 @@ impl Draft<'_> {
 
     fn multipath(&mut self) {
         let (first, second) = match self.chance(0.5) {
-            true => (Way::Lends, Way::Copies),
-            false => self.dice.pick(&[(Way::Lends, Way::Lends), (Way::Copies, Way::Copies)]),
+            true => (ExitFate::Lends, ExitFate::Copies),
+            false => self
+                .dice
+                .pick(&[(ExitFate::Lends, ExitFate::Lends), (ExitFate::Copies, ExitFate::Copies)]),
         };
         let exits = [self.random_exit(first), self.random_exit(second)];
         let is_v6 = self.is_v6;
         let hops = exits.map(|e| format!("nexthop via {} dev {}", hop(e, is_v6), device(e)));
         let to = target(is_v6);
-        self.step(Step::Ip(format!("route add {to} initcwnd 1000 {} {}", hops[0], hops[1])));
+        self.step(NetworkStep::Ip(format!("route add {to} initcwnd 1000 {} {}", hops[0], hops[1])));
         let policy = self.dice.pick(&[0, 1, 1]);
         let name = match is_v6 {
             true => "net/ipv6/fib_multipath_hash_policy",
             false => "net/ipv4/fib_multipath_hash_policy",
         };
-        self.step(Step::Set(name, policy));
+        self.step(NetworkStep::Set(name, policy));
         if self.chance(0.5) {
             self.options().source_port = 5000 + (self.dice.fraction() * 100.0) as u16;
         }
     }
 
     fn translated(&mut self) {
-        let exit = self.random_exit(Way::Lends);
+        let exit = self.random_exit(ExitFate::Lends);
         self.route(exit, "");
         if self.case.lead == Cause::Dnat && self.chance(0.4) {
             // To somebody else, over another exit.
-            let way = self.dice.pick(&[Way::Copies, Way::Copies, Way::Lends]);
+            let way = self.dice.pick(&[ExitFate::Copies, ExitFate::Copies, ExitFate::Lends]);
             let other = self.random_exit(way);
             let to = hop(other, self.is_v6);
             self.nat(&to, SILENT_PORT);

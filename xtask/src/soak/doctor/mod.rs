@@ -89,8 +89,7 @@ fn write_record(plan: &Plan<'_>, tallies: &Tallies) -> Result<()> {
         seen.remove("what");
     }
     seen["findings"] = tallies.all.false_not_copied.into();
-    let when = (Some(plan.seed), plan.unix_seconds);
-    record::write_rows(&file, "soak doctor", when, seen, &tallies.rows())
+    record::write_rows(&file, "soak doctor", plan.seed, plan.unix_seconds, seen, &tallies.rows())
 }
 
 /// Runs a case, and says what is wrong with the answer.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use testbed::network::Network;
 use testbed::{Lender, Lent, Program, run_quietly};
 
-use super::case::{Case, Question, Receiver, Side, Step};
+use super::case::{Case, NetworkStep, Question, Receiver, Side};
 use super::devices::own_address;
 use super::draw::{self, Offered};
 
@@ -154,13 +154,13 @@ fn ask(case: &Case, program: &Path) -> Result<(Prediction, String)> {
 type Held = Vec<Box<dyn Any>>;
 
 /// Takes steps, consecutive ones of `ip` by one process.
-fn apply(network: &Network, steps: &[Step], far: Option<u32>) -> Result<Held> {
+fn apply(network: &Network, steps: &[NetworkStep], far: Option<u32>) -> Result<Held> {
     let mut held: Held = Vec::new();
     let mut batch = String::new();
     for step in steps {
         match step {
             // A family is named for the whole of a batch.
-            Step::Ip(words) if !words.starts_with('-') => {
+            NetworkStep::Ip(words) if !words.starts_with('-') => {
                 let far = far.map(|far| far.to_string()).unwrap_or_default();
                 batch.push_str(&words.replace("{far}", &far));
                 batch.push('\n');
@@ -169,21 +169,21 @@ fn apply(network: &Network, steps: &[Step], far: Option<u32>) -> Result<Held> {
             _ => run_batch(&mut batch)?,
         }
         match step {
-            Step::Ip(words) => network.ip(words),
-            Step::Tc(words) => network.tc(words),
-            Step::Nft(words) => network.nft(words),
+            NetworkStep::Ip(words) => network.ip(words),
+            NetworkStep::Tc(words) => network.tc(words),
+            NetworkStep::Nft(words) => network.nft(words),
             // Some features of some devices cannot be turned off.
-            Step::Ethtool(words) => drop(run_quietly("ethtool", words.split(' '))),
-            Step::Set(name, value) => network.set(name, *value),
-            Step::Tun(device) => {
+            NetworkStep::Ethtool(words) => drop(run_quietly("ethtool", words.split(' '))),
+            NetworkStep::Set(name, value) => network.set(name, *value),
+            NetworkStep::Tun(device) => {
                 let number: String = device.chars().filter(char::is_ascii_digit).collect();
                 held.push(Box::new(network.tun(device, &format!("10.4{number}.0.1/24"))));
             }
-            Step::Tap(tap) => {
+            NetworkStep::Tap(tap) => {
                 let on = tap.device.as_deref();
                 held.push(Box::new(network.tap_of(tap.protocol, on, tap.ignores_outgoing)));
             }
-            Step::Receive(_) => {}
+            NetworkStep::Receive(_) => {}
         }
     }
     run_batch(&mut batch)?;

@@ -10,13 +10,13 @@ use super::play::{Outcome, Prediction};
 /// Cases from which on shares are demanded.
 pub(super) const FULL_CASES: u32 = 800;
 /// How often every cause occurs in that many.
-const LEAST_OF_A_CAUSE: u32 = 10;
+const MIN_OF_A_CAUSE: u32 = 10;
 /// The doctor may leave one in so many open.
 const UNKNOWN_OF: u32 = 10;
 /// One answer in so many may be that bytes are copied that the kernel reports as not copied.
 const FALSE_COPIED_OF: u32 = 20;
 /// Percentage of cases that are truly copied.
-const LEAST_COPIED: u32 = 30;
+const MIN_COPIED: u32 = 30;
 
 /// Cases with one cause in them, or all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -105,17 +105,17 @@ impl Tallies {
                 all.false_copied, all.cases
             ));
         }
-        if all.truly_copied * 100 < all.cases * LEAST_COPIED {
+        if all.truly_copied * 100 < all.cases * MIN_COPIED {
             unmet.push(format!(
-                "{} of {} cases are truly copied, less than {LEAST_COPIED} %",
+                "{} of {} cases are truly copied, less than {MIN_COPIED} %",
                 all.truly_copied, all.cases
             ));
         }
         for cause in Cause::ALL {
             let found = self.by_cause.get(cause).map_or(0, |tally| tally.cases);
-            if found < LEAST_OF_A_CAUSE {
+            if found < MIN_OF_A_CAUSE {
                 let name = cause.name();
-                unmet.push(format!("{name} occurs {found} times, less than {LEAST_OF_A_CAUSE}"));
+                unmet.push(format!("{name} occurs {found} times, less than {MIN_OF_A_CAUSE}"));
             }
         }
         unmet

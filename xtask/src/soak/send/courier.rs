@@ -18,7 +18,7 @@ pub(super) const SLICE_BYTES: usize = 64_000;
 
 /// How it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SendPath {
     MsgZerocopy,
     Auto,
     Ring,
@@ -26,8 +26,13 @@ pub(super) enum Way {
     RingAuto,
 }
 
-pub(super) const WAYS: [Way; 5] =
-    [Way::MsgZerocopy, Way::Auto, Way::Ring, Way::RingRegistered, Way::RingAuto];
+pub(super) const WAYS: [SendPath; 5] = [
+    SendPath::MsgZerocopy,
+    SendPath::Auto,
+    SendPath::Ring,
+    SendPath::RingRegistered,
+    SendPath::RingAuto,
+];
 
 type Owner = Box<dyn StableBytes>;
 
@@ -56,24 +61,24 @@ pub(super) struct Trail {
 }
 
 impl Courier {
-    pub(super) fn new(way: Way, sockets: Vec<InetSocket>) -> Result<Courier> {
+    pub(super) fn new(way: SendPath, sockets: Vec<InetSocket>) -> Result<Courier> {
         let mode = match way {
-            Way::Auto | Way::RingAuto => Mode::Auto,
+            SendPath::Auto | SendPath::RingAuto => Mode::Auto,
             _ => Mode::Zerocopy,
         };
         let mut pool = None;
         let by = match way {
-            Way::MsgZerocopy | Way::Auto => {
+            SendPath::MsgZerocopy | SendPath::Auto => {
                 let options = SenderOptions::new()
                     .mode(mode)
                     .park_timeout(PARKED)
                     .send_timeout(Some(super::PATIENCE));
                 By::Calls(sockets.into_iter().map(|one| Sender::new(one, &options)).collect())
             }
-            Way::Ring | Way::RingRegistered | Way::RingAuto => {
+            SendPath::Ring | SendPath::RingRegistered | SendPath::RingAuto => {
                 let options = RingOptions::new().mode(mode).entries(8).drop_timeout(PARKED);
                 let mut ring = Ring::new(&options);
-                if way == Way::RingRegistered {
+                if way == SendPath::RingRegistered {
                     let slices = Pool::new(SLICES, SLICE_BYTES, PageSize::Base)?;
                     ring.register_pool(&slices)?;
                     pool = Some(slices);

@@ -86,7 +86,7 @@ pub(super) fn run(span: Span, seed: u64, unix_seconds: u64) -> Result<()> {
         seen["in_flight_at_end"] = parked.into();
         seen["resident_bytes_after_warm_up"] = memory.begin.into();
         seen["resident_bytes_at_end"] = memory.end.into();
-        record::write_line(&file, "soak send", (seed, unix_seconds), seen)?;
+        record::write_line(&file, "soak send", seed, unix_seconds, seen)?;
     }
     println!("soak send: nothing found");
     Ok(())

@@ -7,14 +7,14 @@ use testbed::network::{End, Network, Tap};
 use uncopy::send::{InetSocket, Transport};
 
 use super::Tally;
-use super::courier::{Courier, SLICE_BYTES, SLICES, WAYS, Way};
+use super::courier::{Courier, SLICE_BYTES, SLICES, SendPath, WAYS};
 use super::receiver::{ANSWER_BYTES, HEADER_BYTES, Receiver};
 use crate::soak::scene::Dice;
 
 /// Sends of a round at most.
-const MOST_SENDS: usize = 60;
+const MAX_SENDS: usize = 60;
 /// Sockets of one sender at most: those of a ring share its queue.
-const MOST_SOCKETS: usize = 3;
+const MAX_SOCKETS: usize = 3;
 /// A link is down for so long at most.
 const DOWN: Duration = Duration::from_millis(20);
 
@@ -66,7 +66,7 @@ impl Scene {
     /// # Errors
     /// As [`round`](Self::round).
     pub(super) fn warm_up(&mut self, dice: &mut Dice) -> Result<()> {
-        self.run(Path::Silent, dice, |sockets| Courier::new(Way::MsgZerocopy, sockets))?;
+        self.run(Path::Silent, dice, |sockets| Courier::new(SendPath::MsgZerocopy, sockets))?;
         self.tap = None;
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Scene {
         if std::mem::take(&mut self.is_receiver_killed) {
             self.receiver = Receiver::start()?;
         }
-        let sockets = 1 + (dice.fraction() * MOST_SOCKETS as f64) as usize;
+        let sockets = 1 + (dice.fraction() * MAX_SOCKETS as f64) as usize;
         let connected = (0..sockets).map(|_| self.connect(path)).collect::<Result<_>>()?;
         let mut courier = courier(connected)?;
         let mut lanes: Vec<_> =
@@ -107,7 +107,7 @@ impl Scene {
             }
         }
         // Unacknowledged sends give no slice back.
-        let most = if path == Path::Silent { SLICES } else { sockets * MOST_SENDS };
+        let most = if path == Path::Silent { SLICES } else { sockets * MAX_SENDS };
         let count = 1 + (dice.fraction() * most as f64) as usize;
         for _ in 0..count {
             if dice.fraction() < 0.08 {
