@@ -17,7 +17,6 @@ const NOT_YET_CLEAN: &[&str] = &[
     "crates/uncopy-cli",
     "crates/uncopy-copy",
     "crates/uncopy-doctor",
-    "crates/uncopy-os",
     "crates/uncopy-zx",
 ];
 
