@@ -89,7 +89,7 @@ pub(super) trait End: Sized + Send + 'static {
     fn kind_bits(&self) -> u32 {
         0
     }
-    /// Whether calls wait here that go on until this end is read in another process.
+    /// Whether calls wait here that continue until this end is read in another process.
     fn has_waiting_calls(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! One event on a channel: write, wait, read; against copies of the same bytes through the same
-//! buffers, and against the smallest system call.
+//! Measures one event on a channel (write, wait, read), compared with copies of the same bytes through the
+//! same buffers, and with the smallest system call.
 
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -14,7 +14,7 @@ use uncopy::channel::{
 const SIZES: [usize; 5] = [64, 256, 1024, 4096, 65_280];
 const REGIONS: [usize; 6] = [1, 2, 16, 64, 1024, 8192];
 
-/// `bytes` in `count` regions of the same length; what is left over goes to the last.
+/// Divides `bytes` into `count` regions of the same length; the last one has the rest.
 fn regions(bytes: &[u8], count: usize) -> Vec<IoSlice<'_>> {
     let each = bytes.len() / count;
     let end = |i| if i + 1 == count { bytes.len() } else { (i + 1) * each };
@@ -29,7 +29,7 @@ fn wait(channel: &Channel) {
     channel.wait_one(Signals::READABLE, Deadline::INFINITE).expect("a message");
 }
 
-/// Copies through a message buffer of the channel's own pool, once and twice.
+/// Measures copies through a message buffer of the channel's pool, once and twice.
 fn floors(group: &mut BenchmarkGroup<'_, WallTime>, size: usize) {
     let (near, far) = Channel::pair();
     let bytes = vec![1u8; size];
@@ -50,7 +50,7 @@ fn floors(group: &mut BenchmarkGroup<'_, WallTime>, size: usize) {
 /// Makes both ends of a channel.
 type MakePair = fn() -> (Channel, Channel);
 
-/// Both ends in this process, with a socket between them.
+/// Returns two ends with a socket between them.
 fn socket_pair() -> (Channel, Channel) {
     let (near, far) = Channel::pair();
     let socket = far.into_fd().expect("a socket");
@@ -68,7 +68,7 @@ fn events(c: &mut Criterion) {
     group.finish();
 }
 
-/// The same over a socket.
+/// Measures events over a socket.
 fn socket_events(c: &mut Criterion) {
     let mut group = c.benchmark_group("socket");
     for size in SIZES {
@@ -85,7 +85,7 @@ fn every_count(group: &mut BenchmarkGroup<'_, WallTime>, size: usize, pair: Make
     }
 }
 
-/// Every way to read what was gathered, and what is written after linearising.
+/// Measures the ways to read a gathered message, and a message that was linearised before writing.
 fn one_way(
     group: &mut BenchmarkGroup<'_, WallTime>,
     regions: &[IoSlice<'_>],
@@ -123,7 +123,7 @@ fn one_way(
     });
 }
 
-/// Sixteen messages at once: one array of regions, against an array of arrays, against one by one.
+/// Measures sixteen messages at once: one array of regions, an array of arrays, and one by one.
 fn batches(c: &mut Criterion) {
     let mut group = c.benchmark_group("batch");
     batch(&mut group, "local", Channel::pair);
@@ -154,7 +154,7 @@ fn batch(group: &mut BenchmarkGroup<'_, WallTime>, transport: &str, pair: MakePa
     });
 }
 
-/// The port's way: bind, write, take the packet, read.
+/// Measures an event through a port: bind, write, take the packet, read.
 fn ports(c: &mut Criterion) {
     let mut group = c.benchmark_group("port");
     let port = Port::new();

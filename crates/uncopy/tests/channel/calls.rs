@@ -77,7 +77,7 @@ pub(crate) fn a_call_with_a_disposition_that_fails_sends_nothing(over: Transport
     let result = near.call_etc(&[IoSlice::new(b"0000")], &mut sent, Deadline::after(LONG));
     assert_eq!(result.unwrap_err(), Status::WrongType);
     assert_eq!((sent[0].result, sent[1].result), (Ok(()), Err(Status::WrongType)));
-    assert!(is_orphan(&moved_peer), "consumed all the same");
+    assert!(is_orphan(&moved_peer), "consumed even so");
     assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
 }
 

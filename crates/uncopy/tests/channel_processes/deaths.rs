@@ -98,7 +98,7 @@ fn a_killed_writer_leaves_whole_messages_only() {
                 killed = true;
             }
         }
-        assert!(killed, "it ended by itself");
+        assert!(killed, "it exited without being killed");
     }
 }
 

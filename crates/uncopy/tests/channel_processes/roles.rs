@@ -257,7 +257,7 @@ fn refusals(channel: &Channel, make: Maker) -> Result<u64, Status> {
         assert_eq!(sent, Err(Status::NoResources), "{spare}");
         if kept.kind() == Kind::Event {
             kept.signal(Signals::empty(), Signals::SIGNALED)?;
-            assert!(kept.signals().contains(Signals::SIGNALED), "the event goes on");
+            assert!(kept.signals().contains(Signals::SIGNALED), "the event still works");
         } else {
             assert!(kept.signals().contains(Signals::PEER_CLOSED), "the moved end is closed");
         }
