@@ -50,7 +50,7 @@ fn objection(found: &Objection) -> Cow<'static, str> {
              under different names"
         }
         Objection::EndlessLink => {
-            "the link leads to one of its own parent directories, which would never end; pass \
+            "the link leads to one of its own parent directories, so the tree has no end; pass \
              --links=preserve or exclude it"
         }
         Objection::LeadsOutside => {
