@@ -5,7 +5,7 @@ use uncopy::channel::{
     BatchError, BatchRegion, Bounds, Channel, EventPair, Handle, Object, Rights, Signals, Status,
 };
 
-use crate::is_orphan;
+use crate::channel::is_orphan;
 
 fn region(bytes: &[u8], message: u16, handles: u16) -> BatchRegion<'_> {
     BatchRegion { bytes, message, handles }

@@ -7,7 +7,7 @@ use uncopy::channel::{
     Channel, Deadline, Disposition, EventPair, Handle, Kind, Object, Rights, Signals, Status,
 };
 
-use crate::{is_orphan, past, send};
+use crate::channel::{is_orphan, past, send};
 
 /// Answers the next message with its own first four bytes and `body`.
 fn answer(channel: &Channel, body: &[u8]) -> [u8; 4] {

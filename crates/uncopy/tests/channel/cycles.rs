@@ -2,7 +2,7 @@
 
 use uncopy::channel::{Channel, EventPair, Object, Signals};
 
-use crate::{is_orphan, send_handles};
+use crate::channel::{is_orphan, send_handles};
 
 /// Zircon's test nests 200; recursion would overflow the stack at this depth.
 #[test]

@@ -3,7 +3,7 @@
 use testbed::Transport;
 use uncopy::channel::{Object, Rights, Signals, Status};
 
-use crate::{is_orphan, past};
+use crate::channel::{is_orphan, past};
 
 pub(crate) fn an_event_has_its_own_signal_and_user_signals(over: Transport) {
     let (event, again) = over.events();

@@ -3,7 +3,7 @@
 use testbed::{LONG, Transport};
 use uncopy::channel::{Deadline, Fifo, Object, Rights, Signals, Status};
 
-use crate::{is_orphan, past};
+use crate::channel::{is_orphan, past};
 
 pub(crate) fn a_fifo_takes_whole_elements_and_returns_how_many(over: Transport) {
     let (near, far) = over.fifos(3, 2);

@@ -8,7 +8,7 @@ use uncopy::channel::{
     Signals, Socket, SocketKind, Status, Transfer, Vmo,
 };
 
-use crate::{is_orphan, send_handles};
+use crate::channel::{is_orphan, send_handles};
 
 fn one_of_each() -> Vec<(Handle, Kind, Rights)> {
     let (reader, _writer) = std::io::pipe().unwrap();
@@ -199,9 +199,9 @@ fn an_endpoint_cannot_be_duplicated_into_itself() {
 fn a_revoked_handle_is_a_bad_handle() {
     let (near, far) = Channel::pair();
     near.revoke();
-    assert_eq!(crate::send(&near, b"x"), Err(Status::BadHandle));
+    assert_eq!(crate::channel::send(&near, b"x"), Err(Status::BadHandle));
     assert_eq!(near.read().unwrap_err(), Status::BadHandle);
-    assert_eq!(near.wait_one(Signals::WRITABLE, crate::past()), Err(Status::BadHandle));
+    assert_eq!(near.wait_one(Signals::WRITABLE, crate::channel::past()), Err(Status::BadHandle));
     assert!(!is_orphan(&far));
     drop(near);
     assert!(is_orphan(&far));

@@ -9,7 +9,7 @@ use uncopy::channel::{
     AsyncOptions, Bounds, Channel, Deadline, Event, Object, Port, Signals, Status,
 };
 
-use crate::{send, send_handles};
+use crate::channel::{send, send_handles};
 
 const ITERATIONS: usize = 3000;
 
@@ -97,7 +97,7 @@ fn a_binding_fires_exactly_once() {
             far.wait_async(&port, 1, Signals::READABLE, AsyncOptions::empty()).unwrap();
             assert_eq!(port.wait(Deadline::INFINITE).unwrap().key, 1);
             drop(writer.join().unwrap());
-            assert_eq!(port.wait(crate::past()).unwrap_err(), Status::TimedOut);
+            assert_eq!(port.wait(crate::channel::past()).unwrap_err(), Status::TimedOut);
         },
         ITERATIONS,
     );
@@ -297,7 +297,7 @@ fn a_binding_fires_once_after_the_other_end_moves() {
             near.wait_async(&port, 7, Signals::READABLE, AsyncOptions::empty()).unwrap();
             assert_eq!(waiter.join().unwrap(), 7);
             drop(mover.join().unwrap());
-            assert_eq!(port.wait(crate::past()).unwrap_err(), Status::TimedOut);
+            assert_eq!(port.wait(crate::channel::past()).unwrap_err(), Status::TimedOut);
         },
         SOCKET_ITERATIONS,
     );

@@ -8,7 +8,7 @@ use uncopy::channel::{
     Object, Oversized, Rights, Signals, Status,
 };
 
-use crate::{is_orphan, send, send_handles};
+use crate::channel::{is_orphan, send, send_handles};
 
 fn events(count: usize) -> Vec<Handle> {
     (0..count).map(|_| Event::new().into()).collect()

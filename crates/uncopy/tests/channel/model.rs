@@ -12,7 +12,7 @@ use uncopy::channel::{
     BatchRegion, Bounds, Channel, Handle, Lengths, Object, Oversized, Signals, Status,
 };
 
-use crate::socket_pair;
+use crate::channel::socket_pair;
 
 const CHANNELS: usize = 3;
 const MAX_MESSAGES: usize = 4;

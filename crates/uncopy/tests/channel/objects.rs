@@ -51,7 +51,7 @@ fn a_new_size_applies_to_all_handles() {
     vmo.write(b"old", 4096).unwrap();
     let twin = vmo.duplicate(None).unwrap();
     let poor = vmo.duplicate(Some(Rights::READ | Rights::WRITE)).unwrap();
-    let (near, far) = crate::socket_pair();
+    let (near, far) = crate::channel::socket_pair();
     near.write(&[], vec![vmo.duplicate(None).unwrap().into()]).unwrap();
     let there = Vmo::try_from(far.read().unwrap().take_handles().remove(0)).unwrap();
     assert!(there.rights().contains(Rights::RESIZE));

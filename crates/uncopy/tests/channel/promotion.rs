@@ -10,7 +10,7 @@ use uncopy::channel::{
     Rights, Signals, Socket, SocketKind, Status, Vmo,
 };
 
-use crate::{past, polls_readable, send, send_handles, socket_pair};
+use crate::channel::{past, polls_readable, send, send_handles, socket_pair};
 
 /// Moves it to a socket and back, as to another process.
 fn moved(channel: Channel) -> Channel {

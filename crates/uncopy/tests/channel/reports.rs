@@ -8,7 +8,7 @@ use uncopy::channel::{
     Status, WaitItem, wait_many,
 };
 
-use crate::{past, send};
+use crate::channel::{past, send};
 
 /// Usually enough to fall asleep; the outcome is the same if not.
 const TICK: Duration = Duration::from_millis(2);

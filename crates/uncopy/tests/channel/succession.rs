@@ -10,7 +10,7 @@ use uncopy::channel::{
     Port, Rights, Signals, Status, Vmo,
 };
 
-use crate::{past, send_handles};
+use crate::channel::{past, send_handles};
 
 #[test]
 fn a_successor_has_rights_identity_and_waits() {
@@ -105,7 +105,7 @@ fn send_during_a_call(
             channel_of(&old).call(&question, vec![], Deadline::after(LONG)).map(drop)
         });
         far.wait_one(Signals::READABLE, Deadline::after(LONG)).unwrap();
-        let (there, here) = crate::socket_pair();
+        let (there, here) = crate::channel::socket_pair();
         send_handles(&there, vec![old.succeed().unwrap()]).unwrap();
         let goes_on = || {
             thread::sleep(Duration::from_millis(5));
@@ -137,7 +137,7 @@ fn a_call_on_the_old_handle_ends_when_the_successor_is_read_in_another_process()
 fn a_call_on_the_old_handle_continues_while_the_successor_is_unread() {
     let (near, far) = Channel::pair();
     send_during_a_call(near, &far, |goes_on, here| {
-        let (second, third) = crate::socket_pair();
+        let (second, third) = crate::channel::socket_pair();
         assert!(here.signals().contains(Signals::READABLE));
         send_handles(&second, vec![here.into()]).unwrap();
         let here = Channel::try_from(third.read().unwrap().take_handles().remove(0)).unwrap();

@@ -92,7 +92,7 @@ macro_rules! tests {
             $(
                 #[test]
                 fn $test() {
-                    crate::$module::$test($over);
+                    crate::channel::$module::$test($over);
                 }
             )*
         }

@@ -8,7 +8,7 @@ use uncopy::channel::{
     Status, WaitItem, wait_many,
 };
 
-use crate::{past, polls_readable, send, send_handles};
+use crate::channel::{past, polls_readable, send, send_handles};
 
 pub(crate) fn readable_is_set_exactly_while_the_queue_is_not_empty(over: Transport) {
     let (near, far) = over.channels();

@@ -8,7 +8,8 @@ use std::sync::PoisonError;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use uncopy::channel::{Channel, Object, Signals};
 
-use crate::{ALONE, descriptors};
+use crate::ALONE;
+use crate::channel_allocations::descriptors;
 
 /// Sends a message with one endpoint that consists of as many descriptors as the kernel allows.
 fn send_endpoint(socket: &OwnedFd, part: &OwnedFd) -> rustix::io::Result<usize> {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use tokio::time::timeout;
 use uncopy::channel::{AsyncChannel, Bounds, Channel, Event, Handle, Kind, Object, Status};
 
-use crate::{LONG, TRANSPORTS, moved, poll_once, send, tasks};
+use crate::channel_async::{LONG, TRANSPORTS, moved, poll_once, send, tasks};
 
 fn event() -> Vec<Handle> {
     vec![Event::new().into()]

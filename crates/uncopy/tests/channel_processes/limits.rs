@@ -6,7 +6,7 @@ use std::process::Command;
 use testbed::Case;
 use uncopy::channel::{Channel, Event, Handle, Vmo};
 
-use crate::{Actor, next, roles, send_with};
+use crate::channel_processes::{Actor, next, roles, send_with};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use testbed::Case;
 use uncopy::channel::{AsyncOptions, Object, Port, Signals};
 
-use crate::{Actor, next, send, soon};
+use crate::channel_processes::{Actor, next, send, soon};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -6,7 +6,7 @@ use uncopy::channel::{
     Socket, SocketKind, Status, Vmo, WaitItem, wait_many,
 };
 
-use crate::{Actor, next, next_handle, send, send_with, soon};
+use crate::channel_processes::{Actor, next, next_handle, send, send_with, soon};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -9,7 +9,7 @@ use uncopy::channel::{
     Channel, Event, EventPair, Fifo, Handle, Kind, Object, Signals, Socket, SocketKind, Status, Vmo,
 };
 
-use crate::{descriptors, next, next_handle, send, send_with, soon};
+use crate::channel_processes::{descriptors, next, next_handle, send, send_with, soon};
 
 /// Environment variable with the role of a child.
 pub(crate) const VARIABLE: &str = "UNCOPY_TEST_ROLE";
@@ -132,7 +132,7 @@ fn nudge(channel: &Channel) -> Result<(), Status> {
 fn starve(channel: &Channel) -> Result<(), Status> {
     let report: Channel = next_handle(channel);
     // Makes the descriptors that waiting needs once.
-    assert!(report.wait_one(Signals::READABLE, crate::tick()).is_err());
+    assert!(report.wait_one(Signals::READABLE, crate::channel_processes::tick()).is_err());
     let before = descriptors();
     let old = getrlimit(Resource::Nofile);
     // All lower numbers are in use.
@@ -151,7 +151,8 @@ fn starve(channel: &Channel) -> Result<(), Status> {
 /// Writes some messages, reports that over the end that it receives, and waits.
 fn burst(channel: &Channel) -> Result<(), Status> {
     let notified: Channel = next_handle(channel);
-    (0..crate::deaths::BURST).try_for_each(|number| send(channel, &number.to_ne_bytes()))?;
+    (0..crate::channel_processes::deaths::BURST)
+        .try_for_each(|number| send(channel, &number.to_ne_bytes()))?;
     send(&notified, b"all are written")?;
     wait_for_the_end(channel)
 }
@@ -159,7 +160,7 @@ fn burst(channel: &Channel) -> Result<(), Status> {
 /// Writes numbered messages of many sizes without end, each of which can be checked.
 fn flood(channel: &Channel) -> Result<(), Status> {
     for number in 0u64.. {
-        let body = crate::deaths::body_of(number);
+        let body = crate::channel_processes::deaths::body_of(number);
         while let Err(status) = channel.write(&[IoSlice::new(&body)], handles_of(number)) {
             match status {
                 Status::ShouldWait => channel.wait_one(Signals::WRITABLE, soon()).map(|_| ())?,
@@ -212,7 +213,7 @@ fn hoard(channel: &Channel) -> Result<(), Status> {
 /// how often each kind failed.
 fn cramp(channel: &Channel) -> Result<(), Status> {
     // Makes the descriptors that waiting needs once.
-    assert!(channel.wait_one(Signals::READABLE, crate::tick()).is_err());
+    assert!(channel.wait_one(Signals::READABLE, crate::channel_processes::tick()).is_err());
     let makers: [Maker; 5] = [
         laden_channel,
         || Event::new().duplicate(None).and_then(|event| both((event.duplicate(None)?, event))),

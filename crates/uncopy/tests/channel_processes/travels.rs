@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use testbed::Case;
 use uncopy::channel::{self, AsyncOptions, Channel, Fifo, Handle, Object, Port, Signals};
 
-use crate::{Actor, next, send, send_with, soon};
+use crate::channel_processes::{Actor, next, send, send_with, soon};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -9,7 +9,7 @@ use testbed::{Case, Content, Place};
 use uncopy::Mechanism;
 use uncopy::copy::{Control, CopyOptions, Progress, Verify, copy_file, copy_file_observed};
 
-use crate::{EVERYWHERE, only};
+use crate::copy::{EVERYWHERE, only};
 
 /// Set to a directory for the process that counts.
 pub(crate) const CHILD: &str = "UNCOPY_COUNT_DESCRIPTORS_IN";

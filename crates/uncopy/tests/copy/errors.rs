@@ -10,7 +10,7 @@ use uncopy::copy::{
 };
 use uncopy::{Cost, Errno, Error, Mechanism, Reason};
 
-use crate::{EVERYWHERE, Pair, only};
+use crate::copy::{EVERYWHERE, Pair, only};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

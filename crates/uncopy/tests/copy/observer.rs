@@ -6,7 +6,7 @@ use testbed::Case;
 use uncopy::Mechanism;
 use uncopy::copy::{Control, CopyOptions, Phase, Progress, Verify, copy_file_observed};
 
-use crate::{EVERYWHERE, Pair, only};
+use crate::copy::{EVERYWHERE, Pair, only};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

@@ -20,7 +20,7 @@ use uncopy::copy::{
 };
 use uncopy::{Error, Mechanism};
 
-use crate::{EVERYWHERE, Pair, only};
+use crate::copy::{EVERYWHERE, Pair, only};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![

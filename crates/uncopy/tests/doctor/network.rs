@@ -7,9 +7,9 @@ use testbed::{Case, Need};
 use uncopy::doctor::{CopyVerdict, Options, Severity, Target, examine};
 use uncopy::send::{Fate, InetSocket};
 
-use crate::network_rows::{devices, offloads, sizes, stacked, taps};
-use crate::row::{Row, fates};
-use crate::truth::Holder;
+use crate::doctor::network_rows::{devices, offloads, sizes, stacked, taps};
+use crate::doctor::row::{Row, fates};
+use crate::doctor::truth::Holder;
 
 /// Lines of the book's table.
 pub(crate) fn lines() -> String {

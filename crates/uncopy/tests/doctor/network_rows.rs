@@ -4,7 +4,7 @@ use testbed::network::ALL_PROTOCOLS;
 use testbed::run_tool;
 use uncopy::doctor::Severity::{Copies, Limits, Note, Unknown};
 
-use crate::row::{Row, keep};
+use crate::doctor::row::{Row, keep};
 
 const UDP: &str = "udp://10.11.0.2:9";
 const UDP6: &str = "udp://[fd11::2]:9";
@@ -295,10 +295,10 @@ pub(crate) fn sizes() -> Vec<Row> {
         .remove(|network| network.set("net/core/optmem_max", 128 << 10)),
         Row::new("little locked memory", UDP, ("memlock", Limits, "RLIMIT_MEMLOCK is 65536"))
             .create(|_| {
-                crate::network::without_locked_memory(Some(64 << 10));
+                crate::doctor::network::without_locked_memory(Some(64 << 10));
                 None
             })
-            .remove(|_| crate::network::without_locked_memory(None)),
+            .remove(|_| crate::doctor::network::without_locked_memory(None)),
         Row::new("a queue that delays packets", UDP, ("queue-holds-packets", Note, "sink has tbf"))
             .options(|options| options.message_bytes = Some(9000))
             .create(|network| {

@@ -11,7 +11,7 @@ use testbed::network::{NEEDS, Network, isolated};
 use testbed::{Case, Completions, LONG, Lender, LenderOptions, Need, zerocopy_sends};
 use uncopy::doctor::{CopyVerdict, Options, Report, Target, examine};
 
-use crate::{truth_rows, truth_sockets};
+use crate::doctor::{truth_rows, truth_sockets};
 
 pub(crate) const SENDS: u32 = 40;
 /// Size of sends that is large enough for lending and fits every device of these tests.

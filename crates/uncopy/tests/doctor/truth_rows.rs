@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use testbed::LenderOptions;
 use testbed::network::{ALL_PROTOCOLS, Network};
 
-use crate::neighbour::Neighbour;
-use crate::truth::Truth::{Copied, CopiedUnseen, Lent, LentUnseen};
-use crate::truth::{By, Kept, Situation, Truth};
+use crate::doctor::neighbour::Neighbour;
+use crate::doctor::truth::Truth::{Copied, CopiedUnseen, Lent, LentUnseen};
+use crate::doctor::truth::{By, Kept, Situation, Truth};
 
 pub(crate) const FAR: &str = "10.11.0.2:9";
 const OTHER: &str = "10.12.0.2:9";

@@ -6,9 +6,9 @@ use std::time::Instant;
 use testbed::network::Network;
 use testbed::{LenderOptions, bind_to_device, set_number};
 
-use crate::truth::Truth::{Copied, CopiedUnseen, Lent, LentUnseen};
-use crate::truth::{Kept, Situation};
-use crate::truth_rows::{FAR, from_a_port, keep, none, pair, row, rule, unconnected};
+use crate::doctor::truth::Truth::{Copied, CopiedUnseen, Lent, LentUnseen};
+use crate::doctor::truth::{Kept, Situation};
+use crate::doctor::truth_rows::{FAR, from_a_port, keep, none, pair, row, rule, unconnected};
 
 const FAR_V6: &str = "[fd11::2]:9";
 const FAR_MAPPED: &str = "[::ffff:10.11.0.2]:9";

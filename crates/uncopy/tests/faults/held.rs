@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use uncopy::channel::Channel;
 
-use crate::ALLOCATOR;
-use crate::sends::lent;
+use crate::faults::ALLOCATOR;
+use crate::faults::sends::lent;
 
 /// Less than any buffer that an operation makes: what it learns once and keeps, and messages.
 const KEPT_BYTES: usize = 4096;

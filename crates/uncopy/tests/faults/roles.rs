@@ -13,8 +13,8 @@ use uncopy::channel::{
 };
 use uncopy::copy::{CopyOptions, Verify, copy_file, job};
 
-use crate::held::Held;
-use crate::sends::{leave, lend, ring, settle};
+use crate::faults::held::Held;
+use crate::faults::sends::{leave, lend, ring, settle};
 
 /// Names what a process is to do, and where.
 pub(crate) const ROLE: &str = "UNCOPY_TEST_ROLE";

@@ -11,8 +11,8 @@ use uncopy::send::{
     SenderOptions, Sent,
 };
 
-use crate::held;
-use crate::roles::{Outcome, PATIENCE, at};
+use crate::faults::held;
+use crate::faults::roles::{Outcome, PATIENCE, at};
 
 const BYTES: usize = 20_000;
 const SENDS: usize = 3;

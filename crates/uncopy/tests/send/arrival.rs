@@ -6,8 +6,8 @@ use std::sync::Arc;
 use testbed::{Case, cases, seeded};
 use uncopy::send::{Fate, InetSocket, Message, Mode, PageSize, Payload, Pool, StableBytes};
 
-use crate::receiver::{expect, tcp, to_the_end, udp};
-use crate::{LONG, all_releases, fates, here, ring, ring_options, run, sender};
+use crate::send::receiver::{expect, tcp, to_the_end, udp};
+use crate::send::{LONG, all_releases, fates, here, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -322,7 +322,7 @@ fn trains_longer_than_a_packet() {
             });
             assert_eq!(sender.send(payload).result.unwrap(), 70 * 700 + 11);
             assert_eq!(sender.counters().sends, 1);
-            assert_eq!(crate::all_releases(&mut sender).len(), 1);
+            assert_eq!(crate::send::all_releases(&mut sender).len(), 1);
             receives.join().unwrap();
         }
     }

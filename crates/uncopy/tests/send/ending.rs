@@ -10,8 +10,8 @@ use testbed::{Case, cases, in_a_child, seeded, wait_for};
 use uncopy::Errno;
 use uncopy::send::{Message, Mode, Ring, RingEvent, RingSocket, Sender, StableBytes};
 
-use crate::receiver::{tcp, to_the_end};
-use crate::{LONG, ring_options, run, sender};
+use crate::send::receiver::{tcp, to_the_end};
+use crate::send::{LONG, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -140,7 +140,7 @@ fn a_send_that_has_begun_is_finished_by_the_thread() {
     for mode in MODES {
         let (stream, socket) = tcp(false);
         let sending = std::thread::spawn(move || {
-            let mut ring = crate::ring(mode);
+            let mut ring = crate::send::ring(mode);
             let socket = ring.add(socket);
             ring.send(socket, Message::new(vec![7; LARGE])).unwrap();
             ring.submit().unwrap();

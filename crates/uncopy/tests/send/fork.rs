@@ -11,8 +11,8 @@ use uncopy::send::{
     RingSocket, SendId, Sender,
 };
 
-use crate::receiver::{expect, tcp, to_the_end};
-use crate::{LONG, all_releases, here, ring_options, run, sender};
+use crate::send::receiver::{expect, tcp, to_the_end};
+use crate::send::{LONG, all_releases, here, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

@@ -7,8 +7,8 @@ use testbed::network::{End, NEEDS, Network, isolated};
 use testbed::{Case, cases, seeded};
 use uncopy::send::{FallbackReason, Fate, InetSocket, Message, Mode, PageSize, Pool, Ring, Sender};
 
-use crate::receiver::{expect, tcp, to_the_end, udp};
-use crate::{LONG, all_releases, fates, options, ring, ring_options, run, sender};
+use crate::send::receiver::{expect, tcp, to_the_end, udp};
+use crate::send::{LONG, all_releases, fates, options, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![

@@ -3,8 +3,8 @@
 use testbed::{Case, cases};
 use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring};
 
-use crate::receiver::{tcp, to_the_end, udp};
-use crate::{LONG, all_releases, fates, ring, ring_options, run, sender};
+use crate::send::receiver::{tcp, to_the_end, udp};
+use crate::send::{LONG, all_releases, fates, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -125,7 +125,7 @@ fn huge_pages_arrive_over_loopback() {
         ring.send(datagrams, Message::new(slice)).unwrap();
     }
     run(&mut ring);
-    sent.iter().for_each(|datagram| crate::receiver::expect(&receiver, datagram));
+    sent.iter().for_each(|datagram| crate::send::receiver::expect(&receiver, datagram));
     for (socket, sends) in [(through, SLICES), (datagrams, 16)] {
         let expected = if pool.pages().are_huge() { sends as u64 } else { 0 };
         assert_eq!(ring.counters(socket).unwrap().huge_pages_unnamed, expected);
@@ -140,7 +140,7 @@ fn a_local_socket_is_refused() {
 }
 
 fn a_filter_that_forbids_io_uring() {
-    crate::filter::under([crate::filter::io_uring()], uncopy::Errno::EPERM, || {
+    crate::send::filter::under([crate::send::filter::io_uring()], uncopy::Errno::EPERM, || {
         let (receiver, socket) = udp(false);
         let mut ring = Ring::new(&ring_options(Mode::Zerocopy));
         assert_eq!(ring.io_uring_refusal(), Some(uncopy::Errno::EPERM));
@@ -150,7 +150,7 @@ fn a_filter_that_forbids_io_uring() {
         let socket = ring.add(socket);
         ring.send(socket, Message::new(pool.take().unwrap())).unwrap();
         assert_eq!(run(&mut ring).sent_bytes(), [3000]);
-        crate::receiver::expect(&receiver, &[0; 3000]);
+        crate::send::receiver::expect(&receiver, &[0; 3000]);
     });
 }
 

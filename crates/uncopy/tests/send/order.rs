@@ -15,8 +15,8 @@ use uncopy::send::{
     StableBytes,
 };
 
-use crate::receiver::tcp;
-use crate::{LONG, ring_options};
+use crate::send::receiver::tcp;
+use crate::send::{LONG, ring_options};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
@@ -247,7 +247,7 @@ fn streams_in_turn_with_slow_readers() {
                 ring.send(*socket, Message::new(content)).unwrap();
             }
         }
-        let events = crate::run(&mut ring);
+        let events = crate::send::run(&mut ring);
         assert_eq!(events.sent_bytes(), vec![kind.bytes; kind.messages * kind.streams]);
         drop(ring);
         let all = kind.messages * kind.bytes;
@@ -262,7 +262,7 @@ fn a_stream_that_was_added_twice() {
     {
         let (stream, socket) = tcp(false);
         let reader = std::thread::spawn(move || read_late(stream, 0));
-        let lending = crate::sender::<Vec<u8>>(socket, mode);
+        let lending = crate::send::sender::<Vec<u8>>(socket, mode);
         let mut options = ring_options(mode);
         options.without_io_uring = without_io_uring;
         let mut ring = Ring::new(&options);
@@ -271,7 +271,7 @@ fn a_stream_that_was_added_twice() {
             let content = seeded(0, turn * (50 << 10), 50 << 10);
             ring.send(sockets[turn as usize % 2], Message::new(content)).unwrap();
         }
-        assert_eq!(crate::run(&mut ring).sent_bytes().len(), 100);
+        assert_eq!(crate::send::run(&mut ring).sent_bytes().len(), 100);
         drop((ring, lending));
         let whole = (5000 << 10, 5000 << 10);
         assert_eq!(reader.join().unwrap(), whole, "{mode:?}, without io_uring: {without_io_uring}");
@@ -296,7 +296,7 @@ fn a_failed_send_cancels_those_behind_it() {
         ring.submit().unwrap();
         ring.cancel(ids[0]);
         let reader = std::thread::spawn(move || read_late(stream, 0));
-        let events = crate::run(&mut ring);
+        let events = crate::send::run(&mut ring);
         let failed: Vec<_> = events.results.iter().filter(|(_, r)| r.is_err()).collect();
         assert_eq!(failed.len(), 4, "without io_uring: {without_io_uring}");
         let sent: usize = events.releases.iter().map(|release| release.bytes).sum();

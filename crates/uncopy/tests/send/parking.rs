@@ -7,8 +7,8 @@ use testbed::network::{End, NEEDS, Network, isolated};
 use testbed::{Case, cases};
 use uncopy::send::{InetSocket, Message, Mode, Ring, Sender};
 
-use crate::receiver::{tcp, to_the_end, udp};
-use crate::{LONG, options, ring, ring_options, sender};
+use crate::send::receiver::{tcp, to_the_end, udp};
+use crate::send::{LONG, options, ring, ring_options, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
@@ -67,7 +67,7 @@ fn a_panic_releases_nothing_early() {
     .join();
     assert!(ended.is_err());
     wait_until_free(&buffer);
-    crate::receiver::expect(&receiver, &buffer);
+    crate::send::receiver::expect(&receiver, &buffer);
 }
 
 fn a_forgotten_sender_keeps_its_buffers() {
@@ -151,7 +151,7 @@ fn a_dropped_ring_is_parked() {
         drop(ring);
         assert!(!is_free(&buffer) && uncopy::send::parked() >= 1, "{:?}", begin.elapsed());
         // The parking thread aborts the connection in time; using any ring takes in the release.
-        let mut other = crate::ring::<Vec<u8>>(Mode::Copy);
+        let mut other = crate::send::ring::<Vec<u8>>(Mode::Copy);
         while !is_free(&buffer) {
             assert!(begin.elapsed() < LONG, "it is never released");
             std::thread::sleep(Duration::from_millis(5));
@@ -175,14 +175,14 @@ fn a_thread_ends_with_its_rings() {
 fn completions_are_taken_in_by_the_drop() {
     let (_receiver, socket) = udp(false);
     let buffer = Arc::new(vec![5; 3000]);
-    let mut ring = crate::ring(Mode::Zerocopy);
+    let mut ring = crate::send::ring(Mode::Zerocopy);
     let socket = ring.add(socket);
     for _ in 0..100 {
         ring.send(socket, Message::new(buffer.clone())).unwrap();
     }
     ring.submit().unwrap();
     drop(ring);
-    let mut other = crate::ring::<Vec<u8>>(Mode::Copy);
+    let mut other = crate::send::ring::<Vec<u8>>(Mode::Copy);
     other.submit().unwrap();
     assert!(is_free(&buffer));
 }

@@ -10,7 +10,7 @@ use uncopy::send::{
     FallbackReason, Fate, InetSocket, Message, Mode, PageSize, Pool, RingEvent, Sender,
 };
 
-use crate::{LONG, all_releases, fates, options, ring, run, sender};
+use crate::send::{LONG, all_releases, fates, options, ring, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let named = |name: &str, body: fn()| Case::new(format!("paths::{name}"), NEEDS, body);
@@ -255,7 +255,7 @@ fn auto_stops_where_the_device_has_no_scatter_gather() {
         },
         |_| {
             let listener = TcpListener::bind(End::Far.address(false, PORT)).unwrap();
-            let received = crate::receiver::to_the_end(listener.accept().unwrap().0);
+            let received = crate::send::receiver::to_the_end(listener.accept().unwrap().0);
             assert_eq!(received.join().unwrap().len(), TOTAL);
         },
     );

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use uncopy::send::InetSocket;
 
-use crate::{LONG, here};
+use crate::send::{LONG, here};
 
 /// Makes a UDP receiver, and a socket that sends to it.
 pub(crate) fn udp(is_v6: bool) -> (UdpSocket, InetSocket) {

@@ -9,8 +9,8 @@ use testbed::{Case, Need, cases, seeded};
 use uncopy::Errno;
 use uncopy::send::{FallbackReason, Fate, InetSocket, Message, Mode, Ring, Sender};
 
-use crate::receiver::{expect, tcp, to_the_end, udp};
-use crate::{LONG, all_releases, fates, filter, here, ring_options, run, sender};
+use crate::send::receiver::{expect, tcp, to_the_end, udp};
+use crate::send::{LONG, all_releases, fates, filter, here, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![

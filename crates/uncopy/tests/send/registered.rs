@@ -9,9 +9,9 @@ use uncopy::send::{
     StableBytes,
 };
 
-use crate::limits::{limit_locked_memory, own_locked_memory};
-use crate::receiver::{expect, tcp, to_the_end, udp};
-use crate::{here, ring, run};
+use crate::send::limits::{limit_locked_memory, own_locked_memory};
+use crate::send::receiver::{expect, tcp, to_the_end, udp};
+use crate::send::{here, ring, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![

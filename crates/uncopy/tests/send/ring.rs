@@ -9,8 +9,8 @@ use uncopy::send::{
 };
 use uncopy::{Objection, Reason};
 
-use crate::receiver::{expect, tcp, to_the_end, udp};
-use crate::{LONG, ring, ring_options, run, sender};
+use crate::send::receiver::{expect, tcp, to_the_end, udp};
+use crate::send::{LONG, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -174,7 +174,7 @@ fn a_refused_send_returns_its_buffers() {
     let refused = ring.send(socket, Message::new(vec![7; 10]).bind(0)).unwrap_err();
     assert_eq!(refused.payload.into_one().unwrap(), vec![7; 10]);
     assert!(refused.error.to_string().contains("register more"), "{}", refused.error);
-    let mut other = crate::ring::<Vec<u8>>(Mode::Zerocopy);
+    let mut other = crate::send::ring::<Vec<u8>>(Mode::Zerocopy);
     let refused = other.send(socket, Message::new(vec![7; 10])).unwrap_err();
     assert!(refused.error.to_string().contains("add it first"), "{}", refused.error);
     assert!(other.socket(socket).is_none() && other.counters(socket).is_none());
@@ -260,7 +260,7 @@ fn rings_of_several_threads_share_their_pools() {
             });
             thread.join().unwrap();
             if !is_first_dropped {
-                send_all(std::mem::replace(&mut first, crate::ring(Mode::Zerocopy)));
+                send_all(std::mem::replace(&mut first, crate::send::ring(Mode::Zerocopy)));
             }
         }
     });

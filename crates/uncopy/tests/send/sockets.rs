@@ -6,8 +6,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use testbed::{Case, cases};
 use uncopy::send::{InetSocket, Mode, Transport};
 
-use crate::receiver::{expect, udp};
-use crate::{LONG, all_releases, here, sender};
+use crate::send::receiver::{expect, udp};
+use crate::send::{LONG, all_releases, here, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

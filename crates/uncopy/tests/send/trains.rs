@@ -4,7 +4,7 @@ use testbed::network::{End, NEEDS, isolated};
 use testbed::{Case, seeded};
 use uncopy::send::{Fate, InetSocket, Message, Mode};
 
-use crate::{all_releases, fates, ring, run, sender};
+use crate::send::{all_releases, fates, ring, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let name = "trains::trains_are_as_long_as_the_device_takes";

@@ -7,8 +7,8 @@ use uncopy::send::{
     FallbackReason, Fate, InetSocket, Message, Mode, Release, Ring, RingEvent, RingSocket, Sender,
 };
 
-use crate::receiver::{tcp, to_the_end};
-use crate::{LONG, all_releases, fates, ring, ring_options, run, sender};
+use crate::send::receiver::{tcp, to_the_end};
+use crate::send::{LONG, all_releases, fates, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![[] three_kinds_of_send_in_turn_on_one_stream];

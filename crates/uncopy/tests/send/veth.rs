@@ -8,8 +8,8 @@ use testbed::network::{End, NEEDS, linked};
 use testbed::{Case, seeded};
 use uncopy::send::{FallbackReason, Fate, InetSocket, Mode, Sender};
 
-use crate::receiver::datagram;
-use crate::{LONG, all_releases, fates, sender};
+use crate::send::receiver::datagram;
+use crate::send::{LONG, all_releases, fates, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let named = |name: &str, body: fn()| Case::new(format!("veth::{name}"), NEEDS, body);

@@ -1,5 +1,4 @@
 //! Channels and the objects that are sent in messages.
-#![cfg(target_os = "linux")]
 
 mod batches;
 mod calls;

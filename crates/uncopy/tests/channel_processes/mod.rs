@@ -1,17 +1,15 @@
 //! Channels between real processes, which are started, run out of descriptors, and are killed.
-#![cfg(all(target_os = "linux", not(shuttle)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod deaths;
 mod limits;
 mod messages;
 mod objects;
-mod roles;
+pub(crate) mod roles;
 mod starting;
 mod travels;
 
 use std::io::IoSlice;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use testbed::LONG;
@@ -83,21 +81,16 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn main() -> ExitCode {
-    if let Ok(role) = std::env::var(roles::VARIABLE) {
-        return roles::play(&role);
-    }
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [
-            deaths::cases(),
-            limits::cases(),
-            messages::cases(),
-            objects::cases(),
-            starting::cases(),
-            travels::cases(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    })
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    [
+        deaths::cases(),
+        limits::cases(),
+        messages::cases(),
+        objects::cases(),
+        starting::cases(),
+        travels::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -1,8 +1,6 @@
 //! Tests sends over real sockets and devices: arrival, copies, and when buffers are released.
 //!
 //! Loopback needs no privilege; devices that do not copy need root and network namespaces.
-#![cfg(all(target_os = "linux", not(shuttle)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arrival;
 mod ending;
@@ -23,7 +21,6 @@ mod turns;
 mod veth;
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 
 use testbed::LONG;
 use uncopy::send::{
@@ -109,27 +106,25 @@ fn fates<B>(releases: &[Release<B>]) -> Vec<Fate> {
     releases.iter().map(|release| release.fate).collect()
 }
 
-fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [
-            arrival::cases(),
-            ending::cases(),
-            fork::cases(),
-            limits::cases(),
-            loopback::cases(),
-            order::cases(),
-            parking::cases(),
-            paths::cases(),
-            refusals::cases(),
-            registered::cases(),
-            ring::cases(),
-            sockets::cases(),
-            trains::cases(),
-            turns::cases(),
-            veth::cases(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    })
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    [
+        arrival::cases(),
+        ending::cases(),
+        fork::cases(),
+        limits::cases(),
+        loopback::cases(),
+        order::cases(),
+        parking::cases(),
+        paths::cases(),
+        refusals::cases(),
+        registered::cases(),
+        ring::cases(),
+        sockets::cases(),
+        trains::cases(),
+        turns::cases(),
+        veth::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

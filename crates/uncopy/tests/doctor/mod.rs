@@ -1,7 +1,5 @@
 //! Tests the doctor with real conditions: each is created, found with its evidence, and removed. The
 //! prediction must agree with the reports that a sender gets.
-#![cfg(all(target_os = "linux", not(shuttle)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod files;
 mod neighbour;
@@ -12,8 +10,6 @@ mod truth;
 mod truth_rows;
 mod truth_sockets;
 
-use std::process::ExitCode;
-
 /// The table in the book is the table of the tests.
 fn every_row_is_in_the_book() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
@@ -22,9 +18,7 @@ fn every_row_is_in_the_book() {
     assert!(book.contains(&table), "docs/doctor.md lacks this table:\n{table}");
 }
 
-fn main() -> ExitCode {
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        let book = testbed::cases![[] every_row_is_in_the_book];
-        [book, files::cases(), network::cases(), truth::cases()].into_iter().flatten().collect()
-    })
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    let book = testbed::cases![[] every_row_is_in_the_book];
+    [book, files::cases(), network::cases(), truth::cases()].into_iter().flatten().collect()
 }

@@ -1,6 +1,4 @@
 //! Tests sends of Tokio tasks.
-#![cfg(all(target_os = "linux", not(shuttle)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::future::Future;
 use std::io::Read;

@@ -1,5 +1,4 @@
 //! Channels for tasks, over each transport and while an end moves.
-#![cfg(all(target_os = "linux", not(shuttle)))]
 
 mod cancelling;
 
@@ -289,7 +288,7 @@ async fn an_async_channel_works_between_two_processes() {
     .await;
     assert_eq!(polled, Some(false));
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "answers_in_another_process"])
+        .args(["--exact", "channel_async::answers_in_another_process"])
         .env("UNCOPY_TEST_ANSWER", "1")
         .stdin(Stdio::from(far.into_fd().unwrap()))
         .stdout(Stdio::null())

@@ -3,7 +3,6 @@
 
 use std::hint::black_box;
 use std::io::IoSlice;
-use std::process::ExitCode;
 
 use testbed::witness::Strace;
 use testbed::{Forbidden, Need, Program, SystemCall};
@@ -11,7 +10,7 @@ use uncopy::Errno;
 use uncopy::channel::{BatchRegion, Channel, Deadline, MAX_BYTES, Object, Signals};
 
 /// Environment variable with the operation of the other run.
-const OPERATION: &str = "UNCOPY_TEST_OPERATION";
+pub(crate) const OPERATION: &str = "UNCOPY_TEST_OPERATION";
 
 fn socket_pair() -> (Channel, Channel) {
     let (near, far) = Channel::pair();
@@ -51,7 +50,7 @@ fn look(channel: &Channel) {
     marked(|| assert!(channel.wait_one(signals, Deadline::INFINITE).is_ok()));
 }
 
-fn operate(name: &str) {
+pub(crate) fn operate(name: &str) {
     match name {
         "local event" => event(&Channel::pair().into(), 1000),
         "small event" => event(&socket_pair().into(), 1000),
@@ -133,18 +132,12 @@ fn a_batch_is_one_call_for_each_64_messages() {
     assert_eq!(calls("batch"), ["sendmmsg"; 3]);
 }
 
-fn main() -> ExitCode {
-    if let Some(operation) = std::env::var_os(OPERATION) {
-        operate(&operation.to_string_lossy());
-        return ExitCode::SUCCESS;
-    }
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        testbed::cases![
-            [Need::Tool("strace")] one_process_needs_no_system_call,
-            [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
-            [Need::Tool("strace")] without_recvmmsg_messages_are_received_one_by_one,
-            [Need::Tool("strace")] a_wait_for_a_signal_that_is_set_looks_once_and_only_at_a_socket,
-            [Need::Tool("strace")] a_batch_is_one_call_for_each_64_messages,
-        ]
-    })
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    testbed::cases![
+        [Need::Tool("strace")] one_process_needs_no_system_call,
+        [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
+        [Need::Tool("strace")] without_recvmmsg_messages_are_received_one_by_one,
+        [Need::Tool("strace")] a_wait_for_a_signal_that_is_set_looks_once_and_only_at_a_socket,
+        [Need::Tool("strace")] a_batch_is_one_call_for_each_64_messages,
+    ]
 }

@@ -1,11 +1,10 @@
 //! Allocations: none for a message in the steady state, and no leaks. A separate program, because its
 //! allocator counts.
-#![cfg(all(target_os = "linux", not(shuttle)))]
 
 mod intruder;
 
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use testbed::CountingAllocator;
 use uncopy::channel::{
@@ -13,11 +12,10 @@ use uncopy::channel::{
     SocketKind, Vmo,
 };
 
+use crate::ALONE;
+
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
-
-/// Held while a test runs, one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 fn past() -> Deadline {
     Deadline::after(std::time::Duration::ZERO)

@@ -1,15 +1,13 @@
 //! What callers of `uncopy::copy` rely on beside the bytes: progress, the wish to stop, errors that
 //! can be told apart, and nothing left behind in the process.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod descriptors;
+pub(crate) mod descriptors;
 mod errors;
 mod observer;
 mod patterns;
 mod pausing;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use testbed::{Content, Place, Scratch};
 use uncopy::Mechanism;
@@ -61,20 +59,9 @@ fn only(mechanism: Mechanism) -> CopyOptions {
     options
 }
 
-fn main() -> ExitCode {
-    if let Some(directory) = std::env::var_os(descriptors::CHILD) {
-        return descriptors::child(directory.as_ref());
-    }
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [
-            descriptors::cases(),
-            errors::cases(),
-            observer::cases(),
-            patterns::cases(),
-            pausing::cases(),
-        ]
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    [descriptors::cases(), errors::cases(), observer::cases(), patterns::cases(), pausing::cases()]
         .into_iter()
         .flatten()
         .collect()
-    })
 }

@@ -5,16 +5,13 @@
 //! The process does the operation twice before, so that what is kept for good is there, and then
 //! between two calls of `getppid(2)`. A short run fails the first call of each kind;
 //! `UNCOPY_TEST_FULL=1` fails all of them, and `UNCOPY_TEST_FULL=soak` by every error at every place.
-#![cfg(all(target_os = "linux", not(shuttle)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod held;
-mod roles;
+pub(crate) mod roles;
 mod sends;
 
 use std::any::Any;
 use std::panic::catch_unwind;
-use std::process::ExitCode;
 
 use testbed::{
     Case, CountingAllocator, Fault, Forbidden, Intercept, Intercepted, Place, Program, SystemCall,
@@ -164,28 +161,23 @@ fn without_memory_files() {
     }
 }
 
-fn main() -> ExitCode {
-    if let Ok(role) = std::env::var(roles::ROLE) {
-        return roles::play(&role);
-    }
-    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        let mut cases = testbed::cases![
-            [] forbidden,
-            [] without_memory_files,
-            [] links_are_remembered_on_disk,
-        ];
-        let of = |role: &'static str, most| {
-            Case::new(format!("faults::each_call::{role}"), &[], move || each(role, most))
-        };
-        cases.extend([
-            of("copy", usize::MAX),
-            of("tree", usize::MAX),
-            of("links", 10),
-            of("channel", 40),
-            of("objects", 40),
-            of("lend", 20),
-            of("ring", 20),
-        ]);
-        cases
-    })
+pub(crate) fn cases() -> Vec<testbed::Case> {
+    let mut cases = testbed::cases![
+        [] forbidden,
+        [] without_memory_files,
+        [] links_are_remembered_on_disk,
+    ];
+    let of = |role: &'static str, most| {
+        Case::new(format!("faults::each_call::{role}"), &[], move || each(role, most))
+    };
+    cases.extend([
+        of("copy", usize::MAX),
+        of("tree", usize::MAX),
+        of("links", 10),
+        of("channel", 40),
+        of("objects", 40),
+        of("lend", 20),
+        of("ring", 20),
+    ]);
+    cases
 }

@@ -1,17 +1,15 @@
 //! A million operations leak no descriptor and no memory. A separate program, because descriptors and
 //! memory of other tests would count.
-#![cfg(all(target_os = "linux", not(shuttle)))]
 
 use std::io::IoSlice;
-use std::sync::Mutex;
+use std::sync::PoisonError;
 
 use uncopy::channel::{
     AsyncOptions, BatchRegion, Channel, Deadline, Descriptor, Event, Handle, Object, Port, Signals,
     Vmo,
 };
 
-/// Held while a test runs, one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+use crate::ALONE;
 
 fn past() -> Deadline {
     Deadline::after(std::time::Duration::ZERO)
@@ -59,7 +57,7 @@ fn round(n: usize, near: &Channel, far: &Channel, port: &Port) {
 #[test]
 fn a_million_operations_leak_nothing() {
     const ROUNDS: usize = 100_000;
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (near, far) = Channel::pair();
     let port = Port::new();
     (0..1000).for_each(|n| round(n, &near, &far, &port));
@@ -74,7 +72,7 @@ fn a_million_operations_leak_nothing() {
 #[test]
 fn buffers_return_to_the_writer() {
     const MESSAGES: usize = 100_000;
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (near, far) = Channel::pair();
     let before = resident();
     std::thread::scope(|scope| {
