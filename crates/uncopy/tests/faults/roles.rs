@@ -17,7 +17,7 @@ use crate::faults::held::Held;
 use crate::faults::sends::{leave, lend, ring, settle};
 
 /// Names what a process is to do, and where.
-pub(crate) const ROLE: &str = "UNCOPY_TEST_ROLE";
+pub(crate) const ROLE: &str = "UNCOPY_TEST_FAULTS_ROLE";
 pub(crate) const DIRECTORY: &str = "UNCOPY_TEST_IN";
 
 pub(crate) const NAMES: [&str; 7] = ["copy", "tree", "links", "channel", "objects", "lend", "ring"];
