@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{CWD, OFlags};
@@ -18,6 +19,11 @@ pub(crate) fn append(path: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
     let opened = follow::open_at(CWD, path.as_os_str(), flags, 0o600);
     opened.map(File::from).map_err(|stopped| stopped.error("open", path))
+}
+
+/// Returns device and inode of a file.
+pub(crate) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+    Some((metadata.dev(), metadata.ino()))
 }
 
 pub(crate) fn metadata(path: &Path) -> Result<Metadata> {

@@ -17,6 +17,11 @@ pub(crate) fn append(path: &Path) -> Result<File> {
     opened.map_err(|error| other_system::refused("open", path, error))
 }
 
+/// Returns device and inode of a file, where the system has them.
+pub(crate) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+    super::native::identity(metadata)
+}
+
 pub(crate) fn metadata(path: &Path) -> Result<Metadata> {
     std::fs::metadata(path).map_err(|error| other_system::refused("examine", path, error))
 }
@@ -42,5 +47,18 @@ mod tests {
             let Reason::OtherSystem { error } = error.reason() else { panic!("{error}") };
             assert_eq!(error.get().kind(), ErrorKind::NotFound);
         }
+    }
+
+    #[test]
+    fn hard_links_are_one_file_where_the_system_has_identities() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other, third] = ["one", "other", "third"].map(|name| directory.path().join(name));
+        std::fs::write(&one, "1").unwrap();
+        std::fs::write(&third, "1").unwrap();
+        std::fs::hard_link(&one, &other).unwrap();
+        let [one, other, third] =
+            [one, other, third].map(|path| identity(&metadata(&path).unwrap()));
+        assert_eq!(one, other);
+        assert!(one.is_none() || one != third);
     }
 }

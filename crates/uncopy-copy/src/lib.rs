@@ -12,6 +12,7 @@ mod control;
 #[cfg(feature = "trees")]
 mod copy_trees;
 pub mod follow;
+mod gated;
 mod history;
 #[cfg(feature = "trees")]
 mod jobs;
@@ -29,6 +30,10 @@ mod tuning;
 mod active_mover;
 #[cfg(target_os = "linux")]
 mod compress;
+#[cfg(target_os = "linux")]
+mod contents;
+#[cfg(target_os = "linux")]
+mod conversion;
 #[cfg(target_os = "linux")]
 mod creation_defaults;
 #[cfg(target_os = "linux")]
@@ -154,7 +159,7 @@ pub use skip::Skip;
 pub use throttle::Throttle;
 pub use tuning::{Origin, Threshold, Tuning};
 
-use pause::Gated;
+use gated::Gated;
 
 pub use uncopy_core::{Contradiction, CopyOption};
 use uncopy_core::{Error, Reason, Result};

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use super::context::CopyContext;
 use super::control::Control;
-use super::throttle;
+use super::throttle::{self, Throttle};
 use uncopy_core::{Error, Reason, Result};
 
 /// Phase of a copy.
@@ -90,9 +89,9 @@ pub(super) fn report_writing(
 /// to stop.
 pub(super) fn wait_for_rate(
     observer: &mut dyn Observer,
-    context: &CopyContext<'_>,
+    throttle: Option<&Throttle>,
     progress: Progress,
     wanted: u64,
 ) -> Option<u64> {
-    throttle::wait_for_turn(context.throttle, || observer.progress(progress), wanted)
+    throttle::wait_for_turn(throttle, || observer.progress(progress), wanted)
 }

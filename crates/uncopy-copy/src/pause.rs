@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::context::CopyContext;
 use super::control::Control;
-use super::observer::{Observer, Phase, Progress};
 
 /// Interval at which a halted copy asks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -290,45 +288,6 @@ impl<'a> Stopwatch<'a> {
 
 fn paused_for(gate: Option<&Gate>) -> Duration {
     gate.map_or(Duration::ZERO, |gate| gate.state.paused_for())
-}
-
-/// An observer whose copy waits at the gate of its context.
-pub(super) struct Gated<'a> {
-    observer: &'a mut dyn Observer,
-    context: CopyContext<'a>,
-    _inside: Option<Inside>,
-}
-
-impl<'a> Gated<'a> {
-    pub(super) fn new(observer: &'a mut dyn Observer, context: CopyContext<'a>) -> Gated<'a> {
-        Gated { observer, context, _inside: context.gate.map(Gate::enter) }
-    }
-
-    /// Waits if the gate is closed before the copy begins.
-    pub(super) fn begin(&mut self) -> Control {
-        match self.context.gate {
-            Some(gate) if gate.is_closed() => {
-                self.progress(Progress { phase: Phase::Copying, done_bytes: 0, total_bytes: 0 })
-            }
-            _ => Control::Continue,
-        }
-    }
-}
-
-impl Observer for Gated<'_> {
-    fn progress(&mut self, progress: Progress) -> Control {
-        let Some(gate) = self.context.gate else { return self.observer.progress(progress) };
-        match gate.pass(|| self.observer.progress(progress)) {
-            Passed::Open => Control::Continue,
-            Passed::Opened(at) => {
-                if let Some(throttle) = self.context.throttle {
-                    throttle.begin_anew(at);
-                }
-                Control::Continue
-            }
-            Passed::Stopped => Control::Stop,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ fn move_bytes(
         let total_bytes = source.begun.len();
         let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes };
         observer::report(observer, progress, source.path)?;
-        let admitted = observer::wait_for_rate(observer, context, progress, most)
+        let admitted = observer::wait_for_rate(observer, context.throttle, progress, most)
             .ok_or_else(|| Error::new("copy", source.path, Reason::Cancelled))?;
         let piece = &mut buffer[..usize::try_from(admitted).unwrap_or(usize::MAX)];
         let read = input.read(piece);

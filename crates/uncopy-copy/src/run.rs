@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::compress::{self, Chosen, Conversion, Wanted};
+use super::compress::{self, Wanted};
 use super::context::CopyContext;
 use super::destination::Destination;
-use super::file_copy::FileCopy;
-use super::file_plan::{FileFacts, FilePlan};
+use super::file_copy::{CopyRequest, FileCopy};
+use super::file_plan::FilePlan;
 use super::metadata;
 use super::observer::Observer;
 use super::options::{CopyOptions, Existing, IfChanged, RETRIES, Transform};
@@ -19,9 +19,8 @@ use super::pause::{Gate, Stopwatch};
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::stale::Noting;
-use super::throttle::Throttle;
+use super::stream;
 use super::watch::Flushes;
-use super::{sparse, stream};
 use uncopy_core::{Contradiction, Error, Note, Reason, Receipt, Result};
 use uncopy_os::{directory, follow};
 
@@ -128,43 +127,7 @@ fn is_kept(source: &Path, destination: &Path) -> bool {
     is_fifo && directory::stat_path(destination).is_ok()
 }
 
-/// A copy to be made of one open file.
-#[derive(Clone, Copy)]
-pub(crate) struct CopyRequest<'a> {
-    pub(crate) source: &'a Source<'a>,
-    pub(crate) destination: &'a Destination<'a>,
-    /// Result of [`compress::choose`].
-    pub(crate) chosen: Option<&'a Chosen>,
-    pub(crate) options: &'a CopyOptions,
-    pub(crate) context: &'a CopyContext<'a>,
-}
-
 impl<'a> CopyRequest<'a> {
-    /// Whether the bytes are compressed or decompressed.
-    pub(crate) fn transforms(&self) -> bool {
-        compress::is_transformed(self.chosen)
-    }
-
-    /// Facts that decide what is done with the file, of a single one: it is neither copied as a small
-    /// one of many nor resumable.
-    pub(crate) fn file_facts(&self) -> FileFacts {
-        let CopyRequest { source, destination, options, context, .. } = *self;
-        FileFacts {
-            is_left: destination.found.is_some() && options.existing == Existing::Keep,
-            transforms: self.transforms(),
-            size: source.has_reliable_size().then_some(source.stat.size),
-            may_have_holes: sparse::may_have_holes(&source.stat),
-            replaces: destination.found.is_some(),
-            small_below_bytes: 0,
-            piece_bytes: context.throttle.map(Throttle::piece_bytes),
-            resumable_from_bytes: None,
-        }
-    }
-
-    pub(crate) fn conversion(&self) -> Conversion {
-        self.chosen.map_or(Conversion::Leave, |chosen| chosen.conversion)
-    }
-
     /// Writes the copy where `placing` says and puts it in place. Afterwards the name is the new file, or
     /// as it was, except under [`CopyOptions::in_place`].
     pub(crate) fn carry_out(

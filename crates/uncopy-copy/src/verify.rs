@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::compress::{Conversion, Reader, Trouble};
+use super::compress::{Reader, Trouble};
 use super::control::Control;
+use super::conversion::Conversion;
 use super::digest::Hasher;
 use super::file_copy::FileCopy;
 use super::observer::{Observer, Phase, Progress};

@@ -1,6 +1,7 @@
 //! Files that a job of single files has written, so that it does not write one of them twice.
 
 use std::collections::HashSet;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use crate::{CopyOptions, Transform};
@@ -54,18 +55,10 @@ fn other_name(destination: &Path, options: &CopyOptions) -> Option<PathBuf> {
     }
 }
 
-/// Returns device and inode of a regular file. A device or FIFO can be written to any number of times.
-#[cfg(unix)]
+/// Returns the identity of a regular file. A device or FIFO can be written to any number of times.
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = crate::follow::metadata(path).ok()?;
-    metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
-}
-
-/// Not known on this system; names alone are compared.
-#[cfg(not(unix))]
-fn identity(_: &Path) -> Option<(u64, u64)> {
-    None
+    let metadata = crate::follow::metadata(path).ok().filter(Metadata::is_file)?;
+    crate::following::identity(&metadata)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::codec::Encoder;
 use super::guess::{self, HEAD_BYTES};
-use super::{Conversion, Level, Trouble};
+use super::{Level, Trouble};
+use crate::conversion::{Chosen, Conversion};
 use crate::options::Transform;
 use crate::source::Source;
 use crate::sparse::{self, Segment};
@@ -24,20 +25,6 @@ const PIECE_BYTES: u64 = 32 << 10;
 
 /// Length of a seek table with one entry, which every compressed file carries.
 const TABLE_BYTES: u64 = 25;
-
-/// Decision about one file, with its reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chosen {
-    pub(crate) conversion: Conversion,
-    /// The copy's name, if it differs from the given one.
-    pub(crate) name: Option<OsString>,
-    pub(crate) compression: Compression,
-}
-
-/// Whether the bytes are compressed or decompressed.
-pub(crate) fn is_transformed(chosen: Option<&Chosen>) -> bool {
-    chosen.is_some_and(|chosen| chosen.conversion != Conversion::Leave)
-}
 
 /// The copy's name as the caller gave it.
 #[derive(Debug, Clone, Copy)]

@@ -13,22 +13,13 @@ mod write;
 
 #[cfg(feature = "trees")]
 pub(crate) use decide::other_origin;
-pub(crate) use decide::{Chosen, Wanted, choose, is_transformed};
+pub(crate) use decide::{Wanted, choose};
 pub(crate) use read::{Reader, Trouble};
 #[cfg(all(fuzzing, feature = "compress"))]
 pub use read::{fuzz, fuzz_table};
 pub(crate) use write::write;
 
 use super::options::Level;
-
-/// Transformation of one file's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Conversion {
-    /// Copies the bytes unchanged.
-    Leave,
-    Compress(Level),
-    Decompress,
-}
 
 /// Result of one call to the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

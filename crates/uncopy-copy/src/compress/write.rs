@@ -1,9 +1,10 @@
 //! Writes a compressed or decompressed copy.
 
+use super::Level;
 use super::codec::Encoder;
 use super::read::Reader;
 use super::table::{self, Table};
-use super::{Conversion, Level};
+use crate::conversion::Conversion;
 use crate::file_copy::FileCopy;
 use crate::mechanism::read_write;
 use crate::observer::{Phase, Progress};

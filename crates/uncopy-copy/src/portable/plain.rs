@@ -21,17 +21,22 @@ pub(super) fn is_same_file(a: (&Path, &Metadata), b: (&Path, &Metadata)) -> bool
     }
 }
 
-/// Nobody says.
+/// Not available on this system; names alone are compared.
+pub(super) fn identity(_: &Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+/// Not available on this system.
 pub(super) fn change_time(_: &Metadata) -> Option<(i64, i64)> {
     None
 }
 
-/// Nobody says.
+/// Not available on this system.
 pub(super) fn links(_: &Metadata) -> u64 {
     1
 }
 
-/// Nobody says.
+/// Not available on this system.
 pub(super) fn may_have_holes(_: &Metadata) -> bool {
     false
 }

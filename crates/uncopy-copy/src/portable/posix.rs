@@ -42,6 +42,11 @@ pub(super) fn is_same_file(a: (&Path, &Metadata), b: (&Path, &Metadata)) -> bool
     (a.1.dev(), a.1.ino()) == (b.1.dev(), b.1.ino())
 }
 
+/// Returns device and inode.
+pub(super) fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+    Some((metadata.dev(), metadata.ino()))
+}
+
 /// When anything but the contents changed last.
 pub(super) fn change_time(metadata: &Metadata) -> Option<(i64, i64)> {
     Some((metadata.ctime(), metadata.ctime_nsec()))

@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::*;
-use crate::pause::Gated;
+use crate::gated::Gated;
 use crate::{
     Allow, Cache, Control, Level, Origin, Pause, Prefer, Sparse, Threshold, Throttle, Transform,
     Tuning, Verify,

@@ -1,0 +1,217 @@
+//! Contents of a copy: moves all bytes, and completes the new file before it gets its name.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::FileType;
+
+use super::compress;
+use super::destination::Destination;
+use super::digest::Hasher;
+use super::file_copy::FileCopy;
+use super::metadata;
+use super::observer::{self, Phase, Progress};
+use super::options::{Cache, CopyOptions, IfChanged};
+use super::plan::{self, PlanStep};
+use super::source::Source;
+use super::staging::Staging;
+use super::stream;
+use super::transfer::Transfer;
+use super::verify::{self, Original};
+use super::watch;
+use uncopy_core::{Errno, Error, Reason, Result, SourceDoubt};
+use uncopy_core::{MappedWrites, Mechanism, Note, Receipt, Unseen};
+use uncopy_os::file;
+
+impl FileCopy<'_, '_> {
+    /// Moves or transforms all bytes. Returns the digest of a source that cannot be read again.
+    pub(crate) fn move_bytes(&mut self) -> Result<Option<String>> {
+        let source = self.source;
+        let skips_cache = self.options().cache == Cache::Skip;
+        self.was_cached = skips_cache && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
+        let mut digest = self
+            .options()
+            .verify
+            .filter(|_| self.facts.hashes)
+            .map(|verify| Hasher::new(verify.algorithm))
+            .transpose()
+            .map_err(|errno| Error::system("hash", source.path, errno))?;
+        let reached = if self.facts.transforms {
+            self.receipt.refusals = plan::refusals(&self.facts, Some(Mechanism::ReadWrite));
+            compress::write(self.request.conversion(), self)?
+        } else {
+            match self.facts.size {
+                Some(size) if !self.facts.destination_is_stream => {
+                    Transfer::new(self, size).run()?
+                }
+                _ => self.copy_stream(digest.as_mut())?,
+            }
+        };
+        if self.staging.is_kept() {
+            // XFS lets a file keep what it allocated ahead if it was closed while it was dirty, as a kill
+            // does (`XFS_EOFBLOCKS_RELEASED` and `XFS_IDIRTY_RELEASE` in `fs/xfs`): up to as much again.
+            file::truncate(self.staging.fd(), reached)
+                .map_err(|errno| self.destination_error("set the size of", errno))?;
+        }
+        self.receipt.bytes = reached;
+        Ok(digest.map(Hasher::finish))
+    }
+
+    /// Copies a source without a known size, or to a destination that is no regular file.
+    fn copy_stream(&mut self, digest: Option<&mut Hasher>) -> Result<u64> {
+        // No mechanism is refused for an empty file.
+        let empty = self.source.stat.size == 0 && self.source.has_reliable_size();
+        let mechanism = match plan::next(&self.facts, &[]) {
+            PlanStep::Try(mechanism) => mechanism,
+            PlanStep::GiveUp if empty => Mechanism::ReadWrite,
+            PlanStep::GiveUp => {
+                let reason = plan::no_mechanism(&self.facts, &[]);
+                return Err(Error::new("copy", self.source.path, reason));
+            }
+        };
+        self.receipt.refusals = plan::refusals(&self.facts, Some(mechanism));
+        let reached = stream::copy_to_end(self, mechanism, digest)?;
+        if empty && reached == 0 {
+            self.receipt.refusals.clear();
+        }
+        if self.facts.in_place && !self.facts.destination_is_stream {
+            file::truncate(self.staging.fd(), reached)
+                .map_err(|errno| self.destination_error("set the size of", errno))?;
+        }
+        Ok(reached)
+    }
+
+    /// Does everything that must be done before the new contents get their name: verifies them, gives the
+    /// file its metadata, and flushes it. Returns the directory that is to be flushed afterwards.
+    pub(crate) fn complete(&mut self, digest: Option<String>) -> Result<Option<OwnedFd>> {
+        let (source, staging, options) = (self.source, self.staging, self.options());
+        let (destination, reached) = (self.destination(), self.receipt.bytes);
+        self.check_contents(digest)?;
+        if options.cache == Cache::Skip && !destination.is_stream() {
+            drop_caches(source, staging, self.was_cached);
+        }
+        self.receipt.notes.extend(notes(destination, options));
+        if destination.is_stream() {
+            // A device or FIFO keeps its metadata.
+        } else if self.facts.in_place {
+            let given = metadata::apply_in_place(staging.fd(), source, options.preserve);
+            self.receipt.notes.extend(given);
+        } else {
+            let given = metadata::apply(staging, source, destination, options.preserve);
+            self.receipt.notes.extend(given);
+        }
+        if source.has_reliable_size() && !destination.is_stream() {
+            self.receipt.flags_not_kept = metadata::flags_not_kept(source.fd(), staging.fd());
+        }
+        // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
+        // depend on any more.
+        let filesystem = self.facts.destination;
+        let reports_late = filesystem.is_network() || filesystem.is_user();
+        if options.durable || reports_late {
+            self.flush(reached)?;
+        }
+        // Opened while there is still nothing to take back: descriptors may run out.
+        options.durable.then(|| staging.open_directory()).transpose()
+    }
+
+    /// Verifies the new contents, and that the source did not change.
+    fn check_contents(&mut self, digest: Option<String>) -> Result<()> {
+        let (source, staging) = (self.source, self.staging);
+        let reached = self.receipt.bytes;
+        // A whole-file clone is a snapshot: later changes of the source do not matter.
+        let snapshot = self.receipt.bytes_by(Mechanism::Reflink) == reached && reached > 0;
+        if snapshot {
+            self.receipt.mapped_writes = watch::of_snapshot(source.filesystem);
+        }
+        if let Some(wanted) = self.options().verify
+            && !staging.destination().is_stream()
+        {
+            let read = self.receipt.compression.as_ref().filter(|_| self.request.transforms());
+            let source_bytes = read.map_or(reached, |compression| compression.source_bytes);
+            if digest.is_some() {
+                self.receipt.notes.push(Note::DigestAsItCame);
+            }
+            let is_read_again = digest.is_none();
+            let original = digest.map_or(Original::Again(source_bytes), Original::AsItCame);
+            self.report(Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached })?;
+            file::sync_data(staging.fd()).map_err(|e| self.destination_error("flush", e))?;
+            match verify::verify(self, original, wanted) {
+                Err(error) if error.is_verification_failed() => {
+                    // The likelier reason, if there is one.
+                    self.check_change()?;
+                    let doubt = doubt(&self.receipt).filter(|_| is_read_again);
+                    return Err(error.with_doubt(doubt));
+                }
+                other => self.receipt.verification = Some(other?),
+            }
+        }
+        if snapshot { Ok(()) } else { self.check_change() }
+    }
+
+    /// Notes whether the source changed, and fails if it must not have.
+    fn check_change(&mut self) -> Result<()> {
+        let source = self.source;
+        let change = source.change().map_err(|e| Error::system("examine", source.path, e))?;
+        match change {
+            Some(what) if self.options().if_changed != IfChanged::Accept => {
+                Err(Error::new("copy", source.path, Reason::SourceChanged { what }))
+            }
+            changed => {
+                self.receipt.source_changed = changed.is_some();
+                self.receipt.mapped_writes = match source.mapped_writes() {
+                    // Not watched while the other run copied.
+                    MappedWrites::NoneSeen if self.receipt.resumed_bytes > 0 => {
+                        MappedWrites::Unknown(Unseen::Resumed)
+                    }
+                    known => known,
+                };
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self, size: u64) -> Result<()> {
+        let given = self.destination().given;
+        let progress = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: size };
+        observer::report_writing(self.observer, progress, given)?;
+        match file::sync(self.staging.fd()) {
+            // Pipes and character devices have nothing to flush (fsync(2)).
+            Err(Errno::EINVAL) if self.destination().is_stream() => Ok(()),
+            other => other.map_err(|e| Error::destination("flush", given, e)),
+        }
+    }
+}
+
+/// Why a source that was read twice may have had other contents the second time.
+fn doubt(receipt: &Receipt) -> Option<SourceDoubt> {
+    match receipt.mapped_writes {
+        _ if receipt.source_changed => Some(SourceDoubt::Changed),
+        MappedWrites::NoneSeen => None,
+        MappedWrites::Seen => Some(SourceDoubt::Changed),
+        MappedWrites::Unknown(why) => Some(SourceDoubt::Unseen(why)),
+    }
+}
+
+/// Takes the destination out of the page cache, and the source if it was not there before.
+fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bool) {
+    // Only clean pages can be dropped.
+    let _ = file::write_out(staging.fd(), 0, 0, true);
+    let _ = file::drop_cache(staging.fd(), 0, 0);
+    if !source_was_cached {
+        let _ = file::drop_cache(source.fd(), 0, 0);
+    }
+}
+
+fn notes(destination: &Destination<'_>, options: &CopyOptions) -> Vec<Note> {
+    let Some(found) = &destination.found else { return Vec::new() };
+    let regular = found.stat.file_type() == FileType::RegularFile;
+    let mut notes = Vec::new();
+    if options.in_place && regular {
+        notes.push(Note::InPlace);
+        if options.verify.is_some() {
+            notes.push(Note::VerifiedInPlace);
+        }
+    } else if regular {
+        notes.extend(Note::other_links(found.stat.links.into()));
+    }
+    notes
+}
