@@ -586,9 +586,9 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             self.copy.receipt.portions.iter().map(|p| p.mechanism),
         );
         for refusal in plan::refusals(&self.copy.facts, used) {
-            let is_told =
+            let is_reported =
                 self.copy.receipt.refusals.iter().any(|r| r.mechanism == refusal.mechanism);
-            if !is_told && self.copy.receipt.bytes_by(refusal.mechanism) == 0 {
+            if !is_reported && self.copy.receipt.bytes_by(refusal.mechanism) == 0 {
                 self.copy.receipt.refusals.push(refusal);
             }
         }

@@ -156,7 +156,8 @@ fn copy_methods(criterion: &mut Criterion) {
     run(criterion, "parallel", &[(PARALLEL_FILE_BYTES, PARALLEL_FILES)]);
 }
 
-fn label((bytes, files): Case) -> String {
+fn label(case: Case) -> String {
+    let (bytes, files) = case;
     let size = match bytes {
         GIB.. => format!("{} GiB", bytes / GIB),
         MIB.. => format!("{} MiB", bytes / MIB),

@@ -15,7 +15,7 @@ pub fn error_queue(bytes: &[u8]) {
     uncopy_send::fuzz_error_queue(bytes);
 }
 
-/// What a netlink socket received.
+/// Parses bytes as a message received from a netlink socket.
 pub fn netlink(bytes: &[u8]) {
     uncopy_os::netlink::fuzz(bytes);
 }

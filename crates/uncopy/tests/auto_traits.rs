@@ -17,7 +17,7 @@ use uncopy::{
     Verification,
 };
 
-/// Of data: a panic in its middle leaves nothing half done.
+/// Asserts the traits of plain data: a panic cannot leave it in an inconsistent state.
 fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 
 /// Holds a function of the caller, which need not be unwind safe.

@@ -230,11 +230,7 @@ impl JournalVisitor for () {}
 
 impl Contents {
     /// Adds a whole frame. `None`: the frame is invalid at this place.
-    fn take(
-        &mut self,
-        (kind, payload): (u32, &[u8]),
-        visitor: &mut impl JournalVisitor,
-    ) -> Option<()> {
+    fn take(&mut self, kind: u32, payload: &[u8], visitor: &mut impl JournalVisitor) -> Option<()> {
         match (kind, self.begun.is_some()) {
             (BEGIN, false) => {
                 let (own, begun) = parse_begun(payload)?;
@@ -333,7 +329,7 @@ pub(crate) fn parse<E>(
             }
             return damaged;
         }
-        if contents.take((kind, &body[HEAD_BYTES..]), visitor).is_none() {
+        if contents.take(kind, &body[HEAD_BYTES..], visitor).is_none() {
             return damaged;
         }
         at += end as u64;

@@ -143,7 +143,7 @@ pub(super) fn find_doubled(
     };
     let mut destination =
         |visit: &mut dyn FnMut(&OsStr)| list(&*open.destination, |name, _| visit(name));
-    let trial = || Workshop::beside(directory, open).map(|workshop| Place { workshop });
+    let trial = || Workshop::in_directory(directory, open).map(|workshop| Place { workshop });
     match doubled(&mut source, &mut destination, trial) {
         Ok(found) => directory.set_doubled(found),
         // Nothing is replaced either where nothing can be made.

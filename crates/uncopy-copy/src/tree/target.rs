@@ -81,7 +81,7 @@ impl Target {
         if options.resume {
             return Target::journalled(options, source, destination, parent, name, from);
         }
-        make_aside(parent, name).map_err(|errno| beside(destination, errno))
+        make_aside(parent, name).map_err(|errno| make_error(destination, errno))
     }
 
     /// A directory that is there.
@@ -127,7 +127,7 @@ impl Target {
         name: &OsStr,
         from: &Stat,
     ) -> Result<Target> {
-        let fail = |errno| beside(destination, errno);
+        let fail = |errno| make_error(destination, errno);
         let fingerprint = fingerprint(options, source, from.inode);
         let mut journal = open_journal(destination, parent.as_fd(), name, fingerprint)?;
         let keeper = file::duplicate(&parent).map_err(fail)?;
@@ -205,7 +205,7 @@ pub(super) fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-fn beside(destination: &Path, errno: Errno) -> Error {
+fn make_error(destination: &Path, errno: Errno) -> Error {
     Error::destination("make a directory beside", destination, errno)
 }
 

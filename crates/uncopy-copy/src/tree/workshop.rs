@@ -40,7 +40,7 @@ impl Workshop {
     }
 
     /// Makes one in a directory, for no entry.
-    pub(super) fn beside(directory: &Arc<Directory>, open: &Arc<Open>) -> Sys<Workshop> {
+    pub(super) fn in_directory(directory: &Arc<Directory>, open: &Arc<Open>) -> Sys<Workshop> {
         let name = OsStr::new("");
         Workshop::make(&Place { directory, open, name, target: name })
     }

@@ -92,7 +92,7 @@ pub(super) fn below(machine: &Machine, step: &DeviceOnPath<'_>) -> (Below, Optio
         "bridge" => return ports(machine, link.index, None, step),
         "bond" | "team" => Below::OneOf(ports_of(machine, link.index)),
         "veth" => return peer(machine, step),
-        "macvlan" => return beside(machine, step, lower),
+        "macvlan" => return macvlan_peer(machine, step, lower),
         "vxlan" => tunnelled(link, step, lower),
         _ if ABOVE_ONE.contains(&kind) => lower,
         _ if TUNNELS.contains(&kind) => Below::Unseen("its packets are routed one by one"),
@@ -135,7 +135,11 @@ fn ports(
 }
 
 /// Checks whether a macvlan device delivers packets to another one on the same lower device.
-fn beside(machine: &Machine, step: &DeviceOnPath<'_>, lower: Below) -> (Below, Option<NotSeen>) {
+fn macvlan_peer(
+    machine: &Machine,
+    step: &DeviceOnPath<'_>,
+    lower: Below,
+) -> (Below, Option<NotSeen>) {
     let link = step.link;
     let (Below::Devices(below), BRIDGE_MODE, Some(_)) = (&lower, link.macvlan_mode, step.to) else {
         return (lower, None);

@@ -64,7 +64,7 @@ fn every_end(directory: &Path) {
 /// The process that counts.
 pub(crate) fn child(directory: &Path) -> ExitCode {
     Content::dense((3 << 20) + 5).write(&directory.join("source"));
-    // What is made once, like caches of capabilities, may stay.
+    // Objects created once per process, such as capability caches, may stay.
     every_end(directory);
     let before = held(directory);
     every_end(directory);

@@ -107,7 +107,7 @@ fn while_changing(
     let source = File::options().write(true).open(&pair.source).unwrap();
     let (mut changes, mut last) = (0, u64::MAX);
     let mut observer = |point: Progress| {
-        // What comes before the first byte may be flushed, and is no change then.
+        // A store before the first byte is read may be flushed; then it does not count as a change.
         let has_begun = last == 0 && point.done_bytes > 0;
         last = point.done_bytes;
         if has_begun && changes < times {

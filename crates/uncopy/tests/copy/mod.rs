@@ -1,5 +1,5 @@
-//! What callers of `uncopy::copy` rely on beside the bytes: progress, the wish to stop, errors that
-//! can be told apart, and nothing left behind in the process.
+//! Tests of guarantees of `uncopy::copy` other than the copied bytes: progress reports, cancellation,
+//! distinguishable errors, and no leaked resources in the process.
 
 pub(crate) mod descriptors;
 mod errors;

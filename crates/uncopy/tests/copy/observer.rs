@@ -12,7 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] progress_goes_forward_to_the_end,
         [] a_long_copy_is_reported_in_pieces,
-        [] flushing_and_verifying_are_told,
+        [] flushing_and_verifying_are_reported,
         [] stopped_at_each_point,
         [] stopped_at_each_point_of_a_durable_verified_copy,
         [] stopped_while_a_stream_is_read,
@@ -22,8 +22,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const LENGTH: u64 = (20 << 20) + 77;
 
-/// What an observer is told in the course of a copy.
-fn told(pair: &Pair, options: &CopyOptions) -> Vec<Progress> {
+/// Copies the pair and returns all progress reports.
+fn reported_points(pair: &Pair, options: &CopyOptions) -> Vec<Progress> {
     let mut points = Vec::new();
     let mut observer = |point: Progress| {
         points.push(point);
@@ -41,7 +41,7 @@ fn ways() -> Vec<CopyOptions> {
 fn progress_goes_forward_to_the_end() {
     for options in ways() {
         let pair = Pair::new(LENGTH);
-        let points = told(&pair, &options);
+        let points = reported_points(&pair, &options);
         assert!(points.iter().all(|point| point.phase == Phase::Copying), "{points:?}");
         assert!(points.iter().all(|point| point.total_bytes == LENGTH), "{points:?}");
         assert!(points.is_sorted_by_key(|point| point.done_bytes), "{points:?}");
@@ -55,7 +55,7 @@ fn progress_goes_forward_to_the_end() {
 fn a_long_copy_is_reported_in_pieces() {
     for mechanism in EVERYWHERE {
         let pair = Pair::new(128 << 20);
-        let points = told(&pair, &only(mechanism));
+        let points = reported_points(&pair, &only(mechanism));
         let (mut last, mut most) = (0, 16 << 20);
         for point in &points {
             let piece = point.done_bytes - std::mem::replace(&mut last, point.done_bytes);
@@ -73,9 +73,9 @@ fn durable_and_verified() -> CopyOptions {
     options
 }
 
-fn flushing_and_verifying_are_told() {
+fn flushing_and_verifying_are_reported() {
     let pair = Pair::new(LENGTH);
-    let points = told(&pair, &durable_and_verified());
+    let points = reported_points(&pair, &durable_and_verified());
     let phases: Vec<Phase> = points.iter().map(|point| point.phase).collect();
     for phase in [Phase::Copying, Phase::Flushing, Phase::Verifying] {
         assert!(phases.contains(&phase), "{phases:?}");

@@ -15,7 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![[Need::Tool("git")] patterns_mean_what_they_mean_to_git]
 }
 
-/// What patterns are made of.
+/// Fragments that patterns are built from.
 const PARTS: [&str; 52] = [
     "a", "b", "c", "foo", "bar", ".c", ".", "-", "1", "A", "_", "é", "{a,b}", "{", ",", "^", "*",
     "*", "*", "**", "***", "?", "?", "/", "/", "/", "**/", "/**", "/**/", "[ab]", "[!a]", "[^a]",
@@ -29,7 +29,7 @@ const CLASSES: [&str; 16] = [
     "upper", "xdigit", "letter", "", "alpha:", "Alpha",
 ];
 
-/// What names are made of, and whole names.
+/// Fragments that names are built from, and whole names.
 const NAMES: [&[u8]; 40] = [
     b"a",
     b"b",
@@ -176,7 +176,7 @@ impl Question {
         let tree = dice.tree();
         for _ in 0..patterns {
             let pattern = dice.pattern(&tree);
-            // What is refused matches nothing, so that git may have the line.
+            // A refused pattern matches nothing, so git may be given the line.
             if dice.one_in(4) {
                 let _ = selection.include(&pattern);
                 lines.push(format!("!{pattern}"));

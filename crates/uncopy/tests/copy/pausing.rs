@@ -69,9 +69,8 @@ impl Observer for Pauser<'_> {
     }
 }
 
-/// What this process has written (`proc_pid_io(5)`) does not tell who wrote; what stands in a
-/// directory does: names, lengths and blocks, and of files without a name those of the descriptors
-/// of this process.
+/// Lists name, length and blocks of every file in a directory, and of unlinked files that this
+/// process holds open. The counters of `proc_pid_io(5)` do not show which thread wrote.
 fn written(directory: &Path) -> Vec<(PathBuf, u64, u64)> {
     let mut found = Vec::new();
     let mut waiting = vec![directory.to_owned()];
@@ -112,7 +111,7 @@ impl Drop for Released<'_> {
 fn assert_halted(pause: &Pause, copies: usize, directory: &Path) {
     let _released = Released(pause);
     wait_for("pause", || pause.copies() >= copies && pause.is_quiet());
-    // What the kernel writes back later may take blocks of its own.
+    // Later writeback by the kernel may allocate more blocks.
     rustix::fs::syncfs(File::open(directory).unwrap()).unwrap();
     let before = written(directory);
     std::thread::sleep(LOOKED_AT);
@@ -164,7 +163,7 @@ fn one_file_halts_and_goes_on() {
         let (receipt, all) = (testbed::copied(copied.unwrap()), begin.elapsed());
         pair.assert_copied();
         assert!(paused >= LOOKED_AT, "{paused:?}");
-        // What it took is what is left of the whole without the pause.
+        // The reported duration is the total time without the pause.
         assert!(receipt.duration <= all - paused, "{:?}, {all:?}, {paused:?}", receipt.duration);
     }
 }

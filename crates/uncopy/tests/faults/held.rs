@@ -1,4 +1,4 @@
-//! What a process has, and what it has more of afterwards.
+//! Resources that a process holds, and which of them have grown afterwards.
 
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -28,8 +28,8 @@ impl Held {
         Held { lent, threads, bytes: ALLOCATOR.live_bytes(), descriptors }
     }
 
-    /// What there is more of than before, in words. Descriptors come last: where only they are
-    /// more, nothing else is.
+    /// Describes the resources that have grown. Descriptors come last: if they are reported, nothing
+    /// else has grown.
     pub(crate) fn more_than(&self, before: &Held) -> Option<String> {
         let more = |now: usize, then: usize| now.saturating_sub(then);
         if self.lent > before.lent {
@@ -67,7 +67,7 @@ fn entries(directory: &str) -> usize {
     std::fs::read_dir(directory).unwrap().count()
 }
 
-/// What is open.
+/// Returns the targets of all open descriptors.
 pub(crate) fn descriptors() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect()

@@ -66,7 +66,7 @@ fn each(role: &str, most: usize) {
                     }
                     Err(panic) => {
                         happened = true;
-                        wrong.extend(what_it_said(&panic, fault));
+                        wrong.extend(unexpected_panic(&panic, fault));
                     }
                 }
             }
@@ -78,9 +78,9 @@ fn each(role: &str, most: usize) {
     assert!(wrong.is_empty(), "{} faults did harm:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What Rust's standard library makes of errors that it thinks impossible: a new thread without
-/// memory for its signal stack, and a pipe on which a started program says that it was.
-fn what_it_said(panic: &Box<dyn Any + Send>, fault: Fault) -> Option<String> {
+/// Describes a panic, unless Rust's standard library raises it for an error that it considers
+/// impossible: no memory for a thread's signal stack, or a failed pipe to a started program.
+fn unexpected_panic(panic: &Box<dyn Any + Send>, fault: Fault) -> Option<String> {
     let text = panic.downcast_ref::<String>().map_or("no text", String::as_str);
     let inherent = text.contains("failed to allocate an alternative stack")
         || text.contains("failed to set up alternative stack guard page")
@@ -101,7 +101,7 @@ fn what_is_wrong(intercept: &Intercept, fault: Fault) -> Option<String> {
     Some(format!("{fault}: {} {}{}", run.status, run.stdout, run.stderr))
 }
 
-/// What is not remembered in memory is written to a file and read from it.
+/// Spills the table of hard links from memory to a file and reads it back.
 fn links_are_remembered_on_disk() {
     let directory = Place::Disk.scratch();
     let intercepted = Intercepted::new(&program("links", directory.path()), MARK, Some(MARK));
@@ -113,7 +113,7 @@ fn links_are_remembered_on_disk() {
     assert_eq!(written, Some(3 * 3 + 3), "{calls:?}");
 }
 
-/// What containers forbid, with both errors that they answer.
+/// Fails the system calls that containers forbid, with both errors that they return.
 fn forbidden() {
     let directory = Place::Disk.scratch();
     std::fs::write(directory.join("source"), vec![3; 3 << 20]).unwrap();

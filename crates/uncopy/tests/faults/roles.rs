@@ -1,4 +1,4 @@
-//! What the processes do whose system calls fail.
+//! Operations run by the processes whose system calls fail.
 
 use std::fmt::Display;
 use std::io::IoSlice;
@@ -27,7 +27,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) type Outcome = Result<(), String>;
 
-/// What an error was met by.
+/// Returns a function that prefixes an error with the step that failed.
 pub(crate) fn at<E: Display>(step: &'static str) -> impl Fn(E) -> String {
     move |error| format!("{step}: {error}")
 }
@@ -59,12 +59,12 @@ pub(crate) fn play(role: &str) -> ExitCode {
     mark();
     let outcome = operation();
     mark();
-    // What a fault keeps must not keep the next from going well.
+    // Resources kept after a fault must not make the next run fail.
     let again = operation();
     let mut after = Held::now();
     let begin = std::time::Instant::now();
     while after.more_than(&before).is_some() && begin.elapsed() < PATIENCE {
-        // What outlives its sender goes as soon as the kernel has done with it.
+        // Resources that outlive the sender are freed when the kernel has finished with them.
         std::thread::sleep(Duration::from_millis(1));
         settle();
         after = Held::now();

@@ -35,7 +35,7 @@ pub(crate) fn lent() -> usize {
     lent.len()
 }
 
-/// What a dropped ring has is taken in by whatever its thread does with rings.
+/// Collects what dropped rings left pending, by using another ring on this thread.
 pub(crate) fn settle() {
     let _ = Ring::<Owner>::new(&RingOptions::default()).submit();
 }

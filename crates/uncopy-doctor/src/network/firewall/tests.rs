@@ -101,7 +101,7 @@ fn packet() -> Packet {
     Packet::of(&flow("10.11.0.2", 9), &Route::default()).through(7, "sink")
 }
 
-fn asked(rules: &Ruleset) -> (Vec<Effect>, usize) {
+fn effects_and_doubts(rules: &Ruleset) -> (Vec<Effect>, usize) {
     let outcome = outcome(rules, Place::Output, &packet());
     (outcome.effects, outcome.doubts.len())
 }
@@ -148,7 +148,11 @@ fn rules_are_evaluated_or_doubted() {
             1,
         ),
     ] {
-        assert_eq!(asked(&rules("nat", 1, &[&rule], &[])), (effects, doubts), "{rule:?}");
+        assert_eq!(
+            effects_and_doubts(&rules("nat", 1, &[&rule], &[])),
+            (effects, doubts),
+            "{rule:?}"
+        );
     }
 }
 
@@ -180,14 +184,14 @@ fn chains_are_entered_and_left_as_the_kernel_does() {
         (&[&lost[..]], &[], vec![], 1),
         (&[&turn[..], &turn], &[], here(), 0),
     ] {
-        let found = asked(&rules("nat", 1, of_c, of_d));
+        let found = effects_and_doubts(&rules("nat", 1, of_c, of_d));
         assert_eq!(found, (effects, doubts), "{of_c:?} {of_d:?}");
     }
-    assert_eq!(asked(&rules("filter", 0, &[], &[])), (vec![Effect::Dropped], 0));
-    assert_eq!(asked(&rules("filter", 0, &[&accept], &[])), (vec![], 0));
+    assert_eq!(effects_and_doubts(&rules("filter", 0, &[], &[])), (vec![Effect::Dropped], 0));
+    assert_eq!(effects_and_doubts(&rules("filter", 0, &[&accept], &[])), (vec![], 0));
     // A loop of chains.
     let round = rules("filter", 1, &[&jump], &[&jump]);
-    assert_eq!(asked(&round), (vec![], 1));
+    assert_eq!(effects_and_doubts(&round), (vec![], 1));
 }
 
 #[test]
@@ -196,12 +200,12 @@ fn marks_matter_where_they_choose_the_route() {
         with().number(1, 1).value(2, &7u32.to_ne_bytes()).step("immediate"),
         with().number(2, 3).number(3, 1).step("meta"),
     ];
-    assert_eq!(asked(&rules("route", 1, &[&mark], &[])), (vec![Effect::Marked(7)], 0));
-    assert_eq!(asked(&rules("filter", 1, &[&mark], &[])), (vec![], 0));
+    assert_eq!(effects_and_doubts(&rules("route", 1, &[&mark], &[])), (vec![Effect::Marked(7)], 0));
+    assert_eq!(effects_and_doubts(&rules("filter", 1, &[&mark], &[])), (vec![], 0));
     let seen = [&mark[..], &[load(3), is(&7u32.to_ne_bytes()), redirect()]].concat();
-    assert_eq!(asked(&rules("filter", 1, &[&seen], &[])), (vec![Effect::Here], 0));
+    assert_eq!(effects_and_doubts(&rules("filter", 1, &[&seen], &[])), (vec![Effect::Here], 0));
     let unknown = [with().number(1, 1).number(2, 2).step("ct"), mark[1].clone()];
-    assert_eq!(asked(&rules("route", 1, &[&unknown], &[])), (vec![], 1));
+    assert_eq!(effects_and_doubts(&rules("route", 1, &[&unknown], &[])), (vec![], 1));
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn copies_go_where_the_rule_says() {
     let dup = with().number(1, 2).number(2, 1).step("dup");
     let copied = vec![Effect::CopyTo([10, 12, 0, 2].into(), Some(8))];
     let ip = rules("filter", 1, &[&[over.clone(), to, dup]], &[]);
-    assert_eq!(asked(&ip), (copied, 0));
+    assert_eq!(effects_and_doubts(&ip), (copied, 0));
     for (name, at, effect) in [("dup", 2, Effect::CopyOver(8)), ("fwd", 1, Effect::Over(8))] {
         let mut egress =
             rules("filter", 1, &[&[over.clone(), with().number(at, 1).step(name)]], &[]);
@@ -224,7 +228,7 @@ fn copies_go_where_the_rule_says() {
         let at = |device| outcome(&egress, Place::Egress(device), &packet()).effects;
         assert_eq!(at("sink"), [effect]);
         assert_eq!(at("other"), []);
-        assert_eq!(asked(&egress), (vec![], 0));
+        assert_eq!(effects_and_doubts(&egress), (vec![], 0));
     }
 }
 
@@ -261,9 +265,9 @@ fn sets_and_maps_are_looked_into() {
         (vec![source, look(Some(0))], Some(Data::Verdict(JUMP, "d".into())), vec![], 1),
     ] {
         let ruleset = set(rules("nat", 1, &[&steps], &[]), data);
-        assert_eq!(asked(&ruleset), (effects, doubts), "{steps:?}");
+        assert_eq!(effects_and_doubts(&ruleset), (effects, doubts), "{steps:?}");
     }
     let unseen = rules("nat", 1, &[&[load, look(None), redirect()]], &[]);
-    assert_eq!(asked(&unseen).0, []);
-    assert!(asked(&unseen).1 > 0);
+    assert_eq!(effects_and_doubts(&unseen).0, []);
+    assert!(effects_and_doubts(&unseen).1 > 0);
 }
