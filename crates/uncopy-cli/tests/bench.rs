@@ -213,7 +213,7 @@ fn refusals_name_the_next_step() {
     }
 }
 
-/// What the kernel's tool sends, and looks for.
+/// The bytes that the kernel's tool sends and checks for.
 fn pattern(length: usize) -> Vec<u8> {
     (b'a'..=b'z').cycle().take(length).collect()
 }

@@ -44,7 +44,7 @@ impl Home {
         command
     }
 
-    /// What `config show` says of each setting: `KEY VALUE ORIGIN`.
+    /// Returns the line of `config show` for each setting: `KEY VALUE ORIGIN`.
     #[track_caller]
     fn shown(&self, command: &mut Command) -> Vec<String> {
         let output = command.output().unwrap();
@@ -261,7 +261,7 @@ fn a_usual_file_that_may_not_be_read_is_one_warning_and_no_end() {
             let doctor = home.uncopy("doctor a b").output().unwrap();
             let warnings = stderr(&doctor).matches("warning: cannot read").count();
             assert_eq!(warnings, 1, "{}", stderr(&doctor));
-            // What is named must be readable.
+            // A file that is named must be readable.
             let named = format!("cp --config {} a b", file.display());
             assert!(refused(&mut home.uncopy(&named)).contains(why));
             assert!(refused(home.uncopy("cp a b").env("UNCOPY_CONFIG", &file)).contains(why));

@@ -79,7 +79,7 @@ fn assert_seekable(file: &[u8], contents: &[u8]) {
     assert!(data.is_empty() && contents.is_empty());
 }
 
-/// What `length` bytes of a file hold, and not one more.
+/// Reads exactly `length` bytes of a file.
 fn read_at(file: &fs::File, offset: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(length).unwrap()];
     file.read_exact_at(&mut bytes, offset).unwrap();
@@ -182,7 +182,7 @@ fn the_receipt_tells_guess_sample_and_sizes() {
         assert_eq!(refusal.reason, "the bytes are transformed on their way");
     }
 
-    // What looks compressed and is not: the guess is told, and the sample decides.
+    // It looks compressed and is not: the guess is reported, and the sample decides.
     let source = pair.file("a.gz", text(1_000_000));
     let receipt = copy(compress(), &source, &pair.to.join("c"));
     assert_eq!(said(&receipt, "action"), "compressed");
@@ -215,7 +215,7 @@ fn a_name_in_zst_is_always_a_file_of_zstd() {
     assert_eq!(said(&receipt, "reason"), "the copy's name ends in .zst");
     assert!(said(&receipt, "sample")["bytes"].as_u64() > Some(0));
     assert!(by_zstd(&target) == noise(4, 100_000));
-    // What is one already stays as it is.
+    // A source that is a zstd file already stays as it is.
     let receipt = copy(compress(), &target, &pair.to.join("again.zst"));
     assert_eq!(said(&receipt, "action"), "left");
     assert_same(&target, &pair.to.join("again.zst"));

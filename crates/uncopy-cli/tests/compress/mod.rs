@@ -75,7 +75,7 @@ fn copy(program: Program, from: &Path, to: &Path) -> Receipt {
     run.receipt()
 }
 
-/// What the receipt says about compression.
+/// Returns the `compression` object of a receipt.
 #[track_caller]
 fn said<'a>(receipt: &'a Receipt, key: &str) -> &'a serde_json::Value {
     let found = &receipt.value()["compression"][key];
@@ -83,7 +83,7 @@ fn said<'a>(receipt: &'a Receipt, key: &str) -> &'a serde_json::Value {
     found
 }
 
-/// What `zstd -d` makes of a file.
+/// Decompresses a file with `zstd -d`.
 #[track_caller]
 fn by_zstd(path: &Path) -> Vec<u8> {
     let output = Command::new("zstd").args(["-q", "-d", "-c"]).arg(path).output().unwrap();

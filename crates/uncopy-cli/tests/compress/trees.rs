@@ -192,7 +192,7 @@ fn a_dry_run_names_what_would_be_made() {
     assert!(!target.exists());
 }
 
-/// What is in the journal is not compressed again, and what was half-done is.
+/// Files in the journal are not compressed again; half-done ones are.
 fn a_killed_tree_is_gone_on_with() {
     let pair = Pair::new();
     let root = mixed(&pair);

@@ -81,7 +81,7 @@ fn a_source_that_changes_is_noticed() {
         changed.extend(b"more");
         fs::write(&source, &changed).unwrap();
         let (run, _) = stopped.resume();
-        // Of a compressed one, what follows is no frame.
+        // After a compressed source, the bytes that follow are not a frame.
         assert!(matches!(run.status.code(), Some(1 | 4)), "{}", run.stderr);
         assert!(pair.to.strangers(&[]).is_empty());
         fs::write(&source, &original).unwrap();
@@ -113,7 +113,7 @@ fn a_copy_that_became_another_is_noticed() {
     assert!(pair.to.strangers(&["b.zst"]).is_empty());
 }
 
-/// What pays is found out by looking ahead. Nobody is waited for.
+/// Compression is decided by looking ahead, which must not block on a stream.
 fn a_stream_is_refused() {
     let pair = Pair::new();
     let fifo = pair.from.join("fifo");

@@ -1,4 +1,4 @@
-//! What becomes of the page cache.
+//! Effects of a copy on the page cache.
 
 use testbed::witness::{allocated_bytes, cached_bytes};
 use testbed::{Case, Content, Need, Place, Receipt, drop_from_cache};

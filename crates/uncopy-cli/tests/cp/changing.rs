@@ -125,7 +125,7 @@ fn changed(change: Change, method: Method, stop: &'static [&'static str]) {
     pair.assert_no_strangers();
 }
 
-/// What happens to the names of a source while it is copied.
+/// Changes to the names of a source while it is copied.
 const NAMINGS: [fn(&Pair); 4] = [
     |pair| {
         let new = pair.from.join("new");
@@ -142,7 +142,8 @@ fn stopped_with_two_names(
     place: Place,
     method: Method,
     stop: &[&str],
-    (switch, naming): (&str, usize),
+    switch: &str,
+    naming: usize,
 ) -> (Pair, Stopped) {
     let pair = Pair::at(place, &Content::dense(LENGTH));
     if naming == 3 {
@@ -160,7 +161,7 @@ fn replaced(place: Place) {
         for (naming, name) in NAMINGS.into_iter().enumerate() {
             for switch in ["--if-changed=fail", "--if-changed=retry"] {
                 let (pair, stop_there) =
-                    stopped_with_two_names(place, method, stop, (switch, naming));
+                    stopped_with_two_names(place, method, stop, switch, naming);
                 name(&pair);
                 let (run, _) = stop_there.resume();
                 let context = format!("{} {naming} {switch}", method.name);
@@ -186,7 +187,7 @@ fn both(place: Place) {
         }
         for (naming, name) in NAMINGS.into_iter().enumerate() {
             let (pair, stop_there) =
-                stopped_with_two_names(place, method, stop, ("--if-changed=fail", naming));
+                stopped_with_two_names(place, method, stop, "--if-changed=fail", naming);
             change(&pair.source);
             name(&pair);
             let (run, _) = stop_there.resume();

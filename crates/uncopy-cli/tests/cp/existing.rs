@@ -1,4 +1,4 @@
-//! What becomes of a name that is taken: links, mounts, running programs.
+//! Destinations that exist already: links, mounts, running programs.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 

@@ -43,7 +43,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What devices, filesystems, old kernels, security modules and signals answer.
+/// Errors from devices, filesystems, old kernels, security modules and signals.
 const ERRNOS: [&str; 9] =
     ["EIO", "ENOSPC", "EINTR", "ENOSYS", "EPERM", "EINVAL", "EOPNOTSUPP", "ENOMEM", "EACCES"];
 
@@ -108,7 +108,7 @@ impl Faults {
         let context = format!("{errno} from {} number {}({})", call.name, call.nth, call.arguments);
         self.check(&run, call, errno, &context);
         if run.status.success() {
-            // What failed moved nothing, and what was moved went where the receipt says.
+            // A failed call moved nothing, and the receipt accounts for every byte moved.
             self.pair.hold_against_trace(&run.receipt(), &trace);
         }
     }

@@ -109,7 +109,7 @@ fn stop_and_continue_harms_nothing() {
     }
 }
 
-/// What each call asked for, in order.
+/// Returns the length that each call requested, in order.
 fn pieces(trace: &Trace, call: &str) -> Vec<u64> {
     let calls = trace.named(&[call]);
     calls.iter().filter_map(|call| u64::try_from(call.value()?).ok()).filter(|n| *n > 0).collect()

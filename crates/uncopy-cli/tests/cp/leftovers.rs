@@ -1,4 +1,4 @@
-//! What a killed run leaves, and who removes it.
+//! Leftovers of a killed run, and which run removes them.
 //!
 //! `kill -9` in each of the system calls of a copy: there is the old file or the new one, and at
 //! most one recognisable temporary file, perhaps with a record that shows whose it is. With one the next

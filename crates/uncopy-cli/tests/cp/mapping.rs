@@ -20,7 +20,7 @@ const PLACES: [Place; 3] = [Place::Ext4, Place::Xfs, Place::Btrfs];
 /// Several pieces.
 const LENGTH: u64 = 12 << 20;
 
-/// What the file is like when the copy begins.
+/// The state of the file when the copy begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begin {
     /// Every page is on the disk.
@@ -62,7 +62,7 @@ fn rounds() -> u32 {
     testbed::by_extent([5, 20, 200])
 }
 
-/// What came of the rounds.
+/// Outcomes of the rounds.
 #[derive(Debug, Default)]
 struct Tally {
     of_one_moment: u32,
@@ -134,7 +134,7 @@ fn writer(files: &[&Path], begin: Begin, round: u32) -> MappedWriter {
     }
 }
 
-fn told(program: Program, begin: Begin) -> Program {
+fn with_flag_of(program: Program, begin: Begin) -> Program {
     match begin {
         Begin::Clean => program,
         Begin::Dirty(flag) => program.arg(flag),
@@ -157,7 +157,7 @@ fn programs(place: Place, begin: Begin) -> Vec<(&'static str, Program)> {
         programs.push(("reflink", cp_by(REFLINK)));
         programs.push(("reflink, verify", cp_by(REFLINK).arg("--verify=xxh3")));
     }
-    // What was written there cannot be taken back.
+    // Bytes written to a stream or in place cannot be taken back.
     if begin != Begin::Dirty("--if-changed=retry") {
         programs.push(("stream", cp().arg("--copy-contents")));
         programs.push(("in place", cp_by(COPY_FILE_RANGE).arg("--in-place")));
@@ -165,7 +165,7 @@ fn programs(place: Place, begin: Begin) -> Vec<(&'static str, Program)> {
     if cfg!(feature = "compress") {
         programs.push(("compress", cp().arg("--compress=zstd")));
     }
-    programs.into_iter().map(|(name, program)| (name, told(program, begin))).collect()
+    programs.into_iter().map(|(name, program)| (name, with_flag_of(program, begin))).collect()
 }
 
 fn files(place: Place, begin: Begin) {
@@ -191,13 +191,13 @@ fn files(place: Place, begin: Begin) {
             assert_eq!(bytes.len() as u64, LENGTH, "{name}");
             tally.take(run.receipt().value(), Some(&bytes), &name);
         } else {
-            // Where nothing can be told of changes, as the writer was first, the digests may differ.
-            let is_told = run.status.code() == Some(4)
+            // Where changes cannot be detected, as the writer was first, the digests may differ.
+            let is_reported = run.status.code() == Some(4)
                 || (way.contains("verify")
                     && run.status.code() == Some(3)
                     && run.stderr.contains("the source may have changed")
                     && begin == Begin::Clean);
-            assert!(is_told, "{name}: {}{}", run.stderr, run.stdout);
+            assert!(is_reported, "{name}: {}{}", run.stderr, run.stdout);
             assert!(read.is_some() || *way == "in place" || !copy.exists(), "{name}");
             tally.take(&Value::Null, None, &name);
         }
@@ -206,7 +206,7 @@ fn files(place: Place, begin: Begin) {
     tally.end(&format!("{place:?}, {begin:?}"));
 }
 
-/// What a copy holds.
+/// Returns the bytes of a copy, decompressed if it was compressed.
 fn contents(copy: &Path, way: &str) -> Vec<u8> {
     if way != "compress" {
         return std::fs::read(copy).unwrap();
@@ -282,10 +282,10 @@ fn trees(place: Place, begin: Begin) {
     };
     let by = "--method=read-write";
     let mut programs = vec![
-        ("default, told", cp_r(true, &[])),
-        ("read, told", cp_r(true, &[by])),
-        ("kept, told", cp_r(true, &[by, "--resume"])),
-        ("verified, told", cp_r(true, &["--method=sendfile", "--verify=xxh3"])),
+        ("default, reported", cp_r(true, &[])),
+        ("read, reported", cp_r(true, &[by])),
+        ("kept, reported", cp_r(true, &[by, "--resume"])),
+        ("verified, reported", cp_r(true, &["--method=sendfile", "--verify=xxh3"])),
     ];
     // Nothing says what was claimed of each.
     if begin != Begin::Clean {
@@ -298,7 +298,7 @@ fn trees(place: Place, begin: Begin) {
         let writer = writer(&tree.paths(), begin, round);
         let flag = if let Begin::Dirty(flag) = begin { flag } else { "" };
         let name = format!("{way} {flag}, round {round}");
-        tree.copy(told(program.clone(), begin), &name, &mut tally);
+        tree.copy(with_flag_of(program.clone(), begin), &name, &mut tally);
         drop(writer);
     }
     tally.end(&format!("trees, {place:?}, {begin:?}"));

@@ -7,7 +7,7 @@ use crate::cp::{
     COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
 };
 
-/// What a mechanism does between two places.
+/// Behaviour of a mechanism between two places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     /// The files share blocks.

@@ -100,7 +100,7 @@ fn without_o_tmpfile_too() {
     assert!(careful, "{renames:#?}");
 }
 
-/// Of many that copy to one new name at once, one does.
+/// Exactly one of many concurrent copies to one new name succeeds.
 fn one_of_many_wins() {
     for _ in 0..5 {
         let pair = Pair::empty(Place::Disk, Place::Disk);

@@ -124,7 +124,7 @@ fn for_nobody(pair: &Pair, destination_mode: u32, directory_mode: u32) {
     set_mode(pair.to.path(), directory_mode);
 }
 
-/// What has the name of a copy already.
+/// The file that has the name of a copy already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Old {
     Nothing,
@@ -167,7 +167,7 @@ fn no_temporary_name_is_setuid() {
                         Old::File(_) => flags.contains(&"-n"),
                     };
                     if !is_passed_over {
-                        setuid_comes_last((directory, below), source_mode, flags, old);
+                        setuid_comes_last(directory, below, source_mode, flags, old);
                     }
                 }
             }
@@ -177,12 +177,7 @@ fn no_temporary_name_is_setuid() {
 
 /// Copies to `directory`, which is also seen as `below`: FUSE answers from what the kernel remembers of
 /// another name.
-fn setuid_comes_last(
-    (directory, below): (&Path, &Path),
-    source_mode: u32,
-    flags: &[&str],
-    old: Old,
-) {
+fn setuid_comes_last(directory: &Path, below: &Path, source_mode: u32, flags: &[&str], old: Old) {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     set_mode(&pair.source, source_mode);
     let to = Scratch::new_in(directory);

@@ -94,7 +94,7 @@ impl Scene {
     }
 }
 
-/// What shows that a form did what it was asked for.
+/// A check that a form did what was requested.
 type Sign = fn(&Scene) -> bool;
 
 /// Every form that follows a link at the end of a path that the user names, with the exit code of its
@@ -138,7 +138,7 @@ const FORMS: &[(&str, Sign, i32)] = &[
     ("--config shared/settings source out", |s| s.has("out", "new"), 2),
 ];
 
-/// Who follows, and the user id that they have.
+/// Programs that follow the link, and their user ids.
 fn followers() -> [(fn() -> Program, u32); 2] {
     [(cp, 0), (cp_as_nobody, NOBODY)]
 }

@@ -1,4 +1,4 @@
-//! What the user allows: `--require-zero-copy`, `--no-user-copy`, `--no-zero-copy`, `--prefer`.
+//! Mechanisms that the user allows: `--require-zero-copy`, `--no-user-copy`, `--no-zero-copy`, `--prefer`.
 
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place};

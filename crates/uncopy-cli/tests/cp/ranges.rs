@@ -68,7 +68,7 @@ fn where_it_is_quicker() {
             }
             std::fs::remove_file(&pair.destination).unwrap();
         }
-        // What holds the destination's lock all the time is left to one thread.
+        // Mechanisms that hold the destination's lock all the time are left to one thread.
         for method in ACROSS.into_iter().filter(|method| *method != READ_WRITE).chain([DIRECT]) {
             let receipt = pair.copy(cp_by(method));
             assert_eq!(parallel_bytes(&receipt), 0, "{}", receipt.value());

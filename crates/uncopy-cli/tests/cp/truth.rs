@@ -119,7 +119,7 @@ fn duration_and_bytes_are_there() {
     assert!(value["duration_us"].as_u64().unwrap() > 0);
 }
 
-/// Of nothing every way is as good as any other, and none is explained.
+/// No refusals are reported for an empty file: every mechanism costs the same.
 fn nothing_is_missing_of_an_empty_file() {
     for flags in [
         &[][..],

@@ -149,7 +149,7 @@ fn a_kernel_copy_that_did_not_happen_is_found() {
         let call =
             own.filter(|call| call.name == name).find(|call| call.value() > Some(0)).unwrap();
         if method == SPLICE {
-            // What a lying splice leaves in the pipe would come out as the next piece.
+            // Bytes that a lying splice leaves in the pipe would come out as the next piece.
             assert_eq!(call.value(), Some(100_000), "one piece");
         }
         let lie = format!("{name}:retval={}:when={}", call.value().unwrap(), call.nth);
@@ -178,7 +178,7 @@ fn only_what_is_known_is_blamed() {
         if is_clean {
             File::open(&pair.source).unwrap().sync_all().unwrap();
         } else {
-            // What is there and truncated ext4 writes out when it is closed.
+            // ext4 writes out an existing file that was truncated when it is closed.
             std::fs::remove_file(&pair.source).unwrap();
             std::fs::write(&pair.source, vec![7; 100_000]).unwrap();
         }

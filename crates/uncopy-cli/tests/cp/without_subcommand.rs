@@ -104,7 +104,7 @@ fn settings_choose_the_digest_and_the_way() {
     }
     let run = pair.by_flags(&[]).env("UNCOPY_VERIFY", "crc32").run();
     assert!(run.failed(2).contains("UNCOPY_VERIFY"), "{}", run.stderr);
-    // Of the flag that is displaced, nothing is left to contradict.
+    // The flag that is displaced no longer contradicts anything.
     let run = pair.by_flags(&["--zero-copy", "-v"]).env("UNCOPY_METHOD", "read-write").run();
     assert!(run.status.success(), "{}", run.stderr);
 }

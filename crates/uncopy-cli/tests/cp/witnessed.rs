@@ -13,10 +13,10 @@ pub(crate) struct Pair {
     pub(crate) destination: PathBuf,
 }
 
-/// What a filesystem may round up to, and what it needs for its own bookkeeping of a file.
+/// Bytes that a filesystem may add by rounding up and by its own bookkeeping of a file.
 const SLACK: u64 = 128 << 10;
 
-/// What a run noted of its temporary names, which is no part of the copy.
+/// Bytes of the records of temporary names, which are not part of the copy.
 fn bytes_of_records(trace: &Trace) -> u64 {
     let writes = trace.named(&WRITES);
     let heads = writes.iter().filter(|call| call.arguments.contains("\"uncopyR1"));

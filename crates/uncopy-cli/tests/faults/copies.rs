@@ -115,7 +115,7 @@ impl File {
         }
     }
 
-    /// What was to be done, to what, and why it could not be.
+    /// Checks that a message names the operation, its subject and the reason.
     fn check_message(&self, text: &str, fault: Fault) {
         let message = text.lines().find(|line| line.contains(": cannot "));
         let message = message.unwrap_or_else(|| panic!("{fault}: {text}"));

@@ -43,7 +43,7 @@ const CHANGING: [SystemCall; 10] = [
 
 const ON_BOTH: [SystemCall; 2] = [SystemCall::SENDFILE, SystemCall::SPLICE];
 
-/// What `--on-error` says, and how.
+/// Values of `--on-error`, and how they are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Says {
     Nothing,
@@ -297,7 +297,7 @@ fn same(source: &Path, copy: &Path) {
     assert!(fs::read(source).unwrap() == fs::read(copy).unwrap(), "{}", copy.display());
 }
 
-/// What is there is what its source is.
+/// Asserts that a copy equals its source, if it exists.
 fn whole(source: &Path, copy: &Path) {
     if source.is_dir() {
         for name in ["small", "below/large", "below/linked"] {
@@ -334,7 +334,7 @@ fn several_files() {
     Scene::new(Into::Files, &["--no-zero-copy"]).each(&CHANGING);
 }
 
-/// What reads the source, and answers EIO: told and counted, and the tree is in place.
+/// Calls that read the source fail with EIO: reported and counted, and the tree is in place.
 fn calls_of_the_source() {
     let scene = Scene::new(Into::New, &["--no-zero-copy"]);
     let intercepted = Intercepted::new(&scene.program(), BEGIN, None);

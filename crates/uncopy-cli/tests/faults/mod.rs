@@ -138,7 +138,7 @@ impl Scene<'_> {
     }
 }
 
-/// What holds for every command.
+/// Checks that hold for every command.
 fn check_end(intercept: &Intercept, fault: Fault) {
     let run = &intercept.run;
     if ends_for_want_of_memory(intercept, fault) {
@@ -149,8 +149,8 @@ fn check_end(intercept: &Intercept, fault: Fault) {
     if (1..=5).contains(&code.unwrap_or(0)) && !is_about_messages(fault) {
         // The second is how settings and flags are refused.
         let begins = |line: &str| line.starts_with("uncopy: ") || line.starts_with("error: ");
-        let told = run.stderr.lines().any(begins);
-        assert!(told, "{fault}: it failed without a word: {run:?}");
+        let is_reported = run.stderr.lines().any(begins);
+        assert!(is_reported, "{fault}: it failed without a word: {run:?}");
     }
 }
 

@@ -35,7 +35,7 @@ const LARGE: &str = "a/b/larger";
 const OLD: &[u8] = b"old";
 
 impl Tree {
-    /// Of everything a little.
+    /// Makes a tree with a few entries of every kind.
     fn new() -> Tree {
         let tree = Tree { from: Place::Disk.scratch(), to: Place::Disk.scratch() };
         let source = tree.source();
@@ -113,7 +113,7 @@ impl Tree {
         }
     }
 
-    /// What holds whatever is done with links.
+    /// Checks that hold for every way to treat links.
     fn check_files(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
         let run = &intercept.run;
         for name in FILES {
@@ -179,8 +179,8 @@ impl Tree {
 /// The name of a tree that a run left unfinished, as its message and its records tell it.
 pub(crate) fn told_tree(run: &Run) -> Option<String> {
     let line = run.stdout.lines().find(|line| line.contains("\"event\":\"incomplete\""))?;
-    let told = Receipt::new(line);
-    let path = PathBuf::from(told.value()["path"].as_str()?);
+    let incomplete = Receipt::new(line);
+    let path = PathBuf::from(incomplete.value()["path"].as_str()?);
     assert!(run.stderr.contains(&*path.to_string_lossy()), "{run:?}");
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
@@ -197,7 +197,7 @@ fn by_several_workers() {
     Tree::new().each(&["--jobs=4", "--on-error=abort"], false);
 }
 
-/// What a run with a fault left is gone on with by the next.
+/// The next run continues the work that a run with a fault left.
 fn with_a_journal() {
     let tree = Tree::new();
     gone_on_with(&tree, &["--jobs=1", "-p", "--resume"], &|| (), usize::MAX);

@@ -39,8 +39,8 @@ fn is_given_up(from: Place, to: Place) {
     let total = FILES as u64 * BYTES;
     let by = |name: &str| whole.by(name);
     assert!(by("splice") > 0 && by("splice") < total / 2, "{}", whole.value());
-    let told = whole.value()["refusals"].to_string();
-    assert!(told.contains("slower on this job"), "{told}");
+    let refusals = whole.value()["refusals"].to_string();
+    assert!(refusals.contains("slower on this job"), "{refusals}");
     // The receipt of the last file names the way that it did not go, and the one that it went.
     let last = events(&run, "copied").into_iter().rfind(|event| event.bytes() == BYTES).unwrap();
     let why = last.refusal("splice").unwrap().reason;

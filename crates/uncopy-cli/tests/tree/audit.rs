@@ -86,7 +86,7 @@ fn every_entry_has_its_record() {
     let checked = verify(&log, &[]);
     assert!(checked.status.success(), "{}", checked.stderr);
     let hash = checked.stdout.lines().last().unwrap();
-    assert!(run.stderr.contains(hash), "the copy told the hash: {}", run.stderr);
+    assert!(run.stderr.contains(hash), "the copy printed the hash: {}", run.stderr);
     assert!(verify(&log, &["--hash", hash]).status.success());
     verify(&log, &["--hash", "0123"]).failed(1);
 }
@@ -132,7 +132,7 @@ fn a_record_says_which_way_each_byte_went_and_why() {
         if below == Path::new("large") {
             assert_eq!((at("hole"), at("shared")), (2 << 20, 0), "{record}");
         }
-        // What was cheaper, and the error that it ended with.
+        // The cheaper mechanism, and the error that it failed with.
         let refusals = record["refusals"].as_array().unwrap();
         let refused = |name: &str| refusals.iter().any(|refusal| refusal["mechanism"] == name);
         assert!(refused("reflink"), "{record}");

@@ -1,4 +1,4 @@
-//! What a small file costs in system calls, counted in traces.
+//! System calls per small file, counted in traces.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -73,7 +73,7 @@ fn deep(program: Program) {
     assert_eq!(number(&summary(&run), "directories"), levels as u64 + 1);
     assert_eq!(number(&summary(&run), "files"), levels as u64 / 10);
     for path in [trees.source(), trees.destination()] {
-        // What tempfile's own removal takes long for, or dies of.
+        // Removes a tree for which tempfile's own removal takes long or fails.
         testbed::run_tool("rm", [OsStr::new("-rf"), path.as_os_str()]);
     }
 }

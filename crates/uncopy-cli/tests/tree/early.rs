@@ -61,7 +61,7 @@ fn program(trees: &Trees) -> Program {
     program.args(["cp", "-r", "--jobs=1"]).arg(trees.source()).arg(trees.destination())
 }
 
-/// What moves the bytes of a small file.
+/// Name of the call that moves the bytes of a small file.
 fn move_of(place: Place) -> &'static str {
     if place.has_reflinks() { "ioctl" } else { "pread64" }
 }
@@ -74,7 +74,7 @@ fn looks_and_moves(trees: &Trees, place: Place) -> (usize, usize) {
     let is_of_source = |call: &&&Call| call.arguments.contains(source.to_str().unwrap());
     let is_file = |call: &&&Call| is_of_source(call) && call.arguments.contains("S_IFREG");
     let looks = trace.named(&["statx"]).iter().filter(is_file).count();
-    // Of a descriptor that is an argument strace prints the number alone.
+    // strace prints the number alone for a descriptor that is an argument.
     let is_move = |call: &&&Call| is_of_source(call) || call.arguments.contains("CLONE");
     (looks, trace.named(&[move_of(place)]).iter().filter(is_move).count())
 }
@@ -117,7 +117,7 @@ fn young_files_are_looked_at_twice(place: Place) {
     }
 }
 
-/// What somebody does to a file between two calls of the program.
+/// Change to a file between two calls of the program.
 type Change = fn(&Path);
 
 const CHANGES: [Change; 4] = [
@@ -155,7 +155,7 @@ fn what_changes_before_the_look_is_copied_again(place: Place) {
     }
 }
 
-/// What was done for them is in vain.
+/// Files unlike the last one: calls made ahead for them are wasted, and the copies are right.
 fn some_are_not_like_the_last(place: Place) {
     let trees = trees(place);
     for (name, bytes) in [("a", 16 << 10), ("b", (16 << 10) + 1), ("c", 70_000), ("d", 1 << 20)] {

@@ -12,7 +12,7 @@ use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Root] what_may_not_be_read_is_told_and_the_rest_copied,
+        [Need::Root] what_may_not_be_read_is_reported_and_the_rest_copied,
         [Need::Root] abort_leaves_nothing,
         [] flags_of_trees_need_recursive,
         [] what_makes_no_sense_with_trees_is_refused,
@@ -47,7 +47,7 @@ fn unreadable() -> Trees {
     trees
 }
 
-fn what_may_not_be_read_is_told_and_the_rest_copied() {
+fn what_may_not_be_read_is_reported_and_the_rest_copied() {
     let trees = unreadable();
     let run = trees.run(cp_as_nobody());
     assert!(run.failed(1).contains("a/secret"), "{}", run.stderr);
@@ -64,8 +64,8 @@ fn abort_leaves_nothing() {
     let run = trees.run(cp_as_nobody().arg("--on-error=abort"));
     run.failed(1);
     // Another worker may have met the other one at the same moment.
-    let told = ["a/secret:", "closed:"].map(|name| run.stderr.matches(name).count());
-    assert!(told.contains(&1) && told.iter().all(|times| *times <= 1), "{}", run.stderr);
+    let reports = ["a/secret:", "closed:"].map(|name| run.stderr.matches(name).count());
+    assert!(reports.contains(&1) && reports.iter().all(|times| *times <= 1), "{}", run.stderr);
     assert!(!trees.destination().exists());
     trees.assert_no_strangers();
 }
@@ -127,12 +127,12 @@ fn each_fails_once(existing: bool) {
                 // The dynamic loader met it.
                 continue;
             }
-            check(&trees, existing, &run, (&call.name, &context));
+            check(&trees, existing, &run, &call.name, &context);
         }
     }
 }
 
-fn check(trees: &Trees, existing: bool, run: &testbed::Run, (call, context): (&str, &str)) {
+fn check(trees: &Trees, existing: bool, run: &testbed::Run, call: &str, context: &str) {
     for name in ["a/small", "a/large", "b"] {
         let new = fs::read(trees.source().join(name)).unwrap();
         match fs::read(trees.destination().join(name)) {
@@ -147,12 +147,12 @@ fn check(trees: &Trees, existing: bool, run: &testbed::Run, (call, context): (&s
     if !run.status.success() {
         assert!(!run.stderr.is_empty(), "without a word: {context}");
     }
-    // What cannot be removed because that very call failed stays, and says whose it is.
+    // An entry stays if the very call that would remove it failed.
     let strangers = trees.to.strangers(&["destination"]);
     let removing = matches!(call, "unlinkat" | "getdents64");
-    // And a tree whose destination takes no more is kept, and told by its name.
-    let is_told = !existing && strangers.iter().any(|name| run.stderr.contains(name));
-    assert!(strangers.is_empty() || removing || is_told, "{strangers:?}: {context}");
+    // And a tree whose destination takes no more is kept, and reported by its name.
+    let is_reported = !existing && strangers.iter().any(|name| run.stderr.contains(name));
+    assert!(strangers.is_empty() || removing || is_reported, "{strangers:?}: {context}");
     for stranger in strangers {
         let path = trees.to.join(stranger);
         let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };

@@ -56,7 +56,7 @@ impl Scene {
         for directory in ["source", "destination"] {
             fs::create_dir(root.join(directory)).unwrap();
         }
-        // What root keeps an eye on its files by.
+        // The directory by which root watches its files.
         fs::DirBuilder::new().mode(0o700).create(root.join("vault")).unwrap();
         for number in 0..ENTRIES {
             let path = root.join(format!("source/{number}"));
@@ -102,7 +102,7 @@ impl Scene {
         }
     }
 
-    /// What was done to them.
+    /// Describes the files that were harmed since then.
     fn harm(&self, since: i64) -> Vec<String> {
         let kept =
             fs::read_dir(self.root.join("vault")).unwrap().map(|entry| entry.unwrap().path());
@@ -111,12 +111,12 @@ impl Scene {
             let is_as_it_was = (found.uid(), found.gid(), found.mode() & 0o7777) == (0, 0, 0o600);
             !is_as_it_was || found.mtime() < since
         };
-        let told = |path: PathBuf| {
+        let describe = |path: PathBuf| {
             let found = path.symlink_metadata().unwrap();
             let (uid, gid, mode) = (found.uid(), found.gid(), found.mode());
             format!("{}: {uid}:{gid} {mode:o} {}", path.display(), found.mtime())
         };
-        kept.filter(is_harmed).map(told).collect()
+        kept.filter(is_harmed).map(describe).collect()
     }
 }
 
@@ -140,7 +140,7 @@ fn files_renamed_over_temporaries_are_not_given_away() {
         while made < rounds() / 2 {
             scene.lay_bait();
             let attacker = Attacker::start(&scene.destination(), swaps_directories);
-            // What it makes of this is its own affair, as long as nothing is given away.
+            // Any outcome of the run is fine as long as nothing is given away.
             let run = scene.program().run();
             attacks += attacker.end();
             assert!(matches!(run.status.code(), Some(0 | 1)), "{run:?}");
@@ -153,7 +153,7 @@ fn files_renamed_over_temporaries_are_not_given_away() {
     }
 }
 
-/// What takes the name of a directory of ours before that is opened.
+/// Entry that takes the name of a directory of ours before that is opened.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Swapped {
     /// One of the attacker's, for all.
@@ -335,11 +335,11 @@ impl Attacker {
     /// How often it renamed something.
     fn end(mut self) -> usize {
         drop(self.process.stdin.take());
-        let mut told = String::new();
+        let mut printed = String::new();
         let mut output = self.process.stdout.take().unwrap();
-        std::io::Read::read_to_string(&mut output, &mut told).unwrap();
-        assert!(self.process.wait().unwrap().success(), "{told}");
-        told.trim().parse().unwrap()
+        std::io::Read::read_to_string(&mut output, &mut printed).unwrap();
+        assert!(self.process.wait().unwrap().success(), "{printed}");
+        printed.trim().parse().unwrap()
     }
 }
 
@@ -351,7 +351,7 @@ impl Drop for Attacker {
     }
 }
 
-/// What the process does in its directory, until its standard input ends.
+/// Runs the attacking process in its directory until its standard input ends.
 pub(crate) fn attack(what: &OsStr) -> ExitCode {
     let swaps_directories = what == "directories";
     let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();

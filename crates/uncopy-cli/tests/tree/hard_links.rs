@@ -113,10 +113,11 @@ fn names_that_the_filesystem_refuses() {
         let run = trees.copy(program);
         let copied = events(&run, "copied");
         assert_eq!(copied.len(), 3, "{}", run.stdout);
-        let told = |receipt: &testbed::Receipt| receipt.value()["notes"].to_string();
-        let told: Vec<String> = copied.iter().map(told).filter(|notes| notes != "[]").collect();
-        assert_eq!(told.len(), 2, "{}", run.stdout);
-        for notes in told {
+        let notes_of = |receipt: &testbed::Receipt| receipt.value()["notes"].to_string();
+        let noted: Vec<String> =
+            copied.iter().map(notes_of).filter(|notes| notes != "[]").collect();
+        assert_eq!(noted.len(), 2, "{}", run.stdout);
+        for notes in noted {
             assert!(notes.contains("refused a hard link"), "{notes}");
             assert!(notes.contains(errno.name().unwrap()), "{notes}");
         }
@@ -223,9 +224,9 @@ fn refused_names_of_links_and_fifos() {
             let link = fs::read_link(trees.destination().join(directory).join("link"));
             assert_eq!(link.unwrap(), Path::new("nowhere"));
         }
-        let told = events(&run, "made").into_iter();
-        let told = told.filter(|made| made.value()["notes"].to_string().contains("hard link"));
-        assert_eq!(told.count(), 2 * DIRECTORIES.len(), "{}", run.stdout);
+        let made = events(&run, "made").into_iter();
+        let noted = made.filter(|made| made.value()["notes"].to_string().contains("hard link"));
+        assert_eq!(noted.count(), 2 * DIRECTORIES.len(), "{}", run.stdout);
         assert_eq!(number(&summary(&run), "hard_links"), 0);
     }
 }

@@ -82,7 +82,7 @@ fn attributes_hide_none(place: Place) {
     }
 }
 
-/// What is dense is copied as it is; and only a file that has zeros is asked about.
+/// Dense data is copied as it is, and holes are queried only in a file that has zeros.
 fn written_zeros_are_asked_about_once() {
     let trees = Trees::new();
     for number in 0..20 {

@@ -1,4 +1,4 @@
-//! A destination that takes no more: the new tree keeps its temporary name, is told, is left alone by
+//! A destination that takes no more: the new tree keeps its temporary name, is event, is left alone by
 //! later runs, and another run goes on with it.
 
 use std::collections::BTreeSet;
@@ -79,12 +79,12 @@ pub(crate) fn one_worker() -> Program {
     cp().arg("--jobs=1")
 }
 
-/// What is told of the tree that was not finished.
+/// Returns the event about the tree that was not finished.
 #[track_caller]
 pub(crate) fn incomplete(run: &Run) -> serde_json::Value {
-    let told = events(run, "incomplete");
-    assert_eq!(told.len(), 1, "{} {}", run.stdout, run.stderr);
-    told[0].value().clone()
+    let found = events(run, "incomplete");
+    assert_eq!(found.len(), 1, "{} {}", run.stdout, run.stderr);
+    found[0].value().clone()
 }
 
 /// Its path, which the message names too.
@@ -98,7 +98,7 @@ pub(crate) fn path(run: &Run) -> PathBuf {
     path
 }
 
-/// The run ended early, and what is there is told.
+/// The run ended early, and what is there is event.
 #[track_caller]
 pub(crate) fn assert_kept(trees: &Trees, run: &Run, errno: &str) -> PathBuf {
     assert!(run.failed(1).contains(errno), "{}", run.stderr);
@@ -111,7 +111,7 @@ pub(crate) fn assert_kept(trees: &Trees, run: &Run, errno: &str) -> PathBuf {
     assert_eq!(summary.value()["stopped_early"], true, "{}", run.stdout);
     let failed = events(run, "failed");
     assert!(failed.iter().any(|event| event.value()["side"] == "destination"), "{}", run.stdout);
-    // What is in it is whole.
+    // Every file in it is whole.
     for file in files(&path) {
         let (original, copy) = (trees.source().join(&file), path.join(&file));
         let same = fs::read(original).unwrap() == fs::read(copy).unwrap();
@@ -325,7 +325,7 @@ fn by_several_workers() {
 fn what_changed_in_between_is_copied_again() {
     let trees = long();
     let path = assert_kept(&trees, &trees.run(limited(one_worker())), "EFBIG");
-    // Of the same length and with the same time: contents, another file under its name, a lost one,
+    // The same length and time, but other contents, another file under its name, a lost one,
     // a directory instead of a file and the other way round.
     let source = trees.source();
     let rewrite = |name: &str| {
@@ -434,11 +434,11 @@ fn a_second_one_beside_it_says_that_it_has_no_journal() {
     let first = assert_kept(&trees, &trees.run(limited(one_worker())), "EFBIG");
     let run = trees.run(limited(one_worker()));
     run.failed(1);
-    let told = incomplete(&run);
-    assert_eq!(told["resumable"], false, "{told}");
+    let event = incomplete(&run);
+    assert_eq!(event["resumable"], false, "{event}");
     assert!(run.stderr.contains(&*first.file_name().unwrap().to_string_lossy()), "{}", run.stderr);
     assert!(run.stderr.contains("rename"), "{}", run.stderr);
-    let second = PathBuf::from(told["path"].as_str().unwrap());
+    let second = PathBuf::from(event["path"].as_str().unwrap());
     assert!(first.is_dir() && second.is_dir() && first != second);
     fs::remove_dir_all(second).unwrap();
     assert_goes_on(&trees, one_worker().arg("--resume"), &first);
@@ -452,9 +452,9 @@ fn without_times_of_birth_both_trees_stay() {
     let first = assert_kept(&trees, &trees.run(limited(one_worker())), "EFBIG");
     let run = trees.run(limited(one_worker()));
     run.failed(1);
-    let told = incomplete(&run);
-    assert_eq!(told["resumable"], false, "{told}");
-    let second = PathBuf::from(told["path"].as_str().unwrap());
+    let event = incomplete(&run);
+    assert_eq!(event["resumable"], false, "{event}");
+    let second = PathBuf::from(event["path"].as_str().unwrap());
     assert!(first.is_dir() && second.is_dir() && first != second);
     fs::remove_dir_all(second).unwrap();
     assert!(testbed::journal::find(trees.to.path()).is_some(), "the first one's");

@@ -73,7 +73,7 @@ impl Job {
         BufReader::new(self.child.stderr.take().unwrap())
     }
 
-    /// What it printed on standard output.
+    /// Returns the text printed on standard output.
     #[track_caller]
     fn end(mut self) -> String {
         let mut printed = String::new();

@@ -1,4 +1,4 @@
-//! What a tree is made of.
+//! Kinds of entries that a tree consists of.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -77,7 +77,7 @@ fn fill(trees: &Trees, planting: Planting) {
         ("a/b", 0o2750),
         ("empty", 0o555),
         ("fifo", 0o604),
-        // Of another user, if anybody can give files away.
+        // Owned by another user, if files can be given away.
         ("a/b/c/deeper", 0o4711),
         ("a/b/c", 0o1707),
     ] {
@@ -307,7 +307,7 @@ fn records_are_numbered_without_a_gap() {
     assert_eq!(number(summary, "files"), 1000);
 }
 
-/// What `lsattr` shows of the source and not of the copy.
+/// Inode flags that `lsattr` shows for the source and not for the copy.
 fn inode_flags_that_are_not_kept() {
     /// As `chattr` calls them, and the receipt.
     const FLAGS: [(char, &str); 8] = [
@@ -353,7 +353,7 @@ fn inode_flags_that_are_not_kept() {
             }
             assert!(run.status.success() && quiet.status.success(), "{}", run.stderr);
             let alone = single.receipt().value()["flags_not_kept"].to_string();
-            let told = |path: &std::path::Path| {
+            let flags_of = |path: &std::path::Path| {
                 let source = path.to_str().unwrap();
                 let all = run.receipts();
                 let event = all.iter().find(|event| event.value()["source"] == source).unwrap();
@@ -364,10 +364,10 @@ fn inode_flags_that_are_not_kept() {
                     true => format!("[\"{name}\"]"),
                     false => "null".to_owned(),
                 };
-                assert_eq!(told(path), expected, "{place:?} {letter} {}", path.display());
+                assert_eq!(flags_of(path), expected, "{place:?} {letter} {}", path.display());
                 assert!(path != &file || alone == expected, "{place:?} {letter}: {alone}");
             }
-            // What statx(2) tells is told to everybody.
+            // Flags that statx(2) returns are reported without --verbose too.
             let is_shown = ['a', 'i', 'd'].contains(&letter) && flagged.contains(&&file);
             let words = name.replace('_', " ");
             assert!(!is_shown || quiet.stderr.contains(&words), "{place:?}: {}", quiet.stderr);

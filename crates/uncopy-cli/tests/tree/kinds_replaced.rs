@@ -39,7 +39,7 @@ fn fill(path: &Path) {
     symlink("nowhere", path.join("link")).unwrap();
 }
 
-/// So many entries a directory of [`fill`] is.
+/// Number of entries that a directory of [`fill`] counts as.
 const FULL: u64 = 5;
 
 /// Every kind in the source, over every kind in the destination.
@@ -106,7 +106,7 @@ fn every_kind_in_the_place_of_every_other() {
         }
         for (entry, ..) in &pairs {
             let ends = [trees.source(), trees.destination()].map(|root| shape(&root.join(entry)));
-            // What is as new stays, if it is of the same kind.
+            // An entry that is as new stays, if it is of the same kind.
             assert!(ends[0] == ends[1] || flags.contains(&"--update"), "{flags:?} {entry}");
         }
         let same = mirror(&trees, &["--delete"]);
@@ -168,9 +168,9 @@ fn what_is_excluded_makes_no_room() {
             assert_eq!(shape(&path), shape(&trees.source().join(entry)), "{entry}");
         }
     }
-    let told = events(&run, "failed");
+    let failed = events(&run, "failed");
     let says = |event: &testbed::Receipt| event.value()["message"].to_string().contains("excluded");
-    assert!(told.iter().all(says), "{}", run.stderr);
+    assert!(failed.iter().all(says), "{}", run.stderr);
 
     // A pattern may hold for a file and not for a directory of the same name.
     let trees = Trees::new();

@@ -1,4 +1,4 @@
-//! What a killed run left goes with the next one, and a user's entry stays, whatever it is called.
+//! The next run removes what a killed run left; a user's entry stays, whatever its name.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -58,10 +58,10 @@ const KINDS: [fn(&Path); 6] = [
 
 const DEPTHS: [&str; 3] = ["", "a", "a/b"];
 
-/// Entries of every kind with every name of ours, at three depths; those that are told where they are not
-/// in the source.
+/// Entries of every kind with every name of ours, at three depths; those that are reported where they are
+/// not in the source.
 fn plant(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (mut all, mut told) = (Vec::new(), Vec::new());
+    let (mut all, mut reported) = (Vec::new(), Vec::new());
     for depth in DEPTHS {
         let directory = root.join(depth);
         fs::create_dir_all(&directory).unwrap();
@@ -69,15 +69,15 @@ fn plant(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
             for suffix in ["tmp", "tree", "record"] {
                 let path = directory.join(format!(".uncopy-{DIGEST}-{RANDOM}{number}.{suffix}"));
                 make(&path);
-                told.push(path);
+                reported.push(path);
             }
             let journal = directory.join(format!(".uncopy-{number}{}.journal", &DIGEST[1..]));
             make(&journal);
             all.push(journal);
         }
     }
-    all.extend(told.iter().cloned());
-    (all, told)
+    all.extend(reported.iter().cloned());
+    (all, reported)
 }
 
 /// All that is in a directory: paths, and what files hold.
@@ -121,7 +121,7 @@ fn give(trees: &Trees, user: Option<u32>) {
     }
 }
 
-fn told(run: &Run) -> Vec<PathBuf> {
+fn reported_leftovers(run: &Run) -> Vec<PathBuf> {
     let summary = summary(run);
     let all = summary.value()["leftovers"].as_array().cloned().unwrap_or_default();
     let more = summary.value()["leftovers_more"].as_u64().unwrap_or(0);
@@ -142,7 +142,7 @@ fn what_was_just_copied_stays() {
     for _ in 0..3 {
         let run = run(&trees, &[], None);
         assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
-        assert_eq!(told(&run), [] as [PathBuf; 0]);
+        assert_eq!(reported_leftovers(&run), [] as [PathBuf; 0]);
     }
 }
 
@@ -165,7 +165,7 @@ fn copy_such_names(user: Option<u32>) {
         for round in 0..3 {
             let run = run(&trees, flags, user);
             assert!(contents(&trees.destination()) == expected, "{flags:?} {round}");
-            assert_eq!(told(&run), [] as [PathBuf; 0], "{flags:?} {round}");
+            assert_eq!(reported_leftovers(&run), [] as [PathBuf; 0], "{flags:?} {round}");
             assert_eq!(number(&summary(&run), "deleted"), 0);
             trees.assert_no_strangers();
             if round == 1 {
@@ -206,11 +206,11 @@ fn keep_such_names(user: Option<u32>) {
             expected.push(("t".into(), Some("new".into())));
             expected.sort();
             assert!(contents(&trees.destination()) == expected, "{flags:?}");
-            let mut told = told(&run);
-            told.sort();
+            let mut reported = reported_leftovers(&run);
+            reported.sort();
             named.sort();
-            assert_eq!(told.len(), named.len(), "{flags:?}: {told:?}");
-            let known = told.iter().filter(|path| !path.as_os_str().is_empty());
+            assert_eq!(reported.len(), named.len(), "{flags:?}: {reported:?}");
+            let known = reported.iter().filter(|path| !path.as_os_str().is_empty());
             assert!(known.clone().count() > 0);
             known.for_each(|path| assert!(named.contains(path), "{}", path.display()));
             trees.assert_no_strangers();
@@ -225,7 +225,7 @@ fn a_mirror_has_no_such_names_either() {
         let (planted, _) = plant(&trees.destination());
         let run = run(&trees, flags, None);
         assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
-        assert_eq!(told(&run), [] as [PathBuf; 0]);
+        assert_eq!(reported_leftovers(&run), [] as [PathBuf; 0]);
         let deleted = number(&summary(&run), "deleted");
         assert!(
             deleted > planted.len() as u64,
@@ -255,7 +255,7 @@ fn program(trees: &Trees, flags: &[&str]) -> Program {
     cp().args(["-pT", "--jobs=1"]).args(flags).arg(trees.source()).arg(trees.destination())
 }
 
-/// What has one of our names, in and below a directory.
+/// Entries with one of our names, in and below a directory.
 fn ours(root: &Path) -> Vec<PathBuf> {
     let is_ours = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".uncopy-"))
@@ -297,7 +297,7 @@ fn a_killed_merge_leaves_nothing_to_the_next_run() {
         }
         let run = program(&trees, &[]).run();
         assert!(run.status.success(), "{}", run.stderr);
-        assert_eq!(told(&run), [] as [PathBuf; 0]);
+        assert_eq!(reported_leftovers(&run), [] as [PathBuf; 0]);
         assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
     }
 }
@@ -347,7 +347,7 @@ fn kill_merges(user: Option<u32>, flags: &[&str]) {
             assert!(run.status.success(), "{}", run.stderr);
             let context = format!("{user:?} {flags:?} {call} {nth}");
             assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0], "{context}: {}", run.stderr);
-            assert_eq!(told(&run), [] as [PathBuf; 0], "{context}");
+            assert_eq!(reported_leftovers(&run), [] as [PathBuf; 0], "{context}");
             assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
         }
     }
@@ -387,7 +387,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn copies_of_leftovers_stay() {
-    // Of a merge: elsewhere, and into the tree itself.
+    // Left by a merge: elsewhere, and in the tree itself.
     let trees = replacing();
     assert!(kill_before_a_rename(&trees, 6));
     let left = ours(&trees.destination());
@@ -398,7 +398,7 @@ fn copies_of_leftovers_stay() {
     let run = cp().args(["-pT", "--jobs=1"]).arg(trees.source()).arg(&copied).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert_eq!(ours(&copied), left, "the copies are not the run's");
-    assert_eq!(told(&run).len(), left.len());
+    assert_eq!(reported_leftovers(&run).len(), left.len());
     for _ in 0..2 {
         file_in(&trees.source(), "a/copied/x", "x");
         let run = program(&trees, &[]).run();
@@ -407,7 +407,7 @@ fn copies_of_leftovers_stay() {
         assert_eq!(ours(&trees.destination()).len(), left.len(), "those of the run are gone");
     }
 
-    // Of a tree that was being built.
+    // Left by a tree that was being built.
     let trees = Trees::new();
     trees.file("a/b", "x");
     assert!(kill_in(&program(&trees, &[]), "renameat2", 1));
@@ -419,11 +419,11 @@ fn copies_of_leftovers_stay() {
     let run = cp().arg("-pT").arg(trees.source()).arg(&destination).run();
     assert!(run.status.success(), "{}", run.stderr);
     let stays = ours(&copied) == left;
-    let known = told(&run).len();
+    let known = reported_leftovers(&run).len();
     fs::remove_dir_all(&copied).unwrap();
     assert!(stays && known == left.len(), "{known} of {left:?}");
     let run = program(&trees, &[]).run();
-    assert_eq!(told(&run), [] as [PathBuf; 0]);
+    assert_eq!(reported_leftovers(&run), [] as [PathBuf; 0]);
     trees.assert_no_strangers();
 }
 
@@ -468,8 +468,8 @@ fn a_run_at_work_is_left_alone_by_a_mirror() {
     assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0]);
 }
 
-/// Who can change files of others makes links in a directory of its own. Before that is locked a mirror
-/// may remove it, and the run makes another one.
+/// A user who can change files of others makes links in a private directory. Before that is locked a
+/// mirror may remove it, and the run makes another one.
 fn where_links_are_made_is_left_alone_by_a_mirror() {
     let nth = {
         let trees = replacing();
@@ -498,7 +498,7 @@ fn where_links_are_made_is_left_alone_by_a_mirror() {
     }
 }
 
-/// If it cannot be removed, or something is left in it, that is told, and its record stays as long as it does.
+/// If it cannot be removed, or something is left in it, that is reported, and its record stays as long as it does.
 fn where_links_are_made_goes_with_the_next_run() {
     for errno in ["EIO", "EPERM", "ENOTEMPTY"] {
         // For a moment, so that what looks for leftovers at the end finds it, and for the whole run.
@@ -533,7 +533,7 @@ fn a_file_with_the_name_of_the_journal_is_kept() {
         let trees = Trees::new();
         trees.file("a", "x");
         let begun = || program(&trees, &["--resume"]);
-        // What its name is.
+        // Find out its name.
         let (run, trace) = Strace::new(&begun()).run();
         assert!(run.status.success(), "{}", run.stderr);
         let links = trace.named(&["linkat", "openat"]);

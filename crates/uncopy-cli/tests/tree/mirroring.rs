@@ -44,7 +44,7 @@ fn mirror(trees: &Trees, program: Program) -> Program {
     program.arg(trees.source()).arg(trees.destination())
 }
 
-/// What the source of one directory could not tell stays in it, and goes everywhere else.
+/// Extra entries stay in a directory whose source could not be listed, and are removed elsewhere.
 #[track_caller]
 fn assert_kept_in(trees: &Trees, directory: &str, run: &Run, context: &str) {
     run.failed(1);
@@ -80,7 +80,7 @@ fn nothing_goes_where_a_listing_breaks_off() {
         let struck = trace.calls.iter().find(|call| listing(&trees, call) && call.nth == nth);
         assert!(struck.is_some_and(|call| call.value().is_none()), "another call: {struck:?}");
         assert_kept_in(&trees, "wide", &run, &format!("call {nth}"));
-        // What was listed before is copied all the same, and what it has below is mirrored.
+        // Entries listed before are copied all the same, and what they contain is mirrored.
         let entries = fs::read_dir(trees.destination().join("wide")).unwrap().count();
         assert!(nth == calls[0] || entries > 200, "{entries} entries after call {nth}");
         let inner = trees.destination().join("wide/inner");

@@ -126,7 +126,7 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
     run.receipts().into_iter().filter(|receipt| receipt.value()["event"] == event).collect()
 }
 
-/// What depends on no filesystem, brings its own, or takes long and is like another.
+/// Cases that depend on no filesystem, bring their own, or take long and resemble another.
 const ONCE: [&str; 13] = [
     "what_takes_the_name_of_a_directory_of_ours_is_not_used",
     "files_renamed_over_temporaries_are_not_given_away",

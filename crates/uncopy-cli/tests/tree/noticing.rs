@@ -1,4 +1,4 @@
-//! What changed between two runs is noticed by each sign alone, on both sides, and copied again.
+//! A change between two runs is noticed by each sign alone, on both sides, and copied again.
 
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -15,7 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What may tell that a file is another one than before.
+/// Sign that a file differs from the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
     /// The same inode, size and mtime: other bytes, and its time set back.
@@ -59,7 +59,7 @@ fn each_sign_alone_is_enough() {
     let noted = resuming::kill_after(&trees, resuming::past_one_batch(2400));
     let staged = trees.to.strangers(&[]).into_iter().find(|name| name.ends_with(".tree")).unwrap();
     let staged = trees.to.join(staged);
-    // Of one batch, which is noted: those that were there first.
+    // One batch was recorded: the files that were finished first.
     let mut done: Vec<(i64, i64, PathBuf)> = Vec::new();
     for directory in 0..10 {
         for entry in fs::read_dir(staged.join(directory.to_string())).into_iter().flatten() {

@@ -47,11 +47,11 @@ fn an_unfinished_tree_outlives_its_record() {
             let run = break_record(&trees, program, record);
             let context = format!("{record:?}, {journal:?}: {}", run.stderr);
             run.failed(1);
-            let told = incomplete(&run);
-            let path = PathBuf::from(told["path"].as_str().unwrap());
-            assert_eq!(told["resumable"], journal != Journal::OfAnother, "{context}");
+            let event = incomplete(&run);
+            let path = PathBuf::from(event["path"].as_str().unwrap());
+            assert_eq!(event["resumable"], journal != Journal::OfAnother, "{context}");
             let at_risk = record != Record::Stays && journal == Journal::OfAnother;
-            assert_eq!(told["removed_by_next"] == true, at_risk, "{context}: {told}");
+            assert_eq!(event["removed_by_next"] == true, at_risk, "{context}: {event}");
             assert_eq!(run.stderr.contains("before the next copy"), at_risk, "{context}");
             assert_eq!(run.stderr.contains("no other run touches it"), !at_risk, "{context}");
             if at_risk {
@@ -94,7 +94,7 @@ fn a_journal_that_cannot_be_read_is_no_reason() {
     assert!(run.stderr.contains(path.file_name().unwrap().to_str().unwrap()), "{}", run.stderr);
 }
 
-/// What names a tree that is not finished.
+/// When a journal begins to name the tree that is not finished.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Journal {
     AtTheEnd,

@@ -17,19 +17,19 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What is said of one entry: kind, action, mechanism.
+/// Kind, action and mechanism reported for one entry.
 type Said = (String, String, Option<String>);
 
-/// By the name in the destination; of two runs that tell the same nothing differs.
-type Told = BTreeMap<String, Said>;
+/// Reports by the name in the destination; equal for two runs that report the same.
+type Reports = BTreeMap<String, Said>;
 
 fn text(receipt: &Receipt, key: &str) -> String {
     receipt.value()[key].as_str().unwrap_or_default().to_owned()
 }
 
-/// What a dry run says.
-fn planned(run: &Run) -> Told {
-    let mut told = Told::new();
+/// Collects the reports of a dry run.
+fn planned(run: &Run) -> Reports {
+    let mut reports = Reports::new();
     for record in records(run) {
         let said = match text(&record, "event").as_str() {
             "would" => {
@@ -38,14 +38,14 @@ fn planned(run: &Run) -> Told {
             }
             other => (text(&record, "entry"), other.to_owned(), None),
         };
-        insert(&mut told, &record, said);
+        insert(&mut reports, &record, said);
     }
-    told
+    reports
 }
 
-/// What a real run says, in the words of a plan. `before`: what had a name already.
-fn happened(run: &Run, before: &[String]) -> Told {
-    let mut told = Told::new();
+/// Collects the reports of a real run, in the words of a plan. `before`: names that existed already.
+fn happened(run: &Run, before: &[String]) -> Reports {
+    let mut reports = Reports::new();
     for record in records(run) {
         let there = before.contains(&text(&record, "destination"));
         let made = if there { "replace" } else { "make" };
@@ -64,9 +64,9 @@ fn happened(run: &Run, before: &[String]) -> Told {
             "deleted" => (entry, "delete".to_owned(), None),
             other => (entry, other.to_owned(), None),
         };
-        insert(&mut told, &record, said);
+        insert(&mut reports, &record, said);
     }
-    told
+    reports
 }
 
 fn records(run: &Run) -> Vec<Receipt> {
@@ -77,10 +77,10 @@ fn records(run: &Run) -> Vec<Receipt> {
 }
 
 #[track_caller]
-fn insert(told: &mut Told, record: &Receipt, said: Said) {
+fn insert(reports: &mut Reports, record: &Receipt, said: Said) {
     let name = text(record, "destination");
-    let twice = told.insert(name, said);
-    assert!(twice.is_none(), "told twice: {}", record.value());
+    let twice = reports.insert(name, said);
+    assert!(twice.is_none(), "reported twice: {}", record.value());
 }
 
 /// Files of every size and shape that goes a way of its own, and all other kinds.

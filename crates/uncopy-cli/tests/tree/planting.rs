@@ -7,7 +7,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use testbed::{Need, Place};
 
-/// What is planted in trees, as far as both sides of a copy take it.
+/// Entries planted in trees, as far as both sides of a copy support them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planting {
     attributes: bool,

@@ -36,7 +36,7 @@ struct Planned {
     extra: Extra,
 }
 
-/// What only some filesystems and some users can give.
+/// Abilities that only some filesystems and some users have.
 #[derive(Debug, Clone, Copy)]
 struct Extra {
     attributes: bool,
@@ -99,7 +99,7 @@ fn planned() -> impl Strategy<Value = Planned> {
         1 => any::<prop::sample::Index>().prop_map(What::HardLink),
         1 => Just(What::Fifo),
         1 => Just(What::Socket),
-        1 => (any::<bool>(), 0..LEAST_MINORS)
+        1 => (any::<bool>(), 0..MIN_MINORS)
             .prop_map(|(block, minor)| What::Device { block, minor }),
     ];
     let modified = (0..2_000_000_000_u64, 0..1_000_000_000_u32);
@@ -161,8 +161,8 @@ fn plant(root: &Path, plan: &[Planned], planting: Planting) {
     }
 }
 
-/// What XFS has room for (`xfs_generic_create`, `fs/xfs/xfs_iops.c`); others have more.
-const LEAST_MINORS: u32 = 1 << 18;
+/// Number of minors that XFS has room for (`xfs_generic_create`, `fs/xfs/xfs_iops.c`); others have more.
+const MIN_MINORS: u32 = 1 << 18;
 const LAST_MAJOR: u32 = 0x1ff;
 
 fn special(path: &Path, kind: FileType, minor: u32) {

@@ -1,4 +1,4 @@
-//! What a killed run did is not done again, and nothing is believed that may have changed.
+//! Work of a killed run is not repeated, and nothing is trusted that may have changed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -125,7 +125,7 @@ fn an_interrupted_run_keeps_what_it_did() {
     let run = program(&trees).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert_whole(&trees);
-    // What was done is flushed and noted before the program ends.
+    // Finished work is flushed and recorded before the program ends.
     let resumed = number(&summary(&run), "resumed");
     assert!((145..=155).contains(&resumed), "{resumed}");
 }
@@ -269,7 +269,7 @@ fn killed_when_the_tree_has_its_name() {
     assert!(!trees.destination().join("source").exists(), "it was copied into its own copy");
     assert_whole(&trees);
     assert!(number(&summary(&run), "resumed") > 0);
-    // What is done is over: the next one copies into it, as without a journal.
+    // The job is finished: the next run copies into the tree, as without a journal.
     let run = into(&trees).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert_same_tree(
@@ -288,7 +288,7 @@ fn another_directory_of_that_name_takes_the_copy_in() {
     assert!(run.status.success(), "{}", run.stderr);
     let taken_in = trees.destination().join("source");
     assert_same_tree(&trees.source(), &taken_in, Compared::default());
-    // Of other flags it is another job.
+    // Other flags make it another job.
     let trees = many();
     kill_at_the_end(&trees);
     let run = into(&trees).arg("--sparse=always").run();

@@ -77,7 +77,7 @@ fn wherever_they_come_they_pass() {
     }
 }
 
-/// So many glances at whether the job is over lie between two tries, by the order of the calls.
+/// Counts the checks for the end of the job between two tries, by the order of the calls.
 fn it_is_tried_as_often_as_asked_and_later_each_time() {
     let trees = trees();
     let (_, trace) = Strace::new(&program(&trees, &["--method=read-write"])).run();

@@ -1,4 +1,4 @@
-//! What the command line names.
+//! Sources and destinations named on the command line.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What is copied, what is left alone, and what goes.
+//! Selection of what is copied, left alone and deleted.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -213,7 +213,7 @@ fn a_dry_run_changes_nothing_and_tells_everything() {
         .find(|event| event.value()["source"].as_str().unwrap().ends_with("large"));
     assert!(large.unwrap().value()["mechanism"].is_string(), "{}", run.stdout);
 
-    // What was foretold comes true.
+    // The real run does what the dry run reported.
     let real = cp().args(flags).arg(trees.source()).arg(trees.destination()).run();
     assert!(real.status.success(), "{}", real.stderr);
     for key in ["files", "directories", "hard_links", "deleted", "symlinks"] {

@@ -98,8 +98,8 @@ fn an_audit_log_has_it() {
     let run = trees.run(program);
     let path = assert_kept(&trees, &run, "EFBIG");
     let lines = fs::read_to_string(&log).unwrap();
-    let told = lines.lines().filter(|line| line.contains("\"result\":\"incomplete\"")).count();
-    assert_eq!(told, 1);
+    let count = lines.lines().filter(|line| line.contains("\"result\":\"incomplete\"")).count();
+    assert_eq!(count, 1);
     assert!(lines.contains(&*path.to_string_lossy()));
     let verified = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["audit", "verify"]).arg(&log);
     assert!(verified.run().status.success());

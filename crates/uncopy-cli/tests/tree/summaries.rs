@@ -34,7 +34,7 @@ fn mixed() -> Trees {
     trees
 }
 
-/// What the summary in words begins with the number of files.
+/// Lines of the summary in words, from the one that begins with the number of files.
 fn summary_in_words(run: &Run) -> Vec<&str> {
     let lines: Vec<&str> = run.stdout.lines().collect();
     let first = lines.iter().rposition(|line| line.contains(" files: ")).unwrap();
@@ -87,8 +87,8 @@ fn assert_agree(flags: &[&str]) -> usize {
         assert!(words.iter().any(|word| word.starts_with(line)), "{line:?} in {words:#?}");
     }
     // And the words have no more than that.
-    let told = words.iter().filter(|line| line.starts_with("  not by ")).count();
-    assert_eq!(told, refusals.len(), "{words:#?}");
+    let explained = words.iter().filter(|line| line.starts_with("  not by ")).count();
+    assert_eq!(explained, refusals.len(), "{words:#?}");
     refusals.len()
 }
 

@@ -147,8 +147,8 @@ fn reopening(openat2: bool) {
             run.failed(1);
             match by {
                 Swap::ForDirectory => {
-                    let told = "another directory took its name";
-                    assert!(run.stderr.contains(told), "{context}");
+                    let reason = "another directory took its name";
+                    assert!(run.stderr.contains(reason), "{context}");
                 }
                 Swap::ForLink => assert!(run.stderr.contains("open again"), "{context}"),
             }

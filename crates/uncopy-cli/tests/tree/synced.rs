@@ -1,4 +1,4 @@
-//! What a journal says has been flushed before: by the order of the system calls.
+//! Files are flushed before the journal names them: by the order of the system calls.
 
 use testbed::witness::{Call, Strace, Trace};
 use testbed::{Case, Need};
@@ -14,7 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Of the frames of a journal, as strace prints their first bytes.
+/// First bytes of the frames of a journal, as strace prints them.
 const DONE: &str = r#""UJ5\n\2\0\0\0"#;
 const CHUNKS: &str = r#""UJ5\n\3\0\0\0"#;
 
@@ -37,7 +37,7 @@ impl Made {
             if call.arguments.contains(".journal\"") {
                 made.journals.push(shown);
             } else if trace.named(&["pwrite64"]).iter().any(is_record) {
-                // Of temporary names.
+                // A record of temporary names.
             } else if call.arguments.contains("\".uncopy-") {
                 made.temporary.push(shown);
             }
@@ -132,7 +132,7 @@ fn large_files_are_noted_before_the_tree_has_its_name() {
 /// The first run hashes what it reads of the source, and never reads what it wrote.
 fn only_what_goes_on_reads_its_copy() {
     const READING: [&str; 6] = ["read", "pread64", "readv", "preadv", "preadv2", "mmap"];
-    // What goes on opens the part by its name.
+    // A run that continues opens the partial file by its name.
     let reads = |trace: &Trace| {
         let made = Made::of(trace);
         let is_on = |call: &&Call| {

@@ -1,4 +1,5 @@
-//! What a killed run left is nobody's file, and a journal that others may have written says nothing.
+//! Leftovers of a killed run are not taken for a user's file, and a journal that others may have
+//! written is not trusted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What people read: lines about entries, the summary, and how far it is on a terminal.
+//! Texts for people: lines about entries, the summary, and how far it is on a terminal.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,13 +15,13 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn told(trees: &Trees, flags: &[&str]) -> Run {
+fn copy_verbosely(trees: &Trees, flags: &[&str]) -> Run {
     let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "-r", "-v", "-T"]);
     trees.copy(program.args(flags))
 }
 
 #[track_caller]
-fn assert_told(run: &Run, expected: &[&str]) {
+fn assert_printed(run: &Run, expected: &[&str]) {
     for line in expected {
         assert!(run.stdout.contains(line), "{line:?} in {}", run.stdout);
     }
@@ -33,7 +33,7 @@ fn a_tree_is_told_in_words() {
     fs::hard_link(&first, trees.source().join("second")).unwrap();
     symlink("first", trees.source().join("link")).unwrap();
     trees.file("below/third", vec![3; 5000]);
-    let run = told(&trees, &["--jobs=1"]);
+    let run = copy_verbosely(&trees, &["--jobs=1"]);
     let expected = [
         ": hard link to ",
         ": symlink\n",
@@ -41,24 +41,27 @@ fn a_tree_is_told_in_words() {
         "2 files: ",
         "2 directories, 1 symbolic link, 1 hard link\n",
     ];
-    assert_told(&run, &expected);
+    assert_printed(&run, &expected);
     // Once more: each file is made anew, and nothing else said.
-    assert_told(&told(&trees, &["--dry-run"]), &["would "]);
+    assert_printed(&copy_verbosely(&trees, &["--dry-run"]), &["would "]);
 }
 
 fn what_is_deleted_is_told_in_words() {
     let trees = Trees::new();
     trees.file("kept", "kept");
-    told(&trees, &[]);
+    copy_verbosely(&trees, &[]);
     let strange = trees.destination().join("strange");
     fs::create_dir(&strange).unwrap();
     fs::write(strange.join("inside"), "x").unwrap();
     fs::write(trees.destination().join("alone"), "x").unwrap();
-    assert_told(&told(&trees, &["--delete", "--dry-run"]), &["alone: would be deleted\n"]);
+    assert_printed(
+        &copy_verbosely(&trees, &["--delete", "--dry-run"]),
+        &["alone: would be deleted\n"],
+    );
     assert!(strange.exists());
-    let run = told(&trees, &["--delete"]);
+    let run = copy_verbosely(&trees, &["--delete"]);
     let expected = ["alone: deleted\n", "strange: deleted with 1 entry in it\n", " deleted"];
-    assert_told(&run, &expected);
+    assert_printed(&run, &expected);
     assert!(!strange.exists());
 }
 

@@ -1,4 +1,4 @@
-//! What copies make of values that were measured and kept.
+//! Use by copies of values that were measured and kept.
 
 use std::fs;
 

@@ -60,12 +60,12 @@ fn is_measured(place: Place, filesystem: &str) {
         let rounds = setting["compared"].as_array().unwrap();
         assert!(!rounds.is_empty() || setting["missing"].is_string(), "{setting}");
     }
-    // Of tmpfs and btrfs direct writes would tell nothing.
+    // Direct writes on tmpfs and btrfs would show nothing.
     let takes_direct =
         settings[1]["missing"] != "direct writes are not taken here, or copied all the same";
     assert_eq!(takes_direct, filesystem != "btrfs", "{}", settings[1]);
 
-    // What was kept is what a copy to this filesystem uses, and to no other.
+    // A copy to this filesystem uses the kept values, and a copy to another does not.
     assert_eq!(said["saved"], home.join("uncopy/tuned.toml").to_str().unwrap());
     let shown = measured(&uncopy(&home, &["config", "show", "--json", path]));
     for setting in settings {
@@ -137,7 +137,7 @@ fn what_a_killed_run_left_is_removed() {
     let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
     assert_eq!(ended_by(Signal::KILL, &home, &scratch), Some(9));
     let left = scratch.strangers(&[]);
-    // What was measured, and the record that says which directory that is.
+    // The measured files, and the record that says which directory that is.
     assert!(left.len() == 2 && left.iter().all(|name| name.starts_with(".uncopy-")), "{left:?}");
     // The next one begins by removing it, and removes its own when it is stopped.
     let gone = || left.iter().all(|name| !scratch.join(name).exists());

@@ -13,7 +13,7 @@ use testbed::{Case, Content, Need, Place, Program, Scratch, seeded};
 use crate::cp::metadata::set_mode;
 use crate::cp::witnessed::Pair;
 use crate::cp::{READ_WRITE, SENDFILE, cp, cp_by};
-use reader::{Reader, Told};
+use reader::{Observations, Reader};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
@@ -32,13 +32,13 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Copies again and again while the other process reads.
-fn race(directory: &Path, allowed: &[&[u8]], rounds: usize, copy: impl Fn(usize)) -> Told {
+fn race(directory: &Path, allowed: &[&[u8]], rounds: usize, copy: impl Fn(usize)) -> Observations {
     let reader = Reader::start(directory, allowed);
     (0..rounds).for_each(&copy);
-    let told = reader.end();
-    assert!(told.findings.is_empty(), "{told:?}");
-    assert!(told.looks > rounds, "{told:?} at {rounds} copies");
-    told
+    let seen = reader.end();
+    assert!(seen.findings.is_empty(), "{seen:?}");
+    assert!(seen.looks > rounds, "{seen:?} at {rounds} copies");
+    seen
 }
 
 const LENGTH: u64 = 3 << 20;
@@ -68,24 +68,24 @@ fn ways() -> [Program; 4] {
 fn files_are_whole() {
     let (pair, new) = source(0o666);
     let old = public_destination(&pair);
-    let told = race(pair.to.path(), &[&old, &new], ROUNDS, |round| {
+    let seen = race(pair.to.path(), &[&old, &new], ROUNDS, |round| {
         let _ = pair.command(ways()[round % 4].clone()).run().receipt();
         pair.assert_copied();
     });
-    assert!(told.read > 0, "{told:?}");
+    assert!(seen.read > 0, "{seen:?}");
 }
 
 /// Where others may read nothing, they read nothing.
 fn private_files_stay_private() {
     let (pair, _) = source(0o600);
-    let told = race(pair.to.path(), &[], ROUNDS, |round| {
+    let seen = race(pair.to.path(), &[], ROUNDS, |round| {
         let _ = pair.command(ways()[round % 4].clone()).run().receipt();
         pair.assert_copied();
         if round % 2 == 0 {
             fs::remove_file(&pair.destination).unwrap();
         }
     });
-    assert!(told.refused > 0, "{told:?}");
+    assert!(seen.refused > 0, "{seen:?}");
     // The mode that is there counts, whatever the source has.
     let (pair, _) = source(0o666);
     pair.old_destination();
@@ -99,14 +99,14 @@ fn private_files_stay_private() {
 fn private_files_over_public_ones() {
     let (pair, _) = source(0o600);
     let old = public_destination(&pair);
-    let told = race(pair.to.path(), &[&old], ROUNDS, |_| {
+    let seen = race(pair.to.path(), &[&old], ROUNDS, |_| {
         let _ = pair.command(cp().arg("-p").with_umask("000")).run().receipt();
         pair.assert_copied();
         // Not opened to all before it has its bytes.
         fs::remove_file(&pair.destination).unwrap();
         public_beside(&pair, &old);
     });
-    assert!(told.read > 0 && told.refused > 0, "{told:?}");
+    assert!(seen.read > 0 && seen.refused > 0, "{seen:?}");
 }
 
 /// A public file under the destination's name, whole from its first moment there.
@@ -127,7 +127,7 @@ fn without_o_tmpfile() {
         let unnamed = crate::cp::leftovers::unnamed_file_call(&pair, &program);
         let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
         let allowed: &[&[u8]] = if mode == 0o666 { &[&old, &new] } else { &[&old] };
-        let told = race(pair.to.path(), allowed, 8, |_| {
+        let seen = race(pair.to.path(), allowed, 8, |_| {
             public_beside(&pair, &old);
             let command = pair.command(program.clone());
             let (run, trace) = Strace::new(&command).inject(&refuse).run();
@@ -135,7 +135,7 @@ fn without_o_tmpfile() {
             assert!(!trace.named(&["renameat2", "renameat"]).is_empty(), "it had a name");
             pair.assert_copied();
         });
-        assert!(told.refused > 0, "its temporary file was there: {told:?}");
+        assert!(seen.refused > 0, "its temporary file was there: {seen:?}");
     }
 }
 
@@ -178,20 +178,20 @@ impl Tree {
 fn trees_aside() {
     let (tree, to) = (Tree::new(FILES, 20_000), Place::Disk.scratch());
     let destination = to.join("destination");
-    let told = race(to.path(), &[&tree.public], 20, |round| {
+    let seen = race(to.path(), &[&tree.public], 20, |round| {
         // With a journal every other time.
         let flags: &[&str] = if round % 2 == 0 { &["--resume"] } else { &[] };
         assert!(tree.program(flags, &destination).run().status.success());
         fs::remove_dir_all(&destination).unwrap();
     });
-    assert!(told.read > 0 && told.refused > 0, "{told:?}");
+    assert!(seen.read > 0 && seen.refused > 0, "{seen:?}");
 }
 
 fn trees_merged_into_others() {
     let (tree, to) = (Tree::new(FILES, 20_000), Place::Disk.scratch());
     let destination = to.join("destination");
     let old = seeded(3, 0, 9000);
-    let told = race(to.path(), &[&tree.public, &old], 20, |round| {
+    let seen = race(to.path(), &[&tree.public, &old], 20, |round| {
         for name in ["a/public0", "a/secret0", "a/b/secret1"] {
             let aside = tree.from.join("aside");
             fs::write(&aside, &old).unwrap();
@@ -205,30 +205,30 @@ fn trees_merged_into_others() {
             fs::remove_dir_all(&destination).unwrap();
         }
     });
-    assert!(told.read > 0 && told.refused > 0, "{told:?}");
+    assert!(seen.read > 0 && seen.refused > 0, "{seen:?}");
 }
 
 /// Files from 32 MiB on lie under a name of their own until they are whole, with a journal.
 fn large_files_that_are_kept() {
     let (tree, to) = (Tree::new(1, (40 << 20) + 5), Place::Disk.scratch());
     let destination = to.join("destination");
-    let told = race(to.path(), &[&tree.public], 3, |_| {
+    let seen = race(to.path(), &[&tree.public], 3, |_| {
         let flags = ["--resume", "--jobs=1"];
         assert!(tree.program(&flags, &destination).run().status.success());
         fs::remove_dir_all(&destination).unwrap();
     });
-    assert!(told.refused > 0, "{told:?}");
+    assert!(seen.refused > 0, "{seen:?}");
 }
 
-/// What is written is not what is read, and as private.
+/// A compressed copy, whose bytes differ from the source, is as private.
 fn compressed_on_the_way() {
     let (tree, to) = (Tree::new(1, LENGTH), Place::Disk.scratch());
     let secret = tree.source().join("a/secret0");
     let destination = to.join("destination");
-    let told = race(to.path(), &[], ROUNDS, |_| {
+    let seen = race(to.path(), &[], ROUNDS, |_| {
         let program = cp().arg("--compress=zstd").with_umask("000").arg(&secret).arg(&destination);
         let _ = program.run().receipt();
         fs::remove_file(&destination).unwrap();
     });
-    assert!(told.looks > 0, "{told:?}");
+    assert!(seen.looks > 0, "{seen:?}");
 }

@@ -15,9 +15,9 @@ use crate::cp::NOBODY;
 /// Names the directory of the contents that it may find.
 pub(crate) const ROLE: &str = "UNCOPY_TEST_READER";
 
-/// What it said.
+/// Observations that the process printed.
 #[derive(Default, Debug)]
-pub(super) struct Told {
+pub(super) struct Observations {
     /// Times that it went through everything.
     pub(super) looks: usize,
     /// Files that it read, and that are as they should be.
@@ -31,7 +31,7 @@ pub(super) struct Told {
 /// A process of a user without privileges that goes through a directory without pause.
 pub(super) struct Reader {
     process: Child,
-    told: Option<JoinHandle<Told>>,
+    listener: Option<JoinHandle<Observations>>,
     _allowed: Scratch,
 }
 
@@ -60,13 +60,13 @@ impl Reader {
         let mut first = String::new();
         lines.read_line(&mut first).unwrap();
         assert_eq!(first, "begin\n", "it looks before anything is copied");
-        let told = std::thread::spawn(move || listen(lines));
-        Reader { process, told: Some(told), _allowed: place }
+        let listener = std::thread::spawn(move || listen(lines));
+        Reader { process, listener: Some(listener), _allowed: place }
     }
 
-    pub(super) fn end(mut self) -> Told {
+    pub(super) fn end(mut self) -> Observations {
         self.process.kill().unwrap();
-        self.told.take().unwrap().join().unwrap()
+        self.listener.take().unwrap().join().unwrap()
     }
 }
 
@@ -79,24 +79,24 @@ impl Drop for Reader {
 }
 
 /// Until it is killed, perhaps in the middle of a line.
-fn listen(lines: impl BufRead) -> Told {
-    let mut told = Told::default();
+fn listen(lines: impl BufRead) -> Observations {
+    let mut seen = Observations::default();
     for line in lines.lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split(' ').collect();
         if let ["look", read, refused] = words[..]
             && let (Ok(read), Ok(refused)) = (read.parse::<usize>(), refused.parse::<usize>())
         {
-            told.looks += 1;
-            told.read += read;
-            told.refused += refused;
+            seen.looks += 1;
+            seen.read += read;
+            seen.refused += refused;
         } else if let Some(finding) = line.strip_prefix("finding: ") {
-            told.findings.push(finding.to_owned());
+            seen.findings.push(finding.to_owned());
         }
     }
-    told
+    seen
 }
 
-/// What the process does, until it is killed.
+/// Runs the reading process until it is killed.
 pub(crate) fn play(allowed: &Path) -> ExitCode {
     let contents = fs::read_dir(allowed).unwrap();
     let allowed = contents.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect();
