@@ -51,7 +51,7 @@ fn refusals_end_in_a_next_step() {
     for (words, expected) in [
         ("doctor tcp://127.0.0.1", "write tcp://127.0.0.1:PORT"),
         ("doctor http://127.0.0.1:80", "write tcp:// or udp://"),
-        ("doctor tcp://no.such.host.invalid:80", "is no address (failed to lookup"),
+        ("doctor tcp://no.such.host.invalid:80", "is not an address (failed to lookup"),
         ("doctor --size 0 udp://127.0.0.1:9", "--size"),
         ("doctor --explain loopback lo", "cannot be used with"),
         ("doctor lo -- --durable", "name SRC and DST"),
