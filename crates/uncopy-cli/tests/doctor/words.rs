@@ -59,8 +59,8 @@ fn refusals_end_in_a_next_step() {
         ("doctor a b -- --no-such-flag", "--no-such-flag"),
         ("doctor --trace 0", "a number of seconds"),
         ("doctor --stacks lo", "--trace"),
-        ("doctor --probe lo", "a probe needs an address"),
-        ("doctor a b -- c", "flags of cp alone"),
+        ("doctor --probe lo", "--probe needs an address"),
+        ("doctor a b -- c", "only flags of cp"),
         ("doctor a b -- --prefer=cpu --sparse=always --require-zero-copy", "--sparse=always"),
     ] {
         let run = uncopy(words).run();
