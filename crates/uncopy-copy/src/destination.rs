@@ -1,4 +1,4 @@
-//! The name that is written to: what is there, and whether it may be replaced.
+//! The destination of a copy: looks up what is there and checks whether it may be replaced.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -19,21 +19,21 @@ use uncopy_os::file::{self, Stat};
 use uncopy_os::follow::{self, FollowError, LinkTarget};
 use uncopy_os::name;
 
-/// Where the copy goes.
+/// The name that the copy gets, and the file that has that name now.
 pub(crate) struct Destination<'a> {
-    /// As the caller named it.
+    /// Path as the caller gave it.
     pub(crate) given: DisplayPath<'a>,
-    /// Where a symbolic link at the end of that path leads to.
+    /// Path that a symbolic link at the end of that path leads to.
     followed: Option<PathBuf>,
     directory: Arc<OwnedFd>,
     /// Filesystem of the directory, if it is known.
     filesystem: Option<Filesystem>,
     name: Cow<'a, OsStr>,
-    /// The file that has the name now.
+    /// Existing file of that name.
     pub(crate) found: Option<Found>,
 }
 
-/// An existing destination, held open so that its inode number cannot be used again meanwhile.
+/// An existing destination, held open so that its inode number cannot be reused during the copy.
 pub(crate) struct Found {
     pub(crate) handle: OwnedFd,
     pub(crate) stat: Stat,
@@ -71,8 +71,8 @@ impl<'a> Destination<'a> {
         Ok(destination)
     }
 
-    /// A name in an open directory, where `found` is the regular file that has it now. Anything
-    /// else that has it, a symbolic link too, is replaced by the copy and not written through.
+    /// Describes a name in an open directory, where `found` is the regular file of that name. Any
+    /// other kind of entry, also a symbolic link, is replaced by the copy and not written through.
     pub(crate) fn beneath(
         directory: Arc<OwnedFd>,
         filesystem: Filesystem,
@@ -90,7 +90,7 @@ impl<'a> Destination<'a> {
         Ok(destination)
     }
 
-    /// The path, or one that leads to what a symbolic link at its end leads to.
+    /// Returns the path, or one that leads to the target of a symbolic link at its end.
     pub(crate) fn path(&self) -> &Path {
         self.followed.as_deref().unwrap_or(self.given.as_ref())
     }
@@ -99,9 +99,10 @@ impl<'a> Destination<'a> {
         self.directory.as_fd()
     }
 
-    /// The filesystem of `written`, which was made in the directory or is what has the name.
+    /// Returns the filesystem of `written`, which was created in the directory or is the existing
+    /// destination.
     pub(crate) fn filesystem_of(&self, written: BorrowedFd<'_>) -> Filesystem {
-        // Over what was found a filesystem of its own may be mounted.
+        // Another filesystem may be mounted on the existing destination.
         let known = self.filesystem.filter(|_| self.found.is_none());
         let ask = || Filesystem::from_magic(file::filesystem_magic(written).unwrap_or(0));
         known.unwrap_or_else(ask)
@@ -167,8 +168,8 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// Follows a symbolic link at the end of the path, as `cp` does when it writes through one, to something
-/// that is there.
+/// Follows a symbolic link at the end of the path to an existing file, as `cp` does when it writes
+/// through one.
 pub(crate) fn follow_link(
     directory: OwnedFd,
     link: (OwnedFd, Stat),

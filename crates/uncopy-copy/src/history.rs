@@ -1,4 +1,5 @@
-//! Speeds of mechanisms in one job, file by file: where one turns out slower, another takes over.
+//! Learns the speeds of mechanisms in one job from file to file, and switches to another mechanism
+//! where one turns out slower.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +12,10 @@ use uncopy_os::capabilities::Filesystem;
 /// [`CopyContext::history`](super::CopyContext::history).
 ///
 /// When files between two filesystems have been copied for a while, now and then one of about the
-/// same size goes another way. A way that is slower by a clear margin is given up, which the receipts
-/// of the files after it say; it is tried again now and then, and comes back when it is quicker.
-/// Only what the plan would take next anyway is compared, and only where the shortest wall time is
-/// wanted and any mechanism allowed.
+/// same size is copied by another mechanism. A mechanism that is slower by a clear margin is given
+/// up, as the receipts of later files say; it is tried again now and then, and used again when it
+/// is quicker. Only mechanisms that the plan would use next anyway are compared, and only where the
+/// shortest wall time is preferred and any mechanism allowed.
 #[derive(Debug, Default)]
 pub struct History {
     classes: Mutex<HashMap<FileClass, ClassHistory>>,
@@ -26,7 +27,7 @@ pub(crate) struct FileClass {
     source: Filesystem,
     destination: Filesystem,
     durable: bool,
-    /// Within a factor of four: what a file costs whatever its size weighs about the same.
+    /// Size class within a factor of four: the fixed cost of a file weighs about the same.
     magnitude: u32,
 }
 
@@ -45,13 +46,13 @@ impl FileClass {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advice {
     pub(crate) mechanism: Mechanism,
-    /// Why not the ways that the plan prefers, or that touch the bytes less.
+    /// Refusals of mechanisms that the plan prefers or that touch the bytes less.
     pub(crate) refusals: Vec<Refusal>,
 }
 
 impl History {
-    /// Advises a mechanism for the next file, of these that may work, the preferred one first. `None`: the
-    /// preferred one.
+    /// Advises a mechanism for the next file among the given candidates, the preferred one first.
+    /// `None` means the preferred one.
     pub(crate) fn advise(&self, class: FileClass, candidates: &[Mechanism]) -> Option<Advice> {
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
         classes.entry(class).or_default().advise(candidates)
@@ -67,7 +68,7 @@ impl History {
         took: Duration,
     ) {
         let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody asked for advice: there was no choice.
+        // No advice was requested, because there was no choice.
         if let Some(known) = classes.get_mut(&class) {
             refused.for_each(|mechanism| known.rule_out(mechanism));
             known.record(mechanism, bytes, took);
@@ -75,23 +76,23 @@ impl History {
     }
 }
 
-/// Until so much has been copied, comparing costs more than it can gain.
+/// Bytes to copy before mechanisms are compared; earlier, comparing costs more than it can gain.
 const MIN_BYTES: u64 = 64 << 20;
 const MIN_FILES: u64 = 16;
 
-/// Every so many files one goes another way, until each way is known…
+/// Interval in files between two probes of another mechanism, until each is known.
 const PROBE_EVERY: u64 = 4;
 
-/// … by so many files …
+/// Number of probes after which a mechanism is known.
 const PROBES: usize = 3;
 
-/// … and then seldom: conditions change.
+/// Interval in files between later probes; conditions change.
 const PROBE_AGAIN_EVERY: u64 = 64;
 
-/// Files that count; older ones are forgotten.
+/// Number of recent files that count; older ones are forgotten.
 const RECENT: usize = 9;
 
-/// A way must be so much quicker than the one at work.
+/// Factor by which a mechanism must be quicker than the current one to replace it.
 const CLEARLY: f64 = 1.25;
 
 #[derive(Debug, Default)]
@@ -123,7 +124,7 @@ impl MechanismRecord {
         rates.get(rates.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// The slowest of the last few.
+    /// Returns the slowest of the recent files.
     fn least(&self) -> f64 {
         self.rates.iter().rev().take(PROBES).copied().fold(f64::INFINITY, f64::min)
     }
@@ -156,7 +157,7 @@ impl ClassHistory {
         }
     }
 
-    /// The way that this file is to be tried with, if it is one to be tried with.
+    /// Returns the mechanism to probe with this file, if it is a probe.
     fn probe(&mut self, at_work: Mechanism, candidates: &[Mechanism]) -> Option<Mechanism> {
         let others = self
             .ways
@@ -193,7 +194,7 @@ impl ClassHistory {
         self.judge();
     }
 
-    /// Changes the way if another is clearly quicker than the one at work.
+    /// Switches to another mechanism if it is clearly quicker than the current one.
     fn judge(&mut self) {
         let Some(preferred) = self.preferred else { return };
         let at_work = self.chosen.as_ref().map_or(preferred, |chosen| chosen.mechanism);
@@ -227,8 +228,8 @@ impl ClassHistory {
     }
 }
 
-/// Why not the other candidates: those that the plan prefers to `used`, and those that touch the
-/// bytes less.
+/// Returns refusals of the other candidates: those that the plan prefers to `used`, and those that
+/// touch the bytes less.
 fn refusals(
     used: Mechanism,
     candidates: &[Mechanism],
@@ -242,7 +243,7 @@ fn refusals(
         .collect()
 }
 
-/// Rounds to 1 MB/s, as the reason has it.
+/// Rounds to 1 MB/s, the unit of the refusal's reason.
 fn rounded(bytes_per_second: f64) -> u64 {
     const UNIT: u64 = 1_000_000;
     (bytes_per_second / UNIT as f64).round() as u64 * UNIT
@@ -256,8 +257,8 @@ mod tests {
     const BYTES: u64 = 8 << 20;
     const ORDER: [Mechanism; 3] = [Splice, CopyFileRange, ReadWrite];
 
-    /// Copies files one after the other; `micros` says what a file takes by a way. Returns how many
-    /// went which way, and the last advice.
+    /// Records files one after the other; `micros` gives the duration of a file by a mechanism.
+    /// Returns the number of files for each mechanism, and the last advice.
     fn copy(
         class: &mut ClassHistory,
         files: usize,
@@ -292,9 +293,9 @@ mod tests {
                 },
                 Some(ReadWrite),
             ),
-            // Every third file meets a disturbance, whichever way it goes.
+            // Every third file is disturbed, by whichever mechanism it is copied.
             ("noise", |_, file| if file % 3 == 0 { 9000 } else { 1000 }, None),
-            // It becomes slow when the ways have been compared already.
+            // The mechanism becomes slow after the comparison.
             (
                 "later",
                 |m, file| match m {
@@ -318,7 +319,7 @@ mod tests {
             copy(&mut ClassHistory::default(), 1000, |m, _| if m == Splice { 10 } else { 99 });
         let others: usize = went.iter().filter(|(m, _)| **m != Splice).map(|(_, n)| n).sum();
         assert!((6..25).contains(&others), "{went:?}");
-        // A job that is soon over compares nothing.
+        // A short job compares nothing.
         let (went, advice) = copy(&mut ClassHistory::default(), 14, |_, _| 1000);
         assert_eq!((went, advice), (HashMap::from([(Splice, 14)]), None));
     }

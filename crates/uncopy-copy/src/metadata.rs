@@ -19,7 +19,7 @@ const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 const ACCESS_ACL_OF_XFS: &CStr = c"trusted.SGI_ACL_FILE";
 const DEFAULT_ACL_OF_XFS: &CStr = c"trusted.SGI_ACL_DEFAULT";
 
-/// ACLs have a switch of their own; the system labels a new file itself; and signatures of other
+/// ACLs have a separate option, the system labels a new file itself, and signatures of other
 /// contents would be wrong.
 const NOT_FROM_SOURCE: &[&CStr] = &[
     ACCESS_ACL,
@@ -50,8 +50,8 @@ pub(crate) fn creation_mode(source: &Stat, replaced: Option<&Found>, preserve: P
 
 /// Gives the new file its owner, ACL, mode, attributes and times. Returns what could not be given.
 ///
-/// The order is that of facts: `chown` clears setuid and may clear capabilities, `chmod` after an
-/// ACL sets its mask, and every change but the last would disturb the times.
+/// The order matters: `chown` clears setuid and may clear capabilities, `chmod` after an ACL sets
+/// its mask, and every later change would disturb the times.
 pub(crate) fn apply(
     staging: &Staging<'_>,
     source: &Source<'_>,
@@ -118,8 +118,8 @@ pub(crate) fn apply_in_place(
     writer.notes
 }
 
-/// Gives a file that was created with `mode` among its directory_defaults what the source has, by the calls
-/// that change something.
+/// Gives a file that was created with `mode` in a directory with these defaults the metadata of the
+/// source, with only the system calls that change something.
 pub(crate) fn apply_to_new(
     fd: BorrowedFd<'_>,
     source: (BorrowedFd<'_>, &Stat),
@@ -149,19 +149,19 @@ pub(crate) fn apply_to_new(
     writer.notes
 }
 
-/// How a directory came to be.
+/// How a destination directory was created.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Made<'a> {
-    /// It was there.
+    /// It existed before.
     Found,
-    /// With the source's permissions and those that filling it needs.
+    /// Created with the source's permissions and those that filling it needs.
     AsSource,
-    /// With 0700 under a temporary name in this directory.
+    /// Created with mode 0700 under a temporary name in this directory.
     Aside(BorrowedFd<'a>, &'a Umask),
 }
 
-/// Gives a directory, when all its entries are there, what the source's has: its times would not
-/// outlive another entry, and its mode might forbid one.
+/// Gives a directory the metadata of the source's when all its entries are there: another entry
+/// would change its times, and its mode might forbid one.
 pub(crate) fn apply_to_directory(
     fd: BorrowedFd<'_>,
     source: (BorrowedFd<'_>, &Stat),
@@ -188,8 +188,8 @@ pub(crate) fn apply_to_directory(
     writer.notes
 }
 
-/// Gives a FIFO, socket, device or symbolic link, which nobody opens, by `O_PATH` handles the ACL and
-/// attributes of another. `user.*` is for files and directories alone (`xattr(7)`).
+/// Copies ACL and attributes to a FIFO, socket, device or symbolic link through `O_PATH` handles,
+/// because those are never opened. `user.*` is for files and directories alone (`xattr(7)`).
 pub(crate) fn apply_to_handle(
     fd: BorrowedFd<'_>,
     source: BorrowedFd<'_>,
@@ -203,23 +203,23 @@ pub(crate) fn apply_to_handle(
     writer.notes
 }
 
-/// Inode flags of the source that its copy has not. Where there are no such flags (`ENOTTY`) there are none
-/// to keep.
+/// Returns inode flags of the source that its copy lacks. Filesystems without such flags (`ENOTTY`)
+/// have none to keep.
 pub(crate) fn flags_not_kept(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> InodeFlags {
     let flags = |fd| InodeFlags::from_bits(file::inode_flags(fd).unwrap_or(0));
     let ours = flags(source);
     if ours.is_empty() { ours } else { ours.without(flags(copy)) }
 }
 
-/// The kernel takes setuid and setgid away when somebody without privilege writes to a file, so
-/// that new contents do not run with old rights.
+/// The kernel clears setuid and setgid when a process without privilege writes to a file, so that
+/// new contents do not run with old rights.
 fn kept_mode(old: &Stat) -> u32 {
     let mode = old.permissions();
     if file::effective_uid() == 0 { mode } else { mode & !SETUID_SETGID }
 }
 
 impl Found {
-    /// Opened for reading its attributes; an `O_PATH` handle has none.
+    /// Opens a file to read its attributes; an `O_PATH` handle gives no access to them.
     fn readable_handle(&self) -> Sys<std::os::fd::OwnedFd> {
         file::reopen(&self.handle, rustix::fs::OFlags::RDONLY)
     }
@@ -229,7 +229,7 @@ struct MetadataWriter<'a> {
     fd: BorrowedFd<'a>,
     /// Sets the mode of a file that may have a temporary name.
     set_mode: Option<&'a dyn Fn(u32) -> Sys<()>>,
-    /// How the file was created, and with which mode, if that is known and nothing changed it.
+    /// How the file was created and with which mode, if that is known and unchanged since.
     defaults: Option<(CreationDefaults, u32)>,
     notes: Vec<Note>,
 }
@@ -282,7 +282,7 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    /// The source's mode, without setuid and setgid unless their owner came along.
+    /// Returns the source's mode, without setuid and setgid unless the owner was copied too.
     fn mode_of_source(&mut self, source: &Stat, preserve: Preserve) {
         let mut mode = source.permissions();
         if mode & SETUID_SETGID != 0 {
@@ -319,7 +319,7 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    /// The mode of a directory whose source gives it none but the usual.
+    /// Returns the mode of a directory whose source has no special mode.
     fn mode_of_directory(&mut self, source: &Stat, made: Made<'_>) {
         const SETGID: u32 = 0o2000;
         let permissions = source.permissions() & 0o777;
@@ -379,7 +379,7 @@ impl<'a> MetadataWriter<'a> {
                 self.defaults = None;
                 xattr::set(self.fd, which, &acl)
             }
-            // Nobody gave the new file any.
+            // The new file has none.
             Ok(None) if self.defaults.is_some() => Ok(()),
             Ok(None) => match xattr::remove(self.fd, which) {
                 Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(()),

@@ -1,4 +1,4 @@
-//! Halting copies between pieces, and letting them go on.
+//! Pauses copies between pieces and resumes them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -52,7 +52,7 @@ pub struct Pause {
     handle: Arc<Handle>,
 }
 
-/// The side of the caller; its end opens the gate for good.
+/// The caller's side; dropping the last one opens the gate permanently.
 #[derive(Debug, Default)]
 struct Handle(Arc<GateState>);
 
@@ -62,7 +62,7 @@ impl Drop for Handle {
     }
 }
 
-/// Where copies wait while their [`Pause`] lasts: their side of it. A clone is the same gate.
+/// The copies' side of a [`Pause`]: copies wait here while it lasts. A clone is the same gate.
 ///
 /// Two gates are equal if one pause closes both.
 #[derive(Debug, Clone)]
@@ -100,54 +100,54 @@ struct Times {
 }
 
 impl Pause {
-    /// A pause that has not begun.
+    /// Makes a pause that is not active.
     #[must_use]
     pub fn new() -> Pause {
         Pause::default()
     }
 
-    /// A gate for copies to wait at; it does not keep the pause alive.
+    /// Returns a gate for copies to wait at; it does not keep the pause alive.
     #[must_use]
     pub fn gate(&self) -> Gate {
         Gate { state: Arc::clone(&self.handle.0) }
     }
 
-    /// Copies finish the piece in hand and wait. Returns at once; [`Pause::is_quiet`] says when
-    /// all do. Nothing happens if they are paused already.
+    /// Lets copies finish their current piece and then wait. Returns at once; [`Pause::is_quiet`]
+    /// says when all of them wait. Does nothing if they are paused already.
     pub fn pause(&self) {
         let state = &self.handle.0;
         state.lock().closed_since.get_or_insert_with(Instant::now);
         state.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Lets the copies go on. Nothing happens if they are not paused.
+    /// Resumes the copies. Does nothing if they are not paused.
     pub fn resume(&self) {
         self.handle.0.open();
     }
 
-    /// Between [`Pause::pause`] and [`Pause::resume`].
+    /// Whether it is between [`Pause::pause`] and [`Pause::resume`].
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.handle.0.is_closed()
     }
 
-    /// It is paused, and every thread of every copy waits: none moves a byte or makes a name before
-    /// it is resumed. So it is too where there is no copy.
+    /// Whether it is paused and every thread of every copy waits: none moves a byte or creates a
+    /// name before it is resumed. Also true if there is no copy.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let state = &self.handle.0;
-        // In this order: who begins to work does not rest any more.
+        // The order of the two loads matters: a thread that begins to work is no longer resting.
         let inside = state.inside.load(Ordering::SeqCst);
         state.is_closed() && state.resting.load(Ordering::SeqCst) == inside
     }
 
-    /// Threads that copy, or wait to: one for a file, one for each worker of a job.
+    /// Number of threads that copy or wait to: one for a file, one for each worker of a job.
     #[must_use]
     pub fn copies(&self) -> usize {
         self.handle.0.inside.load(Ordering::SeqCst)
     }
 
-    /// How long it was paused so far, all in all.
+    /// Total time that it was paused so far.
     #[must_use]
     pub fn paused_for(&self) -> Duration {
         self.handle.0.paused_for()
@@ -198,7 +198,8 @@ pub(super) enum Passed {
 }
 
 impl Gate {
-    /// Asks whether to go on, and waits while it is closed, asking again from time to time.
+    /// Asks whether to continue, and waits while the gate is closed, asking again from time to
+    /// time.
     pub(super) fn pass(&self, mut ask: impl FnMut() -> Control) -> Passed {
         if ask() == Control::Stop {
             return Passed::Stopped;
@@ -206,7 +207,7 @@ impl Gate {
         if self.state.is_closed() { self.wait(ask) } else { Passed::Open }
     }
 
-    /// The same, for those who submit nothing.
+    /// Does the same for callers that submit nothing.
     pub(super) fn control(&self, ask: impl FnMut() -> Control) -> Control {
         match self.pass(ask) {
             Passed::Stopped => Control::Stop,
@@ -235,20 +236,20 @@ impl Gate {
         self.state.is_closed()
     }
 
-    /// This thread copies until what is returned is dropped.
+    /// Counts this thread as copying until the returned guard is dropped.
     pub(super) fn enter(&self) -> Inside {
         self.state.inside.fetch_add(1, Ordering::SeqCst);
         Inside(Arc::clone(&self.state))
     }
 
-    /// This thread moves nothing until what is returned is dropped.
+    /// Counts this thread as resting until the returned guard is dropped.
     pub(super) fn rest(&self) -> Resting<'_> {
         self.state.resting.fetch_add(1, Ordering::SeqCst);
         Resting(&self.state)
     }
 }
 
-/// A thread that copies.
+/// Guard of a thread that copies.
 pub(super) struct Inside(Arc<GateState>);
 
 impl Drop for Inside {
@@ -257,7 +258,7 @@ impl Drop for Inside {
     }
 }
 
-/// A thread that waits.
+/// Guard of a thread that waits.
 pub(super) struct Resting<'a>(&'a GateState);
 
 impl Drop for Resting<'_> {
@@ -266,7 +267,7 @@ impl Drop for Resting<'_> {
     }
 }
 
-/// Measures time at work: without pauses.
+/// Measures working time, without pauses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stopwatch<'a> {
     begin: Instant,
@@ -397,12 +398,12 @@ mod tests {
         let mut paused = Duration::ZERO;
         for _ in 0..2 {
             pause.pause();
-            // A second wish is none.
+            // A second call to pause has no effect.
             pause.pause();
             let since = Instant::now();
             thread::sleep(Duration::from_millis(5));
             paused += since.elapsed();
-            // Also while it lasts.
+            // Also during the pause.
             assert!(watch.elapsed() <= begin.elapsed() - paused);
             pause.resume();
             pause.resume();

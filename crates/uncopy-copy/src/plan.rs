@@ -1,4 +1,4 @@
-//! Which mechanism comes next: pure functions of facts.
+//! Decides which mechanism is used next, by pure functions of facts about the files.
 //!
 //! There is no system call here, so that tables of facts and error numbers test every decision.
 
@@ -15,7 +15,7 @@ use uncopy_os::capabilities::Filesystem;
 pub struct CopyFacts {
     /// Bytes to copy; `None`: not known before the end is met (pseudo files, pipes, devices).
     pub size: Option<u64>,
-    /// Bytes of it that are no holes, by its number of blocks.
+    /// Bytes outside holes, by its number of blocks.
     pub data_bytes: u64,
     /// The source has holes.
     pub has_holes: bool,
@@ -56,7 +56,7 @@ pub struct CopyFacts {
 }
 
 impl CopyFacts {
-    /// CopyFacts of a file without holes from ext4 to ext4, warm, with nothing asked for.
+    /// Facts of a file without holes, from ext4 to ext4, in the page cache, with default options.
     #[must_use]
     pub fn ordinary(bytes: u64) -> CopyFacts {
         CopyFacts {
@@ -93,9 +93,9 @@ impl CopyFacts {
 pub enum DirectPath {
     /// The filesystem gives no alignment for them (`STATX_DIOALIGN`).
     None,
-    /// They are taken, and somewhere below the bytes are copied all the same.
+    /// They are accepted, but a lower layer copies the bytes anyway.
     Copies,
-    /// They are taken; whether a device below copies is not known (loop, dm, md, network).
+    /// They are accepted; whether a lower device copies is not known (loop, dm, md, network).
     Unknown,
     /// A disk reads the pages themselves.
     Moves,
@@ -124,7 +124,7 @@ pub(crate) fn gains_by_ranges(facts: &CopyFacts, mechanism: Mechanism, piece_byt
         && !facts.source.is_network()
         && !facts.source.is_user()
         && facts.prefer == Prefer::WallTime
-        // A mixture of old and new is to have as few seams as may be.
+        // An interrupted in-place copy should mix old and new bytes as little as possible.
         && !facts.in_place
         && piece_bytes >= RANGES_MIN_BYTES
 }
@@ -165,8 +165,8 @@ pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanis
         .collect()
 }
 
-/// Ways that files of a job can be compared by, the preferred first: what wall time alone decides
-/// between. Direct writes count where they must reach the device anyway.
+/// Mechanisms that files of a job can be compared by, the preferred first: those between which only
+/// wall time decides. Direct writes count where they must reach the device anyway.
 pub(crate) fn comparable(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanism> {
     let by_time = facts.allow == Allow::Any
         && facts.prefer == Prefer::WallTime
@@ -223,7 +223,7 @@ pub(crate) fn by_cost(facts: &CopyFacts) -> [Mechanism; 6] {
     }
 }
 
-/// The mechanism among `used` that touches the bytes most.
+/// Returns the mechanism among `used` that touches the bytes most.
 pub(crate) fn costliest(
     facts: &CopyFacts,
     used: impl Iterator<Item = Mechanism>,
@@ -238,7 +238,7 @@ pub(crate) fn sort(facts: &CopyFacts, refusals: &mut [Refusal]) {
     refusals.sort_by_key(|r| order.iter().position(|o| *o == r.mechanism));
 }
 
-/// Why every mechanism that stands before `used` in cost was not used, before anything was tried.
+/// Returns why every mechanism that is cheaper than `used` was not used, before anything was tried.
 pub(crate) fn refusals(facts: &CopyFacts, used: Option<Mechanism>) -> Vec<Refusal> {
     by_cost(facts)
         .into_iter()
@@ -251,7 +251,7 @@ pub(crate) fn refusals(facts: &CopyFacts, used: Option<Mechanism>) -> Vec<Refusa
         .collect()
 }
 
-/// Why nothing is left: what the kernel refused, and what was ruled out before.
+/// Returns why no mechanism is left: what the kernel refused, and what was ruled out before.
 pub(crate) fn no_mechanism(facts: &CopyFacts, refused: &[Refusal]) -> Reason {
     let mut all = refused.to_vec();
     all.extend(
@@ -307,7 +307,7 @@ fn direct_is_faster(facts: &CopyFacts) -> bool {
     facts.durable || facts.cache == Cache::Skip || is_beyond_budget
 }
 
-/// Why the options or the kind of file rule a mechanism out.
+/// Returns why the options or the kind of file rule a mechanism out.
 fn excluded(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     if mechanism == Mechanism::ReadWrite {
         return match facts.allow {
@@ -359,7 +359,7 @@ fn by_file(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     by_path(facts)
 }
 
-/// Why direct writes do not lead from this source to this destination.
+/// Returns why direct writes cannot be used from this source to this destination.
 fn by_path(facts: &CopyFacts) -> Option<RefusalReason> {
     if facts.source.is_network() || facts.source.is_user() {
         return Some(RefusalReason::SourceNotMapped);
@@ -385,7 +385,7 @@ fn to_the_end(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> 
     (!asked_for || !able).then_some(RefusalReason::SizeUnknown)
 }
 
-/// Why `used` went before `mechanism`, which would have copied less.
+/// Returns why `used` was preferred to `mechanism`, which would have copied less.
 fn outranked(facts: &CopyFacts, mechanism: Mechanism, used: Mechanism) -> Option<RefusalReason> {
     let order = order(facts);
     let place = |m| order.iter().position(|o| *o == m);
@@ -407,9 +407,9 @@ fn outranked(facts: &CopyFacts, mechanism: Mechanism, used: Mechanism) -> Option
 /// Meaning of an error number from a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
-    /// The same call again.
+    /// Repeat the same call.
     Retry,
-    /// Not this mechanism: the next one goes on where the bytes stopped.
+    /// This mechanism does not work; the next one continues where the bytes stopped.
     Unsupported,
     /// A real error.
     Failed,
@@ -462,8 +462,8 @@ pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &CopyFacts) -> 
     }
 }
 
-/// The refusal of a mechanism that this error number stopped after so many bytes; `None`: it moved nothing
-/// more.
+/// Returns the refusal of a mechanism that failed with this error number after it had moved some
+/// bytes; `None`: it had moved no more since.
 pub(crate) fn stopped(
     mechanism: Mechanism,
     errno: Option<Errno>,

@@ -1,4 +1,4 @@
-//! A piece of a large file that two threads move, block by block.
+//! Moves a piece of a large file by two threads, block by block.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{panic, thread};
@@ -6,11 +6,11 @@ use std::{panic, thread};
 use super::mechanism::{Ends, Moved, Mover, Refused};
 use uncopy_core::Cost;
 
-/// Bytes that a thread takes at a time; the quicker one takes more.
+/// Bytes that a thread takes at a time; the quicker thread takes more blocks.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Moves up to `length` bytes from `offset` on, by this thread and by one that goes on with `second_mover`
-/// until the piece is done. Returns the contiguous prefix moved. Bytes behind a gap are moved again by the
+/// Moves up to `length` bytes from `offset` on, by this thread and a second one that uses
+/// `second_mover`. Returns the contiguous prefix moved. Bytes behind a gap are moved again by the
 /// next step, which meets the same error.
 pub(super) fn step(
     mover: &mut dyn Mover,
@@ -24,7 +24,7 @@ pub(super) fn step(
         let helper = thread::Builder::new().name("uncopy".into());
         let helper = helper.spawn_scoped(scope, || piece.work(second_mover, ends));
         let mut blocks = piece.work(mover, ends);
-        // Without another thread this one has moved all of them.
+        // If no thread could be started, this one has moved all of them.
         if let Ok(helper) = helper {
             blocks.extend(helper.join().unwrap_or_else(|cause| panic::resume_unwind(cause)));
         }
@@ -37,11 +37,11 @@ pub(super) fn step(
 struct Piece {
     offset: u64,
     length: u64,
-    /// Where the next block begins, from `offset` on.
+    /// Start of the next block, relative to `offset`.
     next: AtomicU64,
 }
 
-/// A block that a thread took, and what became of it.
+/// A block that a thread took, and its result.
 struct Block {
     start: u64,
     length: u64,
@@ -55,7 +55,8 @@ impl Block {
 }
 
 impl Piece {
-    /// Takes blocks until there are none, or one is not moved whole: then nobody takes another.
+    /// Takes blocks until none is left or one is not moved completely; then no thread takes
+    /// another.
     fn work(&self, mover: &mut dyn Mover, ends: Ends<'_>) -> Vec<Block> {
         let mut blocks = Vec::new();
         while blocks.last().is_none_or(Block::is_whole) {

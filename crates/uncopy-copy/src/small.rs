@@ -1,7 +1,8 @@
-//! SmallCopy files of a tree: one read and one write, and none of what a large file needs first.
+//! Copies small files of a tree by one read and one write, without the setup that a large file
+//! needs.
 //!
-//! Whatever is out of the ordinary (a short read, a source that changes, an error) is left to the
-//! way that every single file goes, which starts again with an empty file.
+//! Unusual cases (a short read, a source that changes, an error) are left to the general path for
+//! single files, which starts again with an empty file.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -19,12 +20,13 @@ use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{clock, transfer};
 
-/// Room for the largest small file and a byte that shows that there is more.
+/// Buffer size: the largest small file, and one byte that shows that there is more.
 pub(crate) fn buffer(options: &CopyOptions) -> Vec<u8> {
     vec![0; options.tuning.small_bytes() as usize]
 }
 
-/// Size below which files are copied as small ones between these filesystems; 0: none is.
+/// Returns the size below which files are copied as small ones between these filesystems; 0 if none
+/// is.
 pub(crate) fn below_bytes(
     source: Filesystem,
     destination: Filesystem,
@@ -34,9 +36,9 @@ pub(crate) fn below_bytes(
     if is_possible { options.tuning.small_bytes() } else { 0 }
 }
 
-/// Whether files can go this way at all.
+/// Whether files can be copied as small ones at all.
 fn are_possible(source: Filesystem, destination: Filesystem, options: &CopyOptions) -> bool {
-    // Servers may report a failed write only when asked to flush.
+    // Servers may report a failed write only on a flush.
     let answers_late = destination.is_network() || destination.is_user();
     !source.is_pseudo()
         && !answers_late
@@ -48,8 +50,8 @@ fn are_possible(source: Filesystem, destination: Filesystem, options: &CopyOptio
         && !options.in_place
 }
 
-/// How small files go from one filesystem to another: found out with the first, and the same for
-/// all that follow.
+/// How small files are copied from one filesystem to another: found out with the first file, and
+/// used for all later ones.
 #[derive(Debug)]
 pub(crate) struct SmallFilePath {
     filesystems: (Filesystem, Filesystem),
@@ -63,17 +65,17 @@ pub(crate) struct SmallFilePath {
 /// `fstat` is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum NextSmallFile {
-    /// Nothing.
+    /// Nothing is done early.
     #[default]
     Unknown,
-    /// It can be read.
+    /// The file is read early.
     Read,
-    /// Its blocks can be shared with a new file of these permissions.
+    /// Its blocks are shared early with a new file of these permissions.
     Share { mode: u32 },
 }
 
 impl NextSmallFile {
-    /// After a file that went by `mechanism`.
+    /// Makes the guess after a file that was copied by `mechanism`.
     pub(crate) fn after(mechanism: Mechanism, stat: &Stat) -> NextSmallFile {
         match mechanism {
             _ if !is_older(stat, clock::realtime()) || stat.size == 0 => NextSmallFile::Unknown,
@@ -100,15 +102,15 @@ pub(crate) struct EarlyRead {
 }
 
 impl EarlyRead {
-    /// Files longer than this are not read so.
+    /// Maximum size of files that are read early.
     const MAX_BYTES: usize = 16 << 10;
 
-    /// Reads what there is room for.
+    /// Reads as much as fits in the buffer.
     pub(crate) fn read(source: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<EarlyRead> {
         let begun = clock::realtime();
         let room = buffer.len().min(EarlyRead::MAX_BYTES);
         let bytes = transfer::read_at(source, &mut buffer[..room], 0).ok()?;
-        // Whatever is stored from here on is not in what was read.
+        // Later stores are not part of the bytes read.
         let watch = match bytes {
             0 => Watch::Clean { writing: 0 },
             _ => Watch::after_the_only_read(file::cached_pages(source, 0, room as u64)),
@@ -134,11 +136,12 @@ pub(crate) fn is_older(stat: &Stat, time: Duration) -> bool {
 /// Result of copying a small file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SmallCopy {
-    /// It is there, all of it.
+    /// The file is complete.
     Copied(Mechanism, Cost, MappedWrites),
-    /// Its pages were clean, and somebody stored into them; the new file is to be removed.
+    /// The pages of the source were clean, and a process stored into them; the new file must be
+    /// removed.
     StoredInto,
-    /// Something was odd; the new file is to be removed.
+    /// The file was unusual; the new file must be removed.
     Odd,
 }
 
@@ -147,9 +150,9 @@ impl SmallFilePath {
         SmallFilePath { filesystems, sharing: None, step: None }
     }
 
-    /// Copies `source`, which was like `stat` when it was opened, to a new file. What was read `early` is
-    /// in the buffer. `wait_for_budget` is asked before bytes are submitted, and may wait; it is not for those that
-    /// are shared.
+    /// Copies `source`, which had the status `stat` when it was opened, to a new file. Bytes that
+    /// were read `early` are in the buffer. `wait_for_budget` is called before bytes are submitted,
+    /// and may wait; it is not called for shared blocks.
     pub(crate) fn copy(
         &mut self,
         ends: Ends<'_>,
@@ -201,7 +204,7 @@ impl SmallFilePath {
         step
     }
 
-    /// Sharing, if it is ruled out.
+    /// Returns the refusal of sharing, if it is ruled out.
     fn attempted(&self) -> Option<Attempted> {
         self.sharing.map(|errno| Attempted {
             mechanism: Mechanism::Reflink,
@@ -210,8 +213,8 @@ impl SmallFilePath {
         })
     }
 
-    /// Whether an answer to sharing rules it out for every file between the two filesystems: one
-    /// has no such thing, or they are two.
+    /// Whether an error of sharing rules it out for every file between the two filesystems: one
+    /// does not support it, or they are different filesystems.
     fn forget_sharing(&mut self, errno: Errno) -> bool {
         let for_all = matches!(errno, Errno::EOPNOTSUPP | Errno::EXDEV | Errno::ENOSYS);
         let unsupported = plan::classify(Mechanism::Reflink, errno, 0) == ErrorClass::Unsupported;
@@ -222,7 +225,7 @@ impl SmallFilePath {
         for_all && unsupported
     }
 
-    /// Why a file of this size went by `used` and not by something cheaper.
+    /// Returns why a file of this size was copied by `used` and not by a cheaper mechanism.
     pub(crate) fn refusals(
         &self,
         size: u64,
@@ -246,7 +249,7 @@ impl SmallFilePath {
         refusals
     }
 
-    /// The thresholds by which a file of this size went this way.
+    /// Returns the thresholds that made a file of this size a small one.
     pub(crate) fn decided_by(&self, size: u64, options: &CopyOptions) -> Vec<Decision> {
         let facts = facts::of_dense(Some(size), self.filesystems.0, self.filesystems.1, options);
         plan::decisive(&facts, self.attempted().as_slice())
@@ -265,7 +268,7 @@ fn read_and_write(
     let mut watch = match (watch::unseen(stat, filesystem), early) {
         (Some(why), _) => Watch::Blind(why),
         (None, Some(early)) => early.watch,
-        // Nothing to store into.
+        // A file without pages has nothing to store into.
         (None, None) if stat.size == 0 => Watch::Clean { writing: 0 },
         (None, None) => match Watch::begin(look(), watch::may_flush(options), 0) {
             (watch, Begin::Go) => watch,
@@ -285,7 +288,7 @@ fn read_and_write(
     }
     let mapped_writes = match watch.verdict() {
         MappedWrites::Seen => return SmallCopy::StoredInto,
-        // It is to be flushed first.
+        // It must be flushed first.
         MappedWrites::Unknown(Unseen::DirtyPages) if watch::may_flush(options) => {
             return SmallCopy::Odd;
         }

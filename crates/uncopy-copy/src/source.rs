@@ -1,4 +1,4 @@
-//! The file that is read.
+//! The source of a copy: opens it, looks up its status, and detects changes while it is copied.
 
 use std::cell::{Cell, OnceCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -17,13 +17,13 @@ use uncopy_os::file::{self, CachedPages, Stat};
 use uncopy_os::follow::{self, FollowError};
 use uncopy_os::{Sys, inherit};
 
-/// An open source, and what it was like when it was opened.
+/// An open source, with its status at the time it was opened.
 pub(crate) struct Source<'a> {
     pub(crate) path: DisplayPath<'a>,
     fd: OwnedFd,
     pub(crate) stat: Stat,
     pub(crate) filesystem: Filesystem,
-    /// Its bytes come once: it has no position that a second reading could begin at.
+    /// Whether its bytes can be read only once: it has no position to read again from.
     pub(crate) is_stream: bool,
     watched: Watched<'a>,
 }
@@ -95,11 +95,12 @@ impl<'a> Source<'a> {
         Ok(Source { path, fd, stat, filesystem, is_stream, watched: Watched::default() })
     }
 
-    /// Opens the target of a descriptor of this process, at its current position. `None`: a file that has a
-    /// beginning to be opened at, or nothing.
+    /// Opens the target of a descriptor of this process at its current position. Returns `None` if
+    /// it is a file that can be opened at its beginning, or no descriptor at all.
     ///
-    /// By a duplicate, because sockets cannot be opened, and pipes and terminals of another user only
-    /// by that user (`proc_pid_fd(5)`). It shares its flags with whoever gave it: they stay.
+    /// Duplicates the descriptor, because sockets cannot be opened, and pipes and terminals of
+    /// another user only by that user (`proc_pid_fd(5)`). The duplicate shares its flags with the
+    /// original, so they are not changed.
     fn inherited(path: &'a Path, number: RawFd) -> Result<Option<Source<'a>>> {
         let Ok(fd) = inherit::duplicate(number) else { return Ok(None) };
         let mut stat = file::stat(&fd).map_err(|e| Error::system("examine", path, e))?;
@@ -108,7 +109,8 @@ impl<'a> Source<'a> {
             FileType::Socket if !file::is_stream_socket(&fd) => {
                 return Err(Error::new("copy", path, Reason::Refused(Objection::MessageSocket)));
             }
-            // Every socket has mode 0777 (`sock_alloc` in net/socket.c), which is not meant for a file.
+            // Every socket has mode 0777 (`sock_alloc` in net/socket.c), which would be wrong for a
+            // file.
             FileType::Socket => stat.mode &= !0o111,
             FileType::Unknown | FileType::Symlink => {
                 return Err(refuse(path, stat.file_type()));
@@ -126,7 +128,7 @@ impl<'a> Source<'a> {
         }))
     }
 
-    /// A regular file that was opened in its directory, and what it was like then.
+    /// A regular file that was opened in its directory, with its status at that time.
     pub(crate) fn opened(
         path: DisplayPath<'a>,
         fd: OwnedFd,
@@ -162,19 +164,20 @@ impl<'a> Source<'a> {
         (self.has_reliable_size() && self.stat.size > 0).then_some(self.stat.size)
     }
 
-    /// Size and times mean what they say: a regular file, and not one made up as it is read.
+    /// Whether size and times are reliable: it is a regular file whose contents are not generated
+    /// on read.
     pub(crate) fn has_reliable_size(&self) -> bool {
         self.stat.file_type() == FileType::RegularFile && !self.filesystem.is_pseudo()
     }
 
-    /// Status when the first byte was about to be read.
+    /// Status immediately before the first byte is read.
     pub(crate) fn as_begun(&self) -> &Stat {
         self.watched.settled.get().unwrap_or(&self.stat)
     }
 
-    /// Looks for the first time whether somebody stores into it through a mapping, and flushes it before,
-    /// if that is wanted. Comes immediately before the first byte is read: whoever had a fault when
-    /// [`Source::stat`] was asked for has made his page dirty by now.
+    /// Checks for the first time whether a process stores into the source through a mapping, and
+    /// flushes it before if requested. It runs immediately before the first byte is read: a page
+    /// that was faulted in for writing when [`Source::stat`] was looked up is dirty by now.
     pub(crate) fn settle(&self) -> Result<()> {
         let own = Cell::default();
         let (watched, flushes) = (&self.watched, self.watched.flushes.unwrap_or(&own));
@@ -183,7 +186,7 @@ impl<'a> Source<'a> {
             return Ok(());
         }
         if self.stat.size == 0 {
-            // Without a page there is nothing to store into.
+            // A file without pages has nothing to store into.
             watched.watch.set(Watch::Clean { writing: 0 });
             return Ok(());
         }
@@ -219,7 +222,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Writes its dirty pages to the disk; `false`: no call that does that is to be had.
+    /// Writes its dirty pages to the disk. Returns `false` if no system call for that is available.
     fn flush(&self) -> Result<bool> {
         match file::write_out(&self.fd, 0, 0, true) {
             Ok(()) => Ok(true),
@@ -228,7 +231,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Looks again, between two pieces, if that is worth it. An error if somebody was seen.
+    /// Checks for such stores again between two pieces, if that is worth the call. Fails if one was
+    /// seen.
     pub(crate) fn look(&self) -> Result<()> {
         let is_due = |(at, took): (Instant, _)| watch::is_due(at.elapsed(), took);
         if self.watched.watch.get().is_open() && self.watched.last.get().is_none_or(is_due) {
@@ -263,12 +267,13 @@ impl<'a> Source<'a> {
         Error::new("copy", self.path, Reason::SourceChanged { what })
     }
 
-    /// Stores through a mapping that were seen.
+    /// Stores through a mapping that were detected.
     pub(crate) fn mapped_writes(&self) -> MappedWrites {
         self.watched.watch.get().verdict()
     }
 
-    /// Describes how it differs from when the copy began; `None` for files that change by being read.
+    /// Describes how the source differs from its status when the copy began; `None` for files that
+    /// change by being read.
     ///
     /// Kernels before 6.13 stamp times by the tick: two writes within 4 ms (1 ms to 10 ms) that
     /// leave the size alone may look like one.
@@ -298,15 +303,15 @@ fn own_descriptor(path: &Path) -> Option<RawFd> {
 /// Description of stores through a mapping.
 const STORED_INTO: &str = "pages in memory";
 
-/// Somebody stored into a file that was clean when it was read.
+/// Description of a store into a file that was clean when it was read.
 pub(crate) fn stored_into(path: impl AsRef<Path>) -> Error {
     Error::new("copy", path, Reason::SourceChanged { what: STORED_INTO.into() })
 }
 
 /// Describes how a file was written to between two looks at it.
 ///
-/// A name that it got or lost, as when another file is renamed over it, explains a new ctime, and no longer
-/// is one a sign of other contents: whoever writes changes the mtime too (inode(7)).
+/// A name added or removed, for example when another file is renamed over it, also sets ctime. It
+/// is no sign of changed contents: a write changes the mtime too (`inode(7)`).
 pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
     let mut what = Vec::new();
     if now.size != before.size {
@@ -325,7 +330,7 @@ fn refuse(path: &Path, kind: FileType) -> Error {
     Error::new("copy", path, Reason::NotRegular { kind: describe(kind) })
 }
 
-/// A file type for people, with its article.
+/// Renders a file type in words, with its article.
 pub(crate) fn describe(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a regular file",

@@ -1,4 +1,4 @@
-//! Data and holes of a source.
+//! Finds data and holes of a source (`SEEK_DATA`, `SEEK_HOLE`).
 
 use std::os::fd::BorrowedFd;
 
@@ -6,7 +6,7 @@ use super::tuning::Tuning;
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 
-/// A stretch of the source.
+/// A range of the source: data or a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Segment {
     Data { start: u64, end: u64 },
@@ -29,7 +29,7 @@ impl SeekExtents for BorrowedFd<'_> {
     }
 }
 
-/// The segment of a file of `size` bytes that begins at `offset` (below `size`).
+/// Returns the segment of a file of `size` bytes that begins at `offset` (below `size`).
 ///
 /// Without support by the filesystem, data is assumed everywhere.
 pub(crate) fn segment(file: &impl SeekExtents, offset: u64, size: u64) -> Segment {

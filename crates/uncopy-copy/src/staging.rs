@@ -1,4 +1,5 @@
-//! Write aside, then put in place: the destination's name never stands for half a file.
+//! Writes a file under a temporary name or without one and then renames it into place, so that the
+//! destination's name never refers to half a file.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -25,41 +26,42 @@ pub(crate) struct Staging<'a> {
     destination: &'a Destination<'a>,
     fd: OwnedFd,
     place: Place<'a>,
-    /// Where its temporary name is noted.
+    /// Record in which its temporary name is noted.
     noting: Option<Noting<'a>>,
-    /// Names that look like leftovers of the destination.
+    /// Names that look like leftovers of earlier copies to the destination.
     unproven: Vec<Unproven>,
-    /// Another name must not be replaced.
+    /// Whether an existing entry must not be replaced.
     keep_existing: bool,
-    /// Nobody has the name: an entry that has it all the same is another one of this copy.
+    /// Whether the name is known to be free: an entry found under it anyway is another one of this
+    /// copy.
     is_unseen: bool,
-    /// Somebody else removes what earlier runs left.
+    /// Whether the caller removes the leftovers of earlier runs.
     is_swept: bool,
-    /// A large file that another run can go on with.
+    /// Whether another run can resume this large file.
     parts: Option<Mutex<Box<dyn Parts + 'a>>>,
-    /// The other new files of its directory, and the mode that it was created with.
+    /// Defaults of new files in its directory, and the mode that the file was created with.
     directory_defaults: Option<(DirectoryDefaults<'a>, u32)>,
-    /// The mode that it gets when it has its own name.
+    /// Mode that it gets when it has its final name.
     last_mode: Cell<Option<u32>>,
 }
 
-/// Where a file is written first, in a tree.
+/// Place where a file of a tree is written first.
 pub(crate) enum Placing<'a> {
-    /// Aside, without a name where that can be had.
+    /// Without a name where the filesystem supports that, else under a temporary one.
     Aside { is_swept: bool, directory_defaults: Option<DirectoryDefaults<'a>>, noting: Noting<'a> },
-    /// Under its own name.
+    /// Under its final name.
     Private { directory_defaults: DirectoryDefaults<'a> },
-    /// Under a temporary name from the beginning, so that another run finds it.
+    /// Under a temporary name from the beginning, so that another run can find it.
     Kept { parts: Box<dyn Parts + 'a>, begun: Option<Unfinished>, is_unseen: bool, is_swept: bool },
 }
 
-/// Under which name the file being written can be found.
+/// Name under which the file being written can be found.
 enum Place<'a> {
     /// None: it vanishes with its descriptor (`O_TMPFILE`).
     Unnamed,
     /// A temporary one beside the destination, removed on drop.
     Temporary(OsString, Noted<'a>),
-    /// The destination's own, in a directory that nobody looks into yet; removed on drop.
+    /// The destination's own, in a directory that other processes do not use yet; removed on drop.
     Private,
     /// The destination's own: either in place already, or opened to be written in place.
     Final,
@@ -69,15 +71,16 @@ enum Place<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Commit {
     Done,
-    /// The name was taken meanwhile, and is to be left alone.
+    /// Another process created an entry of that name, which must not be replaced.
     Skipped,
 }
 
 impl<'a> Staging<'a> {
-    /// A new file beside the destination with these permissions (umask and default ACL apply).
+    /// Creates a new file in the destination's directory with these permissions (umask and default
+    /// ACL apply).
     ///
-    /// Where something is to be replaced ask for 0600. What needs a name for it has that mode in any
-    /// case.
+    /// Pass 0600 where an existing file is replaced. A file that needs a temporary name gets that
+    /// mode in any case.
     pub(crate) fn aside(
         destination: &'a Destination<'a>,
         mode: u32,
@@ -113,8 +116,8 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// A file that another run can go on with: what an earlier one began, or a new one with a
-    /// temporary name and mode 0600.
+    /// Opens a file that another run can resume: the one that an earlier run began, or a new one
+    /// with a temporary name and mode 0600.
     pub(crate) fn kept(
         destination: &'a Destination<'a>,
         mut parts: Box<dyn Parts + 'a>,
@@ -134,7 +137,7 @@ impl<'a> Staging<'a> {
         Ok(staging)
     }
 
-    /// The caller removes what earlier runs left in the directory, if this says so.
+    /// Sets whether the caller removes the leftovers of earlier runs in the directory.
     pub(crate) fn swept(mut self, is_swept: bool) -> Staging<'a> {
         self.is_swept = is_swept;
         self
@@ -161,8 +164,8 @@ impl<'a> Staging<'a> {
         self
     }
 
-    /// A new file under the destination's own name, in a directory that appears under its own name
-    /// only when all that belongs in it is there.
+    /// Creates a new file under the destination's own name, in a directory that gets its final name
+    /// only when its contents are complete.
     pub(crate) fn private(destination: &'a Destination<'a>, mode: u32) -> Result<Staging<'a>> {
         let fd = name::create_new(destination.directory(), destination.name(), mode).map_err(
             |errno| match errno {
@@ -175,12 +178,13 @@ impl<'a> Staging<'a> {
         Ok(Staging::new(destination, fd, Place::Private))
     }
 
-    /// A new file that has the destination's own name already, in such a directory.
+    /// Wraps a new file that already has the destination's own name in such a directory.
     pub(crate) fn adopt_private(destination: &'a Destination<'a>, fd: OwnedFd) -> Staging<'a> {
         Staging::new(destination, fd, Place::Private)
     }
 
-    /// The existing destination itself, or for [`Destination::is_stream`] whatever it is.
+    /// Opens the existing destination itself, which for [`Destination::is_stream`] may be of any
+    /// kind.
     pub(crate) fn in_place(
         destination: &'a Destination<'a>,
         observer: &mut dyn Observer,
@@ -217,13 +221,14 @@ impl<'a> Staging<'a> {
         self.destination
     }
 
-    /// Created with a temporary name and therefore with mode 0600, whatever was asked for.
+    /// Whether it was created with a temporary name and therefore with mode 0600, regardless of the
+    /// requested mode.
     pub(crate) fn is_temporary_name(&self) -> bool {
         matches!(self.place, Place::Temporary(..))
     }
 
-    /// Gives the file this mode, but no setuid and setgid before it has its own name if it has a temporary
-    /// one first: a kill would leave that.
+    /// Sets this mode, without setuid and setgid while the file has a temporary name: a kill would
+    /// leave such a file behind.
     pub(crate) fn set_permissions(&self, mode: u32) -> Sys<()> {
         let is_held_back = match self.place {
             Place::Unnamed => self.destination.found.is_some() && !self.keep_existing,
@@ -237,7 +242,8 @@ impl<'a> Staging<'a> {
         file::set_permissions(&self.fd, mode & !SETUID_SETGID)
     }
 
-    /// Gives the file what it is to have only under its own name; what could not be given.
+    /// Gives the file the metadata that it may have only under its final name. Returns what could
+    /// not be given.
     pub(crate) fn give_last(&self, durable: bool) -> Result<Option<Note>> {
         let Some(mode) = self.last_mode.take() else { return Ok(None) };
         if let Err(errno) = file::set_permissions(&self.fd, mode) {
@@ -250,13 +256,13 @@ impl<'a> Staging<'a> {
         Ok(None)
     }
 
-    /// The file is one that another run can go on with.
+    /// Whether another run can resume the file.
     pub(crate) fn is_kept(&self) -> bool {
         self.parts.is_some()
     }
 
-    /// Where the bytes begin that are still to be copied: behind what an earlier run copied and this
-    /// one has verified. `goes_on` receives the offset. The rest is cut off.
+    /// Returns the offset at which copying starts: behind the bytes that an earlier run copied and
+    /// this one has verified. `goes_on` receives the offset. The rest is cut off.
     pub(crate) fn verified(&self, mut goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         let Some(parts) = &self.parts else { return Ok(0) };
         let fail = |errno| Error::destination("read back", self.destination.given, errno);
@@ -265,8 +271,8 @@ impl<'a> Staging<'a> {
         Ok(end)
     }
 
-    /// The bytes up to `offset` are copied: from time to time they are flushed and noted, if the file
-    /// is one that another run can go on with.
+    /// Notes that the bytes up to `offset` are copied. A resumable file is flushed and noted from
+    /// time to time.
     pub(crate) fn reached(&self, source: BorrowedFd<'_>, offset: u64) -> Result<()> {
         let (Some(parts), Place::Temporary(name, _)) = (&self.parts, &self.place) else {
             return Ok(());
@@ -281,7 +287,7 @@ impl<'a> Staging<'a> {
         })
     }
 
-    /// Leaves the unfinished file to another run, if that can go on with it.
+    /// Leaves the unfinished file to another run, if that can resume it.
     pub(crate) fn leave(mut self) {
         let (Some(parts), Place::Temporary(name, _)) = (&self.parts, &self.place) else {
             return;
@@ -295,7 +301,8 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Puts the finished file in place. Afterwards the name is the new file, or as it was.
+    /// Puts the finished file in place. Afterwards the name refers to the new file or, on failure,
+    /// to what it referred to before.
     pub(crate) fn commit(&mut self) -> Result<Commit> {
         let destination = self.destination;
         let result = match std::mem::replace(&mut self.place, Place::Final) {
@@ -312,7 +319,8 @@ impl<'a> Staging<'a> {
                 destination.given,
                 Reason::Refused(Objection::MountedMeanwhile),
             ),
-            // A sticky directory lets nobody rename over another's file, who may yet write to it.
+            // In a sticky directory another user's file cannot be replaced by a rename, though it
+            // may be writable.
             Errno::EPERM | Errno::EACCES if in_place_would_do(destination) => Error::new(
                 "replace",
                 destination.given,
@@ -333,7 +341,7 @@ impl<'a> Staging<'a> {
             }
         }
         if self.destination.found.is_none() {
-            // Something else has the name.
+            // Another entry has that name.
             let mode = file::stat(&self.fd)?.permissions();
             if mode & SETUID_SETGID != 0 {
                 self.last_mode.set(Some(mode));
@@ -381,7 +389,7 @@ impl<'a> Staging<'a> {
         Ok(Commit::Done)
     }
 
-    /// Names that look like leftovers of the destination, and stay.
+    /// Returns names that look like leftovers of the destination and are kept.
     pub(crate) fn leftovers(&self) -> Leftovers {
         let mut leftovers = Leftovers::default();
         for unproven in &self.unproven {
@@ -390,7 +398,8 @@ impl<'a> Staging<'a> {
         leftovers
     }
 
-    /// Notes a temporary name that was not noted because it was to be brief, and stays.
+    /// Notes a temporary name that was meant to be short-lived and was therefore not noted, but is
+    /// kept.
     fn note_late(&self, name: &OsStr, noted: Noted<'a>) -> Noted<'a> {
         match (self.noting, file::stat(&self.fd)) {
             (Some(noting), Ok(stat)) if !noted.is_noted() => noting.note(name, &stat),
@@ -431,7 +440,7 @@ fn lock<T>(parts: &Mutex<T>) -> MutexGuard<'_, T> {
     parts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file without a name, where that can be had.
+/// Creates an unlinked file (`O_TMPFILE`), if the filesystem supports that.
 fn create_unnamed(destination: &Destination<'_>, mode: u32) -> Sys<Option<OwnedFd>> {
     if !name::can_link_unnamed() {
         return Ok(None);
@@ -443,8 +452,8 @@ fn create_unnamed(destination: &Destination<'_>, mode: u32) -> Sys<Option<OwnedF
     }
 }
 
-/// A new, locked file with a temporary name and mode 0600, for one who notes it: before it has the name
-/// where it can be made without, else afterwards.
+/// Creates a locked file with a temporary name and mode 0600 for a caller that notes it: before it
+/// is linked if the filesystem supports unlinked files, else afterwards.
 fn create_kept(destination: &Destination<'_>, parts: &mut dyn Parts) -> Sys<(OwnedFd, OsString)> {
     let Some(fd) = create_unnamed(destination, 0o600)? else {
         let (fd, temporary, stat) = create_temporary(destination)?;
@@ -468,7 +477,7 @@ fn create_kept(destination: &Destination<'_>, parts: &mut dyn Parts) -> Sys<(Own
     }
 }
 
-/// A new, locked file with a temporary name and mode 0600.
+/// Creates a locked file with a temporary name and mode 0600.
 fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString, Stat)> {
     loop {
         let temporary = stale::temporary_name(destination.name(), Kind::File)?;
@@ -479,9 +488,10 @@ fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString, St
         };
         let locked = file::try_lock(&fd);
         match file::stat(&fd) {
-            // Somebody removed it in between.
+            // Another process removed it in between.
             Ok(stat) if stat.links == 0 => {}
-            // Another run looks whether it is a leftover. It would take this one for one too.
+            // Another run is checking whether it is a leftover, and would take this file for one
+            // too.
             Ok(_) if locked == Err(Errno::EAGAIN) => {
                 name::unlink(destination.directory(), &temporary)?;
             }
@@ -504,7 +514,7 @@ fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
     Error::destination("create", destination.given, errno)
 }
 
-/// There is a file that may be written to.
+/// Checks that a writable file exists under the name.
 fn in_place_would_do(destination: &Destination<'_>) -> bool {
     destination.found.is_some()
         && name::may_write(destination.directory(), destination.name()).is_ok()

@@ -1,5 +1,5 @@
-//! Sources that are read to their end, whatever size they claim: pseudo files, pipes, devices,
-//! and empty files.
+//! Copies sources that are read to their end, whatever size they claim: pseudo files, pipes,
+//! devices, and empty files.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -22,11 +22,11 @@ use uncopy_os::{Sys, transfer};
 
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// How long to wait for the other end of a pipe before the observer is asked again.
+/// Interval between two questions to the observer while waiting for the other end of a pipe.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Waits until a stream has something to read, or is at its end; the observer may end that. A FIFO that
-/// nobody has opened to write yet is not at its end (`pipe_poll` in `fs/pipe.c`).
+/// Waits until a stream has data or is at its end; the observer may end the wait. A FIFO that no
+/// process has opened for writing yet is not at its end (`pipe_poll` in `fs/pipe.c`).
 pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) -> Result<()> {
     let waiting = Progress { phase: Phase::Waiting, done_bytes: 0, total_bytes: 0 };
     let fail = |errno| Error::system("read", source.path, errno);
@@ -37,7 +37,7 @@ pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) 
 }
 
 /// Moves bytes by `mechanism` until the source ends, and adds them to the digest, if there is one.
-/// Returns their number.
+/// Returns the number of bytes.
 pub(crate) fn copy_to_end(
     copy: &mut FileCopy<'_, '_>,
     mechanism: Mechanism,
@@ -149,7 +149,8 @@ fn stopped(
     moved_bytes: u64,
 ) -> Error {
     if plan::classify(mechanism, errno, moved_bytes) == ErrorClass::Failed {
-        // The bytes of a pipe or device are gone, and cannot be read again to see whose EIO it was.
+        // The bytes of a pipe or device were consumed and cannot be read again to see which side
+        // had the EIO.
         let is_of_source = !mover.touches_both() || errno == Errno::EIO;
         return match is_of_source {
             true => Error::system("read", copy.source.path, errno),
@@ -160,11 +161,11 @@ fn stopped(
     Error::new("copy", copy.source.path, plan::no_mechanism(&copy.facts, &[refusal]))
 }
 
-/// How bytes come in, and go on from there.
+/// How bytes are taken from the source and passed to the destination.
 enum StreamMover {
     Buffer(Vec<u8>),
     Sendfile,
-    /// Source, pipe, destination.
+    /// Through a pipe between source and destination.
     Pipe {
         read: OwnedFd,
         write: OwnedFd,
@@ -191,7 +192,7 @@ impl StreamMover {
         if matches!(self, StreamMover::Buffer(_)) { Cost::UserCopied } else { Cost::KernelCopied }
     }
 
-    /// Takes what comes next, `most` bytes at most. 0: the end.
+    /// Takes the next bytes, `most` at most. Returns 0 at the end.
     fn fill(&mut self, source: &Source<'_>, staging: &Staging<'_>, most: usize) -> Sys<usize> {
         match self {
             StreamMover::Buffer(buffer) => transfer::read(source.fd(), &mut buffer[..most]),
@@ -201,17 +202,17 @@ impl StreamMover {
         }
     }
 
-    /// One call takes and hands on.
+    /// One call reads and writes.
     fn touches_both(&self) -> bool {
         matches!(self, StreamMover::Sendfile | StreamMover::Splice)
     }
 
-    /// How much of the `filled` bytes is in the destination already.
+    /// Returns how much of the `filled` bytes is in the destination already.
     fn written(&self, filled: usize) -> usize {
         if self.touches_both() { filled } else { 0 }
     }
 
-    /// The `filled` bytes, if they passed through this program's memory.
+    /// Returns the `filled` bytes, if they passed through this program's memory.
     fn held(&self, filled: usize) -> Option<&[u8]> {
         match self {
             StreamMover::Buffer(buffer) => Some(&buffer[..filled]),
@@ -219,7 +220,7 @@ impl StreamMover {
         }
     }
 
-    /// Hands on what was taken and lies in `range`.
+    /// Writes the taken bytes in `range` to the destination.
     fn empty(&self, staging: &Staging<'_>, range: Range<usize>) -> Sys<usize> {
         match self {
             StreamMover::Buffer(buffer) => transfer::write(staging.fd(), &buffer[range]),

@@ -1,4 +1,4 @@
-//! A rate that copies keep to, one or many together.
+//! A rate limit for one copy or for many copies together.
 
 use std::num::NonZeroU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,21 +37,21 @@ pub struct Throttle {
 
 #[derive(Debug, Clone, Copy)]
 struct Times {
-    /// When all that was admitted is through.
+    /// Time at which everything admitted so far will have been submitted.
     through: Instant,
-    /// Nothing is made up for from before: then it was made, or a pause was over.
+    /// Time before which no credit is granted: the limit was created then, or a pause ended.
     since: Instant,
 }
 
 impl Throttle {
-    /// A rate in bytes a second; from 256 kB/s on it is kept evenly.
+    /// Makes a limit in bytes per second; it is kept evenly from 256 kB/s on.
     #[must_use]
     pub fn new(bytes_per_second: NonZeroU64) -> Throttle {
         let now = Instant::now();
         Throttle { bytes_per_second, times: Mutex::new(Times { through: now, since: now }) }
     }
 
-    /// How much is moved at a time: 20 ms of the rate, and a page at least.
+    /// Returns the size of a piece: 20 ms of the rate, and a page at least.
     #[must_use]
     pub fn piece_bytes(&self) -> u64 {
         let bytes = self.bytes_per_second.get() / (1000 / PIECE.as_millis() as u64);
@@ -64,21 +64,21 @@ impl Throttle {
         wait_for_turn(Some(self), || Control::Continue, wanted).unwrap_or(wanted)
     }
 
-    /// Takes back what was admitted and not submitted after all: a step may move less than it was
-    /// asked for, or find a hole.
+    /// Returns admitted bytes that were not submitted: a step may move less than requested, or find
+    /// a hole.
     pub fn give_back(&self, bytes: u64) {
         let mut times = self.lock();
         times.through = times.through.checked_sub(self.takes(bytes)).unwrap_or(times.through);
     }
 
-    /// A pause was over at this time: what could have been moved in it, and was not, is not made up
-    /// for. Turns from before lapse.
+    /// Records the end of a pause: bytes that could have been moved during it are not made up for.
+    /// Turns from before lapse.
     pub(crate) fn begin_anew(&self, at: Instant) {
         let mut times = self.lock();
         times.since = times.since.max(at);
     }
 
-    /// A place behind all that was admitted so far.
+    /// Reserves a turn behind everything admitted so far.
     pub(crate) fn turn(&self, wanted: u64) -> Turn {
         let bytes = wanted.min(self.piece_bytes());
         let mut times = self.lock();
@@ -87,7 +87,7 @@ impl Throttle {
         Turn { bytes, start }
     }
 
-    /// Whether a turn that has come is still to be taken; one from before a pause is given back.
+    /// Whether a turn that is due is still valid; one from before a pause is given back.
     fn keeps(&self, turn: Turn) -> bool {
         let kept = self.lock().since <= turn.start;
         if !kept {
@@ -115,8 +115,8 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Whether the piece may be moved; if not, sleeps, and it is time to ask whether the copy is to
-    /// go on. At a low rate pieces are seconds apart.
+    /// Returns whether the piece may be moved. If not, sleeps; the caller then asks whether to
+    /// continue, because at a low rate pieces are seconds apart.
     fn has_come(&self) -> bool {
         let left = self.start.saturating_duration_since(Instant::now());
         if !left.is_zero() {
@@ -147,9 +147,9 @@ pub(crate) fn wait_for_turn(
     }
 }
 
-/// When a piece that takes so long may start, and when it is through: after all that was admitted
-/// before it, but not as if nothing had been asked for longer than the credit, nor before the end of
-/// a pause.
+/// Returns when a piece of this duration may start and when it will be done: after everything
+/// admitted before it, but with no more credit than the limit for idle time, and not before the end
+/// of a pause.
 fn plan(times: Times, now: Instant, takes: Duration) -> (Instant, Instant) {
     let earliest = now.checked_sub(CREDIT).unwrap_or(now);
     let start = times.through.max(earliest).max(times.since);
@@ -178,7 +178,7 @@ mod tests {
     fn pieces_follow_each_other_at_the_rate() {
         let ms = Duration::from_millis;
         let begin = Instant::now() + ms(1000);
-        // Through until, since, now, takes: starts, is through.
+        // Columns: admitted until, credit since, now, duration; then start and end.
         for (through, since, now, takes, start, end) in [
             (0, 0, 0, 20, 0, 20),
             (20, 0, 5, 20, 20, 40),
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Four workers that had a turn when a pause began go on one after the other.
+    /// Four workers that had a turn when a pause began continue one after the other.
     #[test]
     fn turns_from_before_a_pause_lapse() {
         let throttle = Throttle::new(NonZeroU64::new(50 * 4096).unwrap());

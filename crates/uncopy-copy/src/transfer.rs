@@ -1,5 +1,5 @@
-//! The loop that moves the bytes: mechanism after mechanism, piece by piece, from where the bytes
-//! stopped.
+//! Moves the bytes of a copy in a loop: mechanism after mechanism, piece by piece, each continuing
+//! where the last one stopped.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file;
 
-/// How much is written out at a time.
+/// Number of bytes written out at a time.
 const WRITE_OUT_BYTES: u64 = 16 << 20;
 
 /// Moves the bytes of a source of known size.
@@ -42,7 +42,7 @@ pub(crate) struct Transfer<'t, 'a, 's> {
     flushed: u64,
 }
 
-/// Whether a stretch was moved whole.
+/// Whether a range was moved completely.
 #[derive(PartialEq, Eq)]
 enum Reached {
     End,
@@ -67,7 +67,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         }
     }
 
-    /// Moves all bytes: mechanism after mechanism, piece by piece. Returns how far the source went.
+    /// Moves all bytes. Returns the offset at which the source ended.
     pub(crate) fn run(mut self) -> Result<u64> {
         let end = self.move_all()?;
         self.settle_sharing(end);
@@ -118,7 +118,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.cut(self.size)
     }
 
-    /// Verifies what an earlier run copied. Returns up to where that is right.
+    /// Verifies the bytes that an earlier run copied. Returns the offset up to which they are
+    /// right.
     fn go_on(&mut self) -> Result<u64> {
         let (staging, size) = (self.copy.staging, self.size);
         let end = staging.verified(|done_bytes| {
@@ -130,7 +131,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         Ok(end)
     }
 
-    /// Goes the way that turned out quicker on other files of the job.
+    /// Uses the mechanism that turned out quicker on other files of the job.
     fn take_advice(&mut self) {
         let Some(history) = self.copy.context().history.filter(|_| self.trial.is_none()) else {
             return;
@@ -159,14 +160,14 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
 
     fn give_length(&self) -> Result<()> {
         let fail = |errno| Error::destination("set the size of", self.given(), errno);
-        // To set it again is to have XFS flush the file when it is closed (`xfs_setattr_size`).
+        // Setting it again would make XFS flush the file when it is closed (`xfs_setattr_size`).
         if file::stat(self.ends.destination).map_err(fail)?.size < self.size {
             file::truncate(self.ends.destination, self.size).map_err(fail)?;
         }
         Ok(())
     }
 
-    /// Makes the destination as long as what was moved: a hole at the end has no bytes that would.
+    /// Sets the destination's length to the bytes moved: a hole at the end writes nothing.
     fn cut(&mut self, size: u64) -> Result<u64> {
         self.active_mover = None;
         self.parked.clear();
@@ -225,7 +226,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 }
             }
         }
-        // The clone is a snapshot: what counts is how long it became.
+        // The clone is a snapshot, so its own length counts.
         let fail = |errno| Error::destination("examine", self.given(), errno);
         let stat = file::stat(self.ends.destination).map_err(fail)?;
         if stat.size < self.size && stat.size < self.source_size()? {
@@ -332,7 +333,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         Ok(gains)
     }
 
-    /// How much of a piece may be moved now; waits if the rate asks for it.
+    /// Returns how much of a piece may be moved now; waits if the rate requires it.
     fn admit(&mut self, bytes: u64) -> Result<u64> {
         let progress = self.progress();
         self.copy
@@ -349,13 +350,14 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     fn piece_bytes(&self) -> u64 {
         match self.turn() {
             Some(way) => way.probe_bytes(),
-            // So that a chunk is noted when it is there.
+            // A piece is at most a chunk, so that each chunk is noted as soon as it is copied.
             None if self.copy.staging.is_kept() => self.pace.piece_bytes.min(CHUNK_BYTES),
             None => self.pace.piece_bytes,
         }
     }
 
-    /// The mechanism at work, set up if need be; `None` if setting up failed and another is next.
+    /// Returns the active mechanism, set up if necessary; `None` if setting up failed and another
+    /// one is next.
     fn active_mover(&mut self) -> Result<Option<&mut ActiveMover>> {
         let mechanism = match &self.active_mover {
             Some(active) if self.trial.is_none() => active.mechanism,
@@ -474,7 +476,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         Ok(offset >= self.source_size()?)
     }
 
-    /// The new size, if the source no longer reaches `end`: behind it a mapping answers EFAULT.
+    /// Returns the new size, if the source no longer reaches `end`: reading a mapping behind its
+    /// end fails with EFAULT.
     fn shrunk_below(&self, end: u64, errno: Errno) -> Result<Option<u64>> {
         if errno != Errno::EFAULT {
             return Ok(None);
@@ -579,7 +582,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         );
     }
 
-    /// Adds why the mechanisms were not used that the plan left out, cheapest first.
+    /// Adds why the mechanisms that the plan left out were not used, cheapest first.
     fn finish_refusals(&mut self) {
         let used = plan::costliest(
             &self.copy.facts,

@@ -11,7 +11,8 @@ pub(super) struct CopyFileRange {
 
 impl CopyFileRange {
     pub(super) fn new(facts: &CopyFacts) -> CopyFileRange {
-        // Others may share, or ask a server: what they did is looked up afterwards, where it can be.
+        // Other filesystems may share extents or copy on a server; which of these they did is
+        // looked up afterwards, where possible.
         let splices = facts.destination.copies_by_splice();
         CopyFileRange { cost: if splices { Cost::KernelCopied } else { Cost::Unknown } }
     }

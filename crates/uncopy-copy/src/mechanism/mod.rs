@@ -1,4 +1,5 @@
-//! The ways to move bytes: one system call pattern each, one bounded step at a time.
+//! Implements the mechanisms that move bytes: one system call pattern each, one bounded step at a
+//! time.
 
 mod copy_file_range;
 mod direct;
@@ -29,7 +30,7 @@ pub(crate) struct Ends<'a> {
 /// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moved {
-    /// How far source and destination have come. 0: the source gives nothing here.
+    /// Bytes by which source and destination advanced. 0: the source returned nothing here.
     pub(crate) bytes: u64,
     /// How many of them were left as holes.
     pub(crate) hole_bytes: u64,
@@ -48,13 +49,13 @@ pub(crate) trait Mover {
     /// the destination. An error means that nothing was moved by this step.
     fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused>;
 
-    /// Another one that moves other blocks of the same files at the same time; `None`: there can be
-    /// only one.
+    /// Makes a second mover that moves other blocks of the same files at the same time; `None`:
+    /// there can be only one.
     fn second_mover(&self) -> Option<Box<dyn Mover + Send>> {
         None
     }
 
-    /// A better way to do the same that was tried when this was set up, and what it met.
+    /// Preferred variant that was tried when this was set up, and the error it met.
     fn instead_of(&self) -> Option<(Obstacle, Errno)> {
         None
     }

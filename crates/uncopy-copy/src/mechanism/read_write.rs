@@ -1,4 +1,4 @@
-//! `pread(2)` and `pwrite(2)` through a buffer: works everywhere.
+//! Moves bytes by `pread(2)` and `pwrite(2)` through a buffer; works everywhere.
 
 use std::os::fd::BorrowedFd;
 

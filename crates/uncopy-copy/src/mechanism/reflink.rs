@@ -1,10 +1,10 @@
-//! `FICLONE`: the destination shares the source's extents.
+//! Shares the source's extents with the destination (`FICLONE`).
 
 use super::Ends;
 use uncopy_os::{Sys, transfer};
 
-/// Shares the whole file: a snapshot of it, also while somebody writes to the source. A destination
-/// that was longer keeps its end.
+/// Shares the whole file as a snapshot, also while another process writes to the source. A
+/// destination that was longer keeps its end.
 pub(crate) fn share(ends: Ends<'_>) -> Sys<()> {
     transfer::clone_file(ends.source, ends.destination)
 }

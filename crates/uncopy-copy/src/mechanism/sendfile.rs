@@ -1,4 +1,4 @@
-//! `sendfile(2)` between two files: the kernel splices through a pipe of its own.
+//! Moves bytes by `sendfile(2)` between two files: the kernel splices through its own pipe.
 
 use super::{Ends, Moved, Mover, Refused};
 use uncopy_core::Cost;

@@ -1,4 +1,4 @@
-//! Which side of a copy an error came from.
+//! Finds out which side of a copy an error came from.
 
 use std::os::fd::BorrowedFd;
 
@@ -58,7 +58,7 @@ impl From<Refused> for Errno {
     }
 }
 
-/// Reads bytes of the source (offset, length), into nowhere.
+/// Reads bytes of the source (offset, length) and discards them.
 pub(crate) fn can_read(source: BorrowedFd<'_>, offset: u64, length: u64) -> bool {
     const MAX_BYTES: u64 = 64 << 10;
     let mut buffer = AlignedBuffer::new(MAX_BYTES as usize);

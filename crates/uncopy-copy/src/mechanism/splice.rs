@@ -1,4 +1,5 @@
-//! `splice(2)` through a pipe: the pipe refers to the source's pages, the write copies them.
+//! Moves bytes by `splice(2)` through a pipe: the pipe refers to the source's pages, and the write
+//! copies them.
 
 use std::os::fd::OwnedFd;
 
@@ -22,7 +23,7 @@ impl Splice {
         Ok(Splice { read, write, capacity })
     }
 
-    /// Empties the pipe into the destination; what cannot be written is thrown away.
+    /// Empties the pipe into the destination; bytes that cannot be written are discarded.
     fn drain(&self, ends: Ends<'_>, offset: u64, filled: usize) -> Sys<usize> {
         let mut written = 0;
         while written < filled {

@@ -1,4 +1,5 @@
-//! Whether an entry may be made: looks up what has its name, decides, and in a dry run reports.
+//! Decides whether an entry is made: looks up the existing entry of its name, and in a dry run
+//! reports the decision.
 
 use rustix::fs::OFlags;
 
@@ -14,7 +15,7 @@ use uncopy_os::name;
 
 /// Whether an entry is to be made.
 pub(super) enum Admission {
-    /// Make it, in the place of what was found.
+    /// Make it, replacing the existing entry.
     Proceed { found: Option<Found>, decision: Decision },
     /// Nothing is to be done; this is reported.
     Done(EntryOutcome),
@@ -60,7 +61,8 @@ pub(super) fn check_admission(
     })
 }
 
-/// Looks up what has the name of the destination: nothing, in a directory that this job made.
+/// Looks up the existing entry of the destination's name; in a directory that this job made there
+/// is none.
 fn find(place: &Place<'_>) -> Result<Option<Found>> {
     if place.directory.entered.fresh {
         return Ok(None);

@@ -11,14 +11,15 @@ use uncopy_os::directory;
 /// again when they are needed. Each has two.
 const MAX_PINNED: usize = 256;
 
-/// Workers beyond this number wait for each other in the filesystem.
+/// Maximum number of workers by default; more of them wait for each other in the filesystem.
 const MAX_WORKERS: usize = 8;
 
-/// Both directories, both files, and what opening a deep directory again takes on its way; twice.
+/// Descriptors of one worker: both directories, both files, and those for opening a deep directory
+/// again; twice.
 const DESCRIPTORS_OF_A_WORKER: usize = 16;
 
-/// While every file shares its blocks with its copy in turn, another worker is worth its start when so
-/// many tasks wait.
+/// Number of waiting tasks from which another worker is worth its start while files share blocks
+/// with their copies one after the other.
 const MANY_LIGHT_TASKS: usize = 16;
 
 /// Limits of one job, and what is used of them.
@@ -28,7 +29,7 @@ pub(super) struct Budget {
     /// Maximum number of workers; computed on first use.
     workers: OnceLock<usize>,
     alive: AtomicUsize,
-    /// Workers there have been.
+    /// Number of workers started so far.
     begun: AtomicUsize,
     /// Files are expected to share their blocks with their copies in turn, and each that is copied does.
     is_light: AtomicBool,
@@ -52,7 +53,8 @@ impl Budget {
             is_light: AtomicBool::new(false),
             descriptors,
             pinned: AtomicUsize::new(0),
-            // A pair of directories each: half of all descriptors at most, with those of batches.
+            // Each has a pair of directories; together with those of batches they may use half of
+            // all descriptors.
             max_pinned: (descriptors / 8).min(MAX_PINNED),
             max_batches: (descriptors / 8).min(wanted_workers.unwrap_or(MAX_WORKERS) * 4),
             deleted: AtomicU64::new(0),
@@ -74,7 +76,7 @@ impl Budget {
         self.alive.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    /// Counts one worker less, which found nothing more to do.
+    /// Counts one worker less, which found no more work.
     pub(super) fn worker_ended(&self) {
         self.alive.fetch_sub(1, Ordering::Relaxed);
     }
@@ -84,26 +86,27 @@ impl Budget {
         WorkerId(self.begun.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Workers that have nothing to do while so many have a task. Who asks is at work, also with a root
-    /// that is a file, of which the queue does not know.
+    /// Returns the number of idle workers while the given number have a task. The caller is counted
+    /// as working, even with a root that is a file, which the queue does not know.
     pub(super) fn spare_workers(&self, at_work: usize) -> usize {
         self.max_workers().saturating_sub(at_work.max(1))
     }
 
-    /// Notes of the root that is begun whether its files are expected to share their blocks with their
-    /// copies in turn.
+    /// Notes whether the files of the root being started are expected to share their blocks with
+    /// their copies one after the other.
     pub(super) fn expect_light_work(&self, is_light: bool) {
-        // A number of workers that the caller named is used.
+        // A number given by the caller is used as it is.
         let is_light = is_light && self.wanted_workers.is_none();
         self.is_light.store(is_light, Ordering::Relaxed);
     }
 
-    /// Expects no light work any more; `true`: it did until now.
+    /// Stops expecting light work. Returns `true` if it was expected until now.
     pub(super) fn ends_light_work(&self) -> bool {
         self.is_light.load(Ordering::Relaxed) && self.is_light.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether so many tasks that nobody waits for are worth another worker, beside the one that asks.
+    /// Whether this number of waiting tasks without an idle worker is worth another worker, in
+    /// addition to the caller.
     pub(super) fn is_worth_another(&self, unclaimed: usize) -> bool {
         match self.is_light.load(Ordering::Relaxed) {
             true => unclaimed >= MANY_LIGHT_TASKS.min(self.max_batches),
@@ -132,7 +135,7 @@ impl Budget {
         self.pinned.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts so many more entries as deleted, if the sum is not above `most`.
+    /// Counts a number of further entries as deleted, unless the sum exceeds `most`.
     pub(super) fn may_delete(&self, entries: u64, most: Option<u64>) -> bool {
         let most = most.unwrap_or(u64::MAX);
         let more = |deleted: u64| deleted.checked_add(entries).filter(|sum| *sum <= most);

@@ -13,16 +13,17 @@ use uncopy_os::privilege;
 /// Options of one job, and what was learnt about the machine and the roots.
 pub(super) struct Context<'a> {
     options: &'a JobOptions,
-    /// How files are copied in a tree that is being built, where nothing is the caller's.
+    /// Options for files in a tree that is being built, which contains nothing of the caller's.
     inside: CopyOptions,
     throttle: Option<Throttle>,
     history: History,
     umask: Umask,
-    /// Files of others can be given away or changed; found out on first use.
+    /// Whether the process may change files of other users or give files to them; found out on
+    /// first use.
     privileged: OnceLock<bool>,
-    /// Nobody else can act in the directory that the tree is built in.
+    /// Whether no other user can act in the directory that the tree is built in.
     is_aside_own: AtomicBool,
-    /// Destinations, which no source may be or lie in.
+    /// Destination directories; no source may be one of them or lie in one.
     destinations: Mutex<Vec<Identity>>,
 }
 
@@ -49,7 +50,7 @@ impl<'a> Context<'a> {
         if directory.private { &self.inside } else { &self.options.copy }
     }
 
-    /// Where workers wait while the job is paused.
+    /// Gate at which workers wait while the job is paused.
     pub(super) fn gate(&self) -> Option<&'a Gate> {
         self.options.gate.as_ref()
     }
@@ -58,7 +59,7 @@ impl<'a> Context<'a> {
         self.throttle.as_ref()
     }
 
-    /// Counts the rate anew from a time on: the job was paused until then.
+    /// Restarts the rate at this time, the end of a pause of the job.
     pub(super) fn resume_rate(&self, at: Instant) {
         if let Some(throttle) = &self.throttle {
             throttle.begin_anew(at);
@@ -90,18 +91,19 @@ impl<'a> Context<'a> {
         DirectoryDefaults { defaults: &directory.defaults, umask: &self.umask }
     }
 
-    /// Whether files of others can be given away or changed, if they take a name that something is given
-    /// to.
+    /// Whether the process may change files of other users, so that a replaced name could redirect
+    /// such a change.
     pub(super) fn is_privileged(&self) -> bool {
         *self.privileged.get_or_init(privilege::overrides_file_ownership)
     }
 
-    /// Notes of the root that is begun whether it is built in a directory in which nobody else can act.
+    /// Notes whether the root being started is built in a directory in which no other user can act.
     pub(super) fn set_aside_own(&self, is_own: bool) {
         self.is_aside_own.store(is_own, Ordering::Relaxed);
     }
 
-    /// Whether names in a directory that this job builds aside stay what they are.
+    /// Whether names in a directory that this job builds under a temporary name cannot be replaced
+    /// by other users.
     pub(super) fn is_aside_own(&self) -> bool {
         self.is_aside_own.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! Decisions about entries: pure functions of their kinds and of what has their names.
+//! Decides about entries, by pure functions of their kinds and of the existing entries of their
+//! names.
 
 use rustix::fs::FileType;
 
@@ -12,17 +13,17 @@ use uncopy_os::file::Timestamp;
 /// Decision about one entry of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Nothing has the name: make it.
+    /// The name is free: make the entry.
     Make,
-    /// Put it in the place of what has the name.
+    /// Replace the existing entry.
     Replace,
-    /// A directory, and one is there: go into it.
+    /// It is a directory and one exists: merge into it.
     Merge,
-    /// It is of another kind: remove what has the name, as far as that may go, and make it.
+    /// The existing entry is of another kind: remove it, as far as allowed, and make the new one.
     MakeRoom,
     /// Leave the destination alone, for this reason.
     Skip(Skip),
-    /// It cannot be done: the destination is of another kind.
+    /// Fail: the destination is of another kind.
     Refuse(Objection),
 }
 
@@ -39,14 +40,14 @@ pub(super) struct Policy {
     pub(super) existing: Existing,
     /// Leave alone what is as new as the source.
     pub(super) update: bool,
-    /// A directory may have to go for something else, and something else for a directory.
+    /// Whether an existing directory may be removed for an entry of another kind, and the reverse.
     pub(super) makes_room: bool,
 }
 
 impl Policy {
-    /// In a tree that is being built nothing is the caller's: what is there a killed run left, half a
-    /// file perhaps. Else a mirror may remove what is in the way of its entries, and nothing beside what the
-    /// caller named.
+    /// A tree that is being built contains nothing of the caller's: an existing entry was left by a
+    /// killed run, perhaps half a file. Elsewhere a mirror may remove entries that are in the way,
+    /// but not next to a single entry that the caller named.
     pub(super) fn of(options: &JobOptions, entered: &Entered) -> Policy {
         if entered.private {
             return Policy { existing: Existing::Replace, update: false, makes_room: true };
@@ -57,7 +58,7 @@ impl Policy {
     }
 }
 
-/// Decides by the kinds and times of both: the source, and what has the name.
+/// Decides by kind and time of the source and of the existing entry.
 pub(super) fn decide(
     source: Side<EntryKind>,
     found: Option<Side<FileType>>,
@@ -78,17 +79,17 @@ pub(super) fn decide(
     }
 }
 
-/// Whether an entry of the destination goes.
+/// Whether an entry of the destination is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeletionVerdict {
     Goes,
     Stays,
-    /// Nobody knows whether the source has it, so that it stays.
+    /// It is unknown whether the source has it, so it stays.
     Unknown(Errno),
 }
 
-/// Decides about an entry of the destination: how looking it up in the source ended, whether it is
-/// among what is copied, and whether it is what another run is just writing.
+/// Decides about an entry of the destination by the result of looking it up in the source, whether
+/// it is selected, and whether it is a temporary file of a running copy.
 pub(super) fn stranger(
     in_source: Result<(), Errno>,
     is_selected: impl FnOnce() -> bool,

@@ -1,7 +1,7 @@
-//! Mirroring: what the source does not have goes from the destination too.
+//! Deletes entries of the destination that the source does not have (mirroring).
 //!
-//! Each entry of a finished destination is looked up in its source, so that no list of either has to
-//! be kept.
+//! Each entry of a finished destination is looked up in its source, so that no list of either has
+//! to be kept.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -34,7 +34,8 @@ pub(super) fn delete_strangers(worker: &mut Worker<'_, '_>, directory: &Director
         Some(delete) => delete.clone(),
         None => return,
     };
-    // Nothing strange is in a new one; and of a source that was not read nobody knows.
+    // A new directory has no other entries; and nothing is known about a source that was not
+    // listed.
     if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || worker.job().is_over() {
         return;
     }
@@ -85,7 +86,7 @@ pub(super) fn delete_strangers(worker: &mut Worker<'_, '_>, directory: &Director
     }
 }
 
-/// Tells of an entry that is written otherwise than in the source.
+/// Reports an entry whose name is spelled differently in the source.
 fn keep_folded(worker: &mut Worker<'_, '_>, directory: &Directory, name: &OsStr, kind: FileType) {
     let names = (directory.source_path().join(name), directory.destination_path().join(name));
     let outcome = EntryOutcome::Skipped { reason: Skip::FoldedName };
@@ -101,7 +102,7 @@ fn delete_one(
     kind: FileType,
 ) {
     let entry = kind_of(kind);
-    // Kept until it is gone: a run may have made it since it was listed.
+    // The claim is kept until the entry is removed: a run may have made it since it was listed.
     let claim = stale::claim(open.destination.as_fd(), name);
     if claim.is_none() && !directory.entered.is_resumed() {
         return;
@@ -116,8 +117,8 @@ fn delete_one(
     }
 }
 
-/// Removes what has the name of an entry of the source and is of another kind: what a killed run left,
-/// and else what would go by itself if the source had no such entry.
+/// Removes the existing entry of a source entry's name if it is of another kind: a leftover of a
+/// killed run, or an entry that mirroring would delete anyway.
 pub(super) fn make_room(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
@@ -163,7 +164,7 @@ fn try_delete(
     let mut entries = 1;
     if kind == FileType::Directory {
         if directory::stat_name(parent, name).is_ok_and(|stat| stat.mount_root) {
-            // Nothing of what is mounted is the caller's to delete here.
+            // Entries of a mounted filesystem are not deleted.
             return Err(fail(Errno::EBUSY));
         }
         let mut left_out = false;
@@ -199,13 +200,13 @@ fn fail_stranger(
     kind: EntryKind,
     error: Error,
 ) {
-    // Without a name it is the directory itself, which needs no slash behind it.
+    // An empty name means the directory itself; no slash is appended then.
     let at = |path: PathBuf| if name.is_empty() { path } else { path.join(name) };
     let names = (at(directory.source_path()), at(directory.destination_path()));
     worker.fail_at(|| names, kind, error);
 }
 
-/// Removes what a killed run made of an entry that has become of another kind since.
+/// Removes the copy that a killed run made of an entry whose kind has changed since.
 fn remove_stale(place: &Place<'_>, kind: FileType) -> Result<()> {
     let from = &*place.open.destination;
     let removed = match kind {
@@ -232,7 +233,7 @@ fn check_empty(directory: &Directory, open: &Open, delete: &Delete) -> Result<()
     Err(Error::new("delete from", directory.destination_path(), reason))
 }
 
-/// A directory that was removed has nothing any more, and everything would be strange.
+/// A removed directory has no entries, so every entry of the destination would be deleted.
 fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
     let stat = file::stat(&open.source)
         .map_err(|errno| Error::system("examine", directory.source_path(), errno))?;
@@ -250,14 +251,14 @@ struct Found {
     strangers: Vec<(OsString, FileType)>,
     /// Error of an entry that stays because its source could not be looked up.
     unknown: Option<Errno>,
-    /// Where the listing goes on.
+    /// Position at which the listing continues.
     next: Option<u64>,
 }
 
 /// Maximum number of entries remembered at a time.
 const MAX_STRANGERS: usize = 4096;
 
-/// The entries of the destination that go, from a place of its listing on.
+/// Returns the entries of the destination to delete, from a position of its listing on.
 fn strangers(
     directory: &Directory,
     open: &Open,

@@ -1,9 +1,9 @@
-//! A directory of the source and the one that its copy is made in, for as long as the job works on
+//! Defines the pair of a source directory and its destination, for as long as the job works on
 //! them.
 //!
-//! Neither is ever reached by its whole path: a child is opened from its parent's descriptor, and a
-//! directory whose descriptors were given up is opened again beneath its root, with every symbolic
-//! link refused, and held against the device and inode that it had.
+//! Neither is ever opened by its whole path. A child is opened from its parent's descriptor. A
+//! directory whose descriptors were closed is opened again from its root, with every symbolic link
+//! refused, and its device and inode are compared with the former ones.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ use uncopy_os::capabilities::Filesystem;
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
 
-/// Device and inode: which file it is.
+/// Device and inode, which identify a file.
 pub(super) type Identity = ((u32, u32), u64);
 
 pub(super) fn identity(stat: &Stat) -> Identity {
@@ -43,7 +43,8 @@ impl Open {
         Open { source, destination: Arc::new(destination), filesystems }
     }
 
-    /// A child of two directories, on the same filesystems by device.
+    /// Makes the pair of a child of two directories; it is on the same filesystems if the devices
+    /// are the same.
     pub(super) fn below(
         above: &Open,
         child: (OwnedFd, bool),
@@ -59,7 +60,7 @@ impl Open {
                 let filesystem = kind(&fd, same, above.filesystems.1);
                 (Arc::new(fd), filesystem)
             }
-            // One that is not there would be made on the filesystem of the one above.
+            // A missing directory would be created on its parent's filesystem.
             None => (Arc::clone(&above.destination), above.filesystems.1),
         };
         Open { source: child.0, destination, filesystems: (source, filesystem) }
@@ -75,10 +76,11 @@ impl Open {
     }
 }
 
-/// Where a directory stands.
+/// Position of a directory in its tree.
 #[derive(Debug)]
 pub(super) enum Parent {
-    /// A root of the job, or what a root that is no directory lies in, as the caller named it.
+    /// A root of the job, or the parent directory of a root that is no directory, as the caller
+    /// named it.
     Root { source: PathBuf, destination: PathBuf, register: Register },
     /// In another directory.
     Child { parent: Arc<Directory>, name: OsString },
@@ -89,25 +91,27 @@ pub(super) enum Parent {
 pub(super) struct Entered {
     pub(super) source: Stat,
     pub(super) destination: Identity,
-    /// This job made the destination.
+    /// Whether this job made the destination.
     pub(super) fresh: bool,
-    /// In a dry run: it would make it. Whatever is open in its place is not looked at.
+    /// Whether this is a dry run that would make it. The directory opened in its place is not
+    /// looked at.
     pub(super) absent: bool,
-    /// The destination lies in a tree that appears under its own name when it is complete.
+    /// Whether the destination is in a tree that gets its final name only when it is complete.
     pub(super) private: bool,
-    /// All that is in the source is copied, and not one entry that the caller named.
+    /// Whether everything in the source is copied, and not a single entry that the caller named.
     pub(super) whole: bool,
-    /// The source was reached through a symbolic link, so that no path without one leads to it.
+    /// Whether the source was reached through a symbolic link, so that no path without one leads to
+    /// it.
     pub(super) linked: bool,
 }
 
 impl Entered {
-    /// Nobody has looked into the destination yet, this job neither: names can be used at once.
+    /// Whether no process has used the destination yet, so that names in it can be used at once.
     pub(super) fn is_unseen(&self) -> bool {
         self.private && self.fresh
     }
 
-    /// The destination was begun by a run that was killed, and may hold what it left.
+    /// Whether a killed run began the destination, which may contain its leftovers.
     pub(super) fn is_resumed(&self) -> bool {
         self.private && !self.fresh
     }
@@ -121,7 +125,7 @@ pub(super) struct Directory {
     open: Mutex<Slot>,
     /// Tasks that are still to be done in it, its own listing among them.
     pending: AtomicUsize,
-    /// Its source could not be listed to the end.
+    /// Whether its source could not be listed to the end.
     pub(super) listing_failed: AtomicBool,
     /// Defaults of new files in the destination.
     pub(super) defaults: OnceLock<Option<CreationDefaults>>,
@@ -151,13 +155,13 @@ impl Directory {
         }
     }
 
-    /// Keeps the names that are not copied, since their entry is another one's.
+    /// Stores the names that are not copied because their entry belongs to another name.
     pub(super) fn set_doubled(&self, names: HashSet<OsString>) {
         // It is listed from its beginning once.
         let _ = self.doubled.set(names);
     }
 
-    /// Whether the destination takes a name of the source for another one.
+    /// Whether the destination treats a name of the source as another one.
     pub(super) fn is_doubled(&self, name: &OsStr) -> bool {
         self.doubled.get().is_some_and(|names| names.contains(name))
     }
@@ -173,22 +177,23 @@ impl Directory {
         }
     }
 
-    /// One more task in it.
+    /// Counts one more task in it.
     pub(super) fn begin(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One task less; `true`: it was the last.
+    /// Counts one task less. Returns `true` if it was the last.
     pub(super) fn end(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Gives the descriptors up; whoever has them keeps them. `true`: they had been pinned.
+    /// Gives up the descriptors; other holders keep them open. Returns `true` if they had been
+    /// pinned.
     pub(super) fn unpin(&self) -> bool {
         self.slot().pinned.take().is_some()
     }
 
-    /// The open directories.
+    /// Returns the open directories.
     pub(super) fn open(&self) -> Result<Arc<Open>> {
         if let Some(open) = self.slot().shared.upgrade() {
             return Ok(open);
@@ -212,7 +217,7 @@ impl Directory {
         Ok(open)
     }
 
-    /// The destination alone.
+    /// Returns the open destination alone.
     pub(super) fn open_destination(&self) -> Result<Arc<OwnedFd>> {
         if let Some(open) = self.slot().shared.upgrade() {
             return Ok(Arc::clone(&open.destination));
@@ -225,8 +230,8 @@ impl Directory {
         Ok(Arc::new(destination))
     }
 
-    /// The nearest directory above that is open, and the names that lead from it to this one.
-    /// There is always one: a root stays open as long as the job works below it.
+    /// Returns the nearest open ancestor, and the names that lead from it to this directory. There
+    /// is always one: a root stays open as long as the job works below it.
     fn nearest_open(&self) -> Option<(Arc<Open>, Vec<&OsStr>)> {
         let mut names = Vec::new();
         let mut at = self;
@@ -245,7 +250,7 @@ impl Directory {
         }
     }
 
-    /// Whether `directory` is this one or above it, by its source.
+    /// Whether `directory` is this one or an ancestor of it, by its source.
     pub(super) fn lies_in(&self, directory: Identity) -> bool {
         let mut at = self;
         loop {
@@ -259,7 +264,7 @@ impl Directory {
         }
     }
 
-    /// The open root, and the path that leads from its source to this directory.
+    /// Returns the open root, and the path from its source to this directory.
     pub(super) fn way_from_root(&self) -> Result<(Arc<Open>, PathBuf)> {
         let mut root = self;
         while let Some(parent) = root.parent() {
@@ -268,7 +273,7 @@ impl Directory {
         Ok((root.open()?, self.path_from_root()))
     }
 
-    /// Where the temporary names of its root are noted.
+    /// Returns where the temporary names of its root are noted.
     pub(super) fn register(&self) -> &Register {
         static NOWHERE: Register = Register::none();
         let mut at = self;
@@ -281,12 +286,12 @@ impl Directory {
         }
     }
 
-    /// Where its own are noted; `path` is [`Directory::path_from_root`].
+    /// Returns where its own temporary names are noted; `path` is [`Directory::path_from_root`].
     pub(super) fn noting<'a>(&'a self, path: &'a dyn Fn() -> PathBuf) -> Noting<'a> {
         Noting { register: self.register(), path, brief: self.entered.whole }
     }
 
-    /// Its path from its root, which has an empty one.
+    /// Returns its path from its root; that of the root is empty.
     pub(super) fn path_from_root(&self) -> PathBuf {
         self.path(|_, _| PathBuf::new())
     }
@@ -299,7 +304,7 @@ impl Directory {
         self.path(|_, destination| destination.to_owned())
     }
 
-    /// Its paths in source and destination.
+    /// Returns its paths in source and destination.
     pub(super) fn names(&self) -> (PathBuf, PathBuf) {
         (self.source_path(), self.destination_path())
     }
@@ -324,7 +329,7 @@ impl Directory {
     }
 }
 
-/// Refuses a directory that is not the one which was there before.
+/// Refuses a directory that is not the former one.
 fn check(fd: &OwnedFd, expected: Identity, path: &Path) -> Result<()> {
     let stat = file::stat(fd).map_err(|errno| Error::system("examine", path, errno))?;
     if identity(&stat) == expected {
@@ -333,14 +338,15 @@ fn check(fd: &OwnedFd, expected: Identity, path: &Path) -> Result<()> {
     Err(Error::new("go on in", path, Reason::Refused(Objection::DirectoryReplaced)))
 }
 
-/// A destination is opened to be listed, flushed and given metadata, or at least as a place.
+/// Opens a destination for listing, flushing and setting metadata, or at least as a path
+/// (`O_PATH`).
 fn open_destination(above: &Open, names: &[&OsStr]) -> Sys<OwnedFd> {
     directory::open_beneath(&above.destination, names, false)
         .or_else(|_| directory::open_beneath(&above.destination, names, true))
 }
 
 impl Drop for Directory {
-    /// One after the other: thousands of levels would be as many calls within each other.
+    /// The levels are closed in a loop: thousands of them would recurse as deeply.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(Parent::Child { parent, .. }) = above {

@@ -1,7 +1,8 @@
-//! Names of the source that the destination takes for one, as `Foo` and `foo` where case is folded. The second
-//! would replace what was just copied under the first.
+//! Finds names of the source that the destination treats as one, as `Foo` and `foo` where case is
+//! folded. The second would replace the copy just made under the first.
 //!
-//! Names that may be folded are tried out in a directory of their own: only the filesystem knows what it folds.
+//! Names that may be folded are tried out in a temporary directory: only the filesystem knows what
+//! it folds.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -19,9 +20,9 @@ use crate::jobs::{EntryKind, Links};
 use uncopy_core::{Errno, Error};
 use uncopy_os::{Sys, directory, name};
 
-/// Where names can be tried out.
+/// A place where names can be tried out.
 trait Trial {
-    /// Takes a name. `false`: it is taken, however that is written.
+    /// Creates a name. Returns `false` if it exists, in whatever spelling.
     fn take(&mut self, name: &OsStr) -> Sys<bool>;
 
     /// Whether a name is taken.
@@ -31,7 +32,7 @@ trait Trial {
 /// A listing that can be repeated.
 type List<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&OsStr)) -> Sys<()>;
 
-/// Returns the names of a source whose destination entry belongs to another name: the one that is written
+/// Returns the names of a source whose destination entry belongs to another name: the one spelled
 /// as in the destination, else the first listed.
 fn doubled<T: Trial>(
     source: List<'_>,
@@ -85,7 +86,7 @@ fn doubled<T: Trial>(
     Ok(doubled)
 }
 
-/// A directory for this, in the one that is copied to; it goes with all that is in it.
+/// A temporary directory inside the destination, removed with its contents.
 struct Place {
     workshop: Workshop,
 }
@@ -112,8 +113,8 @@ impl Drop for Place {
     }
 }
 
-/// Finds the names of a directory's source that its destination takes for others of them. In one that
-/// this job makes every name is new, and the second one is refused by itself.
+/// Finds the names of a directory's source that its destination treats as another one of them. In a
+/// directory that this job makes every name is new, and a second one fails anyway.
 pub(super) fn find_doubled(
     worker: &mut Worker<'_, '_>,
     directory: &Arc<Directory>,
@@ -146,7 +147,7 @@ pub(super) fn find_doubled(
     let trial = || Workshop::in_directory(directory, open).map(|workshop| Place { workshop });
     match doubled(&mut source, &mut destination, trial) {
         Ok(found) => directory.set_doubled(found),
-        // Nothing is replaced either where nothing can be made.
+        // If no entry can be made, none is replaced either.
         Err(Errno::EACCES | Errno::EPERM | Errno::EROFS) => {}
         Err(errno) => {
             let path = directory.destination_path();
@@ -192,7 +193,7 @@ mod tests {
             (&["Foo", "x", "foo"], &["FOO"], &["foo"], true),
             (&["Foo", "foo", "FOO"], &["a", "FOO"], &["foo", "Foo"], true),
             (&["foo.", "foo"], &["foo"], &["foo."], true),
-            // They are looked at, and differ.
+            // They are compared, and differ.
             (&["foo ", "foo"], &[], &[], true),
             (&["é", "É", "e"], &["É"], &["é"], true),
             (&["k", "\u{212a}"], &["k"], &["k"], true),

@@ -1,6 +1,7 @@
-//! Small files that are begun before their status is known: likely to be like the last one, they are read,
-//! or share their blocks with a new file, first. One `fstat` afterwards shows that the copy is good, where
-//! other copies need one before and one after. A wrong guess costs its calls in vain, once.
+//! Starts small files before their status is known: if they are likely to be like the last one,
+//! they are read, or share their blocks with a new file, first. One `fstat` afterwards shows that
+//! the copy is good, where other copies need one before and one after. A wrong guess only wastes
+//! its calls, once.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +24,7 @@ pub(super) enum EarlyStart<'a> {
 }
 
 impl EarlyStart<'_> {
-    /// Returns what was read; a new file is removed.
+    /// Returns the bytes read; a new file is removed.
     pub(super) fn into_read(self) -> Option<EarlyRead> {
         match self {
             EarlyStart::Read(read) => Some(read),
@@ -60,7 +61,7 @@ impl<'a> EarlyShare<'a> {
         is_alike && small::is_older(stat, self.begun)
     }
 
-    /// Takes the new file out.
+    /// Returns the new file.
     pub(super) fn take(mut self) -> Option<OwnedFd> {
         self.copy.take()
     }
@@ -75,7 +76,7 @@ impl Drop for EarlyShare<'_> {
     }
 }
 
-/// Begins an open file that is likely to be small, because the last one was.
+/// Starts an open file that is likely to be small, because the last one was.
 pub(super) fn begin<'a>(
     worker: &mut Worker<'_, '_>,
     place: &Place<'a>,
@@ -89,15 +90,15 @@ pub(super) fn begin<'a>(
     match next {
         NextSmallFile::Unknown => None,
         NextSmallFile::Read => EarlyRead::read(fd.as_fd(), worker.buffer()).map(EarlyStart::Read),
-        // Nobody can open it before the tree has its name.
+        // No other process can open it before the tree has its final name.
         NextSmallFile::Share { mode } => {
             EarlyShare::new(place, fd.as_fd(), mode).map(EarlyStart::Shared)
         }
     }
 }
 
-/// Whether the next file may be small as far as the job is concerned: the directory is new, and nothing is
-/// to be found out before the copy.
+/// Whether the job allows an early start: the directory is new, and nothing has to be found out
+/// before the copy.
 fn is_allowed(worker: &Worker<'_, '_>, place: &Place<'_>) -> bool {
     let job = worker.job();
     place.directory.entered.is_unseen()

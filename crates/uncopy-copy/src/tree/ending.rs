@@ -1,4 +1,4 @@
-//! Whether a job is over, why it ended before its time, and what it left out.
+//! Records whether a job is over, why it ended early, and how many entries it left out.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

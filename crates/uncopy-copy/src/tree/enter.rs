@@ -1,4 +1,4 @@
-//! Directories are entered: their copy is made or found.
+//! Enters directories: makes or finds their copies.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ pub(super) fn enter(
             };
             let pair = Arc::new(pair);
             let above = Parent::Child { parent: Arc::clone(&parent), name: name.to_owned() };
-            // Until it is finished, so is not the one above.
+            // A directory is not finished before its children.
             parent.begin();
             let directory = Arc::new(Directory::new(above, entered, &pair, pin));
             drop(open);
@@ -93,7 +93,7 @@ fn open_pair(
     Ok((entered, open))
 }
 
-/// A source may be no destination, and a link may not lead to a directory that it lies in.
+/// Refuses a source that is a destination, and a link to a directory that contains it.
 fn check_source(
     worker: &Worker<'_, '_>,
     place: &Place<'_>,
@@ -110,8 +110,8 @@ fn check_source(
     Ok(())
 }
 
-/// Makes or finds the directory that the copy goes to; `true`: it was made. `None`: it would be,
-/// in a dry run.
+/// Makes or finds the destination directory. Returns `true` if it was made, and `None` if it would
+/// be made, in a dry run.
 fn open_destination(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
@@ -170,14 +170,15 @@ fn open_destination(
     opened.map(|fd| Some((made.is_ok(), fd))).map_err(|errno| fail("open", errno))
 }
 
-/// The mode of a new directory until it is finished: it has to be filled first.
+/// Returns the mode of a new directory until it is finished: it has to be filled first.
 fn creation_mode(worker: &Worker<'_, '_>, parent: &Directory, source: &Stat) -> u32 {
     let preserve = worker.job().options().copy.preserve;
     let given_later = (preserve.mode || preserve.acl) && !parent.entered.private;
     if given_later { 0o700 } else { source.permissions() & 0o777 | 0o700 }
 }
 
-/// Lets a directory be filled that a killed run had finished, perhaps with a mode that forbids it.
+/// Makes a directory writable that a killed run had finished, perhaps with a mode that forbids
+/// writing.
 fn make_fillable(place: &Place<'_>, stat: &Stat) -> Result<()> {
     let mode = stat.permissions();
     if mode & 0o700 == 0o700 {

@@ -1,5 +1,5 @@
-//! Entries of a directory: each goes the way of its kind, and the names of one file become names of one
-//! copy.
+//! Copies the entries of a directory by their kinds, and makes hard links of further names of a
+//! file.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -28,10 +28,10 @@ use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::follow::{self, FollowError};
 
-/// How what a symbolic link leads to is opened: no FIFO is waited for.
+/// Flags for opening the target of a symbolic link; opening a FIFO does not block.
 const FOLLOWED: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Hands a task to whoever is free; a batch is copied at once if enough of them wait.
+/// Queues a task for another worker; if enough batches wait, a batch is copied at once.
 pub(super) fn push(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, task: Task) {
     if let Err(batch) = worker.push(directory, task) {
         copy_batch(worker, batch);
@@ -82,7 +82,7 @@ pub(super) fn copy_entry(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: F
     }
 }
 
-/// A directory that was not listed as one, or that a link leads to.
+/// Handles a directory that was not listed as one, or that a link leads to.
 fn go_into(worker: &mut Worker<'_, '_>, place: &Place<'_>, linked: bool) {
     let (parent, name) = (Arc::clone(place.directory), place.name.to_owned());
     push(worker, place.directory, Task::Enter { parent, name, linked });
@@ -101,7 +101,7 @@ fn open_and_copy(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     }
 }
 
-/// Copies what a symbolic link leads to.
+/// Copies the target of a symbolic link.
 fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     let opened = open_link(worker, place).and_then(|fd| {
         let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
@@ -120,7 +120,7 @@ fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     }
 }
 
-/// Opens what a symbolic link leads to: in the tree, unless more is allowed.
+/// Opens the target of a symbolic link; it must be in the tree, unless the options allow more.
 pub(super) fn open_link(worker: &Worker<'_, '_>, place: &Place<'_>) -> Result<OwnedFd> {
     if worker.job().options().follow_outside {
         return follow::open_at(&place.open.source, place.name, FOLLOWED, 0)
@@ -185,7 +185,7 @@ fn first_or_link(
         None => make(worker),
     }
     if worker.not_copied() > not_copied {
-        // One of the names that wait is the first now.
+        // One of the waiting names becomes the first.
         for spot in worker.job().links().failed(file) {
             go_on_at(worker, &spot, kind, |worker, place| {
                 copy_entry(worker, place, FileType::Unknown);
@@ -203,7 +203,7 @@ fn first_or_link(
     }
 }
 
-/// An earlier run copied this file to `path` in the root, and neither has changed since.
+/// Whether an earlier run copied this file to `path` in the root, and neither has changed since.
 fn was_copied(worker: &Worker<'_, '_>, place: &Place<'_>, path: &Path, source: &Stat) -> bool {
     let Some(journal) = worker.job().resume().journal() else { return false };
     let above: Vec<&OsStr> = path.parent().map_or(Vec::new(), |above| above.iter().collect());
@@ -215,7 +215,7 @@ fn was_copied(worker: &Worker<'_, '_>, place: &Place<'_>, path: &Path, source: &
     copy.is_ok_and(|copy| journal.has(&journal::done(path, source, &copy)))
 }
 
-/// Goes on with a name that waited for another one of its file.
+/// Handles a name that waited for another one of its file.
 fn go_on_at(
     worker: &mut Worker<'_, '_>,
     spot: &Spot,
@@ -234,9 +234,10 @@ fn go_on_at(
     end(worker, Arc::clone(&spot.directory));
 }
 
-/// Makes a name of the destination another one of a file that this job copied.
+/// Makes a hard link in the destination to a file that this job copied.
 fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, first: &First) {
-    // Names decide too what is compressed: links to a file that went another way do not help.
+    // Names also decide what is compressed, so a link to a file that was treated otherwise would be
+    // wrong.
     let transform = worker.job().options().copy.transform;
     let alike = transform == Transform::None || first.renamed == place.is_renamed();
     let refused = match alike.then(|| make_hard_link(worker, place, kind, first)) {
@@ -281,7 +282,7 @@ fn make_or_link_other(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: Entr
     }
 }
 
-/// Makes what another name could not be a link to.
+/// Copies a name that could not be made a hard link.
 fn make_instead_of_link(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,

@@ -1,5 +1,5 @@
-//! Regular files of a tree: opened in their directory, and copied by the engine that copies single
-//! files, small ones by its shortest way.
+//! Copies regular files of a tree: opens them in their directory, and copies them by the engine for
+//! single files, or, if they are small, by the short path.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::name;
 
-/// Copies an open regular file, whatever other names it has. `early`: what was done for it already;
-/// `link_refused`: why the filesystem refused a link instead.
+/// Copies an open regular file, regardless of its other names. `early`: work done for it already;
+/// `link_refused`: why the filesystem refused a hard link instead.
 pub(super) fn copy_regular(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
@@ -123,7 +123,7 @@ pub(super) fn copy_regular(
     }
 }
 
-/// A file was not copied, and may have its name all the same: it could not be removed.
+/// Notes that a file was not copied and may have its name anyway, because it could not be removed.
 fn fail_file(worker: &mut Worker<'_, '_>, place: &Place<'_>, error: Error) {
     let is_unseen = place.directory.entered.is_unseen();
     if is_unseen && directory::stat_name(&*place.open.destination, place.target).is_ok() {
@@ -132,7 +132,7 @@ fn fail_file(worker: &mut Worker<'_, '_>, place: &Place<'_>, error: Error) {
     worker.fail(place, EntryKind::File, error);
 }
 
-/// An earlier run copied this file, and neither side has changed since.
+/// Whether an earlier run copied this file, and neither side has changed since.
 fn is_done(
     worker: &Worker<'_, '_>,
     journal: &Journal,
@@ -144,7 +144,7 @@ fn is_done(
     let is_noted = journal.is_continued()
         && directory::stat_name(directory, place.target)
             .is_ok_and(|copy| journal.has(&journal::done(&place.way(), stat, &copy)));
-    // In a tree that nobody sees yet it gets its temporary name back.
+    // In a tree without its final name the file gets its temporary name back.
     if is_noted || stat.size < partial::MIN_BYTES || place.directory.entered.private {
         return Ok(is_noted);
     }
@@ -181,8 +181,8 @@ fn note(worker: &Worker<'_, '_>, journal: &Journal, place: &Place<'_>, source: &
     }
 }
 
-/// Copies a small file: one read and one write, or shared blocks. `None`: something about it is odd, and
-/// the engine is to copy it.
+/// Copies a small file by one read and one write, or by shared blocks. Returns `None` if it is
+/// unusual, so that the engine has to copy it.
 fn copy_small(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
@@ -195,7 +195,7 @@ fn copy_small(
     let devices =
         Devices { source: stat.device, destination: place.directory.entered.destination.0 };
     let filesystems = (source.filesystem, place.open.filesystems.1);
-    // The times of another filesystem that is mounted on this name may follow another clock.
+    // A filesystem mounted on this name may use another clock.
     let early = early.filter(|_| NextSmallFile::is_possible(source.filesystem));
     let (path, buffer) = worker.small_file_path(devices, filesystems);
     let (mut staging, copied) = match early {
@@ -242,8 +242,9 @@ fn copy_small(
     Ok(Some(Outcome::Copied(receipt)))
 }
 
-/// Decides where a file is written first: in a directory that appears under its own name when it is
-/// complete, under its name at once; with a journal, where another run finds it; else aside.
+/// Decides where a file is written first: in a directory that gets its final name when it is
+/// complete, under its own name at once; with a journal, where another run finds it; else under a
+/// temporary name.
 fn placing<'a>(
     job: &'a Job<'a>,
     place: &Place<'a>,
@@ -269,7 +270,7 @@ fn placing<'a>(
     }
 }
 
-/// Copying it took more than sharing blocks does.
+/// Whether copying it took longer than sharing blocks does.
 fn is_heavy(receipt: &Receipt) -> bool {
     /// A hundred times what it usually takes.
     const LONG: Duration = Duration::from_millis(5);
@@ -277,7 +278,8 @@ fn is_heavy(receipt: &Receipt) -> bool {
     receipt.duration >= LONG || !receipt.portions.iter().all(is_shared)
 }
 
-/// The destination of a file. Nothing is taken over from what is no regular file.
+/// Makes the destination of a file. An existing entry that is no regular file passes nothing on to
+/// it.
 fn find_destination<'a>(
     place: &Place<'a>,
     given: DisplayPath<'a>,
@@ -285,14 +287,14 @@ fn find_destination<'a>(
     source: &Source<'_>,
     options: &CopyOptions,
 ) -> Result<Destination<'a>> {
-    // And what a killed run left is not the caller's.
+    // A leftover of a killed run is not the caller's either.
     let taken_over = !place.directory.entered.private;
     let found = found.filter(|f| taken_over && f.stat.file_type() == FileType::RegularFile);
     let (directory, filesystem) = (Arc::clone(&place.open.destination), place.open.filesystems.1);
     Destination::beneath(directory, filesystem, place.target, given, found, source, options)
 }
 
-/// Adds to a plan by which mechanism the file would go.
+/// Adds to a dry run's plan the mechanism that would copy the file.
 fn with_mechanism(
     outcome: EntryOutcome,
     place: &Place<'_>,
@@ -319,11 +321,11 @@ pub(super) fn open_file(place: &Place<'_>) -> Result<OpenFile> {
     examine(place, open_regular(place)?)
 }
 
-/// Opens what is to be a regular file.
+/// Opens a file that must be a regular one.
 pub(super) fn open_regular(place: &Place<'_>) -> Result<OwnedFd> {
     let open = |flags| name::open_existing(&place.open.source, place.name, flags);
     let fd = match open(OFlags::RDONLY) {
-        // Somebody holds a lease: wait for it (fcntl(2), F_SETLEASE).
+        // Another process holds a lease: wait for it (fcntl(2), F_SETLEASE).
         Err(Errno::EAGAIN) => {
             open(OFlags::RDONLY).and_then(|fd| file::set_blocking(&fd).map(|()| fd))
         }

@@ -1,10 +1,10 @@
-//! How far a large file of a tree is: added to what the whole job has moved.
+//! Adds the progress of a large file of a tree to that of the whole job.
 
 use super::job::Job;
 use crate::control::Control;
 use crate::observer::{Observer, Phase, Progress};
 
-/// Adds what one large file moves to what the whole job has moved.
+/// Adds the bytes that one large file moves to those that the whole job has moved.
 pub(super) struct FileProgress<'a> {
     job: &'a Job<'a>,
     reported: u64,

@@ -1,4 +1,4 @@
-//! Directories are finished when all that belongs in them is there.
+//! Finishes directories when all their entries are done.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -14,8 +14,7 @@ use crate::stale;
 use uncopy_core::{Error, InodeFlags, Note, Result};
 use uncopy_os::file;
 
-/// One task of the directory is done; the last one finishes it, and with it perhaps those
-/// above.
+/// Counts one task of the directory as done; the last one finishes it, and perhaps its ancestors.
 pub(super) fn end(worker: &mut Worker<'_, '_>, directory: Arc<Directory>) {
     let mut ended = Some(directory);
     while let Some(directory) = ended.take_if(|directory| directory.end()) {
@@ -29,10 +28,10 @@ pub(super) fn end(worker: &mut Worker<'_, '_>, directory: Arc<Directory>) {
     }
 }
 
-/// All that belongs in a directory is there: gives it its metadata.
+/// Gives a directory its metadata when all its entries are done.
 fn finish_directory(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>) {
     if directory.parent().is_none() {
-        // A root is finished by who began it.
+        // A root is finished by the worker that began it.
         return;
     }
     let finished = directory.open().and_then(|open| {
@@ -89,7 +88,7 @@ pub(super) fn give_metadata(
     Ok(Given { notes, flags_not_kept })
 }
 
-/// Metadata of a directory that its copy does not have.
+/// Returns metadata of a directory that its copy lacks.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     pub(super) notes: Vec<Note>,

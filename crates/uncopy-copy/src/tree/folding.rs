@@ -17,30 +17,30 @@ use uncopy_core::Errno;
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::{Sys, directory, file, name};
 
-/// The two sides of a directory.
+/// Source and destination of a directory.
 pub(super) trait Sides {
-    /// Looks up the file that a name of the destination stands for.
+    /// Looks up the file that a name of the destination refers to.
     fn look_up(&self, name: &OsStr) -> Sys<Identity>;
 
     /// Passes on each name of the destination, as it is written.
     fn list_destination(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()>;
 
-    /// The same for the source.
+    /// Does the same for the source.
     fn list_source(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()>;
 
     /// Whether the destination may fold more than the case of letters.
     fn may_fold_all(&self) -> bool;
 }
 
-/// The names could not be compared.
+/// Error: the names could not be compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotCompared {
     Source(Errno),
     Destination(Errno),
 }
 
-/// Returns the entries of the destination that a differently written name of the source stands for.
-/// Where a directory does not fold names, one look for each is all it takes.
+/// Returns the entries of the destination that belong to a differently spelled name of the source.
+/// One lookup per entry is enough in a directory that does not fold names.
 pub(super) fn stood_for<'a>(
     sides: &impl Sides,
     entries: impl Iterator<Item = &'a OsStr>,
@@ -49,7 +49,7 @@ pub(super) fn stood_for<'a>(
     let mut may_fold_all = None;
     for entry in entries {
         let other = other_case(entry);
-        // The case of letters says nothing about accents and about dots at the end.
+        // A change of case shows nothing about accents, and about dots at the end.
         let may_differ = other.is_none() || !entry.is_ascii();
         let found = if may_differ && *may_fold_all.get_or_insert_with(|| sides.may_fold_all()) {
             sides.look_up(entry).ok()
@@ -64,7 +64,7 @@ pub(super) fn stood_for<'a>(
     if suspects.is_empty() {
         return Ok(HashSet::new());
     }
-    // The names of the source that stand for one of them.
+    // Names of the source that refer to one of them.
     let mut standing: HashMap<OsString, Identity> = HashMap::new();
     let mut failed = None;
     let listed = sides.list_source(&mut |name| match sides.look_up(name) {
@@ -78,7 +78,7 @@ pub(super) fn stood_for<'a>(
         return Err(NotCompared::Destination(errno));
     }
     if !standing.is_empty() {
-        // Another name of one file is no folding.
+        // A hard link is no folding.
         let listed = sides.list_destination(&mut |name| {
             standing.remove(name);
         });
@@ -89,7 +89,8 @@ pub(super) fn stood_for<'a>(
     for (found, entries) in suspects {
         match wanted.contains(&found) {
             true => kept.extend(entries),
-            // Some filesystems number what they forgot anew: nothing was compared then.
+            // Some filesystems assign new inode numbers after dropping their cache, so nothing was
+            // compared then.
             false => {
                 numbers_changed |=
                     entries.iter().any(|entry| sides.look_up(entry).is_ok_and(|now| now != found));
@@ -102,8 +103,8 @@ pub(super) fn stood_for<'a>(
     }
 }
 
-/// The name with the case of one letter changed, one of ASCII if it has any: those are folded wherever
-/// others are. `None`: it has no letter with two cases.
+/// Returns the name with the case of one letter changed, an ASCII letter if there is one: those are
+/// folded wherever others are. `None`: no letter has two cases.
 fn other_case(name: &OsStr) -> Option<OsString> {
     let mut bytes = name.as_bytes().to_owned();
     if let Some(letter) = bytes.iter_mut().find(|byte| byte.is_ascii_alphabetic()) {
@@ -159,7 +160,7 @@ impl Sides for Mirrored<'_> {
     }
 }
 
-/// Whether a directory takes names for one another that are written differently.
+/// Whether a directory treats differently spelled names as the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folding {
     No,
@@ -167,8 +168,8 @@ pub(super) enum Folding {
     Unknown,
 }
 
-/// Finds that out of the destination. A filesystem that folds but the case of ASCII (XFS with `ascii-ci`) counts
-/// as one that does not.
+/// Finds out whether the destination does. A filesystem that folds only the case of ASCII (XFS with
+/// `ascii-ci`) counts as one that does not.
 pub(super) fn folding(open: &Open) -> Folding {
     /// `FS_CASEFOLD_FL`, `include/uapi/linux/fs.h`.
     const CASEFOLD: u32 = 0x4000_0000;
@@ -186,7 +187,8 @@ pub(super) fn folding(open: &Open) -> Folding {
     }
 }
 
-/// Lists a whole directory by a descriptor of its own, so that the place of another listing stays.
+/// Lists a whole directory through a separate descriptor, so that the position of another listing
+/// is kept.
 pub(super) fn list(at: impl AsFd, mut visit: impl FnMut(&OsStr, FileType)) -> Sys<()> {
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
     directory::list(name::open_directory_for_reading(at)?, &mut buffer, |entry| {
@@ -217,7 +219,7 @@ mod tests {
         folds: Folds,
         destination: &'static [(&'static str, u64)],
         source: &'static [&'static str],
-        /// From this look on inodes have other numbers.
+        /// Lookup from which on inodes have other numbers.
         renumbered_at: usize,
         looks: std::cell::Cell<usize>,
     }

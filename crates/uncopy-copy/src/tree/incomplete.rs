@@ -1,10 +1,10 @@
-//! A new tree whose job ended because of its destination: it keeps its temporary name, and a journal
-//! beside it names it, so that another run goes on with it and no run removes it.
+//! Keeps a new tree whose job failed because of its destination: it keeps its temporary name, and a
+//! journal in the same directory names it, so that another run resumes it and no run removes it.
 //!
-//! A run without a journal notes nothing on its way. What is in its tree is whole all the same: a file
-//! is written under its own name, and removed if it fails. What is left to show is that a copy is of its
-//! source as that is now, and times show it ([`is_current`]). From there on the journal holds, as for a
-//! run that had one from its beginning.
+//! A run without a journal notes nothing while it copies. The files in its tree are complete all
+//! the same: a file is written under its own name, and removed if it fails. It remains to show that
+//! each copy is of its source as it is now, which times show ([`is_current`]). From then on the
+//! journal serves like one kept from the beginning.
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -34,10 +34,10 @@ const MAX_ATTEMPTS: usize = 3;
 /// keeps for itself.
 const SPARE_BYTES: u64 = 16 << 10;
 
-/// Whoever sets the clock moves it further than a run drifts from it.
+/// A difference between the clocks that only setting the clock explains, and not drift.
 const MAX_DRIFT: Duration = Duration::from_secs(1);
 
-/// A tree that is built under a temporary name, when nobody is at work on it any more.
+/// A tree under a temporary name that no worker uses any more.
 pub(super) struct Unfinished<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) source: &'a Path,
@@ -48,17 +48,17 @@ pub(super) struct Unfinished<'a> {
     pub(super) aside: &'a Aside,
 }
 
-/// A place in both trees.
+/// A position in both trees.
 struct Spot<'a> {
-    /// From the root.
+    /// Path from the root.
     way: &'a Path,
-    /// `None`: it cannot be opened.
+    /// Open directory; `None` if it cannot be opened.
     source: Option<&'a OwnedFd>,
     destination: &'a OwnedFd,
 }
 
 impl Unfinished<'_> {
-    /// Leaves it to the caller, with this many entries in it.
+    /// Leaves the tree to the caller, with this many entries in it.
     pub(super) fn keep(&self, journal: Option<&Journal>, entries: u64) -> Incomplete {
         let mut removed = 0;
         let noted = match journal {
@@ -69,10 +69,10 @@ impl Unfinished<'_> {
             }
             None => self.begin_journal(&mut removed),
         };
-        // From now on no run removes it, unless a record still says that it is a killed run's. What a
-        // journal names stays even then.
+        // From now on no run removes it, unless a record still marks it as a killed run's. Even
+        // then, a tree that a journal names is kept.
         let removed_by_next = !self.aside.register.withdraw() && noted.is_err();
-        // Whoever made it can remove it, whatever modes its directories were to have.
+        // The owner can remove it, regardless of the modes that its directories were to get.
         let _ = self.walk(|_, _| true);
         let path = std::path::absolute(self.destination);
         let path = path.as_deref().unwrap_or(self.destination);
@@ -90,7 +90,8 @@ impl Unfinished<'_> {
         Error::destination("write the journal for", self.destination, errno)
     }
 
-    /// Writes a journal, and notes in it what is done. `removed`: files that were in its way.
+    /// Writes a journal that lists the finished files. `removed`: files that were removed to make
+    /// room for it.
     fn begin_journal(&self, removed: &mut u64) -> Result<()> {
         // Where nothing else failed, the file that was too much has made room.
         let journal = self.with_room(0, removed, || self.open_journal())?;
@@ -98,8 +99,8 @@ impl Unfinished<'_> {
         begun.map_err(|errno| self.unwritten(errno))
     }
 
-    /// Does something that takes so many bytes; where there is no room, files of the tree make it,
-    /// which are copied again.
+    /// Runs an operation that needs this many bytes. If there is no room, files of the tree are
+    /// removed, which are copied again later.
     fn with_room<T>(
         &self,
         bytes: u64,
@@ -133,13 +134,13 @@ impl Unfinished<'_> {
         let built = Built { name: aside.temporary.clone(), id };
         let begun = journal.begin(Begun { fingerprint, aside: Some(built) }, parent);
         begun.map(|()| journal).map_err(|errno| {
-            // An empty one is of no use. Its lock went with it.
+            // An empty journal is of no use. Its lock was released with it.
             let _ = name::unlink(parent, &stale::journal_name(&aside.name));
             self.unwritten(errno)
         })
     }
 
-    /// Notes every file whose copy is of its source as that is now. Others are copied again.
+    /// Notes every file whose copy matches its source as it is now. Others are copied again.
     fn note_all(&self, journal: &Journal, removed: &mut u64) -> Sys<()> {
         let is_told_by_times = self.job.options().copy.transform == Transform::None
             && !self.job.resume().has_remnants()
@@ -150,7 +151,7 @@ impl Unfinished<'_> {
         }
         let files = self.job.tally().done_entries();
         let bytes = Journal::bytes_for(files);
-        // Without that, as many are noted as fit.
+        // Without reserved space, as many are noted as fit.
         let _ = self.with_room(bytes, removed, || {
             journal.reserve(files).map_err(|errno| self.unwritten(errno))
         });
@@ -160,12 +161,12 @@ impl Unfinished<'_> {
         Ok(())
     }
 
-    /// The observer does not want to stop.
+    /// Whether the observer wants to continue.
     fn goes_on(&self) -> bool {
         self.job.tally().report_progress() == Control::Continue
     }
 
-    /// Removes files of so many bytes, and one at least. Returns how many.
+    /// Removes files of at least this many bytes, and one at least. Returns their number.
     fn remove_some(&self, bytes: u64) -> u64 {
         let (mut removed, mut freed) = (0, 0);
         let _ = self.walk(|spot, name| {
@@ -179,13 +180,13 @@ impl Unfinished<'_> {
             }
             removed == 0 || freed < bytes + SPARE_BYTES
         });
-        // Until then some filesystems have the blocks of a file that was removed.
+        // Some filesystems free the blocks of a removed file only then.
         let _ = file::sync_filesystem(&*self.open.destination);
         removed
     }
 
-    /// Visits every regular file of the tree, as long as `visit` wants, and makes every directory one
-    /// that its owner can empty.
+    /// Visits every regular file of the tree until `visit` returns false, and makes every directory
+    /// one that its owner can empty.
     fn walk(&self, mut visit: impl FnMut(&Spot<'_>, &OsStr) -> bool) -> Sys<()> {
         let mut waiting = vec![PathBuf::new()];
         let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
@@ -225,7 +226,7 @@ fn make_removable(parent: BorrowedFd<'_>, name: &OsStr) -> Sys<()> {
     directory::set_permissions_of_handle(handle, mode | 0o700)
 }
 
-/// Notes a file, if its copy is of its source as that is now.
+/// Notes a file, if its copy matches its source as it is now.
 fn note(journal: &Journal, spot: &Spot<'_>, name: &OsStr) -> Sys<()> {
     let Some(source) = spot.source.and_then(|from| directory::stat_name(from, name).ok()) else {
         return Ok(());
@@ -266,7 +267,7 @@ fn has_kernel_times(filesystem: Filesystem) -> bool {
     NextSmallFile::is_possible(filesystem) || filesystem.is_memory()
 }
 
-/// Nobody set the clock between two times, each since the epoch and since boot.
+/// Whether the clock was not set between two times, each given since the epoch and since boot.
 fn is_steady(begin: (Duration, Duration), end: (Duration, Duration)) -> bool {
     let by_clock = end.0.checked_sub(begin.0);
     let passed = end.1.saturating_sub(begin.1);

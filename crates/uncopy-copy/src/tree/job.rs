@@ -80,12 +80,12 @@ impl<'a> Job<'a> {
         self.queue.close();
     }
 
-    /// Ends the job because the observer asked for it.
+    /// Ends the job because the observer requested it.
     pub(super) fn cancel(&self) {
         self.stop(Error::new("copy", "the trees", Reason::Cancelled));
     }
 
-    /// Ends the job when all its roots were worked on. If they are done, another run needs no journals.
+    /// Ends the job after its last root. If all are done, another run needs no journals.
     pub(super) fn end(&self) {
         if !self.is_over() {
             self.resume.remove_journals();
@@ -93,22 +93,25 @@ impl<'a> Job<'a> {
         self.ending.end();
     }
 
-    /// Whether the destination was its end, and a tree that was being made is kept for another run.
+    /// Whether the destination caused the end of the job, and an unfinished tree is kept for
+    /// another run.
     pub(super) fn keeps_incomplete(&self) -> bool {
         self.ending.is_lasting() && self.options().on_error != OnError::Abort
     }
 
-    /// Workers that have nothing to do.
+    /// Returns the number of idle workers.
     pub(super) fn spare_workers(&self) -> usize {
         self.budget.spare_workers(self.queue.at_work())
     }
 
-    /// Waits until a small file may be moved at the rate of the job; `false`: it is to stop.
+    /// Waits until a small file may be moved at the rate of the job. Returns `false` if the job is
+    /// to stop.
     pub(super) fn wait_for_budget(&self, bytes: u64) -> bool {
         throttle::wait_for_turn(self.context.throttle(), || self.ask(), bytes).is_some()
     }
 
-    /// Tells the observer how far it is and asks whether to go on; waits while it is paused.
+    /// Reports progress to the observer, which decides whether to continue; waits while the job is
+    /// paused.
     pub(super) fn ask(&self) -> Control {
         let ask = || match self.is_over() {
             true => Control::Stop,

@@ -1,4 +1,4 @@
-//! Directories are listed: entries go into batches, directories wait to be entered.
+//! Lists directories: entries go into batches, and directories are queued to be entered.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,8 @@ use uncopy_os::directory;
 /// need not be remembered.
 const MAX_WAITING: usize = 50_000;
 
-/// A listing that pauses has found at least so many subdirectories, so that it gets on.
+/// Minimum number of subdirectories that a listing finds before it pauses, so that it makes
+/// progress.
 const MIN_FOUND: usize = 64;
 
 /// Lists a directory from a place on.
@@ -96,7 +97,7 @@ pub(super) fn list_open(
         push(worker, &directory, Task::Copy(batch));
     }
     if let Some(from) = go_on_from {
-        // Below those that were found, so that they come first. It ends the listing.
+        // The rest of the listing is queued below the found directories, so that they come first.
         let directory = Arc::clone(&directory);
         push(worker, &directory.clone(), Task::List { directory, from });
     }

@@ -1,4 +1,4 @@
-//! How a job goes about its trees: roots, directories, entries, and the workers that copy them.
+//! Copies the trees of a job: roots, directories, entries, and the workers that copy them.
 
 mod admission;
 mod budget;

@@ -1,5 +1,5 @@
-//! Links, special files, and further names of a file: made under a temporary
-//! name where something is replaced, and at once where nothing is there.
+//! Makes symbolic links, special files and hard links: under a temporary name where an entry is
+//! replaced, and directly where the name is free.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,8 +22,8 @@ use uncopy_core::{InodeFlags, MetadataPart, Note};
 use uncopy_os::file::Stat;
 use uncopy_os::{Sys, directory, file, name};
 
-/// Makes what is no regular file and no directory, whatever other names it has, and if the filesystem
-/// `refused` a link instead.
+/// Makes an entry that is neither a regular file nor a directory, regardless of its other names;
+/// `refused`: the error with which the filesystem refused a hard link instead.
 pub(super) fn make_other(
     worker: &mut Worker<'_, '_>,
     place: &Place<'_>,
@@ -213,7 +213,7 @@ fn give_by_name(
 /// Result of making a further name of a file.
 pub(super) enum Linking {
     Done(EntryOutcome),
-    /// The filesystem cannot link, and a copy has to do.
+    /// The filesystem refused the link; a copy must be made instead.
     Refused(Errno),
 }
 
@@ -251,7 +251,7 @@ fn give_to_handle(
 }
 
 /// An entry that is not in place yet: under a temporary name, or under its own in a workshop. It is
-/// removed unless it is put in place.
+/// removed on drop unless it is put in place.
 struct Temporary<'a> {
     place: &'a Place<'a>,
     from: &'a OwnedFd,
@@ -276,7 +276,7 @@ impl<'a> Temporary<'a> {
         Ok(Temporary { place, from: &place.open.destination, name, noted })
     }
 
-    /// Another name of a file that is there, noted before it is one.
+    /// Makes a temporary hard link to an existing file, noted before it is made.
     fn linked(
         place: &'a Place<'a>,
         file: &Stat,
@@ -294,8 +294,9 @@ impl<'a> Temporary<'a> {
         Ok(Temporary { place, from: &place.open.destination, name, noted })
     }
 
-    /// `false`: the name was taken meanwhile, and is to be left alone. A rename from one name of a
-    /// file to another does nothing (`rename(2)`), and what is left is removed.
+    /// Puts it in place. Returns `false` if the name was taken and must not be replaced. A rename
+    /// from one name of a file to another does nothing (`rename(2)`), so the temporary name is
+    /// removed then.
     fn put_in_place(self, existing: Existing) -> Sys<bool> {
         let (to, target) = (&*self.place.open.destination, self.place.target);
         let renamed = match existing {

@@ -1,9 +1,9 @@
-//! Large files that survive a crash in their middle: a temporary file with a name, and the word that
-//! its chunks are flushed.
+//! Makes large files resumable after a crash: a temporary file with a name, and notes of the chunks
+//! that are flushed.
 //!
 //! Each chunk of the source is hashed when it has been copied, and its digest is noted when the
-//! copy's data has been flushed. A run that goes on hashes the copy alone, and begins behind the last
-//! chunk that is what it should be.
+//! copy's data has been flushed. A resuming run hashes the copy alone, and continues behind the
+//! last chunk with the right digest.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -16,33 +16,33 @@ use uncopy_os::AlignedBuffer;
 use uncopy_os::file::{FileId, Stat};
 use uncopy_os::{Sys, file, transfer};
 
-/// Smaller files are begun anew.
+/// Minimum size of resumable files; smaller ones are copied from the beginning.
 pub(crate) const MIN_BYTES: u64 = 32 << 20;
 
-/// No file has more chunks, so that their digests stay small beside it: 2 MiB.
+/// Maximum number of chunks in a file, so that their digests stay small: 2 MiB.
 const MAX_CHUNKS: u64 = 1 << 16;
 
-/// Chunks are flushed and noted when they are so many bytes, or so old.
+/// Number of bytes, or age, at which chunks are flushed and noted.
 const FLUSH_BYTES: u64 = 64 << 20;
 const FLUSH_AGE: Duration = Duration::from_secs(2);
 
 const READ_BYTES: u64 = 1 << 20;
 
-/// Store of what was flushed.
+/// Store of flushed chunks.
 pub(crate) trait Keep: Send {
-    /// The chunks from number `first` on are in the file of this name, and flushed. Without chunks: it gets
-    /// the name.
+    /// Notes that the chunks from number `first` on are flushed in the file of this name. Without
+    /// chunks, notes only the name.
     fn note(&mut self, file: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()>;
 }
 
-/// A file that an earlier run left.
+/// A partial file that an earlier run left.
 pub(crate) struct LeftPart {
     pub(crate) file: Unfinished,
-    /// Each of [`chunk_bytes`].
+    /// Digests of chunks, each of [`chunk_bytes`].
     pub(crate) chunks: Vec<ChunkDigest>,
 }
 
-/// A large file on its way.
+/// A large file that is being copied.
 pub(crate) struct Partial<'a> {
     keep: Box<dyn Keep + 'a>,
     chunks: Chunks,
@@ -56,7 +56,7 @@ pub(crate) struct Partial<'a> {
 }
 
 impl<'a> Partial<'a> {
-    /// A file of `size` bytes, of which an earlier run noted these chunks.
+    /// Makes it for a file of `size` bytes, of which an earlier run noted these chunks.
     pub(crate) fn new(
         keep: Box<dyn Keep + 'a>,
         size: u64,
@@ -106,7 +106,7 @@ impl Parts for Partial<'_> {
             if offset < self.chunks.end_of(number + 1) {
                 break;
             }
-            // There are no more, or it became shorter meanwhile, which is reported at the end.
+            // There are no more, or the source became shorter, which is reported at the end.
             let digest = self.chunks.digest(source, number).map_err(Refused::at_source)?;
             let Some(digest) = digest else { break };
             self.hashed.push(digest);
@@ -137,8 +137,8 @@ impl Parts for Partial<'_> {
     }
 }
 
-/// Whether a copy that got its name is what it should be: chunk by chunk what was `noted` of it, and
-/// then what the source is, which has not changed since. `goes_on` receives the offset.
+/// Whether a copy that got its final name is correct: its chunks match those `noted`, and the rest
+/// matches the source, which has not changed since. `goes_on` receives the offset.
 pub(crate) fn is_whole<E>(
     source: BorrowedFd<'_>,
     copy: BorrowedFd<'_>,
@@ -166,7 +166,7 @@ pub(crate) fn is_whole<E>(
 struct Chunks {
     size: u64,
     each_bytes: u64,
-    /// The digest of one of zeros.
+    /// Digest of a chunk of zeros.
     zeros: Option<ChunkDigest>,
 }
 
@@ -179,12 +179,13 @@ impl Chunks {
         self.size.div_ceil(self.each_bytes)
     }
 
-    /// Where so many of them end.
+    /// Returns the offset at which this number of chunks ends.
     fn end_of(&self, chunks: u64) -> u64 {
         chunks.saturating_mul(self.each_bytes).min(self.size)
     }
 
-    /// The digest of the chunk of this number; `None`: there is none, or the file ends in it.
+    /// Returns the digest of the chunk of this number; `None`: there is none, or the file ends in
+    /// it.
     fn digest(&mut self, fd: BorrowedFd<'_>, number: u64) -> Sys<Option<ChunkDigest>> {
         let (start, end) = (self.end_of(number), self.end_of(number + 1));
         let length = end - start;
@@ -214,13 +215,13 @@ impl Chunks {
     }
 }
 
-/// How long the chunks of a file are: a multiple of [`CHUNK_BYTES`], so that reads begin at whole
-/// pages.
+/// Returns the length of a file's chunks: a multiple of [`CHUNK_BYTES`], so that reads begin at
+/// whole pages.
 pub(crate) fn chunk_bytes(size: u64) -> u64 {
     size.div_ceil(MAX_CHUNKS).div_ceil(CHUNK_BYTES).max(1) * CHUNK_BYTES
 }
 
-/// Nothing but a hole, within the file.
+/// Whether the range is a hole within the file.
 fn is_hole(fd: BorrowedFd<'_>, start: u64, length: u64) -> Sys<bool> {
     if file::stat(fd)?.size < start + length {
         return Ok(false);
@@ -299,7 +300,7 @@ mod tests {
             again.verify(file.as_fd(), &fail, &mut |_| Ok(())).unwrap()
         };
         assert_eq!(verified(&file), size);
-        // The last is noted or not, and it may have been longer.
+        // The last chunk may or may not be noted, and the file may have been longer.
         let source = tempfile::tempfile().unwrap();
         source.set_len(size).unwrap();
         let is_whole = |copy: &std::fs::File, noted: usize| {

@@ -1,4 +1,5 @@
-//! An entry: its name in a directory of the source, and the one that its copy gets.
+//! Defines the place of an entry: its name in a directory of the source, and the one that its copy
+//! gets.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -30,17 +31,17 @@ impl Place<'_> {
         self.directory.destination_path().join(self.target)
     }
 
-    /// Its paths in source and destination.
+    /// Returns its paths in source and destination.
     pub(super) fn names(&self) -> (PathBuf, PathBuf) {
         (self.source(), self.destination())
     }
 
-    /// The path from the root.
+    /// Returns the path from the root.
     pub(super) fn way(&self) -> PathBuf {
         self.directory.path_from_root().join(self.name)
     }
 
-    /// The copy has a name of its own, as that of a file that is compressed on its way.
+    /// Whether the copy has a different name, because it is compressed or decompressed.
     pub(super) fn is_renamed(&self) -> bool {
         self.name != self.target
     }
@@ -52,7 +53,7 @@ pub(super) struct OpenFile {
     pub(super) stat: Stat,
 }
 
-/// Refuses an entry of a kind that it was not listed as.
+/// Refuses an entry whose kind differs from the listed one.
 pub(super) fn changed_kind(place: &Place<'_>, found: FileType) -> Error {
     let reason = Reason::Refused(Objection::KindChanged { kind: describe(found) });
     Error::new("copy", place.source(), reason)

@@ -1,9 +1,9 @@
-//! Tasks of a job, and their workers: directories last in, first out, so that a job goes down before
-//! it goes on and has few of them at a time; and batches of files, of which there are never many.
+//! Queues the tasks of a job for its workers: directories last in, first out, so that a job goes
+//! depth first and has few of them open; and a limited number of batches of files.
 //!
-//! The worker that listed a directory copies its files as long as other workers have another directory:
-//! new names in one directory are made one at a time (its `i_rwsem`), and workers that share one wait
-//! for each other.
+//! The worker that listed a directory copies its files as long as other workers have another
+//! directory: new names in one directory are created one at a time (its `i_rwsem`), and workers
+//! that share one wait for each other.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use super::directory::{Directory, Open};
 use crate::Gate;
 use uncopy_os::directory::Entry;
 
-/// Which worker.
+/// Number of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkerId(pub(super) usize);
 
@@ -31,7 +31,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// Entries that it is about, as far as they were found.
+    /// Returns the number of entries in the task, as far as they were found.
     fn entries(&self) -> u64 {
         match self {
             Task::Copy(batch) => batch.len(),
@@ -41,8 +41,8 @@ impl Task {
     }
 }
 
-/// Entries in one batch at most: enough that taking one costs little, and few enough that all
-/// workers have something to do in a small tree.
+/// Maximum number of entries in a batch: large enough that taking one costs little, and small
+/// enough that all workers have something to do in a small tree.
 const BATCH_ENTRIES: usize = 64;
 
 /// Some entries of a directory that are no directories.
@@ -108,25 +108,26 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct QueueState {
-    /// And who listed them.
+    /// Batches, and the worker that listed each.
     batches: VecDeque<(WorkerId, Batch)>,
     /// Tasks other than batches.
     others: Vec<Task>,
     working: usize,
     waiting: usize,
     closed: bool,
-    /// Entries of tasks that nobody takes any more.
+    /// Number of entries in tasks that are not taken any more.
     dropped: u64,
 }
 
-/// A task, and the worker's word that it is at work until this is dropped.
+/// A task; its worker counts as working until this is dropped.
 pub(super) struct Taken<'a> {
     queue: &'a Queue,
     pub(super) task: Option<Task>,
 }
 
 impl Queue {
-    /// `max_batches` may wait: each holds the descriptors of its directory.
+    /// Makes a queue in which at most `max_batches` wait: each holds the descriptors of its
+    /// directory.
     pub(super) fn new(max_batches: usize, gate: Option<Gate>) -> Queue {
         Queue { state: Mutex::default(), wake: Condvar::new(), max_batches, gate }
     }
@@ -135,8 +136,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task of this worker's; `Err`: there are enough batches, do it yourself. Returns how many
-    /// tasks wait for which nobody waits.
+    /// Adds a task of this worker. Returns the number of waiting tasks without an idle worker, or
+    /// the task as `Err` if there are enough batches and the worker must do it itself.
     pub(super) fn push(&self, task: Task, by: WorkerId) -> Result<usize, Batch> {
         let mut state = self.lock();
         if state.closed {
@@ -157,24 +158,24 @@ impl Queue {
         Ok(unclaimed)
     }
 
-    /// How many tasks wait for which nobody waits.
+    /// Returns the number of waiting tasks without an idle worker.
     pub(super) fn unclaimed(&self) -> usize {
         self.lock().unclaimed()
     }
 
-    /// How many directories wait to be entered or listed.
+    /// Returns the number of directories that wait to be entered or listed.
     pub(super) fn waiting_directories(&self) -> usize {
         self.lock().others.len()
     }
 
-    /// How many workers have a task.
+    /// Returns the number of workers that have a task.
     pub(super) fn at_work(&self) -> usize {
         self.lock().working
     }
 
-    /// The next task for this worker: its own batches, a directory, or somebody else's batch. `None`:
-    /// all is done, or the job was stopped. In both cases nobody is at work any more, so that what was
-    /// made can be taken back.
+    /// Returns the next task for this worker: from its own batches, a directory, or another
+    /// worker's batch. `None`: all is done, or the job was stopped. In both cases no worker is
+    /// working any more, so the caller may remove what was made.
     pub(super) fn take(&self, worker: WorkerId) -> Option<Taken<'_>> {
         let mut state = self.lock();
         loop {
@@ -197,7 +198,7 @@ impl Queue {
         }
     }
 
-    /// Nobody takes anything any more.
+    /// Closes the queue: no task is taken any more.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -221,7 +222,7 @@ impl QueueState {
         (self.batches.len() + self.others.len()).saturating_sub(self.waiting)
     }
 
-    /// After the end of a job there is nothing.
+    /// After the end of a job the queue is empty.
     fn next(&mut self, worker: WorkerId) -> Option<Task> {
         if self.closed {
             return None;
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!(queue.unclaimed(), 0);
     }
 
-    /// Whoever begins a job takes back what was made of it; nobody may add to it then.
+    /// The starter of a job removes what was made; no worker may add to it then.
     #[test]
     fn who_asks_after_the_end_waits_for_those_still_at_work() {
         let queue = Queue::new(1, None);

@@ -1,4 +1,5 @@
-//! State that another run needs to resume this one: journals, and a tree that is kept incomplete.
+//! Keeps the state that another run needs to resume this one: journals, and a tree that is kept
+//! incomplete.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,18 +17,19 @@ use uncopy_os::{Sys, clock, file};
 pub(super) struct Resume {
     /// Journal of the root that is being copied.
     journal: RwLock<Option<Arc<Journal>>>,
-    /// There is one. Admission for each file: who takes the lock to read makes the others wait.
+    /// Whether there is a journal. It is checked for each file, and taking the lock for reading
+    /// would make other workers wait.
     has_journal: AtomicBool,
-    /// Journals of roots that are done, and where they lie.
+    /// Journals of finished roots, and their directories.
     finished: Mutex<Vec<(Identity, OwnedFd, Vec<JournalFile>)>>,
     incomplete: Mutex<Option<Incomplete>>,
-    /// A file that failed could not be taken back, and has its name.
+    /// Whether a failed file could not be removed, and has its name.
     has_remnants: AtomicBool,
     /// When the job began: since the epoch, and since boot.
     begun_at: (Duration, Duration),
 }
 
-/// The name of a journal, and which file it is.
+/// Name and identity of a journal.
 type JournalFile = (OsString, FileId);
 
 impl Resume {
@@ -42,7 +44,7 @@ impl Resume {
         }
     }
 
-    /// The journal of the root that is being copied.
+    /// Returns the journal of the root that is being copied.
     pub(super) fn journal(&self) -> Option<Arc<Journal>> {
         if !self.has_journal() {
             return None;
@@ -60,7 +62,8 @@ impl Resume {
         *self.journal.write().unwrap_or_else(PoisonError::into_inner) = journal;
     }
 
-    /// Keeps the journal of a root that is done. It says so until all are, for a run that has to go on.
+    /// Keeps the journal of a finished root until all roots are finished, for a run that resumes
+    /// the job.
     pub(super) fn finished_with(&self, journal: &Journal, parent: BorrowedFd<'_>) -> Sys<()> {
         let which = identity(&file::stat(parent)?);
         let name = (journal.name().to_owned(), journal.own());
@@ -87,7 +90,7 @@ impl Resume {
         *self.incomplete.lock().unwrap_or_else(PoisonError::into_inner) = Some(incomplete);
     }
 
-    /// The tree that is kept incomplete.
+    /// Returns the tree that is kept incomplete.
     pub(super) fn into_incomplete(self) -> Option<Incomplete> {
         self.incomplete.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

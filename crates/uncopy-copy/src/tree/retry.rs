@@ -1,4 +1,4 @@
-//! Errors that pass: the file is tried again, later each time.
+//! Retries files after transient errors, later each time.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,16 +9,18 @@ use crate::{Outcome, run};
 use uncopy_core::{Errno, Result};
 use uncopy_os::capabilities::Filesystem;
 
-/// Before the first time; each further time it is twice as long.
+/// Wait before the first retry; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// No wait is longer.
+/// Maximum wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// While it waits, it looks so often whether the job is over. Every wait is a multiple of it.
+/// Interval at which a waiting worker checks whether the job is over. Every wait is a multiple of
+/// it.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Copies a file, again as often as the options say if it changes or an error may pass.
+/// Copies a file, and retries as often as the options allow if it changes or an error may be
+/// transient.
 pub(super) fn repeated(
     job: &Job<'_>,
     filesystems: (Filesystem, Filesystem),
@@ -36,7 +38,7 @@ pub(super) fn repeated(
     Ok(outcome)
 }
 
-/// Does something again as often as the options say, if an error may pass.
+/// Runs an operation, and retries as often as the options allow if an error may be transient.
 pub(super) fn persist<T>(
     job: &Job<'_>,
     filesystems: (Filesystem, Filesystem),
@@ -61,18 +63,18 @@ pub(super) fn persist<T>(
     }
 }
 
-/// Whether the same may succeed a little later.
+/// Whether the operation may succeed a little later.
 fn passes(errno: Errno, is_network: bool) -> bool {
     match errno {
-        // A signal; somebody else's lock or lease; a server that was started again.
+        // A signal, another process's lock or lease, or a restarted server.
         Errno::EINTR | Errno::EAGAIN | Errno::ESTALE => true,
-        // A server that does not answer in time; from a disk it would come again.
+        // A server that does not answer in time; on a local disk the error would return.
         Errno::EIO => is_network,
         _ => false,
     }
 }
 
-/// How long to wait before a further time.
+/// Returns the wait before the next retry.
 fn delay(time: u32) -> Duration {
     let doublings = time.saturating_sub(1).min(16);
     (FIRST_WAIT * 2_u32.pow(doublings)).min(LONGEST_WAIT)

@@ -1,5 +1,6 @@
-//! The roots of a job: what the caller named. A directory that has no destination yet is built
-//! beside where it will be and renamed once, so that it appears when it is complete.
+//! Copies the roots of a job, which the caller named. A directory without an existing destination
+//! is built under a temporary name in the same directory and renamed once, so that it appears when
+//! it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +34,7 @@ use uncopy_os::file::Stat;
 use uncopy_os::follow::{self, FollowResult, LinkTarget};
 use uncopy_os::{Sys, directory, file};
 
-/// Copies one root, and all that is in it.
+/// Copies one root with its contents.
 pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
     let follow = worker_loop.job().options().links == Links::Follow || names_directory(source);
     let stat = match look_at(source, follow) {
@@ -64,13 +65,13 @@ fn fail(
     worker.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
 }
 
-/// A path that can only be meant for a directory: it ends in `/`, `.` or `..`.
+/// Whether a path can only mean a directory: it ends in `/`, `.` or `..`.
 fn names_directory(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
 }
 
-/// Copies a root that is no directory, as an entry of the directory that it lies in.
+/// Copies a root that is no directory, as an entry of its parent directory.
 fn copy_single(
     worker_loop: &mut WorkerLoop<'_, '_>,
     source: &Path,
@@ -97,7 +98,7 @@ fn copy_single(
     };
     job.resume().set_journal(journal.clone());
     if follow && kind == FileType::RegularFile {
-        // The name may be a link, which the caller wants followed.
+        // The name may be a symbolic link that is to be followed.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = follow::open(source, flags).and_then(|fd| Ok((file::stat(&fd)?, fd)));
         match opened {
@@ -123,7 +124,7 @@ fn copy_single(
     }
 }
 
-/// The root is done, or the job is over and another run goes on with it.
+/// Finishes the root, or keeps the journal if the job is over and another run resumes it.
 fn close_journal(
     job: &Job<'_>,
     journal: &Journal,
@@ -139,8 +140,8 @@ fn close_journal(
     job.resume().finished_with(journal, parent)
 }
 
-/// The directory that a single file is written to, open, its path, and the file's name in it: through a
-/// symbolic link that the caller names, those of what it leads to.
+/// Opens the directory that a single file is written to, and returns its path and the file's name
+/// in it; if the caller names a symbolic link, those of its target.
 fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
     let (above, name) = split(destination)?;
     let directory = follow::open_directory(or_here(above))
@@ -159,8 +160,8 @@ fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
     Ok((directory, above.to_owned(), name.to_owned()))
 }
 
-/// Where a single file is copied from and to. The one is resolved with the file's name as the last
-/// component, the other is open.
+/// Source and destination of a single file. The source is resolved with the file's name as the last
+/// component; the destination is open.
 fn open_place(
     source: &Path,
     destination: &Path,
@@ -225,7 +226,8 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
     let is_merged = aside.is_none() && !absent;
     let register = open_register(&open, destination, is_merged);
     if is_merged && !job.options().dry_run {
-        // Before directories get their times, and before it is counted as what the source does not have.
+        // Done before directories get their times, and before mirroring would see it as an entry
+        // that the source does not have.
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
     }
     let (from, to) = (source.to_owned(), destination.to_owned());
@@ -253,7 +255,7 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
     end_root(&root, worker_loop.worker(), source, destination);
 }
 
-/// Has the names of files with several that an earlier run copied, as its journal says.
+/// Loads from the journal the names of files with several names that an earlier run copied.
 fn remember_links(job: &Job<'_>, journal: &Journal, directory: &Arc<Directory>) -> Sys<()> {
     let mut remembered = Ok(());
     let read = journal.links(&mut |inode, path| {
@@ -263,11 +265,11 @@ fn remember_links(job: &Job<'_>, journal: &Journal, directory: &Arc<Directory>) 
     read.and(remembered)
 }
 
-/// Finishes a root whose entries are done, or decides what becomes of it if the job was over before.
+/// Finishes a root whose entries are done, or decides whether to keep it if the job ended early.
 fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
     let job = worker.job();
     let ended = root.end(worker, source, destination);
-    // If the job was over before.
+    // The job ended early.
     root.directory.register().end();
     job.resume().set_journal(None);
     let ended = match ended {
@@ -284,8 +286,8 @@ fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destina
     }
 }
 
-/// Notes temporary names in a directory that is merged with; a tree that nobody sees yet is one's own as
-/// a whole.
+/// Notes temporary names in an existing directory that is merged into; a tree without its final
+/// name is noted as a whole.
 fn open_register(open: &Open, destination: &Path, is_merged: bool) -> Register {
     let name = destination.file_name().unwrap_or_default();
     match is_merged {
@@ -294,7 +296,8 @@ fn open_register(open: &Open, destination: &Path, is_merged: bool) -> Register {
     }
 }
 
-/// Removes what a run left that was killed while it built this directory, or when it had just done so.
+/// Removes the leftovers of a run that was killed while it built this directory, or just after
+/// that.
 fn sweep_beside(job: &Job<'_>, destination: &Path) {
     let Ok((above, name)) = split(destination) else { return };
     if let Ok(parent) = follow::open_directory(or_here(above)) {
@@ -314,7 +317,7 @@ struct Finished {
 }
 
 impl Finished {
-    /// Finishes it, and gives it its name; `false`: the job was over before.
+    /// Finishes it, and gives it its name. Returns `false` if the job ended early.
     fn end(&self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<bool> {
         let job = worker.job();
         let Finished { directory, open, aside, kept, .. } = self;
@@ -334,7 +337,7 @@ impl Finished {
         let mut given = give_metadata(worker, directory, open, made)?;
         if let Some(aside) = aside {
             if let Some((journal, _)) = kept {
-                // Else a run that goes on from here would copy into the tree that has its name.
+                // Otherwise a resuming run would copy into the tree that has this name.
                 journal
                     .catch_up()
                     .map_err(|e| Error::destination("write the journal for", destination, e))?;
@@ -345,7 +348,7 @@ impl Finished {
             if job.options().copy.durable
                 && let Err(error) = aside.flush_name(destination)
             {
-                // It has its name all the same, and a journal that says so.
+                // It has its name anyway, and a journal that says so.
                 fail(worker, source, destination, EntryKind::Directory, error);
                 return Ok(true);
             }
@@ -365,7 +368,7 @@ impl Finished {
         Ok(true)
     }
 
-    /// Takes back what was made, or keeps it for a run that continues it.
+    /// Removes what was made, or keeps it for a run that continues it.
     fn leave(&self, job: &Job<'_>, source: &Path, destination: &Path) -> Result<()> {
         let journal = self.kept.as_ref().map(|(journal, _)| &**journal);
         match (&self.kept, &self.aside) {

@@ -1,4 +1,4 @@
-//! One job from beginning to end.
+//! Runs one job from beginning to end.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) fn run_job(
         if options.scan_ahead {
             let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
             let job = &job;
-            // Where no thread is to be had the total stays unknown.
+            // If no thread can be started, the total stays unknown.
             let scan = move || scan::run(job, &sources);
             let _ = std::thread::Builder::new().spawn_scoped(scope, scan);
         }

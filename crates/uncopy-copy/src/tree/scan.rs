@@ -1,4 +1,4 @@
-//! Counting ahead of the copy, so that it is known how much is still to come.
+//! Counts entries and bytes ahead of the copy, so that the remaining work is known.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -13,10 +13,11 @@ use crate::jobs::Sources;
 use crate::{Control, Gate};
 use uncopy_os::{Sys, directory, follow};
 
-/// With more directories waiting than this the total stays unknown: it is not worth more memory.
+/// Maximum number of waiting directories; with more the total stays unknown, because it is not
+/// worth more memory.
 const MAX_WAITING: usize = 50_000;
 
-/// Counts what is in the sources. Nothing is reported: the copy will meet the same errors.
+/// Counts the contents of the sources. No error is reported: the copy will meet the same errors.
 pub(super) fn run(job: &Job<'_>, sources: &[PathBuf]) {
     let _inside = job.context().gate().map(Gate::enter);
     let whole = sources.iter().all(|source| scan(job, source).unwrap_or(true));
@@ -25,7 +26,7 @@ pub(super) fn run(job: &Job<'_>, sources: &[PathBuf]) {
     }
 }
 
-/// `false`: given up.
+/// Counts a directory. Returns `false` if counting was given up.
 fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
     let stat = match job.options().sources {
         Sources::Trees => directory::stat_path(source)?,
@@ -77,7 +78,7 @@ fn scan_directory(
     Ok(())
 }
 
-/// Waits while the job is paused; `false`: it is over.
+/// Waits while the job is paused. Returns `false` if it is over.
 fn goes_on(job: &Job<'_>) -> bool {
     let control = || if job.is_over() { Control::Stop } else { Control::Continue };
     job.context().gate().map_or_else(control, |gate| gate.control(control)) == Control::Continue

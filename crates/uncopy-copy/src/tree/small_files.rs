@@ -1,4 +1,4 @@
-//! Small files of one worker: how they are copied, and how many were copied alike.
+//! Keeps how one worker copies small files, and counts those copied alike.
 
 use crate::CopyOptions;
 use crate::jobs::Summary;
@@ -6,7 +6,7 @@ use crate::small::{NextSmallFile, SmallFilePath};
 use uncopy_core::Mechanism;
 use uncopy_os::capabilities::Filesystem;
 
-/// Between which devices files go.
+/// Devices of source and destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Devices {
     pub(super) source: (u32, u32),
@@ -24,12 +24,12 @@ pub(super) struct SmallFiles {
 }
 
 impl SmallFiles {
-    /// Whether the last ones went between other devices.
+    /// Whether the last files were on other devices.
     pub(super) fn went_elsewhere(&self, devices: Devices) -> bool {
         self.way.as_ref().is_some_and(|(last, _)| *last != devices)
     }
 
-    /// The way of small files between these devices; another than the last one starts anew.
+    /// Returns how small files are copied between these devices; a change of devices starts again.
     pub(super) fn way(
         &mut self,
         devices: Devices,
@@ -42,17 +42,17 @@ impl SmallFiles {
         way
     }
 
-    /// The way of the last ones.
+    /// Returns how the last small files were copied.
     pub(super) fn last_way(&self) -> Option<&SmallFilePath> {
         self.way.as_ref().map(|(_, way)| way)
     }
 
-    /// Takes out what is likely of the next one.
+    /// Takes out the guess about the next file.
     pub(super) fn take_next(&mut self) -> NextSmallFile {
         std::mem::take(&mut self.next)
     }
 
-    /// Notes what is likely of the next one.
+    /// Stores the guess about the next file.
     pub(super) fn set_next(&mut self, next: NextSmallFile) {
         self.next = next;
     }

@@ -1,5 +1,5 @@
-//! Sources of a job that are single files: each is copied as [`crate::copy_file`] copies it, with the
-//! rate, the pauses and the counts of the job.
+//! Copies sources of a job that are single files, each like [`crate::copy_file`], with the rate,
+//! the pauses and the counts of the job.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::jobs::{EntryKind, EntryOutcome};
 use crate::run;
 use crate::written::WrittenFiles;
 
-/// Single files of one job, which are copied in their order.
+/// Single files of one job, copied in order.
 #[derive(Default)]
 pub(super) struct SourceFiles {
     written: WrittenFiles,
@@ -37,7 +37,7 @@ impl SourceFiles {
                 (outcome, destination)
             }
             Err(error) if error.is_cancelled() => {
-                // An entry of a tree would not be reported; a source that the caller named is.
+                // In contrast to an entry of a tree, a source that the caller named is reported.
                 job.stop(error.clone());
                 let names = || (source.to_owned(), destination.to_owned());
                 return worker.finish_at(names, EntryKind::File, EntryOutcome::Failed(error));

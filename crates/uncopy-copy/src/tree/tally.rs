@@ -18,13 +18,13 @@ pub(super) struct Tally<'a> {
     counters: Counters,
     /// Number of the last record.
     sequence: Mutex<u64>,
-    /// Sum of what the workers handed in.
+    /// Sum of the workers' summaries.
     summary: Mutex<Summary>,
     /// Names that look like leftovers.
     unproven: Mutex<Vec<(PathBuf, FileId)>>,
 }
 
-/// Counters that are shown while the job runs.
+/// Counters that are reported while the job runs.
 #[derive(Debug, Default)]
 struct Counters {
     entries: AtomicU64,
@@ -63,12 +63,12 @@ impl<'a> Tally<'a> {
         add(&self.counters.entries, 1);
     }
 
-    /// Counts an entry that failed, beside [`count_entry`](Tally::count_entry).
+    /// Counts an entry as failed, in addition to [`count_entry`](Tally::count_entry).
     pub(super) fn count_failed(&self) {
         add(&self.counters.failed, 1);
     }
 
-    /// Counts an entry that was skipped, beside [`count_entry`](Tally::count_entry).
+    /// Counts an entry as skipped, in addition to [`count_entry`](Tally::count_entry).
     pub(super) fn count_skipped(&self) {
         add(&self.counters.skipped, 1);
     }
@@ -105,13 +105,13 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Entries that are done, of all roots.
+    /// Returns the number of finished entries, of all roots.
     pub(super) fn done_entries(&self) -> u64 {
         let Counters { entries, failed, skipped, .. } = &self.counters;
         load(entries).saturating_sub(load(failed) + load(skipped))
     }
 
-    /// Adds what a worker did to the summary.
+    /// Adds a worker's results to the summary.
     pub(super) fn add(&self, summary: &Summary) {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner).add(summary);
     }
@@ -142,7 +142,7 @@ impl<'a> Tally<'a> {
         self.observer.progress(self.progress())
     }
 
-    /// How far the job has come.
+    /// Returns the progress of the job.
     fn progress(&self) -> JobProgress {
         let counters = &self.counters;
         let mechanism = usize::from(counters.mechanism.load(Ordering::Relaxed));
@@ -156,12 +156,13 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The sum of all, with the leftovers that are still there.
+    /// Returns the sum of all, with the leftovers that still exist.
     pub(super) fn into_summary(self) -> Summary {
         let Tally { summary, unproven, .. } = self;
         let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (path, id) in unproven.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            // The record of another directory may have shown what it is, and a run that was at work is done.
+            // A record in another directory may have identified the leftover, or a running copy may
+            // have finished.
             let stays = match directory::stat_path(&path) {
                 Ok(stat) => stat.id() == id,
                 Err(errno) => errno != Errno::ENOENT,

@@ -1,4 +1,5 @@
-//! The destination of a root directory: found, built beside where it will be, or gone on with.
+//! Finds or makes the destination of a root directory: an existing directory, one built under a
+//! temporary name, or one resumed from an earlier run.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,13 +25,13 @@ use uncopy_os::{Sys, directory, file, name};
 pub(super) struct Target {
     pub(super) fd: OwnedFd,
     pub(super) stat: Stat,
-    /// Where it is built, if it is not there yet.
+    /// Directory in which it is built, if it does not exist yet.
     pub(super) aside: Option<Aside>,
-    /// In a dry run: it would be built, and `fd` is the directory that it would be in.
+    /// Whether this is a dry run that would build it; `fd` is the directory that it would be in.
     pub(super) absent: bool,
-    /// It was begun by a run that this one continues.
+    /// Whether it was begun by a run that this one resumes.
     pub(super) resumed: bool,
-    /// The journal, and the directory that it lies in.
+    /// The journal and its directory.
     pub(super) journal: Option<(Journal, OwnedFd)>,
 }
 
@@ -39,14 +40,14 @@ pub(super) struct Aside {
     pub(super) parent: OwnedFd,
     pub(super) temporary: OsString,
     pub(super) name: OsString,
-    /// Says that it is this run's, unless a journal does.
+    /// Record that marks it as this run's, unless a journal does.
     pub(super) register: Register,
-    /// Nobody else can act in it.
+    /// Whether no other user can act in it.
     pub(super) is_own: bool,
 }
 
 impl Target {
-    /// Finds the destination of a directory, or makes one beside it.
+    /// Finds the destination of a directory, or makes a temporary one next to it.
     pub(super) fn open(
         options: &JobOptions,
         source: &Path,
@@ -84,7 +85,7 @@ impl Target {
         make_aside(parent, name).map_err(|errno| make_error(destination, errno))
     }
 
-    /// A directory that is there.
+    /// Opens an existing directory.
     fn found(
         options: &JobOptions,
         source: &Path,
@@ -99,13 +100,14 @@ impl Target {
         let stat = file::stat(&fd).map_err(fail)?;
         let mut journal = None;
         if options.resume {
-            // By its own name, whatever the caller calls it.
+            // The resolved name is used, independent of the caller's spelling.
             let path = std::fs::canonicalize(destination)
                 .map_err(|error| fail(Errno::from_raw(error.raw_os_error().unwrap_or(0))))?;
             let (above, name) = split(&path)?;
             let parent = follow::open_directory(or_here(above))
                 .map_err(|stopped| stopped.at_destination("open", destination))?;
-            // The directory that was opened, and no link that has taken one of the names since.
+            // The name must refer to the opened directory, not to a link that has replaced one of
+            // the names since.
             let is_there = directory::stat_name(&parent, name).map_err(fail)?.is_same_file(&stat);
             if !is_there {
                 let reason = Reason::Refused(Objection::RootReplaced);
@@ -118,7 +120,7 @@ impl Target {
         Ok(Target { fd, stat, aside: None, absent: false, resumed: false, journal })
     }
 
-    /// One that an earlier run began, or a new one with a journal.
+    /// Opens a tree that an earlier run began, or makes a new one with a journal.
     fn journalled(
         options: &JobOptions,
         source: &Path,
@@ -138,13 +140,14 @@ impl Target {
             let opened = directory::open_child(&parent, &temporary)
                 .and_then(|fd| file::stat(&fd).map(|stat| (fd, stat)));
             match opened {
-                // Another one has its name: what was begun is gone.
+                // Another file has its name, so the unfinished tree is gone.
                 Ok((_, stat)) if stat.id() != id => {}
                 Ok((fd, stat)) => {
                     if stat.uid != file::effective_uid() {
                         return Err(unusable(destination, name, &Unusable::Foreign));
                     }
-                    // The journal's lock is held: this is one that looks whether it is a leftover.
+                    // The journal's lock is held by this run, so the other lock is of a run that
+                    // checks for leftovers.
                     if file::try_lock(&fd) == Err(Errno::EAGAIN) {
                         let reason = Reason::Refused(Objection::Inspected);
                         return Err(Error::new("resume the copy to", destination, reason));
@@ -172,7 +175,7 @@ impl Target {
             return Err(not_begun(destination, errno));
         }
         if let Some(aside) = &target.aside {
-            // From now on the journal says whose it is, and no other run removes it.
+            // From now on the journal marks it, and no other run removes it.
             aside.register.end();
         }
         Ok(Target { journal: Some((journal, keeper)), ..target })
@@ -193,7 +196,7 @@ pub(crate) fn is_built(source: &Path, destination: &Path, options: &JobOptions) 
     options.resume && look().unwrap_or(false)
 }
 
-/// The directory of a path, as it was named (nothing for the current one), and the name in it.
+/// Returns the directory of a path as given (empty for the current one), and the name in it.
 pub(super) fn split(path: &Path) -> Result<(&Path, &OsStr)> {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => Ok((parent, name)),
@@ -211,11 +214,12 @@ fn make_error(destination: &Path, errno: Errno) -> Error {
 
 /// Identifies a job: by the source's root and all options that decide what its copy is like.
 pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
-    // By its own name, whatever the caller calls it; its device may have another number after a boot.
+    // The resolved name is used, independent of the caller's spelling; the device number may change
+    // with a reboot.
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
     // Tuning changes how bytes are moved, and not what is copied.
     let mut copied = CopyOptions { tuning: Tuning::BUILT_IN, ..options.copy.clone() };
-    // A tree is the same under whichever name it was asked for; single files come without an inode.
+    // The name given for a tree does not matter; single files are passed without an inode.
     copied.suffix &= inode == 0;
     let text = format!(
         "{} {:?} {inode} {:?} {:?} {} {} {:?}",
@@ -232,8 +236,8 @@ pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Sh
     bytes
 }
 
-/// Opens the journal for a destination that is there, or appears by itself, and begins it if it is
-/// new.
+/// Opens the journal for a destination that exists or is put in place as a whole, and begins it if
+/// it is new.
 fn begin_journal(
     destination: &Path,
     parent: BorrowedFd<'_>,
@@ -251,7 +255,7 @@ fn begin_journal(
 
 fn not_begun(destination: &Path, errno: Errno) -> Error {
     match errno {
-        // Another run was quicker to give its journal the name.
+        // Another run was quicker to create its journal.
         Errno::EEXIST => held(destination),
         errno => Error::destination("begin the journal for", destination, errno),
     }
@@ -261,7 +265,7 @@ fn held(destination: &Path) -> Error {
     not_resumed(destination, Objection::JournalHeld)
 }
 
-/// The journal for a single file, if it is large or was begun by an earlier run.
+/// Opens the journal for a single file, if it is large or was begun by an earlier run.
 pub(super) fn open_for_file(
     options: &JobOptions,
     source: &Path,
@@ -274,12 +278,12 @@ pub(super) fn open_for_file(
     if !options.resume || (size < partial::MIN_BYTES && !begun()) {
         return Ok(None);
     }
-    // Whether it is still the same file is asked when it is copied.
+    // The identity of the file is checked when it is copied.
     let fingerprint = fingerprint(options, source, 0);
     begin_journal(destination, parent, name, fingerprint).map(Some)
 }
 
-/// Opens a journal that this job may go by.
+/// Opens a journal that this job may use.
 pub(super) fn open_journal(
     destination: &Path,
     parent: BorrowedFd<'_>,
@@ -290,7 +294,7 @@ pub(super) fn open_journal(
     let journal = Journal::open(parent, name).map_err(|problem| match problem {
         NotOpened::Held => held(destination),
         NotOpened::Unusable(why) => unusable(destination, name, &why),
-        // A symbolic link has its name.
+        // The name is a symbolic link.
         NotOpened::System(Errno::ELOOP) => unusable(destination, name, &Unusable::Foreign),
         NotOpened::System(errno) => Error::destination("open the journal", &path, errno),
     })?;
@@ -325,8 +329,8 @@ fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
 }
 
-/// Whether a tree still has the name that it was begun under. What cannot be looked at may be there, and
-/// without times of birth so may what has its number.
+/// Whether a tree still has the name that it was begun under. An entry whose status cannot be
+/// looked up may be the tree, and without birth times so may one with the same inode number.
 pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
     match directory::stat_name(parent, &built.name) {
         Ok(stat) => built.id == stat.id() && stat.file_type() == FileType::Directory,
@@ -366,22 +370,22 @@ impl Aside {
             .map_err(|errno| Error::destination("put in place", destination, errno))
     }
 
-    /// A server may have renamed it, and answered a repeated request.
+    /// A server may have renamed it and then refused a repeated request.
     fn has_its_name(&self, opened: &OwnedFd) -> bool {
         let found = directory::stat_name(&self.parent, &self.name);
         found.is_ok_and(|found| file::stat(opened).is_ok_and(|own| found.is_same_file(&own)))
     }
 
-    /// Flushes the directory in which it has its name.
+    /// Flushes its parent directory.
     pub(super) fn flush_name(&self, destination: &Path) -> Result<()> {
         name::open_directory_for_reading(&self.parent)
             .and_then(file::sync)
             .map_err(|e| Error::destination("flush the directory of", destination, e))
     }
 
-    /// Removes leftovers of killed runs to the same destination; returns what looks like it. A tree that a run
-    /// left to the caller stays; if the caller has renamed or removed that, the journal that named it
-    /// goes.
+    /// Removes leftovers of killed runs to the same destination, and returns possible ones. A tree
+    /// that a run left to the caller is kept; if the caller has renamed or removed that, the
+    /// journal that named it is removed.
     pub(super) fn remove_leftovers(&self, has_journal: bool) -> Vec<Unproven> {
         self.register.end();
         let parent = self.parent.as_fd();
@@ -395,7 +399,8 @@ impl Aside {
         unproven
     }
 
-    /// Takes back what was made and is open here: its name may stand for another one meanwhile.
+    /// Removes the unfinished tree through its descriptor: its name may refer to another file by
+    /// now.
     pub(super) fn remove(&self, opened: &OwnedFd) {
         // Left for the next run to remove if even this fails.
         if remove::held(&self.parent, &self.temporary, opened).is_err() {
@@ -408,7 +413,7 @@ impl Aside {
 mod tests {
     use super::*;
 
-    /// As by a server that did it and was asked again.
+    /// Simulates a server that did it and got the request again.
     #[test]
     fn a_tree_that_has_its_name_is_in_place_whatever_was_answered() {
         let root = tempfile::tempdir().unwrap();

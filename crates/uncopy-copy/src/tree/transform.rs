@@ -1,4 +1,4 @@
-//! Files of a tree that are compressed or decompressed: which, and what their copies are called.
+//! Decides which files of a tree are compressed or decompressed, and names their copies.
 
 use std::ffi::OsStr;
 
@@ -62,7 +62,7 @@ fn refuse_rival(worker: &Worker<'_, '_>, place: &Place<'_>, name: &OsStr) -> Res
     Err(Error::new("copy", place.source(), reason))
 }
 
-/// The name that the copy would have if nothing were done to it.
+/// Returns the name that the copy would have without a transformation.
 fn given_name<'a>(place: &Place<'a>) -> &'a OsStr {
     if place.directory.entered.whole { place.name } else { place.target }
 }

@@ -1,4 +1,5 @@
-//! Files for what a job cannot keep in memory: they have no name, and vanish with their descriptor.
+//! Makes unlinked files for data that a job cannot keep in memory; they vanish with their
+//! descriptor.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,8 +7,8 @@ use crate::stale;
 use uncopy_core::Errno;
 use uncopy_os::{Sys, name};
 
-/// An empty file on the filesystem of this directory. Where files without a name cannot be made it
-/// gets a temporary one with `what` in it, and loses it at once.
+/// Makes an empty unlinked file on the filesystem of this directory. Without support for
+/// `O_TMPFILE` it gets a temporary name with `what` in it, which is removed at once.
 pub(super) fn file(directory: impl AsFd, what: &str) -> Sys<OwnedFd> {
     match name::create_unnamed(&directory, 0o600) {
         Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {

@@ -1,4 +1,5 @@
-//! One worker: the job, its buffers, and the operations that hand on tasks and report how entries ended.
+//! Implements one worker: the job, its buffers, and the operations that queue tasks and report how
+//! entries ended.
 
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
@@ -28,21 +29,21 @@ pub(super) type Work<'scope, 'env> = fn(&'env Job<'env>, &'scope Scope<'scope, '
 pub(super) struct Worker<'scope, 'env> {
     job: &'env Job<'env>,
     id: WorkerId,
-    /// Where other workers are started, and what they do.
+    /// Scope in which other workers are started, and their function.
     others: (&'scope Scope<'scope, 'env>, Work<'scope, 'env>),
     summary: Summary,
     /// Room for the contents of a small file.
     buffer: Vec<u8>,
     listing: Vec<MaybeUninit<u8>>,
     small: SmallFiles,
-    /// Where the last link or special file was made.
+    /// Workshop of the last link or special file.
     workshop: Option<Workshop>,
     /// The observer's answer.
     wants_records: bool,
 }
 
 impl<'scope, 'env> Worker<'scope, 'env> {
-    /// Begins the steps of one more worker; those that it starts do `work`.
+    /// Makes one more worker; those that it starts run `work`.
     pub(super) fn new(
         job: &'env Job<'env>,
         scope: &'scope Scope<'scope, 'env>,
@@ -65,7 +66,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.job
     }
 
-    /// Which worker does it.
+    /// Number of the worker.
     pub(super) fn id(&self) -> WorkerId {
         self.id
     }
@@ -75,16 +76,16 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.wants_records
     }
 
-    /// Adds what was done to the job's summary.
+    /// Adds the results to the job's summary.
     pub(super) fn hand_in(mut self) {
         self.flush_small_counts();
         self.job.tally().add(&self.summary);
     }
 
-    /// Hands a task to whoever is free; the directory it belongs to has one more to do.
+    /// Queues a task for any worker; its directory has one more task.
     ///
     /// # Errors
-    /// There are enough batches: whoever asks copies this one at once.
+    /// There are enough batches: the caller copies this one at once.
     pub(super) fn push(&mut self, directory: &Arc<Directory>, task: Task) -> Result<(), Batch> {
         self.job.rest_if_paused();
         directory.begin();
@@ -102,7 +103,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             return false;
         }
         let worker = std::thread::Builder::new().name("uncopy".into());
-        // Without it the others do the work.
+        // If it cannot be started, the others do the work.
         let _ = worker.spawn_scoped(scope, move || {
             work(job, scope);
             job.budget().worker_ended();
@@ -110,8 +111,8 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         true
     }
 
-    /// Notes that a file took more than one whose blocks are shared: others may help with those that
-    /// wait.
+    /// Notes that a file took longer than one with shared blocks, so that other workers may help
+    /// with the waiting files.
     pub(super) fn end_light_work(&self) {
         if self.job.budget().ends_light_work() {
             let unclaimed = self.job.queue().unclaimed();
@@ -119,10 +120,11 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
     }
 
-    /// Takes the room for a listing, which is [given back](Worker::give_back_listing) afterwards.
+    /// Takes the buffer for a listing, which is [given back](Worker::give_back_listing) afterwards.
     pub(super) fn take_listing(&mut self) -> Vec<MaybeUninit<u8>> {
         match std::mem::take(&mut self.listing) {
-            // A batch that is copied while its directory is listed may end another one, which is listed then.
+            // A batch copied during a listing may finish another directory, which is then listed
+            // for mirroring.
             taken if taken.is_empty() => listing_room(),
             listing => listing,
         }
@@ -132,7 +134,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.listing = listing;
     }
 
-    /// Where entries of the directory can be changed by name.
+    /// Returns the directory in which entries can be changed by name.
     pub(super) fn workshop(&mut self, place: &Place<'_>) -> Sys<&Workshop> {
         let workshop = match self.workshop.take().filter(|workshop| workshop.is_for(place)) {
             Some(workshop) => workshop,
@@ -141,7 +143,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         Ok(self.workshop.insert(workshop))
     }
 
-    /// Removes where links were made, before the directory gets its times.
+    /// Removes the workshop before the directory gets its times.
     pub(super) fn close_workshop(&mut self) {
         let closed = self.workshop.take().map(Workshop::close);
         let Some(Err((directory, name, errno))) = closed else { return };
@@ -155,8 +157,8 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         &mut self.buffer
     }
 
-    /// Returns how small files are copied between these devices, and room for their contents. Adds the
-    /// refusals of those before to the summary if they had other devices.
+    /// Returns how small files are copied between these devices, and a buffer for their contents.
+    /// If the devices changed, adds the refusals of the earlier files to the summary.
     pub(super) fn small_file_path(
         &mut self,
         devices: Devices,
@@ -173,17 +175,17 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.small.settle(&self.job.options().copy, &mut self.summary);
     }
 
-    /// Takes out what is likely of the next small file.
+    /// Takes out the guess about the next small file.
     pub(super) fn take_next_small(&mut self) -> NextSmallFile {
         self.small.take_next()
     }
 
-    /// Notes what is likely of the next small file.
+    /// Stores the guess about the next small file.
     pub(super) fn set_next_small(&mut self, next: NextSmallFile) {
         self.small.set_next(next);
     }
 
-    /// Entries that this worker did not copy: they failed, or were skipped.
+    /// Number of entries that this worker did not copy: they failed, or were skipped.
     pub(super) fn not_copied(&self) -> u64 {
         self.summary.failed + self.summary.skipped
     }
@@ -193,7 +195,8 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.finish_at(|| place.names(), kind, outcome);
     }
 
-    /// The same for a file that was copied. A record costs a part of what a small file does.
+    /// Does the same for a file that was copied. A record is a noticeable part of the cost of a
+    /// small file.
     pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {
         if self.wants_records || has_notes(&receipt) {
             return self.finish(place, EntryKind::File, EntryOutcome::Copied(Box::new(receipt)));
@@ -217,7 +220,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.entry_done();
     }
 
-    /// Counts an entry; `true`: it is reported even if the observer wants no records.
+    /// Counts an entry. Returns `true` if it is reported even if the observer wants no records.
     fn count(&mut self, kind: EntryKind, outcome: &EntryOutcome) -> bool {
         match outcome {
             EntryOutcome::Copied(receipt) => {
@@ -239,7 +242,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             EntryOutcome::Skipped { .. } => {
                 self.summary.skipped += 1;
                 self.job.tally().count_skipped();
-                // Nobody asked for that.
+                // This was not requested by the caller.
                 kind == EntryKind::Special
             }
             EntryOutcome::Resumed => {
@@ -252,7 +255,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             }
             EntryOutcome::Planned { action, .. } => {
                 self.count_planned(kind, *action);
-                // A dry run is there to be reported.
+                // A dry run exists to be reported.
                 true
             }
             EntryOutcome::Failed(_) => {
@@ -286,7 +289,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
     }
 
-    /// An entry could not be copied.
+    /// Reports an entry that could not be copied.
     pub(super) fn fail(&mut self, place: &Place<'_>, kind: EntryKind, error: Error) {
         self.fail_at(|| place.names(), kind, error);
     }
@@ -355,7 +358,7 @@ fn listing_room() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); LISTING_BYTES]
 }
 
-/// It says something that a person should know, wanted or not.
+/// Whether the receipt contains something that a person should know, even if no records are wanted.
 fn has_notes(receipt: &Receipt) -> bool {
     !receipt.notes.is_empty() || !receipt.flags_not_kept.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Loop of a worker: takes tasks until there are none, and calls the function for each.
+//! Runs the loop of a worker: takes tasks until there are none, and calls the function for each.
 
 use std::thread::Scope;
 
@@ -21,7 +21,7 @@ impl<'scope, 'env> WorkerLoop<'scope, 'env> {
         WorkerLoop { worker, _inside: job.context().gate().map(Gate::enter) }
     }
 
-    /// Works until all is done, and hands in what it did.
+    /// Works until all is done, and adds its results to the summary.
     fn run(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) {
         let mut worker_loop = WorkerLoop::new(job, scope);
         worker_loop.work_on();
@@ -46,11 +46,11 @@ impl<'scope, 'env> WorkerLoop<'scope, 'env> {
                 self.work(task);
             }
         }
-        // Before the tree gets its name.
+        // The workshop must be removed before the tree gets its name.
         job.rest_if_paused();
     }
 
-    /// Adds what it did to the job's summary.
+    /// Adds its results to the job's summary.
     pub(super) fn hand_in(self) {
         self.worker.hand_in();
     }

@@ -1,9 +1,9 @@
-//! Where links and special files are made by whoever can change files of others.
+//! Makes links and special files in a private directory if the process can change files of other
+//! users.
 //!
-//! `symlinkat(2)` and `mknodat(2)` give no descriptor: owner, mode, attributes and times of what they make
-//! are given by name, and whoever owns the directory can rename another file over that name. In a
-//! directory that nobody else acts in, a name stays what it is; what is made there is renamed out when
-//! all is done.
+//! `symlinkat(2)` and `mknodat(2)` return no descriptor, so owner, mode, attributes and times are
+//! set by name, and the owner of the directory can rename another file over that name. In a private
+//! directory a name cannot be replaced; each entry is renamed out of it when it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,14 +17,15 @@ use crate::stale::Kind;
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 
-/// A directory of one's own in one of the destination's; it goes when nothing more is made there.
+/// A private directory in a directory of the destination; it is removed when nothing more is made
+/// in it.
 #[derive(Debug)]
 pub(super) struct Workshop {
-    /// The one that it lies in.
+    /// Its parent directory.
     directory: Arc<Directory>,
     parent: Arc<OwnedFd>,
     made: Private,
-    /// Where it is noted in the record of the tree.
+    /// Its slot in the record of the tree.
     slot: Option<usize>,
 }
 
@@ -45,33 +46,33 @@ impl Workshop {
         Workshop::make(&Place { directory, open, name, target: name })
     }
 
-    /// The directory itself, whoever may act in it.
+    /// Returns the directory itself, even if other users may act in it.
     pub(super) fn opened(&self) -> &OwnedFd {
         &self.made.fd
     }
 
-    /// Removes all that is in it, and it.
+    /// Removes it with its contents.
     pub(super) fn empty(&self) -> Sys<()> {
         remove::held(&*self.parent, &self.made.name, &self.made.fd)
     }
 
-    /// It serves the entries of this directory.
+    /// Whether it serves the entries of this directory.
     pub(super) fn is_for(&self, place: &Place<'_>) -> bool {
         Arc::ptr_eq(&self.directory, place.directory)
     }
 
-    /// Where to make things; `None`: the filesystem keeps nobody out.
+    /// Returns the directory to make entries in; `None`: the filesystem cannot make it private.
     pub(super) fn directory(&self) -> Option<&OwnedFd> {
         self.made.is_own.then_some(&self.made.fd)
     }
 
-    /// Removes it. Returns the directory that it lies in and its name with the error if it stays.
+    /// Removes it. If it stays, returns its parent directory and its name with the error.
     pub(super) fn close(mut self) -> Result<(), (Arc<Directory>, OsString, Errno)> {
         let name = std::mem::take(&mut self.made.name);
         self.take_back(&name).map_err(|errno| (Arc::clone(&self.directory), name, errno))
     }
 
-    /// Removes it, or has the record of it stay for another run.
+    /// Removes it, or keeps its record for another run.
     fn take_back(&self, name: &OsStr) -> Sys<()> {
         let register = self.directory.register();
         let gone = private::take_back(&*self.parent, name, &self.made.stat);

@@ -27,7 +27,7 @@ impl Mapped {
         Mapped { cost, window: None }
     }
 
-    /// The window that covers `offset`, mapped anew if need be.
+    /// Returns the window that covers `offset`, mapped again if necessary.
     fn window(&mut self, ends: Ends<'_>, offset: u64) -> Sys<Option<&Window>> {
         if !self.window.as_ref().is_some_and(|w| (w.start..w.end).contains(&offset)) {
             self.window = None;

@@ -1,4 +1,4 @@
-//! `O_DIRECT`: the device reads pages that no processor copied.
+//! Moves bytes by `O_DIRECT`: the device reads and writes pages that no processor copied.
 
 mod mapped;
 mod ring;
@@ -24,7 +24,7 @@ pub(crate) enum Tail {
 /// Used where the filesystem does not say: the largest logical block size in use.
 const FALLBACK_ALIGN: DirectAlign = DirectAlign { memory: 4096, offset: 4096 };
 
-/// Sets up the way that suits the source: its mapped pages, or direct reads that leave it out of
+/// Sets up the variant that suits the source: its mapped pages, or direct reads that keep it out of
 /// the page cache.
 pub(super) fn mover(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn Mover>> {
     let destination_align = setting.destination_align.unwrap_or(FALLBACK_ALIGN);
@@ -56,7 +56,7 @@ trait WholeBlocks {
     fn blocks(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused>;
 }
 
-/// Whole blocks by `B`, the tail by ordinary means.
+/// Moves whole blocks by `B`, and the tail by buffered calls.
 struct Direct<B> {
     whole: B,
     align: u64,
@@ -65,7 +65,7 @@ struct Direct<B> {
     /// A second reference to the destination, to take `O_DIRECT` off at the end.
     destination: OwnedFd,
     direct: bool,
-    /// Why a ring could not be used, where one was to be.
+    /// Reason why a ring could not be used, if one was wanted.
     refused: Option<Errno>,
 }
 
@@ -92,11 +92,12 @@ impl<B> Direct<B> {
 }
 
 impl<B: WholeBlocks> Direct<B> {
-    /// Bytes that do not fill a block, or that do not begin at one.
+    /// Moves bytes that do not fill a block, or that do not begin at one.
     fn step_tail(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         match self.tail {
             Tail::CutOff if offset.is_multiple_of(self.align) => {
-                // Also after a ring: a direct read of a part of a block would come back short.
+                // This also holds after a ring: a direct read of a part of a block would come back
+                // short.
                 let mut last = mapped::Mapped::new(self.cost);
                 let moved = last.blocks(ends, offset, self.align)?;
                 let bytes = moved.bytes.min(length);
@@ -148,12 +149,12 @@ impl<B: WholeBlocks> Mover for Direct<B> {
 
 impl<B> Drop for Direct<B> {
     fn drop(&mut self) {
-        // Whoever writes next may write unaligned bytes. It was set by the same call.
+        // Later writes may be unaligned. The flag was set by the same call.
         let _ = self.set_direct(false);
     }
 }
 
-/// `O_DIRECT` on a source, taken off again when this goes.
+/// `O_DIRECT` on a source, cleared on drop.
 struct DirectSource<'a>(Ends<'a>);
 
 impl<'a> DirectSource<'a> {
@@ -165,7 +166,7 @@ impl<'a> DirectSource<'a> {
 
 impl Drop for DirectSource<'_> {
     fn drop(&mut self) {
-        // It was set by the same call.
+        // The flag was set by the same call.
         let _ = file::set_direct(self.0.source, false);
     }
 }

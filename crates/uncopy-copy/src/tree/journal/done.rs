@@ -1,5 +1,5 @@
-//! Which files an earlier run did. So many digests are kept in memory; of more, sorted portions go to a
-//! file without a name, and the first of each page of them is kept.
+//! Stores which files an earlier run finished. A limited number of digests is kept in memory;
+//! further ones go to an unlinked file in sorted portions, and the first of each page is kept.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -26,7 +26,7 @@ struct Spilled {
     portions: Vec<Portion>,
 }
 
-/// Sorted, and one after the other from an offset on.
+/// A sorted portion of the file.
 #[derive(Debug)]
 struct Portion {
     offset: u64,
@@ -35,7 +35,7 @@ struct Portion {
     firsts: Vec<Short>,
 }
 
-/// Takes digests in.
+/// Adds digests.
 pub(super) struct Collecting<'a> {
     done: Done,
     max_kept: usize,
@@ -43,7 +43,7 @@ pub(super) struct Collecting<'a> {
 }
 
 impl Done {
-    /// Takes digests in; those beyond what is kept go to the filesystem of this directory.
+    /// Adds digests; those beyond the limit go to the filesystem of this directory.
     pub(super) fn collect(directory: BorrowedFd<'_>) -> Collecting<'_> {
         Collecting { done: Done::default(), max_kept: MAX_KEPT, directory }
     }
@@ -52,13 +52,13 @@ impl Done {
         self.kept.is_empty() && self.spilled.is_none()
     }
 
-    /// Whether a file is done. One whose digest cannot be read is done again.
+    /// Whether a file is done. A file whose digest cannot be read is copied again.
     pub(super) fn contains(&self, file: &Short) -> bool {
         let is_spilled = |spilled: &Spilled| spilled.contains(file).unwrap_or(false);
         self.kept.binary_search(file).is_ok() || self.spilled.as_ref().is_some_and(is_spilled)
     }
 
-    /// Sorts what is kept, writes it, and forgets it.
+    /// Sorts the digests in memory, writes them, and forgets them.
     fn spill(&mut self, directory: BorrowedFd<'_>) -> Sys<()> {
         self.kept.sort_unstable();
         let spilled = match &mut self.spilled {
@@ -105,7 +105,7 @@ impl Spilled {
 }
 
 impl Collecting<'_> {
-    /// All that was taken in.
+    /// Returns all digests.
     pub(super) fn end(mut self) -> Done {
         self.done.kept.sort_unstable();
         self.done
@@ -115,7 +115,7 @@ impl Collecting<'_> {
 impl JournalVisitor for Collecting<'_> {
     fn done(&mut self, files: &[Short]) {
         self.done.kept.extend_from_slice(files);
-        // Without room on the disk all of it stays in memory.
+        // Without space on the disk all digests stay in memory.
         if self.done.kept.len() >= self.max_kept && self.done.spill(self.directory).is_err() {
             self.max_kept = usize::MAX;
         }

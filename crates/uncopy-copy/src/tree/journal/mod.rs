@@ -1,5 +1,5 @@
-//! Progress of a job that may be killed: a file beside the destination, only appended to, of frames
-//! with checksums.
+//! Keeps the progress of a job that may be killed, in a journal: an append-only file in the
+//! destination's directory, made of frames with checksums.
 //!
 //! A frame is written when the data of all files that it names has been flushed (`syncfs(2)`), or of
 //! the chunks of a large file that it names (`fdatasync(2)`). A file is known by a digest of its path,
@@ -43,7 +43,8 @@ const MAX_BATCH_FILES: usize = 16 * BATCH_FILES;
 const BATCH_BYTES: u64 = 256 << 20;
 const BATCH_AGE: Duration = Duration::from_secs(5);
 
-/// The digest of a finished file. The copy's ctime is left out where further names of it change it.
+/// Returns the digest of a finished file. The copy's ctime is left out where further names of it
+/// change it.
 pub(super) fn done(path: &Path, source: &Stat, copy: &Stat) -> Short {
     let mut hasher = blake3::Hasher::new();
     hasher.update(path.as_os_str().as_bytes());
@@ -53,7 +54,7 @@ pub(super) fn done(path: &Path, source: &Stat, copy: &Stat) -> Short {
     format::short(hasher.finalize())
 }
 
-/// The digest of a source as it is.
+/// Returns the digest of a source as it is now.
 pub(super) fn state(source: &Stat) -> Short {
     let mut hasher = blake3::Hasher::new();
     update_state(&mut hasher, source, true);
@@ -80,14 +81,14 @@ pub(super) struct Journal {
     file: OwnedFd,
     name: OsString,
     own: FileId,
-    /// It has its name, which it gets when it is begun.
+    /// Whether it has its name, which it gets when it is begun.
     is_named: bool,
     begun: Option<Begun>,
     /// Files that an earlier run finished.
     done: Done,
     /// Files that an earlier run began.
     parts: Mutex<HashMap<Short, Part>>,
-    /// Something was cut off at its end.
+    /// Whether an incomplete frame was cut off at its end.
     pub(super) was_cut: bool,
     /// Contents of the next frame.
     batch: Mutex<Batch>,
@@ -96,7 +97,7 @@ pub(super) struct Journal {
     end: Mutex<End>,
 }
 
-/// Where the next frame goes.
+/// Offset of the next frame.
 #[derive(Debug)]
 struct End {
     offset: u64,
@@ -132,7 +133,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Takes all out, and leaves the filesystems that were met.
+    /// Takes out all files, and keeps the filesystems.
     fn take(&mut self) -> Batch {
         let places = self.places.iter().take(MAX_PLACES).cloned().collect();
         std::mem::replace(self, Batch { places, ..Batch::default() })
@@ -164,8 +165,8 @@ impl From<Errno> for NotOpened {
 }
 
 impl Journal {
-    /// Opens the journal beside a destination, or makes one, which must be [begun](Journal::begin), and
-    /// locks it.
+    /// Opens and locks the journal in a destination's directory, or makes one, which must be
+    /// [begun](Journal::begin).
     pub(super) fn open(
         directory: BorrowedFd<'_>,
         destination: &OsStr,
@@ -183,14 +184,14 @@ impl Journal {
         if file::try_lock(&file) == Err(Errno::EAGAIN) {
             return Err(NotOpened::Held);
         }
-        // The run that held the lock may have made it longer, and removed it.
+        // The run that held the lock may have extended or removed it.
         let stat = file::stat(&file)?;
         if stat.links == 0 && is_named {
             return Err(NotOpened::Held);
         }
         let mut done = Done::collect(directory);
         let contents = parse(&file, stat.size, &mut done)?.map_err(NotOpened::Unusable)?;
-        // A user's own file may have this name, and the copy of a journal too.
+        // The file may be the user's own, or the copy of a journal.
         if !is_new && contents.own != Some(stat.id()) {
             return Err(NotOpened::Unusable(Unusable::Copied));
         }
@@ -211,26 +212,27 @@ impl Journal {
         })
     }
 
-    /// The job that the journal beside a destination belongs to, if there is one that can be read;
-    /// nothing is changed, and another run may hold it.
+    /// Returns the job that the journal in a destination's directory belongs to, if it is readable.
+    /// Nothing is changed, and another run may hold it.
     pub(super) fn peek(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<Begun> {
         look_into(directory, &stale::journal_name(destination)).ok()??.begun
     }
 
-    /// The tree that a run left to the caller, as the journal beside the destination names it, and the
-    /// journal itself.
+    /// Returns the tree that a run left to the caller, as the journal names it, and the journal
+    /// itself.
     pub(super) fn kept(directory: BorrowedFd<'_>, destination: &OsStr) -> Option<(Built, FileId)> {
         let contents = look_into(directory, &stale::journal_name(destination)).ok()??;
         let built = contents.begun.filter(|_| contents.is_kept)?.aside?;
         Some((built, contents.own?))
     }
 
-    /// The job that it belongs to, if it was begun.
+    /// Returns the job that it belongs to, if it was begun.
     pub(super) fn begun(&self) -> Option<&Begun> {
         self.begun.as_ref()
     }
 
-    /// Begins it anew, for this job, and gives it its name; `EEXIST`: another run was quicker.
+    /// Starts the journal again for this job, and gives it its name. `EEXIST`: another run was
+    /// quicker.
     pub(super) fn begin(&mut self, begun: Begun, directory: BorrowedFd<'_>) -> Sys<()> {
         let bytes = format::begin_frame(self.own, &begun);
         transfer::write_all_at(&self.file, &bytes, 0)?;
@@ -249,17 +251,18 @@ impl Journal {
         Ok(())
     }
 
-    /// An earlier run did this.
+    /// Whether an earlier run finished this file.
     pub(super) fn has(&self, done: &Short) -> bool {
         self.done.contains(done)
     }
 
-    /// There is something to go on from.
+    /// Whether the journal records anything that can be resumed.
     pub(super) fn is_continued(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// Tells of the files with several names that an earlier run copied: inode of the source, and path.
+    /// Reports the files with several names that an earlier run copied: inode of the source, and
+    /// path.
     pub(super) fn links(&self, visit: &mut dyn FnMut(u64, &OsStr)) -> Sys<()> {
         if self.is_continued() {
             let _ = parse(&self.file, lock(&self.end).offset, &mut Links(visit))?;
@@ -274,12 +277,12 @@ impl Journal {
         part.is_of(state(source), partial::chunk_bytes(source.size)).then(|| part.clone())
     }
 
-    /// Takes out what an earlier run began of a file.
+    /// Takes out the part of a file that an earlier run began.
     pub(super) fn take_part(&self, path: &OsStr) -> Option<Part> {
         lock(&self.parts).remove(&format::part_key(path))
     }
 
-    /// Takes out what earlier runs began in a directory and nobody asked for.
+    /// Takes out the parts that earlier runs began in a directory and that were not used.
     fn take_parts_in(&self, directory: impl FnOnce() -> PathBuf) -> Vec<Part> {
         let mut parts = lock(&self.parts);
         if parts.is_empty() {
@@ -290,13 +293,13 @@ impl Journal {
         parts.extract_if(|_, part| lies_in(part)).map(|(_, part)| part).collect()
     }
 
-    /// Takes out all that earlier runs began and nobody asked for.
+    /// Takes out all parts that earlier runs began and that were not used.
     fn take_parts(&self) -> Vec<Part> {
         lock(&self.parts).drain().map(|(_, part)| part).collect()
     }
 
-    /// Notes a finished file; from time to time flushes what was noted. Others go on noting
-    /// meanwhile.
+    /// Notes a finished file, and from time to time flushes the noted files. Other workers can note
+    /// files during the flush.
     pub(super) fn add(&self, finished: &Finished<'_>) -> Sys<()> {
         let Finished { path, source, copy, bytes, directory } = finished;
         let mut batch = lock(&self.batch);
@@ -305,7 +308,7 @@ impl Journal {
         if *bytes >= partial::MIN_BYTES {
             batch.ended.extend(format::part_key(path.as_os_str()));
         }
-        // A path that is longer than half a frame costs a copy more, if it comes to that.
+        // A path longer than half a frame is not noted, which costs at most one more copy.
         if source.links > 1 && path.as_os_str().len() < format::MAX_BYTES / 2 {
             format::push_link(&mut batch.linked, source.inode, path.as_os_str());
         }
@@ -321,18 +324,18 @@ impl Journal {
         full.map_or(Ok(()), |batch| self.write(&batch))
     }
 
-    /// Files will be written to this directory of a device.
+    /// Registers a directory on a device that files will be written to.
     pub(super) fn reach(&self, device: (u32, u32), directory: BorrowedFd<'_>) -> Sys<()> {
         lock(&self.batch).reach(device, directory)
     }
 
-    /// Flushes what was noted, the files first.
+    /// Flushes the files, then notes them.
     pub(super) fn flush(&self) -> Sys<()> {
         let batch = lock(&self.batch).take();
         self.write(&batch)
     }
 
-    /// Flushes what was noted, where to copy it again would take long.
+    /// Does the same where copying the files again would take long.
     pub(super) fn catch_up(&self) -> Sys<()> {
         let is_behind = lock(&self.batch).bytes > BATCH_BYTES / 16;
         if is_behind { self.flush() } else { Ok(()) }
@@ -360,11 +363,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes chunks of a part, from number `first` on, whose data has been flushed. Without chunks nothing
-    /// is to be gone on with, and the frame reaches the disk with the next one.
+    /// Notes chunks of a part, from number `first` on, whose data has been flushed. Without chunks
+    /// there is nothing to resume, and the frame reaches the disk with the next one.
     fn add_chunks(&self, part: &Part, first: u64) -> Sys<()> {
         let frame = format::chunks_frame(part, first);
-        // A path so long is of no use: the file is begun anew then.
+        // A path this long cannot be noted: the file is copied from the beginning then.
         let fits = frame.len() <= format::MAX_BYTES;
         match part.chunks.is_empty() {
             _ if !fits => Ok(()),
@@ -394,8 +397,8 @@ impl Journal {
         appended
     }
 
-    /// Notes that the tree which is being built is left to the caller. It names no file, and holds
-    /// whatever flushing met.
+    /// Notes that the tree being built is left to the caller. The frame names no file, and holds
+    /// regardless of errors of flushing.
     pub(super) fn keep(&self) -> Sys<()> {
         let mut end = lock(&self.end);
         file::truncate(&self.file, end.offset)?;
@@ -406,7 +409,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes sure of room for a number of files, and for what is noted with them.
+    /// Reserves space for a number of files and their frames.
     pub(super) fn reserve(&self, files: u64) -> Sys<()> {
         let offset = lock(&self.end).offset;
         file::reserve(&self.file, offset, Journal::bytes_for(files))
@@ -418,21 +421,21 @@ impl Journal {
         files * size_of::<Short>() as u64 + batches * 3 * format::FRAME_BYTES
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(super) fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// Which file it is.
+    /// Returns the identity of its file.
     pub(super) fn own(&self) -> FileId {
         self.own
     }
 
-    /// Removes one whose job is done, unless another run has taken it up. If that fails, a run finds
-    /// later that all is done.
+    /// Removes a journal whose job is done, unless another run uses it. If that fails, a later run
+    /// finds that all is done.
     pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr, own: FileId) {
         let Ok(file) = name::open_existing(directory, name, OFlags::RDWR) else { return };
-        // The copied file may have its name.
+        // The copied file may have the journal's name.
         let is_it = file::stat(&file).is_ok_and(|stat| stat.id() == own);
         if is_it && file::try_lock(&file) != Err(Errno::EAGAIN) {
             let _ = name::unlink(directory, name);
@@ -440,8 +443,8 @@ impl Journal {
     }
 }
 
-/// A new file for a journal, and whether it has its name. Where it can be made without, no kill leaves an
-/// empty one, of which nobody could know whose it is.
+/// Makes a new file for a journal, and returns whether it has its name. If the filesystem supports
+/// unlinked files, a kill leaves no empty journal, which could not be assigned to any job.
 fn make(directory: BorrowedFd<'_>, name: &OsStr) -> Sys<(OwnedFd, bool, bool)> {
     if name::can_link_unnamed() {
         match name::create_unnamed(directory, 0o600) {
@@ -495,7 +498,7 @@ mod tests {
 
     type Change = (&'static str, fn(&mut Stat), bool);
 
-    /// Changes of a file, and whether it is another one then.
+    /// Cases: a change of a file, and whether the file counts as changed.
     const CHANGES: [Change; 12] = [
         ("size", |stat| stat.size += 1, true),
         ("inode", |stat| stat.inode += 1, true),
@@ -504,7 +507,8 @@ mod tests {
         ("ctime, seconds", |stat| stat.changed.seconds += 1, true),
         ("ctime, nanoseconds", |stat| stat.changed.nanoseconds += 1, true),
         ("mtime before 1970", |stat| stat.modified.seconds = -2, true),
-        // Reading it is no change, another boot may number devices anew, and the rest moves ctime.
+        // Reading is no change, another boot may number devices differently, and the other changes
+        // move ctime.
         ("atime", |stat| stat.accessed.seconds += 1, false),
         ("device", |stat| stat.device = (8, 2), false),
         ("blocks", |stat| stat.blocks = 0, false),

@@ -1,4 +1,4 @@
-//! Large files that are noted chunk by chunk.
+//! Notes large files chunk by chunk in the journal, and finds their parts again.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,7 +20,7 @@ use uncopy_os::{Sys, directory, name};
 
 /// Notes the chunks of one file.
 pub(in crate::tree) struct KeptPart<S> {
-    /// Ends the job: the journal cannot be written.
+    /// Function that ends the job if the journal cannot be written.
     stop: S,
     journal: Arc<Journal>,
     path: OsString,
@@ -29,7 +29,7 @@ pub(in crate::tree) struct KeptPart<S> {
 }
 
 impl<S: Fn(Error) + Send> KeptPart<S> {
-    /// For the file at this path from the root, whose source is so.
+    /// Makes the notes for the file at this path from the root, with this source.
     pub(in crate::tree) fn new(
         stop: S,
         journal: &Arc<Journal>,
@@ -45,9 +45,9 @@ impl<S: Fn(Error) + Send> KeptPart<S> {
         }
     }
 
-    /// Returns the part that an earlier run made of it in a directory of the destination, if the source is still
-    /// what it was. In a tree that nobody sees yet, `ended` is the name that the file got when it was
-    /// whole, which may be noted nowhere: it is taken back.
+    /// Returns the part that an earlier run made of the file in a directory of the destination, if
+    /// the source is unchanged. In a tree without its final name, `ended` is the name that the
+    /// complete file got; that may not be noted, so it is taken back.
     pub(in crate::tree) fn begun(
         &self,
         directory: BorrowedFd<'_>,
@@ -59,7 +59,7 @@ impl<S: Fn(Error) + Send> KeptPart<S> {
             return None;
         }
         if let Some(name) = ended {
-            // If that fails, the file is begun anew.
+            // If that fails, the file is copied from the beginning.
             let _ = take_back(directory, name, &part);
         }
         let file = open(directory, &part).ok()?;
@@ -83,8 +83,8 @@ impl<S: Fn(Error) + Send> Keep for KeptPart<S> {
     }
 }
 
-/// Whether a name stands for a part that an earlier run had put in place and did not come to note: a
-/// file of that inode, with all that the source has. `goes_on` receives the offset.
+/// Whether a name refers to a complete part that an earlier run put in place but did not note: a
+/// file of that inode, with the contents of the source. `goes_on` receives the offset.
 pub(in crate::tree) fn is_ended(
     journal: &Journal,
     path: &Path,
@@ -102,13 +102,13 @@ pub(in crate::tree) fn is_ended(
         && (found.id(), found.links, found.size) == (part.id, 1, stat.size);
     let whole = is_part && is_whole(source, copy.as_fd(), stat.size, &part.chunks, goes_on)?;
     if whole {
-        // Nobody goes on with it.
+        // It cannot be resumed.
         let _ = journal.take_part(path.as_os_str());
     }
     Ok(whole)
 }
 
-/// Opens the temporary file of a part, which is the one that was noted and nobody else's.
+/// Opens the temporary file of a part, after checking that it is the one that was noted.
 fn open(directory: BorrowedFd<'_>, part: &Part) -> Sys<std::os::fd::OwnedFd> {
     if !stale::is_temporary(&part.name) || part.name.as_bytes().contains(&b'/') {
         return Err(Errno::EINVAL);
@@ -125,7 +125,7 @@ fn open(directory: BorrowedFd<'_>, part: &Part) -> Sys<std::os::fd::OwnedFd> {
     }
 }
 
-/// Makes a file that has its name already a part again, as it was before.
+/// Turns a file that already has its final name into a part again.
 fn take_back(directory: BorrowedFd<'_>, name: &OsStr, part: &Part) -> Sys<()> {
     let file = name::open_existing(directory, name, OFlags::RDONLY)?;
     let stat = file::stat(&file)?;
@@ -143,15 +143,15 @@ fn take_back(directory: BorrowedFd<'_>, name: &OsStr, part: &Part) -> Sys<()> {
     name::rename_new(directory, name, &part.name)
 }
 
-/// Removes the temporary file of a part, if that is sure to be it.
+/// Removes the temporary file of a part, if its identity is certain.
 fn remove(directory: BorrowedFd<'_>, part: &Part) {
     if part.id.birth.is_some() && open(directory, part).is_ok() {
         let _ = name::unlink(directory, &part.name);
     }
 }
 
-/// Removes what earlier runs began in a directory, at this path from the root, of files that the source
-/// has no more.
+/// Removes the parts that earlier runs began in a directory, at this path from the root, of files
+/// that the source no longer has.
 pub(in crate::tree) fn sweep_directory(
     journal: &Journal,
     path: impl FnOnce() -> PathBuf,
@@ -162,7 +162,7 @@ pub(in crate::tree) fn sweep_directory(
     }
 }
 
-/// The same in directories that the source has no more.
+/// Does the same in directories that the source no longer has.
 pub(in crate::tree) fn sweep(journal: &Journal, root: BorrowedFd<'_>) {
     for part in journal.take_parts() {
         let above = Path::new(&part.path).parent().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! Hard links: the names of one file in the source become names of one file in the copy.
+//! Preserves hard links: the names of one file in the source become names of one file in the copy.
 
 mod spill;
 
@@ -14,14 +14,15 @@ use super::place::Place;
 use uncopy_core::{Error, Result};
 use uncopy_os::Sys;
 
-/// Files that wait for further names and are kept in memory, unless the options say another number;
-/// those beyond go to disk.
+/// Default number of files with further expected names that are kept in memory; further files go to
+/// disk.
 const MAX_KEPT: usize = 1 << 14;
 
-/// Names that wait for the first one of their file; who finds more waits itself.
+/// Maximum number of names that wait for the first one of their file; a worker that finds more
+/// waits itself.
 const MAX_WAITING: usize = 1 << 12;
 
-/// The device of files that are known from a journal, where devices have no numbers.
+/// Device of files that are known from a journal, which stores no device numbers.
 const JOURNALLED: (u32, u32) = (u32::MAX, u32::MAX);
 
 /// A name in a directory of the job.
@@ -30,7 +31,7 @@ pub(super) struct Spot {
     pub(super) directory: Arc<Directory>,
     /// In the source.
     pub(super) name: OsString,
-    /// In the destination: another only for a root.
+    /// Name in the destination; it differs only for a root.
     pub(super) target: OsString,
 }
 
@@ -43,20 +44,20 @@ impl Spot {
         }
     }
 
-    /// Its paths in source and destination.
+    /// Returns its paths in source and destination.
     pub(super) fn names(&self) -> (PathBuf, PathBuf) {
         let source = self.directory.source_path().join(&self.name);
         (source, self.directory.destination_path().join(&self.target))
     }
 }
 
-/// The name under which a file was copied.
+/// The destination name of a copied file.
 #[derive(Debug, Clone)]
 pub(super) struct First {
     pub(super) root: Arc<Directory>,
     /// In the destination, from its root.
     pub(super) path: PathBuf,
-    /// The file was renamed, as those are that are compressed on their way.
+    /// Whether the file was renamed, because it was compressed or decompressed.
     pub(super) renamed: bool,
 }
 
@@ -83,7 +84,7 @@ pub(super) enum Claim {
     First(Option<First>),
     /// Another worker is copying it and will see to this name.
     Waits,
-    /// It is copied, here.
+    /// It is copied, under this name.
     Copied(First),
 }
 
@@ -91,13 +92,13 @@ pub(super) enum Claim {
 #[derive(Debug)]
 pub(super) struct Links {
     state: Mutex<LinksState>,
-    /// A file is no longer being copied.
+    /// Signals that a file is no longer being copied.
     copied: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct LinksState {
-    /// More go to disk.
+    /// Maximum number kept in memory; further ones go to disk.
     max_kept: usize,
     /// Being copied; these names wait.
     copying: HashMap<Identity, Vec<Spot>>,
@@ -108,7 +109,7 @@ struct LinksState {
     roots: Vec<Arc<Directory>>,
 }
 
-/// Under which name a file was copied, and how many more it has.
+/// The name under which a file was copied, and the number of further names.
 #[derive(Debug, PartialEq, Eq)]
 struct Copied {
     root: u32,
@@ -127,7 +128,7 @@ impl Links {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks what to do with a name of a file.
+    /// Decides what to do with a name of a file.
     pub(super) fn claim(&self, file: Identity, spot: impl FnOnce() -> Spot) -> Result<Claim> {
         let mut state = self.lock();
         while state.waiting >= MAX_WAITING && state.copying.contains_key(&file) {
@@ -152,8 +153,8 @@ impl Links {
         Ok(Claim::First(prior))
     }
 
-    /// The first name is copied, of a file with so many links. Returns the names that waited for
-    /// it, and whether those that are still to come will be known.
+    /// Records that the first name is copied, of a file with this number of links. Returns the
+    /// names that waited for it, and whether later names will be recognized.
     pub(super) fn copied(
         &self,
         file: Identity,
@@ -162,7 +163,7 @@ impl Links {
     ) -> (Vec<Spot>, Result<()>) {
         let mut state = self.lock();
         let waiting = state.end_waiting(file);
-        // Names outside of the tree are never met; names made meanwhile are copied again.
+        // Names outside the tree are never met; names made during the copy are copied again.
         let met = 1 + u32::try_from(waiting.len()).unwrap_or(u32::MAX);
         let expected = links.saturating_sub(met);
         let put = state.put(file, first, expected);
@@ -173,18 +174,18 @@ impl Links {
         (waiting, put)
     }
 
-    /// The first name could not be copied. Returns the names that waited for it: one of them is
-    /// the first now.
+    /// Records that the first name could not be copied. Returns the names that waited for it, one
+    /// of which becomes the first.
     pub(super) fn failed(&self, file: Identity) -> Vec<Spot> {
         let waiting = self.lock().end_waiting(file);
         self.copied.notify_all();
         waiting
     }
 
-    /// An earlier run copied the file with this inode under this name of the source.
+    /// Records that an earlier run copied the file with this inode under this name of the source.
     pub(super) fn was_copied(&self, inode: u64, root: &Arc<Directory>, path: &Path) -> Sys<()> {
         let first = First { root: Arc::clone(root), path: path.to_owned(), renamed: false };
-        // It is asked for once.
+        // Each file is looked up once.
         self.lock().put((JOURNALLED, inode), &first, 1)
     }
 }
@@ -196,7 +197,7 @@ impl LinksState {
         waiting
     }
 
-    /// The name of a file that was copied; one name less is expected.
+    /// Returns the name of a copied file, and expects one name less.
     fn take(&mut self, file: Identity) -> Sys<Option<First>> {
         let (root, path, renamed) = if let Some(copied) = self.kept.get_mut(&file) {
             copied.expected -= 1;

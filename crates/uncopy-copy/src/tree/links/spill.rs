@@ -1,4 +1,4 @@
-//! A table on disk, in a file without a name: which file of the source was copied under which name.
+//! Stores in an unlinked file which file of the source was copied under which name.
 //!
 //! The file begins with a table of offsets by the hash of what is looked for; behind it lie records,
 //! each with the offset of the one before it that has the same place in the table.
@@ -20,7 +20,7 @@ const PLACE_BYTES: u64 = 8;
 /// Next record, device, inode, root, names that are expected, whether it was renamed, length of the
 /// path.
 const HEAD_BYTES: usize = 8 + 8 + 8 + 4 + 4 + 4 + 4;
-/// Where in it the number of expected names is.
+/// Offset of the number of expected names in it.
 const EXPECTED_AT: u64 = 28;
 
 #[derive(Debug)]
@@ -29,14 +29,14 @@ pub(super) struct Spill {
     end: u64,
 }
 
-/// A record, and where it lies.
+/// A record and its offset.
 pub(super) struct Found {
     pub(super) copied: Copied,
     at: u64,
 }
 
 impl Spill {
-    /// An empty table on the filesystem of this directory.
+    /// Makes an empty table on the filesystem of this directory.
     pub(super) fn new(directory: impl AsFd) -> Sys<Spill> {
         Ok(Spill { file: unlinked::file(directory, "links")?, end: PLACES * PLACE_BYTES })
     }
@@ -59,7 +59,7 @@ impl Spill {
         Ok(())
     }
 
-    /// The record of a file of which names are expected.
+    /// Returns the record of a file of which further names are expected.
     pub(super) fn find(&self, file: Identity) -> Sys<Option<Found>> {
         let mut at = self.offset(place(file))?;
         while at != 0 {
@@ -106,7 +106,7 @@ impl Spill {
     }
 }
 
-/// Where the offset of a file's newest record lies.
+/// Returns the place that holds the offset of a file's newest record.
 fn place(file: Identity) -> u64 {
     let ((major, minor), inode) = file;
     let device = u64::from(major) << 32 | u64::from(minor);
