@@ -155,8 +155,8 @@ fn preserve(attributes: &[Attribute]) -> Preserve {
 }
 
 fn verify(flags: &CopyArgs) -> Result<Option<Verify>, String> {
-    let unless_told = (flags.single && !flags.no_verify).then_some(DigestArg::default());
-    match flags.verify.or(unless_told) {
+    let by_default = (flags.single && !flags.no_verify).then_some(DigestArg::default());
+    match flags.verify.or(by_default) {
         None if flags.trust_shared_extents => Err(String::from(
             "--trust-shared-extents only says how --verify is to be done; add --verify",
         )),

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_from_devices() {
+    fn addresses_are_distinguished_from_devices() {
         let parsed = |word: &str| address(OsStr::new(word));
         assert_eq!(
             parsed("tcp://192.0.2.1:80"),

@@ -15,7 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("zstd")] a_reader_jumps_into_the_middle,
         [Need::Tool("zstd")] what_zstd_writes_is_read,
         [Need::Tool("zstd")] files_of_every_length_come_back,
-        [] the_receipt_tells_guess_sample_and_sizes,
+        [] the_receipt_has_guess_sample_and_sizes,
         [] what_does_not_pay_is_copied_the_cheapest_way,
         [Need::Tool("zstd")] a_name_in_zst_is_always_a_file_of_zstd,
         [] a_directory_gets_the_suffix_and_gives_it_back,
@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_is_not_compressed_is_said,
         [] levels_are_heeded,
         [] metadata_goes_along,
-        [] the_audit_log_tells_both_sizes,
+        [] the_audit_log_has_both_sizes,
         [] zero_copy_is_refused_and_not_demanded,
     ];
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs, Place::Tmpfs] {
@@ -162,7 +162,7 @@ fn files_of_every_length_come_back() {
     }
 }
 
-fn the_receipt_tells_guess_sample_and_sizes() {
+fn the_receipt_has_guess_sample_and_sizes() {
     let pair = Pair::new();
     let source = pair.file("a", text(1_000_000));
     let receipt = copy(compress(), &source, &pair.to.join("b"));
@@ -310,7 +310,7 @@ fn metadata_goes_along() {
     assert_same(&source, &back);
 }
 
-fn the_audit_log_tells_both_sizes() {
+fn the_audit_log_has_both_sizes() {
     let pair = Pair::new();
     let source = pair.file("a", text(100_000));
     let log = pair.to.join("log");

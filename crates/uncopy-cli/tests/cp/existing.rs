@@ -11,7 +11,7 @@ use crate::cp::{EVERYWHERE, cp, cp_by};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] an_old_file_is_replaced_in_one_step,
-        [] hard_links_keep_the_old_contents_and_are_told,
+        [] hard_links_keep_the_old_contents_and_are_reported,
         [] a_symbolic_link_is_written_through,
         [Need::Tool("strace")] the_temporary_file_lies_beside_the_target_of_a_link,
         [] a_chain_of_links,
@@ -43,7 +43,7 @@ fn an_old_file_is_replaced_in_one_step() {
     }
 }
 
-fn hard_links_keep_the_old_contents_and_are_told() {
+fn hard_links_keep_the_old_contents_and_are_reported() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let others = pair.from.subdirectory("others", 0o755);

@@ -53,7 +53,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.append(&mut testbed::cases![
         [Need::At(Place::Tmpfs)] nothing_is_claimed_where_nothing_can_be_known,
         [Need::At(Place::Ext4), Need::Tool("setpriv")] nothing_is_claimed_of_the_files_of_others,
-        [Need::At(Place::Ext4)] pages_that_are_dirty_are_told,
+        [Need::At(Place::Ext4)] dirty_pages_are_reported,
     ]);
     cases
 }
@@ -380,7 +380,7 @@ fn nothing_is_claimed_of_the_files_of_others() {
     }
 }
 
-fn pages_that_are_dirty_are_told() {
+fn dirty_pages_are_reported() {
     let pair = Pair::empty(Place::Ext4, Place::Ext4);
     std::fs::write(&pair.source, [7; 5000]).unwrap();
     let dirty = pair.copy(cp().arg("--if-changed=accept"));

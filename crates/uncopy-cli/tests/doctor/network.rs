@@ -24,7 +24,10 @@ pub(crate) fn cases() -> Vec<Case> {
         named("the_kernel_is_seen_copying", the_kernel_is_seen_copying),
         named("refused_sampling_is_explained", refused_sampling_is_explained),
         named("another_network_is_not_judged", another_network_is_not_judged),
-        named("who_may_not_ask_is_told_nothing_of_the_other_end", the_other_end_is_hidden),
+        named(
+            "users_without_permission_learn_nothing_about_the_other_end",
+            the_other_end_is_hidden,
+        ),
     ]
 }
 

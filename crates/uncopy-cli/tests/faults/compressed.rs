@@ -7,7 +7,7 @@ use testbed::{
     Case, Compared, Fault, Intercept, Place, Program, Scratch, assert_same_tree, patterned,
 };
 
-use crate::faults::trees::told_tree;
+use crate::faults::trees::reported_tree;
 use crate::faults::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -63,7 +63,7 @@ impl Trees {
                 }
             }
             let mut strangers = self.to.strangers(&["destination"]);
-            if let Some(tree) = told_tree(run) {
+            if let Some(tree) = reported_tree(run) {
                 // A new tree whose destination takes no more is kept, with its journal.
                 strangers.retain(|name| !name.ends_with(".journal") && *name != tree);
             }

@@ -17,7 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Btrfs)] shared_or_moved_on_btrfs,
         [Need::BareDevice] through_io_uring,
         [Need::BareDevice] through_io_uring_and_further,
-        [] told_in_words,
+        [] errors_are_reported_in_words,
         [Need::At(Place::Ext4)] by_two_threads,
     ];
     for method in ["copy-file-range", "sendfile", "splice", "read-write"] {
@@ -190,7 +190,7 @@ fn through_io_uring_and_further() {
 }
 
 /// With words instead of receipts, and through buffers.
-fn told_in_words() {
+fn errors_are_reported_in_words() {
     let file = File::at(Place::Disk);
     let program = uncopy().args(["cp", "-v", "--no-zero-copy", "--cache=skip"]);
     let reset = || {

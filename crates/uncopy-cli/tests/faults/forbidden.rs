@@ -16,7 +16,7 @@ use crate::faults::{BEGIN, uncopy};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] files_and_trees_are_copied,
-        [] refusals_are_told,
+        [] refusals_are_reported,
         [Need::BareDevice] cold_files_are_read_without_a_ring,
         [] nobody_asks_for_userfaultfd,
         [] sends_fall_back,
@@ -117,7 +117,7 @@ fn files_and_trees_are_copied() {
 }
 
 /// The receipt names what was asked for and answered.
-fn refusals_are_told() {
+fn refusals_are_reported() {
     let scene = Scene::at(Place::Disk);
     for errno in BOTH {
         let without = |calls: &[SystemCall], flag: &str| {

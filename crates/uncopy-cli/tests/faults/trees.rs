@@ -164,7 +164,7 @@ impl Tree {
 
     fn check_strangers(&self, intercept: &Intercept, fault: Fault, expected: &[&str]) {
         let mut strangers = self.to.strangers(expected);
-        if let Some(tree) = told_tree(&intercept.run) {
+        if let Some(tree) = reported_tree(&intercept.run) {
             // A new tree whose destination takes no more is kept, with its journal.
             assert!(!self.destination().exists(), "{fault}: {:?}", intercept.run);
             strangers.retain(|name| !name.ends_with(".journal") && *name != tree);
@@ -177,7 +177,7 @@ impl Tree {
 }
 
 /// The name of a tree that a run left unfinished, as its message and its records tell it.
-pub(crate) fn told_tree(run: &Run) -> Option<String> {
+pub(crate) fn reported_tree(run: &Run) -> Option<String> {
     let line = run.stdout.lines().find(|line| line.contains("\"event\":\"incomplete\""))?;
     let incomplete = Receipt::new(line);
     let path = PathBuf::from(incomplete.value()["path"].as_str()?);

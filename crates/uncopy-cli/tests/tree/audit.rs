@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_is_changed_or_removed_is_noticed,
         [Need::Tool("strace")] a_kill_leaves_the_records_of_what_was_done,
         [Need::Tool("strace")] records_are_flushed_as_they_come,
-        [Need::Tool("strace")] a_flush_that_fails_is_told,
+        [Need::Tool("strace")] a_flush_that_fails_is_reported,
         [Need::Root, Need::Tool("strace"), Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
             what_was_flushed_survives_a_power_cut,
         [] a_log_that_cannot_be_written_ends_the_copy_before_it_begins,
@@ -240,7 +240,7 @@ fn records_are_flushed_as_they_come() {
     assert_eq!(calls.last().unwrap().name, "fsync");
 }
 
-fn a_flush_that_fails_is_told() {
+fn a_flush_that_fails_is_reported() {
     let trees = Trees::new();
     let (run, _) = flushed(&trees, "fdatasync:error=EIO:when=1");
     assert!(run.failed(1).contains("audit log"), "{}", run.stderr);

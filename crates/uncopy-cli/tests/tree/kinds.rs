@@ -14,7 +14,7 @@ use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
-        [] specials_are_skipped_and_told,
+        [] specials_are_skipped_and_reported,
         [] specials_are_made_anew,
         [Need::Root] devices_are_made_anew,
         [] names_are_bytes,
@@ -114,7 +114,7 @@ fn everything(from: Place, to: Place) {
     }
 }
 
-fn specials_are_skipped_and_told() {
+fn specials_are_skipped_and_reported() {
     let trees = Trees::new();
     trees.file("file", "x");
     run_tool("mkfifo", [trees.source().join("fifo")]);

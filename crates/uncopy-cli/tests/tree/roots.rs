@@ -13,7 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] two_sources_with_one_target_are_refused,
         [] a_destination_inside_the_source_is_refused,
         [Need::At(Place::Xfs)] a_destination_inside_the_source_by_a_bind_mount_is_refused,
-        [] a_missing_source_is_told_and_the_others_copied,
+        [] a_missing_source_is_reported_and_the_others_copied,
         [] the_current_directory,
         [] a_slash_at_the_end,
     ]
@@ -93,7 +93,7 @@ fn a_destination_inside_the_source_by_a_bind_mount_is_refused() {
     assert_eq!(fs::read(trees.destination().join("a/file")).unwrap(), b"x");
 }
 
-fn a_missing_source_is_told_and_the_others_copied() {
+fn a_missing_source_is_reported_and_the_others_copied() {
     let trees = Trees::new();
     trees.file("a/file", "1");
     let sources = ["missing", "a"].map(|name| trees.source().join(name));

@@ -24,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] no_more_is_deleted_than_allowed,
         [Need::Tool("strace")] nothing_is_deleted_where_the_source_cannot_be_listed,
         [Need::Tool("strace")] nothing_is_deleted_for_a_source_that_was_removed,
-        [Need::Tool("strace")] a_dry_run_changes_nothing_and_tells_everything,
+        [Need::Tool("strace")] a_dry_run_changes_nothing_and_reports_everything,
     ]
 }
 
@@ -189,7 +189,7 @@ fn nothing_is_deleted_where_the_source_cannot_be_listed() {
     assert_eq!(number(&summary(&run), "deleted"), 0);
 }
 
-fn a_dry_run_changes_nothing_and_tells_everything() {
+fn a_dry_run_changes_nothing_and_reports_everything() {
     let trees = mirrors();
     fs::hard_link(trees.source().join("a.c"), trees.source().join("sub/linked")).unwrap();
     trees.file("large", vec![1; 3 << 20]);

@@ -9,8 +9,8 @@ use crate::tree::Trees;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [] a_tree_is_told_in_words,
-        [] what_is_deleted_is_told_in_words,
+        [] a_tree_is_reported_in_words,
+        [] deletions_are_reported_in_words,
         [Need::Tool("script")] a_terminal_shows_how_far_it_is,
     ]
 }
@@ -27,7 +27,7 @@ fn assert_printed(run: &Run, expected: &[&str]) {
     }
 }
 
-fn a_tree_is_told_in_words() {
+fn a_tree_is_reported_in_words() {
     let trees = Trees::new();
     let first = trees.file("first", "words");
     fs::hard_link(&first, trees.source().join("second")).unwrap();
@@ -46,7 +46,7 @@ fn a_tree_is_told_in_words() {
     assert_printed(&copy_verbosely(&trees, &["--dry-run"]), &["would "]);
 }
 
-fn what_is_deleted_is_told_in_words() {
+fn deletions_are_reported_in_words() {
     let trees = Trees::new();
     trees.file("kept", "kept");
     copy_verbosely(&trees, &[]);

@@ -20,7 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4)] ext4_is_measured,
         [Need::At(Place::Xfs)] xfs_is_measured,
         [Need::At(Place::Btrfs)] btrfs_is_measured,
-        [] what_was_found_is_told_in_words,
+        [] results_are_reported_in_words,
         [] an_interrupt_leaves_nothing,
         [] what_a_killed_run_left_is_removed,
         [Need::Root, Need::Tool("strace")] what_takes_the_name_of_its_directory_is_left_alone,
@@ -95,7 +95,7 @@ fn btrfs_is_measured() {
     is_measured(Place::Btrfs, "btrfs");
 }
 
-fn what_was_found_is_told_in_words() {
+fn results_are_reported_in_words() {
     let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
     let path = scratch.path().to_str().unwrap();
     let run = uncopy(&home, &["tune", "--save", path]).run();
