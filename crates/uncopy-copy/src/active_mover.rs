@@ -1,4 +1,4 @@
-//! The mechanism at work on one pair of files.
+//! Defines the active mechanism of one pair of files.
 
 use super::mechanism::Mover;
 use uncopy_core::Mechanism;

@@ -1,4 +1,4 @@
-//! Contents of a copy: moves all bytes, and completes the new file before it gets its name.
+//! Copies the contents: moves all bytes, and completes the new file before it gets its name.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! Surroundings of a copy: what it shares with other copies, beside its options.
+//! Defines the context of a copy: what it shares with other copies, in addition to its options.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -1,10 +1,10 @@
-//! The wish to stop.
+//! Defines an observer's answer: continue or stop.
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Control {
-    /// Go on.
+    /// Continue.
     Continue,
     /// Stop: the copy removes what it wrote and returns an error for which
     /// [`is_cancelled`](uncopy_core::Error::is_cancelled) is true.

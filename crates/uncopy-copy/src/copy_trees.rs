@@ -1,4 +1,4 @@
-//! Jobs as they are asked for and as they end.
+//! Defines the public functions that run a job, and their results.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};

@@ -1,4 +1,4 @@
-//! Owner, group and permissions of new files in a directory.
+//! Determines owner, group and permissions of new files in a directory.
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;

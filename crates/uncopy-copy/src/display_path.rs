@@ -1,10 +1,10 @@
-//! Paths of files, for messages and records.
+//! Defines paths of files for messages and records.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The path of a file, begun as the caller named it: at hand, or put together when somebody asks,
-/// which for most files of a tree nobody does.
+/// The path of a file, starting as the caller named it: already known, or joined on first use,
+/// which most files of a tree never need.
 #[derive(Clone, Copy)]
 pub(crate) enum DisplayPath<'a> {
     Path(&'a Path),
@@ -20,7 +20,7 @@ impl AsRef<Path> for DisplayPath<'_> {
     }
 }
 
-/// A path that nobody has asked for yet, and how to find it.
+/// A path that is not joined yet, and how to join it.
 pub(crate) struct LazyPath<'a> {
     path: OnceLock<PathBuf>,
     find: &'a (dyn Fn() -> PathBuf + Sync),

@@ -1,4 +1,4 @@
-//! Finding out what the plan depends on.
+//! Collects the facts that the plan depends on.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};

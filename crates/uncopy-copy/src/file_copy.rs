@@ -1,4 +1,5 @@
-//! One file on its way: its two ends, how it is copied, and the receipt so far.
+//! Defines the state of copying one file: source, destination, how it is copied, and the receipt so
+//! far.
 
 use super::context::CopyContext;
 use super::conversion::{Chosen, Conversion, is_transformed};

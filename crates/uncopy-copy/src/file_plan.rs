@@ -1,4 +1,4 @@
-//! Plan for a regular file: decided once, by a pure function of its facts.
+//! Plans a regular file: decided once, by a pure function of its facts.
 
 /// Plan for an open regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Files that a user names, opened as copies open them.
+//! Opens files that a user names, in the same way as copies open them.
 //!
 //! On Linux a symbolic link at the end of a path is followed as if `fs.protected_symlinks` were 1
 //! (proc_sys_fs(5)), whatever it is: where it lies in a sticky directory that everybody may write to, only

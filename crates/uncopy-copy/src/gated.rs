@@ -1,4 +1,4 @@
-//! Observer whose copy waits at the gate of its context.
+//! Wraps an observer so that its copy waits at the gate of its context.
 
 use super::context::CopyContext;
 use super::control::Control;

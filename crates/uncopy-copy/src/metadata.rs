@@ -1,4 +1,4 @@
-//! Owner, permissions, attributes and times of the new file.
+//! Copies owner, permissions, attributes and times to the new file.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Progress of a copy, and the wish to stop it.
+//! Defines observers, which receive the progress of a copy and may stop it.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ impl<F: FnMut(Progress) -> Control> Observer for F {
     }
 }
 
-/// Reports how far the copy of `source` is.
+/// Reports the progress of the copy of `source`.
 ///
 /// # Errors
 /// The observer stopped the copy.

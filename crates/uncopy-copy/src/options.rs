@@ -1,4 +1,4 @@
-//! Options of a copy.
+//! Defines the options of a copy.
 
 use super::setters::setters;
 use super::tuning::Tuning;
@@ -182,7 +182,7 @@ impl Default for Level {
 /// Which mechanisms may be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Allow {
-    /// All: the cheapest that works, falling back by itself.
+    /// All: the cheapest that works, with automatic fallback.
     #[default]
     Any,
     /// Only ways in which no processor copies the bytes: shared or moved.
@@ -223,16 +223,16 @@ pub enum Cache {
     /// Whatever the chosen mechanism does.
     #[default]
     Auto,
-    /// The copied bytes are in the page cache afterwards; excludes direct writes. Shared extents are
-    /// not copied, and are read when somebody wants them.
+    /// The copied bytes are in the page cache afterwards; excludes direct writes. Shared extents
+    /// are not copied, and are read from the device on first use.
     Keep,
     /// The destination is not in the page cache afterwards, and a source that was not there
     /// before is not either.
     Skip,
 }
 
-/// Reaction if the source's size, mtime or ctime differ after the copy, or somebody was seen to store
-/// into it through a mapping.
+/// Reaction if the source's size, mtime or ctime differ after the copy, or a process was seen to
+/// store into it through a mapping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IfChanged {
     /// Report an error; the destination is left as it was.

@@ -1,4 +1,4 @@
-//! FIFOs and devices that are written to.
+//! Opens FIFOs and devices for writing.
 
 use std::os::fd::OwnedFd;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The device below an overlay.
+//! Finds the device below an overlay filesystem.
 
 use std::ffi::OsString;
 use std::fs;

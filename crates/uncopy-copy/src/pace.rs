@@ -1,4 +1,4 @@
-//! How much is moved at a time.
+//! Decides how much is moved at a time.
 
 use std::time::Duration;
 

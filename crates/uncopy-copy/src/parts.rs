@@ -1,4 +1,5 @@
-//! Parts of a large file that another run can go on with: what staging asks whoever keeps them.
+//! Defines the interface between staging and the journal for parts of a large file that another run
+//! can resume.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -45,6 +46,6 @@ pub(crate) trait Parts: Send {
     /// Flushes and notes what was copied in whole chunks.
     fn flush(&mut self, copy: (BorrowedFd<'_>, &OsStr)) -> Sys<()>;
 
-    /// Whether there is something to go on from.
+    /// Whether there is anything to resume.
     fn is_noted(&self) -> bool;
 }

@@ -9,7 +9,7 @@ use super::control::Control;
 /// Interval at which a halted copy asks whether it is to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Pauses copies and lets them go on: any number of them, single files and jobs, from any thread.
+/// Pauses and resumes copies: any number of them, single files and jobs, from any thread.
 ///
 /// A copy whose [context](super::CopyContext::gate) has a [`Gate`] of it finishes the current piece
 /// and waits; so does every worker of a job. While it waits its observer is asked
@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// time between [`Pause::pause`] and [`Pause::resume`] is no part of the durations in receipts and
 /// summaries, and a [`Throttle`](super::Throttle) does not make up for it.
 ///
-/// A clone is another handle of the same. With the last one gone nobody could let the copies go on:
-/// they do so by themselves.
+/// A clone is another handle of the same pause. Dropping the last handle resumes the copies,
+/// because nothing else could.
 ///
 /// ```
 /// use std::time::Duration;
@@ -86,7 +86,7 @@ struct GateState {
     paused: AtomicU64,
     /// Threads that copy.
     inside: AtomicUsize,
-    /// Those of them that wait, here or for something to do.
+    /// Number of those that wait, at this gate or for work.
     resting: AtomicUsize,
     times: Mutex<Times>,
     wake: Condvar,
@@ -189,9 +189,9 @@ impl GateState {
 /// Result of passing a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// It was open.
+    /// The gate was open.
     Open,
-    /// It was closed, and opened at this time.
+    /// The gate was closed, and opened at this time.
     Opened(Instant),
     /// The copy is to stop.
     Stopped,

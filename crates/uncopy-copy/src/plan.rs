@@ -141,7 +141,7 @@ pub(crate) struct Attempted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlanStep {
     Try(Mechanism),
-    /// Nothing is left that the options allow.
+    /// No mechanism is left that the options allow.
     GiveUp,
 }
 
@@ -263,7 +263,7 @@ pub(crate) fn no_mechanism(facts: &CopyFacts, refused: &[Refusal]) -> Reason {
     Reason::NoMechanism { refusals: all }
 }
 
-/// All mechanisms, the preferred first.
+/// Returns all mechanisms, the preferred first.
 fn order(facts: &CopyFacts) -> [Mechanism; 6] {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
     let mut order = match facts.prefer {

@@ -1,5 +1,6 @@
-//! One file on systems other than Linux: read and written piece by piece beside the destination, with
-//! the standard library alone, then renamed. What it cannot do it refuses before it touches anything.
+//! Copies one file on systems other than Linux: read and written piece by piece under a temporary
+//! name with the standard library alone, then renamed. Options that it cannot obey are refused
+//! before any file is touched.
 //!
 //! Tests compile it on Linux too, and run it there.
 
@@ -71,7 +72,7 @@ pub(super) fn copy(
     }
     let is_kept = options.existing == Existing::Keep;
     if !temporary.put_in_place(&destination.path, is_kept)? {
-        // Somebody else made it meanwhile.
+        // Another process created it in between.
         return Ok(Outcome::exists());
     }
     receipt.duration = begin.elapsed();
@@ -196,7 +197,7 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// Moves all bytes, telling how far it is before each piece and after the last one.
+/// Moves all bytes, and reports progress before each piece and after the last one.
 fn move_bytes(
     source: &Source<'_>,
     mut output: &File,

@@ -101,7 +101,8 @@ fn try_to_remove(parent: impl AsFd, name: &OsStr) -> Sys<()> {
     directory::remove(&parent, name).or_else(|_| directory::remove(&parent, name))
 }
 
-/// Whether only the caller can act in it. An ACL gives nobody more than the group's bits (acl(5), mask).
+/// Whether only the caller can act in it. An ACL grants no more than the group's bits (acl(5),
+/// mask).
 fn is_own(stat: &Stat) -> bool {
     stat.uid == file::effective_uid() && stat.permissions() & 0o077 == 0
 }

@@ -1,4 +1,4 @@
-//! Methods that options are made by, one for each field.
+//! Generates the setter methods of options, one for each field.
 
 /// Writes a method for each field, of its name, that takes its value and returns the options.
 macro_rules! setters {

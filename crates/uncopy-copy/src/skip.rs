@@ -1,4 +1,4 @@
-//! Why something was left alone.
+//! Defines the reasons for skipping an entry.
 
 use std::fmt;
 

@@ -68,7 +68,7 @@ impl<'a> Source<'a> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = match follow::open(path, flags) {
             Err(FollowError::System(Errno::ENXIO)) => return Err(refuse(path, FileType::Socket)),
-            // Somebody holds a lease: wait for it (fcntl(2), F_SETLEASE).
+            // Another process holds a lease: wait for it (fcntl(2), F_SETLEASE).
             Err(FollowError::System(Errno::EAGAIN)) => {
                 follow::open(path, OFlags::RDONLY | OFlags::NOCTTY)
             }

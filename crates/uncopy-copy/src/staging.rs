@@ -192,7 +192,8 @@ impl<'a> Staging<'a> {
         let fd = if destination.is_stream() {
             outlet::open_for_writing(destination, observer)?
         } else {
-            // For reading as well: verification reads it, and FICLONE wants it on some kernels.
+            // Opened for reading too: verification reads it, and FICLONE requires it on some
+            // kernels.
             let open =
                 |flags| name::open_blocking(destination.directory(), destination.name(), flags);
             open(OFlags::RDWR)

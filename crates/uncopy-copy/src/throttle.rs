@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn many_threads_share_the_rate() {
-        // By the sum of what is planned, not by the clock: 40 pieces of 20 ms are through after
-        // 800 ms less the credit, whoever asked for them.
+        // Compares planned times, not the clock: 40 pieces of 20 ms end after 800 ms less the
+        // credit, whichever worker requested them.
         let throttle = Throttle::new(NonZeroU64::new(50 * 4096).unwrap());
         let begin = throttle.lock().through;
         thread::scope(|scope| {

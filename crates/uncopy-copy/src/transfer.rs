@@ -89,7 +89,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             self.report()?;
         }
         if self.copy.context().throttle.is_none() {
-            // Where a rate is given, mechanisms do not differ in speed.
+            // With a rate limit, mechanisms do not differ in speed.
             let rivals = plan::rivals(&self.copy.facts, &self.attempted);
             let context = self.copy.context();
             self.trial = Trial::new(&self.copy.facts, &rivals, || context.has_spare_thread());

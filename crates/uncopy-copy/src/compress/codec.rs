@@ -1,4 +1,4 @@
-//! Thin calls to the zstd library.
+//! Wraps the zstd library thinly.
 
 use zstd::stream::raw::{CParameter, DParameter, InBuffer, Operation, OutBuffer};
 

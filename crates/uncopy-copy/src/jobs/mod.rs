@@ -1,4 +1,4 @@
-//! Options, records and summaries of jobs.
+//! Defines options, records and summaries of jobs.
 
 mod options;
 mod record;

@@ -1,4 +1,4 @@
-//! Options of a job.
+//! Defines the options of a job.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 

@@ -1,4 +1,4 @@
-//! Records of entries, progress, and the summary of a job.
+//! Defines records of entries, progress, and the summary of a job.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,7 +100,7 @@ pub enum EntryOutcome {
 pub enum Action {
     /// Make it: the name is free.
     Make,
-    /// Replace what has the name.
+    /// Replace the existing entry.
     Replace,
     /// Make a hard link to a file that was copied before.
     Link,

@@ -1,4 +1,4 @@
-//! `copy_file_range(2)`: the filesystem copies, or shares.
+//! Moves bytes by `copy_file_range(2)`: the filesystem copies or shares them.
 
 use super::{Ends, Moved, Mover, Refused};
 use crate::plan::CopyFacts;

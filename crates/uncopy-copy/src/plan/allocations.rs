@@ -1,4 +1,5 @@
-//! Questions to the plan are asked for each file and each mechanism: they cost no memory.
+//! Checks that questions to the plan allocate no memory; they are asked for each file and each
+//! mechanism.
 
 use std::collections::BTreeSet;
 

@@ -167,7 +167,7 @@ fn orbits_seven_conditions() {
     assert_eq!(crossed(CopyFileRange), ErrorClass::Unsupported);
     // 4. the user's switch.
     assert!(!zero_copy(&CopyFacts { allow: Allow::ReadWrite, ..facts() }));
-    // 5. resume: a mechanism that stopped is followed by one that goes on.
+    // 5. resume: a mechanism that stopped is followed by the next one.
     let stopped = Attempted { mechanism: Reflink, errno: None, moved_bytes: 0 };
     assert_eq!(next(&facts(), &[stopped]), PlanStep::Try(ladder(&facts())[1]));
     // 6. compression.

@@ -1,4 +1,5 @@
-//! Jobs on systems other than Linux: single files one after the other, and no trees yet.
+//! Copies jobs on systems other than Linux: single files one after the other; trees are not
+//! supported yet.
 
 use std::path::{Path, PathBuf};
 

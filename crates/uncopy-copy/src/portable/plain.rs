@@ -1,4 +1,4 @@
-//! Metadata of files that the standard library has on every system.
+//! Copies the metadata of files that the standard library supports on every system.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Metadata of files on Unix.
+//! Copies the metadata of files on Unix.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};

@@ -1,4 +1,4 @@
-//! Which options a copy by the standard library alone cannot obey (pure).
+//! Finds options that a copy by the standard library alone cannot obey (pure).
 
 use crate::{Allow, Cache, CopyOptions, IfChanged, Prefer, Preserve, Sparse, Transform, Tuning};
 use uncopy_core::CopyOption;
@@ -31,7 +31,7 @@ pub(super) fn refused(options: &CopyOptions) -> Vec<CopyOption> {
         // Obeyed.
     } = options;
     let Preserve { mode, ownership, timestamps, xattr, acl } = *preserve;
-    // The buffer is as large as asked for.
+    // The buffer has the requested size.
     let Tuning { zero_copy_min, direct_min, direct_cpu_min, buffer: _ } = *tuning;
     let reads_and_writes =
         matches!(allow, Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite));

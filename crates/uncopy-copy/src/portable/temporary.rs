@@ -1,4 +1,4 @@
-//! A file beside the destination, until it has the destination's name.
+//! Writes a temporary file in the destination's directory until it gets the destination's name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -48,7 +48,7 @@ impl<'a> Temporary<'a> {
         })
     }
 
-    /// Gives it its name, in one step. `false`: something has the name, and `is_kept`.
+    /// Gives it its name, in one step. Returns `false` if the name is taken and `is_kept` is set.
     pub(super) fn put_in_place(mut self, destination: &Path, is_kept: bool) -> Result<bool> {
         // Not every system renames a file that is open.
         self.file = None;

@@ -1,4 +1,4 @@
-//! Limits of a job: workers, descriptors, and entries to delete.
+//! Keeps the limits of a job: workers, descriptors, and entries to delete.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Options of a job, its rate, and what it learns.
+//! Holds the options of a job, its rate limit, and what was learnt about the machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -282,7 +282,7 @@ fn strangers(
         let is_directory = kind == FileType::Directory;
         let selects = |name: &OsStr| selection.selects(&way.join(name), is_directory);
         let look_up = |name: &OsStr| directory::stat_name(&open.source, name).map(|_| ());
-        // It may be the copy of a file that was compressed or decompressed on its way.
+        // The entry may be the copy of a file that was compressed or decompressed.
         let other = other_origin(name, transform).filter(|_| !is_directory);
         // Leftovers of a killed run are selected, whatever they are called.
         let selected = || resumed || selects(name) && other.as_deref().is_none_or(selects);

@@ -82,7 +82,7 @@ pub(super) enum Parent {
     /// A root of the job, or the parent directory of a root that is no directory, as the caller
     /// named it.
     Root { source: PathBuf, destination: PathBuf, register: Register },
-    /// In another directory.
+    /// A directory inside another one.
     Child { parent: Arc<Directory>, name: OsString },
 }
 
@@ -157,7 +157,7 @@ impl Directory {
 
     /// Stores the names that are not copied because their entry belongs to another name.
     pub(super) fn set_doubled(&self, names: HashSet<OsString>) {
-        // It is listed from its beginning once.
+        // A directory is listed from its beginning only once.
         let _ = self.doubled.set(names);
     }
 

@@ -17,9 +17,9 @@ use uncopy_os::{clock, name};
 
 /// Work done for a file before its status was known.
 pub(super) enum EarlyStart<'a> {
-    /// It was read to the worker's buffer.
+    /// The file was read into the worker's buffer.
     Read(EarlyRead),
-    /// It shares its blocks with a new file.
+    /// A new file shares its blocks.
     Shared(EarlyShare<'a>),
 }
 

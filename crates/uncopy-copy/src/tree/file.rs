@@ -93,7 +93,7 @@ pub(super) fn copy_regular(
         {
             return Ok(outcome);
         }
-        // It may have made the file.
+        // An early start may have created the file; dropping it removes that.
         drop(early.take());
         let journal = journal.as_ref().filter(|_| plan == FilePlan::Resumable);
         let placing = placing(job, place, source, journal, noting);

@@ -1,6 +1,6 @@
-//! Directories that fold names: vfat, and those that `chattr +F` marks on ext4. An entry of the destination
-//! may be written otherwise than the name of the source that stands for it: in another case, with dots at its
-//! end, with its accents composed or not.
+//! Finds destination entries whose names differ from the source's only by folding: on vfat, and in
+//! directories marked by `chattr +F` on ext4. Such an entry may be spelled in another case, with
+//! dots at its end, or with its accents composed or not.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -258,7 +258,7 @@ mod tests {
     }
 
     impl Fake {
-        /// Those of its strangers that stay.
+        /// Entries that are not in the source and stay.
         fn kept(&self) -> Result<HashSet<&'static str>, NotCompared> {
             let names = self.destination.iter().map(|(name, _)| *name);
             let strangers = names.filter(|name| !self.source.contains(name)).map(OsStr::new);

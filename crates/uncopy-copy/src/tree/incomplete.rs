@@ -93,7 +93,7 @@ impl Unfinished<'_> {
     /// Writes a journal that lists the finished files. `removed`: files that were removed to make
     /// room for it.
     fn begin_journal(&self, removed: &mut u64) -> Result<()> {
-        // Where nothing else failed, the file that was too much has made room.
+        // If nothing else failed, removing the file that did not fit has made room.
         let journal = self.with_room(0, removed, || self.open_journal())?;
         let begun = self.note_all(&journal, removed).and_then(|()| journal.keep());
         begun.map_err(|errno| self.unwritten(errno))
@@ -248,7 +248,7 @@ fn note(journal: &Journal, spot: &Spot<'_>, name: &OsStr) -> Sys<()> {
 /// it. Every change of contents, length and name sets the time of change, and nobody can set it back
 /// (`inode(7)`).
 fn is_current(source: &Stat, copy: &Stat) -> bool {
-    /// Where times are whole seconds, or two, they are cut off.
+    /// Times are truncated on filesystems that store whole seconds, or two.
     const GRAIN_SECONDS: i64 = 4;
     let is_regular = |stat: &Stat| stat.file_type() == FileType::RegularFile;
     let Some(birth) = copy.birth.filter(|_| is_regular(source) && is_regular(copy)) else {

@@ -1,4 +1,4 @@
-//! One job, shared by its workers: its parts, and the operations that need several of them.
+//! Defines a job, which its workers share: its parts, and the operations that need several of them.
 
 use super::budget::Budget;
 use super::context::Context;

@@ -56,7 +56,7 @@ pub(super) fn list_open(
     let mut buffer = worker.take_listing();
     let selection = &worker.job().options().selection;
     let way = (!selection.is_everything()).then(|| directory.path_from_root());
-    // It was just opened, and stands at its beginning.
+    // The directory was just opened, so its position is the beginning.
     let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(&open.source, from) };
     let mut entries = 0;
     let listed = rewound.and_then(|()| {

@@ -84,8 +84,8 @@ impl Batch {
         self.entries.len() as u64
     }
 
-    /// In the order of inodes, in which their blocks are likelier to lie on the device than in that
-    /// of names.
+    /// Sorts the entries by inode: their blocks are more likely to be in that order on the device
+    /// than in the order of names.
     pub(super) fn sort(&mut self) {
         self.entries.sort_unstable_by_key(|listed| listed.inode);
     }

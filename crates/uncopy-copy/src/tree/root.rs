@@ -135,7 +135,7 @@ fn close_journal(
         return journal.flush();
     }
     sweep(journal, root);
-    // Until the other roots are done too.
+    // The journal is kept until the other roots are done too.
     journal.catch_up()?;
     job.resume().finished_with(journal, parent)
 }

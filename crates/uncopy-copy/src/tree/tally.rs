@@ -1,4 +1,5 @@
-//! Counts of a job: kept while it runs, reported to the observer, and summed up at its end.
+//! Counts the entries and bytes of a job, reports them to the observer, and sums them up at its
+//! end.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Hidden directory in which copies are made and timed.
+//! Makes and times copies in a hidden directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

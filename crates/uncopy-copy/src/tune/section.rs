@@ -1,4 +1,4 @@
-//! Measurement of each setting.
+//! Measures each setting.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};

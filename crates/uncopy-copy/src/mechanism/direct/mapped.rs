@@ -1,4 +1,4 @@
-//! `O_DIRECT` writes of the source's own page-cache pages, through a mapping.
+//! Writes the source's own page-cache pages with `O_DIRECT`, through a mapping.
 
 use super::{Ends, Moved, Refused, WholeBlocks};
 use uncopy_core::Cost;

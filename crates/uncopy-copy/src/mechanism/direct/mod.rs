@@ -13,9 +13,9 @@ use uncopy_os::{Sys, file, transfer};
 /// How the bytes behind the last whole block are written; `O_DIRECT` takes whole blocks only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// By an ordinary write.
+    /// Use an ordinary write.
     Written,
-    /// By `sendfile`: a copy, but not in this program.
+    /// Use `sendfile`: a copy, but not in this program.
     Sent,
     /// As a whole block, cut off afterwards: no copy, and the last block is read and zeroed.
     CutOff,

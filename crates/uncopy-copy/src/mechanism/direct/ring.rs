@@ -1,4 +1,4 @@
-//! `O_DIRECT` reads and writes through io_uring over registered buffers, for a cold source.
+//! Reads and writes with `O_DIRECT` through io_uring over registered buffers, for a cold source.
 
 use super::{DirectSource, Ends, Moved, Refused, WholeBlocks};
 use uncopy_core::Cost;

@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn what_was_done_is_found_and_nothing_else() {
         let directory = File::open(std::env::temp_dir()).unwrap();
-        // All in memory; portions of less than a page, of many pages, and none left in memory.
+        // Cases: all in memory; portions of less than a page, of many pages, and none left in
+        // memory.
         for (end, max_kept, portions) in
             [(0, 10, 0), (2000, 5000, 0), (2000, 90, 11), (9000, 1700, 2), (2000, 500, 2)]
         {

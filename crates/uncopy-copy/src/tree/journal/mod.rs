@@ -126,7 +126,7 @@ struct Batch {
 impl Batch {
     fn reach(&mut self, device: (u32, u32), directory: BorrowedFd<'_>) -> Sys<()> {
         if !self.places.iter().any(|(known, _)| *known == device) {
-            // Opened anew: an O_PATH handle cannot be flushed.
+            // Opened again: an O_PATH handle cannot be flushed.
             let place = name::open_directory_for_reading(directory)?;
             self.places.push((device, Arc::new(place)));
         }

@@ -29,7 +29,7 @@ const JOURNALLED: (u32, u32) = (u32::MAX, u32::MAX);
 #[derive(Debug)]
 pub(super) struct Spot {
     pub(super) directory: Arc<Directory>,
-    /// In the source.
+    /// Name in the source.
     pub(super) name: OsString,
     /// Name in the destination; it differs only for a root.
     pub(super) target: OsString,
@@ -55,7 +55,7 @@ impl Spot {
 #[derive(Debug, Clone)]
 pub(super) struct First {
     pub(super) root: Arc<Directory>,
-    /// In the destination, from its root.
+    /// Path in the destination, from its root.
     pub(super) path: PathBuf,
     /// Whether the file was renamed, because it was compressed or decompressed.
     pub(super) renamed: bool,
