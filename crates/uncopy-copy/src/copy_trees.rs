@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use crate::job_backend::{is_built as was_built, run_job};
 use crate::jobs::{JobObserver, JobOptions, Summary};
-use crate::ways_of_jobs::{is_built as was_built, run_job};
 use uncopy_core::{Error, Reason, Result};
 
 /// Copies each source to its destination, directories with all that is in them.

@@ -103,7 +103,7 @@ struct ClassHistory {
     preferred: Option<Mechanism>,
     /// Mechanism chosen instead of the preferred one.
     chosen: Option<Advice>,
-    ways: Vec<MechanismRecord>,
+    records: Vec<MechanismRecord>,
 }
 
 #[derive(Debug)]
@@ -133,12 +133,17 @@ impl MechanismRecord {
 impl ClassHistory {
     fn advise(&mut self, candidates: &[Mechanism]) -> Option<Advice> {
         for mechanism in candidates {
-            if !self.ways.iter().any(|way| way.mechanism == *mechanism) {
+            if !self.records.iter().any(|record| record.mechanism == *mechanism) {
                 let (mechanism, rates) = (*mechanism, VecDeque::new());
-                self.ways.push(MechanismRecord { mechanism, rates, probes: 0, ruled_out: false });
+                self.records.push(MechanismRecord {
+                    mechanism,
+                    rates,
+                    probes: 0,
+                    ruled_out: false,
+                });
             }
         }
-        let works = |m: &Mechanism| !self.ways.iter().any(|w| w.mechanism == *m && w.ruled_out);
+        let works = |m: &Mechanism| !self.records.iter().any(|w| w.mechanism == *m && w.ruled_out);
         let candidates: Vec<Mechanism> = candidates.iter().copied().filter(works).collect();
         let candidates = candidates.as_slice();
         let preferred = *candidates.first()?;
@@ -160,11 +165,11 @@ impl ClassHistory {
     /// Returns the mechanism to probe with this file, if it is a probe.
     fn probe(&mut self, at_work: Mechanism, candidates: &[Mechanism]) -> Option<Mechanism> {
         let others = self
-            .ways
+            .records
             .iter_mut()
-            .filter(|way| way.mechanism != at_work)
-            .filter(|way| candidates.contains(&way.mechanism));
-        let least_known = others.min_by_key(|way| way.probes)?;
+            .filter(|record| record.mechanism != at_work)
+            .filter(|record| candidates.contains(&record.mechanism));
+        let least_known = others.min_by_key(|record| record.probes)?;
         let every =
             if least_known.probes < PROBES as u64 { PROBE_EVERY } else { PROBE_AGAIN_EVERY };
         if !self.files.is_multiple_of(every) {
@@ -175,9 +180,9 @@ impl ClassHistory {
     }
 
     fn rule_out(&mut self, mechanism: Mechanism) {
-        if let Some(way) = self.ways.iter_mut().find(|way| way.mechanism == mechanism) {
-            way.ruled_out = true;
-            way.rates.clear();
+        if let Some(record) = self.records.iter_mut().find(|record| record.mechanism == mechanism) {
+            record.ruled_out = true;
+            record.rates.clear();
         }
         self.preferred = self.preferred.filter(|preferred| *preferred != mechanism);
         self.chosen = self.chosen.take().filter(|chosen| chosen.mechanism != mechanism);
@@ -186,10 +191,13 @@ impl ClassHistory {
     fn record(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
         self.files += 1;
         self.bytes += bytes;
-        let Some(way) = self.ways.iter_mut().find(|way| way.mechanism == mechanism) else { return };
-        way.rates.push_back(bytes as f64 / took.as_secs_f64().max(1e-9));
-        if way.rates.len() > RECENT {
-            way.rates.pop_front();
+        let Some(record) = self.records.iter_mut().find(|record| record.mechanism == mechanism)
+        else {
+            return;
+        };
+        record.rates.push_back(bytes as f64 / took.as_secs_f64().max(1e-9));
+        if record.rates.len() > RECENT {
+            record.rates.pop_front();
         }
         self.judge();
     }
@@ -198,11 +206,14 @@ impl ClassHistory {
     fn judge(&mut self) {
         let Some(preferred) = self.preferred else { return };
         let at_work = self.chosen.as_ref().map_or(preferred, |chosen| chosen.mechanism);
-        let Some(now) = self.ways.iter().find(|way| way.mechanism == at_work) else { return };
-        let known = |way: &&MechanismRecord| way.rates.len() >= PROBES;
-        let (pace, ways) = (now.median(), &self.ways);
-        let better = |way: &&MechanismRecord| way.median() >= pace * CLEARLY && way.least() > pace;
-        let best = ways
+        let Some(now) = self.records.iter().find(|record| record.mechanism == at_work) else {
+            return;
+        };
+        let known = |record: &&MechanismRecord| record.rates.len() >= PROBES;
+        let (pace, records) = (now.median(), &self.records);
+        let better =
+            |record: &&MechanismRecord| record.median() >= pace * CLEARLY && record.least() > pace;
+        let best = records
             .iter()
             .filter(known)
             .filter(better)
@@ -212,11 +223,12 @@ impl ClassHistory {
             self.chosen = None;
             return;
         }
-        let candidates: Vec<Mechanism> = ways.iter().map(|way| way.mechanism).collect();
+        let candidates: Vec<Mechanism> = records.iter().map(|record| record.mechanism).collect();
         let slower = |mechanism| {
-            let way = ways.iter().find(|way| way.mechanism == mechanism).filter(known)?;
+            let record =
+                records.iter().find(|record| record.mechanism == mechanism).filter(known)?;
             Some(RefusalReason::SlowerOnJob {
-                speed: rounded(way.median()),
+                speed: rounded(record.median()),
                 best_speed: rounded(best.median()),
                 best: best.mechanism,
             })
@@ -369,7 +381,7 @@ mod tests {
         let advice = class.advise(&[CopyFileRange, Splice, ReadWrite]).unwrap();
         assert_eq!(advice.mechanism, ReadWrite);
         assert_eq!(advice.refusals.len(), 1, "{:?}", advice.refusals);
-        assert!(class.ways[0].ruled_out && class.ways[0].probes == 0);
+        assert!(class.records[0].ruled_out && class.records[0].probes == 0);
     }
 
     #[test]

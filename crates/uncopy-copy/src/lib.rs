@@ -131,9 +131,9 @@ pub mod job {
 use std::path::Path;
 
 #[cfg(all(feature = "trees", not(target_os = "linux")))]
-use portable as ways_of_jobs;
+use portable as job_backend;
 #[cfg(all(feature = "trees", target_os = "linux"))]
-use tree as ways_of_jobs;
+use tree as job_backend;
 
 #[cfg(all(fuzzing, feature = "compress", target_os = "linux"))]
 pub use compress::{fuzz as fuzz_compressed, fuzz_table};

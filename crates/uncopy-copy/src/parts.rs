@@ -27,12 +27,12 @@ pub(crate) trait Parts: Send {
     fn begin(&mut self, name: &OsStr, stat: &Stat) -> Sys<()>;
 
     /// Reads what is there, chunk after chunk, as long as it is what was noted; returns up to where.
-    /// `goes_on` receives the offset.
+    /// `on_progress` receives the offset.
     fn verify(
         &mut self,
         copy: BorrowedFd<'_>,
         fail: &dyn Fn(Errno) -> Error,
-        goes_on: &mut dyn FnMut(u64) -> Result<()>,
+        on_progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<u64>;
 
     /// Takes notice that the copy has come as far as `offset`.

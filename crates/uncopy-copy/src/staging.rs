@@ -263,11 +263,11 @@ impl<'a> Staging<'a> {
     }
 
     /// Returns the offset at which copying starts: behind the bytes that an earlier run copied and
-    /// this one has verified. `goes_on` receives the offset. The rest is cut off.
-    pub(crate) fn verified(&self, mut goes_on: impl FnMut(u64) -> Result<()>) -> Result<u64> {
+    /// this one has verified. `on_progress` receives the offset. The rest is cut off.
+    pub(crate) fn verified(&self, mut on_progress: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         let Some(parts) = &self.parts else { return Ok(0) };
         let fail = |errno| Error::destination("read back", self.destination.given, errno);
-        let end = lock(parts).verify(self.fd(), &fail, &mut goes_on)?;
+        let end = lock(parts).verify(self.fd(), &fail, &mut on_progress)?;
         file::truncate(&self.fd, end).map_err(fail)?;
         Ok(end)
     }

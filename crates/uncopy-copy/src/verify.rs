@@ -140,11 +140,11 @@ fn hash_both(
         }
         !stop.load(Ordering::Relaxed)
     };
-    let goes_on = || if stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue };
+    let answer = || if stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue };
     let hash_source = |gate: Option<&Gate>| {
         hash(original, algorithm, |done| {
             source_done.store(done, Ordering::Relaxed);
-            gate.map_or_else(goes_on, |gate| gate.control(goes_on)) == Control::Continue
+            gate.map_or_else(answer, |gate| gate.control(answer)) == Control::Continue
         })
     };
     let cancelled = Trouble::System(Errno::ECANCELED);
@@ -193,16 +193,16 @@ fn hash_both(
     }
 }
 
-/// Returns the digest of one side. `goes_on` gets the number of bytes done, and may stop the work
+/// Returns the digest of one side. `on_progress` gets the number of bytes done, and may stop the work
 /// (`ECANCELED`).
 fn hash(
     side: Side<'_>,
     algorithm: Digest,
-    mut goes_on: impl FnMut(u64) -> bool,
+    mut on_progress: impl FnMut(u64) -> bool,
 ) -> Result<String, Trouble> {
     let Side { fd, size, is_compressed } = side;
     let mut hasher = Hasher::new(algorithm)?;
-    let mut go_on = |done| if goes_on(done) { Ok(()) } else { Err(Errno::ECANCELED) };
+    let mut go_on = |done| if on_progress(done) { Ok(()) } else { Err(Errno::ECANCELED) };
     if is_compressed {
         let mut reader = Reader::new(fd)?;
         let mut buffer = vec![0; DECODED_BYTES];

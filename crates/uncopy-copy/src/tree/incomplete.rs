@@ -156,13 +156,13 @@ impl Unfinished<'_> {
             journal.reserve(files).map_err(|errno| self.unwritten(errno))
         });
         // A batch that cannot be written is copied again.
-        let _ = self.walk(|spot, name| note(journal, spot, name).is_ok() && self.goes_on());
+        let _ = self.walk(|spot, name| note(journal, spot, name).is_ok() && self.may_continue());
         let _ = journal.flush();
         Ok(())
     }
 
     /// Whether the observer wants to continue.
-    fn goes_on(&self) -> bool {
+    fn may_continue(&self) -> bool {
         self.job.tally().report_progress() == Control::Continue
     }
 
@@ -190,8 +190,8 @@ impl Unfinished<'_> {
     fn walk(&self, mut visit: impl FnMut(&Spot<'_>, &OsStr) -> bool) -> Sys<()> {
         let mut waiting = vec![PathBuf::new()];
         let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
-        let mut goes_on = true;
-        while let Some(way) = waiting.pop().filter(|_| goes_on) {
+        let mut may_continue = true;
+        while let Some(way) = waiting.pop().filter(|_| may_continue) {
             let names: Vec<&OsStr> = way.iter().collect();
             let destination = directory::open_beneath(&*self.open.destination, &names, false)?;
             let source = directory::open_beneath(&self.open.source, &names, true).ok();
@@ -207,10 +207,10 @@ impl Unfinished<'_> {
                         let _ = make_removable(destination.as_fd(), name);
                         waiting.push(way.join(name));
                     }
-                    FileType::RegularFile => goes_on = visit(&spot, name),
+                    FileType::RegularFile => may_continue = visit(&spot, name),
                     _ => {}
                 }
-                goes_on
+                may_continue
             })?;
         }
         Ok(())

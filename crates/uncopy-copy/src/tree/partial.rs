@@ -82,14 +82,14 @@ impl Parts for Partial<'_> {
         &mut self,
         copy: BorrowedFd<'_>,
         fail: &dyn Fn(Errno) -> Error,
-        goes_on: &mut dyn FnMut(u64) -> Result<()>,
+        on_progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<u64> {
         for expected in std::mem::take(&mut self.expected) {
             if self.chunks.digest(copy, self.noted).map_err(fail)? != Some(expected) {
                 break;
             }
             self.noted += 1;
-            goes_on(self.chunks.end_of(self.noted))?;
+            on_progress(self.chunks.end_of(self.noted))?;
         }
         self.since = Instant::now();
         Ok(self.chunks.end_of(self.noted))
@@ -138,13 +138,13 @@ impl Parts for Partial<'_> {
 }
 
 /// Whether a copy that got its final name is correct: its chunks match those `noted`, and the rest
-/// matches the source, which has not changed since. `goes_on` receives the offset.
+/// matches the source, which has not changed since. `on_progress` receives the offset.
 pub(crate) fn is_whole<E>(
     source: BorrowedFd<'_>,
     copy: BorrowedFd<'_>,
     size: u64,
     noted: &[ChunkDigest],
-    mut goes_on: impl FnMut(u64) -> Result<(), E>,
+    mut on_progress: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<bool, E> {
     let mut chunks = Chunks::new(size);
     for number in 0..chunks.count() {
@@ -157,7 +157,7 @@ pub(crate) fn is_whole<E>(
             (Ok(Some(expected)), Ok(Some(found))) if expected == found => {}
             _ => return Ok(false),
         }
-        goes_on(chunks.end_of(number + 1))?;
+        on_progress(chunks.end_of(number + 1))?;
     }
     Ok(true)
 }

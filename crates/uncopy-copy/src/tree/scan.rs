@@ -44,7 +44,7 @@ fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
     let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
     while let Some(names) = waiting.pop() {
-        if !goes_on(job) || waiting.len() > MAX_WAITING {
+        if !may_continue(job) || waiting.len() > MAX_WAITING {
             return Ok(false);
         }
         // A directory that cannot be read is an error of the copy.
@@ -73,13 +73,13 @@ fn scan_directory(
         } else if let Ok(stat) = directory::stat_name(&at, name) {
             count(job, &stat);
         }
-        goes_on(job)
+        may_continue(job)
     })?;
     Ok(())
 }
 
 /// Waits while the job is paused. Returns `false` if it is over.
-fn goes_on(job: &Job<'_>) -> bool {
+fn may_continue(job: &Job<'_>) -> bool {
     let control = || if job.is_over() { Control::Stop } else { Control::Continue };
     job.context().gate().map_or_else(control, |gate| gate.control(control)) == Control::Continue
 }

@@ -178,8 +178,8 @@ impl<'a> Bench<'a> {
         let copies: Vec<PathBuf> = (0..times).map(|_| self.fresh()).collect();
         let (wall, cpu) = (Instant::now(), clock::thread());
         for copy in &copies {
-            let mut goes_on = |_: Progress| self.goes_on();
-            let copied = copy_file_observed(source, copy, options, &mut goes_on);
+            let mut control = |_: Progress| self.control();
+            let copied = copy_file_observed(source, copy, options, &mut control);
             if self.ended(copied.err())? {
                 return Ok(None);
             }
@@ -205,13 +205,13 @@ impl<'a> Bench<'a> {
         let until = Until(self.until);
         let copied = copy_trees_observed(pairs, options, &until);
         let took = begin.elapsed();
-        if self.goes_on() == Control::Stop && self.stopped {
+        if self.control() == Control::Stop && self.stopped {
             return Err(cancelled(self.given));
         }
         Ok(if self.ended(copied.err().map(Error::from))? { None } else { Some(took) })
     }
 
-    fn goes_on(&mut self) -> Control {
+    fn control(&mut self) -> Control {
         if (self.watch)(self.setting) == Control::Stop {
             self.stopped = true;
             return Control::Stop;

@@ -84,7 +84,7 @@ impl<S: Fn(Error) + Send> Keep for KeptPart<S> {
 }
 
 /// Whether a name refers to a complete part that an earlier run put in place but did not note: a
-/// file of that inode, with the contents of the source. `goes_on` receives the offset.
+/// file of that inode, with the contents of the source. `on_progress` receives the offset.
 pub(in crate::tree) fn is_ended(
     journal: &Journal,
     path: &Path,
@@ -92,7 +92,7 @@ pub(in crate::tree) fn is_ended(
     stat: &Stat,
     directory: BorrowedFd<'_>,
     name: &OsStr,
-    goes_on: impl FnMut(u64) -> Result<()>,
+    on_progress: impl FnMut(u64) -> Result<()>,
 ) -> Result<bool> {
     let Some(part) = journal.part(path.as_os_str(), stat) else { return Ok(false) };
     let opened = name::open_existing(directory, name, OFlags::RDONLY)
@@ -100,7 +100,7 @@ pub(in crate::tree) fn is_ended(
     let Ok((copy, found)) = opened else { return Ok(false) };
     let is_part = found.file_type() == FileType::RegularFile
         && (found.id(), found.links, found.size) == (part.id, 1, stat.size);
-    let whole = is_part && is_whole(source, copy.as_fd(), stat.size, &part.chunks, goes_on)?;
+    let whole = is_part && is_whole(source, copy.as_fd(), stat.size, &part.chunks, on_progress)?;
     if whole {
         // It cannot be resumed.
         let _ = journal.take_part(path.as_os_str());
