@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_change_and_its_reason_are_told() {
+    fn the_change_and_its_reason_are_reported() {
         let (_, advice) = copy(&mut ClassHistory::default(), 100, |m, _| match m {
             Splice => 8000,
             CopyFileRange => 4000,

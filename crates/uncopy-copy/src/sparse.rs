@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filesystem_that_cannot_tell_has_data_everywhere() {
+    fn a_filesystem_without_seek_hole_has_data_everywhere() {
         assert_eq!(segment(&Blind, 7, 50), Segment::Data { start: 7, end: 50 });
     }
 

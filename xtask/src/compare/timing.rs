@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn user_and_system_time_of_long_runs_are_told_apart() {
+    fn user_and_system_time_of_long_runs_are_separate() {
         let busy = |()| {
             let begin = Instant::now();
             while begin.elapsed() < Duration::from_millis(10) {

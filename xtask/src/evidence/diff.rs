@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_judged_and_has_gone_is_told_apart() {
+    fn judged_rows_that_are_gone_are_listed_separately() {
         let judged = inputs(&Set { met: Some(true), ..Set::default() });
         let without = |keep: &dyn Fn(&Row) -> bool| {
             let mut less = inputs(&Set { met: Some(true), ..Set::default() });

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_new_are_told_from_mixtures() {
+    fn old_and_new_are_distinguished_from_mixtures() {
         let (_directory, scene) = scene(true);
         assert_eq!(scene.found().unwrap(), Found::Old);
         fs::copy(&scene.source, &scene.destination).unwrap();

@@ -24,7 +24,7 @@ use source::Source;
 /// Arguments of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// List each piece of advice, and findings that are not enforced yet.
+    /// List each piece of advice.
     #[arg(long)]
     advice: bool,
 }
@@ -36,16 +36,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let files = workspace::tracked_files()?;
     let (mut findings, mut advice) = (Vec::new(), Vec::new());
-    let mut postponed = words::Postponed::default();
     for path in &files {
         names::check_path(path, &mut findings);
         if path.extension().is_some_and(|extension| extension == "rs") {
             let source = Source::read(path)?;
             check_source(&source, &mut findings);
             sizes::advise(&source, &mut advice);
-            let mut about_words = Vec::new();
-            words::check(&source, &mut about_words);
-            findings.extend(postponed.take(path, about_words));
         } else if path.file_name().is_some_and(|name| name == "Cargo.toml") {
             let text = std::fs::read_to_string(workspace::root().join(path))
                 .with_context(|| format!("cannot read {}", path.display()))?;
@@ -55,7 +51,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     cycles::check(&files, &mut findings)?;
     sizes::print(&advice, arguments.advice);
-    postponed.print(arguments.advice);
     finding::report("tidy", findings, files.len())
 }
 
@@ -64,6 +59,7 @@ fn check_source(source: &Source, findings: &mut Vec<RuleFinding>) {
     unsafe_code::check(source, findings);
     platform::check(source, findings);
     flags::check(source, findings);
+    words::check(source, findings);
 }
 
 /// Where unsafe code is, relative to the root, and how many blocks, functions and items need a proof.

@@ -1,17 +1,11 @@
 //! Plain words: how comments begin, which names are banned, no tuples taken apart as parameters.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Pat, Type};
 
 use super::source::Source;
 use crate::finding::RuleFinding;
-
-/// Folders that are not clean yet: their findings are counted, and fail nothing. To be empty.
-const NOT_YET_CLEAN: &[&str] = &[];
 
 /// First words of a comment that make the reader guess.
 const OPENINGS: [&str; 5] = ["Of", "So many", "What", "Who", "That"];
@@ -72,31 +66,6 @@ const BANNED_DEFINITIONS: [(&str, &str); 26] = [
 ];
 
 const FACET: &str = "say of what, as in StreamState, PlanStep, PathFacts, TrialVerdict";
-
-/// Findings of [`check`] in folders that are not clean yet.
-#[derive(Default)]
-pub(super) struct Postponed(BTreeMap<&'static str, Vec<RuleFinding>>);
-
-impl Postponed {
-    /// Moves findings in these folders out of `findings`.
-    pub(super) fn take(&mut self, path: &Path, mut found: Vec<RuleFinding>) -> Vec<RuleFinding> {
-        if let Some(folder) = NOT_YET_CLEAN.iter().find(|folder| path.starts_with(folder)) {
-            self.0.entry(folder).or_default().append(&mut found);
-        }
-        found
-    }
-
-    /// Prints them, or how many there are.
-    pub(super) fn print(&self, is_listed: bool) {
-        for (folder, findings) in &self.0 {
-            match findings.len() {
-                0 => println!("{folder}: clean; take it off the list in xtask/src/tidy/words.rs"),
-                count => println!("{folder}: {count} findings about words, not enforced yet"),
-            }
-            findings.iter().filter(|_| is_listed).for_each(|finding| println!("  {finding}"));
-        }
-    }
-}
 
 pub(super) fn check(source: &Source, findings: &mut Vec<RuleFinding>) {
     check_comments(source, findings);
@@ -161,8 +130,10 @@ fn check_names(source: &Source, tokens: TokenStream, findings: &mut Vec<RuleFind
 
 fn instead_of(word: &Ident, is_defined: bool) -> Option<&'static str> {
     let banned = BANNED.iter().chain(BANNED_DEFINITIONS.iter().filter(|_| is_defined));
-    let whole = banned.copied().find(|(name, _)| word == name);
     let text = word.to_string();
+    // A word of a longer name counts too: `what_is_told`.
+    let is_part = |name: &str| name.starts_with("t") && text.split('_').any(|part| part == name);
+    let whole = banned.copied().find(|(name, _)| word == name || is_part(name));
     let begun = BANNED_PREFIXES.iter().copied().find(|(prefix, _)| text.starts_with(prefix));
     whole.or(begun).map(|(_, instead)| instead)
 }

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mixture_is_told_from_one_moment() {
+    fn a_mixture_is_distinguished_from_one_moment() {
         let of = |numbers: &[u64]| {
             let strides = numbers.iter().map(|number| {
                 let mut stride = [0; STRIDE];

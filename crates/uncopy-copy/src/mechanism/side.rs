@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_tells_the_side_and_else_the_number_or_another_look() {
+    fn the_call_shows_the_side_otherwise_the_number_or_another_look() {
         use Errno as E;
         for (errno, if_readable, if_not) in [
             (E::ENOSPC, false, false),

@@ -48,7 +48,7 @@ fn files() -> std::fs::File {
 }
 
 #[test]
-fn what_is_told_has_no_gap() {
+fn reported_progress_has_no_gap() {
     const M: u64 = BLOCK_BYTES;
     let rows: [Row; 12] = [
         ("whole blocks", (8 * M, 8 * M), NONE, Ok(8 * M)),

@@ -142,11 +142,11 @@ impl Unfinished<'_> {
 
     /// Notes every file whose copy matches its source as it is now. Others are copied again.
     fn note_all(&self, journal: &Journal, removed: &mut u64) -> Sys<()> {
-        let is_told_by_times = self.job.options().copy.transform == Transform::None
+        let is_shown_by_times = self.job.options().copy.transform == Transform::None
             && !self.job.resume().has_remnants()
             && is_steady(self.job.resume().begun_at(), (clock::realtime(), clock::boot()))
             && has_kernel_times(self.open.filesystems.1);
-        if !is_told_by_times {
+        if !is_shown_by_times {
             return Ok(());
         }
         let files = self.job.tally().done_entries();

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_tell_what_is_copied() {
+    fn names_are_unique_and_show_the_case() {
         let cases = setting(false).cases();
         assert::sound(&cases);
         let names: Vec<String> = cases.into_iter().map(|case| case.name).collect();
