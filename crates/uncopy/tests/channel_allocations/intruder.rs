@@ -3,12 +3,11 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::PoisonError;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use uncopy::channel::{Channel, Object, Signals};
 
-use crate::ALONE;
+use crate::alone;
 use crate::channel_allocations::descriptors;
 
 /// Sends a message with one endpoint that consists of as many descriptors as the kernel allows.
@@ -25,7 +24,7 @@ fn send_endpoint(socket: &OwnedFd, part: &OwnedFd) -> rustix::io::Result<usize> 
 
 #[test]
 fn endpoints_of_many_descriptors_count_their_descriptors() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (near, far) = Channel::pair();
     let socket = near.into_fd().unwrap();
     let (part, _) = Channel::pair();

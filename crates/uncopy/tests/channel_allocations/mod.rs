@@ -4,7 +4,6 @@
 mod intruder;
 
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::PoisonError;
 
 use testbed::CountingAllocator;
 use uncopy::channel::{
@@ -12,7 +11,7 @@ use uncopy::channel::{
     SocketKind, Vmo,
 };
 
-use crate::ALONE;
+use crate::alone;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
@@ -40,7 +39,7 @@ fn counted(rounds: u64, mut round: impl FnMut()) -> u64 {
 
 #[test]
 fn messages_allocate_nothing_on_the_steady_path() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     assert_eq!(counted(10, || drop(vec![1])), 10, "the allocator counts");
     for (transport, (near, far)) in [("queue", Channel::pair()), ("socket", socket_pair())] {
         for size in [0usize, 1, 256, 4096, 20_000, 65_536] {
@@ -70,7 +69,7 @@ fn messages_allocate_nothing_on_the_steady_path() {
 
 #[test]
 fn filling_and_emptying_a_queue_again_allocates_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     for (transport, (near, far)) in [("queue", Channel::pair()), ("socket", socket_pair())] {
         let allocated = counted(100, || {
             // As many as a thread caches buffers of one size.
@@ -129,7 +128,7 @@ fn objects(near: &Channel, far: &Channel) {
 #[test]
 fn a_million_operations_over_a_socket_leak_nothing() {
     const ROUNDS: usize = 80_000;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (near, far) = socket_pair();
     (0..1000).for_each(|n| round(n, &near, &far));
     let before = (descriptors(), ALLOCATOR.live_bytes());

@@ -6,7 +6,6 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -17,11 +16,7 @@ use rustix::net::{
 };
 use uncopy::channel::{AsyncOptions, Channel, Deadline, Event, Object, Port, Signals, Status};
 
-use crate::ALONE;
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::alone;
 
 /// Maximum number of unread descriptors that one peer can make this process hold.
 const MAX_DESCRIPTORS_HELD: usize = 700;

@@ -2,14 +2,13 @@
 //! memory of other tests would count.
 
 use std::io::IoSlice;
-use std::sync::PoisonError;
 
 use uncopy::channel::{
     AsyncOptions, BatchRegion, Channel, Deadline, Descriptor, Event, Handle, Object, Port, Signals,
     Vmo,
 };
 
-use crate::ALONE;
+use crate::alone;
 
 fn past() -> Deadline {
     Deadline::after(std::time::Duration::ZERO)
@@ -57,7 +56,7 @@ fn round(n: usize, near: &Channel, far: &Channel, port: &Port) {
 #[test]
 fn a_million_operations_leak_nothing() {
     const ROUNDS: usize = 100_000;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (near, far) = Channel::pair();
     let port = Port::new();
     (0..1000).for_each(|n| round(n, &near, &far, &port));
@@ -72,7 +71,7 @@ fn a_million_operations_leak_nothing() {
 #[test]
 fn buffers_return_to_the_writer() {
     const MESSAGES: usize = 100_000;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (near, far) = Channel::pair();
     let before = resident();
     std::thread::scope(|scope| {
