@@ -68,34 +68,50 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 impl Situation {
+    /// Makes the situation, and judges the report. Where the kernel goes by a route that it keeps for a
+    /// socket, a late change of a link's state makes it look the route up again (`linkwatch_do_dev` in
+    /// `net/core/link_watch.c`), and the situation is another one: then it is made anew.
     fn run(&self) {
+        const ATTEMPTS: usize = 3;
+        let attempts = match self.truth {
+            Truth::CopiedUnseen | Truth::LentUnseen => ATTEMPTS,
+            Truth::Copied | Truth::Lent => 1,
+        };
+        let others: Vec<_> = (0..attempts).map_while(|_| self.attempt().err()).collect();
+        assert!(others.len() < attempts, "the situation is another one: {others:?}");
+    }
+
+    /// # Errors
+    /// The situation is another one: what became of the sends.
+    fn attempt(&self) -> std::result::Result<(), Completions> {
         isolated(|network| {
             network.sink();
             let kept = (self.create)(network);
             let to: SocketAddr = self.to.parse().unwrap();
-            match self.by {
+            let judged = match self.by {
                 By::Socket(open) => self.send(&open(to).unwrap(), to),
                 By::Lender(options) => self.lend(options(), to),
-            }
+            };
             drop(kept);
-        });
+            judged
+        })
     }
 
-    fn send(&self, socket: &UdpSocket, to: SocketAddr) {
+    fn send(&self, socket: &UdpSocket, to: SocketAddr) -> std::result::Result<(), Completions> {
         let report = self.report(socket, &Target::Udp(to));
         let is_connected = socket.peer_addr().is_ok();
         let to = (!is_connected).then_some(to);
         let seen = zerocopy_sends(socket, to, SENDS, BYTES).unwrap();
-        self.judge(seen, &report);
+        self.judge(seen, &report)
     }
 
-    fn lend(&self, options: LenderOptions, to: SocketAddr) {
+    fn lend(&self, options: LenderOptions, to: SocketAddr) -> std::result::Result<(), Completions> {
         let target = if options.is_stream { Target::Tcp(to) } else { Target::Udp(to) };
         let lender = Lender::connect(to, options).unwrap();
         let report = self.report(&lender, &target);
         let seen = lender.lend(&[b'z'; BYTES], SENDS, LONG).unwrap();
         assert_eq!(seen.sends, SENDS, "{seen:?}");
-        self.judge(Completions { lent: seen.not_copied, copied: seen.copied }, &report);
+        self.judge(Completions { lent: seen.not_copied, copied: seen.copied }, &report)
     }
 
     fn report(&self, socket: impl AsFd, target: &Target) -> Report {
@@ -105,12 +121,14 @@ impl Situation {
         }
     }
 
-    fn judge(&self, seen: Completions, report: &Report) {
+    fn judge(&self, seen: Completions, report: &Report) -> std::result::Result<(), Completions> {
         let (all, none) = match self.truth {
             Truth::Copied | Truth::CopiedUnseen => (seen.copied, seen.lent),
             Truth::Lent | Truth::LentUnseen => (seen.lent, seen.copied),
         };
-        assert_eq!((all, none), (SENDS, 0), "the situation is another one: {seen:?}");
+        if (all, none) != (SENDS, 0) {
+            return Err(seen);
+        }
         let expected = match self.truth {
             Truth::Copied => CopyVerdict::Copied,
             Truth::Lent => CopyVerdict::ZeroCopy,
@@ -120,6 +138,7 @@ impl Situation {
         if !self.finding.is_empty() {
             assert!(report.finding(self.finding).is_some(), "no {}: {report:#?}", self.finding);
         }
+        Ok(())
     }
 }
 
