@@ -1,5 +1,5 @@
-//! `cargo xtask install-c PREFIX`: the C library, its headers, its pkg-config file and what Valgrind
-//! is to be told of it.
+//! `cargo xtask install-c PREFIX`: the C library, its headers, its pkg-config file and its
+//! suppressions for Valgrind.
 
 use std::fs;
 use std::os::unix::fs::symlink;

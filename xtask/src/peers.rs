@@ -222,7 +222,7 @@ fn locked_version(lock: &str, name: &str) -> Option<String> {
 /// Folders of the workspace `peers/`, each built alone: one that fails leaves the others.
 const PACKAGES: [&str; 4] = [".", "channels", "codecs", "iceoryx2"];
 
-/// Where peers are, unless told otherwise.
+/// Default folder of the peers.
 pub(crate) fn default_directory() -> PathBuf {
     workspace::target_directory().join("peers")
 }

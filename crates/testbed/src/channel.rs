@@ -25,7 +25,7 @@ pub fn next_message(channel: &Channel, deadline: Deadline) -> Result<MessageBuf,
 pub enum Transport {
     /// Both ends are in this process.
     Local,
-    /// One end moved to another process, as far as the peer can tell.
+    /// One end moved to another process, as the peer sees it.
     Socket,
     /// Both ends moved, one of them twice.
     Moved,

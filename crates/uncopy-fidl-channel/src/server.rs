@@ -200,7 +200,7 @@ pub(crate) fn dispatch_keeping(
 ///
 /// # Errors
 /// Any error that ends the conversation. Close the channel then; call [`send_epitaph`] first to
-/// tell the client the reason.
+/// give the client the reason.
 pub fn serve(channel: &Channel, service: &impl Service) -> Result<(), Failure> {
     loop {
         match channel.read() {

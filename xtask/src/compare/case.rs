@@ -40,7 +40,7 @@ pub(super) struct Subject {
 
 impl Subject {
     /// A piece of this program whose `open` makes what `run` needs, once, when it is run for the
-    /// first time. `run` is told the round.
+    /// first time. `run` gets the round.
     pub(super) fn piece<T: 'static>(
         name: &str,
         role: Role,

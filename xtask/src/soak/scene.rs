@@ -140,7 +140,7 @@ impl Scene {
         Ok(names)
     }
 
-    /// Copies to the end, and looks whether what a killed run left is told. It had its temporary name
+    /// Copies to the end, and looks whether leftovers of a killed run are reported. It had its temporary name
     /// between two calls, which no record notes, so that it stays; here it is removed.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ type Row = (&'static str, u64, u64, u64, &'static str);
 const BOTH: [Row; 5] = [
     // Entries under a name in another case are not deleted.
     ("mirrored", 0, 2, 0, "newnew"),
-    // One of two names is copied, and the other told; the next run keeps to that.
+    // One of two names is copied, and the other reported; the next run keeps to that.
     ("doubled/1", 1, 3, 2, ""),
     ("doubled/2", 1, 3, 2, ""),
     ("doubled/3", 1, 3, 2, ""),

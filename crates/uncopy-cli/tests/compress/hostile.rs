@@ -59,7 +59,7 @@ fn cut_off_anywhere() {
         }
         let ends = (5..=table).contains(&length);
         let says = if ends { "" } else { "middle of a frame" };
-        // A cut between two frames leaves a file that nobody can tell from a whole one.
+        // A file cut between two frames looks like a whole one.
         let source = pair.file("cut.zst", &whole[..length]);
         let run = decompress().arg(&source).arg(pair.to.join("b")).run();
         if run.status.success() {
@@ -76,7 +76,7 @@ fn by_frames(path: &Path) -> bool {
     Command::new("zstd").args(["-q", "-t"]).arg(path).status().is_ok_and(|status| status.success())
 }
 
-/// Any single byte: the error is told, or the byte means nothing.
+/// Damages any single byte: the error is reported, or the byte has no meaning.
 fn any_damage_is_noticed() {
     let pair = Pair::new();
     let whole = packed(&pair);

@@ -236,7 +236,7 @@ const MOVING: [&str; 14] = [
     "ftruncate",
 ];
 
-/// It gives up atomicity: here only success must mean success, and failure must be told.
+/// It gives up atomicity: here success must mean success, and failure must be reported.
 fn each_call_in_place() {
     let pair = Pair::at(Place::Disk, &content());
     let program = cp().arg("--in-place");

@@ -25,7 +25,7 @@ const LENGTH: u64 = 12 << 20;
 enum Begin {
     /// Every page is on the disk.
     Clean,
-    /// The writer is at work, and the program is told what to do.
+    /// The writer is at work, and the program is given an instruction.
     Dirty(&'static str),
 }
 

@@ -169,7 +169,7 @@ fn full_in_place_says_so() {
     let message = run.failed(1);
     assert!(message.contains("ENOSPC"), "{message}");
     assert!(full.target.strangers(&["old"]).is_empty());
-    // Nobody is told that the old contents are still there.
+    // No message claims that the old contents are still there.
     if std::fs::read(&old).unwrap() != full.old {
         assert!(message.contains("mixture") || message.contains("in place"), "{message}");
     }

@@ -1,4 +1,4 @@
-//! Receipts tell the truth about what it cost: *moved* only where a device reads the pages itself.
+//! Receipts are truthful about costs: *moved* only where a device reads the pages itself.
 
 use testbed::witness::{Strace, cached_bytes};
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same, drop_from_cache};

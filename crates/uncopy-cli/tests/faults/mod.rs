@@ -1,7 +1,7 @@
 //! Every system call that the program makes fails, one at a time: the first of its kind, the second,
 //! until a run makes no further one.
 //!
-//! Whatever fails: the exit code is a documented one, a failure is told with what was done to what,
+//! Whatever fails: the exit code is a documented one, a failure is reported with operation and subject,
 //! no temporary file stays, nothing is half-written under its name, the source is untouched, and a
 //! receipt says what really happened. What hangs is killed and fails the test.
 //!

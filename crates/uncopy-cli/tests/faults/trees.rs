@@ -176,7 +176,7 @@ impl Tree {
     }
 }
 
-/// The name of a tree that a run left unfinished, as its message and its records tell it.
+/// The name of a tree that a run left unfinished, from its message and its records.
 pub(crate) fn reported_tree(run: &Run) -> Option<String> {
     let line = run.stdout.lines().find(|line| line.contains("\"event\":\"incomplete\""))?;
     let incomplete = Receipt::new(line);

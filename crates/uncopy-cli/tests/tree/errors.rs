@@ -1,4 +1,4 @@
-//! Entries that cannot be copied: told, counted, and the end of the job only if that is asked for.
+//! Entries that cannot be copied: reported, counted, and the end of the job only on request.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Small files whose blocks do not tell of their holes, because they have blocks of attributes too.
+//! Small files whose block count does not show their holes, because they have blocks of attributes too.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -50,7 +50,10 @@ fn attributes_hide_none(place: Place) {
         fs::File::open(&path).unwrap().sync_all().unwrap();
         let metadata = path.metadata().unwrap();
         if place != Place::Btrfs {
-            assert!(metadata.blocks() * 512 >= metadata.len(), "{name}: its blocks tell");
+            assert!(
+                metadata.blocks() * 512 >= metadata.len(),
+                "{name}: its block count shows the hole"
+            );
         }
         let held: u64 = data_runs(&path).iter().map(|run| run.1).sum();
         assert!(held < length, "{name}: the source has no hole");

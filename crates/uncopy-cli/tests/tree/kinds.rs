@@ -98,7 +98,7 @@ fn everything(from: Place, to: Place) {
     let program = cp().args(["--specials", "--preserve=all"]);
     for flags in [&[][..], &["--jobs=1"], &["--verify"], &["--durable"]] {
         let run = trees.copy(program.clone().args(flags));
-        // tmpfs and btrfs tell of holes in other units, and the copy may be on another filesystem.
+        // tmpfs and btrfs report holes in other units, and the copy may be on another filesystem.
         let holes = from == to;
         let compared = Compared { holes, ..Compared::wholly() };
         assert_same_tree(&trees.source(), &trees.destination(), compared);

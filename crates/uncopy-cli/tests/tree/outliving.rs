@@ -73,7 +73,7 @@ fn an_unfinished_tree_outlives_its_record() {
     }
 }
 
-/// The record says that the tree is a run's own, and what its journal says nobody can tell.
+/// The record says that the tree is a run's own, and its journal cannot be read.
 fn a_journal_that_cannot_be_read_is_no_reason() {
     let trees = long();
     break_record(&trees, limited(one_worker()), Record::Speaks).failed(1);

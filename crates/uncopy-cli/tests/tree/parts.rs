@@ -93,7 +93,7 @@ pub(crate) fn assert_whole(trees: &Trees) {
     trees.assert_no_strangers();
 }
 
-/// The run copied what the one before had not noted, and told so.
+/// The run copied what the one before had not recorded, and reported it.
 #[track_caller]
 pub(crate) fn assert_resumed(run: &Run, bytes: u64) {
     assert!(run.status.success(), "{}", run.stderr);

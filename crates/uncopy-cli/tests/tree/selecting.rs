@@ -218,7 +218,7 @@ fn a_dry_run_changes_nothing_and_reports_everything() {
     assert!(real.status.success(), "{}", real.stderr);
     for key in ["files", "directories", "hard_links", "deleted", "symlinks"] {
         let numbers = [&run, &real].map(|run| number(&summary(run), key));
-        // Directories that are there already are nothing to be told of.
+        // Existing directories are not reported.
         assert!(numbers[0] == numbers[1] || key == "directories", "{key}: {numbers:?}");
     }
     // To a destination that is not there, in words.

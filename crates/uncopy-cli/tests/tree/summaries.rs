@@ -12,7 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The same copy, told in words.
+/// The same copy, reported in words.
 fn in_words(trees: &Trees, flags: &[&str]) -> Run {
     let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "-r", "-v"]);
     let program = program.args(flags).arg(trees.source()).arg(trees.to.join("in words"));

@@ -89,7 +89,7 @@ fn a_terminal_shows_how_far_it_is() {
     }
     let named = |mechanism: uncopy::Mechanism| text.contains(&format!(" left  {mechanism}"));
     assert!(uncopy::Mechanism::ALL.into_iter().any(named), "{text}");
-    let text = shown("-rv", &trees.source(), "told");
+    let text = shown("-rv", &trees.source(), "reported");
     assert!(text.contains(" entries  ") && text.contains(": directory"), "{text}");
     let text = shown("--verify", &file, "copy");
     for part in ["copying file  ", "% [", "/683.59 KiB  ", "iB/s  ", " left"] {

@@ -1,4 +1,4 @@
-//! Errors that a caller can tell apart, each with operation, subject and next step.
+//! Errors that a caller can distinguish, each with operation, subject and next step.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -44,7 +44,7 @@ const LENGTH: u64 = (40 << 20) + 77;
 /// So long a pause is looked at; what moved meanwhile would be seen.
 const LOOKED_AT: Duration = Duration::from_millis(300);
 
-/// Pauses when so many bytes are done, or something else is told, and is asked all the time.
+/// Pauses after a number of bytes or at another event, and is asked continuously.
 struct Pauser<'a> {
     pause: &'a Pause,
     when: Box<dyn Fn(Progress) -> bool + Send + 'a>,
@@ -227,7 +227,7 @@ fn verifying_halts_at_each_point() {
         let copying = scope.spawn(|| {
             let mut last = None;
             let mut observer = |progress: Progress| {
-                // While it waits it is told the same again.
+                // While it waits it gets the same progress again.
                 if progress.phase == Phase::Verifying && last != Some(progress) {
                     last = Some(progress);
                     pause.pause();

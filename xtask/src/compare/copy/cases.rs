@@ -77,7 +77,7 @@ impl Setting {
         subjects.push(self.programs.own(&[], &source));
         subjects.push(self.programs.own(&["--prefer=cpu"], &source));
         subjects.extend(self.programs.own_forced(&[], &source));
-        // Seven rounds cannot tell the millisecond that sharing takes from another; the case of
+        // Seven rounds cannot resolve the millisecond that sharing takes; the case of
         // those that share can.
         let shared = errand.length >= GIB && errand.to.shares();
         let mut targets = targets_on_ways(METHODS.iter().filter(|m| !shared || !shares(m)), &[]);

@@ -194,7 +194,7 @@ impl Setting {
         self.runs.case("udp/8000B, mixed".to_owned(), ALL_REGISTERED, subjects, Vec::new())
     }
 
-    /// The field report's runs, as long as there: user and system time are told apart.
+    /// The field report's runs, as long as there: user and system time are separate.
     fn runs_of_the_field(&self) -> Case {
         let runs = self.runs.longer(streams::FIELD_RUN, FIELD_ROUNDS);
         let subject = |name, mode, tapped| streams::sender(name, mode, tapped, runs.time);

@@ -65,6 +65,6 @@ const NOTES: &[&str] = &[
      are 65,435 divided by the nanoseconds, times 1,000; tapped: while a packet socket listens; \
      ring: the same through io_uring",
     "runs of 4.2 s: as long as the field report's, in at most 5 rounds; user, system: the \
-     program's part of the processor time and the kernel's, as samples of the clock tell; range: \
+     program's part of the processor time and the kernel's, as sampled by the clock; range: \
      of the rounds",
 ];

@@ -77,7 +77,7 @@ impl Why {
         match self {
             Why::Rule => "have a rule's figures",
             Why::Quoted => "quote",
-            Why::Hand => "tell of measurements by hand",
+            Why::Hand => "are measurements by hand",
         }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn run() -> Result<()> {
     });
     for stream in listener.incoming() {
         let stream = stream?;
-        // A connection that breaks has nobody to be told.
+        // A broken connection has no peer to report to.
         std::thread::spawn(move || check(stream));
     }
     Ok(())
