@@ -435,8 +435,11 @@ impl Journal {
     /// finds that all is done.
     pub(super) fn remove(directory: BorrowedFd<'_>, name: &OsStr, own: FileId) {
         let Ok(file) = name::open_existing(directory, name, OFlags::RDWR) else { return };
-        // The copied file may have the journal's name.
-        let is_it = file::stat(&file).is_ok_and(|stat| stat.id() == own);
+        // The copied file may have the journal's name. A time of birth that was not known when the journal was
+        // made (a `statx(2)` that failed once) shows nothing now.
+        let is_it = file::stat(&file).is_ok_and(|stat| {
+            stat.inode == own.inode && (own.birth.is_none() || stat.birth == own.birth)
+        });
         if is_it && file::try_lock(&file) != Err(Errno::EAGAIN) {
             let _ = name::unlink(directory, name);
         }
