@@ -173,7 +173,7 @@ fn judge_kprobes(said: &[Said]) -> Result<()> {
         fact.and_then(|fact| fact["value"].as_str()).unwrap_or_default().to_owned()
     };
     let clean = described(doctor(said, "kprobes")?);
-    ensure!(clean.starts_with("calls by whomever: skb_copy_ubufs 0,"), "{clean}");
+    ensure!(clean.starts_with("calls by any caller: skb_copy_ubufs 0,"), "{clean}");
     let refused = described(doctor(said, "allowed-to-sample")?);
     ensure!(refused.contains("CAP_PERFMON is missing"), "{refused}");
     let places = &doctor(said, "interrupted")?.json;
@@ -234,7 +234,7 @@ mod tests {
         for (name, (number, found)) in findings {
             let described = match name {
                 "allowed-to-sample" => "refused: CAP_PERFMON is missing (EACCES)",
-                _ => "calls by whomever: skb_copy_ubufs 0, skb_copy_bits 9",
+                _ => "calls by any caller: skb_copy_ubufs 0, skb_copy_bits 9",
             };
             let facts = json!([{"name": "kprobes", "value": described}]);
             let tap = ["skb_copy_ubufs", "dev_queue_xmit_nit", "a", "b", "c", "d"];
