@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc as StdArc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::identity::Koid;
 use super::signals::Signals;
@@ -152,6 +152,7 @@ impl PortQueue {
         deadline: Deadline,
         may_read: impl Fn() -> bool,
     ) -> Result<Packet, Status> {
+        let mut spin_end = deadline.spin_end();
         let mut state = self.lock()?;
         let mut has_looked = false;
         loop {
@@ -166,6 +167,14 @@ impl PortQueue {
             }
             if self.is_closed() || !may_read() {
                 return Err(Status::Canceled);
+            }
+            if spin_end.is_some() {
+                spin_end = spin_end.filter(|end| Instant::now() < *end);
+                drop(state);
+                std::hint::spin_loop();
+                state = self.lock()?;
+                state = self.refresh_ready(state)?;
+                continue;
             }
             let remaining = deadline.remaining();
             let is_over = remaining == Some(Duration::ZERO);

@@ -13,29 +13,64 @@ use super::transport::wire::Wire;
 use uncopy_os::eventfd;
 use uncopy_os::seqpacket::{self, Ready};
 
-/// Time until which to wait.
+/// Time until which to wait, and how much of it to spend looking instead of sleeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadline(Option<Instant>);
+pub struct Deadline {
+    at: Option<Instant>,
+    spin: Duration,
+}
 
 impl Deadline {
     /// Waits without a limit.
-    pub const INFINITE: Deadline = Deadline(None);
+    pub const INFINITE: Deadline = Deadline { at: None, spin: Duration::ZERO };
 
     /// Returns the deadline `timeout` from now; with zero, waits check once and do not sleep.
     #[must_use]
     pub fn after(timeout: Duration) -> Deadline {
-        Deadline(Instant::now().checked_add(timeout))
+        Deadline { at: Instant::now().checked_add(timeout), spin: Duration::ZERO }
+    }
+
+    /// Returns the same deadline; a wait looks again and again for `spin` before it sleeps.
+    ///
+    /// A thread that sleeps is woken by the kernel, which takes microseconds. One that spins sees a
+    /// message at once, and keeps a processor busy for as long as nothing comes: at most `spin` in
+    /// each wait. Looking at the socket of another process is a system call each time. This pays
+    /// where the peer answers within some microseconds on another processor; on one processor it
+    /// keeps the peer from running. Asynchronous waits do not spin.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uncopy_channel::Deadline;
+    ///
+    /// let soon = Deadline::after(Duration::from_secs(5)).spinning(Duration::from_micros(50));
+    /// assert_ne!(soon, Deadline::INFINITE);
+    /// ```
+    #[must_use]
+    pub const fn spinning(self, spin: Duration) -> Deadline {
+        Deadline { spin, ..self }
     }
 
     /// Time left: `None` without a limit, zero if it has passed.
     pub(super) fn remaining(self) -> Option<Duration> {
-        self.0.map(|at| at.saturating_duration_since(Instant::now()))
+        self.at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// End of the time to spin in a wait that begins now; `None`: sleep at once.
+    pub(super) fn spin_end(self) -> Option<Instant> {
+        if self.spin.is_zero() {
+            return None;
+        }
+        let end = Instant::now().checked_add(self.spin);
+        match (end, self.at) {
+            (Some(end), Some(at)) => Some(end.min(at)),
+            (end, at) => end.or(at),
+        }
     }
 }
 
 impl From<Instant> for Deadline {
     fn from(at: Instant) -> Deadline {
-        Deadline(Some(at))
+        Deadline { at: Some(at), spin: Duration::ZERO }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Waiting for a signal, an answer, or a deadline.
 
+use std::time::Instant;
+
 use arrayvec::ArrayVec;
 
 use super::Source;
@@ -43,6 +45,11 @@ impl Waiter {
         targets: &mut PollTargets,
         deadline: Deadline,
     ) -> Result<Option<Wake>, Status> {
+        if let Some(end) = deadline.spin_end()
+            && let Some(wake) = self.spin(items, end)
+        {
+            return Ok(Some(wake));
+        }
         loop {
             let slept = if targets.is_empty() {
                 self.sleep(deadline)
@@ -56,19 +63,42 @@ impl Waiter {
                 Slept::TimedOut => true,
                 Slept::Recheck => false,
             };
-            for (index, (source, trigger)) in items.clone().enumerate() {
-                if let Some(observed) = source.settle(self, trigger) {
-                    return Ok(Some(Wake::Signaled { index, observed }));
-                }
-            }
-            let wake = self.woken();
+            let wake = self.settle_all(items);
             if is_over || wake.is_some() {
-                return Ok(wake.map(|wake| wake.up_to_date(items.clone())));
+                return Ok(wake);
             }
             targets.clear();
             targets
                 .extend(items.clone().filter_map(|(source, trigger)| source.poll_target(trigger)));
         }
+    }
+
+    /// Looks at the items until a wake-up or `end`, without sleeping.
+    fn spin<'a>(
+        self: &Arc<Waiter>,
+        items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
+        end: Instant,
+    ) -> Option<Wake> {
+        loop {
+            let wake = self.settle_all(items);
+            if wake.is_some() || Instant::now() >= end {
+                return wake;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Receives from the sockets of `items`; returns the wake-up, if there was one.
+    fn settle_all<'a>(
+        self: &Arc<Waiter>,
+        items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
+    ) -> Option<Wake> {
+        for (index, (source, trigger)) in items.clone().enumerate() {
+            if let Some(observed) = source.settle(self, trigger) {
+                return Some(Wake::Signaled { index, observed });
+            }
+        }
+        self.woken().map(|wake| wake.up_to_date(items.clone()))
     }
 }
 

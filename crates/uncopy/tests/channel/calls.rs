@@ -1,6 +1,7 @@
 //! Calls and answers.
 
 use std::io::IoSlice;
+use std::time::Duration;
 
 use testbed::{LONG, Transport};
 use uncopy::channel::{
@@ -38,6 +39,25 @@ pub(crate) fn the_transaction_id_replaces_only_the_first_four_bytes_of_the_messa
     });
     assert_eq!((head, middle, &rest), (*b"\0", *b"\0\0", b"\0request"));
     assert_eq!(near.signals(), Signals::WRITABLE, "an answer is never READABLE");
+}
+
+pub(crate) fn a_call_that_spins_is_answered_or_times_out(over: Transport) {
+    for spin in [LONG, Duration::from_micros(20)] {
+        let (near, far) = over.channels();
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer(&far, b"answer"));
+            let deadline = Deadline::after(LONG).spinning(spin);
+            let answer = near.call(&[IoSlice::new(b"0000")], vec![], deadline).unwrap();
+            assert_eq!(&answer[4..], b"answer", "{spin:?}");
+        });
+        let soon = Deadline::after(Duration::from_millis(2)).spinning(spin);
+        let unanswered = near.call(&[IoSlice::new(b"0000")], vec![], soon);
+        assert_eq!(unanswered.unwrap_err(), Status::TimedOut, "{spin:?}");
+        drop(far);
+        let deadline = Deadline::after(LONG).spinning(spin);
+        let closed = near.call(&[IoSlice::new(b"0000")], vec![], deadline);
+        assert_eq!(closed.unwrap_err(), Status::PeerClosed, "{spin:?}");
+    }
 }
 
 pub(crate) fn a_call_with_dispositions_is_answered_and_keeps_duplicated_handles(over: Transport) {

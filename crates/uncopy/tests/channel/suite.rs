@@ -16,6 +16,7 @@ macro_rules! suite {
             ],
             calls: [
                 the_transaction_id_replaces_only_the_first_four_bytes_of_the_message,
+                a_call_that_spins_is_answered_or_times_out,
                 a_call_with_dispositions_is_answered_and_keeps_duplicated_handles,
                 a_call_with_a_disposition_that_fails_sends_nothing,
                 several_callers_each_get_their_own_answer,
@@ -42,6 +43,8 @@ macro_rules! suite {
                 readable_is_set_exactly_while_the_queue_is_not_empty,
                 a_program_can_change_only_user_signals,
                 a_wait_ends_with_its_signal_its_handle_or_its_deadline,
+                a_wait_that_spins_ends_as_one_that_sleeps,
+                two_threads_that_spin_at_two_ends_both_see_their_messages,
                 wait_many_waits_for_any_and_reports_all,
                 a_binding_fires_once_immediately_or_at_the_edge,
                 ports_return_packets_first_in_first_out,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testbed::{LONG, Transport};
 use uncopy::channel::{
-    AsyncOptions, Deadline, Event, EventPair, Object, PacketContents, Port, Rights, Signals,
+    AsyncOptions, Channel, Deadline, Event, EventPair, Object, PacketContents, Port, Rights, Signals,
     Status, WaitItem, wait_many,
 };
 
@@ -57,6 +57,82 @@ pub(crate) fn a_wait_ends_with_its_signal_its_handle_or_its_deadline(over: Trans
     });
     let deadline = Deadline::from(Instant::now() + Duration::from_millis(5));
     assert_eq!(near.wait_one(Signals::USER_0, deadline), Err(Status::TimedOut));
+}
+
+/// Looks for the whole time, or goes to sleep during it.
+const SPINS: [Duration; 3] = [LONG, Duration::from_micros(20), Duration::ZERO];
+
+pub(crate) fn a_wait_that_spins_ends_as_one_that_sleeps(over: Transport) {
+    type Wait = fn(&Channel, Deadline) -> Result<(), Status>;
+    let waits: [(&str, Wait); 3] = [
+        ("wait_one", |channel, deadline| channel.wait_one(Signals::READABLE, deadline).map(drop)),
+        ("wait_many", |channel, deadline| {
+            let event = Event::new();
+            let mut items = [
+                WaitItem::new(&event, Signals::SIGNALED),
+                WaitItem::new(channel, Signals::READABLE),
+            ];
+            wait_many(&mut items, deadline)
+        }),
+        ("port", |channel, deadline| {
+            let port = Port::new();
+            channel.wait_async(&port, 7, Signals::READABLE, AsyncOptions::empty())?;
+            port.wait(deadline).map(|packet| assert_eq!(packet.key, 7))
+        }),
+    ];
+    for (name, wait) in waits {
+        for spin in SPINS {
+            let case = format!("{name}, {spin:?}");
+            let (near, far) = over.channels();
+            let deadline = Deadline::after(LONG).spinning(spin);
+            std::thread::scope(|scope| {
+                // The first is there already, the second may come during the look or the sleep.
+                for delay in [Duration::ZERO, Duration::from_millis(1)] {
+                    let waiting = scope.spawn(|| wait(&far, deadline));
+                    std::thread::sleep(delay);
+                    send(&near, b"x").unwrap();
+                    assert_eq!(waiting.join().unwrap(), Ok(()), "{case}");
+                    drop(far.read().unwrap());
+                }
+            });
+            let soon = Deadline::after(Duration::from_millis(2)).spinning(spin);
+            assert_eq!(wait(&far, soon), Err(Status::TimedOut), "{case}");
+            let over = past().spinning(spin);
+            assert_eq!(wait(&far, over), Err(Status::TimedOut), "{case}");
+            if name != "port" {
+                std::thread::scope(|scope| {
+                    let waiting = scope.spawn(|| wait(&far, deadline));
+                    while !waiting.is_finished() {
+                        far.revoke();
+                    }
+                    let ended = waiting.join().unwrap().unwrap_err();
+                    let is_end = matches!(ended, Status::Canceled | Status::BadHandle);
+                    assert!(is_end || ended == Status::AccessDenied, "{case}: {ended}");
+                });
+            }
+        }
+    }
+}
+
+pub(crate) fn two_threads_that_spin_at_two_ends_both_see_their_messages(over: Transport) {
+    let (near, far) = over.channels();
+    let bounce = |channel: &Channel, starts: bool| {
+        for round in 0..200_u8 {
+            if starts {
+                send(channel, &[round]).unwrap();
+            }
+            let deadline = Deadline::after(LONG).spinning(SPINS[usize::from(round) % SPINS.len()]);
+            channel.wait_one(Signals::READABLE, deadline).unwrap();
+            assert_eq!(&*channel.read().unwrap(), &[round]);
+            if !starts {
+                send(channel, &[round]).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| bounce(&near, true));
+        scope.spawn(|| bounce(&far, false));
+    });
 }
 
 pub(crate) fn wait_many_waits_for_any_and_reports_all(over: Transport) {

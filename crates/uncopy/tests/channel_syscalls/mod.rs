@@ -3,11 +3,12 @@
 
 use std::hint::black_box;
 use std::io::IoSlice;
+use std::time::Duration;
 
 use testbed::witness::Strace;
 use testbed::{Forbidden, Need, Program, SystemCall};
 use uncopy::Errno;
-use uncopy::channel::{BatchRegion, Channel, Deadline, MAX_BYTES, Object, Signals};
+use uncopy::channel::{BatchRegion, Channel, Deadline, MAX_BYTES, Object, Signals, Status};
 
 /// Environment variable with the operation of the other run.
 pub(crate) const OPERATION: &str = "UNCOPY_TEST_OPERATION";
@@ -50,8 +51,19 @@ fn look(channel: &Channel) {
     marked(|| assert!(channel.wait_one(signals, Deadline::INFINITE).is_ok()));
 }
 
+/// Looks until its time is over.
+fn spin(channel: &Channel) {
+    let time = Duration::from_millis(20);
+    marked(|| {
+        let deadline = Deadline::after(time).spinning(time);
+        assert_eq!(channel.wait_one(Signals::READABLE, deadline), Err(Status::TimedOut));
+    });
+}
+
 pub(crate) fn operate(name: &str) {
     match name {
+        "local spin" => spin(&Channel::pair().0),
+        "spin" => spin(&socket_pair().0),
         "local event" => event(&Channel::pair().into(), 1000),
         "small event" => event(&socket_pair().into(), 1000),
         "third event" => {
@@ -128,6 +140,12 @@ fn a_wait_for_a_signal_that_is_set_looks_once_and_only_at_a_socket() {
     assert_eq!(calls("look at a closed one"), [""; 0]);
 }
 
+fn a_wait_that_spins_does_not_sleep() {
+    assert_eq!(calls("local spin"), [""; 0]);
+    let looks = calls("spin");
+    assert!(looks.len() > 2 && looks.iter().all(|call| call.starts_with("recv")), "{looks:?}");
+}
+
 fn a_batch_is_one_call_for_each_64_messages() {
     assert_eq!(calls("batch"), ["sendmmsg"; 3]);
 }
@@ -138,6 +156,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
         [Need::Tool("strace")] without_recvmmsg_messages_are_received_one_by_one,
         [Need::Tool("strace")] a_wait_for_a_signal_that_is_set_looks_once_and_only_at_a_socket,
+        [Need::Tool("strace")] a_wait_that_spins_does_not_sleep,
         [Need::Tool("strace")] a_batch_is_one_call_for_each_64_messages,
     ]
 }

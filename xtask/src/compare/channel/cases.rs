@@ -25,6 +25,9 @@ const MEMCPY: &str = "memcpy";
 const MEMCPY_TWICE: &str = "memcpy twice";
 const GETPID: &str = "getpid";
 const BARE: &str = "bare sendmsg + poll + recvmsg";
+const SPINNING: &str = "uncopy, spinning";
+/// Limit in nanoseconds where both sides look before they sleep.
+const SPINNING_LIMIT: f64 = 2500.0;
 const PIPES: &str = "pipes";
 const PORT: &str = "uncopy, port";
 const ONE_BY_ONE: &str = "uncopy, 16 writes";
@@ -81,6 +84,7 @@ impl Setting {
             cases.extend(messages().map(|message| self.one_process(transport, message)));
         }
         cases.extend(messages().map(|message| self.two_processes(message)));
+        cases.extend([256, 4096].map(|bytes| self.two_processors(bytes)));
         let of_64 = |bytes| Message { bytes, regions: 64 };
         cases.extend(SIZES.into_iter().map(|bytes| self.further_regions(of_64(bytes))));
         for transport in Transport::BOTH {
@@ -128,6 +132,22 @@ impl Setting {
         let name = format!("socket/2-processes/{}", message_name(message));
         let targets = targets_of(Transport::Socket, message);
         self.runs.case(name, bare_if_it_can(message), subjects, targets)
+    }
+
+    /// Each of two processes has a processor for itself.
+    fn two_processors(&self, bytes: usize) -> Case {
+        let (message, time) = (Message { bytes, regions: 1 }, self.runs.time);
+        let subjects = vec![
+            subjects::own_across(COPIED, EchoStyle::Copied, message, time),
+            subjects::own_across(SPINNING, EchoStyle::Spinning, message, time),
+            subjects::seqpacket_across(BARE, message, time),
+        ];
+        let limit = Target {
+            against: Against::Nothing,
+            ..at_most(SPINNING_LIMIT, TIME_EACH, SPINNING, "")
+        };
+        let name = format!("socket/2-processors/{}", message_name(message));
+        self.runs.case(name, BARE, subjects, vec![limit])
     }
 
     /// Those that are there, and can do it.
@@ -238,6 +258,8 @@ mod tests {
             ("socket/1-process/4096B/1", COPIED, 1.15, Some(BARE)),
             ("socket/2-processes/256B/1", COPIED, 1.15, Some(BARE)),
             ("socket/2-processes/4096B/1", COPIED, 1.15, Some(BARE)),
+            ("socket/2-processors/256B/1", SPINNING, SPINNING_LIMIT, None),
+            ("socket/2-processors/4096B/1", SPINNING, SPINNING_LIMIT, None),
         ] {
             let against =
                 against.map_or(Against::Nothing, |name| Against::Subject(name.to_owned()));

@@ -28,6 +28,7 @@ pub(super) enum EchoStyle {
     Copied,
     Lent,
     Linearised,
+    Spinning,
     Seqpacket,
     Pipes,
 }
@@ -37,6 +38,7 @@ impl EchoStyle {
         match self {
             EchoStyle::Lent => Style::LENT,
             EchoStyle::Linearised => Style::LINEARISED,
+            EchoStyle::Spinning => Style::SPINNING,
             _ => Style::COPIED,
         }
     }
@@ -52,7 +54,7 @@ pub(crate) fn run(arguments: &EchoArguments) -> Result<()> {
     let message = Message { bytes, regions };
     let input = std::io::stdin().as_fd().try_clone_to_owned()?;
     match way {
-        EchoStyle::Copied | EchoStyle::Lent | EchoStyle::Linearised => {
+        EchoStyle::Copied | EchoStyle::Lent | EchoStyle::Linearised | EchoStyle::Spinning => {
             let channel = Channel::from_fd(input).map_err(|(_, status)| status)?;
             echo(Own::of_second_process(channel, way.style()), message);
         }
@@ -90,10 +92,18 @@ pub(super) struct Pinned {
 impl Pinned {
     /// Until this is dropped.
     pub(super) fn to_one_processor() -> Result<Pinned> {
+        Pinned::to(|allowed| (0..CpuSet::MAX_CPU).rev().find(|number| allowed.is_set(*number)))
+    }
+
+    /// To another processor than [`to_one_processor`](Self::to_one_processor), if there are two.
+    pub(super) fn to_another_processor() -> Result<Pinned> {
+        Pinned::to(|allowed| (0..CpuSet::MAX_CPU).find(|number| allowed.is_set(*number)))
+    }
+
+    fn to(choose: impl Fn(&CpuSet) -> Option<usize>) -> Result<Pinned> {
         let before = sched_getaffinity(None)?;
-        let last = (0..CpuSet::MAX_CPU).rev().find(|number| before.is_set(*number));
         let mut one = CpuSet::new();
-        one.set(last.context("no processor to run on")?);
+        one.set(choose(&before).context("no processor to run on")?);
         sched_setaffinity(None, &one)?;
         Ok(Pinned { before })
     }

@@ -41,6 +41,8 @@ const NOTES: &[&str] = &[
      one buffer, which is kept, and that is written",
     "what is sent lies at another place of a page in each round; between two processes, both of \
      which are pinned to one processor, of each 500 messages in the second",
+    "2-processors: the second process is pinned to one processor and this one to another; \
+     \"spinning\": both look for 200 µs before they sleep",
     "local: both ends in this process; socket: the far end went through into_fd and from_fd",
     "memcpy, memcpy twice: into a buffer of the channel's own pool, and out of it again",
     "bare sendmsg + poll + recvmsg: SOCK_SEQPACKET, the same regions, room for 253 descriptors, \

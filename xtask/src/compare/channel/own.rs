@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use anyhow::Result;
 use uncopy::channel::{Channel, Deadline, MAX_BYTES, Object, Signals};
@@ -16,12 +17,17 @@ pub(super) struct Style {
     pub(super) is_linearised: bool,
     /// Lent, and not copied out.
     pub(super) is_lent: bool,
+    /// Time to look for a message before the thread sleeps.
+    pub(super) spin: Duration,
 }
 
 impl Style {
-    pub(super) const COPIED: Style = Style { is_linearised: false, is_lent: false };
-    pub(super) const LENT: Style = Style { is_linearised: false, is_lent: true };
-    pub(super) const LINEARISED: Style = Style { is_linearised: true, is_lent: false };
+    pub(super) const COPIED: Style =
+        Style { is_linearised: false, is_lent: false, spin: Duration::ZERO };
+    pub(super) const LENT: Style = Style { is_lent: true, ..Style::COPIED };
+    pub(super) const LINEARISED: Style = Style { is_linearised: true, ..Style::COPIED };
+    /// Longer than any answer takes on a processor of its own.
+    pub(super) const SPINNING: Style = Style { spin: Duration::from_micros(200), ..Style::COPIED };
 }
 
 /// One end, and the memory that it needs.
@@ -78,7 +84,7 @@ impl Endpoint for Own {
 
     #[inline]
     fn receive(&mut self) -> Result<usize> {
-        self.channel.wait_one(self.awaited, Deadline::INFINITE)?;
+        self.channel.wait_one(self.awaited, Deadline::INFINITE.spinning(self.style.spin))?;
         if self.style.is_lent {
             return Ok(black_box(self.channel.read()?).len());
         }

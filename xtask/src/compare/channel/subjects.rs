@@ -67,10 +67,22 @@ fn two_processes<E: Endpoint + 'static>(
     time: Duration,
     open: impl Fn() -> Result<Echoed<E>> + 'static,
 ) -> Subject {
+    echoed(name, role, message, time, Pinned::to_one_processor, open)
+}
+
+/// To another process and back; this thread is pinned by `pin`.
+fn echoed<E: Endpoint + 'static>(
+    name: &str,
+    role: Role,
+    message: Message,
+    time: Duration,
+    pin: fn() -> Result<Pinned>,
+    open: impl Fn() -> Result<Echoed<E>> + 'static,
+) -> Subject {
     let bytes = vec![1; message.bytes + PAGE_BYTES];
     Subject::piece(name, role, open, move |Echoed { endpoint, .. }, round| {
         let regions = message.of(placed(&bytes, message.bytes, round));
-        let pinned = Pinned::to_one_processor()?;
+        let pinned = pin()?;
         let round_trip = sample(time, || {
             endpoint.send(black_box(&regions))?;
             let received = endpoint.receive()?;
@@ -99,6 +111,18 @@ pub(super) fn own(
 /// Ours, to a second process.
 pub(super) fn own_echoed(name: &str, way: EchoStyle, message: Message, time: Duration) -> Subject {
     two_processes(name, Role::Own, message, time, move || echo::own(way, message))
+}
+
+/// Ours, to a second process on another processor.
+pub(super) fn own_across(name: &str, way: EchoStyle, message: Message, time: Duration) -> Subject {
+    let open = move || echo::own(way, message);
+    echoed(name, Role::Own, message, time, Pinned::to_another_processor, open)
+}
+
+/// A bare socket to a second process on another processor.
+pub(super) fn seqpacket_across(name: &str, message: Message, time: Duration) -> Subject {
+    let open = move || echo::seqpacket(message);
+    echoed(name, Role::Yardstick, message, time, Pinned::to_another_processor, open)
 }
 
 pub(super) fn seqpacket(name: &str, message: Message, time: Duration) -> Subject {
