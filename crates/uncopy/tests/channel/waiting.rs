@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use testbed::{LONG, Transport};
 use uncopy::channel::{
-    AsyncOptions, Channel, Deadline, Event, EventPair, Object, PacketContents, Port, Rights, Signals,
-    Status, WaitItem, wait_many,
+    AsyncOptions, Channel, Deadline, Event, EventPair, Object, PacketContents, Port, Rights,
+    Signals, Status, WaitItem, wait_many,
 };
 
 use crate::channel::{past, polls_readable, send, send_handles};
