@@ -28,6 +28,10 @@ fn public_types_keep_their_auto_traits() {
     data::<SocketInfo>();
     data::<SocketKind>();
     data::<Vmo>();
+    data::<SealedBytes>();
+    data::<Filled>();
+    data::<FillMechanism>();
+    data::<MemoryRefusal>();
     data::<AsyncOptions>();
     data::<Packet>();
     data::<PacketContents>();

@@ -122,14 +122,15 @@ pub use channel::{Bounds, Channel, Handle, Lengths, MessageBuf, Oversized, Part}
 pub use disposition::{Disposition, Transfer};
 pub use identity::{Kind, Koid};
 pub use object::{
-    Descriptor, Event, EventPair, Fifo, Object, Port, SignalFd, Socket, SocketInfo, SocketKind, Vmo,
+    Descriptor, Event, EventPair, Fifo, FillMechanism, Filled, Object, Port, SealedBytes, SignalFd,
+    Socket, SocketInfo, SocketKind, Vmo,
 };
 pub use packets::{AsyncOptions, Packet, PacketContents};
 pub use process::{FD_VARIABLE, spawn};
 pub use rights::Rights;
 pub use signals::Signals;
 pub use sleep::Deadline;
-pub use status::{Fill, Status};
+pub use status::{Fill, MemoryRefusal, Status};
 pub use wait::{WaitItem, wait_many};
 
 #[doc(inline)]

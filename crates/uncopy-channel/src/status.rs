@@ -60,9 +60,79 @@ pub enum Status {
     /// The handle lacks a right.
     #[error("the handle lacks a required right; use a handle that has it")]
     AccessDenied,
+    /// Memory was refused, for a reason that is given.
+    #[error(transparent)]
+    Memory(MemoryRefusal),
     /// The system refused a call.
     #[error("the system refused a call ({0}); see errno(3)")]
     Io(Errno),
+}
+
+/// Why memory cannot be lent, sealed or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryRefusal {
+    /// Another holder may still change its size or contents.
+    #[error(
+        "the memory is not sealed, so its holders may change it; copy it out, or have it sealed"
+    )]
+    NotSealed,
+    /// It was to be written, and its contents are sealed.
+    #[error("the contents of the memory are sealed; make new memory")]
+    Sealed,
+    /// It was to be sealed, and somebody can still write to its pages.
+    #[error(
+        "the memory is mapped for writing, or a device or pipe holds its pages; end that first"
+    )]
+    InUse,
+    /// It was made so that it takes no seals.
+    #[error("the memory takes no seals; make it with Vmo::new")]
+    Unsealable,
+    /// It consists of huge pages, which may be missing on access.
+    #[error("the memory consists of huge pages; make it with Vmo::new")]
+    HugePages,
+    /// It is a file of a mounted filesystem.
+    #[error("the memory is a file of a mounted filesystem; make it with Vmo::new")]
+    NamedFile,
+    /// It is larger than the limit of the receiver.
+    #[error("the memory has {bytes} bytes, more than the limit of {limit}; raise the limit")]
+    TooLarge {
+        /// Size of the memory.
+        bytes: u64,
+        /// Limit of the receiver.
+        limit: u64,
+    },
+    /// Some of it is not allocated; the reader would pay for it.
+    #[error("only {allocated} of {bytes} bytes are allocated; have its owner commit them")]
+    HasHoles {
+        /// Size of the memory.
+        bytes: u64,
+        /// Bytes that are allocated.
+        allocated: u64,
+    },
+}
+
+impl MemoryRefusal {
+    /// Returns the status of Zircon's that is nearest.
+    #[must_use]
+    pub const fn status(self) -> Status {
+        match self {
+            MemoryRefusal::NotSealed | MemoryRefusal::InUse | MemoryRefusal::HasHoles { .. } => {
+                Status::BadState
+            }
+            MemoryRefusal::Sealed => Status::AccessDenied,
+            MemoryRefusal::Unsealable | MemoryRefusal::HugePages | MemoryRefusal::NamedFile => {
+                Status::NotSupported
+            }
+            MemoryRefusal::TooLarge { .. } => Status::OutOfRange,
+        }
+    }
+}
+
+impl From<MemoryRefusal> for Status {
+    fn from(refusal: MemoryRefusal) -> Status {
+        Status::Memory(refusal)
+    }
 }
 
 impl Status {
@@ -85,6 +155,7 @@ impl Status {
             Status::PeerClosed => -24,
             Status::NotFound => -25,
             Status::AccessDenied => -30,
+            Status::Memory(refusal) => refusal.status().code(),
             Status::Io(_) => -40,
         }
     }
@@ -110,7 +181,8 @@ impl From<TooLong> for Status {
 /// [`get_ref`](io::Error::get_ref) returns.
 impl From<Status> for io::Error {
     fn from(status: Status) -> io::Error {
-        let kind = match status {
+        let plain = if let Status::Memory(refusal) = status { refusal.status() } else { status };
+        let kind = match plain {
             Status::Io(errno) => return io::Error::from_raw_os_error(errno.raw()),
             Status::NotSupported => io::ErrorKind::Unsupported,
             Status::NoMemory => io::ErrorKind::OutOfMemory,
@@ -124,7 +196,9 @@ impl From<Status> for io::Error {
             Status::PeerClosed => io::ErrorKind::BrokenPipe,
             Status::NotFound => io::ErrorKind::NotFound,
             Status::AccessDenied => io::ErrorKind::PermissionDenied,
-            Status::NoResources | Status::BadState | Status::Canceled => io::ErrorKind::Other,
+            Status::NoResources | Status::BadState | Status::Canceled | Status::Memory(_) => {
+                io::ErrorKind::Other
+            }
         };
         io::Error::new(kind, status)
     }

@@ -1,9 +1,10 @@
-//! File mappings that only system calls read.
+//! File mappings that only system calls access, and mappings of sealed memory files.
 
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
-use super::{Sys, last_errno};
+use super::{Sys, last_errno, memfd};
 use uncopy_core::Errno;
 
 /// Pages of a file, mapped read-only and shared.
@@ -18,33 +19,111 @@ pub struct Mapping {
 impl Mapping {
     /// Maps `length` bytes from `offset`, a multiple of the page size.
     pub fn new(file: impl AsFd, offset: u64, length: usize) -> Sys<Mapping> {
+        Mapping::with(file, offset, length, libc::PROT_READ, libc::MAP_SHARED)
+    }
+
+    fn with(
+        file: impl AsFd,
+        offset: u64,
+        length: usize,
+        access: libc::c_int,
+        flags: libc::c_int,
+    ) -> Sys<Mapping> {
         let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
         let fd = file.as_fd().as_raw_fd();
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that
         // anything else owns.
-        let start = unsafe {
-            let none = std::ptr::null_mut();
-            libc::mmap(none, length, libc::PROT_READ, libc::MAP_SHARED, fd, offset)
-        };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(last_errno());
         }
         NonNull::new(start).map(|start| Mapping { start, length }).ok_or(Errno::EFAULT)
     }
 
-    /// Writes `length` bytes, beginning `skip` bytes into the mapping, to `file` at `offset`. With `O_DIRECT` the
-    /// device reads the mapped pages themselves.
-    pub fn write_at(&self, skip: usize, length: usize, file: impl AsFd, offset: u64) -> Sys<usize> {
+    /// Returns the address of the byte after the first `skip`, if `length` bytes from there are mapped.
+    fn part(&self, skip: usize, length: usize) -> Sys<*mut libc::c_void> {
         if skip.checked_add(length).is_none_or(|end| end > self.length) {
             return Err(Errno::EINVAL);
         }
-        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
         // SAFETY: `skip` lies inside the mapping, as checked above.
-        let start = unsafe { self.start.as_ptr().byte_add(skip) };
+        Ok(unsafe { self.start.as_ptr().byte_add(skip) })
+    }
+
+    /// Writes `length` bytes, beginning `skip` bytes into the mapping, to `file` at `offset`. With `O_DIRECT` the
+    /// device reads the mapped pages themselves.
+    pub fn write_at(&self, skip: usize, length: usize, file: impl AsFd, offset: u64) -> Sys<usize> {
+        let start = self.part(skip, length)?;
+        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
         // SAFETY: the range lies inside the mapping, which lives as long as `self`; the kernel
         // reads it and answers EFAULT for pages behind the end of the file. The call returns only
         // when the device has read them (O_DIRECT writes wait).
         let n = unsafe { libc::pwrite(file.as_fd().as_raw_fd(), start, length, offset) };
+        usize::try_from(n).map_err(|_| last_errno())
+    }
+}
+
+/// A sealed memory file, mapped: bytes that no process can change any more.
+///
+/// A page that the kernel has lost (memory failure), or a page that is not allocated and for which there is no memory,
+/// raises SIGBUS on access.
+pub struct SealedMapping {
+    /// Missing for memory of no size.
+    mapping: Option<Mapping>,
+}
+
+impl SealedMapping {
+    /// Maps all of a memory file. `EPERM`: its size and contents are not sealed; `EINVAL`: it is not a memory file.
+    pub fn new(file: impl AsFd) -> Sys<SealedMapping> {
+        let facts = memfd::facts(&file)?;
+        if !facts.is_sealed {
+            return Err(Errno::EPERM);
+        }
+        let length = usize::try_from(facts.size).map_err(|_| Errno::ENOMEM)?;
+        if length == 0 {
+            return Ok(SealedMapping { mapping: None });
+        }
+        // Private, because kernels before 6.7 refuse a shared mapping of memory that is sealed against writing.
+        let mapping = Mapping::with(file, 0, length, libc::PROT_READ, libc::MAP_PRIVATE)?;
+        Ok(SealedMapping { mapping: Some(mapping) })
+    }
+}
+
+impl Deref for SealedMapping {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        let Some(Mapping { start, length }) = &self.mapping else { return &[] };
+        // SAFETY: `length` bytes are mapped as long as `self` lives, and are no more than the file has. No
+        // process can write to them: F_SEAL_WRITE was set before, which the kernel refuses while a writable
+        // mapping or another reference to a page exists, and after which it refuses every new one; nor can
+        // the file become shorter (F_SEAL_SHRINK). Seals cannot be removed (`fcntl(2)`).
+        unsafe { std::slice::from_raw_parts(start.as_ptr().cast(), *length) }
+    }
+}
+
+// SAFETY: it owns its mapping alone, and nobody writes to the memory.
+unsafe impl Send for SealedMapping {}
+// SAFETY: as above.
+unsafe impl Sync for SealedMapping {}
+
+/// Writable pages of a file that only system calls access.
+pub struct WritableWindow(Mapping);
+
+impl WritableWindow {
+    /// Maps `length` bytes from `offset`, a multiple of the page size, shared and writable.
+    pub fn new(file: impl AsFd, offset: u64, length: usize) -> Sys<WritableWindow> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        Mapping::with(file, offset, length, access, libc::MAP_SHARED).map(WritableWindow)
+    }
+
+    /// Reads from `source` at its file offset, or what a socket has received, into at most `length` bytes that begin
+    /// `skip` bytes into the window.
+    pub fn read_from(&self, skip: usize, length: usize, source: impl AsFd) -> Sys<usize> {
+        let start = self.0.part(skip, length)?;
+        // SAFETY: the range lies inside the mapping, which lives as long as `self`, and to which no
+        // reference exists; the kernel writes it and answers EFAULT for pages behind the end of the file.
+        let n = unsafe { libc::read(source.as_fd().as_raw_fd(), start, length) };
         usize::try_from(n).map_err(|_| last_errno())
     }
 }
@@ -85,6 +164,28 @@ impl Drop for Mapping {
 mod tests {
     use super::*;
     use crate::file::cached_bytes;
+
+    #[test]
+    fn only_sealed_memory_is_lent() {
+        let memory = memfd::create(8192).unwrap();
+        memfd::write_all_at(&memory, b"end", 8189).unwrap();
+        assert_eq!(SealedMapping::new(&memory).err(), Some(Errno::EPERM));
+        let window = WritableWindow::new(&memory, 0, 8192).unwrap();
+        assert_eq!(memfd::seal(&memory), Err(Errno::EBUSY));
+        let source = tempfile::tempfile().unwrap();
+        assert_eq!(window.read_from(8000, 193, &source), Err(Errno::EINVAL));
+        drop(window);
+        memfd::seal(&memory).unwrap();
+        let mapping = SealedMapping::new(&memory).unwrap();
+        assert_eq!(memfd::write_all_at(&memory, b"x", 0), Err(Errno::EPERM));
+        assert!(WritableWindow::new(&memory, 0, 4096).is_err());
+        drop(memory);
+        assert_eq!((mapping.len(), &mapping[8188..]), (8192, &b"\0end"[..]));
+        let empty = memfd::create(0).unwrap();
+        memfd::seal(&empty).unwrap();
+        assert!(SealedMapping::new(&empty).unwrap().is_empty());
+        assert_eq!(SealedMapping::new(source).err(), Some(Errno::EINVAL));
+    }
 
     #[test]
     fn pages_are_counted_as_cachestat_counts_them() {

@@ -25,6 +25,55 @@ pub fn create_resizable(size: u64) -> Sys<OwnedFd> {
     Ok(fd)
 }
 
+/// Returns the size of a page, of which offsets of mappings are multiples.
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Seals that fix size and contents for every holder of the descriptor.
+const SEALED: SealFlags = FIXED.union(SealFlags::WRITE);
+
+/// `HUGETLBFS_MAGIC` (`include/uapi/linux/magic.h`).
+const HUGETLBFS: u32 = 0x9584_58f6;
+
+/// Facts about a memory file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryFacts {
+    /// Size in bytes.
+    pub size: u64,
+    /// Bytes that are allocated, in memory or swapped out. Reading any others allocates them at the cost of the
+    /// reader.
+    pub allocated: u64,
+    /// Whether size and contents are sealed.
+    pub is_sealed: bool,
+    /// Whether it consists of huge pages (`MFD_HUGETLB`).
+    pub is_huge: bool,
+    /// Whether it is a file of a mounted filesystem of memory, with a name there.
+    pub has_name: bool,
+}
+
+/// Returns the facts about a memory file; `EINVAL` as for [`size`], also for secret memory
+/// (`memfd_secret(2)`). The size is read after the seals, which cannot be removed.
+pub fn facts(fd: impl AsFd) -> Sys<MemoryFacts> {
+    let fd = fd.as_fd();
+    let seals = rustix::fs::fcntl_get_seals(fd)?;
+    let stat = rustix::fs::fstat(fd)?;
+    Ok(MemoryFacts {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        // `st_blocks` has a unit of 512 bytes on every filesystem (`stat(2)`).
+        allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+        is_sealed: seals.contains(SEALED),
+        is_huge: rustix::fs::fstatfs(fd)?.f_type as u32 == HUGETLBFS,
+        has_name: stat.st_nlink > 0,
+    })
+}
+
+/// Seals size and contents. `EBUSY`: a writable mapping exists, or a device or pipe holds pages; `EPERM`: the file
+/// takes no more seals.
+pub fn seal(fd: impl AsFd) -> Sys<()> {
+    Ok(rustix::fs::fcntl_add_seals(fd, SEALED)?)
+}
+
 /// Whether the size is sealed; `EINVAL` as for [`size`].
 pub fn is_fixed(fd: impl AsFd) -> Sys<bool> {
     Ok(rustix::fs::fcntl_get_seals(fd)?.contains(FIXED))

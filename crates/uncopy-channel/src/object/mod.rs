@@ -25,7 +25,7 @@ pub use fifo::Fifo;
 pub use port::Port;
 pub use signal_fd::SignalFd;
 pub use socket::{Socket, SocketInfo, SocketKind};
-pub use vmo::Vmo;
+pub use vmo::{FillMechanism, Filled, SealedBytes, Vmo};
 
 /// Operations that every handle has.
 ///

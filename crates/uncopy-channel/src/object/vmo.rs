@@ -3,13 +3,20 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::solo::{Solo, lone, solo};
-use crate::Status;
 use crate::identity::Kind;
 use crate::rights::{Grant, Rights};
 use crate::signals::Signals;
 use crate::sync::{Arc, Mutex, lock};
 use crate::transport::parcel::Parts;
+use crate::{MemoryRefusal, Status};
+use uncopy_core::Errno;
 use uncopy_os::{file, memfd};
+
+mod filling;
+mod sealed;
+
+pub use filling::{FillMechanism, Filled};
+pub use sealed::SealedBytes;
 
 /// Page size; sizes are rounded up to whole pages, as in Zircon.
 const PAGE_BYTES: u64 = 4096;
@@ -33,8 +40,8 @@ impl Core {
     }
 }
 
-/// Memory (a memfd). It is read and written by system calls and never mapped here, so that no process
-/// that shares it can crash this one by shrinking it.
+/// Memory (a memfd). It is read and written by system calls, so that no process that shares it can crash
+/// this one by shrinking it. Only [sealed](Self::seal) memory is [mapped](Self::map).
 pub struct Vmo {
     core: Arc<Core>,
     grant: Grant,
@@ -68,10 +75,11 @@ impl Vmo {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`] and [`Rights::RESIZE`], which memory of a
-    /// fixed size does not have; [`Status::OutOfRange`] above 2⁶³ bytes; [`Status::NoMemory`].
+    /// fixed size does not have; [`Status::OutOfRange`] above 2⁶³ bytes; [`MemoryRefusal::Sealed`];
+    /// [`Status::NoMemory`].
     pub fn set_size(&self, size: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE | Rights::RESIZE)?;
-        Ok(memfd::resize(&self.core.memory, whole_pages(size)?)?)
+        memfd::resize(&self.core.memory, whole_pages(size)?).map_err(unless_sealed)
     }
 
     /// Returns the parts to send to another process: the memory itself.
@@ -138,14 +146,14 @@ impl Vmo {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if the range
-    /// ends beyond the end.
+    /// ends beyond the end; [`MemoryRefusal::Sealed`].
     pub fn zero(&self, offset: u64, length: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
         self.check_range(offset, length)?;
         if length == 0 {
             return Ok(());
         }
-        Ok(memfd::zero(&self.core.memory, offset, length)?)
+        memfd::zero(&self.core.memory, offset, length).map_err(unless_sealed)
     }
 
     /// Allocates the memory of a range now.
@@ -197,11 +205,11 @@ impl Vmo {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`]; [`Status::OutOfRange`] if the range
-    /// ends beyond the end; [`Status::NoMemory`].
+    /// ends beyond the end; [`MemoryRefusal::Sealed`]; [`Status::NoMemory`].
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE)?;
         self.check_range(offset, bytes.len() as u64)?;
-        Ok(memfd::write_all_at(&self.core.memory, bytes, offset)?)
+        memfd::write_all_at(&self.core.memory, bytes, offset).map_err(unless_sealed)
     }
 
     /// Checks that a range lies within the memory.
@@ -212,6 +220,11 @@ impl Vmo {
         let end = offset.checked_add(length);
         if end.is_some_and(|end| end <= self.size()) { Ok(()) } else { Err(Status::OutOfRange) }
     }
+}
+
+/// Converts the error of a change of size or contents.
+fn unless_sealed(errno: Errno) -> Status {
+    if errno == Errno::EPERM { MemoryRefusal::Sealed.into() } else { errno.into() }
 }
 
 fn whole_pages(size: u64) -> Result<u64, Status> {

@@ -9,6 +9,7 @@ mod handles;
 #[cfg(shuttle)]
 mod interleavings;
 mod intruders;
+mod memory;
 mod messages;
 mod model;
 mod objects;

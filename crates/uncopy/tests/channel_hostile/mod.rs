@@ -1,6 +1,7 @@
 //! A peer that breaks the rules. A separate program, because descriptors of other tests would count.
 
 mod attack;
+mod memory;
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
