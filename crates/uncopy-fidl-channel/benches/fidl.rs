@@ -84,7 +84,7 @@ fn values(c: &mut Criterion) {
 /// minimum size for which staying in place pays.
 fn thresholds(c: &mut Criterion) {
     let mut group = c.benchmark_group("threshold");
-    for size in [128usize, 256, 512, 768, 1024, 1536, 2048, 4096] {
+    for size in [16usize, 64, 256, 512, 1024, 1536, 2048, 3072, 4096, 65_280] {
         for (way, min_body_bytes) in [("copied", usize::MAX), ("left", 1)] {
             let options = GatherOptions::new().min_body_bytes(min_body_bytes);
             let mut encoder = Encoder::with_options(options).expect("possible options");

@@ -316,13 +316,13 @@ mod tests {
 
     #[test]
     fn bodies_stay_in_place_and_the_rest_is_scratch() {
-        let value: Vec<Vec<u8>> = vec![vec![1; 1300], vec![2; 8], vec![3; 1304]];
+        let value: Vec<Vec<u8>> = vec![vec![1; 2300], vec![2; 8], vec![3; 2304]];
         let mut encoder = Encoder::new();
         let linear = encoder.linear(&value).unwrap().to_vec();
         let mut list = RegionList::new();
         let regions = encoder.gather(&value, &mut list).unwrap();
         let lengths: Vec<usize> = regions.as_slices().iter().map(|slice| slice.len()).collect();
-        assert_eq!(lengths, [16 + 48, 1300, 4 + 8, 1304]);
+        assert_eq!(lengths, [16 + 48, 2300, 4 + 8, 2304]);
         assert_eq!(regions.as_slices()[1].as_ptr(), value[0].as_ptr());
         assert_eq!((regions.to_vec(), regions.total_bytes()), (linear.clone(), linear.len()));
     }
@@ -390,6 +390,17 @@ mod tests {
                 let regions = encoder.gather(&value, &mut list).unwrap();
                 assert_eq!(regions.to_vec(), linear, "{count}");
             }
+        }
+    }
+
+    #[test]
+    fn bodies_stay_from_2048_bytes_on_by_default() {
+        for (length, regions) in [(2047, 1), (2048, 2)] {
+            let value = vec![7u8; length];
+            let mut encoder = Encoder::new();
+            let mut list = RegionList::new();
+            let gathered = encoder.gather(&value, &mut list).unwrap();
+            assert_eq!(gathered.as_slices().len(), regions, "{length}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The suite `fidl`: values to messages and back, and the whole way through a channel.
 
+mod before;
 mod cases;
 mod subjects;
 mod values;
@@ -32,7 +33,8 @@ const NOTES: &[&str] = &[
     "what is encoded, and what it is encoded into, lie at other places of a page in each round",
     "values: a vector of bytes; a struct of so many uint8; a string of 64 bytes; 100 structs \
          with padding; a table and a union",
-    "gather: into regions that borrow the value; reused: into one buffer, which is kept, and made \
+    "gather: into regions that borrow the value, with the library's default border; gather all: \
+         every body stays where it is, however short; reused: into one buffer, which is kept, and made \
          the one region that a write takes; fresh: \
          into a new vector, which grows, the way of encoders that own what they give; \"exact\": \
          into a new vector that has the right capacity from the beginning. All with the header",
@@ -41,7 +43,11 @@ const NOTES: &[&str] = &[
          checked and made a value in one walk; printed: by Debug, into a string that is kept; a view \
          that was checked before against the value itself",
     "event: encoded, written to a local channel, waited for, read, decoded into a view; \"lent\": \
-         the message is decoded where the channel has it; \"copied\": after read_into",
+         the message is decoded where the channel has it; \"copied\": after read_into; \
+         event/socket: over a socket within this process, whose kernel copies",
+    "before RFC-0010: a buffer is allocated for each message, every object copied into it with \
+         addresses in place of marks, a second walk replaces them and gathers handles (of which a \
+         byte vector has none); the write copies all of it, and reading copies it out",
     "the peers of peers/ are processes of their own that measure themselves, into a reused \
          buffer where they have that. Decoding: rkyv checked access; capnp a reader; bincode, \
          postcard and prost owned values. flatbuffers and capnp: only what needs no generated code",

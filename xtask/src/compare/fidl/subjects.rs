@@ -8,10 +8,11 @@ use std::time::Duration;
 use anyhow::Result;
 use uncopy::channel::{Channel, Deadline, MAX_BYTES, Object, Signals};
 use uncopy_fidl::{
-    Decode, Encoder, Fidl, HEADER_BYTES, Handles, Header, NoHandle, RegionList, decode_message,
-    decode_owned, encode_message, encode_message_into,
+    Decode, Encoder, Fidl, GatherOptions, HEADER_BYTES, Handles, Header, NoHandle, RegionList,
+    decode_message, decode_owned, encode_message, encode_message_into,
 };
 
+use super::before::{self, Linear};
 use super::values::{ByteVector, byte_vector};
 use crate::compare::case::{Role, Subject};
 use crate::compare::metric::{Sample, TIME_EACH};
@@ -24,6 +25,24 @@ pub(super) trait Value: Fidl + Debug + 'static {}
 impl<T: Fidl + Debug + 'static> Value for T {}
 
 const HEADER: Header = Header::one_way(0x1234_5678_9abc_def0);
+
+/// Which bodies stay in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Border {
+    /// Those from the library's default on.
+    Default,
+    /// All of them.
+    None,
+}
+
+impl Border {
+    fn encoder(self) -> uncopy_fidl::Result<Encoder> {
+        match self {
+            Border::Default => Ok(Encoder::new()),
+            Border::None => Encoder::with_options(GatherOptions::new().min_body_bytes(1)),
+        }
+    }
+}
 
 /// Values and buffers of a round. Everything lies at another place of a page in each round: what
 /// a load behind a store costs depends on whether their addresses are alike in the lower twelve bits,
@@ -40,13 +59,14 @@ impl<T> Placed<T> {
         kept: &'k mut Vec<Placed<T>>,
         round: usize,
         make: &impl Fn() -> T,
-    ) -> &'k mut Placed<T> {
+        border: Border,
+    ) -> Result<&'k mut Placed<T>> {
         let gap = |step: usize| black_box(vec![0; 16 * (1 + round * step % PLACES)]);
         let before = gap(89);
         let value = Box::new(make());
-        kept.push(Placed { value, encoder: Encoder::new(), _gaps: [before, gap(55)] });
+        kept.push(Placed { value, encoder: border.encoder()?, _gaps: [before, gap(55)] });
         let last = kept.len() - 1;
-        &mut kept[last]
+        Ok(&mut kept[last])
     }
 }
 
@@ -54,6 +74,7 @@ impl<T> Placed<T> {
 fn encode<T: Value>(
     name: &str,
     role: Role,
+    border: Border,
     make: impl Fn() -> T + 'static,
     mut run: impl FnMut(&T, &mut Encoder) -> Result<Sample> + 'static,
 ) -> Subject {
@@ -62,7 +83,7 @@ fn encode<T: Value>(
         role,
         || Ok(Vec::new()),
         move |kept: &mut Vec<Placed<T>>, round| {
-            let placed = Placed::another(kept, round, &make);
+            let placed = Placed::another(kept, round, &make, border)?;
             run(&placed.value, &mut placed.encoder)
         },
     )
@@ -73,10 +94,11 @@ const PLACES: usize = 256;
 
 pub(super) fn gather<T: Value>(
     name: &str,
+    border: Border,
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode(name, Role::Own, make, move |value, encoder| {
+    encode(name, Role::Own, border, make, move |value, encoder| {
         sample(time, || {
             let mut list = RegionList::new();
             let regions = encoder.gather_message(&HEADER, black_box(value), &mut list)?;
@@ -92,7 +114,7 @@ pub(super) fn reused<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode(name, Role::Own, make, move |value, encoder| {
+    encode(name, Role::Own, Border::Default, make, move |value, encoder| {
         sample(time, || {
             let message = encoder.linear_message(&HEADER, black_box(value))?;
             black_box(&[IoSlice::new(message)]);
@@ -106,7 +128,7 @@ pub(super) fn fresh<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode(name, Role::Own, make, move |value, _| {
+    encode(name, Role::Own, Border::Default, make, move |value, _| {
         sample(time, || {
             black_box(encode_message(&HEADER, black_box(value))?);
             Ok(())
@@ -120,7 +142,7 @@ pub(super) fn exact<T: Value>(
     make: impl Fn() -> T + 'static,
     time: Duration,
 ) -> Subject {
-    encode(name, Role::Yardstick, make, move |value, _| {
+    encode(name, Role::Yardstick, Border::Default, make, move |value, _| {
         let length = encode_message(&HEADER, value)?.len();
         sample(time, || {
             let mut bytes = Vec::with_capacity(length);
@@ -215,9 +237,32 @@ fn print(printed: &impl Debug, text: &mut String) -> Result<()> {
 /// How a message gets into the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
-    Gathered,
+    Gathered(Border),
     Reused,
     Fresh,
+    /// As before RFC-0010.
+    Before,
+}
+
+/// The ends of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// Both in this process, in memory.
+    Local,
+    /// Over a socket, so that a kernel copies.
+    Socket,
+}
+
+impl Transport {
+    fn ends(self) -> Result<(Channel, Channel)> {
+        let (near, far) = Channel::pair();
+        Ok(match self {
+            Transport::Local => (near, far),
+            Transport::Socket => {
+                (near, Channel::from_fd(far.into_fd()?).map_err(|(_, status)| status)?)
+            }
+        })
+    }
 }
 
 /// How it gets out.
@@ -228,13 +273,23 @@ pub(super) enum Taken {
 }
 
 /// The whole way of a vector of `bytes`: encoded, written, waited for, read, decoded.
-pub(super) fn event(name: &str, sent: Sent, taken: Taken, bytes: usize, time: Duration) -> Subject {
-    let open = move || {
-        let ends = Channel::pair();
-        Ok((ends, Vec::new(), vec![0; MAX_BYTES]))
+pub(super) fn event(
+    name: &str,
+    sent: Sent,
+    taken: Taken,
+    transport: Transport,
+    bytes: usize,
+    time: Duration,
+) -> Subject {
+    let open = move || Ok((transport.ends()?, Vec::new(), vec![0; MAX_BYTES]));
+    let role = if sent == Sent::Before { Role::Yardstick } else { Role::Own };
+    let border = match sent {
+        Sent::Gathered(border) => border,
+        Sent::Reused | Sent::Fresh | Sent::Before => Border::Default,
     };
-    Subject::piece(name, Role::Own, open, move |((near, far), kept, out), round| {
-        let Placed { value, encoder, .. } = Placed::another(kept, round, &|| byte_vector(bytes));
+    Subject::piece(name, role, open, move |((near, far), kept, out), round| {
+        let make = || byte_vector(bytes);
+        let Placed { value, encoder, .. } = Placed::another(kept, round, &make, border)?;
         sample(time, || {
             send(near, black_box(value), encoder, sent)?;
             far.wait_one(Signals::READABLE, Deadline::INFINITE)?;
@@ -252,7 +307,7 @@ pub(super) fn event(name: &str, sent: Sent, taken: Taken, bytes: usize, time: Du
 #[inline]
 fn send(channel: &Channel, value: &ByteVector, encoder: &mut Encoder, sent: Sent) -> Result<()> {
     match sent {
-        Sent::Gathered => {
+        Sent::Gathered(_) => {
             let mut list = RegionList::new();
             let regions = encoder.gather_message(&HEADER, value, &mut list)?;
             channel.write(regions.as_slices(), Vec::new())?;
@@ -264,6 +319,10 @@ fn send(channel: &Channel, value: &ByteVector, encoder: &mut Encoder, sent: Sent
         Sent::Fresh => {
             let message = encode_message(&HEADER, value)?;
             channel.write(&[IoSlice::new(&message)], Vec::new())?;
+        }
+        Sent::Before => {
+            let Linear { bytes, handles } = before::message(&HEADER, value)?;
+            channel.write(&[IoSlice::new(&bytes)], handles)?;
         }
     }
     Ok(())
