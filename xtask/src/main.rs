@@ -7,7 +7,6 @@ mod finding;
 mod fuzz;
 mod install_c;
 mod interface;
-mod man;
 mod peers;
 mod process;
 mod sanitize;
@@ -38,8 +37,6 @@ enum Task {
     Interface(interface::Arguments),
     /// Build and install the C library with its headers.
     InstallC(install_c::Arguments),
-    /// Render the man pages of `uncopy` into a directory.
-    Man(man::Arguments),
     /// Measure a suite side by side with its peers.
     Compare(compare::Arguments),
     /// Write one page with everything that was measured, or set two sets of rows side by side.
@@ -89,7 +86,6 @@ fn main() -> ExitCode {
         Task::Book(arguments) => book::run(&arguments, &Arguments::command()),
         Task::Interface(arguments) => interface::run(&arguments),
         Task::InstallC(arguments) => install_c::run(&arguments),
-        Task::Man(arguments) => man::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Evidence(arguments) => evidence::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),

@@ -17,6 +17,7 @@ mod doctor;
 mod exit;
 mod flags;
 mod job_control;
+mod man;
 mod progress;
 mod report;
 mod stop;
@@ -71,6 +72,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(("audit", flags)) => with_flags(flags, audit::verify::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),
+        Some(("man", flags)) => with_flags(flags, man::run),
         Some(_) => Exit::Usage,
         None => exit_of(SingleArgs::from_arg_matches(&matches).and_then(|flags| {
             let is_given = |flag: &str| SingleArgs::is_given(&matches, flag);

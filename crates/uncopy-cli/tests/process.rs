@@ -244,6 +244,7 @@ fn help_and_scripts_that_cannot_be_written_are_errors() {
     for arguments in [
         &["--help"][..],
         &["completions", "bash"],
+        &["man", "cp"],
         &["capabilities"],
         &["doctor", "--explain", "all"],
     ] {
@@ -289,6 +290,52 @@ fn every_shell_gets_a_completion_script_with_every_flag() {
             assert!(script.contains(flag), "{shell} does not complete {flag}");
         }
     }
+}
+
+fn manual_pages_are_printed_one_by_one_or_written_together() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("new/man1");
+    let output = uncopy().args(["man", "--out"]).arg(&directory).output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
+    let mut names: Vec<_> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    for (arguments, name) in [
+        (&["man"][..], "uncopy.1"),
+        (&["man", "cp"], "uncopy-cp.1"),
+        (&["man", "capabilities"], "uncopy-capabilities.1"),
+    ] {
+        let printed = uncopy().args(arguments).output().unwrap();
+        assert!(printed.status.success(), "{arguments:?}: {}", stderr(&printed));
+        assert_eq!(printed.stdout, fs::read(directory.join(name)).unwrap(), "{name}");
+        names.retain(|it| it != name);
+    }
+    let page = fs::read_to_string(directory.join("uncopy-cp.1")).unwrap();
+    for part in ["require\\-zero\\-copy", "Examples:", "Exit codes"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(names.contains(&"uncopy-audit-verify.1".to_owned()), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("help")), "{names:?}");
+}
+
+fn manual_pages_that_cannot_be_made_are_errors() {
+    let scratch = Scratch::new();
+    let file = scratch.file("file", b"old");
+    let output = uncopy().args(["man", "--out"]).arg(&file).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("cannot write the manual pages into") && said.contains("; name"),
+        "{said}"
+    );
+    assert_eq!(fs::read(&file).unwrap(), b"old");
+    for arguments in [&["man", "mv"][..], &["man", "cp", "--out", "d"]] {
+        let output = uncopy().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+    }
+    assert!(stderr(&uncopy().args(["man", "mv"]).output().unwrap()).contains("no command \"mv\""));
 }
 
 fn capabilities_of_a_directory_are_one_json_object_and_leave_nothing_behind() {
@@ -377,6 +424,8 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] a_destination_below_a_file_is_refused_by_its_name,
         [] a_reader_that_went_away_is_no_panic,
         [] every_shell_gets_a_completion_script_with_every_flag,
+        [] manual_pages_are_printed_one_by_one_or_written_together,
+        [] manual_pages_that_cannot_be_made_are_errors,
         [] capabilities_of_a_directory_are_one_json_object_and_leave_nothing_behind,
         [] capabilities_of_a_missing_path_fail_beside_those_that_are_there,
         [] every_json_key_is_documented,

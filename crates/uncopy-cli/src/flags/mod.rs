@@ -12,6 +12,7 @@ pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod doctor;
 pub(crate) mod elsewhere;
+pub(crate) mod man;
 pub(crate) mod naming;
 pub(crate) mod rate;
 pub(crate) mod select;
@@ -31,6 +32,7 @@ use capabilities::CapabilitiesArgs;
 use completions::CompletionsArgs;
 use config::ConfigArgs;
 use copy::CopyArgs;
+use man::ManArgs;
 use single::SingleArgs;
 
 /// A subcommand: its name, its one line in the list, and its flags.
@@ -98,7 +100,23 @@ const SUBCOMMANDS: &[Subcommand] = &[
         about: "Print a completion script for a shell",
         flags: |command| CompletionsArgs::augment_args(command).after_help(completions::EXAMPLES),
     },
+    Subcommand {
+        name: "man",
+        about: "Print a manual page, or write all of them",
+        flags: |command| ManArgs::augment_args(command).after_help(man::EXAMPLES),
+    },
 ];
+
+/// Shown below the commands.
+const EXAMPLES: &str = "\
+Examples:
+  uncopy cp -v disk.img backup.img          # copies a file, and says how
+  uncopy cp -r --resume tree /mnt/copy      # copies a tree; an interrupted copy goes on
+  uncopy cp --durable --verify a.db b.db    # on the disk, and read back from it
+  uncopy doctor disk.img /mnt/backup.img    # why bytes would be copied, and what helps
+  uncopy capabilities /data                 # mechanisms of this kernel and filesystem
+
+See `uncopy cp --help` for more examples and for exit codes.";
 
 /// Defines the whole command line, from which parser, help, man pages and completions are made.
 ///
@@ -113,7 +131,7 @@ pub fn command() -> Command {
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
-        .after_help("See `uncopy cp --help` for examples and exit codes.");
+        .after_help(EXAMPLES);
     SUBCOMMANDS.iter().fold(root, |root, subcommand| {
         let command = Command::new(subcommand.name).about(subcommand.about);
         root.subcommand(command.defer(subcommand.flags))
