@@ -60,6 +60,15 @@ pub enum Status {
     /// The handle lacks a right.
     #[error("the handle lacks a required right; use a handle that has it")]
     AccessDenied,
+    /// A message is lost, because its descriptors could not be opened. Other messages are not affected.
+    #[error(
+        "a message was lost, because this process may open {limit} files (RLIMIT_NOFILE); close \
+         some, or raise the limit (ulimit -n)"
+    )]
+    DescriptorLimit {
+        /// Limit on open files.
+        limit: u64,
+    },
     /// Memory was refused, for a reason that is given.
     #[error(transparent)]
     Memory(MemoryRefusal),
@@ -136,12 +145,18 @@ impl From<MemoryRefusal> for Status {
 }
 
 impl Status {
+    /// Returns the status of a message whose descriptors could not be opened.
+    #[cold]
+    pub(crate) fn descriptor_limit() -> Status {
+        Status::DescriptorLimit { limit: uncopy_os::directory::descriptor_limit() }
+    }
+
     /// Returns Zircon's number, always negative (`zx_status_t`).
     #[must_use]
     pub const fn code(self) -> i32 {
         match self {
             Status::NotSupported => -2,
-            Status::NoResources => -3,
+            Status::NoResources | Status::DescriptorLimit { .. } => -3,
             Status::NoMemory => -4,
             Status::InvalidArgs => -10,
             Status::BadHandle => -11,
@@ -196,9 +211,11 @@ impl From<Status> for io::Error {
             Status::PeerClosed => io::ErrorKind::BrokenPipe,
             Status::NotFound => io::ErrorKind::NotFound,
             Status::AccessDenied => io::ErrorKind::PermissionDenied,
-            Status::NoResources | Status::BadState | Status::Canceled | Status::Memory(_) => {
-                io::ErrorKind::Other
-            }
+            Status::NoResources
+            | Status::DescriptorLimit { .. }
+            | Status::BadState
+            | Status::Canceled
+            | Status::Memory(_) => io::ErrorKind::Other,
         };
         io::Error::new(kind, status)
     }

@@ -24,11 +24,15 @@ pub const MAX_FDS: usize = 253;
 const SEND_BUFFER_BYTES: usize = 16 << 20;
 
 /// Size of a received message.
+#[derive(Clone, Copy, Default)]
 pub struct Received {
     /// Bytes of all parts together. 0: the peer is closed.
     pub bytes: usize,
-    /// Whether bytes or descriptors did not fit and are lost.
+    /// Whether bytes did not fit and are lost.
     pub is_truncated: bool,
+    /// Whether descriptors may be lost: this process may not open as many (`RLIMIT_NOFILE`), or other control
+    /// messages took the room.
+    pub is_control_truncated: bool,
 }
 
 /// Size of the buffer behind the body of a message.
@@ -193,7 +197,8 @@ impl<'a> MessageBuffers<'a, '_> {
     /// The kernel has filled `message` and `bytes` bytes of these buffers, in order.
     unsafe fn received(self, message: &libc::msghdr, bytes: usize) -> ReceivedMessage<'a> {
         take_rights(message, self.fds);
-        let is_truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+        let is_truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+        let is_control_truncated = message.msg_flags & libc::MSG_CTRUNC != 0;
         let [body, more] = self.body;
         let behind_head = bytes.saturating_sub(self.head.len());
         let in_body = behind_head.min(body.len());
@@ -205,7 +210,7 @@ impl<'a> MessageBuffers<'a, '_> {
         let body = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast(), in_body) };
         // SAFETY: as above, of `more`.
         let more = unsafe { std::slice::from_raw_parts_mut(more.as_mut_ptr().cast(), in_more) };
-        (Received { bytes, is_truncated }, [body, more])
+        (Received { bytes, is_truncated, is_control_truncated }, [body, more])
     }
 }
 

@@ -172,13 +172,10 @@ impl End for ChannelEnd {
         content: Content,
         load: Load,
     ) -> bool {
-        if content != Content::Message {
-            return false;
-        }
-        let Some(message) = message_of(load) else { return false };
+        let Some(message) = message_of(content, load) else { return false };
         let end = locked.end(side);
         match end.calls.answered_by(&message) {
-            Some(call) => call.answer(Ok(message)),
+            Some(call) => call.answer(message.whole()),
             None => {
                 end.queue.push(message);
                 locked.update(side, Signals::empty(), Signals::READABLE);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 
 use super::handle::Handle;
+use crate::Status;
 use crate::memory::Buffer;
 use crate::sync::Arc;
 
@@ -16,12 +17,14 @@ pub struct MessageBuf {
     handles: Vec<Handle>,
     /// Number that the handles count for in a bounded queue.
     weight: u32,
+    /// Whether its handles were lost, because their descriptors could not be opened.
+    is_cut: bool,
 }
 
 impl MessageBuf {
     #[inline]
     pub(crate) fn new(buffer: Buffer) -> MessageBuf {
-        MessageBuf { buffer, handles: Vec::new(), weight: 0 }
+        MessageBuf { buffer, handles: Vec::new(), weight: 0, is_cut: false }
     }
 
     /// Returns a message without bytes and handles.
@@ -42,6 +45,23 @@ impl MessageBuf {
         // At most 253.
         self.weight = self.weight.max(descriptors as u32);
         self
+    }
+
+    /// Marks it as one whose handles were lost.
+    pub(crate) fn cut(self) -> MessageBuf {
+        MessageBuf { is_cut: true, ..self }
+    }
+
+    /// Whether its handles were lost.
+    #[inline]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Returns the message, unless its handles were lost.
+    #[inline]
+    pub(crate) fn whole(self) -> Result<MessageBuf, Status> {
+        if self.is_cut { Err(Status::descriptor_limit()) } else { Ok(self) }
     }
 
     /// Number that its handles count for in a queue.

@@ -9,7 +9,7 @@ use crate::identity::Kind;
 use crate::object::{Descriptor, Event, EventPair, Fifo, Object, Socket, Vmo};
 use crate::transport::carrier::Unread;
 use crate::transport::packet::Content;
-use crate::transport::parcel::{Item, Load, Parcel, Parts};
+use crate::transport::parcel::{Item, Load, Parcel, Parts, Unfit};
 
 /// Takes the handles apart. All are consumed, even if one of them cannot be sent.
 ///
@@ -23,19 +23,27 @@ pub(super) fn pack(handles: Vec<Handle>) -> Result<Parcel, Status> {
     })
 }
 
-/// Returns the handles of a parcel; `None` if one of them is not what its record says.
-pub(super) fn unpack(parcel: Parcel) -> Option<Vec<Handle>> {
+/// Returns the handles of a parcel.
+pub(super) fn unpack(parcel: Parcel) -> Result<Vec<Handle>, Unfit> {
     parcel.unpack(put_together)
 }
 
-/// Returns the message of a packet; `None` if one of its handles is not what its record says.
-pub(super) fn message_of(load: Load) -> Option<MessageBuf> {
+/// Returns the message of a packet; `None` if the packet breaks a rule. A message whose handles need
+/// more descriptors than this process may open comes without them, marked.
+pub(super) fn message_of(content: Content, load: Load) -> Option<MessageBuf> {
     let message = MessageBuf::new(load.body);
-    if load.parcel.is_empty() {
-        return Some(message);
+    match content {
+        Content::Message if load.parcel.is_empty() => return Some(message),
+        Content::Message => {}
+        Content::Cut => return Some(message.cut()),
+        _ => return None,
     }
     let descriptors = load.parcel.descriptors();
-    Some(message.with_received(unpack(load.parcel)?, descriptors))
+    match unpack(load.parcel) {
+        Ok(handles) => Some(message.with_received(handles, descriptors)),
+        Err(Unfit::Starved) => Some(message.cut()),
+        Err(Unfit::Broken) => None,
+    }
 }
 
 fn take_apart(handle: Handle) -> Result<Parts, Status> {
@@ -52,23 +60,24 @@ fn take_apart(handle: Handle) -> Result<Parts, Status> {
     }
 }
 
-fn put_together(item: Item) -> Option<Handle> {
+fn put_together(item: Item) -> Result<Handle, Unfit> {
     let Item { kind, rights, parts } = item;
-    Some(match kind {
-        Kind::Descriptor => Descriptor::arrive(parts, rights)?.into(),
-        Kind::Vmo => Vmo::arrive(parts, rights)?.into(),
-        Kind::Channel => Channel::arrive(parts, rights)?.into(),
-        Kind::Event => Event::arrive(parts, rights)?.into(),
-        Kind::Socket => Socket::arrive(parts, rights)?.into(),
-        Kind::EventPair => EventPair::arrive(parts, rights)?.into(),
-        Kind::Fifo => Fifo::arrive(parts, rights)?.into(),
-        Kind::Port => return None,
-    })
+    let handle = match kind {
+        Kind::Descriptor => Descriptor::arrive(parts, rights).map(Into::into),
+        Kind::Vmo => Vmo::arrive(parts, rights).map(Into::into),
+        Kind::Channel => Channel::arrive(parts, rights).map(Into::into),
+        Kind::Event => return Ok(Event::arrive(parts, rights)?.into()),
+        Kind::Socket => Socket::arrive(parts, rights).map(Into::into),
+        Kind::EventPair => return Ok(EventPair::arrive(parts, rights)?.into()),
+        Kind::Fifo => Fifo::arrive(parts, rights).map(Into::into),
+        Kind::Port => None,
+    };
+    handle.ok_or(Unfit::Broken)
 }
 
 impl Unread for MessageBuf {
     fn content(&self) -> Content {
-        Content::Message
+        if self.is_cut() { Content::Cut } else { Content::Message }
     }
 
     fn body(&self) -> &[u8] {

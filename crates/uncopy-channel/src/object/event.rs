@@ -10,7 +10,7 @@ use crate::identity::{Kind, Koid};
 use crate::rights::{Grant, Rights};
 use crate::signals::Signals;
 use crate::sync::{Arc, Mutex, lock};
-use crate::transport::parcel::Parts;
+use crate::transport::parcel::{Parts, Unfit};
 use uncopy_os::seqpacket;
 
 /// Signals that the program may change.
@@ -45,12 +45,15 @@ impl Event {
     }
 
     /// Makes an event of what another process sent.
-    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<Event> {
-        let [memory, doorbell] = <[OwnedFd; 2]>::try_from(parts.fds).ok()?;
+    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Result<Event, Unfit> {
+        let Ok([memory, doorbell]) = <[OwnedFd; 2]>::try_from(parts.fds) else {
+            return Err(Unfit::Broken);
+        };
         let solo = Solo::new();
-        solo.share(Shared::new(SharedFds::arrive(memory, doorbell)?, 0, None).ok()?, false).ok()?;
+        let fds = SharedFds::arrive(memory, doorbell).ok_or(Unfit::Broken)?;
+        solo.share(Shared::new(fds, 0, None)?, false)?;
         solo.refresh();
-        Some(Event { core: Arc::new(Core { solo }), grant: Grant::new(rights) })
+        Ok(Event { core: Arc::new(Core { solo }), grant: Grant::new(rights) })
     }
 }
 
@@ -101,22 +104,24 @@ impl EventPair {
     }
 
     /// Makes an end of what another process sent.
-    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Option<EventPair> {
-        let [memory, doorbell, life] = <[OwnedFd; 3]>::try_from(parts.fds).ok()?;
-        let side = usize::try_from(parts.extra >> 32).ok().filter(|side| *side < 2)?;
-        if !seqpacket::is_seqpacket(&life) {
-            return None;
+    pub(crate) fn arrive(parts: Parts, rights: Rights) -> Result<EventPair, Unfit> {
+        let Ok([memory, doorbell, life]) = <[OwnedFd; 3]>::try_from(parts.fds) else {
+            return Err(Unfit::Broken);
+        };
+        let side = (parts.extra >> 32) as usize;
+        if side >= 2 || !seqpacket::is_seqpacket(&life) {
+            return Err(Unfit::Broken);
         }
-        let fds = SharedFds::arrive(memory, doorbell)?;
+        let fds = SharedFds::arrive(memory, doorbell).ok_or(Unfit::Broken)?;
         let solos = [Solo::new(), Solo::new()];
         let other = side ^ 1;
-        solos[other].share(Shared::new(fds.duplicate().ok()?, other, None).ok()?, false).ok()?;
-        solos[side].share(Shared::new(fds, side, Some(life)).ok()?, false).ok()?;
+        solos[other].share(Shared::new(fds.duplicate()?, other, None)?, false)?;
+        solos[side].share(Shared::new(fds, side, Some(life))?, false)?;
         solos[side].refresh();
         let mut handles = [0; 2];
         handles[side] = 1;
         let ends = Arc::new(Ends { solos, handles: Mutex::new(handles) });
-        Some(EventPair { ends, side, grant: Grant::new(rights) })
+        Ok(EventPair { ends, side, grant: Grant::new(rights) })
     }
 
     #[inline]

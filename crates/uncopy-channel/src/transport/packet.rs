@@ -32,10 +32,13 @@ pub(crate) enum Content {
     Finished,
     /// Sockets that hold what was queued when the receiving end moved, to be read first.
     Backlog,
+    /// Bytes of a message whose handles were lost, because a receiver could not open their
+    /// descriptors. It moves with the end whose queue it lies in.
+    Cut,
 }
 
-const CONTENTS: [Content; 4] =
-    [Content::Message, Content::Signals, Content::Finished, Content::Backlog];
+const CONTENTS: [Content; 5] =
+    [Content::Message, Content::Signals, Content::Finished, Content::Backlog, Content::Cut];
 
 /// Error of a packet that breaks a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +76,7 @@ impl Header {
         }
         let is_plausible = match content {
             Content::Message => true,
+            Content::Cut => handles == 0,
             Content::Signals => bytes == 8 && handles == 0,
             Content::Finished | Content::Backlog => bytes == 0 && handles == 0,
         };
@@ -110,6 +114,14 @@ impl Record {
         encoded[4..8].copy_from_slice(&self.rights.bits().to_ne_bytes());
         encoded[8..].copy_from_slice(&self.extra.to_ne_bytes());
         encoded
+    }
+
+    /// Returns the number of descriptors that the handles of these records consist of; `None` if a
+    /// record breaks a rule.
+    pub(super) fn total_fds(records: &[u8]) -> Option<usize> {
+        let (records, rest) = records.as_chunks();
+        debug_assert!(rest.is_empty(), "the header was checked against all bytes");
+        records.iter().try_fold(0, |sum, record| Some(sum + Record::decode(*record).ok()?.fds))
     }
 
     /// Decodes a record; removes rights that no handle of its kind can have.
@@ -163,6 +175,7 @@ mod tests {
             header(Content::Signals, 0, 8),
             header(Content::Finished, 0, 0),
             header(Content::Backlog, 0, 0),
+            header(Content::Cut, 0, MAX_BYTES),
         ] {
             let total = HEADER_BYTES + header.bytes + header.handles * RECORD_BYTES;
             assert_eq!(Header::decode(header.encode(), total), Ok(header));
@@ -178,6 +191,7 @@ mod tests {
             ("too many handles", header(Content::Message, MAX_HANDLES + 1, 0)),
             ("signals of no size", header(Content::Signals, 0, 4)),
             ("handles with signals", header(Content::Signals, 1, 8)),
+            ("handles of a message that lost them", header(Content::Cut, 1, 8)),
             ("a body where none belongs", header(Content::Finished, 0, 1)),
         ] {
             let total = HEADER_BYTES + header.bytes + header.handles * RECORD_BYTES;

@@ -37,6 +37,21 @@ pub(crate) struct Item {
     pub(crate) parts: Parts,
 }
 
+/// Why an object was not made of what another process sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// It is not what its record says.
+    Broken,
+    /// This process has too few descriptors for it.
+    Starved,
+}
+
+impl From<Status> for Unfit {
+    fn from(status: Status) -> Unfit {
+        if status == Status::NoResources { Unfit::Starved } else { Unfit::Broken }
+    }
+}
+
 /// Descriptors and a number: everything that another process needs to use the object.
 pub(crate) struct Parts {
     pub(crate) fds: Vec<OwnedFd>,
@@ -87,22 +102,28 @@ impl Parcel {
         Ok(packed)
     }
 
-    /// Returns the handles, each put together by `put_together`. If one of them is not what its
-    /// record says, returns `None` and closes all descriptors.
-    pub(crate) fn unpack<H>(self, put_together: impl Fn(Item) -> Option<H>) -> Option<Vec<H>> {
+    /// Returns the handles, each put together by `put_together`. If that fails for one of them, or it is
+    /// not what its record says, closes all descriptors.
+    pub(crate) fn unpack<H>(
+        self,
+        put_together: impl Fn(Item) -> Result<H, Unfit>,
+    ) -> Result<Vec<H>, Unfit> {
         let mut fds = self.fds.into_iter();
         let mut handles = Vec::with_capacity(self.records.len() / RECORD_BYTES);
         for encoded in self.records.chunks_exact(RECORD_BYTES) {
-            let Record { kind, fds: count, rights, extra } =
-                Record::decode(encoded.try_into().ok()?).ok()?;
+            let Record { kind, fds: count, rights, extra } = encoded
+                .try_into()
+                .ok()
+                .and_then(|e| Record::decode(e).ok())
+                .ok_or(Unfit::Broken)?;
             let own: Vec<OwnedFd> = fds.by_ref().take(count).collect();
             if own.len() != count {
-                return None;
+                return Err(Unfit::Broken);
             }
             let parts = Parts { fds: own, extra };
             handles.push(put_together(Item { kind, rights, parts })?);
         }
-        if fds.next().is_some() { None } else { Some(handles) }
+        if fds.next().is_some() { Err(Unfit::Broken) } else { Ok(handles) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
 use super::gather::Gather;
-use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES};
+use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES, Record};
 use super::parcel::{Load, Parcel};
 use crate::memory::Buffer;
 use crate::sync::{Mutex, lock};
@@ -55,8 +55,7 @@ pub(crate) enum Arrival {
     Packet(Content, Load),
     /// The socket is empty.
     Nothing,
-    /// The peer is closed, or was cut off because it broke a rule or a message was lost because
-    /// descriptors ran out. Nothing comes any more.
+    /// The peer is closed, or was cut off because it broke a rule. Nothing comes any more.
     End,
 }
 
@@ -306,7 +305,7 @@ enum Received {
     Packet(Content, Load),
     Nothing,
     End,
-    /// It breaks a rule, or a part of it was lost because descriptors ran out.
+    /// It breaks a rule.
     Garbage,
 }
 
@@ -327,7 +326,7 @@ struct PacketBuffers {
 
 impl PacketBuffers {
     fn new() -> PacketBuffers {
-        let received = seqpacket::Received { bytes: 0, is_truncated: false };
+        let received = seqpacket::Received::default();
         PacketBuffers { head: [0; HEADER_BYTES], tail: Tail::new(), fds: Vec::new(), received }
     }
 
@@ -335,7 +334,8 @@ impl PacketBuffers {
         MessageBuffers { head: &mut self.head, body, tail: &mut self.tail, fds: &mut self.fds }
     }
 
-    /// Decodes the packet; its body is in `buffer`.
+    /// Decodes the packet; its body is in `buffer`. A message whose descriptors were cut off comes as
+    /// [`Content::Cut`], and those that arrived are closed.
     fn unpack(&mut self, mut buffer: Buffer) -> Received {
         let (received, fds) = (&self.received, std::mem::take(&mut self.fds));
         if received.bytes == 0 {
@@ -348,6 +348,16 @@ impl PacketBuffers {
             return Received::Garbage;
         };
         let records = records(&buffer, &self.tail, header);
+        if received.is_control_truncated && Record::total_fds(&records) != Some(fds.len()) {
+            if header.content != Content::Message {
+                return Received::Garbage;
+            }
+            buffer.truncate(header.bytes);
+            return Received::Packet(
+                Content::Cut,
+                Load { body: buffer, parcel: Parcel::default() },
+            );
+        }
         let is_sound = match header.content {
             Content::Backlog => fds.iter().all(seqpacket::is_seqpacket),
             // The records are checked when the handles are put together.
@@ -390,8 +400,8 @@ fn receive_two(fd: &OwnedFd, expected: usize) -> Option<(Received, Received)> {
                 first.received = received;
                 body = Some(landed);
                 is_there = next.is_some();
-                let nothing = seqpacket::Received { bytes: 0, is_truncated: false };
-                let (received, landed) = next.unwrap_or((nothing, [&mut [], &mut []]));
+                let nothing = (seqpacket::Received::default(), [&mut [][..], &mut [][..]]);
+                let (received, landed) = next.unwrap_or(nothing);
                 second.received = received;
                 Ok::<_, Errno>(landed)
             })?;

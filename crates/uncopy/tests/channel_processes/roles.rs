@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uncopy::channel::{
-    Channel, Event, EventPair, Fifo, Handle, Kind, Object, Signals, Socket, SocketKind, Status, Vmo,
+    Channel, Event, EventPair, Fifo, Handle, Kind, MessageBuf, Object, Signals, Socket, SocketKind,
+    Status, Vmo,
 };
 
 use crate::channel_processes::{descriptors, next, next_handle, send, send_with, soon};
@@ -26,6 +27,8 @@ pub(crate) fn play(role: &str) -> ExitCode {
         "objects" => objects(&channel),
         "nudge" => nudge(&channel),
         "starve" => starve(&channel),
+        "starving caller" => starving_caller(&channel),
+        "starving relay" => starving_relay(&channel),
         "burst" => burst(&channel),
         "flood" => flood(&channel),
         "hoard" => hoard(&channel),
@@ -128,24 +131,74 @@ fn nudge(channel: &Channel) -> Result<(), Status> {
     wait_for_the_end(channel)
 }
 
-/// Reads with almost no descriptors left, reports the result and the number of open descriptors.
+/// Runs `run` while this process may open `left` more descriptors.
+fn with_few_descriptors<T>(left: u64, run: impl FnOnce() -> T) -> T {
+    let old = getrlimit(Resource::Nofile);
+    // All lower numbers are in use.
+    let lowest = std::fs::File::open("/").unwrap().as_raw_fd();
+    let few = Rlimit { current: Some(lowest as u64 + left), ..old };
+    setrlimit(Resource::Nofile, few).unwrap();
+    let result = run();
+    setrlimit(Resource::Nofile, old).unwrap();
+    result
+}
+
+/// Describes a message that was or was not received.
+fn describe(outcome: Result<MessageBuf, Status>) -> String {
+    match outcome {
+        Ok(message) => String::from_utf8_lossy(&message).into_owned(),
+        Err(Status::DescriptorLimit { limit }) => {
+            assert_eq!(Some(limit), getrlimit(Resource::Nofile).current);
+            "lost by the limit".to_owned()
+        }
+        Err(other) => format!("{other:?}"),
+    }
+}
+
+/// Reads with almost no descriptors left, reports the results and the number of open descriptors; then
+/// echoes.
 fn starve(channel: &Channel) -> Result<(), Status> {
     let report: Channel = next_handle(channel);
     // Makes the descriptors that waiting needs once.
     assert!(report.wait_one(Signals::READABLE, crate::channel_processes::tick()).is_err());
     let before = descriptors();
-    let old = getrlimit(Resource::Nofile);
-    // All lower numbers are in use.
-    let lowest = std::fs::File::open("/").unwrap().as_raw_fd();
-    let few = Rlimit { current: Some(lowest as u64 + 2), ..old };
-    setrlimit(Resource::Nofile, few).unwrap();
-    send(channel, b"ready")?;
-    let outcome = next(channel);
-    setrlimit(Resource::Nofile, old).unwrap();
-    let after = descriptors();
-    let said = format!("{:?} {}", outcome.map(|m| m.handles().len()), after as i64 - before as i64);
-    send(&report, said.as_bytes())?;
-    wait_for_the_end(&report)
+    let said = with_few_descriptors(2, || {
+        send(channel, b"ready")?;
+        let mut outcomes = Vec::new();
+        while outcomes.last().is_none_or(|last| last != "sent") {
+            outcomes.push(describe(next(channel)));
+        }
+        outcomes.pop();
+        Ok::<_, Status>(outcomes.join(", "))
+    })?;
+    let more = descriptors() as i64 - before as i64;
+    send(&report, format!("{said}, {more} more descriptors").as_bytes())?;
+    echo(channel)
+}
+
+/// Calls with almost no descriptors left, reports the result and the next message.
+fn starving_caller(channel: &Channel) -> Result<(), Status> {
+    let said = with_few_descriptors(2, || {
+        let answer = channel.call(&[IoSlice::new(b"0000")], vec![], soon());
+        [describe(answer), describe(next(channel))].join(", ")
+    });
+    send(channel, said.as_bytes())?;
+    wait_for_the_end(channel)
+}
+
+/// Receives messages at an end with almost no descriptors left, and passes it on unread.
+fn starving_relay(channel: &Channel) -> Result<(), Status> {
+    let end: Channel = next_handle(channel);
+    assert!(end.wait_one(Signals::READABLE, crate::channel_processes::tick()).is_err());
+    with_few_descriptors(2, || {
+        send(channel, b"ready")?;
+        next(channel)?;
+        end.wait_one(Signals::READABLE, soon())?;
+        // Receives the rest.
+        end.wait_one(Signals::READABLE, soon())
+    })?;
+    send_with(channel, &[], vec![end.into()])?;
+    wait_for_the_end(channel)
 }
 
 /// Writes some messages, reports that over the end that it receives, and waits.
