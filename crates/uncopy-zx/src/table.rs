@@ -24,6 +24,9 @@ const GENERATION_BITS: u32 = 10;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
+/// Number of the root of the address space, which is no object. Its slot, the last one, is not used.
+pub(crate) const ROOT_VMAR: zx_handle_t = INDEX_MASK << 2 | FIXED_BITS;
+
 /// Number of slots that are allocated together.
 const CHUNK: u32 = 1024;
 const CHUNKS: usize = (1 << INDEX_BITS) / CHUNK as usize;
@@ -120,7 +123,7 @@ impl Shard {
     /// Returns index and generation of a slot that was never used, or that was freed before
     /// [`RESERVE`] others; `None` if there is none.
     fn take(&mut self, number: usize) -> Option<(u32, u32)> {
-        let capacity = CHUNKS as u32 / SHARDS as u32 * CHUNK;
+        let capacity = CHUNKS as u32 / SHARDS as u32 * CHUNK - u32::from(number == SHARDS - 1);
         if self.free.len() > RESERVE {
             return self.free.pop_front();
         }
@@ -138,7 +141,7 @@ impl Shard {
 /// Returns a number for `handle`.
 ///
 /// # Errors
-/// [`Status::NoMemory`] if 1,048,576 handles are open; the handle is closed then.
+/// [`Status::NoMemory`] if 1,048,575 handles are open; the handle is closed then.
 pub(crate) fn insert(handle: Handle) -> Result<zx_handle_t, Status> {
     let first = own_shard();
     let shards = || (first..first + SHARDS).map(|n| n % SHARDS);
@@ -205,7 +208,7 @@ mod tests {
 
     use uncopy_channel::{Deadline, Event, Object, Signals, Status};
 
-    use super::{CHUNK, CHUNKS, RESERVE, SHARDS, Shard, shard_of};
+    use super::{CHUNK, CHUNKS, RESERVE, ROOT_VMAR, SHARDS, Shard, shard_of};
     use super::{close, decode, encode, insert, lease, take};
 
     #[test]
@@ -223,9 +226,15 @@ mod tests {
         }
         assert!(shard.used as usize <= RESERVE + 1);
         // If all are in use, slots that were freed recently are not taken.
-        let capacity = CHUNKS / SHARDS * CHUNK as usize;
+        let capacity = CHUNKS / SHARDS * CHUNK as usize - 1;
         let mut full = Shard { free: VecDeque::from([(0, 1)]), used: capacity as u32 };
         assert_eq!(full.take(number), None);
+        // The slot behind it is that of the address space.
+        let mut last = Shard { free: VecDeque::new(), used: capacity as u32 - 1 };
+        let (index, generation) = last.take(number).unwrap();
+        assert_eq!(encode(index + 1, generation), ROOT_VMAR);
+        assert_eq!(last.take(number), None);
+        assert!(lease(ROOT_VMAR).is_err());
         full.free.extend((0..RESERVE as u32).map(|index| (index, 1)));
         assert_eq!(full.take(number), Some((0, 1)));
     }

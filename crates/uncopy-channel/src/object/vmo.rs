@@ -108,6 +108,13 @@ impl Vmo {
         self.core.fixed_size.unwrap_or_else(now)
     }
 
+    /// Whether its size can change; a process that has its descriptor may then do that, whatever its rights.
+    #[must_use]
+    pub fn is_resizable(&self) -> bool {
+        // Memory is sealed against that at any time.
+        self.core.fixed_size.is_none() && !memfd::is_fixed(&self.core.memory).unwrap_or(false)
+    }
+
     /// Returns the stream size: the size given at creation, or to
     /// [`set_stream_size`](Self::set_stream_size) in this process; at most the size.
     #[must_use]

@@ -56,6 +56,13 @@ zx_status_t uncopy_zx_poll_fd_create(zx_handle_t handle, zx_signals_t signals, i
 /* Closes such a descriptor. ZX_ERR_NOT_FOUND: fd is not one. */
 zx_status_t uncopy_zx_poll_fd_close(int fd);
 
+/* Seals size and contents of a VMO for every process, after allocating what was never written. This
+ * cannot be undone. Sealed memory is mapped for reading only, and no holder can change it under a
+ * reader. Needs ZX_RIGHT_WRITE.
+ * ZX_ERR_BAD_STATE: it is mapped for writing, or a device or pipe holds its pages.
+ * ZX_ERR_NOT_SUPPORTED: it was made by another library so that it takes no seals. */
+zx_status_t uncopy_zx_vmo_seal(zx_handle_t handle);
+
 typedef struct uncopy_zx_counters {
   /* Number of open handles, and of handles ever created. */
   uint64_t handles;

@@ -274,6 +274,25 @@ zx_status_t zx_vmo_op_range(zx_handle_t handle, uint32_t op, uint64_t offset, ui
  * another policy; ZX_ERR_INVALID_ARGS: an unknown one. */
 zx_status_t zx_vmo_set_cache_policy(zx_handle_t handle, uint32_t cache_policy);
 
+/* Maps len bytes of a VMO, rounded up to pages, at an address of the kernel's choice. handle is
+ * zx_vmar_root_self() (<zircon/process.h>), vmar_offset 0. options: ZX_VM_PERM_READ, with
+ * ZX_VM_PERM_WRITE, or neither; ZX_VM_MAP_RANGE maps all pages now; ZX_VM_ALLOW_FAULTS,
+ * ZX_VM_REQUIRE_NON_RESIZABLE. The VMO needs ZX_RIGHT_MAP and the rights to read and write. The mapping
+ * keeps the memory. An access to a page behind the end of the memory raises SIGBUS.
+ * ZX_ERR_BAD_HANDLE, ZX_ERR_WRONG_TYPE, ZX_ERR_ACCESS_DENIED: also to write to sealed memory, and to
+ *   execute.
+ * ZX_ERR_INVALID_ARGS: len is 0; vmo_offset is not one of a page; ZX_VM_PERM_WRITE alone; mapped_addr
+ *   is bad. ZX_ERR_OUT_OF_RANGE: vmo_offset and len are too large.
+ * ZX_ERR_NOT_SUPPORTED: the size of the VMO can change, without ZX_VM_ALLOW_FAULTS or with
+ *   ZX_VM_REQUIRE_NON_RESIZABLE; ZX_VM_SPECIFIC, an alignment.
+ * ZX_ERR_BUFFER_TOO_SMALL: it ends behind the VMO, without ZX_VM_ALLOW_FAULTS. ZX_ERR_NO_MEMORY. */
+zx_status_t zx_vmar_map(zx_handle_t handle, zx_vm_option_t options, size_t vmar_offset,
+                        zx_handle_t vmo, uint64_t vmo_offset, size_t len, zx_vaddr_t* mapped_addr);
+
+/* Unmaps the pages of a range that zx_vmar_map mapped, and no others.
+ * ZX_ERR_NOT_FOUND: there are none. ZX_ERR_INVALID_ARGS: addr is not one of a page, or len is 0. */
+zx_status_t zx_vmar_unmap(zx_handle_t handle, zx_vaddr_t addr, size_t len);
+
 /* ---- Unsupported calls ----
  * These return ZX_ERR_NOT_SUPPORTED for all arguments. They exist so that programs that use them
  * compile and link. Handles are consumed if Zircon consumes them. */
@@ -332,8 +351,6 @@ zx_status_t zx_exception_get_process(zx_handle_t handle, zx_handle_t* out);
 zx_status_t zx_vmar_allocate(zx_handle_t parent_vmar, zx_vm_option_t options, size_t offset,
                              size_t size, zx_handle_t* child_vmar, zx_vaddr_t* child_addr);
 zx_status_t zx_vmar_destroy(zx_handle_t handle);
-zx_status_t zx_vmar_map(zx_handle_t handle, zx_vm_option_t options, size_t vmar_offset,
-                        zx_handle_t vmo, uint64_t vmo_offset, size_t len, zx_vaddr_t* mapped_addr);
 zx_status_t zx_vmar_map_clock(zx_handle_t handle, zx_vm_option_t options, size_t vmar_offset,
                               zx_handle_t clock, size_t len, zx_vaddr_t* mapped_addr);
 zx_status_t zx_vmar_map_iob(zx_handle_t handle, zx_vm_option_t options, size_t vmar_offset,
@@ -343,7 +360,6 @@ zx_status_t zx_vmar_op_range(zx_handle_t handle, uint32_t op, zx_vaddr_t address
                              void* buffer, size_t buffer_size);
 zx_status_t zx_vmar_protect(zx_handle_t handle, zx_vm_option_t options, zx_vaddr_t addr,
                             size_t len);
-zx_status_t zx_vmar_unmap(zx_handle_t handle, zx_vaddr_t addr, size_t len);
 
 /* Clock objects, timers, counters. */
 zx_status_t zx_clock_create(uint64_t options, const void* args, zx_handle_t* out);

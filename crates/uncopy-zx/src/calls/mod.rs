@@ -12,5 +12,6 @@ pub mod port;
 pub mod socket;
 mod status;
 pub mod unsupported;
+pub mod vmar;
 pub mod vmo;
 pub mod wait;

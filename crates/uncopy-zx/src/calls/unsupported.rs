@@ -72,7 +72,7 @@ exported! {
         Err(Status::NotSupported)
     }
 
-    /// Fails, because memory is not mapped. The handle is consumed, as in Zircon.
+    /// Fails, because memory is not executed. The handle is consumed, as in Zircon.
     fn zx_vmo_replace_as_executable(
         handle: zx_handle_t,
         _resource: zx_handle_t,

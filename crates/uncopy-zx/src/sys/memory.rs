@@ -236,6 +236,8 @@ fn transfer(length: usize, step: impl Fn(usize) -> isize) -> Result<(), Status> 
             match std::io::Error::last_os_error().raw_os_error() {
                 Some(libc::EINTR) => continue,
                 Some(libc::EFAULT) => return Err(Status::InvalidArgs),
+                // Its contents are sealed.
+                Some(libc::EPERM) => return Err(Status::AccessDenied),
                 _ => return Err(Status::NoMemory),
             }
         };

@@ -1,6 +1,7 @@
 //! The unsafe code of this crate: exported symbols, memory of C programs, signal handlers.
 #![allow(unsafe_code)]
 
+pub(crate) mod address_space;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "elsewhere.rs")]

@@ -76,13 +76,11 @@ void tasks() {
 void address_spaces() {
   REFUSES(zx_vmar_allocate, handle, zx_vm_option_t, size_t, size_t, handle_out, zx_vaddr_t*);
   REFUSES(zx_vmar_destroy, handle);
-  REFUSES(zx_vmar_map, handle, zx_vm_option_t, size_t, handle, uint64_t, size_t, zx_vaddr_t*);
   REFUSES(zx_vmar_map_clock, handle, zx_vm_option_t, size_t, handle, size_t, zx_vaddr_t*);
   REFUSES(zx_vmar_map_iob, handle, zx_vm_option_t, size_t, handle, uint32_t, uint64_t, size_t,
           zx_vaddr_t*);
   REFUSES(zx_vmar_op_range, handle, uint32_t, zx_vaddr_t, size_t, void*, size_t);
   REFUSES(zx_vmar_protect, handle, zx_vm_option_t, zx_vaddr_t, size_t);
-  REFUSES(zx_vmar_unmap, handle, zx_vaddr_t, size_t);
 }
 
 void clocks_timers_counters() {
@@ -169,7 +167,6 @@ void handles_are_consumed_where_zircon_consumes_them() {
 void this_process_has_no_handles_of_its_own() {
   EQ(zx_process_self(), ZX_HANDLE_INVALID);
   EQ(zx_thread_self(), ZX_HANDLE_INVALID);
-  EQ(zx_vmar_root_self(), ZX_HANDLE_INVALID);
   EQ(zx_job_default(), ZX_HANDLE_INVALID);
 }
 

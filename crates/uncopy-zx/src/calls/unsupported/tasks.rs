@@ -19,11 +19,6 @@ exported_value! {
         ZX_HANDLE_INVALID
     }
 
-    /// Returns no handle, because address spaces have none.
-    fn zx_vmar_root_self() -> zx_handle_t {
-        ZX_HANDLE_INVALID
-    }
-
     /// Returns no handle, because there are no jobs.
     fn zx_job_default() -> zx_handle_t {
         ZX_HANDLE_INVALID
@@ -112,15 +107,6 @@ unsupported! {
         child_addr: Out<usize>,
     );
     fn zx_vmar_destroy(handle: zx_handle_t);
-    fn zx_vmar_map(
-        handle: zx_handle_t,
-        options: u32,
-        vmar_offset: usize,
-        vmo: zx_handle_t,
-        vmo_offset: u64,
-        len: usize,
-        mapped_addr: Out<usize>,
-    );
     fn zx_vmar_map_clock(
         handle: zx_handle_t,
         options: u32,
@@ -148,5 +134,4 @@ unsupported! {
         buffer_size: usize,
     );
     fn zx_vmar_protect(handle: zx_handle_t, options: u32, addr: usize, len: usize);
-    fn zx_vmar_unmap(handle: zx_handle_t, addr: usize, len: usize);
 }
