@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -61,9 +61,9 @@ impl Need {
 pub struct Case {
     name: String,
     needs: Vec<Need>,
-    body: Box<dyn FnOnce() + Send>,
-    /// Function, for tests that can run on several filesystems.
-    function: Option<fn()>,
+    body: Arc<dyn Fn() + Send + Sync>,
+    /// Whether it can run on several filesystems.
+    is_repeatable: bool,
     /// Whether it runs only in the full extent.
     only_in_full: bool,
 }
@@ -73,10 +73,10 @@ impl Case {
     pub fn new(
         name: impl Into<String>,
         needs: &[Need],
-        body: impl FnOnce() + Send + 'static,
+        body: impl Fn() + Send + Sync + 'static,
     ) -> Case {
         let (name, needs) = (name.into(), needs.to_vec());
-        Case { name, needs, body: Box::new(body), function: None, only_in_full: false }
+        Case { name, needs, body: Arc::new(body), is_repeatable: false, only_in_full: false }
     }
 
     /// Makes a test that [`on_each_filesystem`] can repeat. `path` is that of the function, with its
@@ -84,15 +84,30 @@ impl Case {
     #[must_use]
     pub fn of(path: &str, needs: &[Need], function: fn()) -> Case {
         let name = path.split_once("::").map_or(path, |(_, name)| name);
-        Case { function: Some(function), ..Case::new(name, needs, function) }
+        Case::new(name, needs, function).repeatable()
+    }
+
+    /// Lets [`on_each_filesystem`] repeat it.
+    #[must_use]
+    pub fn repeatable(self) -> Case {
+        Case { is_repeatable: true, ..self }
+    }
+
+    /// Leaves it out in the short extent.
+    #[must_use]
+    pub fn only_in_full(self) -> Case {
+        Case { only_in_full: true, ..self }
     }
 
     /// Returns the test with `place` as its [`Place::Disk`], and with a name that says so.
     fn on(&self, place: Place) -> Option<Case> {
-        let function = self.function.filter(|_| !self.names_a_place())?;
+        if !self.is_repeatable || self.names_a_place() {
+            return None;
+        }
+        let body = Arc::clone(&self.body);
         let needs = [&self.needs[..], &[Need::At(place)]].concat();
         let name = format!("{}::on_{}", self.name, format!("{place:?}").to_lowercase());
-        Some(Case::new(name, &needs, move || place.in_place_of_the_disk(function)))
+        Some(Case::new(name, &needs, move || place.in_place_of_the_disk(&*body)))
     }
 
     fn names_a_place(&self) -> bool {
@@ -163,7 +178,9 @@ pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
     let on = |(number, case): (usize, &Case)| {
         let others = places.iter().filter_map(|place| case.on(*place)).enumerate();
         let turn = number % places.len().max(1);
-        others.map(|(nth, case)| Case { only_in_full: nth != turn, ..case }).collect::<Vec<_>>()
+        others
+            .map(|(nth, other)| Case { only_in_full: case.only_in_full || nth != turn, ..other })
+            .collect::<Vec<_>>()
     };
     let is_once = |case: &Case| once.iter().any(|name| case.name.ends_with(name));
     let repeated = cases.iter().filter(|case| !is_once(case));
@@ -236,7 +253,7 @@ fn report_short(left_out: usize) {
     let cut = finished.iter().filter(|run| run.is_cut_short).count();
     if cut + left_out > 0 {
         println!(
-            "{cut} tests were cut short, and {left_out} on other filesystems left out: \
+            "{cut} tests were cut short, and {left_out} that resemble others left out: \
              UNCOPY_TEST_FULL=1 runs them whole\n"
         );
     }

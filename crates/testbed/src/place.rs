@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// Runs `body` with this place as [`Place::Disk`].
-    pub(crate) fn in_place_of_the_disk(self, body: fn()) {
+    pub(crate) fn in_place_of_the_disk(self, body: &dyn Fn()) {
         struct Back;
         impl Drop for Back {
             fn drop(&mut self) {

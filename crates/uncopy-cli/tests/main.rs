@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bench;
+mod both;
 mod cmd;
 #[cfg(feature = "compress")]
 mod compress;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         let cases = [
             bench::cases(),
+            both::cases(),
             cmd::cases(),
             #[cfg(feature = "compress")]
             compress::cases(),

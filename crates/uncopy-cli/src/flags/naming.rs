@@ -26,20 +26,23 @@ pub(crate) fn reason(reason: &Reason) -> String {
 fn objection(found: &Objection) -> Cow<'static, str> {
     Cow::Borrowed(match found {
         Objection::MountPoint => {
-            "something is mounted on it, so its name cannot be replaced; --in-place writes into it \
-             instead"
+            "something is mounted on it, so its name cannot be replaced; a copy of this file alone \
+             with --in-place writes into it instead"
         }
         Objection::MountedMeanwhile => {
-            "something is mounted on it (EBUSY); --in-place writes into it instead"
+            "something is mounted on it (EBUSY); a copy of this file alone with --in-place writes \
+             into it instead"
         }
         Objection::ReplacingForbidden { errno } => {
             return Cow::Owned(format!(
-                "its directory does not allow it ({errno}); --in-place writes into it instead"
+                "its directory does not allow it ({errno}); a copy of this file alone with \
+                 --in-place writes into it instead"
             ));
         }
         Objection::MakingForbidden { errno } => {
             return Cow::Owned(format!(
-                "no new file can be made beside it ({errno}); --in-place writes into it instead"
+                "no new file can be made beside it ({errno}); a copy of this file alone with \
+                 --in-place writes into it instead"
             ));
         }
         Objection::WritingForbidden => {

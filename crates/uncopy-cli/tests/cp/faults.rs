@@ -8,8 +8,8 @@ use std::path::Path;
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Need, Place, Program, Receipt, Run};
 
+use crate::both::metadata::{mode, set_mode};
 use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
-use crate::cp::metadata::{mode, set_mode};
 use crate::cp::witnessed::{Pair, RENAMES, WRITES};
 use crate::cp::{
     COPY_FILE_RANGE, DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place};
 
+use crate::both::metadata::{mode, set_mode};
 use crate::cp::leftovers::calls_of_the_copy;
-use crate::cp::metadata::{mode, set_mode};
 use crate::cp::witnessed::Pair;
 use crate::cp::{DIRECT, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
 

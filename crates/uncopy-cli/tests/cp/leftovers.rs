@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Need, Place, Program, Run, assert_same};
 
-use crate::cp::metadata::set_mode;
+use crate::both::metadata::set_mode;
 use crate::cp::witnessed::{Pair, RENAMES};
 use crate::cp::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, SPLICE, cp, cp_by};
 

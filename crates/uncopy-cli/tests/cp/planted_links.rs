@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use testbed::{Case, Need, Place, Program, Run, Scratch};
 
-use crate::cp::metadata::set_mode;
+use crate::both::metadata::set_mode;
 use crate::cp::{NOBODY, cp, cp_as_nobody};
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use testbed::{Case, Content, Need, Place, Program};
 
+use crate::both::metadata::set_mode;
 use crate::cp::cp_as_nobody;
-use crate::cp::metadata::set_mode;
 use crate::cp::witnessed::Pair;
 
 pub(crate) fn cases() -> Vec<Case> {

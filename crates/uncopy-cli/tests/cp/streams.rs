@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testbed::witness::allocated_bytes;
 use testbed::{Case, Content, Need, Place, Program, Run, patterned, wait_for};
 
-use crate::cp::metadata::{mode, set_mode};
+use crate::both::metadata::{mode, set_mode};
 use crate::cp::special::fifo;
 use crate::cp::witnessed::Pair;
 use crate::cp::{ACROSS, READ_WRITE, SPLICE, cp, cp_as_nobody, cp_by};

@@ -1,27 +1,36 @@
-//! A copy between two directories, held against its witnesses.
+//! A copy of a file between two directories, alone or in a tree, held against its witnesses.
 
 use std::path::{Path, PathBuf};
 
 use testbed::witness::{Call, Stopped, Strace, Trace, allocated_bytes, shared_bytes};
 use testbed::{Content, Place, Program, Receipt, Run, Scratch, assert_same};
 
+use crate::both::Form;
+
 /// A source in one directory and a destination in another.
 pub(crate) struct Pair {
+    pub(crate) form: Form,
     pub(crate) from: Scratch,
     pub(crate) to: Scratch,
+    /// The file.
     pub(crate) source: PathBuf,
+    /// Its copy.
     pub(crate) destination: PathBuf,
 }
 
 /// Bytes that a filesystem may add by rounding up and by its own bookkeeping of a file.
 const SLACK: u64 = 128 << 10;
 
+/// First arguments of writes to records of temporary names.
+pub(crate) fn records(trace: &Trace) -> Vec<&str> {
+    let writes = trace.named(&WRITES).into_iter();
+    let heads = writes.filter(|call| call.arguments.contains("\"uncopyR1"));
+    heads.filter_map(|call| call.arguments.split_inclusive('>').next()).collect()
+}
+
 /// Bytes of the records of temporary names, which are not part of the copy.
 fn bytes_of_records(trace: &Trace) -> u64 {
-    let writes = trace.named(&WRITES);
-    let heads = writes.iter().filter(|call| call.arguments.contains("\"uncopyR1"));
-    let records: Vec<&str> =
-        heads.filter_map(|call| call.arguments.split_inclusive('>').next()).collect();
+    let (writes, records) = (trace.named(&WRITES), records(trace));
     let of_records =
         |call: &&&Call| records.iter().any(|record| call.arguments.starts_with(record));
     let noted: i64 = writes.iter().filter(of_records).filter_map(|call| call.value()).sum();
@@ -31,16 +40,38 @@ fn bytes_of_records(trace: &Trace) -> u64 {
 impl Pair {
     /// Directories in these places, and the source.
     pub(crate) fn new(from: Place, to: Place, content: &Content) -> Pair {
-        let pair = Pair::empty(from, to);
+        Pair::between(Form::File, from, to, content)
+    }
+
+    /// Directories in these places, and the source in this form.
+    pub(crate) fn between(form: Form, from: Place, to: Place, content: &Content) -> Pair {
+        let pair = Pair::empty_of(form, from, to);
         content.write(&pair.source);
         pair
     }
 
     /// Directories in these places, and no file.
     pub(crate) fn empty(from: Place, to: Place) -> Pair {
-        let (from, to) = (from.scratch(), to.scratch());
-        let (source, destination) = (from.join("source"), to.join("destination"));
-        Pair { from, to, source, destination }
+        Pair::empty_of(Form::File, from, to)
+    }
+
+    /// Directories in these places, with those that this form needs, and no file.
+    pub(crate) fn empty_of(form: Form, from: Place, to: Place) -> Pair {
+        Pair::within(form, from.scratch(), to.scratch())
+    }
+
+    /// In these directories, with those that this form needs, and no file.
+    pub(crate) fn within(form: Form, from: Scratch, to: Scratch) -> Pair {
+        let (source, destination) = match form {
+            Form::File => (from.join("source"), to.join("destination")),
+            Form::NewTree => (from.join("tree/file"), to.join("tree/file")),
+            // So that the directory of the copy is the same as in the form of a file.
+            Form::OldTree => (from.join("tree/destination"), to.join("destination")),
+        };
+        if form.is_tree() {
+            std::fs::create_dir(source.parent().unwrap()).unwrap();
+        }
+        Pair { form, from, to, source, destination }
     }
 
     /// Both in one place.
@@ -48,24 +79,106 @@ impl Pair {
         Pair::new(place, place, content)
     }
 
+    /// Both in one place, in this form.
+    pub(crate) fn of(form: Form, place: Place, content: &Content) -> Pair {
+        Pair::between(form, place, place, content)
+    }
+
     /// `program SOURCE DESTINATION`.
     pub(crate) fn command(&self, program: Program) -> Program {
-        program.arg(&self.source).arg(&self.destination)
+        self.command_to(program, self.to.path())
+    }
+
+    /// The same, to another directory.
+    pub(crate) fn command_to(&self, program: Program, to: &Path) -> Program {
+        let name = self.destination.file_name().unwrap();
+        match self.form {
+            Form::File => program.arg(&self.source).arg(to.join(name)),
+            Form::NewTree => in_order(program).arg(self.from.join("tree")).arg(to.join("tree")),
+            Form::OldTree => in_order(program).arg(self.from.join("tree")).arg(to),
+        }
+    }
+
+    /// Copies. Returns the receipt of the file.
+    #[track_caller]
+    pub(crate) fn succeed(&self, program: Program) -> Receipt {
+        self.receipt(&self.command(program).run())
+    }
+
+    /// Returns the receipt of the file, from a run that succeeded.
+    #[track_caller]
+    pub(crate) fn receipt(&self, run: &Run) -> Receipt {
+        if !self.form.is_tree() {
+            return run.receipt();
+        }
+        assert!(run.status.success(), "{}: {}{}", run.status, run.stderr, run.stdout);
+        self.event(run)
+    }
+
+    /// Returns the event of the file: that it was copied, left alone, or not copied for a reason.
+    #[track_caller]
+    pub(crate) fn event(&self, run: &Run) -> Receipt {
+        let events = run.receipts();
+        let source = self.source.to_string_lossy();
+        let mut of_file = events.into_iter().filter(|event| event.value()["source"] == *source);
+        let event = of_file.next().unwrap_or_else(|| panic!("no event: {}", run.stdout));
+        assert!(of_file.next().is_none(), "several events: {}", run.stdout);
+        event
     }
 
     /// Copies; the receipt.
     #[track_caller]
     pub(crate) fn copy(&self, program: Program) -> Receipt {
-        let receipt = self.command(program).run().receipt();
+        let receipt = self.succeed(program);
         self.assert_copied();
         receipt
+    }
+
+    /// Makes room for another source beside the source. Returns the path of its file.
+    pub(crate) fn another_source(&self, name: &str) -> PathBuf {
+        let path = self.from.join(name);
+        if !self.form.is_tree() {
+            return path;
+        }
+        std::fs::create_dir(&path).unwrap();
+        path.join(self.source.file_name().unwrap())
+    }
+
+    /// `program SOURCE DESTINATION` with another source.
+    pub(crate) fn command_from(&self, program: Program, source: &Path) -> Program {
+        match self.form {
+            Form::File => program.arg(source).arg(&self.destination),
+            _ => in_order(program)
+                .args([source.parent(), self.destination.parent()].map(Option::unwrap)),
+        }
+    }
+
+    /// Removes the copy, if there is one, and the tree that was made for it.
+    pub(crate) fn clear(&self) {
+        if self.destination.exists() {
+            self.remove_copy();
+        }
+    }
+
+    /// Removes the copy, and the tree that was made for it.
+    pub(crate) fn remove_copy(&self) {
+        match self.form {
+            Form::NewTree => std::fs::remove_dir_all(self.to.join("tree")).unwrap(),
+            _ => std::fs::remove_file(&self.destination).unwrap(),
+        }
     }
 
     /// Puts an old file at the destination; returns its bytes.
     pub(crate) fn old_destination(&self) -> Vec<u8> {
         let old = testbed::seeded(7, 0, 70_000);
-        std::fs::write(&self.destination, &old).unwrap();
+        self.put_old(&old);
         old
+    }
+
+    /// Puts a file with these bytes at the destination.
+    pub(crate) fn put_old(&self, bytes: &[u8]) {
+        std::fs::create_dir_all(self.destination.parent().unwrap()).unwrap();
+        std::fs::write(&self.destination, bytes).unwrap();
     }
 
     /// The destination is the source, and nothing else is in its directory.
@@ -85,17 +198,44 @@ impl Pair {
         self.assert_no_strangers();
     }
 
-    /// Nothing is in the destination's directory.
+    /// Nothing is in the destination's directory, but perhaps the directory of a tree.
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self) {
         assert!(!self.destination.exists(), "a destination was left");
         self.assert_no_strangers();
     }
 
+    /// Nothing is in the destination's directory, nor a directory of a tree.
+    #[track_caller]
+    pub(crate) fn assert_nothing_begun(&self) {
+        let found = self.to.strangers(&[]);
+        assert!(found.is_empty(), "left behind: {found:?}");
+    }
+
     #[track_caller]
     pub(crate) fn assert_no_strangers(&self) {
-        let strangers = self.to.strangers(&["source", "destination"]);
+        let strangers = self.to.strangers(&["source", "destination", "tree"]);
         assert!(strangers.is_empty(), "left behind: {strangers:?}");
+        if self.form == Form::NewTree && self.to.join("tree").exists() {
+            let entries = std::fs::read_dir(self.to.join("tree")).unwrap();
+            let mut names = entries.map(|entry| entry.unwrap().file_name());
+            let stranger = names.find(|name| name != "file");
+            assert!(stranger.is_none(), "left behind: {stranger:?}");
+        }
+    }
+
+    /// Checks that a failure names a copy in place of this file alone, which a tree does not have.
+    #[track_caller]
+    pub(crate) fn assert_names_in_place(&self, run: &Run) {
+        assert!(run.failed(1).contains("a copy of this file alone with --in-place"), "{run:?}");
+    }
+
+    /// Copies the file alone, in place.
+    #[track_caller]
+    pub(crate) fn copy_in_place(&self, program: Program) {
+        let program = program.arg("--in-place").arg(&self.source).arg(&self.destination);
+        let _ = program.run().receipt();
+        self.assert_copied();
     }
 
     /// Runs under strace; if it succeeded, holds the receipt against the witnesses.
@@ -104,7 +244,7 @@ impl Pair {
         let (run, trace) = Strace::new(&self.command(program)).run();
         if run.status.success() {
             self.assert_copied();
-            let receipt = run.receipt();
+            let receipt = self.receipt(&run);
             self.hold_against_trace(&receipt, &trace);
         }
         (run, trace)
@@ -135,15 +275,18 @@ impl Pair {
     ) -> (String, usize) {
         let parent = self.to.parent().expect("a scratch directory lies in another");
         let rehearsal = Scratch::new_in(parent);
-        let destination = rehearsal.join("destination");
         if self.destination.exists() {
-            std::fs::copy(&self.destination, &destination).unwrap();
+            std::fs::copy(&self.destination, rehearsal.join("destination")).unwrap();
         }
-        let program = program.clone().arg(&self.source).arg(&destination);
+        let program = self.command_to(program.clone(), rehearsal.path());
         let (run, trace) = Strace::new(&program).run();
         assert!(run.status.success(), "{}", run.stderr);
         let at = if directory == self.to.path() { rehearsal.path() } else { directory };
-        let found = trace.named(calls).into_iter().filter(|call| call.mentions(at)).nth(nth - 1);
+        let records = records(&trace);
+        let mut found = trace.named(calls).into_iter().filter(|call| {
+            call.mentions(at) && !records.iter().any(|record| call.arguments.starts_with(record))
+        });
+        let found = found.nth(nth - 1);
         let found = found.unwrap_or_else(|| panic!("no {calls:?} in {:#?}", trace.calls));
         (found.name.clone(), found.nth)
     }
@@ -200,6 +343,11 @@ impl Pair {
             "{allocated} bytes allocated for {data_bytes} bytes of data"
         );
     }
+}
+
+/// `cp -r`, whose calls come in the same order in each run.
+fn in_order(program: Program) -> Program {
+    program.args(["-rT", "--jobs=1"])
 }
 
 pub(crate) const WRITES: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];

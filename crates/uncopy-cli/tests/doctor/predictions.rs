@@ -324,7 +324,7 @@ fn routed(network: &Network) {
 
 pub(crate) fn cases() -> Vec<Case> {
     let needs = [NEEDS, &[Need::Tool("ethtool"), Need::Tool("setpriv")]].concat();
-    let case = |name: &str, body: Box<dyn FnOnce() + Send>| {
+    let case = |name: &str, body: Box<dyn Fn() + Send + Sync>| {
         Case::new(format!("doctor::predictions::{}", name.replace(' ', "_")), &needs, body)
     };
     let alone = rows().into_iter().map(|row| case(row.name, Box::new(move || run(&row))));

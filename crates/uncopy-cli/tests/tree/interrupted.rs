@@ -1,8 +1,7 @@
-//! Signals and kills: a tree that was not there appears whole or not at all.
+//! Kills: a tree that was not there appears whole or not at all.
 
 use std::fs;
 
-use rustix::process::Signal;
 use testbed::witness::Strace;
 use testbed::{Case, Compared, Need, assert_same_tree};
 
@@ -10,7 +9,6 @@ use crate::tree::{Trees, cp};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] an_interrupt_leaves_nothing,
         [Need::Tool("strace")] a_kill_leaves_what_the_next_run_removes,
     ]
 }
@@ -21,16 +19,6 @@ fn filled() -> Trees {
         trees.file(&format!("{}/{number}", number / 10), vec![number; 5000]);
     }
     trees
-}
-
-fn an_interrupt_leaves_nothing() {
-    let trees = filled();
-    let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
-    let stopped = Strace::new(&program).stop_after("write", 1);
-    assert!(!trees.destination().exists());
-    let (run, _) = stopped.resume_with(Signal::INT);
-    run.died_of(2);
-    assert!(trees.to.strangers(&[]).is_empty(), "{:?}", trees.to.strangers(&[]));
 }
 
 fn a_kill_leaves_what_the_next_run_removes() {

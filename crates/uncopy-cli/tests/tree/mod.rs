@@ -11,7 +11,6 @@ mod hard_links;
 mod holes;
 mod incomplete;
 mod interrupted;
-mod job_control;
 mod kinds;
 mod kinds_replaced;
 mod leftovers;
@@ -156,7 +155,6 @@ pub(crate) fn cases() -> Vec<Case> {
         holes::cases(),
         incomplete::cases(),
         interrupted::cases(),
-        job_control::cases(),
         kinds::cases(),
         kinds_replaced::cases(),
         leftovers::cases(),

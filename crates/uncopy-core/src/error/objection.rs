@@ -13,24 +13,27 @@ coded! {
     pub enum Objection {
         /// Something is mounted on the destination.
         MountPoint = "mount_point",
-            "something is mounted on it, so its name cannot be replaced; in_place writes into it \
-             instead";
+            "something is mounted on it, so its name cannot be replaced; a copy of this file alone \
+             with in_place writes into it instead";
         /// Something was mounted on the destination during the copy.
         MountedMeanwhile = "mounted_meanwhile",
-            "something is mounted on it (EBUSY); in_place writes into it instead";
+            "something is mounted on it (EBUSY); a copy of this file alone with in_place writes into \
+             it instead";
         /// The destination is writable, but its directory does not allow replacing it (sticky, of
         /// another user).
         ReplacingForbidden {
             /// Error number from the kernel.
             errno: Errno,
         } = "replacing_forbidden",
-            "its directory does not allow it ({errno}); in_place writes into it instead";
+            "its directory does not allow it ({errno}); a copy of this file alone with in_place \
+             writes into it instead";
         /// The destination is writable, but no new file can be created in its directory.
         MakingForbidden {
             /// Error number from the kernel.
             errno: Errno,
         } = "making_forbidden",
-            "no new file can be made beside it ({errno}); in_place writes into it instead";
+            "no new file can be made beside it ({errno}); a copy of this file alone with in_place \
+             writes into it instead";
         /// The mode of the destination forbids writing, and `existing` is not `Force`.
         WritingForbidden = "writing_forbidden",
             "its permissions forbid writing (EACCES); existing = Force replaces it anyway";

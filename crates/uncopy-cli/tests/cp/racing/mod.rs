@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place, Program, Scratch, seeded};
 
-use crate::cp::metadata::set_mode;
+use crate::both::metadata::set_mode;
 use crate::cp::witnessed::Pair;
 use crate::cp::{READ_WRITE, SENDFILE, cp, cp_by};
 use reader::{Observations, Reader};

@@ -6,6 +6,7 @@ use std::path::Path;
 use testbed::witness::{allocated_bytes, data_runs};
 use testbed::{Case, Content, Need, Place, assert_same, patterned};
 
+use crate::both::{Form, cases_of, cases_over};
 use crate::cp::witnessed::Pair;
 use crate::cp::{DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, cp, cp_by};
 
@@ -18,7 +19,8 @@ const PLACES: [(Place, &str); 5] = [
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = testbed::cases![
+    let mut cases = cases_over![
+        Form::ALL;
         [] never_fills,
         [] never_fills_with_every_method,
         [] always_and_other_ways_exclude_each_other,
@@ -28,12 +30,12 @@ pub(crate) fn cases() -> Vec<Case> {
     for (place, name) in PLACES {
         let needs = [Need::At(place)];
         for (subject, test) in [
-            ("holes_stay_holes", holes_stay_holes as fn(Place)),
+            ("holes_stay_holes", holes_stay_holes as fn(Form, Place)),
             ("always_finds_zeros", always_finds_zeros),
             ("data_just_written_is_no_hole", data_just_written_is_no_hole),
         ] {
-            let name = format!("cp::sparse::{subject}::{name}");
-            cases.push(Case::new(name, &needs, move || test(place)));
+            let name = format!("both::sparse::{subject}::{name}");
+            cases.extend(cases_of(&Form::ALL, &name, &needs, move |form| test(form, place)));
         }
     }
     cases
@@ -65,9 +67,9 @@ fn methods(place: Place) -> Vec<Option<Method>> {
     methods
 }
 
-fn holes_stay_holes(place: Place) {
+fn holes_stay_holes(form: Form, place: Place) {
     for content in shapes() {
-        let pair = Pair::at(place, &content);
+        let pair = Pair::of(form, place, &content);
         let (length, data) = (content.length, data_runs(&pair.source));
         let data_bytes: u64 = data.iter().map(|run| run.1).sum();
         let allocated = allocated_bytes(&pair.source);
@@ -77,14 +79,14 @@ fn holes_stay_holes(place: Place) {
                 assert!(!pair.destination.exists());
                 continue;
             }
-            let receipt = run.receipt();
+            let receipt = pair.receipt(&run);
             pair.assert_copied();
             let context = format!("{method:?} {content:?} {}", receipt.value());
             assert_eq!(receipt.bytes(), length, "{context}");
             assert_eq!(receipt.at("hole"), length - data_bytes, "{context}");
             let copied = allocated_bytes(&pair.destination);
             assert!(copied <= allocated + 131_072, "{copied} of {allocated} allocated: {context}");
-            std::fs::remove_file(&pair.destination).unwrap();
+            pair.remove_copy();
         }
     }
 }
@@ -99,8 +101,8 @@ fn zeros_and_bytes() -> Vec<u8> {
     bytes
 }
 
-fn always_finds_zeros(place: Place) {
-    let pair = Pair::empty(place, place);
+fn always_finds_zeros(form: Form, place: Place) {
+    let pair = Pair::empty_of(form, place, place);
     std::fs::write(&pair.source, zeros_and_bytes()).unwrap();
     assert!(allocated_bytes(&pair.source) > 5 * MEBIBYTE);
     for program in [cp(), cp_by(READ_WRITE), cp().arg("--durable")] {
@@ -108,16 +110,16 @@ fn always_finds_zeros(place: Place) {
         assert!(receipt.at("hole") > 4 * MEBIBYTE, "{}", receipt.value());
         let allocated = allocated_bytes(&pair.destination);
         assert!(allocated < 200_000, "{allocated} bytes for zeros on {place:?}");
-        std::fs::remove_file(&pair.destination).unwrap();
+        pair.remove_copy();
     }
     std::fs::write(&pair.source, vec![0; MEBIBYTE as usize + 1]).unwrap();
     pair.copy(cp().arg("--sparse=always"));
     assert!(allocated_bytes(&pair.destination) < 65_536);
 }
 
-fn never_fills() {
+fn never_fills(form: Form) {
     for content in shapes() {
-        let pair = Pair::at(Place::Disk, &content);
+        let pair = Pair::of(form, Place::Disk, &content);
         let receipt = pair.copy(cp().arg("--sparse=never"));
         assert_eq!(receipt.at("hole"), 0, "{}", receipt.value());
         let allocated = allocated_bytes(&pair.destination);
@@ -126,10 +128,10 @@ fn never_fills() {
 }
 
 /// A way that cannot fill holes says so; none fills half of them.
-fn never_fills_with_every_method() {
+fn never_fills_with_every_method(form: Form) {
     let content = Content::sparse(4 * MEBIBYTE + 77, &[(MEBIBYTE, 4096)]);
     for method in EVERYWHERE.into_iter().chain([DIRECT]) {
-        let pair = Pair::at(Place::Disk, &content);
+        let pair = Pair::of(form, Place::Disk, &content);
         let run = pair.command(cp_by(method).arg("--sparse=never")).run();
         if run.status.success() {
             pair.assert_copied();
@@ -142,8 +144,8 @@ fn never_fills_with_every_method() {
     }
 }
 
-fn always_and_other_ways_exclude_each_other() {
-    let pair = Pair::at(Place::Disk, &Content::dense(10_000));
+fn always_and_other_ways_exclude_each_other(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(10_000));
     for program in [cp_by(crate::cp::COPY_FILE_RANGE), cp().arg("--require-zero-copy")] {
         let run = pair.command(program.arg("--sparse=always")).run();
         assert!(run.failed(2).contains("--sparse=always"), "{}", run.stderr);
@@ -152,21 +154,21 @@ fn always_and_other_ways_exclude_each_other() {
 }
 
 /// Blocks that `fallocate` reserved read as zeros and hold nothing.
-fn reserved_space_is_no_data() {
-    let pair = Pair::at(Place::Disk, &Content::sparse(0, &[]));
+fn reserved_space_is_no_data(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::sparse(0, &[]));
     testbed::run_tool("fallocate", ["-l", "8M", pair.source.to_str().unwrap()]);
     let file = std::fs::File::options().write(true).open(&pair.source).unwrap();
     file.write_all_at(&patterned(0, 5000), 3 * MEBIBYTE).unwrap();
     for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
         pair.copy(program);
-        std::fs::remove_file(&pair.destination).unwrap();
+        pair.remove_copy();
     }
 }
 
-fn across_filesystems() {
+fn across_filesystems(form: Form) {
     let content = Content::sparse(64 * MEBIBYTE, &[(10 * MEBIBYTE, MEBIBYTE)]);
     for (from, to) in [(Place::Xfs, Place::Tmpfs), (Place::Tmpfs, Place::Xfs)] {
-        let pair = Pair::new(from, to, &content);
+        let pair = Pair::between(form, from, to, &content);
         pair.copy(cp());
         assert!(allocated_bytes(&pair.destination) < 2 * MEBIBYTE);
     }
@@ -174,8 +176,8 @@ fn across_filesystems() {
 
 /// `SEEK_HOLE` has lied about data that was not on the device yet (OpenZFS, ext4). Written, copied
 /// at once, and compared byte by byte, many times; by overwriting holes of a file as well.
-fn data_just_written_is_no_hole(place: Place) {
-    let pair = Pair::empty(place, place);
+fn data_just_written_is_no_hole(form: Form, place: Place) {
+    let pair = Pair::empty_of(form, place, place);
     for round in 0..60 {
         let bytes = testbed::seeded(round, 0, 400_000 + round * 977);
         match round % 3 {
@@ -189,7 +191,7 @@ fn data_just_written_is_no_hole(place: Place) {
         if run.status.code() == Some(5) {
             continue;
         }
-        let _ = run.receipt();
+        let _ = pair.receipt(&run);
         let found = std::fs::read(&pair.destination).unwrap();
         let start = found.len() - bytes.len();
         assert!(found[start..] == bytes, "round {round}, {method:?}: data was lost");

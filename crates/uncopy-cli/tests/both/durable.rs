@@ -1,25 +1,31 @@
 //! `--durable`: after a power cut there is the old file or the new one, whole.
 
 use testbed::witness::{Call, Strace, Trace};
-use testbed::{Case, Content, Filesystem, Mount, Need, Place, assert_same, run_tool};
+use testbed::{Case, Content, Filesystem, Mount, Need, Place, Scratch, run_tool};
 
+use crate::both::{Form, cases_over};
 use crate::cp::leftovers::calls_of_the_copy;
-use crate::cp::witnessed::{Pair, RENAMES, is_clone};
+use crate::cp::witnessed::{Pair, RENAMES, is_clone, records};
 use crate::cp::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, READ_WRITE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
-        [Need::Tool("strace")] flush_then_rename_then_flush_the_directory,
-        [Need::Tool("strace")] flush_then_link_then_flush_the_directory,
+    let mut cases = cases_over![
+        Form::ALL;
         [Need::Tool("strace")] nothing_is_flushed_without_it,
         [Need::Tool("strace")] flushed_in_pieces,
-        [Need::Tool("strace")] metadata_is_flushed_too,
         [] the_receipt_says_so,
         [Need::At(Place::Ext4), Need::Tool("xfs_io")] power_cut_on_ext4,
         [Need::At(Place::Xfs), Need::Tool("xfs_io")] power_cut_on_xfs,
         [Need::At(Place::Ext4), Need::Tool("xfs_io"), Need::Tool("strace")] power_cut_in_each_call_on_ext4,
         [Need::At(Place::Xfs), Need::Tool("xfs_io"), Need::Tool("strace")] power_cut_in_each_call_on_xfs,
-    ]
+    ];
+    cases.extend(cases_over![
+        Form::OVER_OLD;
+        [Need::Tool("strace")] flush_then_rename_then_flush_the_directory,
+        [Need::Tool("strace")] flush_then_link_then_flush_the_directory,
+        [Need::Tool("strace")] metadata_is_flushed_too,
+    ]);
+    cases
 }
 
 const LENGTH: u64 = 3 << 20;
@@ -30,6 +36,7 @@ fn is_flush(call: &Call) -> bool {
 
 /// Flush of the file, its new name, flush of the directory: in this order.
 fn assert_order(pair: &Pair, trace: &Trace, put_in_place: &[&str]) {
+    let records = records(trace);
     let directory = format!("<{}>", pair.to.path().display());
     let last_write = trace
         .calls
@@ -39,6 +46,7 @@ fn assert_order(pair: &Pair, trace: &Trace, put_in_place: &[&str]) {
                 ["write", "pwrite64", "copy_file_range", "sendfile", "splice", "ftruncate"];
             (writes.contains(&call.name.as_str()) || is_clone(call))
                 && call.mentions(pair.to.path())
+                && !records.iter().any(|record| call.arguments.starts_with(record))
         })
         .expect("something is written");
     let position = |what: &str, from: usize, holds: &dyn Fn(&Call) -> bool| {
@@ -57,9 +65,9 @@ fn assert_order(pair: &Pair, trace: &Trace, put_in_place: &[&str]) {
     assert!(!early, "renamed before it was flushed");
 }
 
-fn flush_then_rename_then_flush_the_directory() {
+fn flush_then_rename_then_flush_the_directory(form: Form) {
     for program in [cp(), cp_by(DIRECT)].into_iter().chain(EVERYWHERE.map(cp_by)) {
-        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
         pair.old_destination();
         let (run, trace) = pair.traced(program.arg("--durable"));
         if run.status.success() {
@@ -70,44 +78,43 @@ fn flush_then_rename_then_flush_the_directory() {
     }
 }
 
-fn flush_then_link_then_flush_the_directory() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn flush_then_link_then_flush_the_directory(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let (run, trace) = pair.traced(cp().arg("--durable"));
-    let _ = run.receipt();
+    let _ = pair.receipt(&run);
     assert_order(&pair, &trace, &["linkat"]);
 }
 
-fn nothing_is_flushed_without_it() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn nothing_is_flushed_without_it(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let (run, trace) = pair.traced(cp());
-    let receipt = run.receipt();
+    let receipt = pair.receipt(&run);
     assert!(trace.named(&["fsync", "fdatasync", "syncfs", "sync"]).is_empty());
     assert!(receipt.value()["durable"] != true, "{}", receipt.value());
 }
 
 /// One fsync of all at the end takes long, and nothing can interrupt it.
-fn flushed_in_pieces() {
+fn flushed_in_pieces(form: Form) {
     for method in [COPY_FILE_RANGE, READ_WRITE] {
-        let pair = Pair::at(Place::Disk, &Content::dense(160 << 20));
+        let pair = Pair::of(form, Place::Disk, &Content::dense(160 << 20));
         let (run, trace) = pair.traced(cp_by(method).arg("--durable"));
-        let _ = run.receipt();
+        let _ = pair.receipt(&run);
         let pieces = trace.named(&["sync_file_range"]);
         assert!(pieces.len() >= 2, "{method:?}: {pieces:#?}");
     }
 }
 
 /// Owner and mode belong to the file as its bytes do.
-fn metadata_is_flushed_too() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn metadata_is_flushed_too(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
     let (run, trace) = pair.traced(cp().args(["--durable", "-p"]));
-    let _ = run.receipt();
+    let _ = pair.receipt(&run);
     let changes = ["fchmod", "fchown", "utimensat", "fsetxattr"];
-    let last_change = trace
-        .calls
+    let renamed = trace.position(|call| RENAMES.contains(&call.name.as_str())).unwrap();
+    let last_change = trace.calls[..renamed]
         .iter()
         .rposition(|call| changes.contains(&call.name.as_str()) && call.mentions(pair.to.path()));
-    let renamed = trace.position(|call| RENAMES.contains(&call.name.as_str())).unwrap();
     let last_change = last_change.expect("-p sets something");
     let flushed = trace.calls[last_change..renamed].iter().any(|call| {
         call.name == "fsync" && call.value() == Some(0) && call.mentions(pair.to.path())
@@ -115,77 +122,81 @@ fn metadata_is_flushed_too() {
     assert!(flushed, "{:#?}", &trace.calls[last_change..=renamed]);
 }
 
-fn the_receipt_says_so() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn the_receipt_says_so(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let receipt = pair.copy(cp().arg("--durable"));
     assert_eq!(receipt.value()["durable"], true, "{}", receipt.value());
 }
 
 /// The copy says that it is done; then nothing more reaches the disk.
-fn power_cut(filesystem: Filesystem) {
+fn power_cut(form: Form, filesystem: Filesystem) {
     let mount = Mount::image(filesystem, 400);
-    let source = Place::Tmpfs.scratch().join("source");
-    std::fs::create_dir_all(source.parent().unwrap()).unwrap();
-    let (old, new) = (mount.path().join("old"), mount.path().join("new"));
+    let pair = Pair::within(form, Place::Tmpfs.scratch(), Scratch::new_in(mount.path()));
+    Content::sparse(LENGTH + 777, &[(0, 1 << 20), (2 << 20, (1 << 20) + 777)]).write(&pair.source);
     for program in [cp(), cp_by(DIRECT), cp_by(READ_WRITE), cp().arg("-p"), cp().arg("--verify")] {
-        Content::sparse(LENGTH + 777, &[(0, 1 << 20), (2 << 20, (1 << 20) + 777)]).write(&source);
-        std::fs::write(&old, b"old").unwrap();
-        let _ = std::fs::remove_file(&new);
-        run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
-        for destination in [&old, &new] {
-            let run = program.clone().arg("--durable").arg(&source).arg(destination).run();
-            let _ = run.receipt();
+        for is_old in [true, false] {
+            pair.clear();
+            if is_old && form != Form::NewTree {
+                pair.put_old(b"old");
+            }
+            run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+            let _ = pair.succeed(program.clone().arg("--durable"));
             mount.cut_power();
             mount.restore_power();
-            assert_same(&source, destination);
+            pair.assert_copied();
         }
-        let names = std::fs::read_dir(mount.path()).unwrap();
-        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
-        assert!(
-            names.iter().all(|name| !name.to_string_lossy().starts_with(".uncopy")),
-            "{names:?}"
-        );
     }
-    let _ = std::fs::remove_dir_all(source.parent().unwrap());
 }
 
-fn power_cut_on_ext4() {
-    power_cut(Filesystem::Ext4);
+fn power_cut_on_ext4(form: Form) {
+    power_cut(form, Filesystem::Ext4);
 }
 
-fn power_cut_on_xfs() {
-    power_cut(Filesystem::Xfs);
+fn power_cut_on_xfs(form: Form) {
+    power_cut(form, Filesystem::Xfs);
 }
 
 /// Stopped after each of its calls, the power is cut there: the old file or the new one.
-fn power_cut_in_each_call(filesystem: Filesystem) {
-    let rehearsal = Pair::new(Place::Tmpfs, filesystem_place(filesystem), &Content::dense(400_000));
-    let old = rehearsal.old_destination();
+fn power_cut_in_each_call(form: Form, filesystem: Filesystem) {
+    let content = Content::dense(400_000);
+    let rehearsal = Pair::between(form, Place::Tmpfs, filesystem_place(filesystem), &content);
+    let put_old = |pair: &Pair| {
+        pair.clear();
+        if form != Form::NewTree {
+            pair.put_old(b"old");
+        }
+    };
+    put_old(&rehearsal);
     let program = cp().args(["--durable", "-p"]);
     let calls = calls_of_the_copy(&rehearsal, &program);
     let own: Vec<&Call> = calls.iter().filter(|call| call.mentions(rehearsal.to.path())).collect();
     assert!(own.len() > 5, "{own:?}");
-    let new = std::fs::read(&rehearsal.source).unwrap();
     let mount = Mount::image(filesystem, 320);
-    let destination = mount.path().join("destination");
+    let pair = Pair::within(form, Place::Tmpfs.scratch(), Scratch::new_in(mount.path()));
+    content.write(&pair.source);
+    let new = std::fs::read(&pair.source).unwrap();
     let (mut olds, mut news) = (0, 0);
     for call in own {
-        std::fs::write(&destination, &old).unwrap();
+        put_old(&pair);
         run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
-        let command = program.clone().arg(&rehearsal.source).arg(&destination);
-        let stopped = Strace::new(&command).stop_after(&call.name, call.nth);
+        let stopped = Strace::new(&pair.command(program.clone())).stop_after(&call.name, call.nth);
         mount.cut_power();
         stopped.kill();
         mount.restore_power();
-        let found = std::fs::read(&destination).unwrap();
-        let context = format!("cut after {} number {}: {} bytes", call.name, call.nth, found.len());
-        assert!(found == old || found == new, "{context}: neither the old nor the new file");
-        if found == old {
-            olds += 1
-        } else {
-            news += 1
-        };
-        let _ = command.run().receipt();
+        let context = format!("cut after {} number {}", call.name, call.nth);
+        match std::fs::read(&pair.destination) {
+            Ok(found) if found == new => news += 1,
+            Ok(found) => {
+                assert!(found == b"old" && form != Form::NewTree, "{context}: half of the file");
+                olds += 1;
+            }
+            Err(error) => {
+                assert!(!pair.to.join("tree").exists(), "{context}: {error}");
+                assert_eq!(form, Form::NewTree, "{context}: {error}");
+                olds += 1;
+            }
+        }
+        let _ = pair.succeed(program.clone());
     }
     assert!(olds > 0 && news > 0, "{olds} old, {news} new: this tested half");
 }
@@ -198,10 +209,10 @@ fn filesystem_place(filesystem: Filesystem) -> Place {
     }
 }
 
-fn power_cut_in_each_call_on_ext4() {
-    power_cut_in_each_call(Filesystem::Ext4);
+fn power_cut_in_each_call_on_ext4(form: Form) {
+    power_cut_in_each_call(form, Filesystem::Ext4);
 }
 
-fn power_cut_in_each_call_on_xfs() {
-    power_cut_in_each_call(Filesystem::Xfs);
+fn power_cut_in_each_call_on_xfs(form: Form) {
+    power_cut_in_each_call(form, Filesystem::Xfs);
 }

@@ -7,18 +7,19 @@ use std::path::Path;
 use testbed::witness::{Call, Strace};
 use testbed::{Case, Content, Mount, Need, Place, Scratch};
 
+use crate::both::metadata::{mode, set_mode};
+use crate::both::{Form, cases_over};
 use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
-use crate::cp::metadata::{mode, set_mode};
 use crate::cp::witnessed::{Pair, RENAMES};
 use crate::cp::{NOBODY, SENDFILE, cp, cp_as_nobody, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    let mut cases = cases_over![
+        Form::OVER_OLD;
         [Need::Tool("strace")] nothing_is_to_be_seen_while_copying,
         [Need::Tool("strace")] a_temporary_name_is_closed_to_others,
         [Need::Tool("strace"), Need::Root] a_secret_stays_one_at_every_moment,
         [Need::Tool("strace"), Need::Root] setuid_comes_after_the_owner,
-        [Need::Tool("strace"), Need::Tool("bindfs"), Need::Root] no_temporary_name_is_setuid,
         [Need::Root] read_only_destination_needs_force,
         [Need::Root] unwritable_directory_is_named_with_a_way_out,
         [Need::Root] sticky_directory_is_named_with_a_way_out,
@@ -26,26 +27,30 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4), Need::Tool("chattr")] append_only_destination,
         [Need::At(Place::Ext4), Need::Tool("chattr")] immutable_directory,
         [Need::At(Place::Ext4), Need::Tool("chattr")] immutable_source_is_copied,
-    ]
+    ];
+    cases.extend(testbed::cases![
+        [Need::Tool("strace"), Need::Tool("bindfs"), Need::Root] no_temporary_name_is_setuid,
+    ]);
+    cases
 }
 
 const LENGTH: u64 = 200_000;
 
 /// With O_TMPFILE there is no name before the file is whole.
-fn nothing_is_to_be_seen_while_copying() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn nothing_is_to_be_seen_while_copying(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let stopped = pair.stopped_in(&cp_by(SENDFILE), &["sendfile"], 1, pair.to.path());
     assert!(pair.to.strangers(&["destination"]).is_empty());
     assert!(std::fs::read(&pair.destination).unwrap() == old);
     let (run, _) = stopped.resume();
-    let _ = run.receipt();
+    let _ = pair.receipt(&run);
     pair.assert_copied();
 }
 
 /// Without it there is one, with mode 0600, whatever umask and modes say.
-fn a_temporary_name_is_closed_to_others() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn a_temporary_name_is_closed_to_others(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     set_mode(&pair.source, 0o666);
     pair.old_destination();
     set_mode(&pair.destination, 0o666);
@@ -59,7 +64,7 @@ fn a_temporary_name_is_closed_to_others() {
     assert_eq!(mode(&left[0]), 0o600);
     assert!(is_locked(&left[0]), "the next run would take it for a leftover");
     let (run, _) = stopped.resume();
-    let _ = run.receipt();
+    let _ = pair.receipt(&run);
     pair.assert_copied();
     assert_eq!(mode(&pair.destination), 0o666);
 }
@@ -70,9 +75,9 @@ fn is_locked(path: &Path) -> bool {
 
 /// A 0600 source replaces a 0600 file: stopped in each call, whatever lies in the directory can be
 /// read by nobody else.
-fn a_secret_stays_one_at_every_moment() {
+fn a_secret_stays_one_at_every_moment(form: Form) {
     for program in [cp().with_umask("000"), cp().arg("-p").with_umask("000")] {
-        let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+        let pair = Pair::of(form, Place::Tmpfs, &Content::dense(LENGTH));
         set_mode(&pair.source, 0o600);
         let old = || {
             pair.old_destination();
@@ -91,17 +96,18 @@ fn a_secret_stays_one_at_every_moment() {
                 assert!(!tried.status.success(), "{context} can be read by another user");
             }
             let (run, _) = stopped.resume();
-            let _ = run.receipt();
+            let _ = pair.receipt(&run);
         }
     }
 }
 
 /// A setuid file that belongs to whoever copies, even for a moment, is a hole.
-fn setuid_comes_after_the_owner() {
-    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+fn setuid_comes_after_the_owner(form: Form) {
+    let pair = Pair::of(form, Place::Tmpfs, &Content::dense(LENGTH));
     std::os::unix::fs::chown(&pair.source, Some(1000), Some(1000)).unwrap();
     set_mode(&pair.source, 0o4755);
     let program = cp().arg("-p");
+    pair.old_destination();
     for call in calls_of_the_copy(&pair, &program) {
         let _ = std::fs::remove_file(&pair.destination);
         pair.old_destination();
@@ -113,7 +119,7 @@ fn setuid_comes_after_the_owner() {
             assert!(!setuid || metadata.uid() == 1000, "after {} {}", call.name, call.nth);
         }
         let (run, _) = stopped.resume();
-        let _ = run.receipt();
+        let _ = pair.receipt(&run);
         assert_eq!(mode(&pair.destination), 0o4755);
     }
 }
@@ -232,29 +238,29 @@ fn gives_setuid(call: &Call) -> bool {
     call.name == "fchmod" && mode & 0o6000 != 0
 }
 
-fn read_only_destination_needs_force() {
-    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+fn read_only_destination_needs_force(form: Form) {
+    let pair = Pair::of(form, Place::Tmpfs, &Content::dense(LENGTH));
     let old = pair.old_destination();
     for_nobody(&pair, 0o444, 0o777);
-    for program in [cp_as_nobody(), cp_as_nobody().arg("--in-place")] {
+    let in_place = (!form.is_tree()).then(|| cp_as_nobody().arg("--in-place"));
+    for program in [cp_as_nobody()].into_iter().chain(in_place) {
         let run = pair.command(program).run();
         let message = run.failed(1);
         assert!(message.contains("EACCES") || message.contains("-f"), "{message}");
         pair.assert_kept(&old);
     }
-    let _ = pair.command(cp_as_nobody().arg("-f")).run().receipt();
+    let _ = pair.succeed(cp_as_nobody().arg("-f"));
     pair.assert_copied();
 }
 
-fn unwritable_directory_is_named_with_a_way_out() {
-    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+fn unwritable_directory_is_named_with_a_way_out(form: Form) {
+    let pair = Pair::of(form, Place::Tmpfs, &Content::dense(LENGTH));
     let old = pair.old_destination();
     for_nobody(&pair, 0o666, 0o555);
     let run = pair.command(cp_as_nobody()).run();
-    assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+    pair.assert_names_in_place(&run);
     pair.assert_kept(&old);
-    let _ = pair.command(cp_as_nobody().arg("--in-place")).run().receipt();
-    pair.assert_copied();
+    pair.copy_in_place(cp_as_nobody());
     // A new name cannot be made there in any way.
     let run = cp_as_nobody().arg(&pair.source).arg(pair.to.join("new")).run();
     let message = run.failed(1);
@@ -262,16 +268,15 @@ fn unwritable_directory_is_named_with_a_way_out() {
 }
 
 /// In /tmp another user's file can be written to and not renamed over.
-fn sticky_directory_is_named_with_a_way_out() {
-    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+fn sticky_directory_is_named_with_a_way_out(form: Form) {
+    let pair = Pair::of(form, Place::Tmpfs, &Content::dense(LENGTH));
     let old = pair.old_destination();
     set_mode(&pair.destination, 0o666);
     set_mode(pair.to.path(), 0o1777);
     let run = pair.command(cp_as_nobody()).run();
-    assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+    pair.assert_names_in_place(&run);
     pair.assert_kept(&old);
-    let _ = pair.command(cp_as_nobody().arg("--in-place")).run().receipt();
-    pair.assert_copied();
+    pair.copy_in_place(cp_as_nobody());
 }
 
 /// Sets an attribute of a file until dropped.
@@ -292,7 +297,9 @@ impl Drop for Attribute<'_> {
 
 fn refused_as_it_is(pair: &Pair, old: &[u8]) {
     let mut programs = vec![cp(), cp().arg("-f"), cp().arg("-p"), cp().arg("--durable")];
-    programs.push(cp().arg("--in-place"));
+    if !pair.form.is_tree() {
+        programs.push(cp().arg("--in-place"));
+    }
     for program in programs {
         let run = pair.command(program.clone()).run();
         let message = run.failed(1);
@@ -301,38 +308,37 @@ fn refused_as_it_is(pair: &Pair, old: &[u8]) {
     }
 }
 
-fn immutable_destination() {
-    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+fn immutable_destination(form: Form) {
+    let pair = Pair::of(form, Place::Ext4, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let _immutable = Attribute::set(&pair.destination, "i");
     refused_as_it_is(&pair, &old);
 }
 
-fn append_only_destination() {
-    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+fn append_only_destination(form: Form) {
+    let pair = Pair::of(form, Place::Ext4, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let _append_only = Attribute::set(&pair.destination, "a");
     refused_as_it_is(&pair, &old);
 }
 
 /// Files in it can be written to, and nothing can be made or renamed.
-fn immutable_directory() {
-    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+fn immutable_directory(form: Form) {
+    let pair = Pair::of(form, Place::Ext4, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let immutable = Attribute::set(pair.to.path(), "i");
     let run = pair.command(cp()).run();
-    assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+    pair.assert_names_in_place(&run);
     pair.assert_kept(&old);
-    let _ = pair.command(cp().arg("--in-place")).run().receipt();
-    pair.assert_copied();
+    pair.copy_in_place(cp());
     drop(immutable);
 }
 
-fn immutable_source_is_copied() {
-    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+fn immutable_source_is_copied(form: Form) {
+    let pair = Pair::of(form, Place::Ext4, &Content::dense(LENGTH));
     let _immutable = Attribute::set(&pair.source, "i");
     for program in [cp(), cp().arg("--preserve=all")] {
         pair.copy(program);
-        std::fs::remove_file(&pair.destination).unwrap();
+        pair.remove_copy();
     }
 }

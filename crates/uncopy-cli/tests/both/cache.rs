@@ -3,11 +3,13 @@
 use testbed::witness::{allocated_bytes, cached_bytes};
 use testbed::{Case, Content, Need, Place, Receipt, drop_from_cache};
 
+use crate::both::{Form, cases_over};
 use crate::cp::witnessed::Pair;
 use crate::cp::{DIRECT, EVERYWHERE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    cases_over![
+        Form::ALL;
         [Need::Tool("fincore")] keep_leaves_the_copy_in_the_cache,
         [Need::Tool("fincore")] keep_holds_with_durable_and_cpu,
         [] keep_and_direct_exclude_each_other,
@@ -21,10 +23,10 @@ pub(crate) fn cases() -> Vec<Case> {
 const LENGTH: u64 = (40 << 20) + 1234;
 const PAGE: u64 = 4096;
 
-fn keep_leaves_the_copy_in_the_cache() {
+fn keep_leaves_the_copy_in_the_cache(form: Form) {
     for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
-        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
-        let receipt = pair.command(program.arg("--cache=keep")).run().receipt();
+        let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
+        let receipt = pair.succeed(program.arg("--cache=keep"));
         assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
         assert!(is_cached(&pair, &receipt), "{}", receipt.value());
         let refusal = receipt.refusal("direct");
@@ -32,10 +34,10 @@ fn keep_leaves_the_copy_in_the_cache() {
     }
 }
 
-fn keep_holds_with_durable_and_cpu() {
+fn keep_holds_with_durable_and_cpu(form: Form) {
     for switch in ["--durable", "--prefer=cpu"] {
-        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
-        let receipt = pair.command(cp().args([switch, "--cache=keep"])).run().receipt();
+        let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
+        let receipt = pair.succeed(cp().args([switch, "--cache=keep"]));
         assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
         // Where copy_file_range may share, it stands before direct writes anyway.
         if receipt.at("kernel_copied") + receipt.at("user_copied") > 0 {
@@ -51,20 +53,20 @@ fn is_cached(pair: &Pair, receipt: &Receipt) -> bool {
     cached_bytes(&pair.destination) + receipt.at("shared") >= LENGTH
 }
 
-fn keep_and_direct_exclude_each_other() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn keep_and_direct_exclude_each_other(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let run = pair.command(cp_by(DIRECT).arg("--cache=keep")).run();
     assert!(run.failed(2).contains("--cache=keep"), "{}", run.stderr);
     pair.assert_nothing_left();
 }
 
 /// Nothing of the copy, and nothing of a source that was not there before.
-fn skip_leaves_nothing(place: Place) {
+fn skip_leaves_nothing(form: Form, place: Place) {
     for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
-        let pair = Pair::empty(place, place);
+        let pair = Pair::empty_of(form, place, place);
         drop_from_cache(&Content::dense(LENGTH).write(&pair.source));
         assert_eq!(cached_bytes(&pair.source), 0, "the source was dropped");
-        let receipt = pair.command(program.arg("--cache=skip")).run().receipt();
+        let receipt = pair.succeed(program.arg("--cache=skip"));
         let (copy, source) = (cached_bytes(&pair.destination), cached_bytes(&pair.source));
         // The last page of a file may stay: it is not whole.
         assert!(copy <= PAGE, "{copy} bytes of the copy: {}", receipt.value());
@@ -73,24 +75,24 @@ fn skip_leaves_nothing(place: Place) {
     }
 }
 
-fn skip_leaves_nothing_on_ext4() {
-    skip_leaves_nothing(Place::Ext4);
+fn skip_leaves_nothing_on_ext4(form: Form) {
+    skip_leaves_nothing(form, Place::Ext4);
 }
 
-fn skip_leaves_nothing_on_xfs() {
-    skip_leaves_nothing(Place::Xfs);
+fn skip_leaves_nothing_on_xfs(form: Form) {
+    skip_leaves_nothing(form, Place::Xfs);
 }
 
-fn skip_leaves_nothing_on_btrfs() {
-    skip_leaves_nothing(Place::Btrfs);
+fn skip_leaves_nothing_on_btrfs(form: Form) {
+    skip_leaves_nothing(form, Place::Btrfs);
 }
 
 /// Somebody may be using it.
-fn skip_leaves_a_cached_source_alone() {
-    let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
+fn skip_leaves_a_cached_source_alone(form: Form) {
+    let pair = Pair::of(form, Place::Ext4, &Content::dense(LENGTH));
     let _ = allocated_bytes(&pair.source);
     assert!(cached_bytes(&pair.source) >= LENGTH);
-    let _ = pair.command(cp().arg("--cache=skip")).run().receipt();
+    let _ = pair.succeed(cp().arg("--cache=skip"));
     assert!(cached_bytes(&pair.source) >= LENGTH, "the source was thrown out of the cache");
     assert!(cached_bytes(&pair.destination) <= PAGE);
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use testbed::witness::{Stopped, Strace};
 use testbed::{Case, Content, Need, Place, assert_same, seeded};
 
+use crate::both::{Form, cases_of, cases_over};
 use crate::cp::witnessed::{Pair, RENAMES, WRITES};
 use crate::cp::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp_by};
 
@@ -28,8 +29,9 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (change, name) in CHANGES {
         for (method, stop) in STOPS {
-            let name = format!("cp::changing::{name}::{}", method.name);
-            cases.push(Case::new(name, &strace, move || changed(change, method, stop)));
+            let name = format!("both::changing::{name}::{}", method.name);
+            let test = move |form| changed(form, change, method, stop);
+            cases.extend(cases_of(&Form::ALL, &name, &strace, test));
         }
     }
     for (place, on) in [
@@ -39,16 +41,24 @@ pub(crate) fn cases() -> Vec<Case> {
         (Place::Tmpfs, "tmpfs"),
     ] {
         let needs = [Need::Tool("strace"), Need::At(place)];
-        let name = |what| format!("cp::changing::{what}::on_{on}");
-        cases.push(Case::new(name("replaced_by_a_rename"), &needs, move || replaced(place)));
-        cases.push(Case::new(name("replaced_after_a_change"), &needs, move || both(place)));
+        for (what, test) in [
+            ("replaced_by_a_rename", replaced as fn(Form, Place)),
+            ("replaced_after_a_change", both),
+        ] {
+            let name = format!("both::changing::{what}::on_{on}");
+            cases.extend(cases_of(&Form::ALL, &name, &needs, move |form| test(form, place)));
+        }
     }
-    cases.append(&mut testbed::cases![
+    cases.extend(cases_over![
+        Form::ALL;
+        [Need::At(Place::Xfs), Need::Tool("strace")] a_reflink_is_a_snapshot,
+    ]);
+    cases.extend(cases_over![
+        Form::OVER_OLD;
         [Need::Tool("strace")] old_destination_survives,
         [Need::Tool("strace")] retry_gives_the_new_contents,
         [Need::Tool("strace")] retry_gives_up,
         [Need::BareDevice, Need::Tool("strace")] mapped_source_shrinks_under_a_direct_write,
-        [Need::At(Place::Xfs), Need::Tool("strace")] a_reflink_is_a_snapshot,
         [Need::Tool("strace")] a_change_after_the_copy_is_none,
     ]);
     cases
@@ -96,8 +106,8 @@ fn stopped(pair: &Pair, method: Method, stop: &[&str], switch: &str) -> Stopped 
     pair.stopped_in(&cp_by(method).arg(switch), stop, 1, pair.to.path())
 }
 
-fn changed(change: Change, method: Method, stop: &'static [&'static str]) {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn changed(form: Form, change: Change, method: Method, stop: &'static [&'static str]) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let stop_there = stopped(&pair, method, stop, "--if-changed=fail");
     change(&pair.source);
     let (run, _) = stop_there.resume();
@@ -108,16 +118,16 @@ fn changed(change: Change, method: Method, stop: &'static [&'static str]) {
     let stop_there = stopped(&pair, method, stop, "--if-changed=retry");
     change(&pair.source);
     let (run, _) = stop_there.resume();
-    let receipt = run.receipt();
+    let receipt = pair.receipt(&run);
     pair.assert_copied();
     assert_eq!(receipt.value()["retries"], 1, "{}", receipt.value());
-    std::fs::remove_file(&pair.destination).unwrap();
+    pair.remove_copy();
 
     Content::dense(LENGTH).write(&pair.source);
     let stop_there = stopped(&pair, method, stop, "--if-changed=accept");
     change(&pair.source);
     let (run, _) = stop_there.resume();
-    let receipt = run.receipt();
+    let receipt = pair.receipt(&run);
     assert_eq!(receipt.value()["source_changed"], true, "{}", receipt.value());
     let length = std::fs::metadata(&pair.destination).unwrap().len();
     assert_eq!(receipt.bytes(), length, "the receipt counts what the destination has");
@@ -139,13 +149,14 @@ const NAMINGS: [fn(&Pair); 4] = [
 ];
 
 fn stopped_with_two_names(
+    form: Form,
     place: Place,
     method: Method,
     stop: &[&str],
     switch: &str,
     naming: usize,
 ) -> (Pair, Stopped) {
-    let pair = Pair::at(place, &Content::dense(LENGTH));
+    let pair = Pair::of(form, place, &Content::dense(LENGTH));
     if naming == 3 {
         std::fs::hard_link(&pair.source, pair.from.join("other")).unwrap();
     }
@@ -156,17 +167,17 @@ fn stopped_with_two_names(
 }
 
 /// The bytes are those of the file that was opened.
-fn replaced(place: Place) {
+fn replaced(form: Form, place: Place) {
     for (method, stop) in STOPS {
         for (naming, name) in NAMINGS.into_iter().enumerate() {
             for switch in ["--if-changed=fail", "--if-changed=retry"] {
                 let (pair, stop_there) =
-                    stopped_with_two_names(place, method, stop, switch, naming);
+                    stopped_with_two_names(form, place, method, stop, switch, naming);
                 name(&pair);
                 let (run, _) = stop_there.resume();
                 let context = format!("{} {naming} {switch}", method.name);
                 assert!(run.status.success(), "{context}: {}", run.stderr);
-                let receipt = run.receipt();
+                let receipt = pair.receipt(&run);
                 assert_eq!(receipt.value()["source_changed"], false, "{context}");
                 assert_eq!(receipt.value()["retries"], 0, "{context}");
                 Content::dense(LENGTH).write(&pair.from.join("expected"));
@@ -177,7 +188,7 @@ fn replaced(place: Place) {
 }
 
 /// A change of contents is one, whatever became of the names.
-fn both(place: Place) {
+fn both(form: Form, place: Place) {
     let (method, stop) = STOPS[0];
     for (change, what) in CHANGES {
         // Dated back only the ctime tells, which the names explain; and pages that became dirty, where
@@ -187,7 +198,7 @@ fn both(place: Place) {
         }
         for (naming, name) in NAMINGS.into_iter().enumerate() {
             let (pair, stop_there) =
-                stopped_with_two_names(place, method, stop, "--if-changed=fail", naming);
+                stopped_with_two_names(form, place, method, stop, "--if-changed=fail", naming);
             change(&pair.source);
             name(&pair);
             let (run, _) = stop_there.resume();
@@ -197,9 +208,9 @@ fn both(place: Place) {
     }
 }
 
-fn old_destination_survives() {
+fn old_destination_survives(form: Form) {
     for change in [shrink, grow, rewrite] {
-        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
         let old = pair.old_destination();
         let stop_there = stopped(&pair, COPY_FILE_RANGE, &["copy_file_range"], "--if-changed=fail");
         change(&pair.source);
@@ -209,19 +220,19 @@ fn old_destination_survives() {
     }
 }
 
-fn retry_gives_the_new_contents() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn retry_gives_the_new_contents(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
     let stop_there = stopped(&pair, READ_WRITE, &WRITES, "--if-changed=retry");
     std::fs::write(&pair.source, b"short").unwrap();
     let (run, _) = stop_there.resume();
-    assert_eq!(run.receipt().bytes(), 5, "{}", run.stdout);
+    assert_eq!(pair.receipt(&run).bytes(), 5, "{}", run.stdout);
     pair.assert_copied();
 }
 
 /// A source that changes in every round: four copies, then an error.
-fn retry_gives_up() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn retry_gives_up(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let program = pair.command(cp_by(READ_WRITE).arg("--if-changed=retry"));
     // Several in each round.
@@ -240,8 +251,8 @@ fn retry_gives_up() {
 }
 
 /// The mapping's pages are gone when the write wants them: EFAULT to the program, and no SIGBUS.
-fn mapped_source_shrinks_under_a_direct_write() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn mapped_source_shrinks_under_a_direct_write(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let stop_there = pair.stopped_in(&cp_by(DIRECT), &["mmap"], 1, pair.from.path());
     shrink(&pair.source);
@@ -250,12 +261,12 @@ fn mapped_source_shrinks_under_a_direct_write() {
     pair.assert_kept(&old);
 }
 
-fn a_reflink_is_a_snapshot() {
-    let pair = Pair::at(Place::Xfs, &Content::dense(LENGTH));
+fn a_reflink_is_a_snapshot(form: Form) {
+    let pair = Pair::of(form, Place::Xfs, &Content::dense(LENGTH));
     let stop_there = pair.stopped_in(&cp_by(REFLINK), &["ioctl"], 1, pair.to.path());
     rewrite(&pair.source);
     let (run, _) = stop_there.resume();
-    let receipt = run.receipt();
+    let receipt = pair.receipt(&run);
     assert_eq!(receipt.at("shared"), LENGTH, "{}", receipt.value());
     assert!(receipt.value()["source_changed"] != true, "{}", receipt.value());
     Content::dense(LENGTH).write(&pair.source);
@@ -263,13 +274,13 @@ fn a_reflink_is_a_snapshot() {
 }
 
 /// Once the new file is in place, nothing that happens to the source matters.
-fn a_change_after_the_copy_is_none() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn a_change_after_the_copy_is_none(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
     let stop_there = pair.stopped_in(&cp_by(COPY_FILE_RANGE), &RENAMES, 1, pair.to.path());
     empty(&pair.source);
     let (run, _) = stop_there.resume();
-    assert_eq!(run.receipt().bytes(), LENGTH);
+    assert_eq!(pair.receipt(&run).bytes(), LENGTH);
     Content::dense(LENGTH).write(&pair.source);
     assert_same(&pair.source, &pair.destination);
 }

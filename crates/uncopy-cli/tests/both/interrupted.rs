@@ -4,11 +4,13 @@ use rustix::process::Signal;
 use testbed::witness::{Strace, Trace};
 use testbed::{Case, Content, Need, Place};
 
+use crate::both::{Form, cases_over};
 use crate::cp::witnessed::{Pair, WRITES};
 use crate::cp::{COPY_FILE_RANGE, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    cases_over![
+        Form::ALL;
         [Need::Tool("strace")] interrupt_leaves_nothing,
         [Need::Tool("strace")] terminate_and_hangup_too,
         [Need::Tool("strace")] interrupt_while_verifying,
@@ -22,18 +24,21 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const LENGTH: u64 = 8 << 20;
 
-fn interrupted_by(signal: Signal, number: i32) {
+fn interrupted_by(form: Form, signal: Signal, number: i32) {
     for (method, calls) in [
         (COPY_FILE_RANGE, &["copy_file_range"][..]),
         (SENDFILE, &["sendfile"]),
         (SPLICE, &["splice"]),
         (READ_WRITE, &WRITES),
     ] {
-        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
         let stopped = pair.stopped_in(&cp_by(method), calls, 1, pair.to.path());
         let (run, _) = stopped.resume_with(signal);
         run.died_of(number);
-        pair.assert_nothing_left();
+        pair.assert_nothing_begun();
+        if form == Form::NewTree {
+            continue;
+        }
 
         let old = pair.old_destination();
         let stopped = pair.stopped_in(&cp_by(method), calls, 1, pair.to.path());
@@ -43,17 +48,17 @@ fn interrupted_by(signal: Signal, number: i32) {
     }
 }
 
-fn interrupt_leaves_nothing() {
-    interrupted_by(Signal::INT, 2);
+fn interrupt_leaves_nothing(form: Form) {
+    interrupted_by(form, Signal::INT, 2);
 }
 
-fn terminate_and_hangup_too() {
-    interrupted_by(Signal::TERM, 15);
-    interrupted_by(Signal::HUP, 1);
+fn terminate_and_hangup_too(form: Form) {
+    interrupted_by(form, Signal::TERM, 15);
+    interrupted_by(form, Signal::HUP, 1);
 }
 
-fn interrupt_while_verifying() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn interrupt_while_verifying(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let program = cp().arg("--verify");
     let reads = ["read", "pread64", "preadv", "preadv2"];
@@ -64,8 +69,8 @@ fn interrupt_while_verifying() {
 }
 
 /// The signal is there when the call returns, so that the piece in which it came is the last.
-fn no_piece_is_moved_after_an_interrupt() {
-    let pair = Pair::at(Place::Disk, &Content::dense(64 << 20));
+fn no_piece_is_moved_after_an_interrupt(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(64 << 20));
     let calls = ["copy_file_range"];
     let stopped = pair.stopped_in(&cp_by(COPY_FILE_RANGE), &calls, 1, pair.to.path());
     let (run, trace) = stopped.resume_with(Signal::TERM);
@@ -75,19 +80,23 @@ fn no_piece_is_moved_after_an_interrupt() {
     assert!(trace.named(&calls).len() <= 2, "it went on: {:#?}", trace.named(&calls));
 }
 
-fn no_further_file_is_begun_after_an_interrupt() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
-    let second = pair.from.join("second");
+fn no_further_file_is_begun_after_an_interrupt(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
+    let second = pair.source.with_file_name("second");
     Content::dense(100).write(&second);
-    let program = cp_by(COPY_FILE_RANGE).arg(&pair.source).arg(&second).arg(pair.to.path());
+    let program = cp_by(COPY_FILE_RANGE);
+    let program = match form {
+        Form::File => program.arg(&pair.source).arg(&second).arg(pair.to.path()),
+        _ => pair.command(program),
+    };
     let stopped = Strace::new(&program).stop_after("copy_file_range", 1);
     let (run, _) = stopped.resume_with(Signal::TERM);
     run.died_of(15);
-    assert!(pair.to.strangers(&[]).is_empty(), "{:?}", pair.to.strangers(&[]));
+    pair.assert_nothing_begun();
 }
 
 /// A stop breaks calls off early: short counts and restarts in every mechanism.
-fn stop_and_continue_harms_nothing() {
+fn stop_and_continue_harms_nothing(form: Form) {
     for (method, calls) in [
         (COPY_FILE_RANGE, "copy_file_range"),
         (SENDFILE, "sendfile"),
@@ -95,7 +104,7 @@ fn stop_and_continue_harms_nothing() {
         (READ_WRITE, "pread64"),
         (READ_WRITE, "pwrite64"),
     ] {
-        let pair = Pair::at(Place::Disk, &Content::dense(4 << 20));
+        let pair = Pair::of(form, Place::Disk, &Content::dense(4 << 20));
         let mut stepping = Strace::new(&pair.command(cp_by(method))).stop_in_every_second(calls);
         let mut stops = 0;
         while stepping.wait() {
@@ -103,7 +112,7 @@ fn stop_and_continue_harms_nothing() {
             stepping.go_on();
         }
         let (run, trace) = stepping.end();
-        let _ = run.receipt();
+        let _ = pair.receipt(&run);
         pair.assert_copied();
         assert!(stops > 0, "no {calls} in {:#?}", trace.calls);
     }
@@ -116,22 +125,22 @@ fn pieces(trace: &Trace, call: &str) -> Vec<u64> {
 }
 
 /// One call of the kernel could copy all of this in one go; between pieces a wish to stop is heard.
-fn a_long_kernel_copy_is_made_in_pieces() {
-    let pair = Pair::at(Place::Disk, &Content::dense(96 << 20));
+fn a_long_kernel_copy_is_made_in_pieces(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(96 << 20));
     let (run, trace) = Strace::new(&pair.command(cp_by(COPY_FILE_RANGE))).run();
-    let _ = run.receipt();
+    let _ = pair.receipt(&run);
     let pieces = pieces(&trace, "copy_file_range");
     assert!(pieces[0] <= 16 << 20, "the first piece, of unknown speed: {pieces:?}");
     assert!(pieces.len() >= 3, "{pieces:?}");
 }
 
 /// Where a piece takes a second, Ctrl-C would be answered a second late, and the bar stand still.
-fn slow_pieces_are_followed_by_small_ones() {
+fn slow_pieces_are_followed_by_small_ones(form: Form) {
     for (method, call) in [(COPY_FILE_RANGE, "copy_file_range"), (SENDFILE, "sendfile")] {
-        let pair = Pair::at(Place::Disk, &Content::dense(32 << 20));
+        let pair = Pair::of(form, Place::Disk, &Content::dense(32 << 20));
         let strace = Strace::new(&pair.command(cp_by(method)));
         let (run, trace) = strace.inject(&format!("{call}:delay_exit=1000000:when=1..2")).run();
-        let _ = run.receipt();
+        let _ = pair.receipt(&run);
         let pieces = pieces(&trace, call);
         assert!(pieces[1] <= pieces[0] / 4 && pieces[2] <= pieces[1] / 4, "{call}: {pieces:?}");
     }

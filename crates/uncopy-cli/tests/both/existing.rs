@@ -5,33 +5,39 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use testbed::witness::Strace;
 use testbed::{Case, Content, Mount, Need, Place, assert_same, run_tool};
 
+use crate::both::{Form, cases_over};
 use crate::cp::witnessed::{Pair, RENAMES};
 use crate::cp::{EVERYWHERE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    let mut cases = cases_over![
+        Form::OVER_OLD;
         [] an_old_file_is_replaced_in_one_step,
         [] hard_links_keep_the_old_contents_and_are_reported,
-        [] a_symbolic_link_is_written_through,
-        [Need::Tool("strace")] the_temporary_file_lies_beside_the_target_of_a_link,
-        [] a_chain_of_links,
-        [] a_dangling_link_is_refused,
-        [] a_loop_of_links_is_refused,
-        [Need::Root] a_bind_mounted_file_is_named_with_a_way_out,
         [Need::Tool("cp")] a_running_program,
         [] longer_and_shorter_old_files,
         [Need::Tool("strace")] replaced_by_rename,
         [] many_copies_to_one_name_at_once,
         [Need::Root, Need::Tool("bindfs"), Need::Tool("strace")] a_fuse_filesystem,
-    ]
+        [Need::Root] a_bind_mounted_file_is_named_with_a_way_out,
+    ];
+    // A tree replaces links, see `tree::merging`.
+    cases.extend(testbed::cases![
+        [] a_symbolic_link_is_written_through,
+        [Need::Tool("strace")] the_temporary_file_lies_beside_the_target_of_a_link,
+        [] a_chain_of_links,
+        [] a_dangling_link_is_refused,
+        [] a_loop_of_links_is_refused,
+    ]);
+    cases
 }
 
 const LENGTH: u64 = 150_000;
 
 /// Whoever has the old file open goes on reading the old file.
-fn an_old_file_is_replaced_in_one_step() {
+fn an_old_file_is_replaced_in_one_step(form: Form) {
     for program in [cp()].into_iter().chain(EVERYWHERE.map(cp_by)) {
-        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
         let old = pair.old_destination();
         let mut reader = std::fs::File::open(&pair.destination).unwrap();
         let inode = std::fs::metadata(&pair.destination).unwrap().ino();
@@ -43,8 +49,8 @@ fn an_old_file_is_replaced_in_one_step() {
     }
 }
 
-fn hard_links_keep_the_old_contents_and_are_reported() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn hard_links_keep_the_old_contents_and_are_reported(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let others = pair.from.subdirectory("others", 0o755);
     std::fs::hard_link(&pair.destination, others.join("1")).unwrap();
@@ -133,59 +139,61 @@ fn a_loop_of_links_is_refused() {
     assert!(run.failed(1).contains("ELOOP"), "{}", run.stderr);
 }
 
-fn a_bind_mounted_file_is_named_with_a_way_out() {
-    let pair = Pair::at(Place::Tmpfs, &Content::dense(LENGTH));
+fn a_bind_mounted_file_is_named_with_a_way_out(form: Form) {
+    let pair = Pair::of(form, Place::Tmpfs, &Content::dense(LENGTH));
     let below = pair.old_destination();
     let mounted = pair.from.join("mounted");
     std::fs::write(&mounted, b"old").unwrap();
     let mount = Mount::bind_file(&mounted, &pair.destination);
     for program in [cp(), cp().arg("-f"), cp().arg("--durable")] {
         let run = pair.command(program).run();
-        assert!(run.failed(1).contains("--in-place"), "{}", run.stderr);
+        pair.assert_names_in_place(&run);
         assert_eq!(std::fs::read(&mounted).unwrap(), b"old");
         pair.assert_no_strangers();
     }
-    let _ = pair.command(cp().arg("--in-place")).run().receipt();
+    pair.copy_in_place(cp());
     assert_same(&pair.source, &mounted);
     drop(mount);
     assert!(std::fs::read(&pair.destination).unwrap() == below);
 }
 
 /// It cannot be written to, and can be replaced.
-fn a_running_program() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn a_running_program(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     // By another process: what this one has open for writing, a fork in another thread has too,
     // and the program could not be started.
     run_tool("cp", ["-L".as_ref(), "/bin/sleep".as_ref(), pair.destination.as_os_str()]);
     std::fs::set_permissions(&pair.destination, PermissionsExt::from_mode(0o755)).unwrap();
     let mut running = std::process::Command::new(&pair.destination).arg("60").spawn().unwrap();
     let old = std::fs::read(&pair.destination).unwrap();
-    let run = pair.command(cp().arg("--in-place")).run();
-    let refused = run.failed(1).contains("ETXTBSY");
+    let in_place = (!form.is_tree()).then(|| pair.command(cp().arg("--in-place")).run());
+    let refused = in_place.is_none_or(|run| run.failed(1).contains("ETXTBSY"));
     let kept = std::fs::read(&pair.destination).unwrap() == old;
     let copied = pair.command(cp()).run();
     running.kill().unwrap();
     running.wait().unwrap();
-    assert!(refused && kept, "{}", run.stderr);
-    let _ = copied.receipt();
+    assert!(refused && kept, "it was written to");
+    let _ = pair.receipt(&copied);
     pair.assert_copied();
 }
 
-fn longer_and_shorter_old_files() {
+fn longer_and_shorter_old_files(form: Form) {
     for old in [0, 1, LENGTH - 1, LENGTH, LENGTH + 1, 3 * LENGTH] {
-        for program in [cp(), cp().arg("--in-place"), cp().arg("--durable")] {
-            let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        let in_place = cp().arg("--in-place");
+        let in_place = (!form.is_tree()).then_some(in_place);
+        for program in [cp(), cp().arg("--durable")].into_iter().chain(in_place) {
+            let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
             std::fs::write(&pair.destination, testbed::seeded(9, 0, old)).unwrap();
             pair.copy(program);
         }
     }
 }
 
-fn replaced_by_rename() {
-    let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+fn replaced_by_rename(form: Form) {
+    let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
     let (run, trace) = pair.traced(cp());
-    let _ = run.receipt();
+    let _ = pair.receipt(&run);
     let opened = trace.calls.iter().any(|call| {
         call.name.starts_with("open")
             && call.arguments.contains("O_TRUNC")
@@ -197,20 +205,21 @@ fn replaced_by_rename() {
 }
 
 /// Whoever is last wins, whole.
-fn many_copies_to_one_name_at_once() {
-    let pair = Pair::empty(Place::Disk, Place::Disk);
+fn many_copies_to_one_name_at_once(form: Form) {
+    let pair = Pair::empty_of(form, Place::Disk, Place::Disk);
     let sources: Vec<_> = (0..12)
         .map(|seed| {
-            let path = pair.from.join(format!("source-{seed}"));
+            let path = pair.another_source(&format!("source-{seed}"));
             std::fs::write(&path, testbed::seeded(seed, 0, 100_000 + seed * 999)).unwrap();
             path
         })
         .collect();
     std::thread::scope(|scope| {
         for source in &sources {
-            let program = cp().arg(source).arg(&pair.destination);
+            let program = pair.command_from(cp(), source);
             scope.spawn(move || {
-                let _ = program.run().receipt();
+                let run = program.run();
+                assert!(run.status.success(), "{}", run.stderr);
             });
         }
     });
@@ -220,31 +229,34 @@ fn many_copies_to_one_name_at_once() {
 }
 
 /// No O_TMPFILE, no RENAME_NOREPLACE, no reflinks, a server that may say no to anything.
-fn a_fuse_filesystem() {
-    let below = Pair::at(Place::Ext4, &Content::dense(3 << 20));
+fn a_fuse_filesystem(form: Form) {
+    let below = Pair::of(form, Place::Ext4, &Content::dense(3 << 20));
     let mount = Mount::fuse(below.to.path());
     let (destination, seen) = (mount.path().join("destination"), &below.destination);
+    let command = |program| below.command_to(program, mount.path());
     for switches in [&[][..], &["-p"], &["--durable", "--verify"], &["--in-place"], &["-f"]] {
+        if form.is_tree() && switches == ["--in-place"] {
+            continue;
+        }
         let _ = std::fs::remove_file(&destination);
         for _ in ["new", "old"] {
-            let program = cp().args(switches).arg(&below.source).arg(&destination);
-            let receipt = program.run().receipt();
+            let receipt = below.receipt(&command(cp().args(switches)).run());
             assert_eq!(receipt.at("shared") + receipt.at("moved"), 0, "{}", receipt.value());
             below.assert_copied();
         }
         std::fs::write(&destination, b"old").unwrap();
-        let kept = cp().arg("-n").arg(&below.source).arg(&destination).run();
+        let kept = command(cp().arg("-n")).run();
         assert!(kept.status.success(), "{}", kept.stderr);
         below.assert_kept(b"old");
     }
     std::fs::remove_file(&destination).unwrap();
-    let made = cp().arg("-n").arg(&below.source).arg(&destination).run();
-    assert_eq!(made.receipt().value()["event"], "copied");
+    let made = command(cp().arg("-n")).run();
+    assert_eq!(below.receipt(&made).value()["event"], "copied");
     below.assert_copied();
 
     // A file that comes meanwhile is left alone here too.
     std::fs::remove_file(&destination).unwrap();
-    let program = cp_by(crate::cp::READ_WRITE).arg("-n").arg(&below.source).arg(&destination);
+    let program = command(cp_by(crate::cp::READ_WRITE).arg("-n"));
     let stopped = Strace::new(&program).stop_after("pwrite64", 1);
     std::fs::write(&destination, b"meanwhile").unwrap();
     let (run, _) = stopped.resume();
