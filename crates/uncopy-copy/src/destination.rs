@@ -30,11 +30,11 @@ pub(crate) struct Destination<'a> {
     filesystem: Option<Filesystem>,
     name: Cow<'a, OsStr>,
     /// Existing file of that name.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<ExistingEntry>,
 }
 
 /// An existing destination, held open so that its inode number cannot be reused during the copy.
-pub(crate) struct Found {
+pub(crate) struct ExistingEntry {
     pub(crate) handle: OwnedFd,
     pub(crate) stat: Stat,
 }
@@ -59,7 +59,7 @@ impl<'a> Destination<'a> {
             }
             found => (directory, Cow::Borrowed(name), found, None),
         };
-        let found = found.map(|(handle, stat)| Found { handle, stat });
+        let found = found.map(|(handle, stat)| ExistingEntry { handle, stat });
         let (given, directory) = (DisplayPath::Path(given), Arc::new(directory));
         let filesystem = None;
         let destination = Destination { given, followed, directory, filesystem, name, found };
@@ -78,7 +78,7 @@ impl<'a> Destination<'a> {
         filesystem: Filesystem,
         name: &'a OsStr,
         given: DisplayPath<'a>,
-        found: Option<Found>,
+        found: Option<ExistingEntry>,
         source: &Source<'_>,
         options: &CopyOptions,
     ) -> Result<Destination<'a>> {
@@ -127,7 +127,12 @@ impl<'a> Destination<'a> {
         self.found.as_ref().is_some_and(|f| f.stat.file_type() == FileType::Fifo)
     }
 
-    fn check(&self, found: &Found, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
+    fn check(
+        &self,
+        found: &ExistingEntry,
+        source: &Source<'_>,
+        options: &CopyOptions,
+    ) -> Result<()> {
         let refuse = |reason| Err(Error::new("write to", self.given, reason));
         let kind = found.stat.file_type();
         // A FIFO that is copied into itself never ends.

@@ -35,7 +35,7 @@ impl Observer for Gated<'_> {
             Passed::Open => Control::Continue,
             Passed::Opened(at) => {
                 if let Some(throttle) = self.context.throttle {
-                    throttle.begin_anew(at);
+                    throttle.restart(at);
                 }
                 Control::Continue
             }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::creation_defaults::{CreationDefaults, DirectoryDefaults, Umask};
-use super::destination::{Destination, Found};
+use super::destination::{Destination, ExistingEntry};
 use super::options::Preserve;
 use super::source::Source;
 use super::staging::Staging;
@@ -43,7 +43,11 @@ const NOT_FROM_OLD: &[&CStr] = &[
 ];
 
 /// The mode that a new file is created with; umask and default ACL apply to it.
-pub(crate) fn creation_mode(source: &Stat, replaced: Option<&Found>, preserve: Preserve) -> u32 {
+pub(crate) fn creation_mode(
+    source: &Stat,
+    replaced: Option<&ExistingEntry>,
+    preserve: Preserve,
+) -> u32 {
     let given_later = replaced.is_some() || preserve.mode || preserve.acl;
     if given_later { 0o600 } else { source.permissions() & 0o777 }
 }
@@ -218,7 +222,7 @@ fn kept_mode(old: &Stat) -> u32 {
     if file::effective_uid() == 0 { mode } else { mode & !SETUID_SETGID }
 }
 
-impl Found {
+impl ExistingEntry {
     /// Opens a file to read its attributes; an `O_PATH` handle gives no access to them.
     fn readable_handle(&self) -> Sys<std::os::fd::OwnedFd> {
         file::reopen(&self.handle, rustix::fs::OFlags::RDONLY)

@@ -42,7 +42,7 @@ skips! {
     /// A symbolic link, with `Links::Skip`.
     SymbolicLink = "symbolic_link", "it is a symbolic link (links = Skip)";
     /// A FIFO, socket or device file, without `JobOptions::specials`.
-    Special = "special", "it is no file, directory or link (specials makes it anew)";
+    Special = "special", "it is no file, directory or link (specials makes a new one)";
     /// The directory folds names, and the source has the entry under another writing of its name.
     FoldedName = "folded_name",
         "its directory folds names, and the source has it under one that is written otherwise";

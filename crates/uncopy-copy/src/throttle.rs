@@ -73,7 +73,7 @@ impl Throttle {
 
     /// Records the end of a pause: bytes that could have been moved during it are not made up for.
     /// Turns from before lapse.
-    pub(crate) fn begin_anew(&self, at: Instant) {
+    pub(crate) fn restart(&self, at: Instant) {
         let mut times = self.lock();
         times.since = times.since.max(at);
     }
@@ -201,9 +201,9 @@ mod tests {
         let throttle = Throttle::new(NonZeroU64::new(50 * 4096).unwrap());
         let turns = [(); 4].map(|()| throttle.turn(4096));
         let over = turns[3].start + Duration::from_secs(5);
-        throttle.begin_anew(over);
+        throttle.restart(over);
         // A report of an earlier pause changes nothing.
-        throttle.begin_anew(over - Duration::from_secs(1));
+        throttle.restart(over - Duration::from_secs(1));
         assert!(turns.iter().all(|turn| !throttle.keeps(*turn)));
         let starts = [(); 4].map(|()| throttle.turn(4096).start);
         let expected = [0, 1, 2, 3].map(|place| over + PIECE * place);
@@ -220,13 +220,13 @@ mod tests {
         let over = Instant::now() + PIECE * 2;
         let ask = || {
             asked += 1;
-            throttle.begin_anew(over);
+            throttle.restart(over);
             Control::Continue
         };
         let bytes = wait_for_turn(Some(&throttle), ask, 9000);
         assert_eq!(bytes, Some(4096));
         assert!(asked >= 2 && Instant::now() >= over, "asked {asked} times");
-        throttle.begin_anew(Instant::now() + Duration::from_secs(3600));
+        throttle.restart(Instant::now() + Duration::from_secs(3600));
         assert_eq!(wait_for_turn(Some(&throttle), || Control::Stop, 1), None);
     }
 

@@ -15,8 +15,8 @@ use crate::tree::{Trees, cp, events, number, summary};
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
         [] specials_are_skipped_and_reported,
-        [] specials_are_made_anew,
-        [Need::Root] devices_are_made_anew,
+        [] specials_are_made_again,
+        [Need::Root] devices_are_made_again,
         [] names_are_bytes,
         [] each_file_takes_its_own_way_in_one_receipt,
         [] a_small_file_that_is_cut_while_it_is_read_is_no_small_file,
@@ -131,7 +131,7 @@ fn specials_are_skipped_and_reported() {
     assert!(run.stderr.contains("fifo") && run.stderr.contains("--specials"), "{}", run.stderr);
 }
 
-fn specials_are_made_anew() {
+fn specials_are_made_again() {
     let trees = Trees::new();
     run_tool("mkfifo", ["-m".into(), "622".into(), trees.source().join("fifo")]);
     let socket = UnixListener::bind(trees.source().join("socket")).unwrap();
@@ -141,7 +141,7 @@ fn specials_are_made_anew() {
     assert_same_tree(&trees.source(), &trees.destination(), compared);
 }
 
-fn devices_are_made_anew() {
+fn devices_are_made_again() {
     let trees = Trees::new();
     for (name, kind, major, minor) in [("null", "c", "1", "3"), ("loop", "b", "7", "0")] {
         let path = trees.source().join(name);

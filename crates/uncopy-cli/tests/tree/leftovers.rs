@@ -29,7 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root, Need::Tool("strace")] where_links_are_made_is_left_alone_by_a_mirror,
         [Need::Root, Need::Tool("strace")] where_links_are_made_goes_with_the_next_run,
         [] a_file_with_the_name_of_the_journal_is_kept,
-        [Need::Tool("strace")] a_copied_journal_is_not_believed,
+        [Need::Tool("strace")] a_copied_journal_is_not_trusted,
     ]
 }
 
@@ -547,14 +547,14 @@ fn a_file_with_the_name_of_the_journal_is_kept() {
         fs::write(&journal, contents).unwrap();
         for _ in 0..2 {
             let run = begun().run();
-            assert!(run.failed(1).contains("not believed"), "{}", run.stderr);
-            assert!(run.stderr.contains("to begin anew"), "{}", run.stderr);
+            assert!(run.failed(1).contains("not trusted"), "{}", run.stderr);
+            assert!(run.stderr.contains("to start over"), "{}", run.stderr);
             assert_eq!(fs::read(&journal).unwrap(), contents.as_bytes());
         }
     }
 }
 
-fn a_copied_journal_is_not_believed() {
+fn a_copied_journal_is_not_trusted() {
     let trees = Trees::new();
     for number in 0..1500 {
         trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
@@ -566,7 +566,7 @@ fn a_copied_journal_is_not_believed() {
     copy(&kept, &journal);
     let before = contents(trees.to.path());
     let run = program(&trees, &["--resume"]).run();
-    assert!(run.failed(1).contains("not believed"), "{}", run.stderr);
+    assert!(run.failed(1).contains("not trusted"), "{}", run.stderr);
     assert!(contents(trees.to.path()) == before);
     // The journal itself still is.
     fs::rename(&kept, &journal).unwrap();

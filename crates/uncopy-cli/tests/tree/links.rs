@@ -1,4 +1,4 @@
-//! Symbolic links: made anew, followed as far as is allowed, and never a way out of the tree.
+//! Symbolic links: recreated, followed as far as is allowed, and never a way out of the tree.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use crate::tree::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
-        [] links_are_made_anew,
+        [] links_are_made_again,
         [] links_are_left_out,
         [] links_are_followed_in_the_tree,
         [] links_out_of_the_tree_are_followed_only_when_asked,
@@ -27,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-fn links_are_made_anew() {
+fn links_are_made_again() {
     let trees = Trees::new();
     trees.file("a/file", "x");
     for (target, name) in [("a", "directory"), ("a/file", "file"), ("nothing", "dangling")] {

@@ -11,7 +11,7 @@ use crate::tree::{number, parts, resuming, summary};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("strace")] each_sign_alone_is_enough,
-        [Need::Tool("strace")] a_large_file_is_begun_anew_at_each_sign,
+        [Need::Tool("strace")] a_large_file_is_started_over_at_each_sign,
     ]
 }
 
@@ -84,7 +84,7 @@ fn each_sign_alone_is_enough() {
     assert_eq!(number(&summary(&run), "resumed"), noted - 2 * SIGNS.len() as u64);
 }
 
-fn a_large_file_is_begun_anew_at_each_sign() {
+fn a_large_file_is_started_over_at_each_sign() {
     for sign in SIGNS {
         let trees = crate::tree::Trees::new();
         let source = parts::dense(&trees);

@@ -15,7 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
         [Need::Tool("strace")] an_interrupt_keeps_what_is_copied,
         [Need::Tool("strace")] damage_is_copied_again_and_what_is_behind_it,
-        [Need::Tool("strace")] a_source_that_changed_is_begun_anew,
+        [Need::Tool("strace")] a_source_that_changed_is_started_over,
         [Need::Tool("strace")] what_was_begun_of_a_vanished_source_goes,
         [Need::Tool("strace")] what_somebody_else_put_there_is_not_gone_on_with,
         [Need::Tool("strace")] single_files_have_their_own_journals,
@@ -181,7 +181,7 @@ fn damage_is_copied_again_and_what_is_behind_it() {
     }
 }
 
-fn a_source_that_changed_is_begun_anew() {
+fn a_source_that_changed_is_started_over() {
     for merged in [false, true] {
         let trees = Trees::new();
         let source = dense(&trees);

@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_killed_merge_is_continued,
         [Need::Tool("strace")] an_interrupted_run_keeps_what_it_did,
         [Need::Tool("strace")] what_changed_is_copied_again,
-        [Need::Tool("strace")] a_damaged_journal_is_not_believed,
+        [Need::Tool("strace")] a_damaged_journal_is_not_trusted,
         [Need::Tool("strace")] another_job_does_not_go_by_it,
         [Need::Tool("strace")] two_runs_do_not_share_a_journal,
         [Need::Tool("strace")] killed_again_and_again,
@@ -157,7 +157,7 @@ fn what_changed_is_copied_again() {
     assert!(number(&summary(&run), "resumed") >= noted - 3);
 }
 
-fn a_damaged_journal_is_not_believed() {
+fn a_damaged_journal_is_not_trusted() {
     let trees = many();
     kill_after(&trees, past_one_batch(2400));
     let journal = journal(&trees).unwrap();

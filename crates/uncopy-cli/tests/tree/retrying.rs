@@ -68,10 +68,10 @@ fn wherever_they_come_they_pass() {
                 trees.assert_no_strangers();
                 let struck = trace.named(&[call]).iter().filter(|c| c.value().is_none()).count();
                 assert!(struck >= 2, "{struck} faults: {context}");
-                // EINTR is met where it comes, without beginning anew.
+                // EINTR is met where it comes, without starting over.
                 let retries = events(&run, "copied")[0].value()["retries"].as_u64().unwrap();
-                let begun_anew = errno != "EINTR" && *call != "openat";
-                assert!(!begun_anew || retries == 2, "{retries} times: {context}");
+                let started_over = errno != "EINTR" && *call != "openat";
+                assert!(!started_over || retries == 2, "{retries} times: {context}");
             }
         }
     }

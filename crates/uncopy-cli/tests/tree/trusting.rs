@@ -14,9 +14,9 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("strace")] half_a_file_is_no_file_to_be_kept,
         [Need::Tool("strace")] temporary_files_go_whatever_is_left_out,
-        [Need::Tool("strace")] what_became_of_another_kind_is_made_anew,
+        [Need::Tool("strace")] what_became_of_another_kind_is_made_again,
         [Need::Tool("strace"), Need::Root] finished_directories_can_be_filled,
-        [Need::Tool("strace")] a_journal_of_others_is_not_believed,
+        [Need::Tool("strace")] a_journal_of_others_is_not_trusted,
         [Need::Tool("strace")] roots_that_are_done_are_not_done_again,
         [Need::Tool("strace"), Need::Root] a_name_of_a_file_does_for_the_others,
         [] a_mirror_keeps_what_others_are_at_work_on,
@@ -89,7 +89,7 @@ fn temporary_files_go_whatever_is_left_out() {
     assert_eq!(go_on(&trees, &flags), noted);
 }
 
-fn what_became_of_another_kind_is_made_anew() {
+fn what_became_of_another_kind_is_made_again() {
     let trees = Trees::new();
     many(&trees);
     trees.file("directory/in it", "x");
@@ -140,7 +140,7 @@ fn finished_directories_can_be_filled() {
     }
 }
 
-fn a_journal_of_others_is_not_believed() {
+fn a_journal_of_others_is_not_trusted() {
     let trees = Trees::new();
     many(&trees);
     let noted = kill(&program(&trees, &[]), &trees, 1100);
@@ -148,7 +148,7 @@ fn a_journal_of_others_is_not_believed() {
     let journal = trees.to.join(name);
     let refused = |why: &str| {
         let run = program(&trees, &[]).run();
-        assert!(run.failed(1).contains("not believed"), "{why}: {}", run.stderr);
+        assert!(run.failed(1).contains("not trusted"), "{why}: {}", run.stderr);
         assert!(run.stderr.contains("remove"), "{why}: {}", run.stderr);
         assert!(!trees.destination().exists(), "{why}");
     };

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use xxhash_rust::xxh64::Xxh64;
 
 use super::codec::{self, Decoder};
-use super::table::{self, Check, Found, MAX_HEAD_BYTES, SKIPPABLE_HEAD_BYTES};
+use super::table::{self, Check, MAX_HEAD_BYTES, SKIPPABLE_HEAD_BYTES, TableReader};
 use uncopy_core::{Errno, Error, Reason};
 use uncopy_os::AlignedBuffer;
 use uncopy_os::transfer;
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
     /// Checks the seek table against the frames before it. A seek table ends the file.
     fn read_table(&mut self, start: u64, payload_bytes: u64) -> Result<(), Trouble> {
         let wrong = || damaged("the seek table does not list the frames of the file", start);
-        let mut found: Found = self.check.begin(payload_bytes).ok_or_else(wrong)?;
+        let mut found: TableReader = self.check.begin(payload_bytes).ok_or_else(wrong)?;
         let check = std::mem::take(&mut self.check);
         self.skip_frame(start, payload_bytes, |bytes| found.take(bytes))?;
         self.check = check;

@@ -86,7 +86,7 @@ pub(super) struct Check {
 }
 
 /// Seek table while it is read.
-pub(super) struct Found {
+pub(super) struct TableReader {
     has_checksums: bool,
     /// Bytes of entries not read yet.
     entry_bytes: u64,
@@ -110,7 +110,7 @@ impl Check {
     }
 
     /// Begins with a table of this payload length. `None`: the length does not fit the frames.
-    pub(super) fn begin(&self, payload_bytes: u64) -> Option<Found> {
+    pub(super) fn begin(&self, payload_bytes: u64) -> Option<TableReader> {
         let entry_bytes = payload_bytes.checked_sub(FOOTER_BYTES)?;
         let has_checksums = match entry_bytes {
             bytes if bytes == self.frames * 8 => false,
@@ -118,11 +118,11 @@ impl Check {
             _ => return None,
         };
         let (entries, footer) = (Xxh3::new(), Vec::new());
-        Some(Found { has_checksums, entry_bytes, entries, footer })
+        Some(TableReader { has_checksums, entry_bytes, entries, footer })
     }
 
     /// Whether the table, read to its end, lists the frames of the file.
-    pub(super) fn agrees(&self, found: &Found) -> bool {
+    pub(super) fn agrees(&self, found: &TableReader) -> bool {
         let expected = if found.has_checksums { &self.sums } else { &self.sizes };
         let [a, b, c, d, descriptor, ref magic @ ..] = found.footer[..] else { return false };
         let frames = u64::from(u32::from_le_bytes([a, b, c, d]));
@@ -136,7 +136,7 @@ impl Check {
     }
 }
 
-impl Found {
+impl TableReader {
     /// Takes the next bytes of the table.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         let entries = bytes.len().min(usize::try_from(self.entry_bytes).unwrap_or(usize::MAX));

@@ -157,13 +157,13 @@ pub struct Delete {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnError {
     /// Stop the whole job where the destination refused what it would refuse the next entry too
-    /// ([`is_lasting`](Error::is_lasting)); go on after any other error. A tree that was being made
-    /// anew keeps its temporary name ([`Summary::incomplete`](super::Summary::incomplete)).
+    /// ([`is_lasting`](Error::is_lasting)); go on after any other error. A new tree that
+    /// was being made keeps its temporary name ([`Summary::incomplete`](super::Summary::incomplete)).
     #[default]
     StopOnDestination,
     /// Go on.
     Skip,
-    /// Stop the whole job with this error. A tree that was being made anew is removed; what was
+    /// Stop the whole job with this error. A new tree that was being made is removed; what was
     /// merged into an existing one stays.
     Abort,
 }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_not_believed() {
+    fn names_that_lead_elsewhere_are_not_trusted() {
         let good = entry(1, "a");
         for path in ["/", "/a", "..", "a/..", "a//b", "./a", "a/", "a/./b"] {
             let bytes = bytes_of(id(9), &[(0, &Entry { path: path.into(), ..good.clone() })]);

@@ -4,10 +4,9 @@
 use rustix::fs::OFlags;
 
 use super::decide::{Decision, Policy, Side, decide};
-use super::delete::make_room;
+use super::delete::{Deleter, make_room};
 use super::place::Place;
-use super::worker::Worker;
-use crate::destination::Found;
+use crate::destination::ExistingEntry;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::file::{self, Timestamp};
@@ -16,32 +15,32 @@ use uncopy_os::name;
 /// Whether an entry is to be made.
 pub(super) enum Admission {
     /// Make it, replacing the existing entry.
-    Proceed { found: Option<Found>, decision: Decision },
+    Proceed { found: Option<ExistingEntry>, decision: Decision },
     /// Nothing is to be done; this is reported.
     Done(EntryOutcome),
 }
 
 /// Decides about an entry of this kind and modification time.
 pub(super) fn check_admission(
-    worker: &mut Worker<'_, '_>,
+    deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     modified: Timestamp,
 ) -> Result<Admission> {
     let found = find(place)?;
-    let side = |found: &Found| {
+    let side = |found: &ExistingEntry| {
         let (kind, modified) = (found.stat.file_type(), found.stat.modified);
         Side { kind, modified }
     };
     let entered = &place.directory.entered;
-    let policy = Policy::of(worker.job().options(), entered);
+    let policy = Policy::of(deleter.options, entered);
     let decision = decide(Side { kind, modified }, found.as_ref().map(side), policy);
     let action = match decision {
         Decision::MakeRoom => {
             if let Some(found) = found {
-                make_room(worker, place, found.stat.file_type())?;
+                make_room(deleter, place, found.stat.file_type())?;
             }
-            return Ok(match worker.job().options().dry_run {
+            return Ok(match deleter.options.dry_run {
                 true => {
                     Admission::Done(EntryOutcome::Planned { action: Action::Make, mechanism: None })
                 }
@@ -55,7 +54,7 @@ pub(super) fn check_admission(
         Decision::Make => Action::Make,
         Decision::Replace | Decision::Merge => Action::Replace,
     };
-    Ok(match worker.job().options().dry_run {
+    Ok(match deleter.options.dry_run {
         true => Admission::Done(EntryOutcome::Planned { action, mechanism: None }),
         false => Admission::Proceed { found, decision },
     })
@@ -63,7 +62,7 @@ pub(super) fn check_admission(
 
 /// Looks up the existing entry of the destination's name; in a directory that this job made there
 /// is none.
-fn find(place: &Place<'_>) -> Result<Option<Found>> {
+fn find(place: &Place<'_>) -> Result<Option<ExistingEntry>> {
     if place.directory.entered.fresh {
         return Ok(None);
     }
@@ -71,7 +70,7 @@ fn find(place: &Place<'_>) -> Result<Option<Found>> {
     match name::open_existing(&*place.open.destination, place.target, OFlags::PATH) {
         Ok(handle) => {
             let stat = file::stat(&handle).map_err(fail)?;
-            Ok(Some(Found { handle, stat }))
+            Ok(Some(ExistingEntry { handle, stat }))
         }
         Err(Errno::ENOENT) => Ok(None),
         Err(errno) => Err(fail(errno)),

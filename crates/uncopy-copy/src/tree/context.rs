@@ -62,7 +62,7 @@ impl<'a> Context<'a> {
     /// Restarts the rate at this time, the end of a pause of the job.
     pub(super) fn resume_rate(&self, at: Instant) {
         if let Some(throttle) = &self.throttle {
-            throttle.begin_anew(at);
+            throttle.restart(at);
         }
     }
 

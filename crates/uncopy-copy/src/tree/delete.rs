@@ -7,28 +7,39 @@ use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 
+use super::budget::Budget;
 use super::decide::{DeletionVerdict, kind_of, stranger};
 use super::directory::{Directory, Open};
 use super::folding::{Mirrored, NotCompared, stood_for};
-use super::job::Job;
+use super::job_control::JobControl;
 use super::place::Place;
-use super::worker::Worker;
+use super::reporter::Reporter;
+use super::worker::ListingBuffer;
 use crate::Skip;
 use crate::compress::other_origin;
-use crate::jobs::{Action, Delete, EntryKind, EntryOutcome};
+use crate::jobs::{Action, Delete, EntryKind, EntryOutcome, JobOptions};
 use crate::{remove, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::{Sys, directory, file, name};
 
+/// Parts of a worker that deleting uses.
+pub(super) struct Deleter<'w, 'env> {
+    pub(super) options: &'env JobOptions,
+    pub(super) budget: &'env Budget,
+    pub(super) control: &'env JobControl<'env>,
+    pub(super) reporter: &'w mut Reporter<'env>,
+    pub(super) listing: &'w mut ListingBuffer,
+}
+
 /// Removes what a directory of the destination has and its source has not.
-pub(super) fn delete_strangers(worker: &mut Worker<'_, '_>, directory: &Directory, open: &Open) {
+pub(super) fn delete_strangers(deleter: &mut Deleter<'_, '_>, directory: &Directory, open: &Open) {
     let entered = &directory.entered;
-    let delete = match &worker.job().options().delete {
+    let delete = match &deleter.options.delete {
         // Leftovers of a killed run are no part of the tree.
         _ if entered.is_resumed() => Delete { most: None, empty_source: true },
         Some(delete) => delete.clone(),
@@ -36,30 +47,34 @@ pub(super) fn delete_strangers(worker: &mut Worker<'_, '_>, directory: &Director
     };
     // A new directory has no other entries; and nothing is known about a source that was not
     // listed.
-    if entered.fresh || directory.listing_failed.load(Ordering::Relaxed) || worker.job().is_over() {
+    if entered.fresh
+        || directory.listing_failed.load(Ordering::Relaxed)
+        || deleter.control.is_over()
+    {
         return;
     }
     let checked =
         check_removed(directory, open).and_then(|()| check_empty(directory, open, &delete));
     if let Err(error) = checked {
-        return fail_stranger(worker, directory, OsStr::new(""), EntryKind::Directory, error);
+        return fail_directory(deleter.reporter, directory, error);
     }
     let mut from = Some(0);
-    while let Some(place) = from.take().filter(|_| !worker.job().is_over()) {
-        let mut buffer = worker.take_listing();
-        let listed = strangers(directory, open, place, worker.job(), &mut buffer);
-        worker.give_back_listing(buffer);
+    while let Some(place) = from.take().filter(|_| !deleter.control.is_over()) {
+        let mut buffer = deleter.listing.take();
+        let listed =
+            strangers(directory, open, place, deleter.options, deleter.control, &mut buffer);
+        deleter.listing.give_back(buffer);
         match listed {
             Ok(found) => {
                 let names = found.strangers.iter().map(|(name, _)| name.as_os_str());
-                let transform = worker.job().options().copy.transform;
+                let transform = deleter.options.copy.transform;
                 let mut unknown = found.unknown;
                 match stood_for(&Mirrored { open, transform }, names) {
                     Ok(kept) => {
                         for (name, kind) in &found.strangers {
                             match kept.contains(name.as_os_str()) {
-                                true => keep_folded(worker, directory, name, *kind),
-                                false => delete_one(worker, directory, open, &delete, name, *kind),
+                                true => keep_folded(deleter.reporter, directory, name, *kind),
+                                false => delete_one(deleter, directory, open, &delete, name, *kind),
                             }
                         }
                     }
@@ -67,34 +82,33 @@ pub(super) fn delete_strangers(worker: &mut Worker<'_, '_>, directory: &Director
                     Err(NotCompared::Destination(errno)) => {
                         let path = directory.destination_path();
                         let error = Error::destination("look up names in", path, errno);
-                        let kind = EntryKind::Directory;
-                        fail_stranger(worker, directory, OsStr::new(""), kind, error);
+                        fail_directory(deleter.reporter, directory, error);
                     }
                 }
                 if let Some(errno) = unknown {
                     let path = directory.destination_path();
                     let error = Error::system("look up in the source what is in", path, errno);
-                    fail_stranger(worker, directory, OsStr::new(""), EntryKind::Directory, error);
+                    fail_directory(deleter.reporter, directory, error);
                 }
                 from = found.next;
             }
             Err(errno) => {
                 let error = Error::destination("list", directory.destination_path(), errno);
-                fail_stranger(worker, directory, OsStr::new(""), EntryKind::Directory, error);
+                fail_directory(deleter.reporter, directory, error);
             }
         }
     }
 }
 
 /// Reports an entry whose name is spelled differently in the source.
-fn keep_folded(worker: &mut Worker<'_, '_>, directory: &Directory, name: &OsStr, kind: FileType) {
+fn keep_folded(reporter: &mut Reporter<'_>, directory: &Directory, name: &OsStr, kind: FileType) {
     let names = (directory.source_path().join(name), directory.destination_path().join(name));
     let outcome = EntryOutcome::Skipped { reason: Skip::FoldedName };
-    worker.finish_at(|| names, kind_of(kind), outcome);
+    reporter.finish_at(|| names, kind_of(kind), outcome);
 }
 
 fn delete_one(
-    worker: &mut Worker<'_, '_>,
+    deleter: &mut Deleter<'_, '_>,
     directory: &Directory,
     open: &Open,
     delete: &Delete,
@@ -107,26 +121,27 @@ fn delete_one(
     if claim.is_none() && !directory.entered.is_resumed() {
         return;
     }
-    match try_delete(worker, directory, open, delete, name, kind) {
+    match try_delete(deleter, directory, open, delete, name, kind) {
         Ok(outcome) => {
             let source = directory.source_path().join(name);
             let destination = directory.destination_path().join(name);
-            worker.finish_at(|| (source, destination), entry, outcome);
+            deleter.reporter.finish_at(|| (source, destination), entry, outcome);
         }
-        Err(error) => fail_stranger(worker, directory, name, entry, error),
+        Err(error) => fail_stranger(deleter.reporter, directory, name, entry, error),
     }
 }
 
 /// Removes the existing entry of a source entry's name if it is of another kind: a leftover of a
 /// killed run, or an entry that mirroring would delete anyway.
 pub(super) fn make_room(
-    worker: &mut Worker<'_, '_>,
+    deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
     kind: FileType,
 ) -> Result<()> {
     let Place { directory, open, target, .. } = *place;
-    let (job, names) = (worker.job(), || (place.source(), place.destination()));
-    let Some(delete) = job.options().delete.as_ref().filter(|_| !directory.entered.private) else {
+    let names = || (place.source(), place.destination());
+    let Some(delete) = deleter.options.delete.as_ref().filter(|_| !directory.entered.private)
+    else {
         return remove_stale(place, kind);
     };
     let refuse = |why| Err(Error::new("replace", place.destination(), Reason::Refused(why)));
@@ -135,20 +150,20 @@ pub(super) fn make_room(
     };
     let is_directory = kind == FileType::Directory;
     let way = directory.path_from_root().join(target);
-    if !job.options().selection.selects(&way, is_directory) {
+    if !deleter.options.selection.selects(&way, is_directory) {
         return refuse(Objection::OtherKindExcluded);
     }
-    match try_delete(worker, directory, open, delete, target, kind)? {
+    match try_delete(deleter, directory, open, delete, target, kind)? {
         EntryOutcome::Skipped { .. } => refuse(Objection::KeepsExcluded),
         outcome => {
-            worker.finish_at(names, kind_of(kind), outcome);
+            deleter.reporter.finish_at(names, kind_of(kind), outcome);
             Ok(())
         }
     }
 }
 
 fn try_delete(
-    worker: &Worker<'_, '_>,
+    deleter: &Deleter<'_, '_>,
     directory: &Directory,
     open: &Open,
     delete: &Delete,
@@ -159,7 +174,7 @@ fn try_delete(
     let fail = |errno| Error::destination("delete", &path, errno);
     let parent = open.destination.as_fd();
     let way = directory.path_from_root().join(name);
-    let selection = &worker.job().options().selection;
+    let selection = &deleter.options.selection;
     let resumed = directory.entered.is_resumed();
     let mut entries = 1;
     if kind == FileType::Directory {
@@ -177,10 +192,10 @@ fn try_delete(
             return Ok(EntryOutcome::Skipped { reason: Skip::HoldsExcluded });
         }
     }
-    if !worker.job().budget().may_delete(entries, delete.most) {
+    if !deleter.budget.may_delete(entries, delete.most) {
         return Err(Error::new("delete", path, Reason::Refused(Objection::TooManyDeleted)));
     }
-    if worker.job().options().dry_run {
+    if deleter.options.dry_run {
         return Ok(EntryOutcome::Planned { action: Action::Delete { entries }, mechanism: None });
     }
     let removed = match kind {
@@ -194,16 +209,18 @@ fn try_delete(
 }
 
 fn fail_stranger(
-    worker: &mut Worker<'_, '_>,
+    reporter: &mut Reporter<'_>,
     directory: &Directory,
     name: &OsStr,
     kind: EntryKind,
     error: Error,
 ) {
-    // An empty name means the directory itself; no slash is appended then.
-    let at = |path: PathBuf| if name.is_empty() { path } else { path.join(name) };
-    let names = (at(directory.source_path()), at(directory.destination_path()));
-    worker.fail_at(|| names, kind, error);
+    let names = || (directory.source_path().join(name), directory.destination_path().join(name));
+    reporter.fail_at(names, kind, error);
+}
+
+fn fail_directory(reporter: &mut Reporter<'_>, directory: &Directory, error: Error) {
+    reporter.fail_at(|| directory.names(), EntryKind::Directory, error);
 }
 
 /// Removes the copy that a killed run made of an entry whose kind has changed since.
@@ -246,7 +263,7 @@ fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
 
 /// Result of one part of a listing.
 #[derive(Default)]
-struct Found {
+struct StrangerList {
     /// Entries to delete.
     strangers: Vec<(OsString, FileType)>,
     /// Error of an entry that stays because its source could not be looked up.
@@ -263,14 +280,15 @@ fn strangers(
     directory: &Directory,
     open: &Open,
     from: u64,
-    job: &Job<'_>,
+    options: &JobOptions,
+    control: &JobControl<'_>,
     buffer: &mut [MaybeUninit<u8>],
-) -> Sys<Found> {
-    let selection = &job.options().selection;
-    let transform = job.options().copy.transform;
+) -> Sys<StrangerList> {
+    let selection = &options.selection;
+    let transform = options.copy.transform;
     let way = directory.path_from_root();
     let resumed = directory.entered.is_resumed();
-    let mut found = Found::default();
+    let mut found = StrangerList::default();
     directory::rewind_to(&*open.destination, from)?;
     directory::list(&*open.destination, buffer, |entry| {
         let name = OsStr::from_bytes(entry.name.to_bytes());
@@ -297,7 +315,7 @@ fn strangers(
             DeletionVerdict::Unknown(errno) => found.unknown = Some(errno),
         }
         found.next = (found.strangers.len() >= MAX_STRANGERS).then_some(entry.next);
-        found.next.is_none() && !job.is_over()
+        found.next.is_none() && !control.is_over()
     })?;
     Ok(found)
 }

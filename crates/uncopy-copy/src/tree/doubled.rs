@@ -14,9 +14,9 @@ use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
 use super::folding::{Folding, folding, list};
-use super::worker::Worker;
+use super::reporter::Reporter;
 use super::workshop::Workshop;
-use crate::jobs::{EntryKind, Links};
+use crate::jobs::{EntryKind, JobOptions, Links};
 use uncopy_core::{Errno, Error};
 use uncopy_os::{Sys, directory, name};
 
@@ -116,17 +116,17 @@ impl Drop for Place {
 /// Finds the names of a directory's source that its destination treats as another one of them. In a
 /// directory that this job makes every name is new, and a second one fails anyway.
 pub(super) fn find_doubled(
-    worker: &mut Worker<'_, '_>,
+    options: &JobOptions,
+    reporter: &mut Reporter<'_>,
     directory: &Arc<Directory>,
     open: &Arc<Open>,
 ) {
     let entered = &directory.entered;
-    let is_spared = entered.fresh || entered.absent || worker.job().options().dry_run;
+    let is_spared = entered.fresh || entered.absent || options.dry_run;
     if is_spared || folding(open) != Folding::Yes {
         return;
     }
     let way = directory.path_from_root();
-    let options = worker.job().options();
     let is_copied = |name: &OsStr, kind: FileType| {
         let is_left_out = match kind {
             FileType::Symlink => options.links == Links::Skip,
@@ -152,7 +152,7 @@ pub(super) fn find_doubled(
         Err(errno) => {
             let path = directory.destination_path();
             let error = Error::destination("try out names in", path, errno);
-            worker.fail_at(|| directory.names(), EntryKind::Directory, error);
+            reporter.fail_at(|| directory.names(), EntryKind::Directory, error);
         }
     }
 }

@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use super::context::Context;
 use super::place::Place;
+use super::resume::Resume;
 use super::worker::Worker;
 use crate::Transform;
 use crate::mechanism::{Ends, reflink};
@@ -84,7 +86,8 @@ pub(super) fn begin<'a>(
 ) -> Option<EarlyStart<'a>> {
     let next = worker.take_next_small();
     let is_possible = NextSmallFile::is_possible(place.open.filesystems.0);
-    if !is_possible || !is_allowed(worker, place) {
+    let (context, resume) = (worker.context, worker.resume);
+    if !is_possible || worker.reporter.wants_records() || !is_allowed(context, resume, place) {
         return None;
     }
     match next {
@@ -99,11 +102,9 @@ pub(super) fn begin<'a>(
 
 /// Whether the job allows an early start: the directory is new, and nothing has to be found out
 /// before the copy.
-fn is_allowed(worker: &Worker<'_, '_>, place: &Place<'_>) -> bool {
-    let job = worker.job();
+fn is_allowed(context: &Context<'_>, resume: &Resume, place: &Place<'_>) -> bool {
     place.directory.entered.is_unseen()
-        && !worker.wants_records()
-        && !job.resume().has_journal()
-        && job.context().throttle().is_none()
-        && job.options().copy.transform == Transform::None
+        && !resume.has_journal()
+        && context.throttle().is_none()
+        && context.options().copy.transform == Transform::None
 }

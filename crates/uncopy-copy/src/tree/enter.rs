@@ -4,15 +4,17 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use super::context::Context;
 use super::decide::{Decision, Policy, Side, decide};
-use super::delete::make_room;
+use super::delete::{Deleter, make_room};
 use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::open_link;
 use super::list::list_open;
 use super::place::Place;
+use super::reporter::Reporter;
 use super::retry;
 use super::worker::Worker;
-use crate::jobs::EntryKind;
+use crate::jobs::{EntryKind, JobOptions};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
@@ -26,17 +28,17 @@ pub(super) fn enter(
 ) {
     let open = match parent.open() {
         Ok(open) => open,
-        Err(error) => return fail_below(worker, parent, name, error),
+        Err(error) => return fail_below(&mut worker.reporter, parent, name, error),
     };
     let place = Place { directory: parent, open: &open, name, target: name };
-    match open_pair(worker, &place, linked) {
+    match open_pair(worker.context, &mut worker.deleter(), &place, linked) {
         Ok((entered, pair)) => {
             let parent = Arc::clone(parent);
             let pin = if entered.linked {
-                worker.job().budget().must_pin();
+                worker.budget.must_pin();
                 true
             } else {
-                worker.job().budget().may_pin()
+                worker.budget.may_pin()
             };
             let pair = Arc::new(pair);
             let above = Parent::Child { parent: Arc::clone(&parent), name: name.to_owned() };
@@ -46,26 +48,27 @@ pub(super) fn enter(
             drop(open);
             list_open(worker, directory, &pair, 0);
         }
-        Err(error) => worker.fail(&place, EntryKind::Directory, error),
+        Err(error) => worker.reporter.fail(&place, EntryKind::Directory, error),
     }
 }
 
 /// An entry cannot even be looked at, because its directory cannot.
-fn fail_below(worker: &mut Worker<'_, '_>, parent: &Arc<Directory>, name: &OsStr, error: Error) {
+fn fail_below(reporter: &mut Reporter<'_>, parent: &Arc<Directory>, name: &OsStr, error: Error) {
     let names = || (parent.source_path().join(name), parent.destination_path().join(name));
-    worker.fail_at(names, EntryKind::Directory, error);
+    reporter.fail_at(names, EntryKind::Directory, error);
 }
 
 fn open_pair(
-    worker: &mut Worker<'_, '_>,
+    context: &Context<'_>,
+    deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
     linked: bool,
 ) -> Result<(Entered, Open)> {
-    let above = &place.directory.entered;
+    let (options, above) = (deleter.options, &place.directory.entered);
     let fail = |operation, errno| Error::system(operation, place.source(), errno);
-    let (source, stat) = retry::persist(worker.job(), place.open.filesystems, || {
+    let (source, stat) = retry::persist(options, deleter.control, place.open.filesystems, || {
         let source = if linked {
-            open_link(worker, place)?
+            open_link(options, place)?
         } else {
             directory::open_child(&place.open.source, place.name)
                 .map_err(|errno| fail("open", errno))?
@@ -73,8 +76,8 @@ fn open_pair(
         let stat = file::stat(&source).map_err(|errno| fail("examine", errno))?;
         Ok((source, stat))
     })?;
-    check_source(worker, place, &stat, linked)?;
-    let destination = open_destination(worker, place, &stat)?;
+    check_source(context, place, &stat, linked)?;
+    let destination = open_destination(deleter, place, &stat)?;
     let absent = destination.is_none();
     let fresh = destination.as_ref().is_none_or(|(fresh, _)| *fresh);
     let (made, destination) = match destination {
@@ -95,13 +98,13 @@ fn open_pair(
 
 /// Refuses a source that is a destination, and a link to a directory that contains it.
 fn check_source(
-    worker: &Worker<'_, '_>,
+    context: &Context<'_>,
     place: &Place<'_>,
     source: &Stat,
     linked: bool,
 ) -> Result<()> {
     let refuse = |why| Err(Error::new("copy", place.source(), Reason::Refused(why)));
-    if worker.job().context().is_destination(identity(source)) {
+    if context.is_destination(identity(source)) {
         return refuse(Objection::IsDestination);
     }
     if linked && place.directory.lies_in(identity(source)) {
@@ -113,15 +116,16 @@ fn check_source(
 /// Makes or finds the destination directory. Returns `true` if it was made, and `None` if it would
 /// be made, in a dry run.
 fn open_destination(
-    worker: &mut Worker<'_, '_>,
+    deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
     source: &Stat,
 ) -> Result<Option<(bool, OwnedFd)>> {
     let fail = |operation, errno| Error::destination(operation, place.destination(), errno);
     let in_directory = &*place.open.destination;
     let above = &place.directory.entered;
-    let dry_run = worker.job().options().dry_run;
-    let mode = creation_mode(worker, place.directory, source);
+    let options = deleter.options;
+    let dry_run = options.dry_run;
+    let mode = creation_mode(options, place.directory, source);
     let mut made = match dry_run {
         true => Err(if above.absent { Errno::ENOENT } else { Errno::EEXIST }),
         false => directory::make(in_directory, place.target, mode),
@@ -143,10 +147,10 @@ fn open_destination(
             };
             let found = Side { kind: stat.file_type(), modified: stat.modified };
             let directory = Side { kind: EntryKind::Directory, modified: source.modified };
-            let policy = Policy::of(worker.job().options(), above);
+            let policy = Policy::of(options, above);
             match decide(directory, Some(found), policy) {
                 Decision::MakeRoom => {
-                    make_room(worker, place, found.kind)?;
+                    make_room(deleter, place, found.kind)?;
                     if dry_run {
                         return Ok(None);
                     }
@@ -171,8 +175,8 @@ fn open_destination(
 }
 
 /// Returns the mode of a new directory until it is finished: it has to be filled first.
-fn creation_mode(worker: &Worker<'_, '_>, parent: &Directory, source: &Stat) -> u32 {
-    let preserve = worker.job().options().copy.preserve;
+fn creation_mode(options: &JobOptions, parent: &Directory, source: &Stat) -> u32 {
+    let preserve = options.copy.preserve;
     let given_later = (preserve.mode || preserve.acl) && !parent.entered.private;
     if given_later { 0o700 } else { source.permissions() & 0o777 | 0o700 }
 }

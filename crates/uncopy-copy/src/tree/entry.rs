@@ -13,16 +13,17 @@ use super::early_start::{self, EarlyStart};
 use super::file::{copy_regular, examine, open_file, open_regular};
 use super::finish::end;
 use super::journal;
-use super::links::{Claim, First, Spot};
+use super::links::{Claim, First, OwnedPlace};
 use super::other::{Linking, look_at_other, make_hard_link, make_other};
 use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
+use super::resume::Resume;
 use super::retry;
 use super::transform;
 use super::worker::Worker;
 use crate::Skip;
 use crate::Transform;
-use crate::jobs::{EntryKind, EntryOutcome, Links};
+use crate::jobs::{EntryKind, EntryOutcome, JobOptions, Links};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
@@ -33,7 +34,7 @@ const FOLLOWED: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NO
 
 /// Queues a task for another worker; if enough batches wait, a batch is copied at once.
 pub(super) fn push(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, task: Task) {
-    if let Err(batch) = worker.push(directory, task) {
+    if let Err(batch) = worker.scheduler.push(directory, task) {
         copy_batch(worker, batch);
     }
 }
@@ -42,8 +43,8 @@ pub(super) fn push(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, task
 pub(super) fn copy_batch(worker: &mut Worker<'_, '_>, mut batch: Batch) {
     batch.sort();
     for (name, kind) in batch.entries() {
-        if worker.job().is_over() {
-            worker.job().leave_out(1);
+        if worker.control.is_over() {
+            worker.control.leave_out(1);
             continue;
         }
         let (directory, open) = (&batch.directory, &batch.open);
@@ -62,19 +63,19 @@ pub(super) fn copy_entry(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: F
             Ok(stat) => stat.file_type(),
             Err(errno) => {
                 let error = Error::system("examine", place.source(), errno);
-                return worker.fail(place, EntryKind::File, error);
+                return worker.reporter.fail(place, EntryKind::File, error);
             }
         },
         known => known,
     };
     match kind {
         FileType::RegularFile | FileType::Unknown => open_and_copy(worker, place),
-        FileType::Symlink => match worker.job().options().links {
+        FileType::Symlink => match worker.options.links {
             Links::Preserve => make_symlink(worker, place),
             Links::Follow => follow(worker, place),
             Links::Skip => {
                 let reason = Skip::SymbolicLink;
-                worker.finish(place, EntryKind::Symlink, EntryOutcome::Skipped { reason });
+                worker.reporter.finish(place, EntryKind::Symlink, EntryOutcome::Skipped { reason });
             }
         },
         FileType::Directory => go_into(worker, place, false),
@@ -89,21 +90,21 @@ fn go_into(worker: &mut Worker<'_, '_>, place: &Place<'_>, linked: bool) {
 }
 
 fn open_and_copy(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
-    let (job, mut early) = (worker.job(), None);
-    let opened = retry::persist(job, place.open.filesystems, || {
+    let (options, control, mut early) = (worker.options, worker.control, None);
+    let opened = retry::persist(options, control, place.open.filesystems, || {
         let fd = open_regular(place)?;
         early = early_start::begin(worker, place, &fd);
         examine(place, fd)
     });
     match opened {
         Ok(file) => copy_open(worker, place, file, early),
-        Err(error) => worker.fail(place, EntryKind::File, error),
+        Err(error) => worker.reporter.fail(place, EntryKind::File, error),
     }
 }
 
 /// Copies the target of a symbolic link.
 fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
-    let opened = open_link(worker, place).and_then(|fd| {
+    let opened = open_link(worker.options, place).and_then(|fd| {
         let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
         Ok((fd, stat))
     });
@@ -114,15 +115,15 @@ fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
         }
         Ok((_, stat)) => {
             let error = changed_kind(place, stat.file_type());
-            worker.fail(place, EntryKind::Symlink, error);
+            worker.reporter.fail(place, EntryKind::Symlink, error);
         }
-        Err(error) => worker.fail(place, EntryKind::Symlink, error),
+        Err(error) => worker.reporter.fail(place, EntryKind::Symlink, error),
     }
 }
 
 /// Opens the target of a symbolic link; it must be in the tree, unless the options allow more.
-pub(super) fn open_link(worker: &Worker<'_, '_>, place: &Place<'_>) -> Result<OwnedFd> {
-    if worker.job().options().follow_outside {
+pub(super) fn open_link(options: &JobOptions, place: &Place<'_>) -> Result<OwnedFd> {
+    if options.follow_outside {
         return follow::open_at(&place.open.source, place.name, FOLLOWED, 0)
             .map_err(|stopped| stopped.error("follow", place.source()));
     }
@@ -143,9 +144,9 @@ pub(super) fn copy_open(
     file: OpenFile,
     early: Option<EarlyStart<'_>>,
 ) {
-    let (file, chosen) = match transform::choose(worker, place, file) {
+    let (file, chosen) = match transform::choose(worker.options, place, file) {
         Ok(chosen) => chosen,
-        Err(error) => return worker.fail(place, EntryKind::File, error),
+        Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
     };
     let (place, chosen) = (&transform::renamed(place, chosen.as_ref()), chosen.as_ref());
     if file.stat.links <= 1 {
@@ -171,41 +172,42 @@ fn first_or_link(
         return make(worker);
     }
     let file = identity(stat);
-    let prior = match worker.job().links().claim(file, || Spot::new(place)) {
+    let prior = match worker.links.claim(file, || OwnedPlace::new(place)) {
         Ok(Claim::First(prior)) => prior,
         Ok(Claim::Waits) => return place.directory.begin(),
         Ok(Claim::Copied(first)) => return link_to(worker, place, kind, &first),
-        Err(error) => return worker.fail(place, kind, error),
+        Err(error) => return worker.reporter.fail(place, kind, error),
     };
     let here = First::new(place);
-    let prior = prior.filter(|p| p.path != here.path && was_copied(worker, place, &p.path, stat));
-    let not_copied = worker.not_copied();
+    let prior =
+        prior.filter(|p| p.path != here.path && was_copied(worker.resume, place, &p.path, stat));
+    let not_copied = worker.reporter.not_copied();
     match &prior {
         Some(first) => link_to(worker, place, kind, first),
         None => make(worker),
     }
-    if worker.not_copied() > not_copied {
+    if worker.reporter.not_copied() > not_copied {
         // One of the waiting names becomes the first.
-        for spot in worker.job().links().failed(file) {
-            go_on_at(worker, &spot, kind, |worker, place| {
+        for waiting in worker.links.failed(file) {
+            go_on_at(worker, &waiting, kind, |worker, place| {
                 copy_entry(worker, place, FileType::Unknown);
             });
         }
         return;
     }
     let first = prior.unwrap_or(here);
-    let (waiting, noted) = worker.job().links().copied(file, stat.links, &first);
-    for spot in waiting {
-        go_on_at(worker, &spot, kind, |worker, place| link_to(worker, place, kind, &first));
+    let (waiting, noted) = worker.links.copied(file, stat.links, &first);
+    for waiting in waiting {
+        go_on_at(worker, &waiting, kind, |worker, place| link_to(worker, place, kind, &first));
     }
     if let Err(error) = noted {
-        worker.fail(place, kind, error);
+        worker.reporter.fail(place, kind, error);
     }
 }
 
 /// Whether an earlier run copied this file to `path` in the root, and neither has changed since.
-fn was_copied(worker: &Worker<'_, '_>, place: &Place<'_>, path: &Path, source: &Stat) -> bool {
-    let Some(journal) = worker.job().resume().journal() else { return false };
+fn was_copied(resume: &Resume, place: &Place<'_>, path: &Path, source: &Stat) -> bool {
+    let Some(journal) = resume.journal() else { return false };
     let above: Vec<&OsStr> = path.parent().map_or(Vec::new(), |above| above.iter().collect());
     let copy = path.file_name().ok_or(Errno::EINVAL).and_then(|name| {
         let (root, _) = place.directory.way_from_root().map_err(|_| Errno::ESTALE)?;
@@ -218,44 +220,46 @@ fn was_copied(worker: &Worker<'_, '_>, place: &Place<'_>, path: &Path, source: &
 /// Handles a name that waited for another one of its file.
 fn go_on_at(
     worker: &mut Worker<'_, '_>,
-    spot: &Spot,
+    waiting: &OwnedPlace,
     kind: EntryKind,
     make: impl FnOnce(&mut Worker<'_, '_>, &Place<'_>),
 ) {
-    match spot.directory.open() {
-        _ if worker.job().is_over() => worker.job().leave_out(1),
+    match waiting.directory.open() {
+        _ if worker.control.is_over() => worker.control.leave_out(1),
         Ok(open) => {
-            let (name, target) = (&spot.name, &spot.target);
-            make(worker, &Place { directory: &spot.directory, open: &open, name, target });
+            let (name, target) = (&waiting.name, &waiting.target);
+            make(worker, &Place { directory: &waiting.directory, open: &open, name, target });
         }
-        Err(error) => worker.fail_at(|| spot.names(), kind, error),
+        Err(error) => worker.reporter.fail_at(|| waiting.names(), kind, error),
     }
     worker.close_workshop();
-    end(worker, Arc::clone(&spot.directory));
+    end(worker, Arc::clone(&waiting.directory));
 }
 
 /// Makes a hard link in the destination to a file that this job copied.
 fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, first: &First) {
     // Names also decide what is compressed, so a link to a file that was treated otherwise would be
     // wrong.
-    let transform = worker.job().options().copy.transform;
+    let transform = worker.options.copy.transform;
     let alike = transform == Transform::None || first.renamed == place.is_renamed();
-    let refused = match alike.then(|| make_hard_link(worker, place, kind, first)) {
-        Some(Ok(Linking::Done(outcome))) => return worker.finish(place, kind, outcome),
+    let refused = match alike
+        .then(|| make_hard_link(worker.context, &mut worker.deleter(), place, kind, first))
+    {
+        Some(Ok(Linking::Done(outcome))) => return worker.reporter.finish(place, kind, outcome),
         Some(Ok(Linking::Refused(errno))) => Some(errno),
-        Some(Err(error)) => return worker.fail(place, kind, error),
+        Some(Err(error)) => return worker.reporter.fail(place, kind, error),
         None => None,
     };
     if kind != EntryKind::File {
         return make_instead_of_link(worker, place, kind, refused);
     }
-    let opened = open_file(place).and_then(|file| transform::choose(worker, place, file));
+    let opened = open_file(place).and_then(|file| transform::choose(worker.options, place, file));
     match opened {
         Ok((file, chosen)) => {
             let place = &transform::renamed(place, chosen.as_ref());
             copy_regular(worker, place, file, chosen.as_ref(), None, refused);
         }
-        Err(error) => worker.fail(place, EntryKind::File, error),
+        Err(error) => worker.reporter.fail(place, EntryKind::File, error),
     }
 }
 
@@ -266,9 +270,9 @@ fn make_symlink(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
 
 /// Makes a FIFO, socket or device file like the source's.
 fn make_special(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
-    if !worker.job().options().specials {
+    if !worker.options.specials {
         let outcome = EntryOutcome::Skipped { reason: Skip::Special };
-        return worker.finish(place, EntryKind::Special, outcome);
+        return worker.reporter.finish(place, EntryKind::Special, outcome);
     }
     make_or_link_other(worker, place, EntryKind::Special);
 }
@@ -278,7 +282,7 @@ fn make_or_link_other(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: Entr
         Ok(stat) => first_or_link(worker, place, kind, &stat, |worker| {
             make_other(worker, place, kind, &stat, None);
         }),
-        Err(error) => worker.fail(place, kind, error),
+        Err(error) => worker.reporter.fail(place, kind, error),
     }
 }
 
@@ -291,6 +295,6 @@ fn make_instead_of_link(
 ) {
     match look_at_other(place, kind) {
         Ok(stat) => make_other(worker, place, kind, &stat, refused),
-        Err(error) => worker.fail(place, kind, error),
+        Err(error) => worker.reporter.fail(place, kind, error),
     }
 }

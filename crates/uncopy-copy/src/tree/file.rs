@@ -8,18 +8,21 @@ use std::time::Duration;
 use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_admission};
+use super::context::Context;
 use super::early_start::EarlyStart;
 use super::file_progress::FileProgress;
-use super::job::Job;
+use super::job_control::JobControl;
 use super::journal::{self, Finished, Journal, KeptPart};
 use super::partial::{self, LeftPart, Partial};
 use super::place::{OpenFile, Place, changed_kind};
+use super::reporter::Reporter;
+use super::resume::Resume;
 use super::retry;
 use super::small_files::Devices;
 use super::worker::Worker;
 use crate::Outcome;
 use crate::conversion::{Chosen, is_transformed};
-use crate::destination::{Destination, Found};
+use crate::destination::{Destination, ExistingEntry};
 use crate::display_path::{DisplayPath, LazyPath};
 use crate::file_copy::CopyRequest;
 use crate::file_plan::FilePlan;
@@ -48,29 +51,33 @@ pub(super) fn copy_regular(
     early: Option<EarlyStart<'_>>,
     link_refused: Option<Errno>,
 ) {
-    let job = worker.job();
-    let journal = job.resume().journal();
+    let (context, control) = (worker.context, worker.control);
+    let journal = worker.resume.journal();
     let before = journal.is_some().then(|| file.stat.clone());
     if let (Some(journal), Some(before)) = (&journal, &before) {
-        match is_done(worker, journal, place, &file.fd, before) {
+        match is_done(&mut worker.file_progress(), control, journal, place, &file.fd, before) {
             Ok(false) => {}
-            Ok(true) => return worker.finish(place, EntryKind::File, EntryOutcome::Resumed),
-            Err(error) => return worker.fail(place, EntryKind::File, error),
+            Ok(true) => {
+                return worker.reporter.finish(place, EntryKind::File, EntryOutcome::Resumed);
+            }
+            Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
         }
     }
     let (mut opened, mut early, mut done) = (Some(file), early, None);
-    let options = job.context().copy_options(&place.directory.entered);
+    let options = context.copy_options(&place.directory.entered);
     let find = (|| place.source(), || place.destination());
     let (from, to) = (LazyPath::new(&find.0), LazyPath::new(&find.1));
     let path = || place.directory.path_from_root();
-    let spare_threads = || job.spare_workers();
-    let context = &job.context().copy_context(&spare_threads);
-    let copied = retry::repeated(job, place.open.filesystems, |flushes| {
+    let spare_threads = worker.scheduler.spare_workers();
+    let copy_context = &context.copy_context(&spare_threads);
+    let copied = retry::repeated(worker.options, control, place.open.filesystems, |flushes| {
         let OpenFile { fd, stat } = opened.take().map_or_else(|| open_file(place), Ok)?;
         let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
         let source = Source::opened(DisplayPath::Lazy(&from), fd, stat, filesystem);
         let source = &source.watched(options, flushes);
-        let found = match check_admission(worker, place, EntryKind::File, source.stat.modified)? {
+        let modified = source.stat.modified;
+        let admission = check_admission(&mut worker.deleter(), place, EntryKind::File, modified)?;
+        let found = match admission {
             Admission::Proceed { found, .. } => found,
             Admission::Done(outcome) => {
                 done = Some(with_mechanism(outcome, place, source, chosen, options));
@@ -79,7 +86,7 @@ pub(super) fn copy_regular(
         };
         let given = DisplayPath::Lazy(&to);
         let destination = &find_destination(place, given, found, source, options)?;
-        let request = CopyRequest { source, destination, chosen, options, context };
+        let request = CopyRequest { source, destination, chosen, options, context: copy_context };
         let mut facts = request.file_facts();
         facts.small_below_bytes = small::below_bytes(filesystem, place.open.filesystems.1, options);
         facts.resumable_from_bytes = journal.as_ref().map(|_| partial::MIN_BYTES);
@@ -96,45 +103,46 @@ pub(super) fn copy_regular(
         // An early start may have created the file; dropping it removes that.
         drop(early.take());
         let journal = journal.as_ref().filter(|_| plan == FilePlan::Resumable);
-        let placing = placing(job, place, source, journal, noting);
-        request.carry_out(placing, &mut FileProgress::new(job))
+        let placing = placing(context, control, place, source, journal, noting);
+        request.carry_out(placing, &mut worker.file_progress())
     });
     if let Some(outcome) = done {
-        return worker.finish(place, EntryKind::File, outcome);
+        return worker.reporter.finish(place, EntryKind::File, outcome);
     }
     match copied {
         Ok(Outcome::Skipped { reason, .. }) => {
-            worker.finish(place, EntryKind::File, EntryOutcome::Skipped { reason });
+            worker.reporter.finish(place, EntryKind::File, EntryOutcome::Skipped { reason });
         }
         Ok(Outcome::Copied(mut receipt)) => {
             receipt.notes.extend(link_refused.map(|errno| Note::NotLinked { errno }));
             if let Some(portion) = receipt.portions.last() {
-                job.tally().note_mechanism(portion.mechanism);
+                worker.tally.note_mechanism(portion.mechanism);
             }
             if is_heavy(&receipt) {
-                worker.end_light_work();
+                worker.scheduler.end_light_work();
             }
             if let (Some(journal), Some(before)) = (journal, before) {
-                note(worker, &journal, place, &before, receipt.bytes);
+                note(control, &journal, place, &before, receipt.bytes);
             }
-            worker.finish_copied(place, receipt);
+            worker.reporter.finish_copied(place, receipt);
         }
-        Err(error) => fail_file(worker, place, error),
+        Err(error) => fail_file(worker.resume, &mut worker.reporter, place, error),
     }
 }
 
 /// Notes that a file was not copied and may have its name anyway, because it could not be removed.
-fn fail_file(worker: &mut Worker<'_, '_>, place: &Place<'_>, error: Error) {
+fn fail_file(resume: &Resume, reporter: &mut Reporter<'_>, place: &Place<'_>, error: Error) {
     let is_unseen = place.directory.entered.is_unseen();
     if is_unseen && directory::stat_name(&*place.open.destination, place.target).is_ok() {
-        worker.job().resume().leave_remnants();
+        resume.leave_remnants();
     }
-    worker.fail(place, EntryKind::File, error);
+    reporter.fail(place, EntryKind::File, error);
 }
 
 /// Whether an earlier run copied this file, and neither side has changed since.
 fn is_done(
-    worker: &Worker<'_, '_>,
+    progress: &mut FileProgress<'_>,
+    control: &JobControl<'_>,
     journal: &Journal,
     place: &Place<'_>,
     source: &OwnedFd,
@@ -148,7 +156,6 @@ fn is_done(
     if is_noted || stat.size < partial::MIN_BYTES || place.directory.entered.private {
         return Ok(is_noted);
     }
-    let mut watch = FileProgress::new(worker.job());
     let is_ended = journal::is_ended(
         journal,
         &place.way(),
@@ -158,18 +165,18 @@ fn is_done(
         place.target,
         |done_bytes| {
             let (phase, total_bytes) = (Phase::Verifying, stat.size);
-            let progress = Progress { phase, done_bytes, total_bytes };
-            observer::report(&mut watch, progress, place.source())
+            let verified = Progress { phase, done_bytes, total_bytes };
+            observer::report(progress, verified, place.source())
         },
     )?;
     if is_ended {
-        note(worker, journal, place, stat, stat.size);
+        note(control, journal, place, stat, stat.size);
     }
     Ok(is_ended)
 }
 
 /// Notes a finished file in the journal.
-fn note(worker: &Worker<'_, '_>, journal: &Journal, place: &Place<'_>, source: &Stat, bytes: u64) {
+fn note(control: &JobControl<'_>, journal: &Journal, place: &Place<'_>, source: &Stat, bytes: u64) {
     let destination = place.open.destination.as_fd();
     let noted = directory::stat_name(destination, place.target).and_then(|copy| {
         let (path, copy, directory) = (&place.way(), &copy, destination);
@@ -177,7 +184,7 @@ fn note(worker: &Worker<'_, '_>, journal: &Journal, place: &Place<'_>, source: &
     });
     if let Err(errno) = noted {
         let error = Error::destination("write the journal for", place.destination(), errno);
-        worker.job().stop(error);
+        control.stop(error);
     }
 }
 
@@ -191,7 +198,8 @@ fn copy_small(
     early: Option<EarlyStart<'_>>,
 ) -> Result<Option<Outcome>> {
     let CopyRequest { source, destination, options, .. } = request;
-    let (job, stat, size) = (worker.job(), &source.stat, source.stat.size);
+    let (context, control) = (worker.context, worker.control);
+    let (stat, size, mut progress) = (&source.stat, source.stat.size, worker.file_progress());
     let devices =
         Devices { source: stat.device, destination: place.directory.entered.destination.0 };
     let filesystems = (source.filesystem, place.open.filesystems.1);
@@ -204,16 +212,16 @@ fn copy_small(
             let copied = SmallCopy::Copied(Mechanism::Reflink, Cost::Shared, mapped_writes);
             let Some(fd) = shared.take() else { return Ok(None) };
             let mode = stat.permissions() & 0o777;
-            let defaults = Some(job.context().directory_defaults(place.directory));
+            let defaults = Some(context.directory_defaults(place.directory));
             (Staging::adopt_private(destination, fd).among(defaults, mode), copied)
         }
         early => {
             // A new file with shared blocks is removed before it is made again.
             let read = early.and_then(EarlyStart::into_read);
-            let placing = placing(job, place, source, None, noting);
-            let staging = request.stage(placing, &mut FileProgress::new(job))?;
+            let placing = placing(context, control, place, source, None, noting);
+            let staging = request.stage(placing, &mut progress)?;
             let ends = Ends { source: source.fd(), destination: staging.fd() };
-            let wait_for_budget = || job.wait_for_budget(size);
+            let wait_for_budget = || control.wait_for_budget(size);
             let copied = path.copy(ends, stat, options, buffer, read, wait_for_budget);
             (staging, copied)
         }
@@ -231,8 +239,8 @@ fn copy_small(
         return Ok(Some(Outcome::exists()));
     }
     notes.extend(staging.give_last(options.durable)?);
-    job.tally().count_bytes(size);
-    let flags = match worker.wants_records() || stat.is_flagged {
+    worker.tally.count_bytes(size);
+    let flags = match worker.reporter.wants_records() || stat.is_flagged {
         true => metadata::flags_not_kept(source.fd(), staging.fd()),
         false => InodeFlags::default(),
     };
@@ -246,7 +254,8 @@ fn copy_small(
 /// complete, under its own name at once; with a journal, where another run finds it; else under a
 /// temporary name.
 fn placing<'a>(
-    job: &'a Job<'a>,
+    context: &'a Context<'a>,
+    control: &'a JobControl<'a>,
     place: &Place<'a>,
     source: &Source<'_>,
     journal: Option<&Arc<Journal>>,
@@ -254,10 +263,11 @@ fn placing<'a>(
 ) -> Placing<'a> {
     let is_unseen = place.directory.entered.is_unseen();
     let is_swept = place.directory.entered.whole;
-    let directory_defaults = job.context().directory_defaults(place.directory);
+    let directory_defaults = context.directory_defaults(place.directory);
     match journal {
         Some(journal) => {
-            let keep = KeptPart::new(|error| job.stop(error), journal, &place.way(), &source.stat);
+            let stop = move |error| control.stop(error);
+            let keep = KeptPart::new(stop, journal, &place.way(), &source.stat);
             let ended = place.directory.entered.private.then_some(place.target);
             let begun = keep.begun(place.open.destination.as_fd(), ended);
             let (begun, noted) = begun
@@ -283,7 +293,7 @@ fn is_heavy(receipt: &Receipt) -> bool {
 fn find_destination<'a>(
     place: &Place<'a>,
     given: DisplayPath<'a>,
-    found: Option<Found>,
+    found: Option<ExistingEntry>,
     source: &Source<'_>,
     options: &CopyOptions,
 ) -> Result<Destination<'a>> {

@@ -1,18 +1,20 @@
 //! Adds the progress of a large file of a tree to that of the whole job.
 
-use super::job::Job;
+use super::job_control::JobControl;
+use super::tally::Tally;
 use crate::control::Control;
 use crate::observer::{Observer, Phase, Progress};
 
 /// Adds the bytes that one large file moves to those that the whole job has moved.
 pub(super) struct FileProgress<'a> {
-    job: &'a Job<'a>,
+    tally: &'a Tally<'a>,
+    control: &'a JobControl<'a>,
     reported: u64,
 }
 
 impl<'a> FileProgress<'a> {
-    pub(super) fn new(job: &'a Job<'a>) -> FileProgress<'a> {
-        FileProgress { job, reported: 0 }
+    pub(super) fn new(tally: &'a Tally<'a>, control: &'a JobControl<'a>) -> FileProgress<'a> {
+        FileProgress { tally, control, reported: 0 }
     }
 }
 
@@ -21,8 +23,8 @@ impl Observer for FileProgress<'_> {
         if progress.phase == Phase::Copying {
             let more = progress.done_bytes.saturating_sub(self.reported);
             self.reported += more;
-            self.job.tally().count_bytes(more);
+            self.tally.count_bytes(more);
         }
-        self.job.ask()
+        self.control.ask()
     }
 }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use super::delete::delete_strangers;
 use super::directory::{Directory, Open};
 use super::journal::sweep_directory;
+use super::reporter::Reporter;
+use super::resume::Resume;
 use super::worker::Worker;
-use crate::jobs::{Action, EntryKind, EntryOutcome};
+use crate::jobs::{Action, EntryKind, EntryOutcome, JobOptions};
 use crate::metadata::{self, Made};
 use crate::stale;
 use uncopy_core::{Error, InodeFlags, Note, Result};
@@ -18,11 +20,11 @@ use uncopy_os::file;
 pub(super) fn end(worker: &mut Worker<'_, '_>, directory: Arc<Directory>) {
     let mut ended = Some(directory);
     while let Some(directory) = ended.take_if(|directory| directory.end()) {
-        if !worker.job().is_over() {
+        if !worker.control.is_over() {
             finish_directory(worker, &directory);
         }
         if directory.parent().is_some() && directory.unpin() {
-            worker.job().budget().unpinned();
+            worker.budget.unpinned();
         }
         ended = directory.parent().cloned();
     }
@@ -35,40 +37,42 @@ fn finish_directory(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>) {
         return;
     }
     let finished = directory.open().and_then(|open| {
-        delete_strangers(worker, directory, &open);
+        delete_strangers(&mut worker.deleter(), directory, &open);
         let entered = &directory.entered;
         let ours = entered.fresh || entered.private;
         let made = if ours { Made::AsSource } else { Made::Found };
-        give_metadata(worker, directory, &open, made)
+        give_metadata(worker.options, worker.resume, &worker.reporter, directory, &open, made)
     });
     match finished {
         Ok(given) => {
             let outcome = made_directory(directory, given);
-            worker.finish_at(|| directory.names(), EntryKind::Directory, outcome);
+            worker.reporter.finish_at(|| directory.names(), EntryKind::Directory, outcome);
         }
-        Err(error) => worker.fail_at(|| directory.names(), EntryKind::Directory, error),
+        Err(error) => worker.reporter.fail_at(|| directory.names(), EntryKind::Directory, error),
     }
 }
 
 pub(super) fn give_metadata(
-    worker: &Worker<'_, '_>,
+    options: &JobOptions,
+    resume: &Resume,
+    reporter: &Reporter<'_>,
     directory: &Directory,
     open: &Open,
     made: Made<'_>,
 ) -> Result<Given> {
-    if worker.job().options().dry_run {
+    if options.dry_run {
         return Ok(Given::default());
     }
-    if let Some(journal) = worker.job().resume().journal() {
+    if let Some(journal) = resume.journal() {
         let path = || directory.path_from_root();
         sweep_directory(&journal, path, open.destination.as_fd());
     }
     if !directory.entered.fresh && !directory.entered.private {
         let unproven = stale::sweep(open.destination.as_fd(), open.source.as_fd());
         let path = |name: &OsStr| directory.destination_path().join(name);
-        worker.job().tally().add_unproven(unproven, path);
+        reporter.add_unproven(unproven, path);
     }
-    let options = &worker.job().options().copy;
+    let options = &options.copy;
     let source = (open.source.as_fd(), &directory.entered.source);
     let destination = open.destination.as_fd();
     let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
@@ -81,7 +85,7 @@ pub(super) fn give_metadata(
         file::sync(destination)
             .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
     }
-    let flags_not_kept = match worker.wants_records() || directory.entered.source.is_flagged {
+    let flags_not_kept = match reporter.wants_records() || directory.entered.source.is_flagged {
         true => metadata::flags_not_kept(open.source.as_fd(), destination),
         false => InodeFlags::default(),
     };

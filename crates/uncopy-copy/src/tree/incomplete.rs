@@ -16,10 +16,11 @@ use std::time::Duration;
 use rustix::fs::FileType;
 
 use super::directory::Open;
-use super::job::Job;
 use super::journal::{Begun, Built, Finished, Journal};
+use super::resume::Resume;
+use super::tally::Tally;
 use super::target::{Aside, fingerprint, is_there, open_journal};
-use crate::jobs::Incomplete;
+use crate::jobs::{Incomplete, JobOptions};
 use crate::small::NextSmallFile;
 use crate::{Control, Transform, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
@@ -39,7 +40,9 @@ const MAX_DRIFT: Duration = Duration::from_secs(1);
 
 /// A tree under a temporary name that no worker uses any more.
 pub(super) struct Unfinished<'a> {
-    pub(super) job: &'a Job<'a>,
+    pub(super) options: &'a JobOptions,
+    pub(super) resume: &'a Resume,
+    pub(super) tally: &'a Tally<'a>,
     pub(super) source: &'a Path,
     /// Status of the source.
     pub(super) inode: u64,
@@ -49,7 +52,7 @@ pub(super) struct Unfinished<'a> {
 }
 
 /// A position in both trees.
-struct Spot<'a> {
+struct TreePosition<'a> {
     /// Path from the root.
     way: &'a Path,
     /// Open directory; `None` if it cannot be opened.
@@ -120,9 +123,9 @@ impl Unfinished<'_> {
 
     /// Opens the journal and begins it.
     fn open_journal(&self) -> Result<Journal> {
-        let Unfinished { job, source, destination, aside, .. } = self;
+        let Unfinished { options, source, destination, aside, .. } = self;
         let parent = aside.parent.as_fd();
-        let fingerprint = fingerprint(job.options(), source, self.inode);
+        let fingerprint = fingerprint(options, source, self.inode);
         let mut journal = open_journal(destination, parent, &aside.name, fingerprint)?;
         let other = journal.begun().and_then(|begun| begun.aside.as_ref());
         if let Some(other) = other.filter(|other| is_there(parent, other)) {
@@ -142,38 +145,39 @@ impl Unfinished<'_> {
 
     /// Notes every file whose copy matches its source as it is now. Others are copied again.
     fn note_all(&self, journal: &Journal, removed: &mut u64) -> Sys<()> {
-        let is_shown_by_times = self.job.options().copy.transform == Transform::None
-            && !self.job.resume().has_remnants()
-            && is_steady(self.job.resume().begun_at(), (clock::realtime(), clock::boot()))
+        let is_shown_by_times = self.options.copy.transform == Transform::None
+            && !self.resume.has_remnants()
+            && is_steady(self.resume.begun_at(), (clock::realtime(), clock::boot()))
             && has_kernel_times(self.open.filesystems.1);
         if !is_shown_by_times {
             return Ok(());
         }
-        let files = self.job.tally().done_entries();
+        let files = self.tally.done_entries();
         let bytes = Journal::bytes_for(files);
         // Without reserved space, as many are noted as fit.
         let _ = self.with_room(bytes, removed, || {
             journal.reserve(files).map_err(|errno| self.unwritten(errno))
         });
         // A batch that cannot be written is copied again.
-        let _ = self.walk(|spot, name| note(journal, spot, name).is_ok() && self.may_continue());
+        let _ = self
+            .walk(|position, name| note(journal, position, name).is_ok() && self.may_continue());
         let _ = journal.flush();
         Ok(())
     }
 
     /// Whether the observer wants to continue.
     fn may_continue(&self) -> bool {
-        self.job.tally().report_progress() == Control::Continue
+        self.tally.report_progress() == Control::Continue
     }
 
     /// Removes files of at least this many bytes, and one at least. Returns their number.
     fn remove_some(&self, bytes: u64) -> u64 {
         let (mut removed, mut freed) = (0, 0);
-        let _ = self.walk(|spot, name| {
-            let found = directory::stat_name(spot.destination, name);
+        let _ = self.walk(|position, name| {
+            let found = directory::stat_name(position.destination, name);
             if let Ok(stat) = found.as_ref()
                 && stat.links == 1
-                && name::unlink(spot.destination, name).is_ok()
+                && name::unlink(position.destination, name).is_ok()
             {
                 removed += 1;
                 freed += stat.blocks * 512;
@@ -187,7 +191,7 @@ impl Unfinished<'_> {
 
     /// Visits every regular file of the tree until `visit` returns false, and makes every directory
     /// one that its owner can empty.
-    fn walk(&self, mut visit: impl FnMut(&Spot<'_>, &OsStr) -> bool) -> Sys<()> {
+    fn walk(&self, mut visit: impl FnMut(&TreePosition<'_>, &OsStr) -> bool) -> Sys<()> {
         let mut waiting = vec![PathBuf::new()];
         let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
         let mut may_continue = true;
@@ -199,7 +203,8 @@ impl Unfinished<'_> {
                 file::filesystem_magic(fd)
                     .is_ok_and(|magic| has_kernel_times(Filesystem::from_magic(magic)))
             });
-            let spot = Spot { way: &way, source: source.as_ref(), destination: &destination };
+            let position =
+                TreePosition { way: &way, source: source.as_ref(), destination: &destination };
             directory::list(&destination, &mut buffer, |entry| {
                 let name = OsStr::from_bytes(entry.name.to_bytes());
                 match entry.kind {
@@ -207,7 +212,7 @@ impl Unfinished<'_> {
                         let _ = make_removable(destination.as_fd(), name);
                         waiting.push(way.join(name));
                     }
-                    FileType::RegularFile => may_continue = visit(&spot, name),
+                    FileType::RegularFile => may_continue = visit(&position, name),
                     _ => {}
                 }
                 may_continue
@@ -227,15 +232,16 @@ fn make_removable(parent: BorrowedFd<'_>, name: &OsStr) -> Sys<()> {
 }
 
 /// Notes a file, if its copy matches its source as it is now.
-fn note(journal: &Journal, spot: &Spot<'_>, name: &OsStr) -> Sys<()> {
-    let Some(source) = spot.source.and_then(|from| directory::stat_name(from, name).ok()) else {
+fn note(journal: &Journal, position: &TreePosition<'_>, name: &OsStr) -> Sys<()> {
+    let Some(source) = position.source.and_then(|from| directory::stat_name(from, name).ok())
+    else {
         return Ok(());
     };
-    let copy = directory::stat_name(spot.destination, name)?;
+    let copy = directory::stat_name(position.destination, name)?;
     if !is_current(&source, &copy) {
         return Ok(());
     }
-    let (path, directory) = (&spot.way.join(name), spot.destination.as_fd());
+    let (path, directory) = (&position.way.join(name), position.destination.as_fd());
     journal.add(&Finished { path, source: &source, copy: &copy, bytes: copy.size, directory })
 }
 

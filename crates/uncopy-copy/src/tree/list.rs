@@ -13,6 +13,7 @@ use super::doubled::find_doubled;
 use super::entry::push;
 use super::finish::end;
 use super::queue::{Batch, Task};
+use super::reporter::Reporter;
 use super::worker::Worker;
 use crate::jobs::EntryKind;
 use uncopy_core::{Error, Objection, Reason};
@@ -31,7 +32,7 @@ pub(super) fn list(worker: &mut Worker<'_, '_>, directory: Arc<Directory>, from:
     match directory.open() {
         Ok(open) => list_open(worker, directory, &open, from),
         Err(error) => {
-            listing_failed(worker, &directory, error);
+            listing_failed(&mut worker.reporter, &directory, error);
             end(worker, directory);
         }
     }
@@ -45,16 +46,16 @@ pub(super) fn list_open(
     from: u64,
 ) {
     if from == 0 {
-        find_doubled(worker, &directory, open);
+        find_doubled(worker.options, &mut worker.reporter, &directory, open);
     }
     let mut doubled: Vec<(OsString, FileType)> = Vec::new();
     let mut found: Vec<(OsString, bool)> = Vec::new();
-    let room = MAX_WAITING.saturating_sub(worker.job().queue().waiting_directories());
+    let room = MAX_WAITING.saturating_sub(worker.scheduler.waiting_directories());
     let most = room.max(MIN_FOUND);
     let mut go_on_from = None;
     let mut batch = Batch::new(&directory, open);
-    let mut buffer = worker.take_listing();
-    let selection = &worker.job().options().selection;
+    let mut buffer = worker.listing.take();
+    let selection = &worker.options.selection;
     let way = (!selection.is_everything()).then(|| directory.path_from_root());
     // The directory was just opened, so its position is the beginning.
     let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(&open.source, from) };
@@ -65,7 +66,7 @@ pub(super) fn list_open(
             if let Some(way) = &way
                 && !selection.selects(&way.join(name), entry.kind == FileType::Directory)
             {
-                return !worker.job().is_over();
+                return !worker.control.is_over();
             }
             entries += 1;
             if directory.is_doubled(name) {
@@ -79,19 +80,19 @@ pub(super) fn list_open(
             if found.len() >= most {
                 go_on_from = Some(entry.next);
             }
-            go_on_from.is_none() && !worker.job().is_over()
+            go_on_from.is_none() && !worker.control.is_over()
         })
     });
-    worker.job().tally().count_found(entries);
-    worker.give_back_listing(buffer);
+    worker.tally.count_found(entries);
+    worker.listing.give_back(buffer);
     for (name, kind) in doubled {
         let names = (directory.source_path().join(&name), directory.destination_path().join(&name));
         let error = Error::new("make", &names.1, Reason::Refused(Objection::NameTaken));
-        worker.fail_at(|| names, kind_of(kind), error);
+        worker.reporter.fail_at(|| names, kind_of(kind), error);
     }
     if let Err(errno) = listed {
         let error = Error::system("list", directory.source_path(), errno);
-        listing_failed(worker, &directory, error);
+        listing_failed(&mut worker.reporter, &directory, error);
     }
     if !batch.is_empty() {
         push(worker, &directory, Task::Copy(batch));
@@ -108,7 +109,7 @@ pub(super) fn list_open(
     end(worker, directory);
 }
 
-fn listing_failed(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, error: Error) {
+fn listing_failed(reporter: &mut Reporter<'_>, directory: &Arc<Directory>, error: Error) {
     directory.listing_failed.store(true, Ordering::Relaxed);
-    worker.fail_at(|| directory.names(), EntryKind::Directory, error);
+    reporter.fail_at(|| directory.names(), EntryKind::Directory, error);
 }

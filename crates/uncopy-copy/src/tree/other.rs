@@ -8,7 +8,9 @@ use std::path::Path;
 use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_admission};
+use super::context::Context;
 use super::decide::{Decision, kind_of};
+use super::delete::Deleter;
 use super::directory::identity;
 use super::links::First;
 use super::place::{Place, changed_kind};
@@ -50,10 +52,10 @@ pub(super) fn make_other(
     match made {
         Ok(EntryOutcome::Made { mut notes, flags_not_kept }) => {
             notes.extend(refused.map(|errno| Note::NotLinked { errno }));
-            worker.finish(place, kind, EntryOutcome::Made { notes, flags_not_kept });
+            worker.reporter.finish(place, kind, EntryOutcome::Made { notes, flags_not_kept });
         }
-        Ok(outcome) => worker.finish(place, kind, outcome),
-        Err(error) => worker.fail(place, kind, error),
+        Ok(outcome) => worker.reporter.finish(place, kind, outcome),
+        Err(error) => worker.reporter.fail(place, kind, error),
     }
 }
 
@@ -66,13 +68,15 @@ fn make_entry(
     make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
 ) -> Result<EntryOutcome> {
     let fail = |errno| Error::destination("make", place.destination(), errno);
-    if let Admission::Done(outcome) = check_admission(worker, place, kind, stat.modified)? {
+    if let Admission::Done(outcome) =
+        check_admission(&mut worker.deleter(), place, kind, stat.modified)?
+    {
         return Ok(outcome);
     }
-    let (job, to) = (worker.job(), &*place.open.destination);
-    let preserve = given_to(stat, job.options().copy.preserve);
-    let is_exposed = preserve != Preserve::default() && job.context().is_privileged();
-    if place.directory.entered.is_unseen() && (!is_exposed || job.context().is_aside_own()) {
+    let (context, to) = (worker.context, &*place.open.destination);
+    let preserve = given_to(stat, worker.options.copy.preserve);
+    let is_exposed = preserve != Preserve::default() && context.is_privileged();
+    if place.directory.entered.is_unseen() && (!is_exposed || context.is_aside_own()) {
         make(to, place.target).map_err(fail)?;
         let notes = give_by_name(place, to, place.target, stat, preserve);
         return Ok(made(notes));
@@ -95,7 +99,7 @@ fn make_entry(
             (temporary, notes)
         }
     };
-    let existing = job.context().copy_options(&place.directory.entered).existing;
+    let existing = context.copy_options(&place.directory.entered).existing;
     match temporary.put_in_place(existing).map_err(fail)? {
         true => Ok(made(notes)),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
@@ -104,14 +108,15 @@ fn make_entry(
 
 /// Makes the destination's name another one of the file at `first`.
 pub(super) fn make_hard_link(
-    worker: &mut Worker<'_, '_>,
+    context: &Context<'_>,
+    deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
     first: &First,
 ) -> Result<Linking> {
     let stat = directory::stat_name(&place.open.source, place.name)
         .map_err(|errno| Error::system("examine", place.source(), errno))?;
-    let (found, decision) = match check_admission(worker, place, kind, stat.modified)? {
+    let (found, decision) = match check_admission(deleter, place, kind, stat.modified)? {
         Admission::Proceed { found, decision } => (found, decision),
         Admission::Done(EntryOutcome::Planned { .. }) => {
             let action = Action::Link;
@@ -144,7 +149,7 @@ pub(super) fn make_hard_link(
         Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
         other => other.map_err(fail)?,
     };
-    let existing = worker.job().context().copy_options(&place.directory.entered).existing;
+    let existing = context.copy_options(&place.directory.entered).existing;
     match temporary.put_in_place(existing).map_err(fail)? {
         true => Ok(linked()),
         false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),

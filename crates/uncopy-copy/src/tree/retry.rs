@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::job::Job;
+use super::job_control::JobControl;
+use crate::jobs::JobOptions;
 use crate::watch::Flushes;
 use crate::{Outcome, run};
 use uncopy_core::{Errno, Result};
@@ -22,14 +23,15 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Copies a file, and retries as often as the options allow if it changes or an error may be
 /// transient.
 pub(super) fn repeated(
-    job: &Job<'_>,
+    options: &JobOptions,
+    control: &JobControl<'_>,
     filesystems: (Filesystem, Filesystem),
     mut copy_once: impl FnMut(&Cell<Flushes>) -> Result<Outcome>,
 ) -> Result<Outcome> {
     let mut tries = 0;
-    let copied = persist(job, filesystems, || {
+    let copied = persist(options, control, filesystems, || {
         tries += 1;
-        run::retry_while_source_changes(&job.options().copy, job.context().gate(), &mut copy_once)
+        run::retry_while_source_changes(&options.copy, options.gate.as_ref(), &mut copy_once)
     });
     let mut outcome = copied?;
     if let Outcome::Copied(receipt) = &mut outcome {
@@ -40,25 +42,24 @@ pub(super) fn repeated(
 
 /// Runs an operation, and retries as often as the options allow if an error may be transient.
 pub(super) fn persist<T>(
-    job: &Job<'_>,
+    options: &JobOptions,
+    control: &JobControl<'_>,
     filesystems: (Filesystem, Filesystem),
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let is_network = filesystems.0.is_network() || filesystems.1.is_network();
     let mut tries = 0;
     loop {
-        match attempt() {
-            Err(error)
-                if tries < job.options().retries
-                    && error.errno().is_some_and(|errno| passes(errno, is_network)) =>
-            {
-                tries += 1;
-                wait(job, delay(tries));
-                if job.is_over() {
-                    return Err(error);
-                }
-            }
-            other => return other,
+        let attempted = attempt();
+        let Err(error) = &attempted else { return attempted };
+        let may_pass = error.errno().is_some_and(|errno| passes(errno, is_network));
+        if tries == options.retries || !may_pass {
+            return attempted;
+        }
+        tries += 1;
+        wait(control, delay(tries));
+        if control.is_over() {
+            return attempted;
         }
     }
 }
@@ -80,13 +81,13 @@ fn delay(time: u32) -> Duration {
     (FIRST_WAIT * 2_u32.pow(doublings)).min(LONGEST_WAIT)
 }
 
-fn wait(job: &Job<'_>, delay: Duration) {
+fn wait(control: &JobControl<'_>, delay: Duration) {
     for _ in 0..delay.as_millis() / GLANCE.as_millis() {
-        if job.is_over() {
+        if control.is_over() {
             return;
         }
         std::thread::sleep(GLANCE);
-        job.rest_if_paused();
+        control.rest_if_paused();
     }
 }
 

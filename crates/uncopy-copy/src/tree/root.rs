@@ -16,10 +16,14 @@ use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::{copy_entry, copy_open};
 use super::finish::{end, give_metadata, made_directory};
 use super::incomplete::Unfinished;
-use super::job::Job;
+use super::job_control::JobControl;
 use super::journal::{Journal, sweep};
+use super::links;
 use super::list::list_open;
 use super::place::{OpenFile, Place};
+use super::reporter::Reporter;
+use super::resume::Resume;
+use super::tally::Tally;
 use super::target::{Aside, Target, open_for_file, or_here, split};
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
@@ -36,12 +40,18 @@ use uncopy_os::{Sys, directory, file};
 
 /// Copies one root with its contents.
 pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
-    let follow = worker_loop.job().options().links == Links::Follow || names_directory(source);
+    let follow = worker_loop.worker().options.links == Links::Follow || names_directory(source);
     let stat = match look_at(source, follow) {
         Ok(stat) => stat,
         Err(stopped) => {
             let error = stopped.error("open", source);
-            return fail(worker_loop.worker(), source, destination, EntryKind::File, error);
+            return fail(
+                &mut worker_loop.worker().reporter,
+                source,
+                destination,
+                EntryKind::File,
+                error,
+            );
         }
     };
     if stat.file_type() == FileType::Directory {
@@ -56,13 +66,13 @@ fn look_at(source: &Path, follow: bool) -> FollowResult<Stat> {
 }
 
 fn fail(
-    worker: &mut Worker<'_, '_>,
+    reporter: &mut Reporter<'_>,
     source: &Path,
     destination: &Path,
     kind: EntryKind,
     error: Error,
 ) {
-    worker.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
+    reporter.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
 }
 
 /// Whether a path can only mean a directory: it ends in `/`, `.` or `..`.
@@ -79,24 +89,25 @@ fn copy_single(
     kind: FileType,
     follow: bool,
 ) {
-    let (job, worker) = (worker_loop.job(), worker_loop.worker());
+    let worker = worker_loop.worker();
+    let (options, resume, control) = (worker.options, worker.resume, worker.control);
     let opened = split(source).and_then(|(above, name)| {
         let (parent, beside, target) = resolve(destination)?;
         Ok((open_place(above, &beside, parent, &target)?, name.to_owned(), target))
     });
     let ((directory, open), name, target) = match opened {
         Ok(opened) => opened,
-        Err(error) => return fail(worker, source, destination, kind_of(kind), error),
+        Err(error) => return fail(&mut worker.reporter, source, destination, kind_of(kind), error),
     };
     let directory = Arc::new(directory);
     let place = Place { directory: &directory, open: &open, name: &name, target: &target };
     let parent = open.destination.as_fd();
     let size = look_at(source, follow).map_or(0, |stat| stat.size);
-    let journal = match open_for_file(job.options(), source, destination, parent, &target, size) {
+    let journal = match open_for_file(options, source, destination, parent, &target, size) {
         Ok(journal) => journal.filter(|_| kind == FileType::RegularFile).map(Arc::new),
-        Err(error) => return fail(worker, source, destination, kind_of(kind), error),
+        Err(error) => return fail(&mut worker.reporter, source, destination, kind_of(kind), error),
     };
-    job.resume().set_journal(journal.clone());
+    resume.set_journal(journal.clone());
     if follow && kind == FileType::RegularFile {
         // The name may be a symbolic link that is to be followed.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -105,7 +116,7 @@ fn copy_single(
             Ok((stat, fd)) => copy_open(worker, &place, OpenFile { fd, stat }, None),
             Err(stopped) => {
                 let error = stopped.error("open", source);
-                worker.fail(&place, EntryKind::File, error);
+                worker.reporter.fail(&place, EntryKind::File, error);
             }
         }
     } else {
@@ -115,29 +126,30 @@ fn copy_single(
     end(worker, Arc::clone(&directory));
     worker_loop.work_on();
     directory.register().end();
-    job.resume().set_journal(None);
+    resume.set_journal(None);
     if let Some(journal) = journal
-        && let Err(error) = close_journal(job, &journal, parent, parent)
+        && let Err(error) = close_journal(resume, control, &journal, parent, parent)
     {
         let error = Error::destination("write the journal for", destination, error);
-        fail(worker_loop.worker(), source, destination, EntryKind::File, error);
+        fail(&mut worker_loop.worker().reporter, source, destination, EntryKind::File, error);
     }
 }
 
 /// Finishes the root, or keeps the journal if the job is over and another run resumes it.
 fn close_journal(
-    job: &Job<'_>,
+    resume: &Resume,
+    control: &JobControl<'_>,
     journal: &Journal,
     parent: BorrowedFd<'_>,
     root: BorrowedFd<'_>,
 ) -> Sys<()> {
-    if job.is_over() {
+    if control.is_over() {
         return journal.flush();
     }
     sweep(journal, root);
     // The journal is kept until the other roots are done too.
     journal.catch_up()?;
-    job.resume().finished_with(journal, parent)
+    resume.finished_with(journal, parent)
 }
 
 /// Opens the directory that a single file is written to, and returns its path and the file's name
@@ -191,41 +203,44 @@ fn open_place(
 }
 
 fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
-    let (job, worker) = (worker_loop.job(), worker_loop.worker());
+    let worker = worker_loop.worker();
+    let (options, resume) = (worker.options, worker.resume);
     let opened = follow::open_root(source)
         .and_then(|fd| Ok((file::stat(&fd)?, fd)))
         .map_err(|stopped| stopped.error("open", source))
         .and_then(|(stat, fd)| {
-            let target = Target::open(job.options(), source, destination, &stat)?;
+            let target = Target::open(options, source, destination, &stat)?;
             Ok((fd, stat, target))
         });
     let (fd, stat, target) = match opened {
         Ok(opened) => opened,
-        Err(error) => return fail(worker, source, destination, EntryKind::Directory, error),
+        Err(error) => {
+            return fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
+        }
     };
     let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
     if !absent {
-        job.context().add_destination(identity(&target_stat));
+        worker.context.add_destination(identity(&target_stat));
     }
-    job.context().set_aside_own(aside.as_ref().is_some_and(|aside| aside.is_own));
+    worker.context.set_aside_own(aside.as_ref().is_some_and(|aside| aside.is_own));
     let kept = journal.map(|(journal, parent)| (Arc::new(journal), parent));
     if let Some((journal, _)) = &kept
         && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())
     {
         let error = Error::destination("open to flush it", destination, errno);
-        return fail(worker, source, destination, EntryKind::Directory, error);
+        return fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
     }
-    job.resume().set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
-    let done_before = job.tally().done_entries();
+    resume.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
+    let done_before = worker.tally.done_entries();
     let open = Arc::new(Open::new(fd, target_fd));
-    job.budget().expect_light_work(facts::are_shared_in_turn(
+    worker.budget.expect_light_work(facts::are_shared_in_turn(
         open.filesystems.0,
         open.filesystems.1,
-        &job.options().copy,
+        &options.copy,
     ));
     let is_merged = aside.is_none() && !absent;
     let register = open_register(&open, destination, is_merged);
-    if is_merged && !job.options().dry_run {
+    if is_merged && !options.dry_run {
         // Done before directories get their times, and before mirroring would see it as an entry
         // that the source does not have.
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
@@ -243,11 +258,11 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
     };
     let directory = Arc::new(Directory::new(above, entered, &open, true));
     if let Some((journal, _)) = &kept
-        && let Err(errno) = remember_links(job, journal, &directory)
+        && let Err(errno) = remember_links(worker.links, journal, &directory)
     {
-        job.resume().set_journal(None);
+        resume.set_journal(None);
         let error = Error::destination("read the journal for", destination, errno);
-        return fail(worker, source, destination, EntryKind::Directory, error);
+        return fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
     }
     list_open(worker, Arc::clone(&directory), &open, 0);
     worker_loop.work_on();
@@ -256,33 +271,31 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
 }
 
 /// Loads from the journal the names of files with several names that an earlier run copied.
-fn remember_links(job: &Job<'_>, journal: &Journal, directory: &Arc<Directory>) -> Sys<()> {
+fn remember_links(links: &links::Links, journal: &Journal, directory: &Arc<Directory>) -> Sys<()> {
     let mut remembered = Ok(());
     let read = journal.links(&mut |inode, path| {
-        remembered =
-            remembered.and_then(|()| job.links().was_copied(inode, directory, path.as_ref()));
+        remembered = remembered.and_then(|()| links.was_copied(inode, directory, path.as_ref()));
     });
     read.and(remembered)
 }
 
 /// Finishes a root whose entries are done, or decides whether to keep it if the job ended early.
 fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
-    let job = worker.job();
     let ended = root.end(worker, source, destination);
     // The job ended early.
     root.directory.register().end();
-    job.resume().set_journal(None);
+    worker.resume.set_journal(None);
     let ended = match ended {
         Ok(true) => return,
-        Ok(false) => root.leave(job, source, destination),
+        Ok(false) => root.leave(worker, source, destination),
         Err(error) => {
             // Whether it ends the job decides what becomes of the tree.
-            fail(worker, source, destination, EntryKind::Directory, error);
-            root.leave(job, source, destination)
+            fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
+            root.leave(worker, source, destination)
         }
     };
     if let Err(error) = ended {
-        fail(worker, source, destination, EntryKind::Directory, error);
+        fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
     }
 }
 
@@ -298,11 +311,11 @@ fn open_register(open: &Open, destination: &Path, is_merged: bool) -> Register {
 
 /// Removes the leftovers of a run that was killed while it built this directory, or just after
 /// that.
-fn sweep_beside(job: &Job<'_>, destination: &Path) {
+fn sweep_beside(tally: &Tally<'_>, destination: &Path) {
     let Ok((above, name)) = split(destination) else { return };
     if let Ok(parent) = follow::open_directory(or_here(above)) {
         let unproven = stale::remove_leftovers(parent.as_fd(), name);
-        job.tally().add_unproven(unproven, |name| destination.with_file_name(name));
+        tally.add_unproven(unproven, |name| destination.with_file_name(name));
     }
 }
 
@@ -319,22 +332,23 @@ struct Finished {
 impl Finished {
     /// Finishes it, and gives it its name. Returns `false` if the job ended early.
     fn end(&self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<bool> {
-        let job = worker.job();
+        let (options, control) = (worker.options, worker.control);
         let Finished { directory, open, aside, kept, .. } = self;
-        if job.is_over() {
+        if control.is_over() {
             return Ok(false);
         }
         // No more temporary names are made, and the directory is about to get its times.
         directory.register().end();
-        delete_strangers(worker, directory, open);
-        if job.is_over() {
+        delete_strangers(&mut worker.deleter(), directory, open);
+        if control.is_over() {
             return Ok(false);
         }
         let made = match aside {
-            Some(aside) => Made::Aside(aside.parent.as_fd(), job.context().umask()),
+            Some(aside) => Made::Aside(aside.parent.as_fd(), worker.context.umask()),
             None => Made::Found,
         };
-        let mut given = give_metadata(worker, directory, open, made)?;
+        let mut given =
+            give_metadata(options, worker.resume, &worker.reporter, directory, open, made)?;
         if let Some(aside) = aside {
             if let Some((journal, _)) = kept {
                 // Otherwise a resuming run would copy into the tree that has this name.
@@ -344,39 +358,47 @@ impl Finished {
             }
             aside.put_in_place(&open.destination, destination)?;
             let unproven = aside.remove_leftovers(kept.is_some());
-            job.tally().add_unproven(unproven, |name| destination.with_file_name(name));
-            if job.options().copy.durable
+            worker.tally.add_unproven(unproven, |name| destination.with_file_name(name));
+            if options.copy.durable
                 && let Err(error) = aside.flush_name(destination)
             {
                 // It has its name anyway, and a journal that says so.
-                fail(worker, source, destination, EntryKind::Directory, error);
+                fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
                 return Ok(true);
             }
-        } else if !job.options().dry_run {
-            sweep_beside(job, destination);
+        } else if !options.dry_run {
+            sweep_beside(worker.tally, destination);
         }
         if let Some((journal, parent)) = kept {
             if journal.was_cut {
                 given.notes.push(Note::JournalCut);
             }
             // If it stays, the next run finds that all is done.
-            let _ = close_journal(job, journal, parent.as_fd(), open.destination.as_fd());
+            let _ = close_journal(
+                worker.resume,
+                control,
+                journal,
+                parent.as_fd(),
+                open.destination.as_fd(),
+            );
         }
         let outcome = made_directory(directory, given);
         let names = || (source.to_owned(), destination.to_owned());
-        worker.finish_at(names, EntryKind::Directory, outcome);
+        worker.reporter.finish_at(names, EntryKind::Directory, outcome);
         Ok(true)
     }
 
     /// Removes what was made, or keeps it for a run that continues it.
-    fn leave(&self, job: &Job<'_>, source: &Path, destination: &Path) -> Result<()> {
+    fn leave(&self, worker: &Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
+        let Worker { options, resume, tally, .. } = *worker;
         let journal = self.kept.as_ref().map(|(journal, _)| &**journal);
         match (&self.kept, &self.aside) {
-            (_, Some(aside)) if job.keeps_incomplete() => {
+            (_, Some(aside)) if worker.control.keeps_incomplete() => {
                 let (open, inode) = (&self.open, self.directory.entered.source.inode);
-                let entries = job.tally().done_entries().saturating_sub(self.done_before);
-                let unfinished = Unfinished { job, source, inode, destination, open, aside };
-                job.resume().keep(unfinished.keep(journal, entries));
+                let entries = tally.done_entries().saturating_sub(self.done_before);
+                let unfinished =
+                    Unfinished { options, resume, tally, source, inode, destination, open, aside };
+                resume.keep(unfinished.keep(journal, entries));
                 Ok(())
             }
             (Some((journal, _)), _) => journal

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::job::Job;
+use super::root;
+use super::scan::Scan;
 use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
-use super::{root, scan};
 use crate::jobs::{JobObserver, JobOptions, Sources, Summary};
 use crate::pause::Stopwatch;
 use uncopy_core::Result;
@@ -18,22 +19,23 @@ pub(crate) fn run_job(
 ) -> (Summary, Result<()>) {
     let begin = Stopwatch::start(options.gate.as_ref());
     let (job, mut sources_not_tried) = (Job::new(options, observer), 0);
+    let control = &job.control();
     std::thread::scope(|scope| {
         if options.scan_ahead {
             let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
-            let job = &job;
             // If no thread can be started, the total stays unknown.
-            let scan = move || scan::run(job, &sources);
-            let _ = std::thread::Builder::new().spawn_scoped(scope, scan);
+            let scan = Scan { options, tally: &job.tally, ending: &job.ending };
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || scan.run(&sources));
         }
-        let (mut worker_loop, mut files) = (WorkerLoop::new(&job, scope), SourceFiles::default());
+        let (mut worker_loop, mut files) =
+            (WorkerLoop::new(&job, control, scope), SourceFiles::default());
         if options.sources == Sources::Files {
-            job.tally().count_found(pairs.len() as u64);
+            job.tally.count_found(pairs.len() as u64);
         }
         for (source, destination) in pairs {
-            job.rest_if_paused();
-            if job.is_over() {
-                job.leave_out(1);
+            control.rest_if_paused();
+            if control.is_over() {
+                control.leave_out(1);
                 sources_not_tried += 1;
                 continue;
             }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::job::Job;
-use crate::jobs::Sources;
+use super::ending::Ending;
+use super::tally::Tally;
+use crate::jobs::{JobOptions, Sources};
 use crate::{Control, Gate};
 use uncopy_os::{Sys, directory, follow};
 
@@ -17,74 +18,84 @@ use uncopy_os::{Sys, directory, follow};
 /// worth more memory.
 const MAX_WAITING: usize = 50_000;
 
-/// Counts the contents of the sources. No error is reported: the copy will meet the same errors.
-pub(super) fn run(job: &Job<'_>, sources: &[PathBuf]) {
-    let _inside = job.context().gate().map(Gate::enter);
-    let whole = sources.iter().all(|source| scan(job, source).unwrap_or(true));
-    if whole && !job.is_over() {
-        job.tally().end_scan();
-    }
+/// A scan, and the parts of the job that it uses.
+pub(super) struct Scan<'a> {
+    pub(super) options: &'a JobOptions,
+    pub(super) tally: &'a Tally<'a>,
+    pub(super) ending: &'a Ending,
 }
 
-/// Counts a directory. Returns `false` if counting was given up.
-fn scan(job: &Job<'_>, source: &Path) -> Sys<bool> {
-    let stat = match job.options().sources {
-        Sources::Trees => directory::stat_path(source)?,
-        Sources::Files => {
-            let stat = follow::stat(source).map_err(|stopped| stopped.errno())?;
-            count(job, &stat);
+impl Scan<'_> {
+    /// Counts the contents of the sources. No error is reported: the copy will meet the same errors.
+    pub(super) fn run(&self, sources: &[PathBuf]) {
+        let _inside = self.options.gate.as_ref().map(Gate::enter);
+        let whole = sources.iter().all(|source| self.scan(source).unwrap_or(true));
+        if whole && !self.ending.is_over() {
+            self.tally.end_scan();
+        }
+    }
+
+    /// Counts a directory. Returns `false` if counting was given up.
+    fn scan(&self, source: &Path) -> Sys<bool> {
+        let stat = match self.options.sources {
+            Sources::Trees => directory::stat_path(source)?,
+            Sources::Files => {
+                let stat = follow::stat(source).map_err(|stopped| stopped.errno())?;
+                self.count(&stat);
+                return Ok(true);
+            }
+        };
+        if stat.file_type() != FileType::Directory {
+            self.count(&stat);
             return Ok(true);
         }
-    };
-    if stat.file_type() != FileType::Directory {
-        count(job, &stat);
-        return Ok(true);
-    }
-    let root = follow::open_root(source).map_err(|stopped| stopped.errno())?;
-    let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
-    let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
-    while let Some(names) = waiting.pop() {
-        if !may_continue(job) || waiting.len() > MAX_WAITING {
-            return Ok(false);
+        let root = follow::open_root(source).map_err(|stopped| stopped.errno())?;
+        let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
+        let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
+        while let Some(names) = waiting.pop() {
+            if !self.may_continue() || waiting.len() > MAX_WAITING {
+                return Ok(false);
+            }
+            // A directory that cannot be read is an error of the copy.
+            let _ = self.scan_directory(&root, &names, &mut waiting, &mut buffer);
         }
-        // A directory that cannot be read is an error of the copy.
-        let _ = scan_directory(job, &root, &names, &mut waiting, &mut buffer);
+        // The root itself.
+        self.tally.count_scanned(None);
+        Ok(true)
     }
-    // The root itself.
-    job.tally().count_scanned(None);
-    Ok(true)
-}
 
-fn scan_directory(
-    job: &Job<'_>,
-    root: &OwnedFd,
-    names: &[OsString],
-    waiting: &mut Vec<Vec<OsString>>,
-    buffer: &mut [MaybeUninit<u8>],
-) -> Sys<()> {
-    let path: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
-    let at = directory::open_beneath(root, &path, false)?;
-    directory::rewind_to(&at, 0)?;
-    directory::list(&at, buffer, |entry| {
-        let name = OsStr::from_bytes(entry.name.to_bytes());
-        if entry.kind == FileType::Directory {
-            waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
-            job.tally().count_scanned(None);
-        } else if let Ok(stat) = directory::stat_name(&at, name) {
-            count(job, &stat);
-        }
-        may_continue(job)
-    })?;
-    Ok(())
-}
+    fn scan_directory(
+        &self,
+        root: &OwnedFd,
+        names: &[OsString],
+        waiting: &mut Vec<Vec<OsString>>,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Sys<()> {
+        let path: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
+        let at = directory::open_beneath(root, &path, false)?;
+        directory::rewind_to(&at, 0)?;
+        directory::list(&at, buffer, |entry| {
+            let name = OsStr::from_bytes(entry.name.to_bytes());
+            if entry.kind == FileType::Directory {
+                waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
+                self.tally.count_scanned(None);
+            } else if let Ok(stat) = directory::stat_name(&at, name) {
+                self.count(&stat);
+            }
+            self.may_continue()
+        })?;
+        Ok(())
+    }
 
-/// Waits while the job is paused. Returns `false` if it is over.
-fn may_continue(job: &Job<'_>) -> bool {
-    let control = || if job.is_over() { Control::Stop } else { Control::Continue };
-    job.context().gate().map_or_else(control, |gate| gate.control(control)) == Control::Continue
-}
+    /// Waits while the job is paused. Returns `false` if it is over.
+    fn may_continue(&self) -> bool {
+        let control = || if self.ending.is_over() { Control::Stop } else { Control::Continue };
+        self.options.gate.as_ref().map_or_else(control, |gate| gate.control(control))
+            == Control::Continue
+    }
 
-fn count(job: &Job<'_>, stat: &uncopy_os::file::Stat) {
-    let is_file = stat.file_type() == FileType::RegularFile;
-    job.tally().count_scanned(is_file.then_some(stat.size));
+    fn count(&self, stat: &uncopy_os::file::Stat) {
+        let is_file = stat.file_type() == FileType::RegularFile;
+        self.tally.count_scanned(is_file.then_some(stat.size));
+    }
 }

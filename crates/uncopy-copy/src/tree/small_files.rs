@@ -16,7 +16,7 @@ pub(super) struct Devices {
 /// Counts of small files copied alike, added to the summary when one is copied differently.
 #[derive(Default)]
 pub(super) struct SmallFiles {
-    way: Option<(Devices, SmallFilePath)>,
+    path: Option<(Devices, SmallFilePath)>,
     /// The mechanism of the last one, and whether it was empty.
     counted: Option<(Mechanism, bool)>,
     files: u64,
@@ -26,25 +26,25 @@ pub(super) struct SmallFiles {
 impl SmallFiles {
     /// Whether the last files were on other devices.
     pub(super) fn went_elsewhere(&self, devices: Devices) -> bool {
-        self.way.as_ref().is_some_and(|(last, _)| *last != devices)
+        self.path.as_ref().is_some_and(|(last, _)| *last != devices)
     }
 
     /// Returns how small files are copied between these devices; a change of devices starts again.
-    pub(super) fn way(
+    pub(super) fn path(
         &mut self,
         devices: Devices,
         filesystems: (Filesystem, Filesystem),
     ) -> &mut SmallFilePath {
         if self.went_elsewhere(devices) {
-            self.way = None;
+            self.path = None;
         }
-        let (_, way) = self.way.get_or_insert_with(|| (devices, SmallFilePath::new(filesystems)));
-        way
+        let (_, path) = self.path.get_or_insert_with(|| (devices, SmallFilePath::new(filesystems)));
+        path
     }
 
     /// Returns how the last small files were copied.
-    pub(super) fn last_way(&self) -> Option<&SmallFilePath> {
-        self.way.as_ref().map(|(_, way)| way)
+    pub(super) fn last_path(&self) -> Option<&SmallFilePath> {
+        self.path.as_ref().map(|(_, path)| path)
     }
 
     /// Takes out the guess about the next file.
@@ -76,12 +76,12 @@ impl SmallFiles {
     /// Adds the refusals of the counted files to the summary.
     pub(super) fn settle(&mut self, options: &CopyOptions, summary: &mut Summary) {
         let files = std::mem::take(&mut self.files);
-        let (Some((mechanism, empty)), Some((_, way))) = (self.counted, &self.way) else {
+        let (Some((mechanism, empty)), Some((_, path))) = (self.counted, &self.path) else {
             return;
         };
         if files > 0 {
             let size = u64::from(!empty);
-            for refusal in way.refusals(size, mechanism, options) {
+            for refusal in path.refusals(size, mechanism, options) {
                 summary.add_refusal(&refusal, files);
             }
         }

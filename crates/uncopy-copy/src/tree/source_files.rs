@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use super::file_progress::FileProgress;
 use super::worker::Worker;
 use crate::Outcome;
 use crate::jobs::{EntryKind, EntryOutcome};
@@ -19,11 +18,10 @@ pub(super) struct SourceFiles {
 impl SourceFiles {
     /// Copies one file.
     pub(super) fn copy(&mut self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
-        let job = worker.job();
-        let options = &job.options().copy;
-        let spare_threads = || job.spare_workers();
-        let context = job.context().copy_context(&spare_threads);
-        let mut progress = FileProgress::new(job);
+        let options = &worker.options.copy;
+        let spare_threads = worker.scheduler.spare_workers();
+        let context = worker.context.copy_context(&spare_threads);
+        let mut progress = worker.file_progress();
         let copied = self
             .written
             .check(destination, options)
@@ -38,24 +36,28 @@ impl SourceFiles {
             }
             Err(error) if error.is_cancelled() => {
                 // In contrast to an entry of a tree, a source that the caller named is reported.
-                job.stop(error.clone());
+                worker.control.stop(error.clone());
                 let names = || (source.to_owned(), destination.to_owned());
-                return worker.finish_at(names, EntryKind::File, EntryOutcome::Failed(error));
+                return worker.reporter.finish_at(
+                    names,
+                    EntryKind::File,
+                    EntryOutcome::Failed(error),
+                );
             }
             Err(error) => {
                 let names = || (source.to_owned(), destination.to_owned());
-                return worker.fail_at(names, EntryKind::File, error);
+                return worker.reporter.fail_at(names, EntryKind::File, error);
             }
         };
         let outcome = match outcome {
             Outcome::Copied(receipt) => {
                 if let Some(portion) = receipt.portions.last() {
-                    job.tally().note_mechanism(portion.mechanism);
+                    worker.tally.note_mechanism(portion.mechanism);
                 }
                 EntryOutcome::Copied(Box::new(receipt))
             }
             Outcome::Skipped { reason, .. } => EntryOutcome::Skipped { reason },
         };
-        worker.finish_at(|| (source.to_owned(), destination), EntryKind::File, outcome);
+        worker.reporter.finish_at(|| (source.to_owned(), destination), EntryKind::File, outcome);
     }
 }

@@ -5,12 +5,12 @@ use std::ffi::OsStr;
 use rustix::fs::FileType;
 
 use super::place::{OpenFile, Place};
-use super::worker::Worker;
-use crate::Transform;
 use crate::compress::{self, Wanted};
 use crate::conversion::Chosen;
 use crate::display_path::{DisplayPath, LazyPath};
+use crate::jobs::{JobOptions, Selection};
 use crate::source::Source;
+use crate::{CopyOptions, Transform};
 use uncopy_core::{Error, Objection, Reason, Result};
 use uncopy_os::directory;
 
@@ -19,26 +19,26 @@ use uncopy_os::directory;
 /// # Errors
 /// Its contents cannot be read, or its copy would get the name of another entry.
 pub(super) fn choose(
-    worker: &Worker<'_, '_>,
+    options: &JobOptions,
     place: &Place<'_>,
     file: OpenFile,
 ) -> Result<(OpenFile, Option<Chosen>)> {
     let OpenFile { fd, stat } = file;
-    if worker.job().options().copy.transform == Transform::None {
+    if options.copy.transform == Transform::None {
         return Ok((OpenFile { fd, stat }, None));
     }
-    let options = &worker.job().options().copy;
+    let CopyOptions { suffix, transform, .. } = options.copy;
     let find = || place.source();
     let lazy = LazyPath::new(&find);
     let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
     let source = Source::opened(DisplayPath::Lazy(&lazy), fd, stat, filesystem);
     let named = !place.directory.entered.whole;
-    let wanted = Wanted { name: given_name(place), suffix: options.suffix || !named, named };
-    let chosen = compress::choose(&source, wanted, options.transform)?;
+    let wanted = Wanted { name: given_name(place), suffix: suffix || !named, named };
+    let chosen = compress::choose(&source, wanted, transform)?;
     if let Some(name) = chosen.as_ref().and_then(|chosen| chosen.name.as_deref())
         && !named
     {
-        refuse_rival(worker, place, name)?;
+        refuse_rival(&options.selection, place, name)?;
     }
     let (fd, stat) = source.into_opened();
     Ok((OpenFile { fd, stat }, chosen))
@@ -51,11 +51,11 @@ pub(super) fn renamed<'a>(place: &Place<'a>, chosen: Option<&'a Chosen>) -> Plac
 }
 
 /// Refuses a file whose copy would get the name of another entry, whatever becomes of that one.
-fn refuse_rival(worker: &Worker<'_, '_>, place: &Place<'_>, name: &OsStr) -> Result<()> {
+fn refuse_rival(selection: &Selection, place: &Place<'_>, name: &OsStr) -> Result<()> {
     let Ok(stat) = directory::stat_name(&place.open.source, name) else { return Ok(()) };
     let way = place.directory.path_from_root().join(name);
     let is_directory = stat.file_type() == FileType::Directory;
-    if !worker.job().options().selection.selects(&way, is_directory) {
+    if !selection.selects(&way, is_directory) {
         return Ok(());
     }
     let reason = Reason::Refused(Objection::RivalName { name: name.into() });

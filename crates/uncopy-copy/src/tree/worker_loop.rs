@@ -4,6 +4,7 @@ use std::thread::Scope;
 
 use super::finish::end;
 use super::job::Job;
+use super::job_control::JobControl;
 use super::queue::Task;
 use super::worker::Worker;
 use super::{enter, entry, list};
@@ -16,20 +17,24 @@ pub(super) struct WorkerLoop<'scope, 'env> {
 }
 
 impl<'scope, 'env> WorkerLoop<'scope, 'env> {
-    pub(super) fn new(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) -> Self {
-        let worker = Worker::new(job, scope, WorkerLoop::run);
-        WorkerLoop { worker, _inside: job.context().gate().map(Gate::enter) }
+    pub(super) fn new(
+        job: &'env Job<'env>,
+        control: &'env JobControl<'env>,
+        scope: &'scope Scope<'scope, 'env>,
+    ) -> Self {
+        let worker = Worker::new(job, control, scope, WorkerLoop::run);
+        WorkerLoop { worker, _inside: job.context.gate().map(Gate::enter) }
     }
 
     /// Works until all is done, and adds its results to the summary.
-    fn run(job: &'env Job<'env>, scope: &'scope Scope<'scope, 'env>) {
-        let mut worker_loop = WorkerLoop::new(job, scope);
+    fn run(
+        job: &'env Job<'env>,
+        control: &'env JobControl<'env>,
+        scope: &'scope Scope<'scope, 'env>,
+    ) {
+        let mut worker_loop = WorkerLoop::new(job, control, scope);
         worker_loop.work_on();
         worker_loop.hand_in();
-    }
-
-    pub(super) fn job(&self) -> &'env Job<'env> {
-        self.worker.job()
     }
 
     /// The worker that runs in this loop.
@@ -39,15 +44,15 @@ impl<'scope, 'env> WorkerLoop<'scope, 'env> {
 
     /// Works until all is done.
     pub(super) fn work_on(&mut self) {
-        let job = self.job();
-        while let Some(mut taken) = job.queue().take(self.worker.id()) {
+        let control = self.worker.control;
+        while let Some(mut taken) = self.worker.scheduler.take() {
             if let Some(task) = taken.task.take() {
-                job.rest_if_paused();
+                control.rest_if_paused();
                 self.work(task);
             }
         }
         // The workshop must be removed before the tree gets its name.
-        job.rest_if_paused();
+        control.rest_if_paused();
     }
 
     /// Adds its results to the job's summary.

@@ -57,7 +57,7 @@ coded! {
         /// `copy_contents` in a job.
         ContentsInTree = "contents_in_tree",
             "copy_contents is not for trees: a FIFO in a tree has no end; leave it out, or set specials \
-             to make FIFOs and devices anew";
+             to make new FIFOs and devices";
         /// `read_streams` in a job.
         StreamsInTree = "streams_in_tree",
             "streams are read by copies of single files alone: a FIFO in a tree has no end; copy it by \

@@ -60,7 +60,7 @@ steps! {
     CopyUnwritten = "copy_unwritten",
         "copy again when nobody writes to the source, and check the device if they still \
          differ; this copy was not put in place";
-    GetAnew = "get_anew", "get the file anew, or copy it as it is, with transform = None";
+    GetAnew = "get_anew", "get the file again, or copy it as it is, with transform = None";
     AllowMore = "allow_more", "allow more mechanisms to fall back";
     LeaveOut = "leave_out", "leave out what does not work";
     MakeAnew = "make_anew", "make a new one in this process";

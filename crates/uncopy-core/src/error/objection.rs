@@ -140,7 +140,7 @@ coded! {
             journal: PathBuf,
         } = "journal_of_other",
             "its journal belongs to a copy of another source or with other options; repeat that copy, \
-             or remove {journal} to begin anew";
+             or remove {journal} to start over";
         /// The journal is damaged.
         JournalDamaged {
             /// Byte offset of the damage.
@@ -148,21 +148,21 @@ coded! {
             /// Path of the journal.
             journal: PathBuf,
         } = "journal_damaged",
-            "its journal is damaged at byte {offset} and is not believed; remove {journal} to begin anew";
+            "its journal is damaged at byte {offset} and is not trusted; remove {journal} to start over";
         /// The journal may have been written by another user.
         JournalForeign {
             /// Path of the journal.
             journal: PathBuf,
         } = "journal_foreign",
-            "its journal may be written by others than you and is not believed; remove {journal} to \
-             begin anew";
+            "its journal may have been written by other users and is not trusted; remove {journal} to \
+             start over";
         /// The journal is empty, or a copy of another journal.
         JournalCopied {
             /// Path of the journal.
             journal: PathBuf,
         } = "journal_copied",
-            "its journal is empty or the copy of one, so that nothing shows whose it is, and is not \
-             believed; remove {journal} to begin anew";
+            "its journal is empty or a copy of another one, so that its owner is unknown, and is not \
+             trusted; remove {journal} to start over";
         /// The pattern cannot match anything.
         Pattern {
             /// Description of the mistake.

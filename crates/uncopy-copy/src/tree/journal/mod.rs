@@ -6,7 +6,7 @@
 //! of its source as it was and of its copy as it became: what has changed since on either side is in
 //! no journal. Device numbers are no part of that, since another boot may give others. A frame that
 //! a crash cut off is dropped, and with it the word that its files are done; a journal that is damaged
-//! elsewhere is not believed at all.
+//! elsewhere is not trusted at all.
 
 mod done;
 mod part;

@@ -27,7 +27,7 @@ const JOURNALLED: (u32, u32) = (u32::MAX, u32::MAX);
 
 /// A name in a directory of the job.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct OwnedPlace {
     pub(super) directory: Arc<Directory>,
     /// Name in the source.
     pub(super) name: OsString,
@@ -35,9 +35,9 @@ pub(super) struct Spot {
     pub(super) target: OsString,
 }
 
-impl Spot {
-    pub(super) fn new(place: &Place<'_>) -> Spot {
-        Spot {
+impl OwnedPlace {
+    pub(super) fn new(place: &Place<'_>) -> OwnedPlace {
+        OwnedPlace {
             directory: Arc::clone(place.directory),
             name: place.name.to_owned(),
             target: place.target.to_owned(),
@@ -101,7 +101,7 @@ struct LinksState {
     /// Maximum number kept in memory; further ones go to disk.
     max_kept: usize,
     /// Being copied; these names wait.
-    copying: HashMap<Identity, Vec<Spot>>,
+    copying: HashMap<Identity, Vec<OwnedPlace>>,
     waiting: usize,
     /// Copied, and further names are expected.
     kept: HashMap<Identity, Copied>,
@@ -129,13 +129,17 @@ impl Links {
     }
 
     /// Decides what to do with a name of a file.
-    pub(super) fn claim(&self, file: Identity, spot: impl FnOnce() -> Spot) -> Result<Claim> {
+    pub(super) fn claim(
+        &self,
+        file: Identity,
+        place: impl FnOnce() -> OwnedPlace,
+    ) -> Result<Claim> {
         let mut state = self.lock();
         while state.waiting >= MAX_WAITING && state.copying.contains_key(&file) {
             state = self.copied.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some(waiting) = state.copying.get_mut(&file) {
-            waiting.push(spot());
+            waiting.push(place());
             state.waiting += 1;
             return Ok(Claim::Waits);
         }
@@ -144,7 +148,7 @@ impl Links {
             None => state.take((JOURNALLED, file.1)).map(|prior| (None, prior)),
         });
         let (first, prior) = taken.map_err(|errno| {
-            Error::destination("look up the other names of", spot().names().0, errno)
+            Error::destination("look up the other names of", place().names().0, errno)
         })?;
         if let Some(first) = first {
             return Ok(Claim::Copied(first));
@@ -160,7 +164,7 @@ impl Links {
         file: Identity,
         links: u32,
         first: &First,
-    ) -> (Vec<Spot>, Result<()>) {
+    ) -> (Vec<OwnedPlace>, Result<()>) {
         let mut state = self.lock();
         let waiting = state.end_waiting(file);
         // Names outside the tree are never met; names made during the copy are copied again.
@@ -176,7 +180,7 @@ impl Links {
 
     /// Records that the first name could not be copied. Returns the names that waited for it, one
     /// of which becomes the first.
-    pub(super) fn failed(&self, file: Identity) -> Vec<Spot> {
+    pub(super) fn failed(&self, file: Identity) -> Vec<OwnedPlace> {
         let waiting = self.lock().end_waiting(file);
         self.copied.notify_all();
         waiting
@@ -191,7 +195,7 @@ impl Links {
 }
 
 impl LinksState {
-    fn end_waiting(&mut self, file: Identity) -> Vec<Spot> {
+    fn end_waiting(&mut self, file: Identity) -> Vec<OwnedPlace> {
         let waiting = self.copying.remove(&file).unwrap_or_default();
         self.waiting -= waiting.len();
         waiting

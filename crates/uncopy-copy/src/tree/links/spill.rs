@@ -30,7 +30,7 @@ pub(super) struct Spill {
 }
 
 /// A record and its offset.
-pub(super) struct Found {
+pub(super) struct SpillRecord {
     pub(super) copied: Copied,
     at: u64,
 }
@@ -60,7 +60,7 @@ impl Spill {
     }
 
     /// Returns the record of a file of which further names are expected.
-    pub(super) fn find(&self, file: Identity) -> Sys<Option<Found>> {
+    pub(super) fn find(&self, file: Identity) -> Sys<Option<SpillRecord>> {
         let mut at = self.offset(place(file))?;
         while at != 0 {
             let mut head = [0; HEAD_BYTES];
@@ -75,7 +75,7 @@ impl Spill {
                 self.read(&mut path, at + HEAD_BYTES as u64)?;
                 let (root, renamed) = (number(24), number(32) != 0);
                 let copied = Copied { root, path: OsString::from_vec(path), renamed, expected };
-                return Ok(Some(Found { copied, at }));
+                return Ok(Some(SpillRecord { copied, at }));
             }
             at = long(0);
         }
@@ -83,7 +83,7 @@ impl Spill {
     }
 
     /// Sets how many names are still expected; with none it is not found any more.
-    pub(super) fn expect(&self, found: &Found, names: u32) -> Sys<()> {
+    pub(super) fn expect(&self, found: &SpillRecord, names: u32) -> Sys<()> {
         self.write(&names.to_le_bytes(), found.at + EXPECTED_AT)
     }
 

@@ -1,0 +1,191 @@
+//! Counts and reports how the entries of one worker ended.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use super::job_control::JobControl;
+use super::place::Place;
+use super::tally::Tally;
+use crate::Control;
+use crate::jobs::{Action, EntryKind, EntryOutcome, JobOptions, Record, Summary};
+use crate::stale::Unproven;
+use uncopy_core::{Error, Receipt};
+
+/// Reporter of one worker.
+pub(super) struct Reporter<'env> {
+    options: &'env JobOptions,
+    tally: &'env Tally<'env>,
+    control: &'env JobControl<'env>,
+    summary: Summary,
+    /// The observer's answer.
+    wants_records: bool,
+}
+
+impl<'env> Reporter<'env> {
+    pub(super) fn new(
+        options: &'env JobOptions,
+        tally: &'env Tally<'env>,
+        control: &'env JobControl<'env>,
+    ) -> Reporter<'env> {
+        let wants_records = tally.wants_records();
+        Reporter { options, tally, control, summary: Summary::default(), wants_records }
+    }
+
+    /// Whether the observer wants a record of every entry.
+    pub(super) fn wants_records(&self) -> bool {
+        self.wants_records
+    }
+
+    /// Whether a file with this receipt is reported as it is, and not only counted.
+    pub(super) fn reports(&self, receipt: &Receipt) -> bool {
+        self.wants_records || has_notes(receipt)
+    }
+
+    /// Results of this worker.
+    pub(super) fn summary(&mut self) -> &mut Summary {
+        &mut self.summary
+    }
+
+    /// Notes names that look like leftovers, for the summary.
+    pub(super) fn add_unproven(&self, met: Vec<Unproven>, path: impl Fn(&OsStr) -> PathBuf) {
+        self.tally.add_unproven(met, path);
+    }
+
+    /// Adds the results to the job's summary.
+    pub(super) fn hand_in(self) {
+        self.tally.add(&self.summary);
+    }
+
+    /// Number of entries that this worker did not copy: they failed, or were skipped.
+    pub(super) fn not_copied(&self) -> u64 {
+        self.summary.failed + self.summary.skipped
+    }
+
+    /// Counts a finished entry, and reports it.
+    pub(super) fn finish(&mut self, place: &Place<'_>, kind: EntryKind, outcome: EntryOutcome) {
+        self.finish_at(|| place.names(), kind, outcome);
+    }
+
+    /// Does the same for a file that was copied. A record is a noticeable part of the cost of a
+    /// small file.
+    pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {
+        if self.reports(&receipt) {
+            return self.finish(place, EntryKind::File, EntryOutcome::Copied(Box::new(receipt)));
+        }
+        self.summary.add_receipt(&receipt);
+        self.entry_done();
+    }
+
+    /// The same for an entry of which only the two names are known.
+    pub(super) fn finish_at(
+        &mut self,
+        names: impl FnOnce() -> (PathBuf, PathBuf),
+        kind: EntryKind,
+        outcome: EntryOutcome,
+    ) {
+        let reports = self.count(kind, &outcome);
+        if reports || self.wants_records {
+            let (source, destination) = names();
+            self.tally.report(Record { sequence: 0, kind, source, destination, outcome });
+        }
+        self.entry_done();
+    }
+
+    /// Counts an entry. Returns `true` if it is reported even if the observer wants no records.
+    fn count(&mut self, kind: EntryKind, outcome: &EntryOutcome) -> bool {
+        match outcome {
+            EntryOutcome::Copied(receipt) => {
+                self.summary.add_receipt(receipt);
+                has_notes(receipt)
+            }
+            EntryOutcome::Linked { .. } => {
+                self.summary.hard_links += 1;
+                false
+            }
+            EntryOutcome::Made { notes, flags_not_kept } => {
+                match kind {
+                    EntryKind::Directory => self.summary.directories += 1,
+                    EntryKind::Symlink => self.summary.symlinks += 1,
+                    _ => self.summary.specials += 1,
+                }
+                !notes.is_empty() || !flags_not_kept.is_empty()
+            }
+            EntryOutcome::Skipped { .. } => {
+                self.summary.skipped += 1;
+                self.tally.count_skipped();
+                // This was not requested by the caller.
+                kind == EntryKind::Special
+            }
+            EntryOutcome::Resumed => {
+                self.summary.resumed += 1;
+                false
+            }
+            EntryOutcome::Deleted { entries } => {
+                self.summary.deleted += entries;
+                false
+            }
+            EntryOutcome::Planned { action, .. } => {
+                self.count_planned(kind, *action);
+                // A dry run exists to be reported.
+                true
+            }
+            EntryOutcome::Failed(_) => {
+                self.summary.failed += 1;
+                self.tally.count_failed();
+                true
+            }
+        }
+    }
+
+    fn count_planned(&mut self, kind: EntryKind, action: Action) {
+        let counter = match (action, kind) {
+            (Action::Delete { entries }, _) => {
+                self.summary.deleted += entries;
+                return;
+            }
+            (Action::Link, _) => &mut self.summary.hard_links,
+            (_, EntryKind::Directory) => &mut self.summary.directories,
+            (_, EntryKind::Symlink) => &mut self.summary.symlinks,
+            (_, EntryKind::Special) => &mut self.summary.specials,
+            _ => &mut self.summary.files,
+        };
+        *counter += 1;
+    }
+
+    /// Counts an entry whose record is done; the observer may stop the job.
+    fn entry_done(&self) {
+        self.tally.count_entry();
+        if self.control.ask() == Control::Stop {
+            self.control.cancel();
+        }
+    }
+
+    /// Reports an entry that could not be copied.
+    pub(super) fn fail(&mut self, place: &Place<'_>, kind: EntryKind, error: Error) {
+        self.fail_at(|| place.names(), kind, error);
+    }
+
+    /// The same for an entry of which only the two names are known.
+    pub(super) fn fail_at(
+        &mut self,
+        names: impl FnOnce() -> (PathBuf, PathBuf),
+        kind: EntryKind,
+        error: Error,
+    ) {
+        if error.is_cancelled() {
+            self.control.leave_out(1);
+            return self.control.stop(error);
+        }
+        let end = self.options.on_error.ends_job(&error).then(|| error.clone());
+        // No worker begins another entry while this one is reported.
+        if let Some(error) = end {
+            self.control.stop(error);
+        }
+        self.finish_at(names, kind, EntryOutcome::Failed(error));
+    }
+}
+
+/// Whether the receipt contains something that a person should know, even if no records are wanted.
+fn has_notes(receipt: &Receipt) -> bool {
+    !receipt.notes.is_empty() || !receipt.flags_not_kept.is_empty()
+}
