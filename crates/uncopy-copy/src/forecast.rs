@@ -36,7 +36,7 @@ pub struct Forecast {
     pub written_to: String,
     pub destination_align: Option<DirectAlign>,
     /// Every mechanism, in rising order of touching the bytes.
-    pub ways: Vec<TriedWay>,
+    pub mechanisms: Vec<MechanismForecast>,
     /// First mechanism of the copy, with its cost. `None`: none works that the options allow.
     pub choice: Option<(Mechanism, Cost)>,
     /// Candidates of the copy's own trial.
@@ -46,8 +46,8 @@ pub struct Forecast {
 impl Forecast {
     /// Returns the result of trying `mechanism`.
     #[must_use]
-    pub fn way(&self, mechanism: Mechanism) -> Option<&TriedWay> {
-        self.ways.iter().find(|way| way.mechanism == mechanism)
+    pub fn mechanism(&self, mechanism: Mechanism) -> Option<&MechanismForecast> {
+        self.mechanisms.iter().find(|tried| tried.mechanism == mechanism)
     }
 
     /// Whether the copy will share its blocks with the source.
@@ -59,7 +59,7 @@ impl Forecast {
 
 /// Mechanism with the result of trying it between the two places.
 #[derive(Debug, Clone)]
-pub struct TriedWay {
+pub struct MechanismForecast {
     pub mechanism: Mechanism,
     pub answer: Answer<Cost>,
     /// Description of the attempt and its result; empty without an attempt.
@@ -92,12 +92,12 @@ pub fn forecast(
     }
     let (source_device, destination_device) = (device_of(source.fd()), device_of(directory));
     let align = written.as_ref().ok().and_then(|fd| file::stat(fd).ok()).and_then(|s| s.direct);
-    let mut ways = match (&files, facts.size) {
+    let mut mechanisms = match (&files, facts.size) {
         _ if facts.destination_is_stream || facts.size.is_none() => untried(&facts),
         (Ok(files), _) => Bench::new(&source, files, &facts).try_all(),
         (Err(reason), _) => impossible(&facts, reason),
     };
-    let attempted: Vec<Attempted> = ways.iter().filter_map(stopped).collect();
+    let attempted: Vec<Attempted> = mechanisms.iter().filter_map(stopped).collect();
     let chosen = match plan::next(&facts, &attempted) {
         PlanStep::Try(mechanism) => Some(mechanism),
         PlanStep::GiveUp => None,
@@ -106,8 +106,10 @@ pub fn forecast(
     let is_race = chosen.is_some_and(|chosen| rivals.first() == Some(&chosen))
         && Trial::new(&facts, &rivals, || false).is_some();
     for refusal in plan::refusals(&facts, chosen) {
-        if let Some(way) = ways.iter_mut().find(|way| way.mechanism == refusal.mechanism) {
-            way.passed_over = Some(refusal.reason);
+        if let Some(tried) =
+            mechanisms.iter_mut().find(|tried| tried.mechanism == refusal.mechanism)
+        {
+            tried.passed_over = Some(refusal.reason);
         }
     }
     Ok(Forecast {
@@ -118,9 +120,9 @@ pub fn forecast(
         written_to: written_to(&destination_device, &facts, destination.path()),
         destination_device,
         destination_align: align,
-        choice: chosen.map(|mechanism| (mechanism, cost_of(&ways, mechanism))),
+        choice: chosen.map(|mechanism| (mechanism, cost_of(&mechanisms, mechanism))),
         rivals: if is_race { rivals } else { Vec::new() },
-        ways,
+        mechanisms,
         facts,
     })
 }
@@ -155,8 +157,8 @@ fn device_of(fd: BorrowedFd<'_>) -> Device {
 }
 
 /// Returns the cost of a mechanism, tried or not.
-fn cost_of(ways: &[TriedWay], mechanism: Mechanism) -> Cost {
-    match ways.iter().find(|way| way.mechanism == mechanism).map(|way| &way.answer) {
+fn cost_of(mechanisms: &[MechanismForecast], mechanism: Mechanism) -> Cost {
+    match mechanisms.iter().find(|tried| tried.mechanism == mechanism).map(|tried| &tried.answer) {
         Some(Answer::Yes(cost)) => *cost,
         _ if mechanism == Mechanism::ReadWrite => Cost::UserCopied,
         _ if matches!(mechanism, Mechanism::Sendfile | Mechanism::Splice) => Cost::KernelCopied,
@@ -165,10 +167,10 @@ fn cost_of(ways: &[TriedWay], mechanism: Mechanism) -> Cost {
 }
 
 /// Returns the error of a mechanism that the copy will find not to work.
-fn stopped(way: &TriedWay) -> Option<Attempted> {
-    match way.answer {
+fn stopped(tried: &MechanismForecast) -> Option<Attempted> {
+    match tried.answer {
         Answer::No { errno, .. } => {
-            Some(Attempted { mechanism: way.mechanism, errno, moved_bytes: 0 })
+            Some(Attempted { mechanism: tried.mechanism, errno, moved_bytes: 0 })
         }
         _ => None,
     }
@@ -176,8 +178,8 @@ fn stopped(way: &TriedWay) -> Option<Attempted> {
 
 /// Describes mechanisms without trying them: the source has no size, or the destination is no regular
 /// file.
-fn untried(facts: &CopyFacts) -> Vec<TriedWay> {
-    let way = |mechanism| TriedWay {
+fn untried(facts: &CopyFacts) -> Vec<MechanismForecast> {
+    let forecast = |mechanism| MechanismForecast {
         mechanism,
         answer: match mechanism {
             Mechanism::ReadWrite => Answer::Yes(Cost::UserCopied),
@@ -187,17 +189,17 @@ fn untried(facts: &CopyFacts) -> Vec<TriedWay> {
         proof: String::new(),
         passed_over: None,
     };
-    plan::by_cost(facts).map(way).into()
+    plan::by_cost(facts).map(forecast).into()
 }
 
-fn impossible(facts: &CopyFacts, reason: &AnswerReason) -> Vec<TriedWay> {
-    let way = |mechanism| TriedWay {
+fn impossible(facts: &CopyFacts, reason: &AnswerReason) -> Vec<MechanismForecast> {
+    let forecast = |mechanism| MechanismForecast {
         mechanism,
         answer: Answer::unknown(reason.clone()),
         proof: String::new(),
         passed_over: None,
     };
-    plan::by_cost(facts).map(way).into()
+    plan::by_cost(facts).map(forecast).into()
 }
 
 /// Files on which mechanisms are tried.
@@ -229,11 +231,11 @@ impl<'a> Bench<'a> {
         Bench { source, files, facts, beside }
     }
 
-    fn try_all(&self) -> Vec<TriedWay> {
+    fn try_all(&self) -> Vec<MechanismForecast> {
         plan::by_cost(&self.facts).into_iter().map(|mechanism| self.try_one(mechanism)).collect()
     }
 
-    fn try_one(&self, mechanism: Mechanism) -> TriedWay {
+    fn try_one(&self, mechanism: Mechanism) -> MechanismForecast {
         let tried = match mechanism {
             Mechanism::Reflink => self.reflink(),
             _ => self.try_moving(mechanism),
@@ -244,7 +246,7 @@ impl<'a> Bench<'a> {
             Err(errno) => (self.refused(mechanism, errno), errno.to_string()),
         };
         let proof = format!("{did} {came}: {said}");
-        TriedWay { mechanism, answer, proof, passed_over: None }
+        MechanismForecast { mechanism, answer, proof, passed_over: None }
     }
 
     fn refused(&self, mechanism: Mechanism, errno: Errno) -> Answer<Cost> {

@@ -46,7 +46,8 @@ pub(super) fn retry_while_source_changes(
     let begin = Stopwatch::start(gate);
     let (mut retries, flushes) = (0, Cell::default());
     loop {
-        match copy_once(&flushes) {
+        let mut copied = copy_once(&flushes);
+        match &mut copied {
             Err(error)
                 if error.is_source_changed()
                     && options.if_changed == IfChanged::Retry
@@ -55,16 +56,18 @@ pub(super) fn retry_while_source_changes(
                     && !options.in_place =>
             {
                 retries += 1;
+                continue;
             }
-            Ok(Outcome::Copied(mut receipt)) => {
+            // Changed where it is: a receipt is large.
+            Ok(Outcome::Copied(receipt)) => {
                 receipt.retries = retries;
                 let Flushes { count, took, .. } = flushes.get();
                 (receipt.source_flushes, receipt.source_flush_duration) = (count, took);
                 receipt.duration = begin.elapsed();
-                return Ok(Outcome::Copied(receipt));
             }
-            ended => return ended,
+            _ => {}
         }
+        return copied;
     }
 }
 

@@ -14,7 +14,7 @@ fn public_types_keep_their_auto_traits() {
     data::<Evidence>();
     data::<Effect>();
     data::<DoctorFinding>();
-    data::<Found>();
+    data::<FoundFact>();
     data::<NextStep>();
     data::<Settings>();
     data::<Setting>();

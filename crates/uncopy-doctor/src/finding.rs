@@ -2,7 +2,7 @@
 
 use super::condition::Condition;
 use super::effect::Effect;
-use super::found::Found;
+use super::found::FoundFact;
 use super::next_step::NextStep;
 use super::severity::Severity;
 
@@ -25,7 +25,7 @@ pub struct DoctorFinding {
     /// Severity here.
     pub severity: Severity,
     /// Fact that was found, which displays a clause: `lldpd (pid 812) holds a packet tap on all devices`.
-    pub summary: Found,
+    pub summary: FoundFact,
     /// Observations that it rests on.
     pub evidence: Vec<Evidence>,
     /// Effect on the bytes, which displays a sentence.
@@ -38,7 +38,10 @@ pub struct DoctorFinding {
 
 impl DoctorFinding {
     /// Creates a finding with the condition's usual severity, effect and next step.
-    pub(crate) fn of(condition: &'static Condition, summary: impl Into<Found>) -> DoctorFinding {
+    pub(crate) fn of(
+        condition: &'static Condition,
+        summary: impl Into<FoundFact>,
+    ) -> DoctorFinding {
         DoctorFinding {
             condition,
             severity: condition.severity,

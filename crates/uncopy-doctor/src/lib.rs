@@ -46,7 +46,7 @@ pub use condition::{Condition, Topic, condition, conditions};
 pub use effect::Effect;
 pub use finding::{DoctorFinding, Evidence};
 pub use found::{
-    CopyCause, CopySite, Detour, Doubt, Echo, FilesFound, FilterAction, Found, Missing,
+    CopyCause, CopySite, Detour, Doubt, Echo, FilesFound, FilterAction, FoundFact, Missing,
     NetworkFound, ProbeFound, ProcessFound, ProcessName, RuleDoubt, Side, Sighting, SystemFound,
     TapFound, TapHolder, TapPlace, TraceFound,
 };

@@ -114,7 +114,7 @@ pub struct Report {
     /// Examined facts.
     pub facts: Vec<ReportFact>,
     /// For a file: every mechanism, the one that touches the bytes least first.
-    pub ways: Vec<TriedMechanism>,
+    pub mechanisms: Vec<TriedMechanism>,
     /// The five most frequent copying stacks, the most frequent first. `None`: they were not requested, or the
     /// kernel cannot be sampled.
     pub stacks: Option<Vec<Stack>>,
@@ -137,7 +137,7 @@ impl Report {
             headline: String::new(),
             findings: Vec::new(),
             facts: Vec::new(),
-            ways: Vec::new(),
+            mechanisms: Vec::new(),
             stacks: None,
             subject: subject.to_owned(),
         };

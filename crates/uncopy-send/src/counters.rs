@@ -10,7 +10,7 @@ use uncopy_core::Errno;
 #[non_exhaustive]
 pub enum FallbackReason {
     /// The options say to copy.
-    Asked,
+    CopyRequested,
     /// The send is so small that lending costs more than copying.
     TooSmall,
     /// Copying cost less when both were tried on this path, or is being tried.
@@ -34,7 +34,7 @@ pub enum FallbackReason {
 }
 
 uncopy_core::codes! { FallbackReason {
-    FallbackReason::Asked => "asked",
+    FallbackReason::CopyRequested => "asked",
     FallbackReason::TooSmall => "too_small",
     FallbackReason::CopyingIsCheaper => "copying_is_cheaper",
     FallbackReason::PathCopies => "path_copies",
@@ -51,7 +51,7 @@ impl FallbackReason {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            FallbackReason::Asked => "the options say to copy",
+            FallbackReason::CopyRequested => "the options say to copy",
             FallbackReason::TooSmall => "so small that lending costs more than copying",
             FallbackReason::CopyingIsCheaper => {
                 "copying is cheaper on this path, or is being tried"
@@ -197,6 +197,6 @@ mod tests {
         counters.fell_back(FallbackReason::TooSmall);
         assert_eq!(counters.fallbacks.len(), 2);
         assert_eq!(counters.fallbacks_for(FallbackReason::TooSmall), 2);
-        assert_eq!(counters.fallbacks_for(FallbackReason::Asked), 0);
+        assert_eq!(counters.fallbacks_for(FallbackReason::CopyRequested), 0);
     }
 }

@@ -220,7 +220,7 @@ impl<B: StableBytes> Sender<B> {
     #[inline]
     pub(super) fn decide(&mut self, length: usize, to: Option<SocketAddr>) -> Decision {
         let choice = match (self.options.mode, self.transmitter.lending_refusal()) {
-            (Mode::Copy, _) => Choice::Copy(FallbackReason::Asked),
+            (Mode::Copy, _) => Choice::Copy(FallbackReason::CopyRequested),
             (_, Some(LendingRefusal::NotSupported)) => Choice::Copy(FallbackReason::NotSupported),
             (_, Some(LendingRefusal::CountUncertain)) => {
                 Choice::Copy(FallbackReason::CountUncertain)

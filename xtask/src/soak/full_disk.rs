@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use testbed::{Filesystem, Mount};
 
 use super::record::{Record, Tally};
-use super::scene::{Found, Scene};
+use super::scene::{DestinationContents, Scene};
 
 const IMAGE_MEBIBYTES: u64 = 320;
 /// Fits once beside the old file, and not twice.
@@ -57,7 +57,7 @@ fn round(uncopy: &Path, scene: &Scene, method: &str) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success(), "it claims to have copied to a full disk");
     ensure!(said.contains("ENOSPC"), "it does not say that the disk is full: {said}");
-    ensure!(scene.found()? == Found::Old, "the old file is gone");
+    ensure!(scene.found()? == DestinationContents::Old, "the old file is gone");
     let left = scene.leftovers()?;
     ensure!(left.is_empty(), "{left:?} is left after an error");
     Ok(())

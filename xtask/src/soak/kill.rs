@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::record::{Record, Tally};
-use super::scene::{Dice, Found, SOURCE_BYTES, Scene};
+use super::scene::{DestinationContents, Dice, SOURCE_BYTES, Scene};
 
 /// Flags that lead to different files, calls and orders of them.
 const FLAGS: [&[&str]; 8] = [
@@ -93,8 +93,8 @@ fn round(
     let status = child.wait()?;
     tally.killed += u32::from(!status.success());
     match scene.found()? {
-        Found::Old => tally.old += 1,
-        Found::New => tally.new += 1,
+        DestinationContents::Old => tally.old += 1,
+        DestinationContents::New => tally.new += 1,
     }
     tally.leftovers += u32::from(!scene.leftovers()?.is_empty());
     scene.recover(uncopy)

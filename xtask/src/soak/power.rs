@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use testbed::{Filesystem, Mount};
 
 use super::record::{Record, Tally};
-use super::scene::{Dice, Found, SOURCE_BYTES, Scene};
+use super::scene::{DestinationContents, Dice, SOURCE_BYTES, Scene};
 
 const IMAGE_MEBIBYTES: u64 = 512;
 
@@ -65,12 +65,12 @@ fn round(
     tally.killed += u32::from(!status.success());
     let found = scene.found()?;
     ensure!(
-        found == Found::New || !status.success(),
+        found == DestinationContents::New || !status.success(),
         "it said that the copy is durable, and it is not there"
     );
     match found {
-        Found::Old => tally.old += 1,
-        Found::New => tally.new += 1,
+        DestinationContents::Old => tally.old += 1,
+        DestinationContents::New => tally.new += 1,
     }
     tally.leftovers += u32::from(!scene.leftovers()?.is_empty());
     scene.recover(uncopy)

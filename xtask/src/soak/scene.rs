@@ -17,7 +17,7 @@ const OLD_BYTES: u64 = 30 << 20;
 
 /// The state in which the destination was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum DestinationContents {
     Old,
     New,
 }
@@ -103,19 +103,19 @@ impl Scene {
     ///
     /// # Errors
     /// If it is neither the old file nor the new one, from the first byte to the last.
-    pub(super) fn found(&self) -> Result<Found> {
+    pub(super) fn found(&self) -> Result<DestinationContents> {
         let bytes = match fs::read(&self.destination) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.existing => {
-                return Ok(Found::Old);
+                return Ok(DestinationContents::Old);
             }
             Err(error) => return Err(error).context("the destination cannot be read"),
         };
         if bytes == self.new {
-            return Ok(Found::New);
+            return Ok(DestinationContents::New);
         }
         if self.existing && bytes == self.old {
-            return Ok(Found::Old);
+            return Ok(DestinationContents::Old);
         }
         let from_new = bytes.iter().zip(&self.new).take_while(|(a, b)| a == b).count();
         bail!("the destination has {} bytes, {from_new} of them like the new file", bytes.len())
@@ -149,7 +149,10 @@ impl Scene {
         let output = self.run(uncopy, &[])?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "the next run: {}: {said}", output.status);
-        ensure!(self.found()? == Found::New, "the next run succeeded and copied nothing");
+        ensure!(
+            self.found()? == DestinationContents::New,
+            "the next run succeeded and copied nothing"
+        );
         for left in self.leftovers()? {
             ensure!(
                 said.contains(&left),
@@ -204,9 +207,9 @@ mod tests {
     #[test]
     fn old_and_new_are_distinguished_from_mixtures() {
         let (_directory, scene) = scene(true);
-        assert_eq!(scene.found().unwrap(), Found::Old);
+        assert_eq!(scene.found().unwrap(), DestinationContents::Old);
         fs::copy(&scene.source, &scene.destination).unwrap();
-        assert_eq!(scene.found().unwrap(), Found::New);
+        assert_eq!(scene.found().unwrap(), DestinationContents::New);
         let mut mixture = scene.old.clone();
         mixture[..100].copy_from_slice(&scene.new[..100]);
         fs::write(&scene.destination, mixture).unwrap();
@@ -220,7 +223,7 @@ mod tests {
     #[test]
     fn a_new_destination_may_be_absent_but_not_short() {
         let (_directory, scene) = scene(false);
-        assert_eq!(scene.found().unwrap(), Found::Old);
+        assert_eq!(scene.found().unwrap(), DestinationContents::Old);
         fs::write(&scene.destination, &scene.new[..500]).unwrap();
         assert!(scene.found().is_err());
     }

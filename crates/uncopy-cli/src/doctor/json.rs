@@ -20,7 +20,8 @@ struct Examined<'a> {
     findings: Vec<FindingJson<'a>>,
     facts: Vec<FactJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    ways: Vec<WayJson<'a>>,
+    #[serde(rename = "ways")]
+    mechanisms: Vec<MechanismJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stacks: Option<Vec<Stack<'a>>>,
 }
@@ -35,7 +36,7 @@ struct Stack<'a> {
 
 /// A mechanism and the result of trying it.
 #[derive(Serialize)]
-struct WayJson<'a> {
+struct MechanismJson<'a> {
     mechanism: &'static str,
     #[serde(flatten)]
     answer: Answer,
@@ -96,7 +97,7 @@ fn of(report: &Report) -> Examined<'_> {
         headline: &report.headline,
         findings: report.findings.iter().map(FindingJson::from).collect(),
         facts: report.facts.iter().map(|f| FactJson { name: f.name, value: &f.value }).collect(),
-        ways: report.ways.iter().map(WayJson::from).collect(),
+        mechanisms: report.mechanisms.iter().map(MechanismJson::from).collect(),
         stacks: report.stacks.as_ref().map(|stacks| stacks.iter().map(Stack::from).collect()),
     }
 }
@@ -125,18 +126,18 @@ impl<'a> From<&'a uncopy::doctor::DoctorFinding> for FindingJson<'a> {
     }
 }
 
-impl<'a> From<&'a uncopy::doctor::TriedMechanism> for WayJson<'a> {
-    fn from(way: &'a uncopy::doctor::TriedMechanism) -> WayJson<'a> {
-        WayJson {
-            mechanism: way.mechanism.name(),
-            answer: Answer::from(&way.answer),
-            cost: match &way.answer {
+impl<'a> From<&'a uncopy::doctor::TriedMechanism> for MechanismJson<'a> {
+    fn from(tried: &'a uncopy::doctor::TriedMechanism) -> MechanismJson<'a> {
+        MechanismJson {
+            mechanism: tried.mechanism.name(),
+            answer: Answer::from(&tried.answer),
+            cost: match &tried.answer {
                 uncopy::capabilities::Answer::Yes(cost) => Some(cost.name()),
                 _ => None,
             },
-            proof: &way.proof,
-            passed_over: way.passed_over.map(words),
-            passed_over_code: way.passed_over.map(|reason| reason.code()),
+            proof: &tried.proof,
+            passed_over: tried.passed_over.map(words),
+            passed_over_code: tried.passed_over.map(|reason| reason.code()),
         }
     }
 }

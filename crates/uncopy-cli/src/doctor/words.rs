@@ -61,11 +61,11 @@ pub(super) fn report(report: &Report, style: Style, follows: bool) -> String {
         let (summary, id) = (printable(&summary), finding.condition.id);
         let _ = writeln!(text, "{severity}: {summary} [{id}]");
     }
-    if !report.ways.is_empty() {
+    if !report.mechanisms.is_empty() {
         text.push_str("\nmechanisms, cheapest first\n");
     }
-    for way in &report.ways {
-        let _ = writeln!(text, "  {:16}{}", way.mechanism.name(), printable(&result_of(way)));
+    for tried in &report.mechanisms {
+        let _ = writeln!(text, "  {:16}{}", tried.mechanism.name(), printable(&result_of(tried)));
     }
     if let Some(stacks) = &report.stacks {
         write_stacks(&mut text, stacks);
@@ -94,14 +94,14 @@ fn write_stacks(text: &mut String, stacks: &[Stack]) {
 }
 
 /// Formats the result of trying a mechanism.
-fn result_of(way: &TriedMechanism) -> String {
-    let answer = match &way.answer {
+fn result_of(tried: &TriedMechanism) -> String {
+    let answer = match &tried.answer {
         Answer::Yes(cost) => format!("yes, {cost}"),
         Answer::No { errno: Some(errno), reason } => format!("no: {reason} ({errno})"),
         Answer::No { errno: None, reason } => format!("no: {reason}"),
         Answer::Unknown { reason } => format!("unknown: {reason}"),
     };
-    let passed_over = way.passed_over.map(|reason| format!("; not used: {}", words(reason)));
+    let passed_over = tried.passed_over.map(|reason| format!("; not used: {}", words(reason)));
     std::iter::once(answer).chain(passed_over).collect()
 }
 

@@ -29,15 +29,15 @@ pub(super) fn repeated(
     mut copy_once: impl FnMut(&Cell<Flushes>) -> Result<Outcome>,
 ) -> Result<Outcome> {
     let mut tries = 0;
-    let copied = persist(options, control, filesystems, || {
+    let mut copied = persist(options, control, filesystems, || {
         tries += 1;
         run::retry_while_source_changes(&options.copy, options.gate.as_ref(), &mut copy_once)
     });
-    let mut outcome = copied?;
-    if let Outcome::Copied(receipt) = &mut outcome {
+    // Changed where it is: a receipt is large.
+    if let Ok(Outcome::Copied(receipt)) = &mut copied {
         receipt.retries += tries - 1;
     }
-    Ok(outcome)
+    copied
 }
 
 /// Runs an operation, and retries as often as the options allow if an error may be transient.
@@ -47,11 +47,11 @@ pub(super) fn persist<T>(
     filesystems: (Filesystem, Filesystem),
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    let is_network = filesystems.0.is_network() || filesystems.1.is_network();
     let mut tries = 0;
     loop {
         let attempted = attempt();
         let Err(error) = &attempted else { return attempted };
+        let is_network = filesystems.0.is_network() || filesystems.1.is_network();
         let may_pass = error.errno().is_some_and(|errno| passes(errno, is_network));
         if tries == options.retries || !may_pass {
             return attempted;

@@ -87,20 +87,20 @@ pub(super) fn copy(
     let subject = format!("{} to {}", source.display(), destination.display());
     let mut findings = histogram.findings();
     let mut facts = vec![ReportFact { name: "files", value: histogram.shown() }];
-    let mut ways = Vec::new();
+    let mut mechanisms = Vec::new();
     if let Some(file) = largest {
         let into = into(&file);
         let report = of(&file, &into, &forecast(&file, &into, how)?, how, options);
         facts.push(ReportFact { name: "largest", value: file.display().to_string() });
         facts.extend(report.facts);
         findings.extend(report.findings);
-        ways = report.ways;
+        mechanisms = report.mechanisms;
     } else {
         let none = FilesFound::NoFiles { directory: source.to_owned() };
         findings.push(DoctorFinding::of(&is::EMPTY, none).seen("statx", "no regular file"));
     }
     let mut report = Report::conclude(target, &subject, findings, facts);
-    report.ways = ways;
+    report.mechanisms = mechanisms;
     Ok(report)
 }
 

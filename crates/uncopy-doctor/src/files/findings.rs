@@ -6,7 +6,7 @@ use crate::found::{CopyCause, FilesFound, Side};
 use crate::next_step::NextStep;
 use crate::settings::Settings;
 use uncopy_copy::forecast::DirectPath;
-use uncopy_copy::forecast::{Forecast, TriedWay};
+use uncopy_copy::forecast::{Forecast, MechanismForecast};
 use uncopy_core::{Choice, Cost, Errno, Mechanism, RefusalReason};
 use uncopy_os::capabilities::{Answer, Device, DeviceKind};
 
@@ -69,18 +69,23 @@ fn kind(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
 /// Adds findings about the chosen mechanism and its cost.
 fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
     let Some((mechanism, cost)) = forecast.choice else {
-        let why_not = |way: &TriedWay| format!("{}: {}", way.mechanism, why_not(way, settings));
-        let all = forecast.ways.iter().map(why_not);
+        let why_not = |tried: &MechanismForecast| {
+            format!("{}: {}", tried.mechanism, why_not(tried, settings))
+        };
+        let all = forecast.mechanisms.iter().map(why_not);
         let said = all.collect::<Vec<_>>().join("; ");
         let none = DoctorFinding::of(&is::NO_MECHANISM, FilesFound::NoMechanism);
         found.push(none.seen("the plan", said));
         return;
     };
     // Another finding reports it with the reason.
-    if forecast.way(mechanism).is_some_and(|way| matches!(way.answer, Answer::Unknown { .. })) {
+    if forecast
+        .mechanism(mechanism)
+        .is_some_and(|tried| matches!(tried.answer, Answer::Unknown { .. }))
+    {
         return;
     }
-    let proof = forecast.way(mechanism).map(|way| way.proof.clone()).unwrap_or_default();
+    let proof = forecast.mechanism(mechanism).map(|tried| tried.proof.clone()).unwrap_or_default();
     let cause = cause(forecast, settings);
     let (condition, summary) = match cost {
         Cost::Shared => (&is::SHARED, FilesFound::Shares { mechanism }),
@@ -116,7 +121,7 @@ fn cause(forecast: &Forecast, settings: &Settings) -> CopyCause {
     if let Some(choice) = refusing_setting(forecast) {
         return CopyCause::Setting { setting: settings.setting(choice) };
     }
-    match forecast.way(Mechanism::Reflink).map(|way| &way.answer) {
+    match forecast.mechanism(Mechanism::Reflink).map(|tried| &tried.answer) {
         Some(Answer::No { reason, errno: Some(_) }) => {
             CopyCause::Refused { reason: reason.clone() }
         }
@@ -126,7 +131,8 @@ fn cause(forecast: &Forecast, settings: &Settings) -> CopyCause {
 
 /// Returns the first setting that excludes a working mechanism.
 fn refusing_setting(forecast: &Forecast) -> Option<Choice> {
-    let mut refused = forecast.ways.iter().filter(|way| way.answer.is_yes() && is_setting(way));
+    let mut refused =
+        forecast.mechanisms.iter().filter(|tried| tried.answer.is_yes() && is_setting(tried));
     refused.next().and_then(choice_against)
 }
 
@@ -135,7 +141,7 @@ fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<NextStep> {
     let facts = &forecast.facts;
     let may_move =
         facts.direct == DirectPath::Moves && facts.size >= Some(facts.tuning.direct_min.bytes);
-    let errno = match forecast.way(Mechanism::Reflink).map(|way| &way.answer) {
+    let errno = match forecast.mechanism(Mechanism::Reflink).map(|tried| &tried.answer) {
         Some(Answer::No { errno, .. }) => *errno,
         _ => None,
     };
@@ -160,9 +166,9 @@ fn cheaper(forecast: &Forecast, settings: &Settings) -> Option<NextStep> {
 
 /// Adds findings about sharing blocks.
 fn reflink(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
-    let Some(way) = forecast.way(Mechanism::Reflink) else { return };
+    let Some(tried) = forecast.mechanism(Mechanism::Reflink) else { return };
     let facts = &forecast.facts;
-    let (condition, summary) = match &way.answer {
+    let (condition, summary) = match &tried.answer {
         Answer::Yes(_) => return,
         Answer::Unknown { reason } => {
             (&is::NOT_TRIED, FilesFound::NothingTried { reason: reason.clone() })
@@ -179,9 +185,9 @@ fn reflink(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
             (&is::REFLINK_REFUSED, FilesFound::ReflinkRefused { reason: reason.clone() })
         }
     };
-    let said = match &way.answer {
+    let said = match &tried.answer {
         Answer::Unknown { reason } => reason.to_string(),
-        _ => way.proof.clone(),
+        _ => tried.proof.clone(),
     };
     found.push(DoctorFinding::of(condition, summary).seen(TRIAL, said));
 }
@@ -191,13 +197,13 @@ fn direct(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let facts = &forecast.facts;
     let chosen = forecast.choice.is_some_and(|(mechanism, _)| mechanism == Mechanism::Direct);
     let Some(bytes) = facts.size.filter(|_| !chosen && !forecast.is_shared()) else { return };
-    let Some(way) = forecast.way(Mechanism::Direct) else { return };
+    let Some(tried) = forecast.mechanism(Mechanism::Direct) else { return };
     let filesystem = facts.destination;
     let align = match forecast.destination_align {
         Some(align) => format!("STATX_DIOALIGN gives {} bytes", align.offset),
         None => "STATX_DIOALIGN gives none".to_owned(),
     };
-    let (condition, summary) = match way.answer {
+    let (condition, summary) = match tried.answer {
         Answer::Unknown { .. } => return,
         Answer::No { .. } => (&is::NO_DIRECT, FilesFound::NoDirectWrites { filesystem }),
         // Accepted without an alignment, or by a filesystem that is known to copy.
@@ -207,38 +213,39 @@ fn direct(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
         Answer::Yes(_) if bytes < facts.tuning.direct_min.bytes => {
             (&is::DIRECT_SMALL, FilesFound::TooSmallForDirect { bytes })
         }
-        Answer::Yes(Cost::Moved) if !is_setting(way) => {
+        Answer::Yes(Cost::Moved) if !is_setting(tried) => {
             (&is::DIRECT_NOT_DURABLE, FilesFound::DirectWouldMove)
         }
         Answer::Yes(_) => return,
     };
     found.push(
-        DoctorFinding::of(condition, summary).seen(STATX, align).seen(TRIAL, way.proof.clone()),
+        DoctorFinding::of(condition, summary).seen(STATX, align).seen(TRIAL, tried.proof.clone()),
     );
 }
 
 /// Whether a choice of the caller excludes it, not a threshold.
-fn is_setting(way: &TriedWay) -> bool {
-    let is_exclusion = matches!(way.passed_over, Some(RefusalReason::ExcludedBy(_)));
-    is_exclusion && choice_against(way).is_some()
+fn is_setting(tried: &MechanismForecast) -> bool {
+    let is_exclusion = matches!(tried.passed_over, Some(RefusalReason::ExcludedBy(_)));
+    is_exclusion && choice_against(tried).is_some()
 }
 
 /// Returns the choice of the caller that excluded a mechanism, including given or measured thresholds.
-fn choice_against(way: &TriedWay) -> Option<Choice> {
-    way.passed_over.and_then(RefusalReason::excluded_by)
+fn choice_against(tried: &MechanismForecast) -> Option<Choice> {
+    tried.passed_over.and_then(RefusalReason::excluded_by)
 }
 
 /// Adds findings about settings that exclude a mechanism.
 fn excluding(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFinding>) {
-    let works = forecast.ways.iter().filter(|way| way.answer.is_yes());
-    let refused = works.filter_map(|way| Some((way, way.passed_over?, choice_against(way)?)));
-    let refused: Vec<(&TriedWay, RefusalReason, Choice)> = refused.collect();
+    let works = forecast.mechanisms.iter().filter(|tried| tried.answer.is_yes());
+    let refused =
+        works.filter_map(|tried| Some((tried, tried.passed_over?, choice_against(tried)?)));
+    let refused: Vec<(&MechanismForecast, RefusalReason, Choice)> = refused.collect();
     let mut reasons: Vec<_> =
         refused.iter().map(|(_, reason, choice)| (*reason, *choice)).collect();
     reasons.dedup();
     for (reason, choice) in reasons {
         let alike = refused.iter().filter(|(_, other, _)| *other == reason);
-        let mechanisms: Vec<Mechanism> = alike.map(|(way, ..)| way.mechanism).collect();
+        let mechanisms: Vec<Mechanism> = alike.map(|(tried, ..)| tried.mechanism).collect();
         let setting = settings.setting(choice);
         let origin = settings.origin(choice).unwrap_or(settings.place);
         let ruled_out = FilesFound::RuledOut { setting: setting.clone(), mechanisms };
@@ -313,8 +320,8 @@ fn devices(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     }
 }
 
-fn why_not(way: &TriedWay, settings: &Settings) -> String {
-    match (&way.answer, way.passed_over) {
+fn why_not(tried: &MechanismForecast, settings: &Settings) -> String {
+    match (&tried.answer, tried.passed_over) {
         (_, Some(reason)) => reason.named_by(|choice| settings.name(choice)).to_string(),
         (Answer::No { reason, .. } | Answer::Unknown { reason }, None) => reason.to_string(),
         (Answer::Yes(_), None) => "it works".to_owned(),

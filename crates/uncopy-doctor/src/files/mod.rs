@@ -42,11 +42,11 @@ fn of(
     let findings = findings::findings(found, how.verify.is_some(), &options.settings);
     let subject = format!("{} to {}", source.display(), destination.display());
     let mut report = Report::conclude(target, &subject, findings, report_facts(found));
-    report.ways = found.ways.iter().map(way).collect();
+    report.mechanisms = found.mechanisms.iter().map(tried_mechanism).collect();
     report
 }
 
-fn way(tried: &uncopy_copy::forecast::TriedWay) -> TriedMechanism {
+fn tried_mechanism(tried: &uncopy_copy::forecast::MechanismForecast) -> TriedMechanism {
     TriedMechanism {
         mechanism: tried.mechanism,
         answer: tried.answer.clone(),
@@ -77,7 +77,7 @@ fn report_facts(found: &Forecast) -> Vec<ReportFact> {
     let choice = match found.choice {
         _ if found.is_empty => "nothing".to_owned(),
         None => "none".to_owned(),
-        Some(_) if !found.ways.iter().any(|way| way.answer.is_yes()) => {
+        Some(_) if !found.mechanisms.iter().any(|tried| tried.answer.is_yes()) => {
             "unknown, as nothing could be tried".to_owned()
         }
         Some(_) if !found.rivals.is_empty() => {

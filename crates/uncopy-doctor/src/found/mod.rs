@@ -29,23 +29,23 @@ macro_rules! topics {
         /// Displayed as a clause: `lldpd (pid 812) holds a packet tap on all devices`.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[non_exhaustive]
-        pub enum Found {
+        pub enum FoundFact {
             $($(#[$doc])* $topic($found),)*
         }
 
-        impl fmt::Display for Found {
+        impl fmt::Display for FoundFact {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
-                    $(Found::$topic(found) => found.fmt(f),)*
+                    $(FoundFact::$topic(found) => found.fmt(f),)*
                 }
             }
         }
 
         $(
-            #[doc = concat!("[`Found::", stringify!($topic), "`].")]
-            impl From<$found> for Found {
-                fn from(found: $found) -> Found {
-                    Found::$topic(found)
+            #[doc = concat!("[`FoundFact::", stringify!($topic), "`].")]
+            impl From<$found> for FoundFact {
+                fn from(found: $found) -> FoundFact {
+                    FoundFact::$topic(found)
                 }
             }
         )*

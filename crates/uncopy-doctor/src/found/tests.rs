@@ -8,7 +8,7 @@ fn lldpd() -> ProcessName {
     ProcessName { program: "lldpd".into(), pid: 812 }
 }
 
-fn check<const N: usize>(rows: [(Found, &str); N]) {
+fn check<const N: usize>(rows: [(FoundFact, &str); N]) {
     for (found, words) in rows {
         assert_eq!(found.to_string(), words, "{found:?}");
     }

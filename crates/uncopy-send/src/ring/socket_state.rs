@@ -56,7 +56,7 @@ impl SocketState {
         let NewSend { socket, to, payload, bytes, huge_by_index, .. } = *send;
         let buffers = payload.as_slice();
         let decision = match mode {
-            Mode::Copy => Choice::Copy(FallbackReason::Asked).into(),
+            Mode::Copy => Choice::Copy(FallbackReason::CopyRequested).into(),
             _ if buffers.len() > MAX_REGIONS => Choice::Copy(FallbackReason::TooManyRegions).into(),
             Mode::Zerocopy => Choice::Lend(Path::default()).into(),
             Mode::Auto => {

@@ -78,7 +78,7 @@ fn udp_over_a_device_is_not_copied() {
             }
             let mut copying = sender(over_the_sink(is_v6), Mode::Copy);
             assert_all(&send_some(&mut copying, 5, 9000), Fate::Copied);
-            assert_eq!(copying.counters().fallbacks_for(FallbackReason::Asked), 5);
+            assert_eq!(copying.counters().fallbacks_for(FallbackReason::CopyRequested), 5);
             let mut auto = sender(over_the_sink(is_v6), Mode::Auto);
             assert_all(&send_some(&mut auto, 50, 64_000), Fate::NotCopied);
             assert_all(&send_some(&mut auto, 50, 1000), Fate::Copied);

@@ -331,9 +331,10 @@ fn a_send_on_a_full_stream_without_io_uring_is_canceled() {
 /// The engines share the ledger of a socket: neither adds a reason that was counted already.
 fn a_ring_counts_each_reason_for_a_copy_once() {
     for without_io_uring in [false, true] {
-        for (mode, bytes, reason) in
-            [(Mode::Copy, 3000, FallbackReason::Asked), (Mode::Auto, 100, FallbackReason::TooSmall)]
-        {
+        for (mode, bytes, reason) in [
+            (Mode::Copy, 3000, FallbackReason::CopyRequested),
+            (Mode::Auto, 100, FallbackReason::TooSmall),
+        ] {
             let (_receiver, socket) = udp(false);
             let mut options = ring_options(mode);
             options.without_io_uring = without_io_uring;

@@ -21,7 +21,7 @@ fn device(name: &str) -> Device {
 /// 4 MiB from ext4 to ext4 on a disk, in the page cache.
 fn ordinary() -> Forecast {
     let size = 4 << 20;
-    let tried = |mechanism, answer| TriedWay {
+    let tried = |mechanism, answer| MechanismForecast {
         mechanism,
         answer,
         proof: "it was tried".into(),
@@ -39,7 +39,7 @@ fn ordinary() -> Forecast {
         destination_device: device("vda"),
         written_to: "vda".into(),
         destination_align: Some(DirectAlign { memory: 512, offset: 512 }),
-        ways: vec![
+        mechanisms: vec![
             tried(Mechanism::Reflink, none),
             direct,
             tried(Mechanism::CopyFileRange, Answer::Yes(Cost::KernelCopied)),
@@ -52,8 +52,8 @@ fn ordinary() -> Forecast {
 }
 
 fn answer(forecast: &mut Forecast, mechanism: Mechanism, answer: Answer<Cost>) {
-    let way = forecast.ways.iter_mut().find(|way| way.mechanism == mechanism).unwrap();
-    way.answer = answer;
+    let tried = forecast.mechanisms.iter_mut().find(|tried| tried.mechanism == mechanism).unwrap();
+    tried.answer = answer;
 }
 
 fn refused(errno: Errno) -> Answer<Cost> {
@@ -108,7 +108,7 @@ const ROWS: &[Row] = &[
     (|f| f.source_device.rotational = Some(true), "rotational", Note),
     (|f| f.destination_device.kind = DeviceKind::Network, "remote-device", Note),
     (
-        |f| f.ways[1].passed_over = Some(RefusalReason::ExcludedBy(Exclusion::BypassesCache)),
+        |f| f.mechanisms[1].passed_over = Some(RefusalReason::ExcludedBy(Exclusion::BypassesCache)),
         "setting-refuses",
         Note,
     ),
@@ -191,8 +191,8 @@ fn settings_are_named_with_their_origin() {
         ),
     ] {
         let mut forecast = ordinary();
-        for way in &mut forecast.ways[..4] {
-            way.passed_over = Some(reason);
+        for tried in &mut forecast.mechanisms[..4] {
+            tried.passed_over = Some(reason);
         }
         forecast.choice = Some((Mechanism::ReadWrite, Cost::UserCopied));
         let found = findings(&forecast, false, &settings);
@@ -226,7 +226,7 @@ fn a_threshold_that_was_given_is_a_setting() {
         (Origin::Given, Some("the flag: too small to pay for O_DIRECT (below direct-min, 8 MiB)")),
     ] {
         let reason = RefusalReason::TooSmallForDirect(least(origin));
-        forecast.ways[1].passed_over = Some(reason);
+        forecast.mechanisms[1].passed_over = Some(reason);
         let found = findings(&forecast, false, &flags(None));
         let refuses = found.iter().find(|finding| finding.condition.id == "setting-refuses");
         assert_eq!(refuses.map(|refuses| refuses.evidence[0].found.as_str()), expected);
