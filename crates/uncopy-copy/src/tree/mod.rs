@@ -21,6 +21,7 @@ mod job_control;
 mod journal;
 mod links;
 mod list;
+mod listing_buffer;
 mod other;
 mod partial;
 mod place;

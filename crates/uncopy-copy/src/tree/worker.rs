@@ -1,6 +1,5 @@
 //! Implements one worker: the parts of the job that it uses, and its buffers.
 
-use std::mem::MaybeUninit;
 use std::thread::Scope;
 
 use super::budget::Budget;
@@ -10,6 +9,7 @@ use super::file_progress::FileProgress;
 use super::job::Job;
 use super::job_control::JobControl;
 use super::links::Links;
+use super::listing_buffer::ListingBuffer;
 use super::place::Place;
 use super::reporter::Reporter;
 use super::resume::Resume;
@@ -178,34 +178,4 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         }
         receipt
     }
-}
-
-/// Room for a listing: a few hundred entries a call.
-const LISTING_BYTES: usize = 64 << 10;
-
-/// Buffer for listings of one worker, taken out while it is used.
-pub(super) struct ListingBuffer(Vec<MaybeUninit<u8>>);
-
-impl ListingBuffer {
-    fn new() -> ListingBuffer {
-        ListingBuffer(listing_room())
-    }
-
-    /// Takes the buffer, which is [given back](ListingBuffer::give_back) afterwards.
-    pub(super) fn take(&mut self) -> Vec<MaybeUninit<u8>> {
-        match std::mem::take(&mut self.0) {
-            // A batch copied during a listing may finish another directory, which is then listed
-            // for mirroring.
-            taken if taken.is_empty() => listing_room(),
-            listing => listing,
-        }
-    }
-
-    pub(super) fn give_back(&mut self, listing: Vec<MaybeUninit<u8>>) {
-        self.0 = listing;
-    }
-}
-
-fn listing_room() -> Vec<MaybeUninit<u8>> {
-    vec![MaybeUninit::uninit(); LISTING_BYTES]
 }
