@@ -15,7 +15,6 @@ use super::sleep::Waiter;
 use super::source::Source;
 use super::status::Status;
 use super::sync::Arc;
-use crate::memory::Filling;
 use uncopy_core::Errno;
 use uncopy_os::eventfd;
 use uncopy_os::reactor::{self, Watched};
@@ -191,19 +190,13 @@ impl AsyncChannel {
         handles: &mut Vec<Handle>,
     ) -> Result<(Call<'_>, Arc<Waiter>), Status> {
         let channel = &self.channel;
-        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
-        let lengths = Lengths { bytes: total_bytes(regions), handles: handles.len() };
-        // The handles are checked at each attempt.
-        let prepared = channel.prepare_call(lengths, fill, || Ok(Vec::new()));
-        let mut request = Some(prepared?);
+        let bytes = total_bytes(regions);
         let waiter = Arc::new(Waiter::ringing(self.alarm()?));
         let attempt = || {
-            let Some(mut message) = request.take() else { return Err(Status::BadState) };
-            message.set_handles(channel.check_handles(handles)?);
-            channel.begin(message, &waiter).map_err(|rejected| {
-                let Rejected { status, mut message } = rejected;
+            let lengths = Lengths { bytes, handles: handles.len() };
+            let begun = channel.begin(lengths, regions, || channel.check_handles(handles), &waiter);
+            begun.map_err(|Rejected { status, mut message }| {
                 *handles = message.take_handles();
-                request = Some(message);
                 status
             })
         };

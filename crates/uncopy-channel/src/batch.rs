@@ -1,13 +1,18 @@
 //! Several messages in one write.
 
+use std::io::IoSlice;
+use std::slice;
+
 use super::channel::{
-    Channel, Handle, Lengths, MessageBuf, Rejected, gather, hand_over, leave_queue,
+    Channel, Handle, Lengths, MessageBuf, Rejected, gather, hand_over, leave_queue, refusal,
 };
 use super::peer::Transport;
+use super::region::Region;
 use super::rights::Rights;
 use super::status::Status;
 use super::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
-use crate::memory::Filling;
+use crate::memory::{Filling, Lent};
+use crate::transport::gather::{Body, check_all};
 use crate::transport::wire::Wire;
 
 /// A region of a batch: RFC-0010's flat representation, in which the reserved field of an iovec
@@ -38,6 +43,20 @@ impl BatchRegion<'_> {
     fn shape(&self) -> BatchShape {
         let BatchRegion { bytes, message, handles } = *self;
         BatchShape { bytes: bytes.len(), message, handles }
+    }
+}
+
+impl Region for BatchRegion<'_> {
+    fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn append_to(&self, from: usize, filling: &mut Filling<'_>) -> Result<(), Status> {
+        Ok(filling.append(&self.bytes[from..])?)
+    }
+
+    fn lend(&self, from: usize) -> Lent<'_> {
+        Lent::of(&self.bytes[from..])
     }
 }
 
@@ -91,10 +110,17 @@ fn plan<R>(
     if total == handle_count { Ok(plans) } else { Err(Status::InvalidArgs) }
 }
 
-/// Messages that are ready to be sent, and why the next one is not.
-struct Prepared {
-    messages: Vec<MessageBuf>,
-    failure: Option<Status>,
+/// A message of a batch that is sent over a socket.
+struct WiredMessage<'a, R> {
+    regions: &'a [R],
+    bytes: usize,
+    handles: Vec<Handle>,
+}
+
+impl<R: Region> WiredMessage<'_, R> {
+    fn body(&self) -> Body<'_, R> {
+        Body::new(self.regions, self.bytes)
+    }
 }
 
 impl Channel {
@@ -117,9 +143,43 @@ impl Channel {
         regions: &[BatchRegion<'_>],
         handles: &mut Vec<Handle>,
     ) -> Result<usize, BatchError> {
-        let append =
-            |region: &BatchRegion<'_>, filling: &mut Filling<'_>| Ok(filling.append(region.bytes)?);
-        self.write_batch_with(regions, BatchRegion::shape, append, handles)
+        self.write_batch_regions(regions, BatchRegion::shape, handles)
+    }
+
+    /// Sends as [`write_batch`](Self::write_batch) does, with regions of any memory, which `shape`
+    /// describes.
+    ///
+    /// # Errors
+    /// As [`write_batch`](Self::write_batch), and for each message as
+    /// [`write_regions`](Self::write_regions).
+    pub fn write_batch_regions<R: Region>(
+        &self,
+        regions: &[R],
+        shape: impl Fn(&R) -> BatchShape,
+        handles: &mut Vec<Handle>,
+    ) -> Result<usize, BatchError> {
+        if !self.0.is_wired() {
+            let append = |region: &R, filling: &mut Filling<'_>| region.append_to(0, filling);
+            return self.write_batch_with(regions, shape, append, handles);
+        }
+        let plans = self.plan_batch(regions, shape, handles)?;
+        let has_handles = !handles.is_empty();
+        let (messages, failure) = prepare_each(regions, &plans, handles, |own, plan, taken| {
+            let lengths = Lengths { bytes: plan.bytes, handles: plan.handles };
+            // No handle is consumed before the regions in front of it are known to be there.
+            let body =
+                || if has_handles { check_all(own).map(|()| Vec::new()) } else { Ok(Vec::new()) };
+            let collect = || self.check_handles(taken);
+            let handles = self.prepare(Rights::WRITE, lengths, body, collect)?;
+            Ok(WiredMessage { regions: own, bytes: plan.bytes, handles })
+        });
+        let delivered = match self.0.lock().and_then(|locked| locked.transport(self.0.side)) {
+            Ok(Transport::Wired(wire)) => self.transmit_all(&wire, messages),
+            // A wired end stays wired until it is closed.
+            Ok(Transport::Local(_)) => refused(Status::BadState, messages),
+            Err(status) => refused(status, messages),
+        };
+        delivered.conclude(failure, handles)
     }
 
     /// Sends as [`write_batch`](Self::write_batch) does, with regions of any type, which `shape`
@@ -134,63 +194,31 @@ impl Channel {
         append: impl Fn(&R, &mut Filling<'_>) -> Result<(), Status>,
         handles: &mut Vec<Handle>,
     ) -> Result<usize, BatchError> {
-        let checked = self.0.grant.check(Rights::WRITE);
-        let plans = match checked.and_then(|()| plan(regions, shape, handles.len())) {
-            Ok(plans) => plans,
-            Err(status) => {
-                handles.clear();
-                return Err(BatchError { status, sent: 0 });
-            }
-        };
-        let Prepared { messages, failure } =
-            self.prepare_messages(regions, &plans, append, handles);
-        let Delivered { sent, rejected, mut unsent } = self.deliver_all(messages);
-        let Some(Rejected { status, mut message }) = rejected else {
-            return match failure {
-                None => Ok(sent),
-                Some(status) => Err(BatchError { status, sent }),
-            };
-        };
-        // Handles that were not sent go back in front of those that were never taken.
-        let mut back = Vec::new();
-        leave_queue(message.handles());
-        if status == Status::ShouldWait {
-            back.append(&mut message.take_handles());
-        }
-        for message in &mut unsent {
-            leave_queue(message.handles());
-            back.append(&mut message.take_handles());
-        }
-        handles.splice(0..0, back);
-        Err(BatchError { status, sent })
-    }
-
-    /// Checks and fills the messages, without the lock, up to the first that fails.
-    fn prepare_messages<R>(
-        &self,
-        regions: &[R],
-        plans: &[MessagePlan],
-        append: impl Fn(&R, &mut Filling<'_>) -> Result<(), Status>,
-        handles: &mut Vec<Handle>,
-    ) -> Prepared {
-        let mut messages = Vec::with_capacity(plans.len());
-        let mut start = 0;
-        for plan in plans {
-            let own = &regions[start..plan.regions_end];
-            start = plan.regions_end;
+        let plans = self.plan_batch(regions, shape, handles)?;
+        let (messages, failure) = prepare_each(regions, &plans, handles, |own, plan, taken| {
+            let lengths = Lengths { bytes: plan.bytes, handles: plan.handles };
             let fill = |filling: &mut Filling<'_>| {
                 own.iter().try_for_each(|region| append(region, filling))
             };
-            let mut taken: Vec<Handle> = handles.drain(..plan.handles).collect();
-            let lengths = Lengths { bytes: plan.bytes, handles: plan.handles };
             let body = || gather(plan.bytes, fill);
-            let collect = || self.check_handles(&mut taken);
-            match self.prepare(Rights::WRITE, lengths, body, collect) {
-                Ok(message) => messages.push(message),
-                Err(status) => return Prepared { messages, failure: Some(status) },
-            }
-        }
-        Prepared { messages, failure: None }
+            self.prepare(Rights::WRITE, lengths, body, || self.check_handles(taken))
+        });
+        self.deliver_all(messages).conclude(failure, handles)
+    }
+
+    /// Checks right and regions, and divides the regions into messages. Consumes the handles if they
+    /// break a rule.
+    fn plan_batch<R>(
+        &self,
+        regions: &[R],
+        shape: impl Fn(&R) -> BatchShape,
+        handles: &mut Vec<Handle>,
+    ) -> Result<Vec<MessagePlan>, BatchError> {
+        let checked = self.0.grant.check(Rights::WRITE);
+        checked.and_then(|()| plan(regions, shape, handles.len())).map_err(|status| {
+            handles.clear();
+            BatchError { status, sent: 0 }
+        })
     }
 
     /// Hands over the messages in order, up to the first that is rejected.
@@ -201,7 +229,7 @@ impl Channel {
         let mut messages = messages.into_iter();
         let mut sent = 0;
         let rejected = match transport {
-            Ok(Transport::Wired(wire)) => return self.transmit_all(&wire, messages.collect()),
+            Ok(Transport::Wired(wire)) => return self.transmit_filled(&wire, messages.collect()),
             Ok(Transport::Local(mut locked)) => loop {
                 let Some(message) = messages.next() else { break None };
                 match hand_over(&mut locked, side, message) {
@@ -211,42 +239,113 @@ impl Channel {
             },
             Err(status) => messages.next().map(|message| Rejected { status, message }),
         };
-        Delivered { sent, rejected, unsent: messages.collect() }
+        let handles_of = |mut message: MessageBuf| {
+            leave_queue(message.handles());
+            message.take_handles()
+        };
+        let rejected = rejected.map(|Rejected { status, message }| (status, handles_of(message)));
+        Delivered { sent, rejected, unsent: messages.map(handles_of).collect() }
+    }
+
+    /// Sends messages that were filled, over a socket.
+    fn transmit_filled(&self, wire: &Wire, mut messages: Vec<MessageBuf>) -> Delivered {
+        messages.iter().for_each(|message| leave_queue(message.handles()));
+        let handles: Vec<_> = messages.iter_mut().map(MessageBuf::take_handles).collect();
+        let bodies: Vec<_> = messages.iter().map(|message| IoSlice::new(message)).collect();
+        let of = |(body, handles): (_, Vec<Handle>)| {
+            let regions: &[IoSlice<'_>] = slice::from_ref(body);
+            WiredMessage { regions, bytes: body.len(), handles }
+        };
+        self.transmit_all(wire, bodies.iter().zip(handles).map(of).collect())
     }
 
     /// Sends the messages over a socket, with one system call for each run of messages without
     /// handles.
-    fn transmit_all(&self, wire: &Wire, mut messages: Vec<MessageBuf>) -> Delivered {
-        messages.iter().for_each(|message| leave_queue(message.handles()));
+    fn transmit_all<R: Region>(
+        &self,
+        wire: &Wire,
+        mut messages: Vec<WiredMessage<'_, R>>,
+    ) -> Delivered {
         let mut sent = 0;
-        while !messages.is_empty() {
-            let run = messages.iter().take_while(|m| m.handles().is_empty()).count();
-            if run > 1 {
-                let gone = wire.send_run(&messages[..run]);
-                messages.drain(..gone);
+        while let Some(next) = messages.get_mut(sent) {
+            let handles = std::mem::take(&mut next.handles);
+            let without = |message: &&WiredMessage<'_, R>| message.handles.is_empty();
+            let run = messages[sent..].iter().take_while(without);
+            if handles.is_empty() && run.clone().count() > 1 {
+                let gone = wire.send_run(run.map(WiredMessage::body));
                 sent += gone;
                 if gone > 0 {
                     continue;
                 }
             }
             // A message that was not sent in a run is sent alone to learn why.
-            if let Err(rejected) = self.transmit_message(wire, messages.remove(0)) {
-                return Delivered { sent, rejected: Some(rejected), unsent: messages };
+            let alone = self.transmit(wire, messages[sent].body(), handles);
+            if let Err(Rejected { status, mut message }) = alone {
+                let unsent = messages.drain(sent + 1..).map(|message| message.handles);
+                let rejected = Some((status, message.take_handles()));
+                return Delivered { sent, rejected, unsent: unsent.collect() };
             }
             sent += 1;
         }
-        Delivered { sent, rejected: None, unsent: messages }
+        Delivered { sent, rejected: None, unsent: Vec::new() }
     }
+}
+
+/// Prepares the messages by `prepare`, which gets each one's regions and handles, up to the first that
+/// fails.
+fn prepare_each<'a, R, M>(
+    regions: &'a [R],
+    plans: &[MessagePlan],
+    handles: &mut Vec<Handle>,
+    mut prepare: impl FnMut(&'a [R], &MessagePlan, &mut Vec<Handle>) -> Result<M, Status>,
+) -> (Vec<M>, Option<Status>) {
+    let mut messages = Vec::with_capacity(plans.len());
+    let mut start = 0;
+    for plan in plans {
+        let own = &regions[start..plan.regions_end];
+        start = plan.regions_end;
+        let mut taken: Vec<Handle> = handles.drain(..plan.handles).collect();
+        match prepare(own, plan, &mut taken) {
+            Ok(message) => messages.push(message),
+            Err(status) => return (messages, Some(status)),
+        }
+    }
+    (messages, None)
+}
+
+/// Result of a batch whose first message is refused.
+fn refused<R: Region>(status: Status, messages: Vec<WiredMessage<'_, R>>) -> Delivered {
+    let mut messages = messages.into_iter();
+    let rejected = messages.next().map(|first| (refusal(status, first.regions).status, Vec::new()));
+    Delivered { sent: 0, rejected, unsent: messages.map(|message| message.handles).collect() }
 }
 
 /// Outcome of handing over the messages of a batch.
 struct Delivered {
     /// Number of messages that were sent.
     sent: usize,
-    /// The message that was not sent, and why.
-    rejected: Option<Rejected>,
-    /// The messages behind it.
-    unsent: Vec<MessageBuf>,
+    /// Why a message was not sent, and its handles.
+    rejected: Option<(Status, Vec<Handle>)>,
+    /// The handles of the messages behind it.
+    unsent: Vec<Vec<Handle>>,
+}
+
+impl Delivered {
+    /// Puts the handles that were not sent back in front of those that were never taken, and returns
+    /// the result; `failure` is that of the message behind those that were to be sent.
+    fn conclude(
+        self,
+        failure: Option<Status>,
+        handles: &mut Vec<Handle>,
+    ) -> Result<usize, BatchError> {
+        let Delivered { sent, rejected, unsent } = self;
+        let Some((status, own)) = rejected else {
+            return failure.map_or(Ok(sent), |status| Err(BatchError { status, sent }));
+        };
+        let kept = if status == Status::ShouldWait { own } else { Vec::new() };
+        handles.splice(0..0, kept.into_iter().chain(unsent.into_iter().flatten()));
+        Err(BatchError { status, sent })
+    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::io::IoSlice;
 use super::channel::{Channel, Handle, Lengths, MessageBuf, total_bytes};
 use super::identity::Kind;
 use super::object::Object;
+use super::region::Region;
 use super::rights::{Rights, subset};
 use super::sleep::Deadline;
 use super::source::Source;
-use super::status::{Fill, Status};
-use crate::memory::Filling;
+use super::status::Status;
 
 /// The handle to send, and whether it is moved or duplicated. `None` stands for a handle that does
 /// not exist (any more), and fails with [`Status::BadHandle`].
@@ -123,22 +123,22 @@ impl Channel {
         regions: &[IoSlice<'_>],
         dispositions: &mut [Disposition<'_>],
     ) -> Result<(), Status> {
-        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
-        self.write_etc_with(total_bytes(regions), fill, dispositions)
+        self.write_etc_regions(total_bytes(regions), regions, dispositions)
     }
 
-    /// Sends as [`write_etc`](Self::write_etc) does, a message that `fill` writes in place.
+    /// Sends as [`write_etc`](Self::write_etc) does, regions of any memory, which have `total_bytes`
+    /// together.
     ///
     /// # Errors
-    /// As [`write_etc`](Self::write_etc), and after the sizes those of `fill`.
-    pub fn write_etc_with(
+    /// As [`write_etc`](Self::write_etc) and [`write_regions`](Self::write_regions).
+    pub fn write_etc_regions<R: Region>(
         &self,
         total_bytes: usize,
-        fill: impl Fill,
+        regions: &[R],
         dispositions: &mut [Disposition<'_>],
     ) -> Result<(), Status> {
         let lengths = Lengths { bytes: total_bytes, handles: dispositions.len() };
-        let result = self.send(lengths, fill, || collect(self, dispositions));
+        let result = self.send_regions(lengths, regions, || collect(self, dispositions));
         consume(dispositions);
         result.map_err(|rejected| rejected.status)
     }
@@ -181,25 +181,24 @@ impl Channel {
         dispositions: &mut [Disposition<'_>],
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
-        self.call_etc_with(total_bytes(regions), fill, dispositions, deadline)
+        self.call_etc_regions(total_bytes(regions), regions, dispositions, deadline)
     }
 
-    /// Calls as [`call_etc`](Self::call_etc) does, with a message that `fill` writes in place,
-    /// including the four bytes of the transaction id.
+    /// Calls as [`call_etc`](Self::call_etc) does, with regions of any memory, which have
+    /// `total_bytes` together, including the four bytes of the transaction id.
     ///
     /// # Errors
-    /// As [`call_etc`](Self::call_etc), and after the sizes those of `fill`.
-    pub fn call_etc_with(
+    /// As [`call_etc`](Self::call_etc) and [`write_regions`](Self::write_regions).
+    pub fn call_etc_regions<R: Region>(
         &self,
         total_bytes: usize,
-        fill: impl Fill,
+        regions: &[R],
         dispositions: &mut [Disposition<'_>],
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
         let lengths = Lengths { bytes: total_bytes, handles: dispositions.len() };
         let collected = || collect(self, dispositions);
-        let result = self.call_with(lengths, fill, collected, deadline);
+        let result = self.call_regions(lengths, regions, collected, deadline);
         consume(dispositions);
         result
     }

@@ -96,6 +96,8 @@ mod asynchronous;
 mod auto_traits;
 mod batch;
 mod channel;
+#[cfg(test)]
+mod copies;
 mod disposition;
 mod eventfd;
 mod identity;
@@ -105,6 +107,7 @@ mod observers;
 mod packets;
 mod peer;
 mod process;
+mod region;
 mod rights;
 mod signals;
 mod sleep;
@@ -114,7 +117,7 @@ mod sync;
 mod transport;
 mod wait;
 
-pub use crate::memory::{Filling, TooLong};
+pub use crate::memory::{Filling, Lent, TooLong};
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncChannel;
 pub use batch::{BatchError, BatchRegion, BatchShape};
@@ -127,6 +130,7 @@ pub use object::{
 };
 pub use packets::{AsyncOptions, Packet, PacketContents};
 pub use process::{FD_VARIABLE, spawn};
+pub use region::Region;
 pub use rights::Rights;
 pub use signals::Signals;
 pub use sleep::Deadline;

@@ -1,7 +1,6 @@
 //! Pairs of two ends under one lock: the common part of channels, fifos and sockets.
 
 use std::fmt;
-use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc as StdArc;
 
@@ -350,7 +349,7 @@ impl<T: End> Source for Peered<T> {
             Transport::Local(mut locked) => locked.update(self.side.peer(), clear, set),
             Transport::Wired(wire) => {
                 let body = encode_signals(clear, set);
-                wire.send(Content::Signals, &[IoSlice::new(&body)])?;
+                wire.send(Content::Signals, &body)?;
             }
         }
         Ok(())

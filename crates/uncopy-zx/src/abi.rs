@@ -137,6 +137,16 @@ pub struct zx_info_socket_t {
     pub tx_buf_size: usize,
 }
 
+/// Room for a part of a message, of
+/// [`uncopy_zx_channel_read_scattered`](crate::calls::channel::uncopy_zx_channel_read_scattered).
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct uncopy_zx_region_t {
+    pub buffer: usize,
+    pub capacity: u32,
+    pub reserved: u32,
+}
+
 /// Result of [`uncopy_zx_get_counters`](crate::calls::bridge::uncopy_zx_get_counters).
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
@@ -182,6 +192,7 @@ layout! {
         options @ 0, padding1 @ 4, rx_buf_max @ 8, rx_buf_size @ 16, rx_buf_available @ 24,
         tx_buf_max @ 32, tx_buf_size @ 40
     }
+    uncopy_zx_region_t: 16 { buffer @ 0, capacity @ 8, reserved @ 12 }
     uncopy_zx_counters_t: 32 {
         handles @ 0, handles_created @ 8, faults @ 16, fault_mode @ 24, reserved @ 28
     }

@@ -1,5 +1,5 @@
 //! Compiles programs in C and C++ with the system's compilers (`CC`, `CXX`) and runs them: normally,
-//! with copies by the kernel, and under AddressSanitizer and UndefinedBehaviorSanitizer. With
+//! with copies by the kernel, with channels over sockets, and under AddressSanitizer and UndefinedBehaviorSanitizer. With
 //! `UNCOPY_TEST_VALGRIND` set, those without sanitizers run under Valgrind as well. For another
 //! processor `UNCOPY_TEST_RUNNER` is the command that runs them (`qemu-aarch64 -L …`).
 
@@ -79,6 +79,9 @@ fn main() {
     trials.push(forbidden.with_ignored_flag(is_emulated));
     let unprivileged = of_bench("by_a_user_without_privileges", Bench::run_as_nobody);
     trials.push(unprivileged.with_ignored_flag(is_emulated || !is_root));
+    let can_trace = Command::new("strace").arg("-V").output().is_ok();
+    let traced = of_bench("parts_of_system_calls", Bench::compare_parts);
+    trials.push(traced.with_ignored_flag(is_emulated || !can_trace));
     let takes_all = Extent::from_env().is_full() || arguments.filter.is_some() || arguments.list;
     let mut left_out = 0;
     for (number, source) in sources().into_iter().enumerate() {
@@ -223,10 +226,19 @@ impl Bench {
         let mut with_kernel = start(&program);
         with_kernel.env("UNCOPY_ZX_TEST_KERNEL", "1");
         succeed(with_kernel, "the program with the kernel copying")?;
+        let mut over_socket = start(&program);
+        over_socket.env("UNCOPY_ZX_TEST_SOCKET", "1");
+        succeed(over_socket, "the program with channels over sockets")?;
         let is_requested = std::env::var_os("UNCOPY_TEST_VALGRIND").is_some();
         // Valgrind does not support the crashes of that test.
         let can_help = !build.flags.contains(&SANITIZERS) && !program.ends_with("crash-c11");
-        if is_requested && can_help { succeed(valgrind(&program), "Valgrind") } else { Ok(()) }
+        if !is_requested || !can_help {
+            return Ok(());
+        }
+        succeed(valgrind(&program), "Valgrind")?;
+        let mut over_socket = valgrind(&program);
+        over_socket.env("UNCOPY_ZX_TEST_SOCKET", "1");
+        succeed(over_socket, "Valgrind with channels over sockets")
     }
 
     /// Container profiles forbid these calls, with one error or another; channels work without them.
@@ -249,6 +261,34 @@ impl Bench {
             }
         }
         Ok(())
+    }
+
+    /// Checks that regions are passed to the kernel where they lie: a message that was put together
+    /// has other parts.
+    fn compare_parts(&self) -> Result<(), Failed> {
+        let build = Build { name: "traced", flags: C_BUILDS[0].flags };
+        let source = directory_of_programs().join("gather.c");
+        let program = self.build(&source, build, &self.library)?;
+        let trace = self.directory.path().join("trace");
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-s", "8", "-e", "trace=sendto,sendmsg,sendmmsg", "-o"]);
+        strace.arg(&trace).arg(&program).env("UNCOPY_ZX_TEST_TRACED", "1");
+        succeed(strace, "strace")?;
+        let trace = std::fs::read_to_string(trace)?;
+        let found: Vec<Parts> = trace.lines().map(Parts::of).collect();
+        let expected = MESSAGES.iter().flat_map(Row::calls).collect::<Vec<_>>();
+        for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            if found != expected {
+                let (row, call) = (&MESSAGES[number / 4], CALLS[number % 4]);
+                let what = format!("{call}, {} bytes in {}", row.bytes, row.regions);
+                return Err(format!("{what}: {found:?}, not {expected:?}").into());
+            }
+        }
+        if found.len() == expected.len() {
+            Ok(())
+        } else {
+            Err(format!("{} system calls, not {}", found.len(), expected.len()).into())
+        }
     }
 
     /// Runs all C programs as another user, in a directory that everyone can read.
@@ -363,6 +403,89 @@ impl Bench {
         }
         succeed(compiler, "the compiler")?;
         Ok(program)
+    }
+}
+
+/// Calls of each message in `gather.c`, in order.
+const CALLS: [&str; 4] = ["write", "write_etc", "call", "call_etc"];
+
+/// A message of `gather.c`, and what reaches the kernel of it.
+struct Row {
+    bytes: usize,
+    regions: usize,
+    /// Bytes of the message that are copied behind the header, in a write and in a call.
+    copied: [usize; 2],
+    /// Number of regions that stay where they lie, in a write and in a call.
+    in_place: [usize; 2],
+}
+
+const fn row(bytes: usize, regions: usize, copied: [usize; 2], in_place: [usize; 2]) -> Row {
+    Row { bytes, regions, copied, in_place }
+}
+
+/// As in the table of `uncopy-channel`'s `copies.rs`.
+const MESSAGES: [Row; 18] = [
+    row(256, 1, [256, 252], [0, 0]),
+    row(256, 16, [256, 252], [0, 0]),
+    row(256, 64, [256, 252], [0, 0]),
+    row(256, 1024, [256, 252], [0, 0]),
+    row(256, 1025, [256, 252], [0, 0]),
+    row(256, 8192, [256, 252], [0, 0]),
+    row(4096, 1, [0, 0], [1, 1]),
+    row(4096, 16, [4096, 4092], [0, 0]),
+    row(4096, 64, [4096, 4092], [0, 0]),
+    row(4096, 1024, [4096, 4092], [0, 0]),
+    row(4096, 1025, [4096, 4092], [0, 0]),
+    row(4096, 8192, [4096, 4092], [0, 0]),
+    row(65_536, 1, [0, 0], [1, 1]),
+    row(65_536, 16, [0, 0], [16, 16]),
+    row(65_536, 64, [0, 1020], [64, 63]),
+    row(65_536, 1024, [65_536, 65_532], [0, 0]),
+    row(65_536, 1025, [65_536, 65_532], [0, 0]),
+    row(65_536, 8192, [65_536, 65_532], [0, 0]),
+];
+
+/// Parts of a system call that sends: their number, and the length of the first.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts {
+    count: usize,
+    first: usize,
+}
+
+impl Row {
+    /// Returns the parts of each call: header, transaction id and small regions, then the others. The
+    /// record of a handle is with the first part, if that has all bytes, and else the last part.
+    fn calls(&self) -> [Parts; 4] {
+        let parts = |is_call: usize, has_handle: bool| {
+            let (copied, in_place) = (self.copied[is_call], self.in_place[is_call]);
+            let first = 8 + 4 * is_call + copied;
+            match (has_handle, in_place) {
+                (true, 0) => Parts { count: 1, first: first + 16 },
+                (true, _) => Parts { count: in_place + 2, first },
+                (false, _) => Parts { count: in_place + 1, first },
+            }
+        };
+        [parts(0, false), parts(0, true), parts(1, false), parts(1, true)]
+    }
+}
+
+impl Parts {
+    /// Reads `sendto` or `sendmsg` as strace shows it.
+    fn of(line: &str) -> Parts {
+        let number_behind = |key: &str| {
+            let (_, rest) = line.split_once(key)?;
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            rest[..end].parse().ok()
+        };
+        match number_behind("msg_iovlen=") {
+            Some(count) => Parts { count, first: number_behind("iov_len=").unwrap_or(0) },
+            // The bytes, and their number in front of the flags.
+            None => {
+                let before_flags = line.rsplit_once(", MSG_").map_or("", |(before, _)| before);
+                let number = before_flags.rsplit_once(", ").map_or("", |(_, number)| number);
+                Parts { count: 1, first: number.parse().unwrap_or(0) }
+            }
+        }
     }
 }
 

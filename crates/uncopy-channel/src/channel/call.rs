@@ -4,16 +4,20 @@ use std::io::IoSlice;
 
 #[cfg(feature = "tokio")]
 use super::endpoint::enqueue;
-use super::endpoint::{Channel, Lengths, Rejected, gather, leave_queue, total_bytes};
+use super::endpoint::{
+    Channel, ChannelEnd, Lengths, Rejected, gather, in_place, leave_queue, refusal, total_bytes,
+};
 use super::handle::Handle;
 use super::message::MessageBuf;
-use crate::memory::Filling;
+use crate::peer::Locked;
+use crate::region::Region;
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::sleep::{Deadline, Waiter, Wake, with_waiter};
 use crate::source::Source;
-use crate::status::{Fill, Status};
+use crate::status::Status;
 use crate::sync::Arc;
+use crate::transport::gather::Body;
 
 /// Bit that is set in every transaction id of a call.
 const CALL_BIT: u32 = 1 << 31;
@@ -114,23 +118,22 @@ impl Channel {
         mut handles: Vec<Handle>,
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        let fill = |filling: &mut Filling<'_>| Ok(filling.append_all(regions)?);
         let lengths = Lengths { bytes: total_bytes(regions), handles: handles.len() };
         let collect = || self.check_handles(&mut handles);
-        self.call_with(lengths, fill, collect, deadline)
+        self.call_regions(lengths, regions, collect, deadline)
     }
 
-    /// Calls as [`call`](Self::call) does, with any source of bytes and handles.
-    pub(crate) fn call_with(
+    /// Calls as [`call`](Self::call) does, with any source of handles.
+    pub(crate) fn call_regions<R: Region>(
         &self,
         lengths: Lengths,
-        fill: impl Fill,
+        regions: &[R],
         collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
         deadline: Deadline,
     ) -> Result<MessageBuf, Status> {
-        let message = self.prepare_call(lengths, fill, collect)?;
         with_waiter(|waiter| {
-            let txid = self.begin(message, waiter).map_err(|rejected| rejected.status)?;
+            let begun = self.begin(lengths, regions, collect, waiter);
+            let txid = begun.map_err(|rejected| rejected.status)?;
             let everything = std::iter::once((self as &dyn Source, Signals::empty()));
             let mut targets = self.poll_target(Signals::empty()).into_iter().collect();
             let rested = waiter.sleep_until_woken(&everything, &mut targets, deadline);
@@ -140,20 +143,6 @@ impl Channel {
                 None => Err(rested.err().unwrap_or(Status::TimedOut)),
             }
         })
-    }
-
-    /// Makes the checks of a call, and returns its message.
-    pub(crate) fn prepare_call(
-        &self,
-        lengths: Lengths,
-        fill: impl Fill,
-        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
-    ) -> Result<MessageBuf, Status> {
-        let body = || {
-            let mut message = gather(lengths.bytes, fill)?;
-            if message.set_txid(0) { Ok(message) } else { Err(Status::InvalidArgs) }
-        };
-        self.prepare(Rights::IO, lengths, body, collect)
     }
 
     /// Removes a call; returns its answer, or how it ended, if it did.
@@ -176,38 +165,77 @@ impl Channel {
         }
     }
 
-    /// Sends the message of a call and registers the call as waiting.
-    pub(crate) fn begin(
+    /// Checks and sends the message of a call, and registers the call as waiting; returns its
+    /// transaction id.
+    pub(crate) fn begin<R: Region>(
         &self,
-        mut message: MessageBuf,
+        lengths: Lengths,
+        regions: &[R],
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
         waiter: &Arc<Waiter>,
     ) -> Result<u32, Rejected> {
-        let side = self.0.side;
+        if self.0.is_wired() {
+            return self.begin_in_place(lengths, regions, collect, waiter);
+        }
+        let body = || {
+            let mut message = gather(lengths.bytes, |filling| R::append_all(regions, filling))?;
+            if message.set_txid(0) { Ok(message) } else { Err(Status::InvalidArgs) }
+        };
+        let prepared = self.prepare(Rights::IO, lengths, body, collect);
+        let mut message = prepared.map_err(Rejected::without_message)?;
         self.enter_queue(message.handles());
-        let locked = self.0.lock().and_then(|locked| {
-            // Under the lock: revoking the handle either ends this call or has already taken the
-            // right.
-            self.0.grant.check_binding(Rights::IO)?;
-            Ok(locked)
-        });
-        let mut locked = match locked {
-            Ok(locked) => locked,
+        let (locked, txid) = match self.register(waiter) {
+            Ok(registered) => registered,
             Err(status) => {
                 leave_queue(message.handles());
                 return Err(Rejected { status, message });
             }
         };
-        let calls = &mut locked.end(side).calls;
-        let txid = calls.next_txid();
         message.set_txid(txid);
-        // Before the message is sent: the answer may come at once.
+        let sent = self.deliver(locked, message);
+        self.begun(txid, sent)
+    }
+
+    /// Begins a call to another process, which the kernel copies from where its regions lie.
+    fn begin_in_place<R: Region>(
+        &self,
+        lengths: Lengths,
+        regions: &[R],
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+        waiter: &Arc<Waiter>,
+    ) -> Result<u32, Rejected> {
+        let body = || {
+            let is_too_short = lengths.bytes < size_of::<u32>();
+            if is_too_short { Err(Status::InvalidArgs) } else { in_place(lengths, regions) }
+        };
+        let prepared = self.prepare(Rights::IO, lengths, body, collect);
+        let handles = prepared.map_err(Rejected::without_message)?;
+        let registered = self.register(waiter);
+        let (locked, txid) = registered.map_err(|status| refusal(status, regions))?;
+        let body = Body::new(regions, lengths.bytes).with_txid(txid);
+        let sent = self.transmit_in_place(locked, body, handles);
+        self.begun(txid, sent)
+    }
+
+    /// Registers a call as waiting, before its message is sent: the answer may come at once.
+    fn register(&self, waiter: &Arc<Waiter>) -> Result<(Locked<'_, ChannelEnd>, u32), Status> {
+        let mut locked = self.0.lock()?;
+        // Under the lock: revoking the handle either ends this call or has already taken the
+        // right.
+        self.0.grant.check_binding(Rights::IO)?;
+        let calls = &mut locked.end(self.0.side).calls;
+        let txid = calls.next_txid();
         calls.begin(txid, waiter.clone());
-        let result = self.deliver(locked, message);
-        if result.is_err()
+        Ok((locked, txid))
+    }
+
+    /// Removes a call whose message was not sent.
+    fn begun(&self, txid: u32, sent: Result<(), Rejected>) -> Result<u32, Rejected> {
+        if sent.is_err()
             && let Ok(mut locked) = self.0.lock()
         {
-            locked.end(side).calls.finish(txid);
+            locked.end(self.0.side).calls.finish(txid);
         }
-        result.map(|()| txid)
+        sent.map(|()| txid)
     }
 }

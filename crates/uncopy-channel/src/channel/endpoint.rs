@@ -25,7 +25,9 @@ mod sending;
 
 #[cfg(feature = "tokio")]
 pub(crate) use sending::enqueue;
-pub(crate) use sending::{Rejected, gather, hand_over, leave_queue, total_bytes};
+pub(crate) use sending::{
+    Rejected, gather, hand_over, in_place, leave_queue, refusal, total_bytes,
+};
 
 /// One end of a channel: sends messages to the other end and receives its messages, whole and in
 /// order.

@@ -10,7 +10,7 @@ mod packing;
 mod queue;
 
 pub use endpoint::{Channel, Lengths, Oversized};
-pub(super) use endpoint::{Rejected, gather, hand_over, leave_queue, total_bytes};
+pub(super) use endpoint::{Rejected, gather, hand_over, leave_queue, refusal, total_bytes};
 pub use handle::Handle;
 pub use message::{MessageBuf, Part};
 pub use queue::Bounds;

@@ -2,9 +2,15 @@
 #![allow(unsafe_code)]
 
 mod gather;
+mod lent;
 pub(crate) mod lock;
 mod pool;
+mod scratch;
 
+#[cfg(test)]
+pub(crate) use gather::count;
+pub(crate) use gather::scatter;
 pub use gather::{Filling, TooLong};
-pub(crate) use gather::{append, scatter};
+pub use lent::Lent;
 pub(crate) use pool::Buffer;
+pub(crate) use scratch::Scratch;

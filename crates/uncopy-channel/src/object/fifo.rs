@@ -68,7 +68,7 @@ impl Fifo {
         match locked.transport(side)? {
             Transport::Wired(wire) => {
                 let count = elements.len().min(capacity);
-                self.0.transmit(&wire, &[IoSlice::new(&elements[..count])])?;
+                self.0.transmit(&wire, &elements[..count])?;
                 Ok(count / size)
             }
             Transport::Local(mut locked) => {

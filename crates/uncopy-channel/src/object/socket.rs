@@ -198,7 +198,7 @@ impl Socket {
     fn transmit(&self, wire: &Wire, bytes: &[u8]) -> Result<usize, Status> {
         let mut sent = 0;
         for piece in bytes.chunks(MAX_PIECE_BYTES) {
-            match self.0.transmit(wire, &[IoSlice::new(piece)]) {
+            match self.0.transmit(wire, piece) {
                 Ok(()) => sent += piece.len(),
                 Err(status) if sent == 0 => return Err(status),
                 Err(_) => break,

@@ -1,6 +1,5 @@
 //! Ends whose other end is in another process, and moving an end to another process.
 
-use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc as StdArc;
 
@@ -16,6 +15,7 @@ use crate::sleep::{PollDescriptor, PollTarget, Waiter};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Weak};
 use crate::transport::carrier::Carriers;
+use crate::transport::gather::Body;
 use crate::transport::packet::Content;
 use crate::transport::parcel::Parts;
 use crate::transport::wire::{Wire, send};
@@ -393,7 +393,7 @@ impl<T: End> Locked<'_, T> {
         let (here, there) = seqpacket::pair()?;
         let kept = if is_last { None } else { Some(duplicate(&there)?) };
         if !carriers.readers.is_empty() {
-            send(&here, Content::Backlog, &[], &[], &carriers.readers)?;
+            send(&here, Content::Backlog, Body::empty(), &[], &carriers.readers)?;
         }
         let peer = side.peer();
         if !self.is_closed(peer) {
@@ -439,8 +439,8 @@ impl<T: End> Locked<'_, T> {
 
 impl<T: End> Peered<T> {
     /// Sends a message without handles over the socket.
-    pub(crate) fn transmit(&self, wire: &Wire, regions: &[IoSlice<'_>]) -> Result<(), Status> {
-        self.record_sent(wire.send(Content::Message, regions))
+    pub(crate) fn transmit(&self, wire: &Wire, bytes: &[u8]) -> Result<(), Status> {
+        self.record_sent(wire.send(Content::Message, bytes))
     }
 
     /// Checks that the socket takes another message.

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
+use super::gather::Body;
 use super::packet::Content;
 use super::parcel::Parcel;
 use super::wire::send;
@@ -112,8 +113,8 @@ impl Carriers {
             loop {
                 let Some(current) = &writer else { return Err(Status::NoResources) };
                 let regions = [IoSlice::new(unread.body())];
-                let (records, fds) = (&parcel.records, &parcel.fds);
-                match send(&current.0, unread.content(), &regions, records, fds) {
+                let body = Body::new(&regions, unread.body().len());
+                match send(&current.0, unread.content(), body, &parcel.records, &parcel.fds) {
                     Ok(()) => break,
                     Err(Status::ShouldWait) => writer = writers.next(),
                     Err(status) => return Err(status),

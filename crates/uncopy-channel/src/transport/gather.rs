@@ -1,4 +1,4 @@
-//! Gathers header, regions and records for one `sendmsg(2)`.
+//! Gathers header, transaction id, regions and records for one `sendmsg(2)`.
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -6,140 +6,214 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use super::packet::HEADER_BYTES;
-use crate::MAX_BYTES;
-use crate::memory::append;
-
-/// Minimum size of regions that are sent from where they lie; smaller ones are copied together.
-///
-/// Measured: the kernel takes 23 to 30 ns for each part, in which a copy moves some 2 KiB, and a
-/// single part saves the 190 ns by which `sendmsg(2)` is slower than `send(2)`.
-const LARGE_BYTES: usize = 4096;
-
-/// Maximum number of parts: large regions, runs of small ones between them, header and records.
-const MAX_PARTS: usize = 2 * (MAX_BYTES / LARGE_BYTES) + 2;
+use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES};
+use super::plan::{MAX_PARTS, PARTED_BYTES, Plan, PlannedPart, plan};
+use crate::Status;
+use crate::memory::{Filling, Scratch};
+use crate::region::Region;
+use uncopy_os::seqpacket::Part;
 
 thread_local! {
-    /// Memory where small regions are copied together; it grows as needed and is kept.
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// Memory of each thread for headers and small regions.
+    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch::new()) };
 }
 
-/// Place of a part.
-enum Part {
+/// Size of a transaction id.
+const TXID_BYTES: usize = 4;
+
+/// Bytes of a packet behind its header.
+#[derive(Debug)]
+pub(crate) struct Body<'a, R> {
+    regions: &'a [R],
+    bytes: usize,
+    /// Transaction id that is sent in place of the first four bytes.
+    txid: Option<u32>,
+}
+
+impl<'a, R: Region> Body<'a, R> {
+    /// Returns a body of regions that have `bytes` together.
+    pub(crate) fn new(regions: &'a [R], bytes: usize) -> Body<'a, R> {
+        Body { regions, bytes, txid: None }
+    }
+
+    /// Sends `txid` in place of the first four bytes.
+    pub(crate) fn with_txid(self, txid: u32) -> Body<'a, R> {
+        Body { txid: Some(txid), ..self }
+    }
+
+    pub(crate) fn regions(&self) -> &'a [R] {
+        self.regions
+    }
+
+    /// Returns the regions from the first on that the transaction id does not replace completely, and
+    /// how many bytes of that one it replaces.
+    fn behind_txid(&self) -> (&'a [R], usize) {
+        let mut left = self.txid.map_or(0, |_| TXID_BYTES);
+        for (index, region) in self.regions.iter().enumerate() {
+            if left == 0 || left < region.length() {
+                return (&self.regions[index..], left);
+            }
+            left -= region.length();
+        }
+        (&[], 0)
+    }
+}
+
+impl Body<'static, IoSlice<'static>> {
+    /// Returns a body without bytes.
+    pub(crate) fn empty() -> Body<'static, IoSlice<'static>> {
+        Body::new(&[], 0)
+    }
+}
+
+/// Checks that the memory of all regions is there.
+pub(crate) fn check_all(regions: &[impl Region]) -> Result<(), Status> {
+    regions.iter().try_for_each(Region::check)
+}
+
+/// A packet to be sent.
+pub(super) struct Packet<'a, R> {
+    pub(super) content: Content,
+    pub(super) body: Body<'a, R>,
+    pub(super) records: &'a [u8],
+}
+
+/// Where a part of an arranged packet lies.
+enum Place<'a, R> {
     Scratch(Range<usize>),
-    Region(usize),
+    /// In a region, behind its first bytes.
+    Region(&'a R, usize),
+    Records(&'a [u8]),
 }
 
-/// Arranges a packet: adjacent small regions become one part, large ones stay where they are.
-pub(super) struct Gather;
+impl<'a, R: Region> Place<'a, R> {
+    fn part<'b>(&'b self, scratch: &'b Scratch) -> Part<'b> {
+        match self {
+            Place::Scratch(range) => Part::of(scratch.part(range.clone())),
+            Place::Region(region, from) => region.lend(*from).into_part(),
+            Place::Records(records) => Part::of(records),
+        }
+    }
+}
 
-impl Gather {
-    /// Runs `send` with the parts of header, regions and records: at most 34 for any number of
-    /// regions. `header` receives the sum of the regions.
-    pub(super) fn with<T>(
-        header: impl FnOnce(usize) -> [u8; HEADER_BYTES],
-        regions: &[IoSlice<'_>],
-        records: &[u8],
-        send: impl FnOnce(&[IoSlice<'_>]) -> T,
-    ) -> T {
+impl<'a, R: Region> Packet<'a, R> {
+    /// Appends what does not stay where it lies to `scratch`, and passes the place of each part to
+    /// `put`.
+    ///
+    /// # Errors
+    /// [`Status::InvalidArgs`] for a region whose memory is not there, or if the regions have not as
+    /// many bytes as the body; [`Status::OutOfRange`] if they are too long.
+    fn arrange(
+        &self,
+        scratch: &mut Scratch,
+        mut put: impl FnMut(Place<'a, R>),
+    ) -> Result<(), Status> {
+        let Packet { content, body, records } = self;
+        let (regions, offset) = body.behind_txid();
+        let from = |index| if index == 0 { offset } else { 0 };
+        let lengths = regions.iter().enumerate().map(|(index, own)| own.length() - from(index));
+        let txid = body.txid.map(u32::to_ne_bytes);
+        let txid = txid.as_ref().map_or(&[][..], |txid| txid);
+        if lengths.clone().sum::<usize>() + txid.len() != body.bytes {
+            return Err(Status::InvalidArgs);
+        }
+        let mut parts = Plan::new();
+        let is_short = records.is_empty() && body.bytes < PARTED_BYTES;
+        plan(lengths.chain([records.len()]), is_short, &mut parts)?;
+
+        let handles = records.len() / RECORD_BYTES;
+        let header = Header { content: *content, handles, bytes: body.bytes }.encode();
+        let mut begin = scratch.len();
+        let fill = |filling: &mut Filling<'_>| {
+            filling.append(&header)?;
+            Ok(filling.append(txid)?)
+        };
+        scratch.append(HEADER_BYTES + txid.len(), fill, Status::InvalidArgs)?;
+        for part in parts {
+            match part {
+                PlannedPart::InPlace(index) => put(match regions.get(index) {
+                    Some(region) => Place::Region(region, from(index)),
+                    None => Place::Records(records),
+                }),
+                PlannedPart::Joined { regions: range, bytes } => {
+                    let has_records = range.end > regions.len();
+                    let own = &regions[range.start..range.end.min(regions.len())];
+                    let fill = |filling: &mut Filling<'_>| {
+                        append_from(own, from(range.start), filling)?;
+                        if has_records { Ok(filling.append(records)?) } else { Ok(()) }
+                    };
+                    scratch.append(bytes, fill, Status::InvalidArgs)?;
+                    put(Place::Scratch(begin..scratch.len()));
+                    begin = scratch.len();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `send` with the parts of the packet, which are at most 1,024.
+    ///
+    /// # Errors
+    /// As [`arrange`](Self::arrange).
+    pub(super) fn with_parts<T>(&self, send: impl FnOnce(&[Part<'_>]) -> T) -> Result<T, Status> {
         let mut scratch = SCRATCH.take();
         scratch.clear();
-        let mut parts = ArrayVec::new();
-        let bytes = arrange(&mut parts, &mut scratch, regions, records);
-        scratch[..HEADER_BYTES].copy_from_slice(&header(bytes));
-        let mut slices: ArrayVec<IoSlice<'_>, MAX_PARTS> = ArrayVec::new();
-        for part in &parts {
-            slices.push(match part {
-                Part::Scratch(range) => IoSlice::new(&scratch[range.clone()]),
-                Part::Region(index) => IoSlice::new(&regions[*index]),
-            });
-        }
-        let result = send(&slices);
-        drop(slices);
+        let mut places = ArrayVec::<_, MAX_PARTS>::new();
+        let arranged = self.arrange(&mut scratch, |place| places.push(place));
+        let sent = arranged.map(|()| {
+            let parts: ArrayVec<_, MAX_PARTS> =
+                places.iter().map(|place| place.part(&scratch)).collect();
+            send(&parts)
+        });
         SCRATCH.set(scratch);
-        result
+        sent
     }
 }
 
-/// Fills `scratch`, with space for the header in front, and `parts`; returns the sum of the
-/// regions.
-fn arrange(
-    parts: &mut ArrayVec<Part, MAX_PARTS>,
-    scratch: &mut Vec<u8>,
-    regions: &[IoSlice<'_>],
-    records: &[u8],
-) -> usize {
-    let mut run = 0;
-    let mut large_bytes = 0;
-    scratch.extend_from_slice(&[0; HEADER_BYTES]);
-    for (index, region) in regions.iter().enumerate() {
-        if region.len() < LARGE_BYTES {
-            append(scratch, region);
-            continue;
+/// Maximum number of bytes in the scratch memory from which on a run takes no more packets.
+const RUN_SCRATCH_BYTES: usize = 1 << 17;
+
+/// Runs `send` with the parts of several packets, each at most 1,024: of as many as are without an
+/// error.
+pub(super) fn with_parts_of_run<'a, R: Region + 'a, T>(
+    packets: impl Iterator<Item = Packet<'a, R>>,
+    send: impl FnOnce(&[&[Part<'_>]]) -> T,
+) -> T {
+    let mut scratch = SCRATCH.take();
+    scratch.clear();
+    let mut places = Vec::new();
+    let mut ends = Vec::new();
+    for packet in packets {
+        let known = places.len();
+        if packet.arrange(&mut scratch, |place| places.push(place)).is_err() {
+            places.truncate(known);
+            break;
         }
-        if run < scratch.len() {
-            parts.push(Part::Scratch(run..scratch.len()));
-            run = scratch.len();
+        ends.push(places.len());
+        if scratch.len() >= RUN_SCRATCH_BYTES {
+            break;
         }
-        parts.push(Part::Region(index));
-        large_bytes += region.len();
     }
-    let bytes = large_bytes + scratch.len() - HEADER_BYTES;
-    scratch.extend_from_slice(records);
-    if run < scratch.len() {
-        parts.push(Part::Scratch(run..scratch.len()));
-    }
-    bytes
+    let parts: Vec<_> = places.iter().map(|place| place.part(&scratch)).collect();
+    let begins = std::iter::once(&0).chain(&ends);
+    let messages: Vec<_> = begins.zip(&ends).map(|(begin, end)| &parts[*begin..*end]).collect();
+    let sent = send(&messages);
+    SCRATCH.set(scratch);
+    sent
 }
 
-#[cfg(test)]
-mod tests {
-    use std::io::IoSlice;
-
-    use super::{Gather, LARGE_BYTES, MAX_PARTS};
-    use crate::MAX_BYTES;
-
-    /// Returns the lengths of the parts, and all bytes.
-    fn gathered(regions: &[IoSlice<'_>]) -> (Vec<usize>, Vec<u8>) {
-        let header = |bytes: usize| {
-            assert_eq!(bytes, regions.iter().map(|region| region.len()).sum::<usize>());
-            *b"<header>"
-        };
-        Gather::with(header, regions, b"<records>", |parts| {
-            let lengths = parts.iter().map(|part| part.len()).collect();
-            (lengths, parts.iter().flat_map(|part| part.iter().copied()).collect())
-        })
-    }
-
-    #[test]
-    fn small_regions_become_one_part_and_large_ones_stay() {
-        let large = [7; LARGE_BYTES];
-        for (what, regions, parts) in [
-            ("nothing", vec![], vec![17]),
-            ("small", vec![&b"ab"[..], b"", b"c"], vec![20]),
-            ("one large", vec![&large[..]], vec![8, LARGE_BYTES, 9]),
-            ("a run before", vec![&b"ab"[..], b"c", &large], vec![11, LARGE_BYTES, 9]),
-            ("a run behind", vec![&large[..], b"a", b"bc"], vec![8, LARGE_BYTES, 12]),
-            ("two large", vec![&large[..], &large], vec![8, LARGE_BYTES, LARGE_BYTES, 9]),
-            ("just small", vec![&large[1..]], vec![17 + LARGE_BYTES - 1]),
-        ] {
-            let slices: Vec<_> = regions.iter().map(|region| IoSlice::new(region)).collect();
-            let (lengths, bytes) = gathered(&slices);
-            assert_eq!(lengths, parts, "{what}");
-            let expected = [&b"<header>"[..], &regions.concat(), b"<records>"].concat();
-            assert_eq!(bytes, expected, "{what}");
+/// Appends the regions behind the first `from` bytes, which are in the first region.
+fn append_from<R: Region>(
+    regions: &[R],
+    from: usize,
+    filling: &mut Filling<'_>,
+) -> Result<(), Status> {
+    let rest = match regions {
+        [first, rest @ ..] if from > 0 => {
+            first.append_to(from, filling)?;
+            rest
         }
-    }
-
-    #[test]
-    fn no_message_needs_more_than_the_maximum_of_parts() {
-        // Longer by a byte per region than a message may be; no message needs more parts.
-        let large = [1; LARGE_BYTES];
-        let mut regions = Vec::new();
-        for _ in 0..MAX_BYTES / LARGE_BYTES {
-            regions.extend([IoSlice::new(b"x"), IoSlice::new(&large), IoSlice::new(b"")]);
-        }
-        let (lengths, _) = gathered(&regions);
-        assert!(lengths.len() <= MAX_PARTS, "{lengths:?}");
-    }
+        all => all,
+    };
+    R::append_all(rest, filling)
 }

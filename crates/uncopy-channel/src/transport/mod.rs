@@ -1,7 +1,8 @@
 //! Packets over a socket to another process.
 
 pub(super) mod carrier;
-mod gather;
+pub(super) mod gather;
 pub(super) mod packet;
 pub(super) mod parcel;
+mod plan;
 pub(super) mod wire;

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
-use super::gather::Gather;
+use super::gather::{Body, Packet, with_parts_of_run};
 use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES, Record};
 use super::parcel::{Load, Parcel};
 use crate::memory::Buffer;
+use crate::region::Region;
 use crate::sync::{Mutex, lock};
 use crate::{MAX_BYTES, Status};
 use uncopy_core::Errno;
@@ -70,38 +70,35 @@ impl Wire {
     }
 
     /// Sends one packet without handles: all of it or nothing.
-    pub(crate) fn send(&self, content: Content, regions: &[IoSlice<'_>]) -> Result<(), Status> {
-        send(&self.fd, content, regions, &[], &[])
+    pub(crate) fn send(&self, content: Content, bytes: &[u8]) -> Result<(), Status> {
+        let regions = [IoSlice::new(bytes)];
+        send(&self.fd, content, Body::new(&regions, bytes.len()), &[], &[])
     }
 
     /// Sends one packet with handles: all of it or nothing.
-    pub(crate) fn send_parcel(
+    ///
+    /// # Errors
+    /// [`Status::InvalidArgs`] for a region whose memory is not there; [`Status::ShouldWait`] if
+    /// there is no room; [`Status::PeerClosed`]; those of the kernel.
+    pub(crate) fn send_body(
         &self,
         content: Content,
-        regions: &[IoSlice<'_>],
+        body: Body<'_, impl Region>,
         parcel: &Parcel,
     ) -> Result<(), Status> {
-        send(&self.fd, content, regions, &parcel.records, &parcel.fds)
+        send(&self.fd, content, body, &parcel.records, &parcel.fds)
     }
 
-    /// Sends messages without handles, as many as there is room for, with one system call for each
-    /// 64; returns how many.
-    pub(crate) fn send_run(&self, messages: &[impl Deref<Target = [u8]>]) -> usize {
-        let mut sent = 0;
-        for run in messages.chunks(RUN) {
-            let headers: Vec<_> = run.iter().map(|message| header_of(message)).collect();
-            let parts: Vec<_> = headers
-                .iter()
-                .zip(run)
-                .map(|(header, message)| [IoSlice::new(header), IoSlice::new(message)])
-                .collect();
-            let gone = seqpacket::send_many(&self.fd, &parts).unwrap_or(0);
-            sent += gone;
-            if gone < run.len() {
-                break;
-            }
-        }
-        sent
+    /// Sends messages without handles with one system call, up to the first that is not sent: at
+    /// most 64. Returns how many.
+    pub(crate) fn send_run<'a, R: Region + 'a>(
+        &self,
+        messages: impl Iterator<Item = Body<'a, R>>,
+    ) -> usize {
+        let packet = |body| Packet { content: Content::Message, body, records: &[] };
+        with_parts_of_run(messages.take(RUN).map(packet), |messages| {
+            seqpacket::send_many(&self.fd, messages).unwrap_or(0)
+        })
     }
 
     /// Receives the next packet, from the backlog first. After the first end nothing is received any
@@ -278,24 +275,21 @@ impl Drop for Wire {
 /// Maximum number of messages that one system call sends.
 const RUN: usize = 64;
 
-fn header_of(message: &[u8]) -> [u8; HEADER_BYTES] {
-    Header { content: Content::Message, handles: 0, bytes: message.len() }.encode()
-}
-
 /// Sends one packet over a socket.
-pub(crate) fn send(
+pub(crate) fn send<R: Region>(
     fd: impl AsFd,
     content: Content,
-    regions: &[IoSlice<'_>],
+    body: Body<'_, R>,
     records: &[u8],
     fds: &[OwnedFd],
 ) -> Result<(), Status> {
-    let header = |bytes| Header { content, handles: records.len() / RECORD_BYTES, bytes }.encode();
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-    let sent = Gather::with(header, regions, records, |parts| seqpacket::send(fd, parts, &fds));
+    let packet = Packet { content, body, records };
+    let sent = packet.with_parts(|parts| seqpacket::send(fd, parts, &fds))?;
     sent.map_err(|errno| match errno {
         Errno::EAGAIN => Status::ShouldWait,
         Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Status::PeerClosed,
+        Errno::EFAULT => Status::InvalidArgs,
         other => other.into(),
     })
 }

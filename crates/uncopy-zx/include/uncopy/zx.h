@@ -101,6 +101,28 @@ zx_status_t uncopy_zx_channel_write_batch(zx_handle_t handle, uint32_t options,
                                           const zx_handle_t* handles, uint32_t num_handles,
                                           uint32_t* actual_messages);
 
+/* Room for a part of a message; reserved must be 0. */
+typedef struct uncopy_zx_region {
+  void* buffer;
+  uint32_t capacity;
+  uint32_t reserved;
+} uncopy_zx_region_t;
+UNCOPY_ZX_ASSERT(sizeof(uncopy_zx_region_t) == 16 || sizeof(void*) != 8);
+
+/* Takes the next message as zx_channel_read does, its bytes spread over several regions, each filled
+ * before the next; the room is the sum of all. Behind the end of the message nothing is written. The
+ * array is read once, before the message is taken.
+ *
+ * ZX_ERR_OUT_OF_RANGE: more than 8192 regions.
+ * ZX_ERR_INVALID_ARGS: the array cannot be read, or a reserved field is not 0: the message stays
+ *   queued. A bad pointer to room, handles or sizes: the message is lost, its handles are closed.
+ * As zx_channel_read, whose checks of handle and options come first. */
+zx_status_t uncopy_zx_channel_read_scattered(zx_handle_t handle, uint32_t options,
+                                             const uncopy_zx_region_t* regions,
+                                             uint32_t num_regions, zx_handle_t* handles,
+                                             uint32_t num_handles, uint32_t* actual_bytes,
+                                             uint32_t* actual_handles);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uncopy_channel::{
-    BatchShape, Channel, Descriptor, Filling, Handle, MAX_REGIONS, Object, Rights, SignalFd,
-    Signals, Status,
+    BatchShape, Channel, Descriptor, Handle, MAX_REGIONS, Object, Rights, SignalFd, Signals, Status,
 };
 
 use super::handle::{for_each, give};
@@ -155,7 +154,7 @@ impl Batch {
             }
             let regions = self.iovecs.read_some(0, self.num_iovecs as usize)?;
             read.and(valid)?;
-            let sent = channel.write_batch_with(&regions, shape, append, &mut moved);
+            let sent = channel.write_batch_regions(&regions, shape, &mut moved);
             Ok(match sent {
                 Ok(sent) => (sent, Ok(())),
                 Err(error) => (error.sent, Err(error.status)),
@@ -175,8 +174,4 @@ fn shape(region: &zx_channel_iovec_t) -> BatchShape {
         message: u16::from_le_bytes([a, b]),
         handles: u16::from_le_bytes([c, d]),
     }
-}
-
-fn append(region: &zx_channel_iovec_t, filling: &mut Filling<'_>) -> Result<(), Status> {
-    In::at(region.buffer).append_to(filling, region.capacity as usize)
 }

@@ -1,6 +1,6 @@
 //! Calls: a message and its answer.
 
-use uncopy_channel::{Channel, Filling, Handle, MessageBuf, Rights, Status};
+use uncopy_channel::{Channel, Handle, MessageBuf, Rights, Status};
 
 use super::channel::{describe, hand_out};
 use super::clock::deadline_at;
@@ -67,7 +67,8 @@ impl Call {
         // Required, unlike those of a read. At most 64 KiB and 64 handles.
         self.actual_bytes.write(bytes as u32)?;
         self.actual_handles.write(handles as u32)?;
-        hand_out(reply, args.reply_bytes(), args.reply_handles(), describe)
+        let write = |bytes: &[u8]| Ok(args.reply_bytes().write_all(bytes)?);
+        hand_out(reply, write, args.reply_handles(), describe)
     }
 
     fn send_and_wait(
@@ -84,13 +85,12 @@ impl Call {
         let (bytes, count) = (In::at(self.args.wr_bytes), self.args.wr_num_bytes);
         let deadline = deadline_at(deadline);
         Message::with(bytes, count, options, self.sent.count(), |message| {
-            let total_bytes = message.total_bytes();
-            let fill = |filling: &mut Filling<'_>| message.fill(filling);
+            let Message { regions, total_bytes } = message;
             if self.sent.count() == 0 {
-                return channel.call_etc_with(total_bytes, fill, &mut [], deadline);
+                return channel.call_etc_regions(total_bytes, regions, &mut [], deadline);
             }
             self.sent.send(|dispositions| {
-                channel.call_etc_with(total_bytes, fill, dispositions, deadline)
+                channel.call_etc_regions(total_bytes, regions, dispositions, deadline)
             })
         })
     }

@@ -1,14 +1,14 @@
 //! Channels: create, write, read.
 
 use uncopy_channel::{
-    Channel, Filling, Handle, Lengths, MessageBuf, Object, Oversized, Rights, Status,
+    Channel, Handle, Lengths, MAX_REGIONS, MessageBuf, Object, Oversized, Rights, Status,
 };
 
 use super::handle::{give_both, type_of};
 use super::message::{Message, Sent};
 use crate::abi::{
-    ZX_CHANNEL_READ_MAY_DISCARD, ZX_CHANNEL_WRITE_USE_IOVEC, zx_handle_disposition_t,
-    zx_handle_info_t, zx_handle_t,
+    ZX_CHANNEL_READ_MAY_DISCARD, ZX_CHANNEL_WRITE_USE_IOVEC, uncopy_zx_region_t,
+    zx_handle_disposition_t, zx_handle_info_t, zx_handle_t,
 };
 use crate::sys::boundary::exported;
 use crate::sys::memory::{In, Out, Plain};
@@ -58,8 +58,8 @@ exported! {
         actual_bytes: Out<u32>,
         actual_handles: Out<u32>,
     ) {
-        let reading = Reading { bytes, num_bytes, num_handles, actual_bytes, actual_handles };
-        reading.read(handle, options, handles, |value, _| value)
+        let reading = Reading { num_handles, actual_bytes, actual_handles };
+        reading.read(handle, options, Place::linear(bytes, num_bytes), handles, |value, _| value)
     }
 
     /// Takes the next message, with kind and rights of each handle.
@@ -73,8 +73,24 @@ exported! {
         actual_bytes: Out<u32>,
         actual_handles: Out<u32>,
     ) {
-        let reading = Reading { bytes, num_bytes, num_handles, actual_bytes, actual_handles };
-        reading.read(handle, options, handles, describe)
+        let reading = Reading { num_handles, actual_bytes, actual_handles };
+        reading.read(handle, options, Place::linear(bytes, num_bytes), handles, describe)
+    }
+
+    /// Takes the next message, spread over several regions.
+    fn uncopy_zx_channel_read_scattered(
+        handle: zx_handle_t,
+        options: u32,
+        regions: In<uncopy_zx_region_t>,
+        num_regions: u32,
+        handles: Out<zx_handle_t>,
+        num_handles: u32,
+        actual_bytes: Out<u32>,
+        actual_handles: Out<u32>,
+    ) {
+        let reading = Reading { num_handles, actual_bytes, actual_handles };
+        let place = || Place::scattered(regions, num_regions);
+        reading.read(handle, options, place, handles, |value, _| value)
     }
 }
 
@@ -93,15 +109,11 @@ fn write(
         let lease = table::lease(handle)?;
         let channel = lease.object::<Channel>(Rights::WRITE)?;
         Message::with(bytes, num_bytes, options, sent.count(), |message| {
-            let total_bytes = message.total_bytes();
+            let Message { regions, total_bytes } = message;
             if sent.count() == 0 {
-                let fill = |filling: &mut Filling<'_>| message.fill(filling);
-                return channel.write_with(total_bytes, fill, &mut Vec::new());
+                return channel.write_regions(total_bytes, regions, &mut Vec::new());
             }
-            sent.send(|dispositions| {
-                let fill = |filling: &mut Filling<'_>| message.fill(filling);
-                channel.write_etc_with(total_bytes, fill, dispositions)
-            })
+            sent.send(|dispositions| channel.write_etc_regions(total_bytes, regions, dispositions))
         })
     };
     attempt().inspect_err(|_| sent.consume())
@@ -117,10 +129,59 @@ pub(super) fn describe(value: zx_handle_t, handle: &Handle) -> zx_handle_info_t 
     }
 }
 
-/// Destination of a message in the program's memory.
+/// Destination of a message's bytes in the program's memory.
+enum Place {
+    Linear(Out<u8>, usize),
+    Scattered(Vec<uncopy_zx_region_t>),
+}
+
+impl Place {
+    #[inline]
+    fn linear(bytes: Out<u8>, length: u32) -> impl FnOnce() -> Result<Place, Status> {
+        move || Ok(Place::Linear(bytes, length as usize))
+    }
+
+    /// Reads the list of regions, once.
+    fn scattered(regions: In<uncopy_zx_region_t>, count: u32) -> Result<Place, Status> {
+        let count = count as usize;
+        if count > MAX_REGIONS {
+            return Err(Status::OutOfRange);
+        }
+        let regions = regions.read_some(0, count)?;
+        let is_valid = regions.iter().all(|region| region.reserved == 0);
+        if is_valid { Ok(Place::Scattered(regions)) } else { Err(Status::InvalidArgs) }
+    }
+
+    #[inline]
+    fn room(&self) -> usize {
+        match self {
+            Place::Linear(_, length) => *length,
+            // At most 8,192 numbers of 32 bits.
+            Place::Scattered(regions) => regions.iter().map(|one| one.capacity as usize).sum(),
+        }
+    }
+
+    #[inline]
+    fn write(&self, bytes: &[u8]) -> Result<(), Status> {
+        match self {
+            Place::Linear(at, _) => Ok(at.write_all(bytes)?),
+            Place::Scattered(regions) => {
+                let mut rest = bytes;
+                for region in regions {
+                    let (own, later) = rest.split_at(rest.len().min(region.capacity as usize));
+                    if !own.is_empty() {
+                        region.room().write_all(own)?;
+                    }
+                    rest = later;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Destination of a message's sizes.
 struct Reading {
-    bytes: Out<u8>,
-    num_bytes: u32,
     num_handles: u32,
     actual_bytes: Out<u32>,
     actual_handles: Out<u32>,
@@ -132,6 +193,7 @@ impl Reading {
         &self,
         handle: zx_handle_t,
         options: u32,
+        place: impl FnOnce() -> Result<Place, Status>,
         handles: Out<T>,
         describe: impl Fn(zx_handle_t, &Handle) -> T,
     ) -> Result<(), Status> {
@@ -142,7 +204,8 @@ impl Reading {
             ZX_CHANNEL_READ_MAY_DISCARD => Oversized::Discard,
             _ => return Err(Status::NotSupported),
         };
-        let room = Lengths { bytes: self.num_bytes as usize, handles: self.num_handles as usize };
+        let place = place()?;
+        let room = Lengths { bytes: place.room(), handles: self.num_handles as usize };
         let message = match channel.read_fitting(room, oversized) {
             Ok(message) => message,
             Err(status) => {
@@ -153,7 +216,7 @@ impl Reading {
             }
         };
         self.write_lengths(message.len(), message.handles().len())?;
-        hand_out(message, self.bytes, handles, describe)
+        hand_out(message, |bytes| place.write(bytes), handles, describe)
     }
 
     fn write_lengths(&self, bytes: usize, handles: usize) -> Result<(), Status> {
@@ -168,12 +231,12 @@ impl Reading {
 #[inline]
 pub(super) fn hand_out<T: Plain>(
     mut message: MessageBuf,
-    bytes: Out<u8>,
+    write: impl FnOnce(&[u8]) -> Result<(), Status>,
     handles: Out<T>,
     describe: impl Fn(zx_handle_t, &Handle) -> T,
 ) -> Result<(), Status> {
     if !message.is_empty() {
-        bytes.write_all(&message)?;
+        write(&message)?;
     }
     if message.handles().is_empty() {
         return Ok(());

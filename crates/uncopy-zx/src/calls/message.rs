@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-use uncopy_channel::{Disposition, Filling, Handle, Kind, MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
+use uncopy_channel::{Disposition, Handle, Kind, MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 use uncopy_channel::{Object, Status, Transfer};
 
 use super::handle::{for_each, type_of, wanted_rights};
@@ -17,12 +17,12 @@ use crate::table::{self, Lease};
 /// Maximum number of regions that are read onto the stack (1 KiB); longer lists are read into the heap.
 const MAX_ON_STACK: usize = 64;
 
-/// Bytes of a message. The list of regions is read once, so that the program cannot change it between
-/// the checks and the copies.
+/// Regions of a message. Their list is read once, so that the program cannot change it between the
+/// checks and the copies.
 #[derive(Clone, Copy)]
-pub(super) enum Message<'a> {
-    Linear { bytes: In<u8>, length: usize },
-    Gathered { regions: &'a [zx_channel_iovec_t], total_bytes: usize },
+pub(super) struct Message<'a> {
+    pub(super) regions: &'a [zx_channel_iovec_t],
+    pub(super) total_bytes: usize,
 }
 
 impl Message<'_> {
@@ -39,46 +39,26 @@ impl Message<'_> {
         num_handles: u32,
         send: impl FnOnce(Message<'_>) -> Result<R, Status>,
     ) -> Result<R, Status> {
-        let count = count as usize;
         if options & ZX_CHANNEL_WRITE_USE_IOVEC == 0 {
-            if count > MAX_BYTES || num_handles as usize > MAX_HANDLES {
-                return Err(Status::OutOfRange);
-            }
-            return send(Message::Linear { bytes, length: count });
+            let buffer = bytes.address();
+            let regions = [zx_channel_iovec_t { buffer, capacity: count, reserved: 0 }];
+            return checked(&regions, num_handles, send);
         }
         let array = bytes.cast::<zx_channel_iovec_t>();
+        let count = count as usize;
         match count {
             0..=MAX_ON_STACK => {
                 let mut few = [MaybeUninit::uninit(); MAX_ON_STACK];
-                gathered(array.read_into(&mut few[..count])?, num_handles, send)
+                checked(array.read_into(&mut few[..count])?, num_handles, send)
             }
-            _ if count <= MAX_REGIONS => gathered(&array.read_some(0, count)?, num_handles, send),
+            _ if count <= MAX_REGIONS => checked(&array.read_some(0, count)?, num_handles, send),
             _ => Err(Status::OutOfRange),
-        }
-    }
-
-    #[inline]
-    pub(super) fn total_bytes(&self) -> usize {
-        match self {
-            Message::Linear { length, .. } => *length,
-            Message::Gathered { total_bytes, .. } => *total_bytes,
-        }
-    }
-
-    /// Copies the bytes into the message.
-    #[inline]
-    pub(super) fn fill(&self, filling: &mut Filling<'_>) -> Result<(), Status> {
-        match self {
-            Message::Linear { bytes, length } => bytes.append_to(filling, *length),
-            Message::Gathered { regions, .. } => regions.iter().try_for_each(|region| {
-                In::at(region.buffer).append_to(filling, region.capacity as usize)
-            }),
         }
     }
 }
 
 #[inline]
-fn gathered<R>(
+fn checked<R>(
     regions: &[zx_channel_iovec_t],
     num_handles: u32,
     send: impl FnOnce(Message<'_>) -> Result<R, Status>,
@@ -91,7 +71,7 @@ fn gathered<R>(
     if total_bytes > MAX_BYTES || num_handles as usize > MAX_HANDLES {
         return Err(Status::OutOfRange);
     }
-    send(Message::Gathered { regions, total_bytes })
+    send(Message { regions, total_bytes })
 }
 
 /// Handles of an outgoing message.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use uncopy_channel::{Filling, Status};
+use uncopy_channel::{Filling, Lent, Region, Status};
 
 use super::fault::{Fault, check_sanitizer, copy_in, copy_out};
 use crate::abi;
@@ -28,7 +28,7 @@ plain!(u8, u32, i32, u64, i64, usize);
 plain!(abi::zx_channel_iovec_t, abi::zx_channel_call_args_t, abi::zx_handle_info_t);
 plain!(abi::zx_handle_disposition_t, abi::zx_wait_item_t, abi::zx_port_packet_t);
 plain!(abi::zx_info_handle_basic_t, abi::zx_info_handle_count_t, abi::zx_info_socket_t);
-plain!(abi::uncopy_zx_counters_t);
+plain!(abi::uncopy_zx_counters_t, abi::uncopy_zx_region_t);
 
 /// An address to read from, as C passes it: `const T *`.
 #[derive(Debug)]
@@ -66,6 +66,11 @@ impl<T> In<T> {
     /// Converts an address that a C program wrote into a structure as a number.
     pub(crate) fn at(address: usize) -> In<T> {
         In(std::ptr::without_provenance(address))
+    }
+
+    /// Returns the address as a number, as it is in a structure.
+    pub(crate) fn address(self) -> usize {
+        self.0.addr()
     }
 
     /// Returns the same address for values of another type.
@@ -125,6 +130,42 @@ pub fn gather_checked(regions: &[IoSlice<'_>], to: &mut [u8]) -> bool {
     }
     true
 }
+
+/// A region of the program: small ones are copied by the fault-tolerant copies of every call, the
+/// kernel checks the addresses of the others.
+impl Region for abi::zx_channel_iovec_t {
+    #[inline]
+    fn length(&self) -> usize {
+        self.capacity as usize
+    }
+
+    #[inline]
+    fn append_to(&self, from: usize, filling: &mut Filling<'_>) -> Result<(), Status> {
+        In::at(self.buffer.wrapping_add(from)).append_to(filling, self.length() - from)
+    }
+
+    fn lend(&self, from: usize) -> Lent<'_> {
+        let start = std::ptr::without_provenance(self.buffer.wrapping_add(from));
+        let length = self.length() - from;
+        check_sanitizer(start, length, false);
+        // SAFETY: the program gave the address to be read from.
+        unsafe { Lent::at(start, length) }
+    }
+
+    /// Reads a byte of each page.
+    fn check(&self) -> Result<(), Status> {
+        let Some(last) = self.length().checked_sub(1) else { return Ok(()) };
+        let behind_first_page = PAGE_BYTES - self.buffer % PAGE_BYTES;
+        let in_pages = (behind_first_page..last).step_by(PAGE_BYTES);
+        for offset in [0, last].into_iter().chain(in_pages) {
+            In::<u8>::at(self.buffer.wrapping_add(offset)).read()?;
+        }
+        Ok(())
+    }
+}
+
+/// Size of the smallest pages of any processor: no larger one is only partly there.
+const PAGE_BYTES: usize = 4096;
 
 impl In<u8> {
     /// Appends the bytes to a message.
@@ -247,6 +288,14 @@ fn transfer(length: usize, step: impl Fn(usize) -> isize) -> Result<(), Status> 
         done += count;
     }
     Ok(())
+}
+
+impl abi::uncopy_zx_region_t {
+    /// Returns the destination of the bytes.
+    pub(crate) fn room(&self) -> Out<u8> {
+        // SAFETY: the field is the C program's `void *buffer`, to be written to by this call.
+        unsafe { Out::at(self.buffer) }
+    }
 }
 
 impl abi::zx_channel_call_args_t {

@@ -105,7 +105,7 @@ static void duplicates_and_moves_of_one_handle(void) {
   OK(zx_channel_write_etc(ends[0], 0, NULL, 0, both, 2));
   CHECK(!is_open(event));
   OK(zx_channel_read(ends[1], 0, NULL, got, 0, 2, NULL, NULL));
-  EQ(koid_of(got[0]), koid_of(got[1]));
+  if (is_local()) EQ(koid_of(got[0]), koid_of(got[1]));
   OK(zx_handle_close_many(got, 2));
   event = new_event();
   zx_handle_disposition_t after[2] = {{MOVE, event, ZX_OBJ_TYPE_EVENT, SAME, 0},

@@ -9,11 +9,14 @@ use crate::channel::message::MessageBuf;
 use crate::channel::packing::{pack, unpack};
 use crate::memory::{Buffer, Filling};
 use crate::peer::{Locked, Side, Transport};
+use crate::region::Region;
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::source::Source;
 use crate::status::{Fill, Status};
+use crate::transport::gather::{Body, check_all};
 use crate::transport::packet::Content;
+use crate::transport::parcel::Parcel;
 use crate::transport::wire::Wire;
 use crate::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS};
 
@@ -30,15 +33,10 @@ impl Outgoing for MessageBuf {
     }
 }
 
-/// Regions that are sent from where they lie, and handles.
-struct InPlace<'a> {
-    regions: &'a [IoSlice<'a>],
-    handles: Vec<Handle>,
-}
-
-impl Outgoing for InPlace<'_> {
+/// The handles of a message whose regions stay where they lie.
+impl Outgoing for Vec<Handle> {
     fn set_handles(&mut self, handles: Vec<Handle>) {
-        self.handles = handles;
+        *self = handles;
     }
 }
 
@@ -50,8 +48,17 @@ pub(crate) struct Rejected {
 
 impl Rejected {
     /// Refusal of a message that was not made or is consumed.
-    fn without_message(status: Status) -> Rejected {
+    pub(crate) fn without_message(status: Status) -> Rejected {
         Rejected { status, message: MessageBuf::empty() }
+    }
+
+    /// Refusal of a message whose handles are closed, unless there was no room for it.
+    fn with_handles(status: Status, handles: Vec<Handle>) -> Rejected {
+        let mut rejected = Rejected::without_message(status);
+        if status == Status::ShouldWait {
+            rejected.message.set_handles(handles);
+        }
+        rejected
     }
 }
 
@@ -88,10 +95,30 @@ impl Channel {
         regions: &[IoSlice<'_>],
         handles: &mut Vec<Handle>,
     ) -> Result<(), Status> {
-        if self.0.is_wired() {
-            return self.write_in_place(regions, handles);
+        self.write_regions(total_bytes(regions), regions, handles)
+    }
+
+    /// Sends as [`try_write`](Self::try_write) does, regions of any memory, which have `total_bytes`
+    /// together. [`usize::MAX`] stands for any length that is too long.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and after the sizes [`Status::InvalidArgs`] if the memory of a region
+    /// is not there, or if the regions have more or fewer bytes.
+    ///
+    /// # Ownership
+    /// The handles are treated as by [`try_write`](Self::try_write).
+    #[inline]
+    pub fn write_regions<R: Region>(
+        &self,
+        total_bytes: usize,
+        regions: &[R],
+        handles: &mut Vec<Handle>,
+    ) -> Result<(), Status> {
+        let lengths = Lengths { bytes: total_bytes, handles: handles.len() };
+        match self.send_regions(lengths, regions, || self.check_handles(handles)) {
+            Ok(()) => Ok(()),
+            Err(rejected) => Err(keep_or_drop(rejected, handles)),
         }
-        self.write_with(total_bytes(regions), |filling| Ok(filling.append_all(regions)?), handles)
     }
 
     /// Sends a message of `total_bytes` that `fill` writes in place. [`usize::MAX`] stands for any
@@ -116,27 +143,49 @@ impl Channel {
         }
     }
 
+    /// Checks and sends one message of regions, with the handles that `collect` checks.
+    #[inline]
+    pub(crate) fn send_regions<R: Region>(
+        &self,
+        lengths: Lengths,
+        regions: &[R],
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+    ) -> Result<(), Rejected> {
+        if self.0.is_wired() {
+            return self.send_in_place(lengths, regions, collect);
+        }
+        self.send(lengths, |filling| R::append_all(regions, filling), collect)
+    }
+
     /// Sends regions from where they lie, because the other end is in another process and the
     /// kernel copies them.
-    fn write_in_place(
+    fn send_in_place<R: Region>(
         &self,
-        regions: &[IoSlice<'_>],
-        handles: &mut Vec<Handle>,
-    ) -> Result<(), Status> {
-        let lengths = Lengths { bytes: total_bytes(regions), handles: handles.len() };
-        let body = || Ok(InPlace { regions, handles: Vec::new() });
-        let prepared = self.prepare(Rights::WRITE, lengths, body, || self.check_handles(handles));
-        let sent = prepared.map_err(Rejected::without_message).and_then(|message| {
-            match self.0.lock().and_then(|locked| locked.transport(self.0.side)) {
-                Ok(Transport::Wired(wire)) => {
-                    self.transmit(&wire, message.regions, message.handles)
-                }
-                // A wired end stays wired until it is closed.
-                Ok(Transport::Local(_)) => Err(Rejected::without_message(Status::BadState)),
-                Err(status) => Err(Rejected::without_message(status)),
-            }
-        });
-        sent.map_err(|rejected| keep_or_drop(rejected, handles))
+        lengths: Lengths,
+        regions: &[R],
+        collect: impl FnOnce() -> Result<Vec<Handle>, Status>,
+    ) -> Result<(), Rejected> {
+        let body = || in_place(lengths, regions);
+        let prepared = self.prepare(Rights::WRITE, lengths, body, collect);
+        let handles = prepared.map_err(Rejected::without_message)?;
+        let locked = self.0.lock().map_err(|status| refusal(status, regions))?;
+        self.transmit_in_place(locked, Body::new(regions, lengths.bytes), handles)
+    }
+
+    /// Sends a message whose regions stay where they lie.
+    pub(crate) fn transmit_in_place<R: Region>(
+        &self,
+        locked: Locked<'_, ChannelEnd>,
+        body: Body<'_, R>,
+        handles: Vec<Handle>,
+    ) -> Result<(), Rejected> {
+        let regions = body.regions();
+        match locked.transport(self.0.side) {
+            Ok(Transport::Wired(wire)) => self.transmit(&wire, body, handles),
+            // A wired end stays wired until it is closed.
+            Ok(Transport::Local(_)) => Err(refusal(Status::BadState, regions)),
+            Err(status) => Err(refusal(status, regions)),
+        }
     }
 
     /// Checks, fills and sends one message with the handles that `collect` checks.
@@ -253,7 +302,8 @@ impl Channel {
         mut message: MessageBuf,
     ) -> Result<(), Rejected> {
         let handles = message.take_handles();
-        let sent = self.transmit(wire, &[IoSlice::new(&message)], handles);
+        let regions = [IoSlice::new(&message)];
+        let sent = self.transmit(wire, Body::new(&regions, message.len()), handles);
         sent.map_err(|Rejected { status, message: mut unsent }| {
             message.set_handles(unsent.take_handles());
             Rejected { status, message }
@@ -262,35 +312,51 @@ impl Channel {
 
     /// Sends regions and handles as one message over the socket. The handles come back with
     /// [`Status::ShouldWait`]; after any other failure they are closed.
-    fn transmit(
+    pub(crate) fn transmit<R: Region>(
         &self,
         wire: &Wire,
-        regions: &[IoSlice<'_>],
+        body: Body<'_, R>,
         handles: Vec<Handle>,
     ) -> Result<(), Rejected> {
         if handles.is_empty() {
-            return self.0.transmit(wire, regions).map_err(Rejected::without_message);
+            let regions = body.regions();
+            let sent = wire.send_body(Content::Message, body, &Parcel::default());
+            return self.0.record_sent(sent).map_err(|status| refusal(status, regions));
         }
-        let rejected = |status, handles| match status {
-            Status::ShouldWait => {
-                let mut message = MessageBuf::empty();
-                message.set_handles(handles);
-                Rejected { status, message }
-            }
-            _ => Rejected::without_message(status),
-        };
         // Before the handles are taken apart.
         if let Err(status) = self.0.check_room(wire) {
-            return Err(rejected(status, handles));
+            return Err(Rejected::with_handles(status, handles));
         }
         let parcel = pack(handles).map_err(Rejected::without_message)?;
-        let sent = wire.send_parcel(Content::Message, regions, &parcel);
+        let sent = wire.send_body(Content::Message, body, &parcel);
         self.0.record_sent(sent).map_err(|status| match status {
             // Handles that were taken apart here can always be put together again.
-            Status::ShouldWait => rejected(status, unpack(parcel).unwrap_or_default()),
+            Status::ShouldWait => {
+                Rejected::with_handles(status, unpack(parcel).unwrap_or_default())
+            }
             _ => Rejected::without_message(status),
         })
     }
+}
+
+/// Checks the regions of a message with handles before these are consumed: regions come first in
+/// Zircon's order. Without handles the kernel finds a region whose memory is not there.
+pub(crate) fn in_place(lengths: Lengths, regions: &[impl Region]) -> Result<Vec<Handle>, Status> {
+    if lengths.handles > 0 {
+        check_all(regions)?;
+    }
+    Ok(Vec::new())
+}
+
+/// Refusal of a message whose regions the kernel may not have read: one whose memory is not there
+/// comes first in Zircon's order.
+#[cold]
+pub(crate) fn refusal(status: Status, regions: &[impl Region]) -> Rejected {
+    let status = match status {
+        Status::InvalidArgs => status,
+        _ => check_all(regions).err().unwrap_or(status),
+    };
+    Rejected::without_message(status)
 }
 
 /// Leaves the handles of a message that found no room to the caller, and closes all others.

@@ -3,9 +3,9 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
-use super::{Arrival, Wire, send};
+use super::{Arrival, Body, Wire, send};
 use crate::transport::packet::Content;
-use uncopy_os::seqpacket;
+use uncopy_os::seqpacket::{self, Part};
 
 /// A packet or end in a socket behind another packet.
 #[derive(Debug, Clone, Copy)]
@@ -40,12 +40,13 @@ fn found(arrival: Arrival) -> Found {
 
 fn put(fd: &OwnedFd, sent: Sent) {
     let packet = |content, bytes: &[u8], fds: &[OwnedFd]| {
-        assert!(send(fd, content, &[IoSlice::new(bytes)], &[], fds).is_ok());
+        let regions = [IoSlice::new(bytes)];
+        assert!(send(fd, content, Body::new(&regions, bytes.len()), &[], fds).is_ok());
     };
     match sent {
         Sent::Bytes(length) => packet(Content::Message, &vec![7; length], &[]),
         Sent::Signals => packet(Content::Signals, &[0; 8], &[]),
-        Sent::Garbage => seqpacket::send(fd, &[IoSlice::new(b"no header")], &[]).unwrap(),
+        Sent::Garbage => seqpacket::send(fd, &[Part::of(b"no header")], &[]).unwrap(),
         Sent::Backlog => {
             let (there, _) = seqpacket::pair().unwrap();
             packet(Content::Backlog, &[], &[there]);
@@ -106,7 +107,7 @@ fn the_backlog_is_received_first() {
     put(&filled, Sent::Bytes(10));
     put(&filled, Sent::Bytes(11));
     drop(filled);
-    assert!(send(&there, Content::Backlog, &[], &[], &[backlog]).is_ok());
+    assert!(send(&there, Content::Backlog, Body::empty(), &[], &[backlog]).is_ok());
     put(&there, Sent::Bytes(12));
     let wire = Wire::new(here, Vec::new());
     let mut lengths = Vec::new();
