@@ -63,7 +63,7 @@ fn receiver(kind: &str) -> (Child, u16) {
 fn every_mode_sends_what_arrives() {
     for kind in ["-4 tcp", "-6 tcp"] {
         let host = if kind.starts_with("-6") { "::1" } else { "127.0.0.1" };
-        for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
+        for mode in MODES {
             let (receiver, port) = receiver(kind);
             let words = format!("send {kind} -D {host} -p {port} -t 0.1 --mode {mode} --json");
             let sent = json(&output(&words));
@@ -94,10 +94,46 @@ fn slots_and_trains_are_counted() {
 fn a_run_sends_however_short_its_time_is() {
     let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let port = receiver.local_addr().unwrap().port();
-    for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
+    for mode in MODES {
         let words = format!("send -4 udp -D 127.0.0.1 -p {port} -t 0.000001 --mode {mode} --json");
         let sent = json(&output(&words));
         assert!(sent["sends"].as_u64().unwrap() > 0, "{sent}");
+    }
+}
+
+/// A run that is over at once is one batch.
+fn a_batch_has_as_many_sends_as_were_named() {
+    let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = receiver.local_addr().unwrap().port();
+    for (mode, default) in MODES.map(|mode| (mode, if mode.starts_with("ring") { 64 } else { 16 }))
+    {
+        for (batch, expected) in [("", default), ("--batch 7", 7), ("--batch 200", 200)] {
+            let sent = json(&output(&format!(
+                "send -4 udp -D 127.0.0.1 -p {port} -t 0.000001 -s 600 --mode {mode} {batch} --json"
+            )));
+            assert_eq!(sent["sends"], expected, "{mode} {batch}: {sent}");
+            let figure = |key: &str| sent[key].as_f64().unwrap();
+            let rate = figure("sends") / figure("wall_seconds");
+            assert!((figure("requests_per_second") / rate - 1.0).abs() < 1e-6, "{sent}");
+        }
+    }
+}
+
+/// Both kinds of memory are under one notifier: of a pool of huge pages as elsewhere.
+fn registered_and_other_memory_is_sent_in_turn() {
+    let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let port = receiver.local_addr().unwrap().port();
+    for (batch, slots) in [(2, 1), (64, 3)] {
+        let sent = json(&output(&format!(
+            "send -4 udp -D 127.0.0.1 -p {port} -t 0.05 -s 600 --mode ring-mixed --batch {batch} \
+             --slots {slots} --json"
+        )));
+        assert!(sent["huge_pages"].is_boolean(), "{sent}");
+        assert_eq!(sent["releases"], sent["sends"], "{sent}");
+        let count = |key: &str| sent[key].as_u64().unwrap();
+        // A batch is shorter where no more buffers are free.
+        let notified = count("notifications");
+        assert!(notified > 0 && notified * batch >= count("sends"), "{sent}");
     }
 }
 
@@ -192,7 +228,7 @@ fn refusals_name_the_next_step() {
     for (words, expected) in [
         ("send -4 udp -D no.such.host.invalid", "check the name"),
         ("send -4 udp -D ::1", "pass -4 for an IPv4 address"),
-        ("send -4 udp -D 127.0.0.1 --slots 1", "pass --mode=ring"),
+        ("send -4 udp -D 127.0.0.1 --slots 1", "pass --mode=ring, ring-registered or ring-mixed"),
         ("send -4 udp -D 127.0.0.1 -C 9999", "nproc"),
         ("send -4 udp -D 127.0.0.1 -C 1023", "nproc"),
         ("send -4 udp -D 127.0.0.1 -t 0", "above zero"),
@@ -208,6 +244,9 @@ fn refusals_name_the_next_step() {
         assert_eq!(output.status.code(), Some(1), "{words}: {text}");
         assert!(text.starts_with("uncopy: cannot ") && text.contains(expected), "{words}: {text}");
     }
+    for words in ["send -4 udp -D ::1 --batch 0", "send -4 udp -D ::1 --batch 1025"] {
+        assert_eq!(output(words).status.code(), Some(2), "{words}");
+    }
     for words in ["send udp -D ::1", "send -4 -6 udp -D ::1", "send -4 udp", "recv -4 sctp"] {
         assert_eq!(output(words).status.code(), Some(2), "{words}");
     }
@@ -218,7 +257,7 @@ fn pattern(length: usize) -> Vec<u8> {
     (b'a'..=b'z').cycle().take(length).collect()
 }
 
-const MODES: [&str; 5] = ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"];
+const MODES: [&str; 6] = ["copy", "msg-zerocopy", "ring", "ring-registered", "ring-mixed", "auto"];
 
 fn a_stream_is_looked_at_byte_for_byte() {
     for (is_v6, mode) in [false, true].into_iter().flat_map(|v6| MODES.map(|mode| (v6, mode))) {
@@ -305,6 +344,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] every_mode_sends_what_arrives,
         [] slots_and_trains_are_counted,
         [] a_run_sends_however_short_its_time_is,
+        [] a_batch_has_as_many_sends_as_were_named,
+        [] registered_and_other_memory_is_sent_in_turn,
         [] the_first_line_is_that_of_the_kernels_tool,
         [] a_host_is_found_by_its_name,
         [] refusals_name_the_next_step,

@@ -136,9 +136,14 @@ fn compare(arguments: &Arguments) -> Result<()> {
         peers: peers::versions(&peers::default_directory(), arguments.suite.peers()),
     };
     report.begin(&suite, &surroundings)?;
+    let mut all = Vec::new();
     for mut case in cases {
         let rows = run_case(suite.name, &mut case).with_context(|| case.name.clone())?;
         report.rows(&rows)?;
+        all.extend(rows);
+    }
+    if matches!((arguments.suite, report), (SuiteName::Send, Report::Table)) {
+        print!("{}", send::tables(&all));
     }
     Ok(())
 }

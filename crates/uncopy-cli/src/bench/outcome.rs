@@ -40,6 +40,7 @@ struct Json<'a> {
     fallbacks: Vec<Fallback>,
     wall_seconds: f64,
     cpu_seconds: f64,
+    requests_per_second: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     huge_pages: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +64,10 @@ impl Outcome<'_> {
         self.processor.as_secs_f64() * 1e6 / self.counters.sends.max(1) as f64
     }
 
+    fn sends_per_second(&self) -> f64 {
+        self.counters.sends as f64 / self.wall.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
     /// Formats the line of the tool of the kernel, followed by further results.
     pub(super) fn words(&self) -> String {
         let Counters { sends, bytes, .. } = *self.counters;
@@ -71,12 +76,13 @@ impl Outcome<'_> {
             format!("tx={sends} ({} MB) txc={} zc={zero_copy}\n", megabytes(bytes), self.releases);
         let _ = writeln!(
             text,
-            "{} {} bytes: {:.3} s, {:.3} s of CPU time, {:.3} µs per send",
+            "{} {} bytes: {:.3} s, {:.3} s of CPU time, {:.3} µs per send, {:.0} sends per second",
             self.mode,
             self.size,
             self.wall.as_secs_f64(),
             self.processor.as_secs_f64(),
             self.processor_per_send(),
+            self.sends_per_second(),
         );
         let Counters { not_copied_sends, copied_sends, unknown_sends, .. } = *self.counters;
         let _ = writeln!(
@@ -121,6 +127,7 @@ impl Outcome<'_> {
             fallbacks: counters.fallbacks.iter().map(fallback).collect(),
             wall_seconds: self.wall.as_secs_f64(),
             cpu_seconds: self.processor.as_secs_f64(),
+            requests_per_second: self.sends_per_second(),
             huge_pages: self.pages.map(Pages::are_huge),
             without_io_uring: self.without_io_uring.as_deref(),
         })
@@ -174,6 +181,8 @@ mod tests {
         };
         let words = outcome.words();
         assert_eq!(words.lines().next(), Some("tx=129909 (8106 MB) txc=0 zc=n"));
+        assert!(words.contains(", 32477 sends per second\n"), "{words}");
+        assert!(outcome.json().contains("\"requests_per_second\":32477.25"), "{}", outcome.json());
         let mut lent = counters.clone();
         lent.not_copied_sends = 5;
         outcome.counters = &lent;

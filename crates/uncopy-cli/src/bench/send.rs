@@ -14,14 +14,24 @@ use super::{duration, failure, pin, processor_time};
 use crate::flags::bench::{Mode, Protocol, SendArgs};
 use crate::report::Failure;
 
-/// Sends per batch of a ring.
-const BATCH: usize = 64;
-/// Slices of a registered pool: two batches, of which one is in flight.
-const SLICES: usize = 2 * BATCH;
+/// Default number of sends per batch of a ring, and of other modes.
+const RING_BATCH: u16 = 64;
+const BATCH: u16 = 16;
+/// Buffers in use at most, in batches: one is filled while the other is in flight.
+const BATCHES: usize = 2;
 /// Maximum size of one send, and of a pool.
 const MAX_BYTES: usize = 1 << 30;
 /// Time to wait for releases at the end.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Load of a run: the sends, and how they are made.
+struct Load<'a> {
+    flags: &'a SendArgs,
+    mode: Mode,
+    size: usize,
+    batch: usize,
+    deadline: Instant,
+}
 
 /// Results of a run, without its times.
 struct Tally {
@@ -35,9 +45,10 @@ struct Tally {
 /// Sends until the time is over, and at least once, as the tool of the kernel does.
 pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
     let mode = if flags.zerocopy { Mode::MsgZerocopy } else { flags.mode };
-    let is_ring = matches!(mode, Mode::Ring | Mode::RingRegistered);
+    let is_ring = mode.is_ring();
+    let batch = flags.batch.unwrap_or(if is_ring { RING_BATCH } else { BATCH }).into();
     if flags.slots > 0 && !is_ring {
-        let next_step = "pass --mode=ring or --mode=ring-registered";
+        let next_step = "pass --mode=ring, ring-registered or ring-mixed";
         return Err(failure("use", "--slots", "only rings have slots", next_step));
     }
     pin(&flags.path)?;
@@ -60,8 +71,8 @@ pub(super) fn run(flags: &SendArgs) -> Result<String, Failure> {
     let before = (Instant::now(), processor_time());
     let deadline = before.0 + time;
     let tally = match is_ring {
-        true => through_ring(flags, mode, socket, size, deadline)?,
-        false => through_calls(mode, socket, size, deadline)?,
+        true => through_ring(&Load { flags, mode, size, batch, deadline }, socket)?,
+        false => through_calls(&Load { flags, mode, size, batch, deadline }, socket)?,
     };
     let outcome = Outcome {
         mode: mode.name(),
@@ -121,32 +132,27 @@ fn fill(bytes: &mut [u8]) {
     }
 }
 
-fn through_calls(
-    mode: Mode,
-    socket: InetSocket,
-    size: usize,
-    deadline: Instant,
-) -> Result<Tally, Failure> {
-    let mode = match mode {
+fn through_calls(load: &Load<'_>, socket: InetSocket) -> Result<Tally, Failure> {
+    let mode = match load.mode {
         Mode::Copy => uncopy::send::Mode::Copy,
         Mode::Auto => uncopy::send::Mode::Auto,
         _ => uncopy::send::Mode::Zerocopy,
     };
     let options = SenderOptions::new().mode(mode).send_timeout(Some(PATIENCE));
-    let mut bytes = vec![0; size];
+    let mut bytes = vec![0; load.size];
     fill(&mut bytes);
     let payload = Arc::new(bytes);
     let mut sender = Sender::new(socket, &options);
     let mut releases = 0;
     let failed = |error: uncopy::Error| Failure::from(&error);
     loop {
-        for _ in 0..BATCH / 4 {
+        for _ in 0..load.batch {
             sender.send(payload.clone()).result.map_err(failed)?;
         }
         while sender.next_release().map_err(failed)?.is_some() {
             releases += 1;
         }
-        if Instant::now() >= deadline {
+        if Instant::now() >= load.deadline {
             break;
         }
     }
@@ -161,22 +167,20 @@ fn through_calls(
     Ok(Tally { counters, releases, notifications, pages, without_io_uring })
 }
 
-fn through_ring(
-    flags: &SendArgs,
-    mode: Mode,
-    socket: InetSocket,
-    size: usize,
-    deadline: Instant,
-) -> Result<Tally, Failure> {
+fn through_ring(load: &Load<'_>, socket: InetSocket) -> Result<Tally, Failure> {
+    let mut bytes = vec![0; load.size];
+    fill(&mut bytes);
+    let buffers = BATCHES * load.batch;
+    if load.mode == Mode::Ring {
+        return batches(load, socket, None, shared(bytes, buffers));
+    }
     // Over a stream huge pages would be sent like other memory.
     let pages = match socket.transport() {
         Transport::Udp => PageSize::HugeIfPossible,
         Transport::Tcp => PageSize::Base,
     };
-    let pool = Pool::new(SLICES, size, pages);
+    let pool = Pool::new(buffers, load.size, pages);
     let pool = pool.map_err(|error| Failure::from(&error))?;
-    let mut bytes = vec![0; size];
-    fill(&mut bytes);
     let all: Vec<PoolSlice> = std::iter::from_fn(|| pool.take())
         .map(|mut slice| {
             slice.copy_from_slice(&bytes);
@@ -184,28 +188,43 @@ fn through_ring(
         })
         .collect();
     drop(all);
-    if mode == Mode::RingRegistered {
-        let mut tally = batches(flags, socket, deadline, Some(&pool), || pool.take())?;
-        tally.pages = Some(pool.pages().clone());
-        return Ok(tally);
-    }
+    let mut tally = match load.mode {
+        Mode::RingMixed => {
+            let mut number = 0;
+            let mut other = shared(bytes, buffers);
+            batches::<Box<dyn StableBytes>>(load, socket, Some(&pool), || {
+                let is_registered = number % 2 == 0;
+                let buffer: Box<dyn StableBytes> = match is_registered {
+                    true => Box::new(pool.take()?),
+                    false => Box::new(other()?),
+                };
+                number += 1;
+                Some(buffer)
+            })?
+        }
+        _ => batches(load, socket, Some(&pool), || pool.take())?,
+    };
+    tally.pages = Some(pool.pages().clone());
+    Ok(tally)
+}
+
+/// Returns what lends the same bytes up to `most` times at once.
+fn shared(bytes: Vec<u8>, most: usize) -> impl FnMut() -> Option<Arc<Vec<u8>>> {
     let payload = Arc::new(bytes);
-    let next = || (Arc::strong_count(&payload) <= SLICES).then(|| payload.clone());
-    batches(flags, socket, deadline, None, next)
+    move || (Arc::strong_count(&payload) <= most).then(|| payload.clone())
 }
 
 /// Sends batches of messages until `next` returns none.
 fn batches<B: StableBytes>(
-    flags: &SendArgs,
+    load: &Load<'_>,
     socket: InetSocket,
-    deadline: Instant,
     pool: Option<&Pool>,
     mut next: impl FnMut() -> Option<B>,
 ) -> Result<Tally, Failure> {
     let failed = |error: uncopy::Error| Failure::from(&error);
     let options = RingOptions::new()
         .mode(uncopy::send::Mode::Zerocopy)
-        .entries(BATCH as u32)
+        .entries(load.batch as u32)
         // The missing ones were waited for before.
         .drop_timeout(PATIENCE);
     let mut ring = Ring::new(&options);
@@ -214,7 +233,7 @@ fn batches<B: StableBytes>(
     {
         ring.register_pool(pool).map_err(failed)?;
     }
-    let tags: Vec<u64> = (0..u64::from(flags.slots)).collect();
+    let tags: Vec<u64> = (0..u64::from(load.flags.slots)).collect();
     if !tags.is_empty() {
         let next_step = "name another number of slots";
         let register = ring.register_slots(&tags);
@@ -224,14 +243,14 @@ fn batches<B: StableBytes>(
     let mut counts = (0, 0);
     let mut slot = 0;
     loop {
-        let taken = one_batch(&mut ring, socket, &mut next, &tags, slot)?;
+        let taken = one_batch(&mut ring, socket, load.batch, &mut next, &tags, slot)?;
         slot = (slot + 1) % tags.len().max(1);
         match taken {
             0 => ring.wait(Some(PATIENCE)).map_err(failed)?,
             _ => ring.submit().map_err(failed)?,
         }
         count(&mut ring, &mut counts)?;
-        if Instant::now() >= deadline {
+        if Instant::now() >= load.deadline {
             break;
         }
     }
@@ -253,12 +272,13 @@ fn batches<B: StableBytes>(
 fn one_batch<B: StableBytes>(
     ring: &mut Ring<B>,
     socket: RingSocket,
+    batch: usize,
     next: &mut impl FnMut() -> Option<B>,
     tags: &[u64],
     slot: usize,
 ) -> Result<usize, Failure> {
     let mut taken = 0;
-    while taken < BATCH
+    while taken < batch
         && let Some(buffer) = next()
     {
         let message = match tags.is_empty() {

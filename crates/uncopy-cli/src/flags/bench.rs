@@ -100,9 +100,14 @@ pub(crate) struct SendArgs {
     pub gso: Option<NonZeroU16>,
 
     /// Number of notification slots to which the sends are bound in turn; each is flushed with its
-    /// last send of a batch of 64 (rings only)
+    /// last send of a batch (rings only)
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub slots: u16,
+
+    /// Sends per batch, up to 1024: a ring submits them with one call, other modes read the reports of
+    /// the kernel after them [default: 64 with a ring, otherwise 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub batch: Option<u16>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -115,17 +120,25 @@ pub(crate) enum Mode {
     Ring,
     /// io_uring, with buffers of a registered pool
     RingRegistered,
+    /// io_uring, with buffers of a registered pool and other buffers in turn
+    RingMixed,
     /// The mode that the library chooses
     Auto,
 }
 
 impl Mode {
+    /// Whether sends go through io_uring.
+    pub(crate) const fn is_ring(self) -> bool {
+        matches!(self, Mode::Ring | Mode::RingRegistered | Mode::RingMixed)
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Mode::Copy => "copy",
             Mode::MsgZerocopy => "msg-zerocopy",
             Mode::Ring => "ring",
             Mode::RingRegistered => "ring-registered",
+            Mode::RingMixed => "ring-mixed",
             Mode::Auto => "auto",
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(Case::new(name, &[Need::Variable(VARIABLE)], move || {
                 let ends = Ends::new(family, protocol);
                 ends.receive();
-                for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
+                for mode in super::MODES {
                     ends.send(mode);
                 }
             }));

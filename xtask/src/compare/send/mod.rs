@@ -2,6 +2,7 @@
 //! notifier patches: a bunch of sends of one buffer, wait for all of them, again.
 
 mod cases;
+mod patch_set;
 mod streams;
 mod subjects;
 
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use super::brief::{BriefRuns, Options};
 use super::case::Suite;
 use cases::Setting;
+pub(super) use patch_set::tables;
 
 /// How long a subject sends in a round.
 const RUN: Duration = Duration::from_millis(20);
@@ -64,6 +66,8 @@ const NOTES: &[&str] = &[
      looks up the device, as it does again after a second; megabytes per second of processor time \
      are 65,435 divided by the nanoseconds, times 1,000; tapped: while a packet socket listens; \
      ring: the same through io_uring",
+    "at the end of a table for people: the two tables of the patch set, requests a second from the wall \
+         time of ring, copy (non-zc), ring, registered (zc) and flush each send (zc + flush)",
     "runs of 4.2 s: as long as the field report's, in at most 5 rounds; user, system: the \
      program's part of the processor time and the kernel's, as sampled by the clock; range: \
      of the rounds",
