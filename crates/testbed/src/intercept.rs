@@ -80,6 +80,7 @@ system_calls! {
     MEMFD_CREATE = SYS_memfd_create: MAKING;
     TIMERFD_CREATE = SYS_timerfd_create: MAKING;
     PIDFD_OPEN = SYS_pidfd_open: MAKING;
+    PIDFD_GETFD = SYS_pidfd_getfd: MAKING;
     IO_URING_SETUP = SYS_io_uring_setup: MAKING;
     USERFAULTFD = SYS_userfaultfd: MAKING;
     DUP = SYS_dup: MAKING;

@@ -25,6 +25,9 @@ fn main() -> ExitCode {
     if let Some(what) = std::env::var_os(tree::given_away::ROLE) {
         return tree::given_away::attack(&what);
     }
+    if let Ok(role) = std::env::var(doctor::channel::ROLE) {
+        return doctor::channel::play(&role);
+    }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
         let cases = [
             bench::cases(),

@@ -9,6 +9,7 @@ fn data<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
 
 #[test]
 fn public_types_keep_their_auto_traits() {
+    data::<ChannelFacts>();
     data::<Condition>();
     data::<Topic>();
     data::<Evidence>();

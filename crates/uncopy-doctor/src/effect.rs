@@ -26,6 +26,8 @@ pub enum Effect {
     OneDatagram,
     /// Copies of plain sends.
     PlainSend,
+    /// Earlier waits for the reader of a channel.
+    FewerMessages,
     /// No copy for a tap: a probe was not copied.
     TapIgnores,
     /// No copy: a probe was not copied.
@@ -57,6 +59,9 @@ impl fmt::Display for Effect {
             }
             Effect::OneDatagram => "One datagram for each send is too small for lending.",
             Effect::PlainSend => "A plain send always copies.",
+            Effect::FewerMessages => {
+                "Writers wait for the reader after fewer messages than the channel was made for."
+            }
             Effect::TapIgnores => "The probe was not copied, so the tap ignores outgoing packets.",
             Effect::ProbeNotCopied => "The probe was not copied.",
         })

@@ -22,6 +22,8 @@
 mod address;
 #[cfg(test)]
 mod auto_traits;
+mod channel;
+mod channel_facts;
 mod condition;
 mod effect;
 mod files;
@@ -42,13 +44,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use channel_facts::{
+    ChannelEnd, ChannelFacts, ChannelHolder, FarEnd, MessageCharge, ReceiveWork,
+};
 pub use condition::{Condition, Topic, condition, conditions};
 pub use effect::Effect;
 pub use finding::{DoctorFinding, Evidence};
 pub use found::{
-    CopyCause, CopySite, Detour, Doubt, Echo, FilesFound, FilterAction, FoundFact, Missing,
-    NetworkFound, ProbeFound, ProcessFound, ProcessName, RuleDoubt, Side, Sighting, SystemFound,
-    TapFound, TapHolder, TapPlace, TraceFound,
+    ChannelFound, ChannelReader, CopyCause, CopySite, Detour, Doubt, Echo, FilesFound,
+    FilterAction, FoundFact, Missing, NetworkFound, ProbeFound, ProcessFound, ProcessName,
+    RuleDoubt, Side, Sighting, SystemFound, TapFound, TapHolder, TapPlace, TraceFound,
 };
 pub use network::{GREETING, HELLO, Probe};
 pub use next_step::{DeviceFeature, NextStep};
@@ -82,6 +87,13 @@ pub enum Target {
     },
     /// The connected sockets of the process with this id.
     Process(u32),
+    /// A channel between processes.
+    Channel {
+        /// Id of a process with one end.
+        pid: u32,
+        /// Number of the end's descriptor in that process.
+        descriptor: i32,
+    },
     /// The whole machine: the kernel, limits, channels, and the devices that lead to other machines.
     System,
 }
@@ -96,6 +108,7 @@ impl fmt::Display for Target {
                 write!(f, "{} -> {}", source.display(), destination.display())
             }
             Target::Process(pid) => write!(f, "pid {pid}"),
+            Target::Channel { pid, descriptor } => write!(f, "channel {pid}:{descriptor}"),
             Target::System => f.write_str("this machine"),
         }
     }
@@ -190,7 +203,7 @@ pub fn device_index(name: &str) -> Option<u32> {
 /// Examines a target and reports why its bytes are copied or not.
 ///
 /// # Errors
-/// There is no such device or process; or the copy cannot start, because a file cannot be opened, is not
+/// There is no such device, process or descriptor; the descriptor is not the socket of a channel; or the copy cannot start, because a file cannot be opened, is not
 /// regular, or both are the same file.
 pub fn examine(target: &Target, options: &Options) -> Result<Report> {
     let report = match target {
@@ -201,12 +214,15 @@ pub fn examine(target: &Target, options: &Options) -> Result<Report> {
             files::copy(source, destination, how, options)?
         }
         Target::Process(pid) => network::sockets::process(*pid, options)?,
+        Target::Channel { pid, descriptor } => {
+            channel::examine(*pid, *descriptor, target.to_string())?
+        }
         Target::System => system::at_a_glance(options),
     };
     let Some(time) = options.trace else { return Ok(report) };
     let (subject, pid) = match target {
         Target::Copy { .. } => (Subject::Copying, None),
-        Target::Process(pid) => (Subject::Everything, Some(*pid)),
+        Target::Process(pid) | Target::Channel { pid, .. } => (Subject::Everything, Some(*pid)),
         Target::System => (Subject::Everything, None),
         _ => (Subject::Sending, None),
     };
@@ -220,6 +236,7 @@ pub fn examine(target: &Target, options: &Options) -> Result<Report> {
 #[cfg(fuzzing)]
 pub fn fuzz(text: &str) {
     trace::fuzz(text);
+    channel::fuzz(text);
     text.lines().for_each(network::fuzz);
     let _ = uncopy_os::probe::version_of(text);
 }

@@ -74,6 +74,18 @@ pub enum NextStep {
     KeepTogether,
     /// Keep files on a filesystem that has reflinks.
     KeepOnReflinks,
+    /// Let a stopped process continue.
+    Continue {
+        /// Its id.
+        pid: u32,
+    },
+    /// Raise `net.core.wmem_max`, and make the channel anew.
+    RaiseSendBuffer {
+        /// Bytes that a channel requests.
+        bytes: u64,
+    },
+    /// Make a channel anew, since its send buffer was set when the limit was lower, or by another program.
+    MakeChannelAnew,
     /// Several steps, in this order.
     Each(Vec<NextStep>),
 }
@@ -131,6 +143,15 @@ impl fmt::Display for NextStep {
             NextStep::KeepOnReflinks => {
                 f.write_str("Keep such files on XFS or btrfs, which have reflinks.")
             }
+            NextStep::Continue { pid } => write!(f, "Let it continue: kill -CONT {pid}."),
+            NextStep::RaiseSendBuffer { bytes } => write!(
+                f,
+                "Raise it: sysctl -w net.core.wmem_max={bytes}; channels made after that have it."
+            ),
+            NextStep::MakeChannelAnew => f.write_str(
+                "Make the channel anew: its socket was made while the limit was lower, or by a program \
+                 that requests less.",
+            ),
             NextStep::Each(steps) => {
                 let words: Vec<String> = steps.iter().map(NextStep::to_string).collect();
                 f.write_str(&words.join(" "))
@@ -212,6 +233,11 @@ mod tests {
             (
                 NextStep::RaiseOptionMemory { bytes: 166_400 },
                 "Raise it: sysctl -w net.core.optmem_max=166400; or use io_uring.",
+            ),
+            (NextStep::Continue { pid: 812 }, "Let it continue: kill -CONT 812."),
+            (
+                NextStep::RaiseSendBuffer { bytes: 16_777_216 },
+                "Raise it: sysctl -w net.core.wmem_max=16777216; channels made after that have it.",
             ),
             (
                 NextStep::ChooseOne { settings: choices.map(|choice| settings.setting(choice)) },

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::channel_facts::ChannelFacts;
 use super::finding::DoctorFinding;
 use super::severity::Severity;
 use uncopy_core::{Cost, Mechanism, RefusalReason};
@@ -115,6 +116,8 @@ pub struct Report {
     pub facts: Vec<ReportFact>,
     /// For a file: every mechanism, the one that touches the bytes least first.
     pub mechanisms: Vec<TriedMechanism>,
+    /// For a channel: its facts. `None`: the target is not a channel, or this user has no right to look.
+    pub channel: Option<Box<ChannelFacts>>,
     /// The five most frequent copying stacks, the most frequent first. `None`: they were not requested, or the
     /// kernel cannot be sampled.
     pub stacks: Option<Vec<Stack>>,
@@ -138,6 +141,7 @@ impl Report {
             findings: Vec::new(),
             facts: Vec::new(),
             mechanisms: Vec::new(),
+            channel: None,
             stacks: None,
             subject: subject.to_owned(),
         };

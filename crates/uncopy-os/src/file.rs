@@ -132,6 +132,11 @@ pub fn stat(fd: impl AsFd) -> Sys<Stat> {
     look_up(fd, "", AtFlags::EMPTY_PATH, FACTS | StatxFlags::DIOALIGN)
 }
 
+/// Returns the inode number of an open file; for a socket the one of `/proc/PID/fd`.
+pub fn inode(fd: impl AsFd) -> Sys<u64> {
+    Ok(fs::fstat(fd)?.st_ino)
+}
+
 /// Returns facts about a name in a directory. Uses `newfstatat(2)` where a seccomp filter refuses `statx(2)`.
 pub(super) fn look_up(
     directory: impl AsFd,

@@ -14,6 +14,13 @@ const BIND_TO_INDEX: libc::c_int = 62;
 /// `IP_UNICAST_IF` and `IPV6_UNICAST_IF` (`linux/in.h`, `linux/in6.h`).
 const UNICAST_IF: libc::c_int = 50;
 const UNICAST_IF_V6: libc::c_int = 76;
+/// `SO_PASSPIDFD` (`asm-generic/socket.h`, Linux 6.5), and the timestamps with 64 bits (Linux 5.1), which libc
+/// lacks on some targets.
+const PASS_PIDFD: libc::c_int = 76;
+const TIMESTAMP_NEW: libc::c_int = 63;
+const TIMESTAMPNS_NEW: libc::c_int = 64;
+/// `SO_GET_FILTER` (`asm-generic/socket.h`).
+const GET_FILTER: libc::c_int = 26;
 /// Timestamps of sent packets.
 const SENT_STAMPS: libc::c_uint = libc::SOF_TIMESTAMPING_TX_HARDWARE
     | libc::SOF_TIMESTAMPING_TX_SOFTWARE
@@ -97,6 +104,67 @@ pub fn allows_zerocopy(socket: impl AsFd) -> Sys<bool> {
     Ok(number_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY)? != 0)
 }
 
+/// Options that add work to every message that comes to a socket of `unix(7)`, with their names.
+const WORK: [(libc::c_int, &str); 8] = [
+    (libc::SO_PASSCRED, "SO_PASSCRED"),
+    (PASS_PIDFD, "SO_PASSPIDFD"),
+    (libc::SO_PASSSEC, "SO_PASSSEC"),
+    (libc::SO_TIMESTAMP, "SO_TIMESTAMP"),
+    (libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS"),
+    (TIMESTAMP_NEW, "SO_TIMESTAMP_NEW"),
+    (TIMESTAMPNS_NEW, "SO_TIMESTAMPNS_NEW"),
+    (libc::SO_TIMESTAMPING, "SO_TIMESTAMPING"),
+];
+
+/// Returns the names of the options that are set on a socket of `unix(7)` and add work to every message that
+/// comes to it.
+pub fn options_with_work(socket: impl AsFd) -> Vec<&'static str> {
+    let fd = socket.as_fd();
+    // An option that the kernel does not have is not set.
+    let is_set = |name| number_option(fd, libc::SOL_SOCKET, name).is_ok_and(|value| value != 0);
+    WORK.iter().filter(|(name, _)| is_set(*name)).map(|(_, text)| *text).collect()
+}
+
+/// Whether a program filters the messages that come to a socket (`SO_ATTACH_FILTER`, `SO_ATTACH_BPF`).
+pub fn has_filter(socket: impl AsFd) -> Sys<bool> {
+    let mut instructions: libc::socklen_t = 0;
+    // SAFETY: with length 0 the kernel writes nothing to the value, and the number of instructions to the
+    // length, which outlives the call (`sk_get_filter` in `net/core/filter.c`).
+    let r = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            GET_FILTER,
+            std::ptr::null_mut(),
+            &raw mut instructions,
+        )
+    };
+    match if r == 0 { Ok(instructions) } else { Err(last_errno()) } {
+        // A program of extended BPF cannot be read.
+        Err(Errno::EACCES) => Ok(true),
+        other => Ok(other? > 0),
+    }
+}
+
+/// Returns the family and type of a socket.
+pub fn nature(socket: impl AsFd) -> Sys<SocketNature> {
+    let fd = socket.as_fd();
+    let number = |name| number_option(fd, libc::SOL_SOCKET, name);
+    Ok(SocketNature {
+        family: number(libc::SO_DOMAIN)?,
+        kind: number(libc::SO_TYPE)?,
+        is_listening: number(libc::SO_ACCEPTCONN)? != 0,
+    })
+}
+
+/// Family and type of a socket (`socket(2)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketNature {
+    pub family: libc::c_int,
+    pub kind: libc::c_int,
+    pub is_listening: bool,
+}
+
 fn number_option(socket: impl AsFd, level: libc::c_int, name: libc::c_int) -> Sys<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut length = size_of_val(&value) as libc::socklen_t;
@@ -130,6 +198,48 @@ mod tests {
             Err(errno) => assert!([Errno::EPERM, Errno::ENOSYS].contains(&errno), "{errno}"),
         }
         assert!(descriptor_of(0, 0).is_err());
+    }
+
+    fn set(socket: impl AsFd, name: libc::c_int, value: *const libc::c_void, length: usize) {
+        let fd = socket.as_fd().as_raw_fd();
+        // SAFETY: the callers' values have this length and outlive the call, which only reads them.
+        let r = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, name, value, length as _) };
+        assert_eq!(r, 0, "{}", last_errno());
+    }
+
+    #[test]
+    fn what_adds_work_to_messages_can_be_read() {
+        let (near, far) = crate::seqpacket::pair().unwrap();
+        assert_eq!((options_with_work(&near), has_filter(&near)), (vec![], Ok(false)));
+        let on: libc::c_int = 1;
+        for name in [libc::SO_PASSCRED, libc::SO_TIMESTAMPNS] {
+            set(&near, name, (&raw const on).cast(), size_of_val(&on));
+        }
+        let mut accept = libc::sock_filter { code: 6, jt: 0, jf: 0, k: u32::MAX };
+        let program = libc::sock_fprog { len: 1, filter: &raw mut accept };
+        set(&near, libc::SO_ATTACH_FILTER, (&raw const program).cast(), size_of_val(&program));
+        assert_eq!(options_with_work(&near), ["SO_PASSCRED", "SO_TIMESTAMPNS"]);
+        assert_eq!(has_filter(&near), Ok(true));
+        assert_eq!((options_with_work(&far), has_filter(&far)), (vec![], Ok(false)));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(
+            (options_with_work(&file), has_filter(&file)),
+            (vec![], Err(Errno::from_raw(libc::ENOTSOCK)))
+        );
+    }
+
+    #[test]
+    fn sockets_are_distinguished() {
+        let nature_of = |family, kind| {
+            let nature = SocketNature { family, kind, is_listening: false };
+            (nature, SocketNature { is_listening: true, ..nature })
+        };
+        let (near, _far) = crate::seqpacket::pair().unwrap();
+        assert_eq!(nature(&near), Ok(nature_of(libc::AF_UNIX, libc::SOCK_SEQPACKET).0));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(nature(&listener), Ok(nature_of(libc::AF_INET, libc::SOCK_STREAM).1));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(nature(file), Err(Errno::from_raw(libc::ENOTSOCK)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use uncopy_core::Errno;
 pub const MAX_FDS: usize = 253;
 
 /// Send buffer size that is requested for a socket. `unix(7)` charges queued bytes to the sender.
-const SEND_BUFFER_BYTES: usize = 16 << 20;
+pub const SEND_BUFFER_BYTES: usize = 16 << 20;
 
 /// Size of a received message.
 #[derive(Clone, Copy, Default)]
@@ -62,6 +62,14 @@ pub fn unsent_bytes(fd: impl AsFd) -> usize {
 /// Returns the size of the send buffer, which includes the kernel's overhead for each message.
 pub fn send_buffer_bytes(fd: impl AsFd) -> Sys<usize> {
     Ok(sockopt::socket_send_buffer_size(fd)?)
+}
+
+/// Returns the bytes that the kernel charges to the sender for a message of this length, by sending one to
+/// a socket of its own.
+pub fn charge_of(length: usize) -> Sys<usize> {
+    let (near, _far) = pair()?;
+    send(&near, &[Part::of(&vec![0; length])], &[])?;
+    Ok(unsent_bytes(near))
 }
 
 /// Whether a descriptor is a `SOCK_SEQPACKET` socket of `unix(7)` that is not listening.

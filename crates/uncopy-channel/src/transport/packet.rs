@@ -8,10 +8,9 @@ use crate::identity::Kind;
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::{MAX_BYTES, MAX_HANDLES};
+pub(super) use uncopy_core::message::SOCKET_HEADER_BYTES as HEADER_BYTES;
 use uncopy_os::seqpacket;
 
-/// Size of the header.
-pub(super) const HEADER_BYTES: usize = 8;
 /// Size of a record.
 pub(super) const RECORD_BYTES: usize = 16;
 

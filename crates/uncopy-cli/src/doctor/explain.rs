@@ -44,6 +44,11 @@ const WORDS: &[Words] = &[
         "other-namespace",
         "Run the doctor in that namespace (nsenter --net --target PID uncopy doctor --pid PID).",
     ),
+    step(
+        "channel-peer-unseen",
+        "Run the doctor as root, and in the network namespace of the process (nsenter --net --target PID \
+         uncopy doctor --channel PID:FD).",
+    ),
     step("direct-needs-durable", "Pass --durable, --cache=skip or --prefer=cpu."),
     Words {
         id: "verification",

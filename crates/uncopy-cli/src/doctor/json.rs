@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use uncopy::doctor::{Report, Target};
 
+use super::channel_json::ChannelJson;
 use super::explain;
 use crate::capabilities::json::Answer;
 use crate::report::Failure;
@@ -22,6 +23,8 @@ struct Examined<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "ways")]
     mechanisms: Vec<MechanismJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<ChannelJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stacks: Option<Vec<Stack<'a>>>,
 }
@@ -98,6 +101,7 @@ fn of(report: &Report) -> Examined<'_> {
         findings: report.findings.iter().map(FindingJson::from).collect(),
         facts: report.facts.iter().map(|f| FactJson { name: f.name, value: &f.value }).collect(),
         mechanisms: report.mechanisms.iter().map(MechanismJson::from).collect(),
+        channel: report.channel.as_deref().map(ChannelJson::from),
         stacks: report.stacks.as_ref().map(|stacks| stacks.iter().map(Stack::from).collect()),
     }
 }

@@ -1,5 +1,6 @@
 //! `uncopy doctor`.
 
+mod channel_json;
 mod explain;
 mod json;
 mod target;

@@ -13,7 +13,7 @@ use uncopy::doctor::{Target, device_index};
 use crate::config::Configured;
 use crate::cp;
 use crate::flags::copy::CopyArgs;
-use crate::flags::doctor::DoctorArgs;
+use crate::flags::doctor::{ChannelArg, DoctorArgs};
 use crate::flags::{short, usage_error};
 
 /// Targets of the command line.
@@ -57,6 +57,10 @@ pub(super) fn parse(flags: &DoctorArgs) -> Result<Request, clap::Error> {
         }
     }
     request.targets.extend(flags.pid.iter().copied().map(Target::Process));
+    request.targets.extend(flags.channel.iter().map(|end| {
+        let ChannelArg { pid, descriptor } = *end;
+        Target::Channel { pid, descriptor }
+    }));
     let is_address = |target: &Target| matches!(target, Target::Tcp(_) | Target::Udp(_));
     if (flags.probe || flags.probe_anyway) && !request.targets.iter().any(is_address) {
         return Err(refused("--probe needs an address; name tcp://HOST:PORT or udp://...".into()));

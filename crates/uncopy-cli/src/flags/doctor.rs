@@ -16,6 +16,7 @@ Examples:
   uncopy doctor disk.img /backup             how a copy would be made; a directory is judged by
                                              its largest file
   uncopy doctor disk.img /backup -- --durable --prefer=cpu
+  uncopy doctor --channel 812:5              what the messages of a channel cost
   uncopy doctor --trace 5 --pid 812          where the kernel copies what a process sends
   uncopy doctor --trace 5 --stacks eth1      … and the call stacks that lead there
   uncopy doctor --explain tap-eth-p-all      explain a finding; `all` explains every one";
@@ -45,6 +46,10 @@ pub(crate) struct DoctorArgs {
     /// Examine the connected sockets of a process; can be repeated
     #[arg(long, value_name = "PID")]
     pub pid: Vec<u32>,
+
+    /// Examine a channel between processes: descriptor FD of process PID is one end; can be repeated
+    #[arg(long, value_name = "PID:FD", value_parser = channel)]
+    pub channel: Vec<ChannelArg>,
 
     /// Bytes per send [default: 64 KiB over TCP, a whole packet over UDP]
     #[arg(long, value_name = "BYTES")]
@@ -76,7 +81,7 @@ pub(crate) struct DoctorArgs {
     pub stacks: bool,
 
     /// Explain a finding by its id, or all of them
-    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pid"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pid", "channel"])]
     pub explain: Option<String>,
 
     /// Print one JSON object per target, each on one line (docs/json.md)
@@ -88,6 +93,27 @@ pub(crate) struct DoctorArgs {
     pub cp_flags: Vec<OsString>,
 }
 
+/// One end of a channel: a process and the number of its descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChannelArg {
+    pub pid: u32,
+    pub descriptor: i32,
+}
+
+/// Parses `PID:FD`.
+fn channel(text: &str) -> Result<ChannelArg, String> {
+    let parts = text.split_once(':');
+    let parsed = parts.and_then(|(pid, descriptor)| {
+        let descriptor = descriptor.parse().ok().filter(|number| *number >= 0)?;
+        Some(ChannelArg { pid: pid.parse().ok()?, descriptor })
+    });
+    parsed.ok_or_else(|| {
+        "write the id of the process and the number of its descriptor, such as 812:5 \
+         (ls -l /proc/812/fd)"
+            .to_owned()
+    })
+}
+
 /// Parses a time above zero, up to [`MAX_TRACE`].
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -96,3 +122,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 const MAX_TRACE: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_a_process_and_a_descriptor() {
+        assert_eq!(channel("812:0"), Ok(ChannelArg { pid: 812, descriptor: 0 }));
+        for wrong in ["812", "812:", ":5", "812:-1", "a:5", "812:5:6", "812:4294967296", "-1:5"] {
+            assert!(channel(wrong).unwrap_err().contains("such as 812:5"), "{wrong}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Tests of `uncopy doctor`.
 
+pub(crate) mod channel;
 mod network;
 mod predictions;
 mod words;
@@ -29,5 +30,8 @@ fn finding<'a>(report: &'a Value, id: &str) -> Option<&'a Value> {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    [network::cases(), predictions::cases(), words::cases()].into_iter().flatten().collect()
+    [channel::cases(), network::cases(), predictions::cases(), words::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

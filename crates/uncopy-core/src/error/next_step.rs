@@ -80,6 +80,7 @@ steps! {
         "name a path of which every part but the last is a directory";
     FewerLinks = "fewer_links", "name the file by a path with fewer symbolic links";
     CheckProcess = "check_process", "check the process id (ps)";
+    CheckDescriptor = "check_descriptor", "check the number of the descriptor (ls -l /proc/PID/fd)";
     CheckDevice = "check_device", "check the name, and that the device is there (ip link, lsblk)";
     WaitForUsers = "wait_for_users", "try again when nobody uses it any more";
     RaiseMemory = "raise_memory",
@@ -151,6 +152,7 @@ fn after_call(errno: Errno) -> Option<NextStep> {
         Errno::ENOTDIR => NextStep::NameDirectories,
         Errno::ELOOP => NextStep::FewerLinks,
         Errno::ESRCH => NextStep::CheckProcess,
+        Errno::EBADF => NextStep::CheckDescriptor,
         Errno::ENODEV | Errno::ENXIO => NextStep::CheckDevice,
         Errno::EBUSY | Errno::ETXTBSY => NextStep::WaitForUsers,
         Errno::ENOMEM => NextStep::RaiseMemory,

@@ -182,6 +182,13 @@ coded! {
             /// Maximum number of slots of a ring.
             most: u64,
         } = "slot_count", "between 1 and {most} slots can be registered";
+        /// The descriptor is not the socket of a channel.
+        NotChannel {
+            /// Description of what it is, with its article: "a TCP socket".
+            what: String,
+        } = "not_channel",
+            "it is {what}, and a channel between processes is a SOCK_SEQPACKET socket of unix(7); name the \
+             descriptor of one (ls -l /proc/PID/fd)";
         /// Any other reason.
         Other {
             /// Description, as a plain clause.

@@ -1,11 +1,13 @@
 //! The table of all conditions of the doctor. Reports and the book are generated from it.
 
+mod channel;
 mod files;
 mod network;
 mod system;
 
 use std::fmt::Write as _;
 
+pub(crate) use channel::*;
 pub(crate) use files::*;
 pub(crate) use network::*;
 pub(crate) use system::*;
@@ -86,7 +88,7 @@ use table;
 
 /// Returns every condition, by topic.
 pub fn conditions() -> impl Iterator<Item = &'static Condition> {
-    [network::LIST, files::LIST, system::LIST].into_iter().flatten().copied()
+    [network::LIST, files::LIST, system::LIST, channel::LIST].into_iter().flatten().copied()
 }
 
 /// Returns the condition of this id.

@@ -12,7 +12,7 @@ OPEN_FILES = "open-files", "The limit on open files is low", Limits, true,
 "Channels between processes that transfer handles stop when the limit is reached.",
 "Raise the limit on open files (ulimit -n, LimitNOFILE=).";
 WMEM = "wmem-max", "Socket buffers hold few messages", Limits, true,
-"`net.core.wmem_max` limits the messages queued in the socket of a channel between processes, unless the process has CAP_NET_ADMIN. A message has up to 65,536 bytes. Such a socket was created and its limit read.",
+"`net.core.wmem_max` limits the messages queued in the socket of a channel between processes, unless the process has CAP_NET_ADMIN. A message has up to 65,536 bytes. The limit was read from such a socket: a new one, or those of the examined channel.",
 "Writers wait for readers after only a few large messages.",
 "Raise net.core.wmem_max (sysctl -w).";
 TRANSPORTS = "channel-transports", "How channels transfer messages", Note, false,

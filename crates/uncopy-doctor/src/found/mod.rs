@@ -1,5 +1,6 @@
 //! Facts stated by findings, by topic, with their texts.
 
+mod channel;
 mod detour;
 mod files;
 mod missing;
@@ -12,6 +13,7 @@ mod trace;
 
 use std::fmt;
 
+pub use channel::{ChannelFound, ChannelReader};
 pub use detour::Detour;
 pub use files::{CopyCause, FilesFound, Side};
 pub use missing::{Doubt, FilterAction, Missing, RuleDoubt};
@@ -65,6 +67,8 @@ topics! {
     Files(FilesFound),
     /// Fact about the kernel, limits and channels.
     System(SystemFound),
+    /// Fact about a channel between processes.
+    Channel(ChannelFound),
     /// Result of sampling the kernel.
     Trace(TraceFound),
 }

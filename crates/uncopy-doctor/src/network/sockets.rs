@@ -11,9 +11,9 @@ use crate::condition as is;
 use crate::finding::{DoctorFinding, add_new};
 use crate::found::{ProcessFound, ProcessName};
 use crate::next_step::NextStep;
-use crate::process::{program_of, sockets_of};
+use crate::process::{self, sockets_of};
 use crate::report::{Report, ReportFact};
-use uncopy_core::{Errno, Error, Result};
+use uncopy_core::Result;
 use uncopy_os::pidfd;
 use uncopy_send::Transport;
 
@@ -36,11 +36,7 @@ struct Known {
 /// # Errors
 /// There is no such process.
 pub(crate) fn process(pid: u32, options: &Options) -> Result<Report> {
-    let missing = || Error::system("find the process", pid.to_string(), Errno::ESRCH);
-    if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
-        return Err(missing());
-    }
-    let process = ProcessName { program: program_of(pid), pid };
+    let process = process::find(pid)?;
     let subject = format!("What {process} sends");
     let mut findings = Vec::new();
     let mut facts = Vec::new();
@@ -52,7 +48,9 @@ pub(crate) fn process(pid: u32, options: &Options) -> Result<Report> {
             );
         }
         (None, Ok(sockets)) => look_at(&process, &sockets, options, &mut findings, &mut facts),
-        (None, Err(error)) if error.kind() == ErrorKind::NotFound => return Err(missing()),
+        (None, Err(error)) if error.kind() == ErrorKind::NotFound => {
+            return Err(process::missing(pid));
+        }
         (None, Err(error)) => {
             let hidden =
                 DoctorFinding::of(&is::SOCKETS_HIDDEN, ProcessFound::SocketsHidden { process });

@@ -10,6 +10,7 @@ pub mod packet_diag;
 pub mod route;
 pub mod rule;
 pub mod traffic;
+pub mod unix_diag;
 pub mod xfrm;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -232,6 +233,7 @@ pub fn fuzz(bytes: &[u8]) {
             route::fuzz(answer);
             rule::fuzz(answer);
             traffic::fuzz(answer);
+            unix_diag::fuzz(answer);
         }
     }
 }
