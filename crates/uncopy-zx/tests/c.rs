@@ -5,13 +5,15 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use testbed::{Extent, Forbidden, Program, SystemCall};
+use uncopy::doctor::{Options, Target, examine};
 use uncopy_core::Errno;
 
 const RUNNER: &str = "UNCOPY_TEST_RUNNER";
@@ -70,6 +72,7 @@ fn main() {
     let mut trials = vec![
         of_bench("shared_library", Bench::run_with_shared_library),
         of_bench("headers_stand_alone", Bench::compile_headers),
+        of_bench("channel_examined_by_the_doctor", Bench::examine_channel),
         of_bench("headers_declare_what_is_exported", Bench::compare_symbols),
     ];
     // An emulator needs more system calls, and other users may not be able to execute it.
@@ -311,6 +314,37 @@ impl Bench {
             }
         }
         Ok(())
+    }
+
+    /// The channel of a C program, examined while it runs: both of its ends, and what is queued.
+    fn examine_channel(&self) -> Result<(), Failed> {
+        let build = Build { name: "waiting", flags: C_BUILDS[0].flags };
+        let program =
+            self.build(&directory_of_programs().join("examined.c"), build, &self.library)?;
+        let mut command = start(&program);
+        command.arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+        let descriptor = line.trim().parse()?;
+        let target = Target::Channel { pid: child.id(), descriptor };
+        let report = examine(&target, &Options::default());
+        // The program ends at the end of its input, and checks its messages.
+        drop(child.stdin.take());
+        let status = child.wait()?;
+        let report = report?;
+        let facts = report.channel.ok_or("no facts")?;
+        let unread: u64 = ["first", "second"].map(|bytes| bytes.len() as u64 + 8).iter().sum();
+        let found: Vec<&str> = report.findings.iter().map(|finding| finding.condition.id).collect();
+        if status.success()
+            && facts.near.unread_bytes == Some(unread)
+            && facts.open_far().is_some_and(|far| far.holders[0].process.pid == child.id())
+            && found.starts_with(&["channel-one-process", "channel-socket"])
+        {
+            Ok(())
+        } else {
+            Err(format!("{status}, {found:?}, {facts:?}").into())
+        }
     }
 
     /// Checks that a program finds the library by its SONAME.
