@@ -37,7 +37,7 @@ CHANNEL_QUEUE_CROWDED = "channel-queue-crowded", "The socket has too little room
 "Let the other end read first, or send memory and descriptors over a channel of their own.";
 CHANNEL_DESCRIPTORS = "channel-descriptors", "Few descriptors are left for handles", Limits, true,
 "A message carries up to 253 descriptors for its handles. If the receiver has fewer left below `RLIMIT_NOFILE` (`/proc/PID/limits`, `/proc/PID/fd`), the kernel cuts off the others (`MSG_CTRUNC`, `unix(7)`).",
-"A message whose descriptors are cut off is lost, and the channel ends.",
+"A message whose descriptors are cut off is lost: in its place a read, or the call that it answers, returns `DescriptorLimit`.",
 "Raise the limit on open files of the process (prlimit(1), LimitNOFILE=), or close descriptors.";
 CHANNEL_IN_FLIGHT = "channel-in-flight", "Many descriptors are in unread messages", Limits, true,
 "Descriptors in unread messages (`scm_fds` in `/proc/PID/fdinfo/FD`) count for the user that sent them, over all sockets. Beyond the sender's `RLIMIT_NOFILE` the kernel refuses more (ETOOMANYREFS, `unix(7)`), unless the sender has CAP_SYS_RESOURCE or CAP_SYS_ADMIN. Half of the limit is in this socket.",
