@@ -98,7 +98,7 @@ fn by_gnu_cp(pair: &Pair, umask: &str) -> std::path::PathBuf {
 }
 
 fn new_file_follows_umask_like_cp(form: Form) {
-    for umask in ["000", "022", "027", "077", "0777"].into_iter().step_by(by_extent([2, 1, 1])) {
+    for umask in ["000", "022", "027", "077", "0777"].into_iter().step_by(by_extent([3, 1, 1])) {
         for source_mode in [0o644, 0o600, 0o755, 0o444, 0o666, 0o777, 0o4755, 0o2755, 0o1644, 0o640]
         {
             // Small, and large enough to go another way.

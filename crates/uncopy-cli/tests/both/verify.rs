@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use testbed::witness::{Strace, Trace};
-use testbed::{Case, Content, Need, Place, Program, Run, run_tool};
+use testbed::{Case, Content, Need, Place, Program, Run, by_extent, run_tool};
 
 use crate::both::{Form, cases_over};
 use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
@@ -83,8 +83,14 @@ fn the_digest_is_that_of_the_file(form: Form) {
 }
 
 fn every_method_with_every_digest(form: Form) {
-    for algorithm in ["blake3", "sha256", "xxh3"] {
-        for method in EVERYWHERE.into_iter().chain([DIRECT]) {
+    let methods = EVERYWHERE.into_iter().chain([DIRECT]).enumerate();
+    // Each method and each digest once at least.
+    let step = by_extent([3, 1, 1]);
+    for (first, algorithm) in ["blake3", "sha256", "xxh3"].into_iter().enumerate() {
+        for (number, method) in methods.clone() {
+            if (first + number) % step != 0 {
+                continue;
+            }
             let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
             pair.old_destination();
             let run = pair.command(cp_by(method).arg(format!("--verify={algorithm}"))).run();
@@ -131,7 +137,7 @@ fn found(pair: &Pair, program: &Program, lie: &str, code: i32) {
 
 /// The kernel says that it wrote, and did not.
 fn a_write_that_did_not_happen_is_found(form: Form) {
-    for algorithm in ["blake3", "sha256", "xxh3"] {
+    for algorithm in ["blake3", "sha256", "xxh3"].into_iter().take(by_extent([1, 3, 3])) {
         let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
         pair.old_destination();
         let program = cp_by(READ_WRITE).arg(format!("--verify={algorithm}"));
