@@ -108,7 +108,9 @@ pub async fn serve_async(channel: &AsyncChannel, service: &impl Service) -> Resu
             Err(Status::PeerClosed) => return Ok(()),
             Err(status) => return Err(status.into()),
         };
-        if let Some(Kept { bytes, mut handles }) = dispatch_keeping(service, message)? {
+        if let Some(Kept { bytes, mut handles }) =
+            dispatch_keeping(channel.get_ref(), service, message)?
+        {
             channel.write(&[std::io::IoSlice::new(&bytes)], &mut handles).await?;
         }
     }

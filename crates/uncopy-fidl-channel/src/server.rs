@@ -3,8 +3,6 @@
 #[cfg(feature = "tokio")]
 use uncopy_channel as channel;
 use uncopy_channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
-#[cfg(feature = "tokio")]
-use uncopy_fidl::encode_message;
 use uncopy_fidl::{
     Decode, Encode, FromView, Handles, Header, MethodResult, NoPayload, TakeHandles,
     UNKNOWN_METHOD, decode_message,
@@ -12,8 +10,6 @@ use uncopy_fidl::{
 
 use crate::failure::Failure;
 use crate::handle::{FidlHandle, arrive};
-#[cfg(feature = "tokio")]
-use crate::transmit::departed;
 use crate::transmit::{transmit, write};
 
 /// Treatment of methods and events that are not in the protocol.
@@ -86,12 +82,12 @@ pub struct Interaction<'a> {
 enum Answers<'a> {
     /// Written at once.
     To(&'a Channel),
-    /// Kept for a caller that can wait.
+    /// Written if there is room, and kept for a caller that can wait otherwise.
     #[cfg(feature = "tokio")]
-    Kept(&'a mut Option<Kept>),
+    Kept(&'a Channel, &'a mut Option<Kept>),
 }
 
-/// An answer that is not written yet.
+/// An answer for which there was no room.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub(crate) struct Kept {
@@ -175,24 +171,31 @@ impl Answers<'_> {
                 transmit(header, answer, |regions, handles| write(channel, regions, handles))
             }
             #[cfg(feature = "tokio")]
-            Answers::Kept(kept) => {
-                let mut answer = answer;
-                let handles = departed(&mut answer)?;
-                *kept = Some(Kept { bytes: encode_message(header, &answer)?, handles });
-                Ok(())
+            Answers::Kept(channel, kept) => {
+                transmit(header, answer, |regions, mut handles| {
+                    let written = channel.try_write(regions, &mut handles);
+                    if written != Err(Status::ShouldWait) {
+                        return written;
+                    }
+                    // The regions are the value's, which does not live as long as the wait.
+                    let bytes = regions.iter().flat_map(|region| region.iter().copied()).collect();
+                    *kept = Some(Kept { bytes, handles });
+                    Ok(())
+                })
             }
         }
     }
 }
 
-/// Handles one message, and keeps the answer.
+/// Handles one message, and returns the answer if there is no room for it.
 #[cfg(feature = "tokio")]
 pub(crate) fn dispatch_keeping(
+    channel: &Channel,
     service: &impl Service,
     mut message: MessageBuf,
 ) -> Result<Option<Kept>, Failure> {
     let mut kept = None;
-    service.dispatch(Interaction::new(&mut message, Answers::Kept(&mut kept))?)?;
+    service.dispatch(Interaction::new(&mut message, Answers::Kept(channel, &mut kept))?)?;
     Ok(kept)
 }
 

@@ -2,7 +2,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use uncopy_channel::{AsyncChannel, Channel, Object, Rights, Status};
+use std::io::IoSlice;
+
+use uncopy_channel::{AsyncChannel, Bounds, Channel, Object, Rights, Status};
 use uncopy_fidl::Fidl;
 use uncopy_fidl_channel::{Failure, Request, protocol, serve_async};
 
@@ -49,6 +51,32 @@ async fn tasks_call_and_serve() {
         assert_eq!(joined, [words(count).words.concat()]);
     }
     drop(client);
+    server.await.unwrap().unwrap();
+}
+
+/// An answer that finds room is written from where the value lies, and another one waits.
+#[tokio::test]
+async fn answers_wait_for_room() {
+    let (near, far) = Channel::pair();
+    let (client, far) = (AsyncJoinerClient::new(AsyncChannel::new(near)), AsyncChannel::new(far));
+    // A request as it is sent; nobody waits for its answers.
+    let request = tokio::select! {
+        biased;
+        _ = client.join(words(1000)) => panic!("nobody has answered"),
+        request = far.read() => request.unwrap(),
+    };
+    let (near, far) = Channel::pair_with(Bounds::new().messages(1));
+    let (near, far) = (AsyncChannel::new(near), AsyncChannel::new(far));
+    let server = tokio::spawn(async move { serve_async(&far, &JoinerService(Server)).await });
+    for _ in 0..3 {
+        near.write(&[IoSlice::new(&request)], &mut vec![]).await.unwrap();
+    }
+    let first = near.read().await.unwrap();
+    assert!(first.len() > words(1000).words.concat().len());
+    for _ in 0..2 {
+        assert_eq!(*near.read().await.unwrap(), *first);
+    }
+    drop(near);
     server.await.unwrap().unwrap();
 }
 

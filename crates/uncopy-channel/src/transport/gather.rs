@@ -111,15 +111,19 @@ impl<'a, R: Region> Packet<'a, R> {
         let Packet { content, body, records } = self;
         let (regions, offset) = body.behind_txid();
         let from = |index| if index == 0 { offset } else { 0 };
-        let lengths = regions.iter().enumerate().map(|(index, own)| own.length() - from(index));
         let txid = body.txid.map(u32::to_ne_bytes);
         let txid = txid.as_ref().map_or(&[][..], |txid| txid);
-        if lengths.clone().sum::<usize>() + txid.len() != body.bytes {
-            return Err(Status::InvalidArgs);
-        }
+        let behind_txid = body.bytes.checked_sub(txid.len()).ok_or(Status::InvalidArgs)?;
         let mut parts = Plan::new();
-        let is_short = records.is_empty() && body.bytes < PARTED_BYTES;
-        plan(lengths.chain([records.len()]), is_short, &mut parts)?;
+        if records.is_empty() && body.bytes < PARTED_BYTES {
+            parts.push(PlannedPart::Joined { regions: 0..regions.len(), bytes: behind_txid });
+        } else {
+            let lengths = regions.iter().enumerate().map(|(index, own)| own.length() - from(index));
+            let total = plan(lengths.chain([records.len()]), &mut parts)?;
+            if total != behind_txid + records.len() {
+                return Err(Status::InvalidArgs);
+            }
+        }
 
         let handles = records.len() / RECORD_BYTES;
         let header = Header { content: *content, handles, bytes: body.bytes }.encode();

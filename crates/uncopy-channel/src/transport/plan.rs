@@ -59,22 +59,20 @@ impl Run {
     }
 }
 
-/// Plans a packet of a header and regions of these lengths: in one part if it `is_short`.
+/// Plans a packet of a header and regions of these lengths; returns their sum.
 ///
 /// # Errors
 /// [`Status::OutOfRange`] if the regions are longer than a message with its records.
-pub(super) fn plan(
-    lengths: impl Iterator<Item = usize>,
-    is_short: bool,
-    plan: &mut Plan,
-) -> Result<(), Status> {
+pub(super) fn plan(lengths: impl Iterator<Item = usize>, plan: &mut Plan) -> Result<usize, Status> {
     let mut put = |part| plan.try_push(part).map_err(|_| Status::OutOfRange);
     // The header is a piece of the first run.
     let mut run = Run { pieces: 1, ..Run::from(0) };
-    let mut end = 0;
-    for (index, length) in lengths.enumerate() {
-        end = index + 1;
-        if length >= IN_PLACE_BYTES && !is_short {
+    let (mut end, mut total) = (0, 0usize);
+    for length in lengths {
+        let index = end;
+        end += 1;
+        total = total.saturating_add(length);
+        if length >= IN_PLACE_BYTES {
             run.part(index).map_or(Ok(()), &mut put)?;
             put(PlannedPart::InPlace(index))?;
             run = Run::from(end);
@@ -84,7 +82,8 @@ pub(super) fn plan(
             run.last = index;
         }
     }
-    run.part(end).map_or(Ok(()), put)
+    run.part(end).map_or(Ok(()), put)?;
+    Ok(total)
 }
 
 #[cfg(test)]
@@ -97,9 +96,10 @@ mod tests {
 
     const LARGE: usize = IN_PLACE_BYTES;
 
-    fn plan(lengths: &[usize], is_short: bool) -> Result<Plan, Status> {
+    fn plan(lengths: &[usize]) -> Result<Plan, Status> {
         let mut plan = Plan::new();
-        super::plan(lengths.iter().copied(), is_short, &mut plan)?;
+        let total = super::plan(lengths.iter().copied(), &mut plan)?;
+        assert_eq!(total, lengths.iter().sum::<usize>());
         Ok(plan)
     }
 
@@ -110,35 +110,27 @@ mod tests {
     #[test]
     fn small_neighbours_are_joined_and_all_others_stay() {
         let header = joined(0..0, 0);
-        for (what, lengths, is_short, parts) in [
-            ("nothing", vec![], true, vec![header.clone()]),
-            ("only empty ones", vec![0, 0], true, vec![joined(0..2, 0)]),
-            ("small", vec![2, 0, 1], false, vec![joined(0..3, 3)]),
-            ("large", vec![LARGE], false, vec![header.clone(), InPlace(0)]),
-            ("just small", vec![LARGE - 1], false, vec![joined(0..1, LARGE - 1)]),
-            ("short in all", vec![LARGE, 9], true, vec![joined(0..2, LARGE + 9)]),
-            (
-                "short, with handles",
-                vec![LARGE, 16],
-                false,
-                vec![header.clone(), InPlace(0), InPlace(1)],
-            ),
-            ("small in front", vec![2, LARGE], false, vec![joined(0..1, 2), InPlace(1)]),
+        for (what, lengths, parts) in [
+            ("nothing", vec![], vec![header.clone()]),
+            ("only empty ones", vec![0, 0], vec![joined(0..2, 0)]),
+            ("small", vec![2, 0, 1], vec![joined(0..3, 3)]),
+            ("large", vec![LARGE], vec![header.clone(), InPlace(0)]),
+            ("just small", vec![LARGE - 1], vec![joined(0..1, LARGE - 1)]),
+            ("small behind", vec![LARGE, 16], vec![header.clone(), InPlace(0), InPlace(1)]),
+            ("small in front", vec![2, LARGE], vec![joined(0..1, 2), InPlace(1)]),
             (
                 "one between",
                 vec![LARGE, 0, 5, 0, LARGE],
-                false,
                 vec![header.clone(), InPlace(0), InPlace(2), InPlace(4)],
             ),
             (
                 "two between",
                 vec![LARGE, 5, 0, 6, LARGE],
-                false,
                 vec![header.clone(), InPlace(0), joined(1..4, 11), InPlace(4)],
             ),
-            ("empty between", vec![LARGE, 0, LARGE], false, vec![header, InPlace(0), InPlace(2)]),
+            ("empty between", vec![LARGE, 0, LARGE], vec![header, InPlace(0), InPlace(2)]),
         ] {
-            assert_eq!(plan(&lengths, is_short).unwrap().as_slice(), parts, "{what}");
+            assert_eq!(plan(&lengths).unwrap().as_slice(), parts, "{what}");
         }
     }
 
@@ -150,8 +142,8 @@ mod tests {
         }
         // Longer than a message by the small regions, and with all records.
         lengths.extend([1, 1, MAX_HANDLES * RECORD_BYTES]);
-        assert_eq!(plan(&lengths, false).unwrap().len(), MAX_PARTS);
-        assert_eq!(plan(&[LARGE; MAX_PARTS], false), Err(Status::OutOfRange));
+        assert_eq!(plan(&lengths).unwrap().len(), MAX_PARTS);
+        assert_eq!(plan(&[LARGE; MAX_PARTS]), Err(Status::OutOfRange));
     }
 
     proptest! {
@@ -163,12 +155,11 @@ mod tests {
                 prop::sample::select(vec![0usize, 1, 3, 64, 700, LARGE - 1, LARGE, 5000, 30_000]),
                 0..MAX_REGIONS / 16,
             ),
-            is_short in prop::bool::ANY,
         ) {
             let mut total = 0;
             let fits = |length: &&usize| { total += **length; total <= MAX_BYTES };
             let lengths: Vec<usize> = lengths.iter().take_while(fits).copied().collect();
-            let parts = plan(&lengths, is_short).unwrap();
+            let parts = plan(&lengths).unwrap();
             assert!(parts.len() <= MAX_PARTS);
             let mut next = 0;
             let mut was_joined = false;

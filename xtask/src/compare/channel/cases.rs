@@ -2,7 +2,7 @@
 
 use super::echo::EchoStyle;
 use super::own::{Style, local_pair, socket_pair};
-use super::subjects::{self, MakePair};
+use super::subjects::{self, MakePair, SentBy};
 use crate::compare::brief::BriefRuns;
 use crate::compare::case::{Case, Subject};
 use crate::compare::message::Message;
@@ -15,6 +15,17 @@ const REGIONS: [usize; 6] = [1, 2, 16, 64, 1024, 8192];
 
 /// Limit of gathering, relative to linearising.
 const BAND: f64 = 0.03;
+/// Messages of the calls that are compared with themselves, put together first.
+const GATHERED_MESSAGES: [Message; 5] = [
+    Message { bytes: 4096, regions: 1 },
+    Message { bytes: 4096, regions: 16 },
+    Message { bytes: 16_384, regions: 16 },
+    AT_BEST,
+    Message { bytes: 65_536, regions: 64 },
+];
+/// The message that gains most.
+const AT_BEST: Message = Message { bytes: 65_536, regions: 16 };
+
 /// Most regions of one system call (`IOV_MAX`, `include/uapi/linux/uio.h`).
 const IOV_MAX: usize = 1024;
 
@@ -32,6 +43,8 @@ const PIPES: &str = "pipes";
 const PORT: &str = "uncopy, port";
 const ONE_BY_ONE: &str = "uncopy, 16 writes";
 const BATCH: &str = "uncopy, write_batch of 16";
+const GATHERED: &str = "uncopy, gathered";
+const JOINED: &str = "uncopy, put together first";
 
 /// Parts shared by all cases.
 pub(super) struct Setting {
@@ -91,6 +104,9 @@ impl Setting {
             cases.extend([256, 4096].map(|bytes| self.port(transport, bytes)));
             let message = Message { bytes: 256, regions: 2 };
             cases.push(self.batch(transport, message));
+        }
+        for call in SentBy::ALL {
+            cases.extend(GATHERED_MESSAGES.map(|message| self.gathered(call, message)));
         }
         cases
     }
@@ -184,6 +200,17 @@ impl Setting {
         ];
         let name = format!("{}/1-process/{bytes}B/port", transport.name());
         self.runs.case(name, COPIED, subjects, Vec::new())
+    }
+
+    /// A message over a socket by a call other than `write`, which `one_process` has.
+    fn gathered(&self, call: SentBy, message: Message) -> Case {
+        let subject =
+            |name, is_joined| subjects::sent_by(name, call, is_joined, message, self.runs.time);
+        let subjects = vec![subject(GATHERED, false), subject(JOINED, true)];
+        let limit = if message == AT_BEST { 0.9 } else { 1.0 + BAND };
+        let target = at_most(limit, TIME_EACH, GATHERED, JOINED);
+        let name = format!("socket/1-process/{}/{}", message_name(message), call.name());
+        self.runs.case(name, JOINED, subjects, vec![Target { band: BAND, ..target }])
     }
 
     fn batch(&self, transport: Transport, message: Message) -> Case {

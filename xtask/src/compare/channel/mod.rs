@@ -52,6 +52,9 @@ const NOTES: &[&str] = &[
      gathers, so that several regions are linearised first. crossbeam-channel: Vec<u8>, within \
      a process only; ipc-channel: bytes_channel; iceoryx2: publish and subscribe, where who \
      receives looks again and again, and with its events, where it sleeps",
+    "socket/1-process/…/write_etc, call, call_etc, write_batch: one message sent by that call, of its \
+     regions (gathered) or of one buffer that they were copied to first, and read; a call has a \
+     deadline that has passed, so that the answer is not waited for",
     "each region of 64: the time that 64 regions take longer than one, divided by 63; memcpy: the \
      same for copies into one buffer alone",
     "noise: the larger of a target's band (3 % for gathering against linearising, else 0) and \

@@ -5,12 +5,14 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use uncopy::channel::{AsyncOptions, BatchRegion, Channel, Deadline, Object, Port, Signals};
+use uncopy::channel::{
+    AsyncOptions, BatchRegion, Channel, Deadline, Object, Port, Signals, Status,
+};
 
 use super::bare::{Pipes, Seqpacket};
 use super::echo::{self, EchoStyle, Echoed, Pinned};
 use super::endpoint::Endpoint;
-use super::own::{Own, Style};
+use super::own::{Own, Style, socket_pair};
 use crate::compare::case::{Role, Subject};
 use crate::compare::message::Message;
 use crate::compare::metric::{Sample, TIME_OF_REGION};
@@ -235,6 +237,74 @@ pub(super) fn one_by_one(name: &str, pair: MakePair, message: Message, time: Dur
             drain(far, bytes.len())
         })?;
         Ok(divided(all, f64::from(BATCH)))
+    })
+}
+
+/// A call that sends, other than `write`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SentBy {
+    WriteEtc,
+    Call,
+    CallEtc,
+    WriteBatch,
+}
+
+impl SentBy {
+    pub(super) const ALL: [SentBy; 4] =
+        [SentBy::WriteEtc, SentBy::Call, SentBy::CallEtc, SentBy::WriteBatch];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            SentBy::WriteEtc => "write_etc",
+            SentBy::Call => "call",
+            SentBy::CallEtc => "call_etc",
+            SentBy::WriteBatch => "write_batch",
+        }
+    }
+
+    /// Sends one message. A call does not wait for its answer.
+    fn send(self, channel: &Channel, regions: &[IoSlice<'_>]) -> Result<()> {
+        let past = Deadline::after(Duration::ZERO);
+        let answer = match self {
+            SentBy::WriteEtc => return Ok(channel.write_etc(regions, &mut [])?),
+            SentBy::WriteBatch => {
+                let region = |bytes| BatchRegion { bytes, message: 0, handles: 0 };
+                let flat: Vec<_> = regions.iter().map(|bytes| region(&**bytes)).collect();
+                channel.write_batch(&flat, &mut Vec::new())?;
+                return Ok(());
+            }
+            SentBy::Call => channel.call(regions, Vec::new(), past),
+            SentBy::CallEtc => channel.call_etc(regions, &mut [], past),
+        };
+        ensure!(answer.is_err_and(|status| status == Status::TimedOut), "nobody answers");
+        Ok(())
+    }
+}
+
+/// A message over a socket within this process, sent by `call`.
+pub(super) fn sent_by(
+    name: &str,
+    call: SentBy,
+    is_joined: bool,
+    message: Message,
+    time: Duration,
+) -> Subject {
+    let (bytes, mut out) = (vec![1u8; message.bytes + PAGE_BYTES], vec![0u8; message.bytes]);
+    let mut linear = Vec::with_capacity(message.bytes);
+    Subject::piece(name, Role::Own, socket_pair, move |(near, far), round| {
+        let regions = message.of(placed(&bytes, message.bytes, round));
+        sample(time, || {
+            if is_joined {
+                linear.clear();
+                black_box(&regions).iter().for_each(|region| linear.extend_from_slice(region));
+                call.send(near, &[IoSlice::new(&linear)])?;
+            } else {
+                call.send(near, black_box(&regions))?;
+            }
+            let received = far.read_into(black_box(&mut out), &mut [])?.bytes;
+            ensure!(received == message.bytes, "{received} bytes came of {}", message.bytes);
+            Ok(())
+        })
     })
 }
 
