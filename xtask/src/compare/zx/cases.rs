@@ -83,10 +83,12 @@ impl Setting {
             _ => None,
         };
         let pairs = [(C_LINEAR, RUST_LINEAR), (C_IOVEC, RUST_IOVEC)];
-        let targets = limit.into_iter().flat_map(|limit| {
+        let against_rust = limit.into_iter().flat_map(|limit| {
             pairs.map(|(subject, against)| at_most(limit, TIME_EACH, subject, against))
         });
-        self.runs.case(format!("vector/{contents}B"), RUST_IOVEC, subjects, targets.collect())
+        let gathered = at_most(1.0, TIME_EACH, C_IOVEC, C_LINEAR);
+        let targets = against_rust.chain([gathered]).collect();
+        self.runs.case(format!("vector/{contents}B"), RUST_IOVEC, subjects, targets)
     }
 
     fn iovecs(&self, message: Message) -> Case {
@@ -150,6 +152,8 @@ mod tests {
         for (case, subject, limit, against) in [
             ("vector/256B", C_LINEAR, 1.6, RUST_LINEAR),
             ("vector/256B", C_IOVEC, 1.6, RUST_IOVEC),
+            ("vector/256B", C_IOVEC, 1.0, C_LINEAR),
+            ("vector/4096B", C_IOVEC, 1.0, C_LINEAR),
             ("vector/65504B", C_LINEAR, 1.25, RUST_LINEAR),
             ("vector/65504B", C_IOVEC, 1.25, RUST_IOVEC),
             ("iovecs/65536B/1", C, 1.25, RUST),
