@@ -43,6 +43,28 @@ fn file_count() -> usize {
     by_extent([1250, FILES, FILES])
 }
 
+/// A few files: enough for a run that is interrupted, which notes them at once.
+pub(crate) const FEW: usize = 60;
+
+/// Ends a run after so many of its writes: by a kill, and in the short extent by an interrupt, so that no
+/// batch of the journal has to be filled.
+pub(crate) fn end_early(program: &Program, writes: usize) {
+    let stopped = Strace::new(program).stop_after("write", writes);
+    if by_extent([true, false, false]) {
+        let (run, _) = stopped.resume_with(Signal::INT);
+        run.died_of(2);
+    } else {
+        stopped.kill();
+    }
+}
+
+/// Files of which a run that ended early has done some.
+fn begun() -> Trees {
+    let trees = many_files(by_extent([FEW, FILES, FILES]));
+    end_early(&program(&trees), 2 * by_extent([FEW / 2, 1500, 1500]));
+    trees
+}
+
 /// A number of files at which one batch is noted, and the last is not: `files` at full extent.
 pub(crate) fn past_one_batch(files: usize) -> usize {
     by_extent([1150, files, files])
@@ -158,8 +180,7 @@ fn what_changed_is_copied_again() {
 }
 
 fn a_damaged_journal_is_not_trusted() {
-    let trees = many();
-    kill_after(&trees, past_one_batch(2400));
+    let trees = begun();
     let journal = journal(&trees).unwrap();
     let mut bytes = fs::read(&journal).unwrap();
     bytes[100] ^= 1;
@@ -179,8 +200,7 @@ fn a_damaged_journal_is_not_trusted() {
 }
 
 fn another_job_does_not_go_by_it() {
-    let trees = many();
-    kill_after(&trees, past_one_batch(1500));
+    let trees = begun();
     let other = program(&trees).arg("--sparse=always").run();
     assert!(other.failed(1).contains("other flags"), "{}", other.stderr);
     assert!(program(&trees).run().status.success());
@@ -188,8 +208,8 @@ fn another_job_does_not_go_by_it() {
 }
 
 fn two_runs_do_not_share_a_journal() {
-    let trees = many();
-    let stopped = Strace::new(&program(&trees)).stop_after("write", 300);
+    let trees = many_files(FEW);
+    let stopped = Strace::new(&program(&trees)).stop_after("write", FEW);
     let other = program(&trees).run();
     assert!(other.failed(1).contains("another run"), "{}", other.stderr);
     let (run, _) = stopped.resume();
@@ -210,7 +230,7 @@ fn killed_again_and_again() {
 }
 
 fn a_whole_run_leaves_no_journal() {
-    let trees = many();
+    let trees = many_files(by_extent([FEW, FILES, FILES]));
     let run = program(&trees).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert_whole(&trees);
@@ -280,7 +300,7 @@ fn killed_when_the_tree_has_its_name() {
 }
 
 fn another_directory_of_that_name_takes_the_copy_in() {
-    let trees = many();
+    let trees = many_files(FEW);
     kill_at_the_end(&trees);
     fs::rename(trees.destination(), trees.to.join("moved")).unwrap();
     fs::create_dir(trees.destination()).unwrap();
@@ -289,7 +309,7 @@ fn another_directory_of_that_name_takes_the_copy_in() {
     let taken_in = trees.destination().join("source");
     assert_same_tree(&trees.source(), &taken_in, Compared::default());
     // Other flags make it another job.
-    let trees = many();
+    let trees = many_files(FEW);
     kill_at_the_end(&trees);
     let run = into(&trees).arg("--sparse=always").run();
     assert!(run.status.success(), "{}", run.stderr);

@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use testbed::witness::Strace;
-use testbed::{Case, Compared, Content, Need, Place, Program, assert_same_tree};
+use testbed::{Case, Compared, Content, Need, Place, Program, assert_same_tree, by_extent};
 
+use crate::tree::resuming::{FEW, end_early};
 use crate::tree::{Trees, cp, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -23,11 +24,15 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A journal's batch and more.
+/// A journal's batch and more, or what is noted all the same when a run is interrupted.
 fn many(trees: &Trees) {
-    for number in 0..1500 {
+    for number in 0..files() {
         trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
     }
+}
+
+fn files() -> usize {
+    by_extent([FEW, 1500, 1500])
 }
 
 fn program(trees: &Trees, flags: &[&str]) -> Program {
@@ -40,9 +45,20 @@ fn writes_each() -> usize {
     if Place::Disk.has_reflinks() { 1 } else { 2 }
 }
 
-/// Killed after so many files; how many of them the journal says to be done.
+/// Ended early after so many files, or as many less as [`many`] makes less; how many of them the journal
+/// says to be done.
+fn end_after(program: &Program, trees: &Trees, count: usize) -> u64 {
+    end_early(program, count * files() / 1500 * writes_each());
+    noted(trees)
+}
+
+/// Killed after so many files.
 fn kill(program: &Program, trees: &Trees, files: usize) -> u64 {
     Strace::new(program).stop_after("write", files * writes_each()).kill();
+    noted(trees)
+}
+
+fn noted(trees: &Trees) -> u64 {
     let journal = testbed::journal::find(trees.to.path()).unwrap();
     let noted = testbed::journal::noted(&journal);
     assert!(noted > 0);
@@ -83,7 +99,7 @@ fn temporary_files_go_whatever_is_left_out() {
     let trees = Trees::new();
     many(&trees);
     let flags = ["--exclude=.*"];
-    let noted = kill(&program(&trees, &flags), &trees, 1100);
+    let noted = end_after(&program(&trees, &flags), &trees, 1100);
     let name = format!(".uncopy-{}-{}.tmp", "0".repeat(16), "1".repeat(32));
     fs::write(staged(&trees).join("3").join(name), "half").unwrap();
     assert_eq!(go_on(&trees, &flags), noted);
@@ -95,7 +111,7 @@ fn what_became_of_another_kind_is_made_again() {
     trees.file("directory/in it", "x");
     trees.file("file", "x");
     std::os::unix::fs::symlink("file", trees.source().join("link")).unwrap();
-    kill(&program(&trees, &[]), &trees, 1490);
+    end_after(&program(&trees, &[]), &trees, 1490);
     let staged = staged(&trees);
     for name in ["directory", "file", "link"] {
         // It may not have come so far.
@@ -119,7 +135,9 @@ fn what_became_of_another_kind_is_made_again() {
 fn finished_directories_can_be_filled() {
     const USER: u32 = 65534;
     let trees = Trees::new();
-    many(&trees);
+    for number in 0..1500 {
+        trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
+    }
     for number in 0..10 {
         let path = trees.source().join(number.to_string());
         fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
@@ -143,7 +161,7 @@ fn finished_directories_can_be_filled() {
 fn a_journal_of_others_is_not_trusted() {
     let trees = Trees::new();
     many(&trees);
-    let noted = kill(&program(&trees, &[]), &trees, 1100);
+    let noted = end_after(&program(&trees, &[]), &trees, 1100);
     let name = trees.to.strangers(&[]).into_iter().find(|n| n.ends_with(".journal")).unwrap();
     let journal = trees.to.join(name);
     let refused = |why: &str| {
