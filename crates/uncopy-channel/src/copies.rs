@@ -38,8 +38,7 @@ const fn row(bytes: usize, regions: usize, written: usize, called: usize, record
     Row { bytes, regions, written, called, record }
 }
 
-/// Small regions are copied, and large ones not, except that what a transaction id leaves of one may be
-/// small. The record of a handle is copied to small regions.
+/// Small regions are copied, and large ones not. The record of a handle is copied to small regions.
 const TABLE: [Row; 18] = [
     row(256, 1, 256, 252, RECORD),
     row(256, 16, 256, 252, RECORD),
@@ -55,7 +54,7 @@ const TABLE: [Row; 18] = [
     row(4096, 8192, 4096, 4092, RECORD),
     row(65_536, 1, 0, 0, 0),
     row(65_536, 16, 0, 0, 0),
-    row(65_536, 64, 0, 1020, 0),
+    row(65_536, 64, 65_536, 65_532, RECORD),
     row(65_536, 1024, 65_536, 65_532, RECORD),
     row(65_536, 1025, 65_536, 65_532, RECORD),
     row(65_536, 8192, 65_536, 65_532, RECORD),

@@ -9,15 +9,18 @@ use crate::{MAX_BYTES, MAX_HANDLES, Status};
 
 /// Minimum size of a region that stays where it lies between others.
 ///
-/// Measured: the kernel takes some 25 ns for each part, in which a copy moves about as much.
-pub(super) const IN_PLACE_BYTES: usize = 1024;
+/// `cargo xtask compare channel`: the kernel takes some 25 ns for each part, in which a copy from the
+/// cache moves more than 1 KiB. Messages of regions of 1 KiB took up to 1.04 times as long where
+/// they lay as put together first.
+pub(super) const IN_PLACE_BYTES: usize = 2048;
 
 /// Minimum size of a message without handles that is sent in parts. A smaller one is copied into one
 /// part: `send(2)` takes some 110 ns less than `sendmsg(2)`, in which a copy moves about as much.
 pub(super) const PARTED_BYTES: usize = 4096;
 
-/// Maximum number of parts: large regions, and a part in front of each.
-pub(super) const MAX_PARTS: usize = 2 * ((MAX_BYTES + MAX_HANDLES * RECORD_BYTES) / IN_PLACE_BYTES);
+/// Maximum number of parts: large regions, and a part in front of each and behind the last.
+pub(super) const MAX_PARTS: usize =
+    2 * ((MAX_BYTES + MAX_HANDLES * RECORD_BYTES) / IN_PLACE_BYTES) + 1;
 
 // `UIO_MAXIOV` in `include/uapi/linux/uio.h`.
 const _: () = assert!(MAX_PARTS <= 1024);
