@@ -43,7 +43,7 @@ pub use session::run_sandboxed;
 pub use sys::{
     BareRing, BareSend, BareSender, Completions, CountingAllocator, Lender, LenderOptions, Lent,
     MappedWriter, Stores, bind_to_device, cut_sends, in_a_child, is_of_one_moment, secret_memory,
-    set_number, zerocopy_sends,
+    set_number, trusted_peer, zerocopy_sends,
 };
 pub use tree::{Compared, assert_same_tree};
 pub use wait::{LONG, wait_for};

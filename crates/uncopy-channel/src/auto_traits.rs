@@ -30,6 +30,11 @@ fn public_types_keep_their_auto_traits() {
     data::<Vmo>();
     data::<SealedBytes>();
     data::<Filled>();
+    data::<PayloadOptions>();
+    data::<PayloadReceipt>();
+    shared::<Payload>();
+    shared::<PayloadChannel>();
+    shared::<Draft>();
     data::<FillMechanism>();
     data::<MemoryRefusal>();
     data::<AsyncOptions>();

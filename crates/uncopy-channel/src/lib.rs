@@ -105,6 +105,7 @@ mod memory;
 mod object;
 mod observers;
 mod packets;
+mod payload;
 mod peer;
 mod process;
 mod region;
@@ -117,7 +118,7 @@ mod sync;
 mod transport;
 mod wait;
 
-pub use crate::memory::{Filling, Lent, TooLong};
+pub use crate::memory::{Draft, Filling, Lent, TooLong, TrustedPeer};
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncChannel;
 pub use batch::{BatchError, BatchRegion, BatchShape};
@@ -129,6 +130,9 @@ pub use object::{
     Socket, SocketInfo, SocketKind, Vmo,
 };
 pub use packets::{AsyncOptions, Packet, PacketContents};
+pub use payload::{
+    Payload, PayloadChannel, PayloadOptions, PayloadReason, PayloadReceipt, PayloadWay,
+};
 pub use process::{FD_VARIABLE, spawn};
 pub use region::Region;
 pub use rights::Rights;

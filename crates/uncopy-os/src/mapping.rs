@@ -107,6 +107,46 @@ unsafe impl Send for SealedMapping {}
 // SAFETY: as above.
 unsafe impl Sync for SealedMapping {}
 
+/// Pages of a memory file of fixed size, which other processes may have mapped too.
+///
+/// The bytes are not accessible to safe code, because another process may write to them at any time.
+pub struct SharedMapping {
+    mapping: Mapping,
+    is_writable: bool,
+}
+
+impl SharedMapping {
+    /// Maps the first `length` bytes, which are not 0. `EINVAL`: the file is shorter, or its size is not sealed.
+    pub fn new(memory: impl AsFd, length: usize, is_writable: bool) -> Sys<SharedMapping> {
+        if !memfd::is_fixed(&memory)? || memfd::size(&memory)? < length as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let access = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let mapping = Mapping::with(memory, 0, length, access, libc::MAP_SHARED)?;
+        Ok(SharedMapping { mapping, is_writable })
+    }
+
+    /// Returns a pointer to the first byte, at the beginning of a page.
+    pub fn start(&self) -> NonNull<u8> {
+        self.mapping.start.cast()
+    }
+
+    /// Returns the length in bytes.
+    pub fn length(&self) -> usize {
+        self.mapping.length
+    }
+
+    /// Whether this mapping may be written to.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+}
+
+// SAFETY: it owns its mapping alone; the bytes belong to nobody.
+unsafe impl Send for SharedMapping {}
+// SAFETY: `&SharedMapping` gives an address and a length, and no access.
+unsafe impl Sync for SharedMapping {}
+
 /// Writable pages of a file that only system calls access.
 pub struct WritableWindow(Mapping);
 

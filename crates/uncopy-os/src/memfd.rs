@@ -74,6 +74,11 @@ pub fn seal(fd: impl AsFd) -> Sys<()> {
     Ok(rustix::fs::fcntl_add_seals(fd, SEALED)?)
 }
 
+/// Seals size and contents against every process but those that have mapped it for writing already (Linux 5.1).
+pub fn seal_future_writes(fd: impl AsFd) -> Sys<()> {
+    Ok(rustix::fs::fcntl_add_seals(fd, FIXED | SealFlags::FUTURE_WRITE)?)
+}
+
 /// Whether the size is sealed; `EINVAL` as for [`size`].
 pub fn is_fixed(fd: impl AsFd) -> Sys<bool> {
     Ok(rustix::fs::fcntl_get_seals(fd)?.contains(FIXED))

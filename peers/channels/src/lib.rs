@@ -1,6 +1,7 @@
 //! Measurement of channels: many messages in sequence, in one process or to another and back.
 
 use std::ffi::OsString;
+use std::hint::black_box;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,14 +16,61 @@ pub trait Endpoint {
     /// Errors of the channel.
     fn send(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Waits for a message and returns its length.
+    /// Waits for a message, looks at its bytes, and returns its length.
     ///
     /// # Errors
     /// Errors of the channel.
-    fn receive(&mut self) -> Result<usize>;
+    fn receive(&mut self, look: Look) -> Result<usize>;
 }
 
-/// Parameters of a measurement: `PEER PROCESSES BYTES REGIONS MILLISECONDS`.
+/// Part of a message that its receiver reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing.
+    Nothing,
+    /// Every byte.
+    Whole,
+    /// One page in 64.
+    Part,
+}
+
+impl Look {
+    /// Parses a word of the command line.
+    ///
+    /// # Errors
+    /// For another word.
+    pub fn from_word(word: &str) -> Result<Look> {
+        match word {
+            "nothing" => Ok(Look::Nothing),
+            "whole" => Ok(Look::Whole),
+            "part" => Ok(Look::Part),
+            other => anyhow::bail!("there is no look {other}"),
+        }
+    }
+
+    /// Returns the word for the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Look::Nothing => "nothing",
+            Look::Whole => "whole",
+            Look::Part => "part",
+        }
+    }
+
+    /// Reads that part.
+    pub fn at(self, bytes: &[u8]) {
+        let pages = match self {
+            Look::Nothing => return,
+            Look::Whole => bytes.chunks(4096).step_by(1),
+            Look::Part => bytes.chunks(4096).step_by(64),
+        };
+        let sum = |page: &[u8]| page.iter().fold(0u64, |sum, byte| sum + u64::from(*byte));
+        black_box(pages.map(sum).sum::<u64>());
+    }
+}
+
+/// Parameters of a measurement: `PEER PROCESSES BYTES REGIONS MILLISECONDS [LOOK]`.
 pub struct Errand {
     /// Name of the channel.
     pub peer: String,
@@ -34,6 +82,8 @@ pub struct Errand {
     pub regions: usize,
     /// Duration of the measurement.
     pub time: Duration,
+    /// Part of each message that receivers read.
+    pub look: Look,
 }
 
 impl Errand {
@@ -43,9 +93,10 @@ impl Errand {
     /// If it is not in this form.
     pub fn from_arguments() -> Result<Errand> {
         let words: Vec<String> = std::env::args().skip(1).collect();
-        let [peer, processes, bytes, regions, milliseconds] = words.as_slice() else {
-            anyhow::bail!("say PEER PROCESSES BYTES REGIONS MILLISECONDS");
+        let [peer, processes, bytes, regions, milliseconds, rest @ ..] = words.as_slice() else {
+            anyhow::bail!("say PEER PROCESSES BYTES REGIONS MILLISECONDS [LOOK]");
         };
+        let look = rest.first().map_or(Ok(Look::Nothing), |word| Look::from_word(word))?;
         let regions: usize = regions.parse()?;
         ensure!(regions > 0, "REGIONS is at least 1");
         Ok(Errand {
@@ -54,6 +105,7 @@ impl Errand {
             bytes: bytes.parse()?,
             regions,
             time: Duration::from_millis(milliseconds.parse()?),
+            look,
         })
     }
 
@@ -75,7 +127,7 @@ impl Errand {
                 pieces.iter().for_each(|piece| linear.extend_from_slice(piece));
                 endpoint.send(&linear)?;
             }
-            let received = endpoint.receive()?;
+            let received = endpoint.receive(self.look)?;
             ensure!(received == self.bytes, "{received} bytes came of {}", self.bytes);
             Ok(())
         };
@@ -139,10 +191,10 @@ fn duration(time: Timespec) -> Duration {
 ///
 /// # Errors
 /// Errors of the channel.
-pub fn echo(mut endpoint: impl Endpoint, length: usize) -> Result<()> {
+pub fn echo(mut endpoint: impl Endpoint, length: usize, look: Look) -> Result<()> {
     let bytes = vec![1u8; length];
     loop {
-        endpoint.receive()?;
+        endpoint.receive(look)?;
         endpoint.send(&bytes)?;
     }
 }

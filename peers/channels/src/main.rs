@@ -1,7 +1,7 @@
 //! crossbeam-channel and ipc-channel.
 
 use anyhow::{Result, bail};
-use channels::{ECHO, Echo, Endpoint, Errand, echo};
+use channels::{ECHO, Echo, Endpoint, Errand, Look, echo};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use ipc_channel::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, bytes_channel,
@@ -14,8 +14,10 @@ impl Endpoint for Crossbeam {
         Ok(self.0.send(bytes.to_vec())?)
     }
 
-    fn receive(&mut self) -> Result<usize> {
-        Ok(self.1.recv()?.len())
+    fn receive(&mut self, look: Look) -> Result<usize> {
+        let bytes = self.1.recv()?;
+        look.at(&bytes);
+        Ok(bytes.len())
     }
 }
 
@@ -27,9 +29,12 @@ impl Endpoint for Ipc {
         Ok(self.0.send(bytes)?)
     }
 
-    fn receive(&mut self) -> Result<usize> {
+    fn receive(&mut self, look: Look) -> Result<usize> {
         match self.1.recv() {
-            Ok(bytes) => Ok(bytes.len()),
+            Ok(bytes) => {
+                look.at(&bytes);
+                Ok(bytes.len())
+            }
             Err(error) => bail!("{error:?}"),
         }
     }
@@ -40,10 +45,10 @@ type Greeting = (IpcBytesSender, IpcBytesReceiver);
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, server, length] = words.as_slice()
+    if let [first, server, length, look] = words.as_slice()
         && first == ECHO
     {
-        return echo_ipc(server, length.parse()?);
+        return echo_ipc(server, length.parse()?, Look::from_word(look)?);
     }
     let errand = Errand::from_arguments()?;
     match (errand.peer.as_str(), errand.processes) {
@@ -57,7 +62,11 @@ fn main() -> Result<()> {
         }
         ("ipc-channel", 2) => {
             let (server, name) = IpcOneShotServer::<Greeting>::new()?;
-            let _echo = Echo::start(&[name.into(), errand.bytes.to_string().into()])?;
+            let _echo = Echo::start(&[
+                name.into(),
+                errand.bytes.to_string().into(),
+                errand.look.word().into(),
+            ])?;
             let (_, (sender, receiver)) = match server.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => bail!("{error:?}"),
@@ -68,11 +77,11 @@ fn main() -> Result<()> {
     }
 }
 
-fn echo_ipc(server: &str, length: usize) -> Result<()> {
+fn echo_ipc(server: &str, length: usize, look: Look) -> Result<()> {
     let (there, here) = (bytes_channel()?, bytes_channel()?);
     let greeting: IpcSender<Greeting> = IpcSender::connect(server.to_owned())?;
     if let Err(error) = greeting.send((there.0, here.1)) {
         bail!("{error:?}");
     }
-    echo(Ipc(here.0, there.1), length)
+    echo(Ipc(here.0, there.1), length, look)
 }

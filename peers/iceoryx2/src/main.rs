@@ -4,7 +4,7 @@
 use std::hint::{black_box, spin_loop};
 
 use anyhow::{Context, Result, bail};
-use channels::{ECHO, Echo, Endpoint, Errand, echo};
+use channels::{ECHO, Echo, Endpoint, Errand, Look, echo};
 use iceoryx2::node::NodeCreationFailure;
 use iceoryx2::port::listener::Listener;
 use iceoryx2::port::notifier::Notifier;
@@ -97,14 +97,17 @@ impl Endpoint for Iceoryx {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<usize> {
+    fn receive(&mut self, look: Look) -> Result<usize> {
         loop {
             // One event may stand for several samples, so read samples first.
             if let Some((_, listener)) = &self.event {
                 listener.blocking_wait(|_| {})?;
             }
             match self.subscriber.receive()? {
-                Some(sample) => return Ok(black_box(sample.payload()).len()),
+                Some(sample) => {
+                    look.at(sample.payload());
+                    return Ok(black_box(sample.payload()).len());
+                }
                 None => spin_loop(),
             }
         }
@@ -113,12 +116,13 @@ impl Endpoint for Iceoryx {
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, name, length, event] = words.as_slice()
+    if let [first, name, length, event, look] = words.as_slice()
         && first == ECHO
     {
         let length = length.parse()?;
         let ends = [Direction::Back, Direction::There];
-        return echo(Iceoryx::new(name, ends, length, event == "true")?, length);
+        let look = Look::from_word(look)?;
+        return echo(Iceoryx::new(name, ends, length, event == "true")?, length, look);
     }
     let errand = Errand::from_arguments()?;
     let has_event = match errand.peer.as_str() {
@@ -134,7 +138,9 @@ fn main() -> Result<()> {
     let ends = [Direction::There, Direction::Back];
     let mut here = Iceoryx::new(&name, ends, errand.bytes, has_event)?;
     let length = errand.bytes.to_string();
-    let echo = Echo::start(&[name.into(), length.into(), has_event.to_string().into()])?;
+    let event = has_event.to_string();
+    let look = errand.look.word();
+    let echo = Echo::start(&[name.into(), length.into(), event.into(), look.into()])?;
     here.greet(errand.bytes).context("cannot meet the second process")?;
     let result = errand.measure(here);
     drop(echo);

@@ -14,6 +14,7 @@ mod secret;
 pub(crate) mod signals;
 pub(crate) mod silent;
 pub(crate) mod tap;
+mod trust;
 pub(crate) mod tun;
 pub(crate) mod xdp;
 
@@ -24,3 +25,4 @@ pub use fork::in_a_child;
 pub use lender::{Lender, LenderOptions, Lent};
 pub use mapped::{MappedWriter, Stores, is_of_one_moment};
 pub use secret::secret_memory;
+pub use trust::trusted_peer;

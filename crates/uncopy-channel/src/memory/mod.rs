@@ -6,6 +6,7 @@ mod lent;
 pub(crate) mod lock;
 mod pool;
 mod scratch;
+mod slots;
 
 #[cfg(test)]
 pub(crate) use gather::count;
@@ -14,3 +15,5 @@ pub use gather::{Filling, TooLong};
 pub use lent::Lent;
 pub(crate) use pool::Buffer;
 pub(crate) use scratch::Scratch;
+pub use slots::{Draft, TrustedPeer};
+pub(crate) use slots::{LentSlot, PoolMemory, PoolShape};

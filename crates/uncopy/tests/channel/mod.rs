@@ -13,6 +13,7 @@ mod memory;
 mod messages;
 mod model;
 mod objects;
+mod payloads;
 mod promotion;
 mod reports;
 mod sockets;
