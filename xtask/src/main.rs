@@ -59,6 +59,9 @@ enum Task {
     /// Send back every message that comes on the standard input (used by `compare`).
     #[command(hide = true)]
     Echo(compare::channel::echo::EchoArguments),
+    /// Send back every payload that comes on the standard input (used by `compare`).
+    #[command(hide = true)]
+    EchoPayload(compare::channel::payload::EchoArguments),
     /// Write to fresh memory and give it back (used by `compare`).
     #[command(hide = true)]
     Touch(compare::memory::TouchArguments),
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Task::Peers(arguments) => peers::run(&arguments),
         Task::Measure(arguments) => process::measure(&arguments),
         Task::Echo(arguments) => compare::channel::echo::run(&arguments),
+        Task::EchoPayload(arguments) => compare::channel::payload::run(&arguments),
         Task::Touch(arguments) => compare::memory::touch(&arguments),
         Task::CopyBare(arguments) => compare::tree::bare::run(&arguments),
         Task::WriteToChannel => soak::channel::write(),

@@ -2,6 +2,7 @@
 
 use super::echo::EchoStyle;
 use super::own::{Style, local_pair, socket_pair};
+use super::payload;
 use super::subjects::{self, MakePair, SentBy};
 use crate::compare::brief::BriefRuns;
 use crate::compare::case::{Case, Subject};
@@ -108,6 +109,7 @@ impl Setting {
         for call in SentBy::ALL {
             cases.extend(GATHERED_MESSAGES.map(|message| self.gathered(call, message)));
         }
+        cases.extend(payload::cases(&self.peers, &self.runs));
         cases
     }
 

@@ -5,6 +5,7 @@ mod cases;
 pub(crate) mod echo;
 mod endpoint;
 mod own;
+pub(crate) mod payload;
 mod subjects;
 
 use std::time::Duration;
@@ -55,6 +56,10 @@ const NOTES: &[&str] = &[
     "socket/1-process/…/write_etc, call, call_etc, write_batch: one message sent by that call, of its \
      regions (gathered) or of one buffer that they were copied to first, and read; a call has a \
      deadline that has passed, so that the answer is not waited for",
+    "payload: bytes of any length through a PayloadChannel: by default (\"Payload\": messages), as \
+     fresh sealed memory, and in a pool that is used again, where the sender copies them into a \
+     slot and the receiver trusts it; read whole, or one page in 64. stream socket: write and read \
+     into a kept buffer",
     "each region of 64: the time that 64 regions take longer than one, divided by 63; memcpy: the \
      same for copies into one buffer alone",
     "noise: the larger of a target's band (3 % for gathering against linearising, else 0) and \
