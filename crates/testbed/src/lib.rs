@@ -31,7 +31,10 @@ pub use channel::{Transport, next_message};
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
 pub use extent::{Extent, by_extent};
 pub use harness::{Case, Need, on_each_filesystem, run};
-pub use intercept::{Calls, Fault, Intercept, Intercepted, SystemCall};
+pub use intercept::{
+    CallCounts, CallPattern, Fault, Intercept, Intercepted, Stepping, Stopped, SystemCall,
+    WatchedCall,
+};
 pub use mount::{Filesystem, Mount};
 pub use outcome::copied;
 pub use place::Place;

@@ -159,5 +159,19 @@ pub fn with_usual_signals(command: &mut Command) -> &mut Command {
 #[must_use]
 pub fn state(process: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("a process");
-    stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state")
+    state_in(&stat).expect("a state")
+}
+
+/// Returns the states of the threads of a process. Empty: it is gone.
+pub(crate) fn thread_states(process: i32) -> Vec<char> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    let stats = threads.flatten().filter_map(|thread| {
+        // A thread may end meanwhile.
+        std::fs::read_to_string(thread.path().join("stat")).ok()
+    });
+    stats.filter_map(|stat| state_in(&stat)).collect()
+}
+
+fn state_in(stat: &str) -> Option<char> {
+    stat.rsplit(") ").next()?.chars().next()
 }

@@ -25,7 +25,6 @@ pub struct Program {
     variables: Vec<(OsString, OsString)>,
     directory: Option<PathBuf>,
     forbidden: Vec<(Forbidden, Errno)>,
-    killed_in: Option<SystemCall>,
 }
 
 /// A system call that a filter can forbid.
@@ -58,7 +57,6 @@ impl Program {
             variables: Vec::new(),
             directory: None,
             forbidden: Vec::new(),
-            killed_in: None,
         }
     }
 
@@ -129,13 +127,6 @@ impl Program {
         self
     }
 
-    /// Kills it at the first of these calls, before the call does anything.
-    #[must_use]
-    pub fn killed_in(mut self, call: SystemCall) -> Program {
-        self.killed_in = Some(call);
-        self
-    }
-
     pub(crate) fn command(&self) -> Command {
         let words: Vec<&OsString> = self.before.iter().chain(&self.arguments).collect();
         let program = words[0].to_str().and_then(find_tool).unwrap_or_else(|| words[0].into());
@@ -160,12 +151,6 @@ impl Program {
                 for_rules: FilterAction::Fail(errno.raw()),
                 for_others: FilterAction::Allow,
             };
-            seccomp::confine(&mut command, &filter);
-        }
-        if let Some(call) = self.killed_in {
-            let rules = vec![Forbidden::Call(call).rule()];
-            let filter =
-                Filter { rules, for_rules: FilterAction::Kill, for_others: FilterAction::Allow };
             seccomp::confine(&mut command, &filter);
         }
         command

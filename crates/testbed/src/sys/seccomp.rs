@@ -29,8 +29,6 @@ pub(crate) struct Rule {
 pub(crate) enum FilterAction {
     Allow,
     Fail(i32),
-    /// The process is killed, as if by `SIGKILL`.
-    Kill,
     Ask,
 }
 
@@ -39,7 +37,6 @@ impl FilterAction {
         match self {
             FilterAction::Allow => libc::SECCOMP_RET_ALLOW,
             FilterAction::Fail(errno) => libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(),
-            FilterAction::Kill => libc::SECCOMP_RET_KILL_PROCESS,
             FilterAction::Ask => libc::SECCOMP_RET_USER_NOTIF,
         }
     }
@@ -103,6 +100,19 @@ fn install(program: &mut [libc::sock_filter], flags: libc::c_ulong) -> Result<i6
     if answer < 0 { Err(Error::last_os_error()) } else { Ok(answer) }
 }
 
+/// Installs a filter whose calls wait for an answer, and are interrupted meanwhile by nothing but a deadly
+/// signal: a program that is told to stop makes its call first. Before Linux 5.19, it makes it afterwards.
+fn install_with_listener(program: &mut [libc::sock_filter]) -> Result<i64> {
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    match install(program, listener | WAIT_KILLABLE_RECV) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => install(program, listener),
+        result => result,
+    }
+}
+
+/// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` (`linux/seccomp.h`).
+const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
+
 /// Makes the program run under this filter.
 pub(crate) fn confine(command: &mut Command, filter: &Filter) {
     let mut program = filter.program();
@@ -116,7 +126,7 @@ pub(crate) fn confine_and_listen(command: &mut Command, filter: &Filter) -> Resu
     let (here, there) = UnixStream::pair()?;
     let mut program = filter.program();
     let enter = move || {
-        let listener = install(&mut program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+        let listener = install_with_listener(&mut program)?;
         hand_over(&there, i32::try_from(listener).unwrap_or(-1))
     };
     // SAFETY: between fork and exec it makes system calls and nothing else.
@@ -168,6 +178,7 @@ fn hand_over(socket: &UnixStream, descriptor: libc::c_int) -> Result<()> {
 }
 
 /// Listener for the calls of a program.
+#[derive(Debug)]
 pub(crate) struct Listener(OwnedFd);
 
 /// A call that waits for an answer.
@@ -224,17 +235,27 @@ impl Listener {
         }
     }
 
-    /// Lets the call proceed or fail. A caller that was killed meanwhile gets no answer.
-    pub(crate) fn answer(&self, pending: PendingCall, errno: Option<i32>) {
-        let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
-        let answer = libc::seccomp_notif_resp {
-            id: pending.id,
-            val: 0,
-            error: errno.map_or(0, |errno| -errno),
-            flags: if errno.is_none() { flags } else { 0 },
+    /// Answers for a call. A caller that was killed meanwhile gets no answer.
+    pub(crate) fn answer(&self, pending: PendingCall, answer: Answer) {
+        let (val, error, flags) = match answer {
+            Answer::Proceed => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            Answer::Fail(errno) => (0, -errno, 0),
+            Answer::Return(value) => (value, 0, 0),
         };
+        let answer = libc::seccomp_notif_resp { id: pending.id, val, error, flags };
         let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
         // SAFETY: the kernel reads the struct, which lives through the call.
         let _ = unsafe { libc::ioctl(self.0.as_raw_fd(), request, &raw const answer) };
     }
+}
+
+/// Decision about a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answer {
+    /// The kernel makes the call.
+    Proceed,
+    /// It is not made, and fails.
+    Fail(i32),
+    /// It is not made, and returns this.
+    Return(i64),
 }

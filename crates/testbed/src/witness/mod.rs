@@ -6,4 +6,5 @@ mod trace;
 
 pub use blocks::{allocated_bytes, cached_bytes, data_runs};
 pub use extents::{Extent, extents, shared_bytes};
-pub use trace::{Call, Outcome, Stepping, Stopped, Strace, Trace};
+
+pub use trace::{Call, Outcome, Strace, Trace};

@@ -7,19 +7,18 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use testbed::witness::{Stopped, Strace};
-use testbed::{Case, Content, Need, Place, assert_same, seeded};
+use testbed::{Case, Content, Intercepted, Need, Place, Stopped, SystemCall, assert_same, seeded};
 
 use crate::both::{Form, cases_of, cases_over};
-use crate::cp::witnessed::{Pair, RENAMES, WRITES};
+use crate::cp::witnessed::{Pair, RENAME_CALLS, WRITE_CALLS};
 use crate::cp::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp_by};
 
 /// Each way, and the call in which to stop it: the first that touches the data.
-const STOPS: [(Method, &[&str]); 4] = [
-    (COPY_FILE_RANGE, &["copy_file_range"]),
-    (SENDFILE, &["sendfile"]),
-    (SPLICE, &["splice"]),
-    (READ_WRITE, &WRITES),
+const STOPS: [(Method, &[SystemCall]); 4] = [
+    (COPY_FILE_RANGE, &[SystemCall::COPY_FILE_RANGE]),
+    (SENDFILE, &[SystemCall::SENDFILE]),
+    (SPLICE, &[SystemCall::SPLICE]),
+    (READ_WRITE, &WRITE_CALLS),
 ];
 
 const LENGTH: u64 = 2 << 20;
@@ -51,15 +50,15 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     cases.extend(cases_over![
         Form::ALL;
-        [Need::At(Place::Xfs), Need::Tool("strace")] a_reflink_is_a_snapshot,
+        [Need::At(Place::Xfs)] a_reflink_is_a_snapshot,
     ]);
     cases.extend(cases_over![
         Form::OVER_OLD;
-        [Need::Tool("strace")] old_destination_survives,
-        [Need::Tool("strace")] retry_gives_the_new_contents,
-        [Need::Tool("strace")] retry_gives_up,
-        [Need::BareDevice, Need::Tool("strace")] mapped_source_shrinks_under_a_direct_write,
-        [Need::Tool("strace")] a_change_after_the_copy_is_none,
+        [] old_destination_survives,
+        [] retry_gives_the_new_contents,
+        [] retry_gives_up,
+        [Need::BareDevice] mapped_source_shrinks_under_a_direct_write,
+        [] a_change_after_the_copy_is_none,
     ]);
     cases
 }
@@ -102,22 +101,22 @@ fn rewrite_and_date_back(path: &Path) {
     open(path).set_modified(before).unwrap();
 }
 
-fn stopped(pair: &Pair, method: Method, stop: &[&str], switch: &str) -> Stopped {
+fn stopped(pair: &Pair, method: Method, stop: &[SystemCall], switch: &str) -> Stopped {
     pair.stopped_in(&cp_by(method).arg(switch), stop, 1, pair.to.path())
 }
 
-fn changed(form: Form, change: Change, method: Method, stop: &'static [&'static str]) {
+fn changed(form: Form, change: Change, method: Method, stop: &'static [SystemCall]) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let stop_there = stopped(&pair, method, stop, "--if-changed=fail");
     change(&pair.source);
-    let (run, _) = stop_there.resume();
+    let run = stop_there.resume().run;
     assert!(run.failed(4).contains("changed while it was copied"), "{}", run.stderr);
     pair.assert_nothing_left();
 
     Content::dense(LENGTH).write(&pair.source);
     let stop_there = stopped(&pair, method, stop, "--if-changed=retry");
     change(&pair.source);
-    let (run, _) = stop_there.resume();
+    let run = stop_there.resume().run;
     let receipt = pair.receipt(&run);
     pair.assert_copied();
     assert_eq!(receipt.value()["retries"], 1, "{}", receipt.value());
@@ -126,7 +125,7 @@ fn changed(form: Form, change: Change, method: Method, stop: &'static [&'static 
     Content::dense(LENGTH).write(&pair.source);
     let stop_there = stopped(&pair, method, stop, "--if-changed=accept");
     change(&pair.source);
-    let (run, _) = stop_there.resume();
+    let run = stop_there.resume().run;
     let receipt = pair.receipt(&run);
     assert_eq!(receipt.value()["source_changed"], true, "{}", receipt.value());
     let length = std::fs::metadata(&pair.destination).unwrap().len();
@@ -152,7 +151,7 @@ fn stopped_with_two_names(
     form: Form,
     place: Place,
     method: Method,
-    stop: &[&str],
+    stop: &[SystemCall],
     switch: &str,
     naming: usize,
 ) -> (Pair, Stopped) {
@@ -174,7 +173,7 @@ fn replaced(form: Form, place: Place) {
                 let (pair, stop_there) =
                     stopped_with_two_names(form, place, method, stop, switch, naming);
                 name(&pair);
-                let (run, _) = stop_there.resume();
+                let run = stop_there.resume().run;
                 let context = format!("{} {naming} {switch}", method.name);
                 assert!(run.status.success(), "{context}: {}", run.stderr);
                 let receipt = pair.receipt(&run);
@@ -201,7 +200,7 @@ fn both(form: Form, place: Place) {
                 stopped_with_two_names(form, place, method, stop, "--if-changed=fail", naming);
             change(&pair.source);
             name(&pair);
-            let (run, _) = stop_there.resume();
+            let run = stop_there.resume().run;
             assert!(run.failed(4).contains("changed while it was copied"), "{what} {naming}");
             pair.assert_nothing_left();
         }
@@ -212,9 +211,10 @@ fn old_destination_survives(form: Form) {
     for change in [shrink, grow, rewrite] {
         let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
         let old = pair.old_destination();
-        let stop_there = stopped(&pair, COPY_FILE_RANGE, &["copy_file_range"], "--if-changed=fail");
+        let stop_there =
+            stopped(&pair, COPY_FILE_RANGE, &[SystemCall::COPY_FILE_RANGE], "--if-changed=fail");
         change(&pair.source);
-        let (run, _) = stop_there.resume();
+        let run = stop_there.resume().run;
         run.failed(4);
         pair.assert_kept(&old);
     }
@@ -223,9 +223,9 @@ fn old_destination_survives(form: Form) {
 fn retry_gives_the_new_contents(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
-    let stop_there = stopped(&pair, READ_WRITE, &WRITES, "--if-changed=retry");
+    let stop_there = stopped(&pair, READ_WRITE, &WRITE_CALLS, "--if-changed=retry");
     std::fs::write(&pair.source, b"short").unwrap();
-    let (run, _) = stop_there.resume();
+    let run = stop_there.resume().run;
     assert_eq!(pair.receipt(&run).bytes(), 5, "{}", run.stdout);
     pair.assert_copied();
 }
@@ -236,7 +236,7 @@ fn retry_gives_up(form: Form) {
     let old = pair.old_destination();
     let program = pair.command(cp_by(READ_WRITE).arg("--if-changed=retry"));
     // Several in each round.
-    let mut stop_there = Strace::new(&program).stop_in_every_second("pread64");
+    let mut stop_there = Intercepted::new(&program).stop_in_every_second(&[SystemCall::PREAD64]);
     let mut rounds = 0;
     while stop_there.wait() {
         rounds += 1;
@@ -244,7 +244,7 @@ fn retry_gives_up(form: Form) {
         stop_there.go_on();
         assert!(rounds < 1000, "it never gives up");
     }
-    let (run, _) = stop_there.end();
+    let run = stop_there.end().run;
     run.failed(4);
     assert!(rounds >= 4, "{rounds}");
     pair.assert_kept(&old);
@@ -254,18 +254,18 @@ fn retry_gives_up(form: Form) {
 fn mapped_source_shrinks_under_a_direct_write(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
-    let stop_there = pair.stopped_in(&cp_by(DIRECT), &["mmap"], 1, pair.from.path());
+    let stop_there = pair.stopped_in(&cp_by(DIRECT), &[SystemCall::MMAP], 1, pair.from.path());
     shrink(&pair.source);
-    let (run, _) = stop_there.resume();
+    let run = stop_there.resume().run;
     assert!(run.failed(4).contains("changed"), "{}", run.stderr);
     pair.assert_kept(&old);
 }
 
 fn a_reflink_is_a_snapshot(form: Form) {
     let pair = Pair::of(form, Place::Xfs, &Content::dense(LENGTH));
-    let stop_there = pair.stopped_in(&cp_by(REFLINK), &["ioctl"], 1, pair.to.path());
+    let stop_there = pair.stopped_in(&cp_by(REFLINK), &[SystemCall::IOCTL], 1, pair.to.path());
     rewrite(&pair.source);
-    let (run, _) = stop_there.resume();
+    let run = stop_there.resume().run;
     let receipt = pair.receipt(&run);
     assert_eq!(receipt.at("shared"), LENGTH, "{}", receipt.value());
     assert!(receipt.value()["source_changed"] != true, "{}", receipt.value());
@@ -277,9 +277,9 @@ fn a_reflink_is_a_snapshot(form: Form) {
 fn a_change_after_the_copy_is_none(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
-    let stop_there = pair.stopped_in(&cp_by(COPY_FILE_RANGE), &RENAMES, 1, pair.to.path());
+    let stop_there = pair.stopped_in(&cp_by(COPY_FILE_RANGE), &RENAME_CALLS, 1, pair.to.path());
     empty(&pair.source);
-    let (run, _) = stop_there.resume();
+    let run = stop_there.resume().run;
     assert_eq!(pair.receipt(&run).bytes(), LENGTH);
     Content::dense(LENGTH).write(&pair.source);
     assert_same(&pair.source, &pair.destination);

@@ -1,6 +1,6 @@
 //! `--durable`: after a power cut there is the old file or the new one, whole.
 
-use testbed::witness::{Call, Strace, Trace};
+use testbed::witness::{Call, Trace};
 use testbed::{Case, Content, Filesystem, Mount, Need, Place, Scratch, by_extent, run_tool};
 
 use crate::both::{Form, cases_over};
@@ -16,8 +16,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] the_receipt_says_so,
         [Need::At(Place::Ext4), Need::Tool("xfs_io")] power_cut_on_ext4,
         [Need::At(Place::Xfs), Need::Tool("xfs_io")] power_cut_on_xfs,
-        [Need::At(Place::Ext4), Need::Tool("xfs_io"), Need::Tool("strace")] power_cut_in_each_call_on_ext4,
-        [Need::At(Place::Xfs), Need::Tool("xfs_io"), Need::Tool("strace")] power_cut_in_each_call_on_xfs,
+        [Need::At(Place::Ext4), Need::Tool("xfs_io")] power_cut_in_each_call_on_ext4,
+        [Need::At(Place::Xfs), Need::Tool("xfs_io")] power_cut_in_each_call_on_xfs,
     ];
     cases.extend(cases_over![
         Form::OVER_OLD;
@@ -170,7 +170,7 @@ fn power_cut_in_each_call(form: Form, filesystem: Filesystem) {
     put_old(&rehearsal);
     let program = cp().args(["--durable", "-p"]);
     let calls = calls_of_the_copy(&rehearsal, &program);
-    let own: Vec<&Call> = calls.iter().filter(|call| call.mentions(rehearsal.to.path())).collect();
+    let own: Vec<_> = calls.iter().filter(|call| call.touches(rehearsal.to.path())).collect();
     assert!(own.len() > 5, "{own:?}");
     let mount = Mount::image(filesystem, 320);
     let pair = Pair::within(form, Place::Tmpfs.scratch(), Scratch::new_in(mount.path()));
@@ -180,11 +180,11 @@ fn power_cut_in_each_call(form: Form, filesystem: Filesystem) {
     for call in own {
         put_old(&pair);
         run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
-        let stopped = Strace::new(&pair.command(program.clone())).stop_after(&call.name, call.nth);
+        let stopped = pair.command(program.clone()).stop_after(call.call, call.nth);
         mount.cut_power();
         stopped.kill();
         mount.restore_power();
-        let context = format!("cut after {} number {}", call.name, call.nth);
+        let context = format!("cut after {} number {}", call.call.name(), call.nth);
         match std::fs::read(&pair.destination) {
             Ok(found) if found == new => news += 1,
             Ok(found) => {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use testbed::witness::Strace;
-use testbed::{Case, Content, Mount, Need, Place, assert_same, run_tool};
+use testbed::{Case, Content, Mount, Need, Place, SystemCall, assert_same, run_tool};
 
 use crate::both::{Form, cases_over};
 use crate::cp::witnessed::{Pair, RENAMES};
@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] longer_and_shorter_old_files,
         [Need::Tool("strace")] replaced_by_rename,
         [] many_copies_to_one_name_at_once,
-        [Need::Root, Need::Tool("bindfs"), Need::Tool("strace")] a_fuse_filesystem,
+        [Need::Root, Need::Tool("bindfs")] a_fuse_filesystem,
         [Need::Root] a_bind_mounted_file_is_named_with_a_way_out,
     ];
     // A tree replaces links, see `tree::merging`.
@@ -257,9 +257,9 @@ fn a_fuse_filesystem(form: Form) {
     // A file that comes meanwhile is left alone here too.
     std::fs::remove_file(&destination).unwrap();
     let program = command(cp_by(crate::cp::READ_WRITE).arg("-n"));
-    let stopped = Strace::new(&program).stop_after("pwrite64", 1);
+    let stopped = program.stop_after(SystemCall::PWRITE64, 1);
     std::fs::write(&destination, b"meanwhile").unwrap();
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     assert!(run.status.success(), "{}", run.stderr);
     assert_eq!(std::fs::read(seen).unwrap(), b"meanwhile");
     below.assert_no_strangers();

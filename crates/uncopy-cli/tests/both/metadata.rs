@@ -5,11 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
-use testbed::witness::Strace;
 use testbed::{Case, Content, Need, Place, Program, by_extent, run_tool};
+use uncopy::Errno;
 
 use crate::both::{Form, cases_over};
-use crate::cp::leftovers::unnamed_file_call;
+use crate::cp::leftovers::no_unnamed_files;
 use crate::cp::witnessed::Pair;
 use crate::cp::{NOBODY, cp, cp_as_nobody};
 
@@ -24,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Form::ALL;
         [Need::Tool("cp")] new_file_follows_umask_like_cp,
         [Need::Tool("cp"), Need::At(Place::Ext4), Need::Tool("setfacl")] new_file_follows_default_acl_like_cp,
-        [Need::Tool("cp"), Need::At(Place::Ext4), Need::Tool("setfacl"), Need::Tool("strace")] without_o_tmpfile_too,
+        [Need::Tool("cp"), Need::At(Place::Ext4), Need::Tool("setfacl")] without_o_tmpfile_too,
         [Need::Tool("cp"), Need::At(Place::Ext4)] new_file_in_a_setgid_directory_like_cp,
         [] preserve_keeps_mode_and_nanoseconds,
         [] preserve_lists,
@@ -138,12 +138,10 @@ fn without_o_tmpfile_too(form: Form) {
         run_tool("setfacl", ["-d", "-m", default, pair.to.path().to_str().unwrap()]);
         set_mode(&pair.source, 0o664);
         let program = cp().with_umask("077");
-        let unnamed = unnamed_file_call(&pair, &program);
-        pair.remove_copy();
         let beside = by_gnu_cp(&pair, "077");
-        let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-        let run = Strace::new(&pair.command(program)).inject(&refuse).outcome();
-        let _ = pair.receipt(&run);
+        let intercept = pair.command(program).run_with([no_unnamed_files(Errno::EOPNOTSUPP)]);
+        assert!(intercept.hits > 0);
+        let _ = pair.receipt(&intercept.run);
         assert_eq!(acl(&pair.destination), acl(&beside), "{default}");
         assert_eq!(mode(&pair.destination), mode(&beside));
     }

@@ -2,11 +2,11 @@
 
 use std::os::unix::fs::{MetadataExt, symlink};
 
-use testbed::witness::Strace;
-use testbed::{Case, Content, Need, Place, assert_same};
+use testbed::{CallPattern, Case, Content, Intercept, Intercepted, Place, SystemCall, assert_same};
+use uncopy::Errno;
 
 use crate::both::{Form, cases_over};
-use crate::cp::leftovers::unnamed_file_call;
+use crate::cp::leftovers::no_unnamed_files;
 use crate::cp::witnessed::Pair;
 use crate::cp::{SENDFILE, cp, cp_by};
 
@@ -17,9 +17,9 @@ pub(crate) fn cases() -> Vec<Case> {
         Form::OVER_OLD;
         [] an_existing_file_is_not_touched,
         [] any_kind_of_name_is_left_alone,
-        [Need::Tool("strace")] a_file_that_comes_meanwhile_is_left_alone,
-        [Need::Tool("strace")] a_file_that_comes_meanwhile_is_replaced_without_it,
-        [Need::Tool("strace")] without_o_tmpfile_too,
+        [] a_file_that_comes_meanwhile_is_left_alone,
+        [] a_file_that_comes_meanwhile_is_replaced_without_it,
+        [] without_o_tmpfile_too,
         [] one_of_many_wins,
     ]);
     cases
@@ -66,9 +66,9 @@ fn any_kind_of_name_is_left_alone(form: Form) {
 fn a_file_that_comes_meanwhile_is_left_alone(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let program = cp_by(SENDFILE).arg("-n");
-    let stopped = pair.stopped_in(&program, &["sendfile"], 1, pair.to.path());
+    let stopped = pair.stopped_in(&program, &[SystemCall::SENDFILE], 1, pair.to.path());
     let old = pair.old_destination();
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     assert_ne!(pair.event(&run).value()["event"], "copied", "{}", run.stdout);
     pair.assert_kept(&old);
@@ -76,9 +76,9 @@ fn a_file_that_comes_meanwhile_is_left_alone(form: Form) {
 
 fn a_file_that_comes_meanwhile_is_replaced_without_it(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
-    let stopped = pair.stopped_in(&cp_by(SENDFILE), &["sendfile"], 1, pair.to.path());
+    let stopped = pair.stopped_in(&cp_by(SENDFILE), &[SystemCall::SENDFILE], 1, pair.to.path());
     pair.old_destination();
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     let _ = pair.receipt(&run);
     pair.assert_copied();
 }
@@ -87,18 +87,17 @@ fn a_file_that_comes_meanwhile_is_replaced_without_it(form: Form) {
 fn without_o_tmpfile_too(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let program = cp_by(crate::cp::COPY_FILE_RANGE).arg("-n");
-    let unnamed = unnamed_file_call(&pair, &program);
-    pair.remove_copy();
-    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-    let strace = Strace::new(&pair.command(program)).inject(&refuse).and_trace("renameat2");
-    let stopped = strace.stop_after("copy_file_range", 1);
+    let intercepted = Intercepted::new(&pair.command(program))
+        .inject(no_unnamed_files(Errno::EOPNOTSUPP))
+        .watch(&[SystemCall::RENAMEAT2]);
+    let stopped = intercepted.stop_in(CallPattern::of(&[SystemCall::COPY_FILE_RANGE]).nth(1));
     let old = pair.old_destination();
-    let (run, trace) = stopped.resume();
+    let Intercept { run, log, .. } = stopped.resume();
     assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     pair.assert_kept(&old);
-    let renames = trace.named(&["renameat2"]);
-    let careful = renames.iter().any(|call| call.arguments.contains("RENAME_NOREPLACE"));
-    assert!(careful, "{renames:#?}");
+    let careful = rustix::fs::RenameFlags::NOREPLACE.bits();
+    let mut renames = log.iter().filter(|call| call.call == SystemCall::RENAMEAT2);
+    assert!(renames.any(|call| call.has_flags(4, careful)), "{log:#?}");
 }
 
 /// Exactly one of many concurrent copies to one new name succeeds.

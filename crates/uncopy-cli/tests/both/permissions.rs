@@ -5,21 +5,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use testbed::witness::{Call, Strace};
-use testbed::{Case, Content, Mount, Need, Place, Scratch};
+use testbed::{CallPattern, Case, Content, Intercepted, Mount, Need, Place, Scratch, SystemCall};
+use uncopy::Errno;
 
 use crate::both::metadata::{mode, set_mode};
 use crate::both::{Form, cases_over};
-use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
+use crate::cp::leftovers::{calls_of_the_copy, no_unnamed_files, temporaries};
 use crate::cp::witnessed::{Pair, RENAMES};
 use crate::cp::{NOBODY, SENDFILE, cp, cp_as_nobody, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases_over![
         Form::OVER_OLD;
-        [Need::Tool("strace")] nothing_is_to_be_seen_while_copying,
-        [Need::Tool("strace")] a_temporary_name_is_closed_to_others,
-        [Need::Tool("strace"), Need::Root] a_secret_stays_one_at_every_moment,
-        [Need::Tool("strace"), Need::Root] setuid_comes_after_the_owner,
+        [] nothing_is_to_be_seen_while_copying,
+        [] a_temporary_name_is_closed_to_others,
+        [Need::Root] a_secret_stays_one_at_every_moment,
+        [Need::Root] setuid_comes_after_the_owner,
         [Need::Root] read_only_destination_needs_force,
         [Need::Root] unwritable_directory_is_named_with_a_way_out,
         [Need::Root] sticky_directory_is_named_with_a_way_out,
@@ -40,10 +41,10 @@ const LENGTH: u64 = 200_000;
 fn nothing_is_to_be_seen_while_copying(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
-    let stopped = pair.stopped_in(&cp_by(SENDFILE), &["sendfile"], 1, pair.to.path());
+    let stopped = pair.stopped_in(&cp_by(SENDFILE), &[SystemCall::SENDFILE], 1, pair.to.path());
     assert!(pair.to.strangers(&["destination"]).is_empty());
     assert!(std::fs::read(&pair.destination).unwrap() == old);
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     let _ = pair.receipt(&run);
     pair.assert_copied();
 }
@@ -55,15 +56,14 @@ fn a_temporary_name_is_closed_to_others(form: Form) {
     pair.old_destination();
     set_mode(&pair.destination, 0o666);
     let program = cp_by(SENDFILE).arg("-p").with_umask("000");
-    let unnamed = unnamed_file_call(&pair, &program);
-    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-    let command = pair.command(program);
-    let stopped = Strace::new(&command).inject(&refuse).stop_after("sendfile", 1);
+    let refuse = no_unnamed_files(Errno::EOPNOTSUPP);
+    let intercepted = Intercepted::new(&pair.command(program)).inject(refuse);
+    let stopped = intercepted.stop_in(CallPattern::of(&[SystemCall::SENDFILE]).nth(1));
     let left = temporaries(pair.to.path());
     assert_eq!(left.len(), 1, "{:?}", pair.to.strangers(&[]));
     assert_eq!(mode(&left[0]), 0o600);
     assert!(is_locked(&left[0]), "the next run would take it for a leftover");
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     let _ = pair.receipt(&run);
     pair.assert_copied();
     assert_eq!(mode(&pair.destination), 0o666);
@@ -87,15 +87,15 @@ fn a_secret_stays_one_at_every_moment(form: Form) {
         for call in calls_of_the_copy(&pair, &program) {
             old();
             let command = pair.command(program.clone());
-            let stopped = Strace::new(&command).stop_after(&call.name, call.nth);
+            let stopped = command.stop_after(call.call, call.nth);
             for entry in std::fs::read_dir(pair.to.path()).unwrap() {
                 let path = entry.unwrap().path();
-                let context = format!("{} after {} {}", path.display(), call.name, call.nth);
+                let context = format!("{} after {} {}", path.display(), call.call.name(), call.nth);
                 assert_eq!(mode(&path) & 0o177, 0, "{context}");
                 let tried = testbed::Program::new("cat").as_user(NOBODY).arg(&path).run();
                 assert!(!tried.status.success(), "{context} can be read by another user");
             }
-            let (run, _) = stopped.resume();
+            let run = stopped.resume().run;
             let _ = pair.receipt(&run);
         }
     }
@@ -112,13 +112,13 @@ fn setuid_comes_after_the_owner(form: Form) {
         let _ = std::fs::remove_file(&pair.destination);
         pair.old_destination();
         let command = pair.command(program.clone());
-        let stopped = Strace::new(&command).stop_after(&call.name, call.nth);
+        let stopped = command.stop_after(call.call, call.nth);
         for entry in std::fs::read_dir(pair.to.path()).unwrap() {
             let metadata = entry.unwrap().metadata().unwrap();
             let setuid = metadata.mode() & 0o4000 != 0;
-            assert!(!setuid || metadata.uid() == 1000, "after {} {}", call.name, call.nth);
+            assert!(!setuid || metadata.uid() == 1000, "after {} {}", call.call.name(), call.nth);
         }
-        let (run, _) = stopped.resume();
+        let run = stopped.resume().run;
         let _ = pair.receipt(&run);
         assert_eq!(mode(&pair.destination), 0o4755);
     }

@@ -3,14 +3,18 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use testbed::witness::{Strace, Trace};
-use testbed::{Case, Content, Need, Place, Program, Run, by_extent, run_tool};
+use testbed::witness::Trace;
+use testbed::{
+    CallPattern, Case, Content, Fault, Intercept, Intercepted, Need, Place, Program, Run,
+    SystemCall, WatchedCall, by_extent, run_tool,
+};
+use uncopy::Errno;
 
 use crate::both::{Form, cases_over};
-use crate::cp::leftovers::{calls_of_the_copy, temporaries, unnamed_file_call};
-use crate::cp::witnessed::{Pair, WRITES, opens_for_direct_io};
+use crate::cp::leftovers::{calls_of_the_copy, no_unnamed_files, temporaries};
+use crate::cp::witnessed::{Pair, WRITE_CALLS, opens_for_direct_io};
 use crate::cp::{
-    COPY_FILE_RANGE, DIRECT, EVERYWHERE, Method, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
+    COPY_FILE_RANGE, DIRECT, EVERYWHERE, READ_WRITE, REFLINK, SENDFILE, SPLICE, cp, cp_by,
 };
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -19,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("sha256sum")] the_digest_is_that_of_the_file,
         [] nothing_is_verified_without_being_asked,
         [] no_verify_overrides_the_environment,
-        [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Btrfs), Need::Tool("strace")]
+        [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Btrfs)]
             only_what_is_known_is_blamed,
         [Need::BareDevice, Need::Tool("strace")] from_the_device_where_there_is_one,
         [Need::At(Place::Tmpfs)] from_the_cache_on_tmpfs,
@@ -30,16 +34,16 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(cases_over![
         Form::OVER_OLD;
         [] every_method_with_every_digest,
-        [Need::Tool("strace")] a_write_that_did_not_happen_is_found,
-        [Need::Tool("strace")] a_kernel_copy_that_did_not_happen_is_found,
-        [Need::At(Place::Xfs), Need::Tool("strace")] a_clone_that_did_not_happen_is_found,
-        [Need::Tool("strace")] a_byte_changed_after_the_flush_is_found,
+        [] a_write_that_did_not_happen_is_found,
+        [] a_kernel_copy_that_did_not_happen_is_found,
+        [Need::At(Place::Xfs)] a_clone_that_did_not_happen_is_found,
+        [] a_byte_changed_after_the_flush_is_found,
         [Need::Tool("strace")] read_back_after_the_flush_and_before_the_rename,
-        [Need::Tool("strace")] a_failing_read_back_is_no_success,
+        [] a_failing_read_back_is_no_success,
     ]);
     cases.extend(cases_over![
         [Form::File];
-        [Need::Tool("strace")] in_place_says_that_the_old_file_is_gone,
+        [] in_place_says_that_the_old_file_is_gone,
     ]);
     cases
 }
@@ -118,16 +122,17 @@ fn no_verify_overrides_the_environment(form: Form) {
 }
 
 /// Something on the way lost bytes: the verification says so, the old file stays, or no file.
-fn found(pair: &Pair, program: &Program, lie: &str, code: i32) {
+fn found(pair: &Pair, program: &Program, lie: &Fault, code: i32) {
     for old in [None, Some(pair.old_destination())] {
         if old.is_none() {
             pair.remove_copy();
         } else {
             pair.old_destination();
         }
-        let (run, trace) = Strace::new(&pair.command(program.clone())).inject(lie).run();
+        let Intercept { run, hits, .. } = pair.command(program.clone()).run_with([lie.clone()]);
+        assert_eq!(hits, 1, "{lie}");
         let message = run.failed(code);
-        assert!(code != 3 || message.contains("differ"), "{lie}: {message}\n{:#?}", trace.calls);
+        assert!(code != 3 || message.contains("differ"), "{lie}: {message}");
         match old {
             Some(old) => pair.assert_kept(&old),
             None => pair.assert_nothing_left(),
@@ -142,38 +147,36 @@ fn a_write_that_did_not_happen_is_found(form: Form) {
         pair.old_destination();
         let program = cp_by(READ_WRITE).arg(format!("--verify={algorithm}"));
         let calls = calls_of_the_copy(&pair, &program);
-        let writes: Vec<_> = {
-            let own = calls.iter().filter(|call| call.mentions(pair.to.path()));
-            let writes = own.filter(|call| WRITES.contains(&call.name.as_str()));
-            // A record of temporary names is shorter, and no part of the copy's bytes.
-            writes.filter(|call| call.value() > Some(4096)).collect()
-        };
+        let own = calls.iter().filter(|call| call.touches(pair.to.path()));
+        let writes = own.filter(|call| WRITE_CALLS.contains(&call.call));
+        // A record of temporary names is shorter, and no part of the copy's bytes.
+        let writes: Vec<_> = writes.filter(|call| call.arguments[2] > 4096).collect();
         for write in [writes[0], writes[writes.len() - 1]] {
-            let value = write.value().unwrap();
-            let lie = format!("{}:retval={value}:when={}", write.name, write.nth);
+            let length = i64::try_from(write.arguments[2]).unwrap();
+            let lie = CallPattern::of(&[write.call]).nth(write.nth).returns(length);
             found(&pair, &program, &lie, 3);
         }
     }
 }
 
 fn a_kernel_copy_that_did_not_happen_is_found(form: Form) {
-    let methods: [(Method, &str); 3] =
-        [(COPY_FILE_RANGE, "copy_file_range"), (SENDFILE, "sendfile"), (SPLICE, "splice")];
-    for (method, name) in methods {
+    for (method, call) in [
+        (COPY_FILE_RANGE, SystemCall::COPY_FILE_RANGE),
+        (SENDFILE, SystemCall::SENDFILE),
+        (SPLICE, SystemCall::SPLICE),
+    ] {
         let pair = Pair::of(form, Place::Disk, &Content::dense(100_000));
         pair.old_destination();
         let program = cp_by(method).arg("--verify");
-        let calls = calls_of_the_copy(&pair, &program);
-        let own = calls.iter().filter(|call| call.mentions(pair.to.path()));
-        let call =
-            own.filter(|call| call.name == name).find(|call| call.value() > Some(0)).unwrap();
-        if method == SPLICE {
-            // Bytes that a lying splice leaves in the pipe would come out as the next piece.
-            assert_eq!(call.value(), Some(100_000), "one piece");
-        }
-        let lie = format!("{name}:retval={}:when={}", call.value().unwrap(), call.nth);
+        // One piece; bytes that a lying splice leaves in the pipe would come out as the next.
+        let lie = CallPattern::of(&[call]).on(pair.to.path()).nth(1).returns(100_000);
         found(&pair, &program, &lie, 3);
     }
+}
+
+/// The kernel says that it copied 100,000 bytes, and did not.
+fn copies_nothing() -> Fault {
+    CallPattern::of(&[SystemCall::COPY_FILE_RANGE]).nth(1).returns(100_000)
 }
 
 /// Where the source may be what changed the device is not accused.
@@ -203,8 +206,7 @@ fn only_what_is_known_is_blamed(form: Form) {
         }
         let program = cp_by(COPY_FILE_RANGE).arg("--verify");
         let program = if flag.is_empty() { program } else { program.arg(flag) };
-        let lie = "copy_file_range:retval=100000:when=1";
-        let run = Strace::new(&pair.command(program)).inject(lie).outcome();
+        let run = pair.command(program).run_with([copies_nothing()]).run;
         let message = run.failed(3);
         let context = format!("{place:?} {is_clean} {flag}: {message}");
         assert_eq!(pair.event(&run).value()["kind"], kind, "{context}");
@@ -216,9 +218,9 @@ fn only_what_is_known_is_blamed(form: Form) {
     // A change that is accepted, between the copy and the second reading.
     let pair = Pair::of(form, Place::Ext4, &Content::dense(100_000));
     let program = cp_by(COPY_FILE_RANGE).args(["--verify", "--if-changed=accept"]);
-    let stopped = Strace::new(&pair.command(program)).stop_after("fdatasync", 1);
+    let stopped = pair.command(program).stop_after(SystemCall::FDATASYNC, 1);
     std::fs::write(&pair.source, vec![9; 100_000]).unwrap();
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     assert!(run.failed(3).contains("the source changed meanwhile"), "{}", run.stderr);
     assert_eq!(pair.event(&run).value()["kind"], IN_DOUBT);
     pair.assert_nothing_left();
@@ -230,9 +232,8 @@ fn a_clone_that_did_not_happen_is_found(form: Form) {
     pair.old_destination();
     for trust in [None, Some("--trust-shared-extents")] {
         let program = cp_by(REFLINK).arg("--verify").args(trust);
-        let calls = calls_of_the_copy(&pair, &program);
-        let clone = calls.iter().find(|call| crate::cp::witnessed::is_clone(call)).unwrap();
-        found(&pair, &program, &format!("ioctl:retval=0:when={}", clone.nth), 5);
+        let clone = CallPattern::of(&[SystemCall::IOCTL]).when(WatchedCall::is_clone).nth(1);
+        found(&pair, &program, &clone.returns(0), 5);
     }
 }
 
@@ -241,22 +242,19 @@ fn a_byte_changed_after_the_flush_is_found(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
     let program = cp().arg("--verify");
-    let unnamed = unnamed_file_call(&pair, &program);
-    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
     for offset in [0, LENGTH / 2, LENGTH - 1] {
-        let calls = calls_of_the_copy(&pair, &program);
-        let flush = calls.iter().find(|call| matches!(call.name.as_str(), "fsync" | "fdatasync"));
-        let flush = flush.expect("what is not flushed cannot be read back");
-        pair.old_destination();
-        let strace = Strace::new(&pair.command(program.clone())).inject(&refuse);
-        let stopped = strace.stop_after(&flush.name, flush.nth);
+        let refuse = no_unnamed_files(Errno::EOPNOTSUPP);
+        let command = Intercepted::new(&pair.command(program.clone())).inject(refuse);
+        // What is not flushed cannot be read back.
+        let flush = CallPattern::of(&[SystemCall::FSYNC, SystemCall::FDATASYNC]).nth(1);
+        let stopped = command.stop_in(flush);
         let temporary = temporaries(pair.to.path()).remove(0);
         let file = File::options().read(true).write(true).open(temporary).unwrap();
         let mut byte = [0];
         file.read_exact_at(&mut byte, offset).unwrap();
         file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
         file.sync_all().unwrap();
-        let (run, _) = stopped.resume();
+        let run = stopped.resume().run;
         assert!(run.failed(3).contains("differ"), "a byte at {offset}: {}", run.stderr);
         pair.assert_kept(&old);
     }
@@ -266,8 +264,7 @@ fn in_place_says_that_the_old_file_is_gone(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(100_000));
     pair.old_destination();
     let program = cp_by(COPY_FILE_RANGE).args(["--verify", "--in-place"]);
-    let lie = "copy_file_range:retval=100000:when=1";
-    let run = Strace::new(&pair.command(program)).inject(lie).outcome();
+    let run = pair.command(program).run_with([copies_nothing()]).run;
     let message = run.failed(3);
     assert!(!message.contains("was not put in place"), "it is in place: {message}");
 }
@@ -347,14 +344,10 @@ fn sparse_and_empty_files(form: Form) {
 
 fn a_failing_read_back_is_no_success(form: Form) {
     let pair = Pair::of(form, Place::Disk, &Content::dense(LENGTH));
-    pair.old_destination();
-    let program = cp_by(COPY_FILE_RANGE).arg("--verify");
-    let calls = calls_of_the_copy(&pair, &program);
     let old = pair.old_destination();
-    let mut reads = calls.iter().filter(|call| call.mentions(pair.to.path()));
-    let read = reads.find(|call| call.name == "pread64").expect("it reads back");
-    let fault = format!("pread64:error=EIO:when={}", read.nth);
-    let run = Strace::new(&pair.command(program)).inject(&fault).outcome();
+    let program = cp_by(COPY_FILE_RANGE).arg("--verify");
+    let read_back = CallPattern::of(&[SystemCall::PREAD64]).on(pair.to.path()).nth(1);
+    let run = pair.command(program).run_with([read_back.fails(Errno::EIO)]).run;
     assert!(run.failed(1).contains("EIO"), "{}", run.stderr);
     pair.assert_kept(&old);
 }

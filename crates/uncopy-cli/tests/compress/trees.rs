@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use testbed::witness::Strace;
-use testbed::{Case, Compared, Content, Need, Place, Program, Run, assert_same, assert_same_tree};
+use testbed::{
+    Case, Compared, Content, Need, Place, Program, Run, SystemCall, assert_same, assert_same_tree,
+};
 
 use crate::compress::{Pair, by_zstd, compress, cp, decompress, events, noise, text};
 
@@ -16,7 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_single_file_uses_the_name_given,
         [] merging_replaces_and_deletes_by_the_copies_names,
         [] a_dry_run_names_what_would_be_made,
-        [Need::Tool("strace")] a_killed_tree_is_gone_on_with,
+        [] a_killed_tree_is_gone_on_with,
         [] files_above_the_roots_name_do_not_matter,
     ];
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs] {
@@ -201,7 +202,7 @@ fn a_killed_tree_is_gone_on_with() {
     }
     let packed = pair.to.join("packed");
     let program = compress().args(["-rT", "--resume", "--jobs=1"]).arg(&root).arg(&packed);
-    Strace::new(&program).stop_after("pwrite64", 30).kill();
+    program.stop_after(SystemCall::PWRITE64, 30).kill();
     assert!(!packed.exists());
     let run = copy_tree(compress().args(["--resume", "--jobs=1"]), &root, &packed);
     assert!(pair.to.strangers(&["packed"]).is_empty(), "{}", run.stdout);
@@ -210,7 +211,7 @@ fn a_killed_tree_is_gone_on_with() {
 
     // With other flags it is another job.
     fs::remove_dir_all(&packed).unwrap();
-    Strace::new(&program).stop_after("pwrite64", 30).kill();
+    program.stop_after(SystemCall::PWRITE64, 30).kill();
     for other in [cp(), cp().arg("--compress=zstd:9")] {
         let run = other.args(["-rT", "--resume"]).arg(&root).arg(&packed).run();
         assert!(run.failed(1).contains("with other flags"), "{}", run.stderr);

@@ -2,11 +2,9 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use testbed::witness::Strace;
-use testbed::{Case, Content, Need, Place};
+use testbed::{CallPattern, Case, Content, Intercepted, Need, Place, SystemCall};
 
 use crate::both::metadata::{mode, set_mode};
-use crate::cp::leftovers::calls_of_the_copy;
 use crate::cp::witnessed::Pair;
 use crate::cp::{DIRECT, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
 
@@ -20,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Btrfs)] old_bytes_do_not_show_through_holes_on_btrfs,
         [Need::At(Place::Tmpfs)] old_bytes_do_not_show_through_holes_on_tmpfs,
         [] old_bytes_do_not_show_through_zeros,
-        [Need::Tool("strace")] another_file_that_takes_the_name_meanwhile_is_left_alone,
+        [] another_file_that_takes_the_name_meanwhile_is_left_alone,
         [] shorter_and_longer_than_before,
         [] mode_stays,
         [] retry_is_refused,
@@ -123,16 +121,15 @@ fn another_file_that_takes_the_name_meanwhile_is_left_alone() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
     let program = cp().arg("--in-place");
-    let calls = calls_of_the_copy(&pair, &program);
-    let look = calls.iter().find(|call| {
-        call.arguments.contains("O_PATH") && call.arguments.contains("\"destination\"")
+    let destination = pair.destination.clone();
+    let look = CallPattern::of(&[SystemCall::OPENAT]).when(move |call| {
+        call.has_flags(2, rustix::fs::OFlags::PATH.bits()) && call.touches(&destination)
     });
-    let look = look.unwrap_or_else(|| panic!("nobody looks at it in {calls:#?}"));
-    let stopped = Strace::new(&pair.command(program)).stop_after(&look.name, look.nth);
+    let stopped = Intercepted::new(&pair.command(program)).stop_in(look.nth(1));
     let other = pair.from.join("other");
     std::fs::write(&other, b"other").unwrap();
     std::fs::rename(&other, &pair.destination).unwrap();
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     assert!(run.failed(1).contains("meanwhile"), "{}", run.stderr);
     pair.assert_kept(b"other");
 }

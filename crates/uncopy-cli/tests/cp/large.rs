@@ -12,7 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] sparse_beyond_4_gib,
         [] data_across_the_boundaries,
-        [Need::At(Place::Xfs), Need::Tool("strace")] shared_beyond_2_gib,
+        [Need::At(Place::Xfs)] shared_beyond_2_gib,
         [Need::At(Place::Xfs), Need::Tool("xfs_io")] one_extent_of_data_beyond_2_gib,
         [Need::At(Place::Xfs)] terabytes_of_hole,
         [] in_place_beyond_4_gib,

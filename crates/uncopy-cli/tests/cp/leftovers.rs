@@ -7,24 +7,27 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use testbed::witness::{Call, Strace};
-use testbed::{Case, Content, Need, Place, Program, Run, assert_same};
+use testbed::{
+    CallPattern, Case, Content, Fault, Intercept, Intercepted, Need, Place, Program, Run,
+    SystemCall, WatchedCall, assert_same,
+};
+use uncopy::Errno;
 
 use crate::both::metadata::set_mode;
-use crate::cp::witnessed::{Pair, RENAMES};
+use crate::cp::witnessed::{Pair, RENAME_CALLS, WRITE_CALLS};
 use crate::cp::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] kill_in_each_call_over_an_old_file,
-        [Need::Tool("strace")] kill_in_each_call_of_a_durable_verified_copy,
-        [Need::Tool("strace")] kill_in_each_call_to_a_new_name,
-        [Need::Tool("strace")] kill_in_each_call_with_temporary_names,
-        [Need::Tool("strace")] kill_in_the_middle_of_each_method,
-        [Need::Tool("strace")] a_leftover_is_removed_by_the_next_run,
-        [Need::Tool("strace")] a_locked_temporary_file_is_left_alone,
-        [Need::Tool("strace")] only_own_leftovers_are_removed,
-        [Need::Tool("strace"), Need::Root] a_leftover_of_another_user_is_left_alone,
+        [] kill_in_each_call_over_an_old_file,
+        [] kill_in_each_call_of_a_durable_verified_copy,
+        [] kill_in_each_call_to_a_new_name,
+        [] kill_in_each_call_with_temporary_names,
+        [] kill_in_the_middle_of_each_method,
+        [] a_leftover_is_removed_by_the_next_run,
+        [] a_locked_temporary_file_is_left_alone,
+        [] only_own_leftovers_are_removed,
+        [Need::Root] a_leftover_of_another_user_is_left_alone,
     ]
 }
 
@@ -46,35 +49,31 @@ fn is_temporary(name: &str) -> bool {
     digest.len() == 16 && hex(digest) && random.len() >= 16 && hex(random)
 }
 
-/// Calls from the first that names a file of the test on, those of memory and threads left out.
-pub(crate) fn calls_of_the_copy(pair: &Pair, program: &Program) -> Vec<Call> {
-    let (run, trace) = Strace::new(&pair.command(program.clone())).run();
+/// Calls from the first on a file of the test to the last one, those of memory and threads left out.
+pub(crate) fn calls_of_the_copy(pair: &Pair, program: &Program) -> Vec<WatchedCall> {
+    let Intercept { run, log, .. } = Intercepted::new(&pair.command(program.clone())).record();
     assert!(run.status.success(), "{}", run.stderr);
-    let touches = |call: &Call| {
-        call.name != "execve" && (call.mentions(pair.from.path()) || call.mentions(pair.to.path()))
+    let touches =
+        |call: &WatchedCall| call.touches(pair.from.path()) || call.touches(pair.to.path());
+    let first = log.iter().position(touches).expect("it opens the source");
+    let last = log.iter().rposition(touches).expect("it opens the source");
+    let elsewhere = [
+        SystemCall::MMAP,
+        SystemCall::MPROTECT,
+        SystemCall::MADVISE,
+        SystemCall::MREMAP,
+        SystemCall::CLONE3,
+        SystemCall::CLOSE,
+        // Keys of the standard library's hash tables, no matter of the copy.
+        SystemCall::GETRANDOM,
+        SystemCall::RT_SIGACTION,
+    ];
+    let own = |call: &WatchedCall| {
+        let can_fail = !call.call.errnos().is_empty();
+        can_fail
+            && (!elsewhere.contains(&call.call) || call.call == SystemCall::MMAP && touches(call))
     };
-    let first = trace.position(touches).expect("it opens the source");
-    let last = trace.calls.iter().rposition(touches).expect("it opens the source");
-    let elsewhere = ["mmap", "munmap", "mprotect", "brk", "futex", "madvise", "clone3", "mremap"];
-    // They cannot fail, or only where the standard library takes that for a bug of the program.
-    let certain = ["geteuid", "getuid", "umask", "gettid", "close"];
-    let signals = |call: &Call| call.name.starts_with("rt_sig") || call.name == "sigaltstack";
-    // GRND_INSECURE: keys of the standard library's hash tables, no matter of the copy.
-    let keys = |call: &Call| call.arguments.contains("GRND_INSECURE");
-    // strace counts in each thread: in a second one, a call that the first made before the copy.
-    let ambiguous = |call: &Call| {
-        let before = &trace.calls[..first];
-        before.iter().any(|other| other.name == call.name && other.nth >= call.nth)
-    };
-    // strace 6.1 knows of no cachestat(2), so that it cannot stop there; the call changes nothing.
-    let unknown = |call: &Call| call.name.starts_with("syscall_0x");
-    let own = |call: &Call| {
-        let name = call.name.as_str();
-        let is_named = !elsewhere.contains(&name) && !certain.contains(&name) && !unknown(call);
-        is_named && !signals(call) && !keys(call)
-    };
-    let calls = trace.calls[first..=last].iter();
-    calls.filter(|call| (touches(call) || own(call)) && !ambiguous(call)).cloned().collect()
+    log[first..=last].iter().filter(|call| own(call)).cloned().collect()
 }
 
 /// Kills the program in each of its calls, one run each; the state after each run is checked.
@@ -88,9 +87,9 @@ fn kill_in_each_call(program: &Program, old: bool) {
         if old {
             pair.old_destination();
         }
-        let kill = format!("{}:signal=SIGKILL:when={}", call.name, call.nth);
-        let run = Strace::new(&pair.command(program.clone())).inject(&kill).outcome();
-        let context = format!("killed in {} number {}", call.name, call.nth);
+        let kill = CallPattern::of(&[call.call]).nth(call.nth).kills();
+        let run = pair.command(program.clone()).run_with([kill]).run;
+        let context = format!("killed in {} number {}", call.call.name(), call.nth);
         assert!(!run.status.success(), "{context}: it was not");
         assert_old_or_new(&pair, old_bytes.as_deref(), &context);
         let left = temporaries(pair.to.path());
@@ -145,21 +144,17 @@ fn kill_in_each_call_to_a_new_name() {
 fn kill_in_each_call_with_temporary_names() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     let old = pair.old_destination();
-    let unnamed = unnamed_file_call(&pair, &cp());
     let program = pair.command(cp());
-    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-    let (run, trace) = Strace::new(&program).inject(&refuse).run();
-    let _ = run.receipt();
-    let first = trace.position(|call| call.mentions(pair.from.path()) && call.name != "execve");
-    let calls = &trace.calls[first.unwrap()..];
-    let own = calls.iter().filter(|call| call.mentions(pair.to.path()));
+    let refuse = no_unnamed_files(Errno::EOPNOTSUPP);
+    let recorded = Intercepted::new(&program).inject(refuse.clone()).record();
+    let _ = recorded.run.receipt();
     let (mut kills, mut named) = (0, 0);
-    // strace takes one injection for each name; the one that is needed already stays as it is.
-    for call in own.filter(|call| call.name != unnamed.name) {
+    for call in recorded.log.iter().filter(|call| call.touches(pair.to.path())) {
         pair.old_destination();
-        let kill = format!("{}:signal=SIGKILL:when={}", call.name, call.nth);
-        let run = Strace::new(&program).inject(&refuse).inject(&kill).outcome();
-        let context = format!("killed in {} number {}", call.name, call.nth);
+        // The call that was refused is met by the kill then.
+        let kill = CallPattern::of(&[call.call]).nth(call.nth).kills();
+        let run = program.run_with([kill, refuse.clone()]).run;
+        let context = format!("killed in {} number {}", call.call.name(), call.nth);
         assert!(!run.status.success(), "{context}: it was not");
         assert_old_or_new(&pair, Some(&old), &context);
         let left = temporaries(pair.to.path());
@@ -173,20 +168,17 @@ fn kill_in_each_call_with_temporary_names() {
     assert!(named * 2 < kills, "{named} of {kills}");
 }
 
-/// The call that makes a file without a name (`O_TMPFILE`).
-pub(crate) fn unnamed_file_call(pair: &Pair, program: &Program) -> Call {
-    calls_of_the_copy(pair, program)
-        .into_iter()
-        .find(|call| call.arguments.contains("O_TMPFILE"))
-        .expect("a new file is made without a name where that is possible")
+/// As on filesystems that cannot make a file without a name (`O_TMPFILE`).
+pub(crate) fn no_unnamed_files(errno: Errno) -> Fault {
+    CallPattern::of(&[SystemCall::OPENAT]).when(WatchedCall::makes_unnamed_file).fails(errno)
 }
 
 fn kill_in_the_middle_of_each_method() {
-    let methods: [(Method, &[&str]); 4] = [
-        (COPY_FILE_RANGE, &["copy_file_range"]),
-        (SPLICE, &["splice"]),
-        (READ_WRITE, &["write", "pwrite64", "pwritev", "pwritev2"]),
-        (DIRECT, &["write", "pwrite64", "pwritev", "pwritev2", "io_uring_enter"]),
+    let methods: [(Method, &[SystemCall]); 4] = [
+        (COPY_FILE_RANGE, &[SystemCall::COPY_FILE_RANGE]),
+        (SPLICE, &[SystemCall::SPLICE]),
+        (READ_WRITE, &WRITE_CALLS),
+        (DIRECT, &[SystemCall::WRITE, SystemCall::PWRITE64, SystemCall::IO_URING_ENTER]),
     ];
     for (method, calls) in methods {
         let pair = Pair::at(Place::Disk, &Content::dense(2 << 20));
@@ -206,8 +198,7 @@ fn kill_in_the_middle_of_each_method() {
 
 /// A run that was killed between giving the new file its temporary name and the rename.
 fn leave_one(pair: &Pair) -> PathBuf {
-    let kill = format!("{}:signal=SIGKILL", RENAMES.join(","));
-    let _ = Strace::new(&pair.command(cp())).inject(&kill).outcome();
+    let _ = pair.command(cp()).run_with([CallPattern::of(&RENAME_CALLS).kills()]);
     let left = temporaries(pair.to.path());
     assert_eq!(left.len(), 1, "this kill leaves a temporary file");
     left[0].clone()
@@ -215,11 +206,8 @@ fn leave_one(pair: &Pair) -> PathBuf {
 
 /// The same where files cannot be made without a name: it has one for long, and a record shows that.
 fn leave_one_with_a_record(pair: &Pair) -> PathBuf {
-    let kill = format!("{}:signal=SIGKILL", RENAMES.join(","));
-    let unnamed = unnamed_file_call(pair, &cp());
-    pair.old_destination();
-    let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
-    let _ = Strace::new(&pair.command(cp())).inject(&refuse).inject(&kill).outcome();
+    let kill = CallPattern::of(&RENAME_CALLS).kills();
+    let _ = pair.command(cp()).run_with([no_unnamed_files(Errno::EOPNOTSUPP), kill]);
     let left = temporaries(pair.to.path());
     assert_eq!(left.len(), 1, "this kill leaves a temporary file");
     assert_eq!(pair.to.strangers(&["destination"]).len(), 2, "and a record");
@@ -252,13 +240,13 @@ fn a_leftover_is_removed_by_the_next_run() {
 fn a_locked_temporary_file_is_left_alone() {
     let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
     pair.old_destination();
-    let stopped = pair.stopped_in(&cp(), &["linkat"], 1, pair.to.path());
+    let stopped = pair.stopped_in(&cp(), &[SystemCall::LINKAT], 1, pair.to.path());
     let first = temporaries(pair.to.path());
     assert_eq!(first.len(), 1, "a temporary name between link and rename");
     let _ = pair.command(cp()).run().receipt();
     assert_same(&pair.source, &pair.destination);
     assert_eq!(temporaries(pair.to.path()), first, "another run's file was taken away");
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     let _ = run.receipt();
     pair.assert_copied();
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::thread::available_parallelism;
 
-use testbed::witness::{Strace, allocated_bytes, cached_bytes};
+use std::time::Duration;
+use testbed::witness::{allocated_bytes, cached_bytes};
 use testbed::{
-    Case, Content, Filesystem, Mount, Need, Place, Program, Receipt, Scratch, assert_same,
-    drop_from_cache, seeded,
+    CallPattern, Case, Content, Filesystem, Intercept, Mount, Need, Place, Program, Receipt,
+    Scratch, SystemCall, assert_same, drop_from_cache, seeded,
 };
 
 use crate::cp::witnessed::{Pair, WRITES};
@@ -16,11 +17,11 @@ use crate::cp::{ACROSS, DIRECT, READ_WRITE, cp, cp_by};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Btrfs)] where_it_is_quicker,
-        [Need::At(Place::Ext4), Need::Tool("strace")] each_thread_writes_blocks,
+        [Need::At(Place::Ext4)] each_thread_writes_blocks,
         [Need::At(Place::Xfs)] holes_and_zeros_stay_out,
         [Need::At(Place::Ext4)] verified_and_durable,
         [Need::At(Place::Ext4), Need::Tool("strace")] only_where_it_may,
-        [Need::At(Place::Xfs), Need::Tool("strace")] a_source_that_shrinks,
+        [Need::At(Place::Xfs)] a_source_that_shrinks,
         [Need::At(Place::Ext4)] no_room_for_the_end,
         [Need::At(Place::Ext4)] in_a_tree_by_spare_workers,
     ]
@@ -80,15 +81,15 @@ fn where_it_is_quicker() {
 fn each_thread_writes_blocks() {
     let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
     // Slow enough that a thread which starts late still finds a block.
-    let strace = Strace::new(&pair.command(cp_by(READ_WRITE)));
-    let (run, trace) = strace.inject("pwrite64:delay_enter=20000").run();
+    let slow = CallPattern::of(&[SystemCall::PWRITE64]).delayed(Duration::from_millis(20));
+    let Intercept { run, log, .. } = pair.command(cp_by(READ_WRITE)).run_with([slow]);
     assert_by_two(&run.receipt());
     pair.assert_copied();
-    let mut written: BTreeMap<i32, i64> = BTreeMap::new();
-    for call in trace.named(&["pwrite64"]) {
-        *written.entry(call.thread).or_default() += call.value().unwrap();
+    let mut written: BTreeMap<u32, u64> = BTreeMap::new();
+    for call in log.iter().filter(|call| call.call == SystemCall::PWRITE64) {
+        *written.entry(call.thread).or_default() += call.arguments[2];
     }
-    assert_eq!(written.values().sum::<i64>(), LENGTH as i64, "{written:?}");
+    assert_eq!(written.values().sum::<u64>(), LENGTH, "{written:?}");
     // A thread is there for a piece.
     assert!(!has_two() || written.len() > 1, "{written:?}");
 }
@@ -139,9 +140,9 @@ fn a_source_that_shrinks() {
     for length in [0, 5 * MEBIBYTE + 77] {
         let pair = Pair::at(Place::Xfs, &Content::dense(LENGTH));
         let program = pair.command(cp_by(READ_WRITE).arg("--if-changed=accept"));
-        let stopped = Strace::new(&program).stop_after("pwrite64", 1);
+        let stopped = program.stop_after(SystemCall::PWRITE64, 1);
         File::options().write(true).open(&pair.source).unwrap().set_len(length).unwrap();
-        let (run, _) = stopped.resume();
+        let run = stopped.resume().run;
         let receipt = run.receipt();
         assert_eq!(receipt.value()["source_changed"], true, "{}", receipt.value());
         let copy = std::fs::metadata(&pair.destination).unwrap().len();

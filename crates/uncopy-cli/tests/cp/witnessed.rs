@@ -1,9 +1,13 @@
 //! A copy of a file between two directories, alone or in a tree, held against its witnesses.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use testbed::witness::{Call, Stopped, Strace, Trace, allocated_bytes, shared_bytes};
-use testbed::{Content, Place, Program, Receipt, Run, Scratch, assert_same};
+use testbed::witness::{Call, Strace, Trace, allocated_bytes, shared_bytes};
+use testbed::{
+    CallPattern, Content, Intercepted, Place, Program, Receipt, Run, Scratch, Stopped, SystemCall,
+    WatchedCall, assert_same,
+};
 
 use crate::both::Form;
 
@@ -250,45 +254,27 @@ impl Pair {
         (run, trace)
     }
 
-    /// Runs the program until its `nth` call of one of these names on a file in `directory` (that
-    /// of the source, or of the destination) has ended, and stops it there.
+    /// Runs the program until its `nth` call of one of these kinds on a file in `directory` (that of
+    /// the source, or of the destination) has ended, and stops it there. Calls on records of temporary names
+    /// do not count.
     #[track_caller]
     pub(crate) fn stopped_in(
         &self,
         program: &Program,
-        calls: &[&str],
+        calls: &[SystemCall],
         nth: usize,
         directory: &Path,
     ) -> Stopped {
-        let (name, number) = self.find_call(program, calls, nth, directory);
-        Strace::new(&self.command(program.clone())).stop_after(&name, number)
-    }
-
-    /// strace counts calls by name alone, so a rehearsal with a destination of the same kind in
-    /// another directory tells which one it will be.
-    fn find_call(
-        &self,
-        program: &Program,
-        calls: &[&str],
-        nth: usize,
-        directory: &Path,
-    ) -> (String, usize) {
-        let parent = self.to.parent().expect("a scratch directory lies in another");
-        let rehearsal = Scratch::new_in(parent);
-        if self.destination.exists() {
-            std::fs::copy(&self.destination, rehearsal.join("destination")).unwrap();
-        }
-        let program = self.command_to(program.clone(), rehearsal.path());
-        let (run, trace) = Strace::new(&program).run();
-        assert!(run.status.success(), "{}", run.stderr);
-        let at = if directory == self.to.path() { rehearsal.path() } else { directory };
-        let records = records(&trace);
-        let mut found = trace.named(calls).into_iter().filter(|call| {
-            call.mentions(at) && !records.iter().any(|record| call.arguments.starts_with(record))
-        });
-        let found = found.nth(nth - 1);
-        let found = found.unwrap_or_else(|| panic!("no {calls:?} in {:#?}", trace.calls));
-        (found.name.clone(), found.nth)
+        let records = Mutex::new(Vec::new());
+        let is_of_copy = move |call: &WatchedCall| {
+            let (paths, mut records) = (call.paths(), records.lock().unwrap());
+            if call.writes_first(b"uncopyR1") {
+                records.extend(paths.clone());
+            }
+            !paths.iter().any(|path| records.contains(path))
+        };
+        let call = CallPattern::of(calls).on(directory).when(is_of_copy).nth(nth);
+        Intercepted::new(&self.command(program.clone())).stop_in(call)
     }
 
     /// Each mechanism moved what the receipt says it moved, and nothing else was used. Verification
@@ -351,6 +337,17 @@ fn in_order(program: Program) -> Program {
 }
 
 pub(crate) const WRITES: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
+
+/// The same for stops and faults.
+pub(crate) const WRITE_CALLS: [SystemCall; 5] = [
+    SystemCall::WRITE,
+    SystemCall::PWRITE64,
+    SystemCall::WRITEV,
+    SystemCall::PWRITEV,
+    SystemCall::PWRITEV2,
+];
+
+pub(crate) const RENAME_CALLS: [SystemCall; 2] = [SystemCall::RENAMEAT, SystemCall::RENAMEAT2];
 
 pub(crate) const RENAMES: [&str; 3] = ["rename", "renameat", "renameat2"];
 

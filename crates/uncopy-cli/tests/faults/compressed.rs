@@ -46,14 +46,14 @@ impl Trees {
     }
 
     /// Every call of a copy fails; `check` looks at what is in the destination.
-    fn each(&self, source: &Path, flag: &str, look: &dyn Fn(bool, Fault)) {
+    fn each(&self, source: &Path, flag: &str, look: &dyn Fn(bool, &Fault)) {
         let program = copy(&["--json", "--jobs=1", "-p", flag], source, &self.destination());
         let reset = || {
             for name in self.to.strangers(&[]) {
                 remove(&self.to.join(name));
             }
         };
-        let check = |intercept: &Intercept, fault: Fault| {
+        let check = |intercept: &Intercept, fault: &Fault| {
             let run = &intercept.run;
             let succeeded = run.status.success();
             look(succeeded, fault);
@@ -67,12 +67,12 @@ impl Trees {
                 // A new tree whose destination takes no more is kept, with its journal.
                 strangers.retain(|name| !name.ends_with(".journal") && *name != tree);
             }
-            let listing = fault.call.name() == "getdents64" && !succeeded;
+            let listing = fault.call().name() == "getdents64" && !succeeded;
             let excused =
                 cannot_tidy(fault) || ends_for_want_of_memory(intercept, fault) || listing;
             assert!(strangers.is_empty() || excused, "{fault}: {strangers:?}: {run:?}");
         };
-        Scene { program, reset: &reset, check: &check, most: FEW, ends: &[0] }.each();
+        Scene { reset: &reset, check: &check, most: FEW, ..Scene::new(program) }.each();
     }
 }
 
@@ -89,7 +89,7 @@ fn remove(path: &Path) {
 }
 
 /// Whatever is in `found` is whole, and after a success all of it is there.
-fn assert_whole(plain: &Path, found: &Path, succeeded: bool, fault: Fault) {
+fn assert_whole(plain: &Path, found: &Path, succeeded: bool, fault: &Fault) {
     for name in FILES {
         match fs::read(found.join(name)) {
             Ok(bytes) => {
@@ -104,7 +104,7 @@ fn assert_whole(plain: &Path, found: &Path, succeeded: bool, fault: Fault) {
 fn a_tree_is_compressed() {
     let trees = Trees::new();
     let back = trees.from.join("back");
-    let look = |succeeded: bool, fault: Fault| {
+    let look = |succeeded: bool, fault: &Fault| {
         if !trees.destination().exists() {
             return assert!(!succeeded, "{fault}: no tree");
         }
@@ -124,7 +124,7 @@ fn a_tree_is_decompressed() {
     let compressed = trees.from.join("compressed");
     let run = copy(&["-p", "--compress=zstd"], &trees.plain(), &compressed).run();
     assert!(run.status.success() && compressed.join("a/text.zst").exists(), "{run:?}");
-    let look = |succeeded: bool, fault: Fault| {
+    let look = |succeeded: bool, fault: &Fault| {
         assert_whole(&trees.plain(), &trees.destination(), succeeded, fault);
     };
     trees.each(&compressed, "--decompress", &look);

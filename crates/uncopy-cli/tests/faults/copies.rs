@@ -3,8 +3,15 @@
 use std::fs;
 use std::path::PathBuf;
 
-use testbed::{Case, Content, Fault, Intercept, Need, Place, Program, Scratch, SystemCall};
+use testbed::{
+    CallPattern, Case, Content, Fault, Intercept, Intercepted, Need, Place, Program, Scratch,
+    SystemCall, by_extent,
+};
+use uncopy::Errno;
 
+use crate::cp::leftovers::{calls_of_the_copy, no_unnamed_files};
+use crate::cp::witnessed::Pair;
+use crate::cp::{DIRECT, EVERYWHERE, Method, cp_by};
 use crate::faults::{Scene, cannot_tidy, check_truth, ends_for_want_of_memory, is_hard, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -13,7 +20,12 @@ pub(crate) fn cases() -> Vec<Case> {
         [] over_an_old_file,
         [] durable_and_verified,
         [] with_all_metadata,
+        [] over_an_old_file_with_all_metadata,
+        [] with_zeros_searched_for,
+        [] with_temporary_names,
+        [] in_place,
         [Need::At(Place::Xfs)] by_reflink,
+        [Need::At(Place::Xfs)] shared_on_xfs,
         [Need::At(Place::Btrfs)] shared_or_moved_on_btrfs,
         [Need::BareDevice] through_io_uring,
         [Need::BareDevice] through_io_uring_and_further,
@@ -26,7 +38,59 @@ pub(crate) fn cases() -> Vec<Case> {
             File::at(Place::Disk).each(uncopy().args(["cp", "--json", &flag]), true);
         }));
     }
+    for method in EVERYWHERE.into_iter().chain([DIRECT]) {
+        let name = format!("faults::copies::bytes_are_accounted_for::{}", method.name);
+        let needs = [Need::Tool("strace")];
+        cases.push(Case::new(name, &needs, move || bytes_are_accounted_for(method)));
+    }
     cases
+}
+
+/// Calls that set up a way and move bytes; those around them are the same for every way.
+const OF_A_WAY: [SystemCall; 14] = [
+    SystemCall::COPY_FILE_RANGE,
+    SystemCall::SENDFILE,
+    SystemCall::SPLICE,
+    SystemCall::PIPE2,
+    SystemCall::PREAD64,
+    SystemCall::PWRITE64,
+    SystemCall::READ,
+    SystemCall::WRITE,
+    SystemCall::IO_URING_SETUP,
+    SystemCall::IO_URING_ENTER,
+    SystemCall::IO_URING_REGISTER,
+    SystemCall::FCNTL,
+    SystemCall::LSEEK,
+    SystemCall::FTRUNCATE,
+];
+
+/// A failed call moved nothing, and the receipt accounts for every byte that the others moved, by what the
+/// kernel returned.
+fn bytes_are_accounted_for(method: Method) {
+    let pair = Pair::at(Place::Disk, &content());
+    let program = pair.command(cp_by(method));
+    if method == DIRECT && !program.run().status.success() {
+        return;
+    }
+    let calls = calls_of_the_copy(&pair, &cp_by(method));
+    let calls: Vec<_> = calls.iter().filter(|call| OF_A_WAY.contains(&call.call)).collect();
+    assert!(!calls.is_empty());
+    let (step, all) = by_extent([(5, false), (1, false), (1, true)]);
+    for (number, call) in calls.into_iter().enumerate().step_by(step) {
+        let errnos = call.call.errnos();
+        let in_turn = [errnos[number % errnos.len()]];
+        for errno in if all { errnos } else { &in_turn } {
+            let _ = fs::remove_file(&pair.destination);
+            let fault = CallPattern::of(&[call.call]).nth(call.nth).fails(*errno);
+            let (run, trace) = Intercepted::new(&program).inject(fault.clone()).run_traced();
+            if run.status.success() {
+                pair.assert_copied();
+                pair.hold_against_trace(&run.receipt(), &trace);
+            } else {
+                assert!(!pair.destination.exists(), "{fault}: {run:?}");
+            }
+        }
+    }
 }
 
 /// Whichever thread the fault meets, and also if there can be no other one.
@@ -75,6 +139,17 @@ impl File {
 
     /// The calls where nothing fails.
     fn each_after(&self, before: &dyn Fn(), program: Program, has_old: bool) -> Vec<SystemCall> {
+        let scene = |scene: Scene<'_>| scene.each();
+        self.with_scene(before, program, has_old, scene)
+    }
+
+    fn with_scene<T>(
+        &self,
+        before: &dyn Fn(),
+        program: Program,
+        has_old: bool,
+        act: impl FnOnce(Scene<'_>) -> T,
+    ) -> T {
         let reset = || {
             before();
             for name in self.to.strangers(&[]) {
@@ -84,12 +159,12 @@ impl File {
                 fs::write(self.destination(), OLD).unwrap();
             }
         };
-        let check = |intercept: &Intercept, fault: Fault| self.check(intercept, fault, has_old);
+        let check = |intercept: &Intercept, fault: &Fault| self.check(intercept, fault, has_old);
         let program = program.arg(self.source()).arg(self.destination());
-        Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each()
+        act(Scene { reset: &reset, check: &check, ..Scene::new(program) })
     }
 
-    fn check(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
+    fn check(&self, intercept: &Intercept, fault: &Fault, has_old: bool) {
         let run = &intercept.run;
         assert!(fs::read(self.source()).unwrap() == self.bytes, "{fault}: the source changed");
         assert!(self.from.strangers(&["source"]).is_empty(), "{fault}: beside the source");
@@ -103,12 +178,16 @@ impl File {
             let receipt = run.receipt();
             assert_eq!(receipt.bytes(), self.bytes.len() as u64, "{fault}");
             check_truth(&receipt, intercept, fault);
-            let name = fault.call.name();
-            let decides = matches!(name, "fsync" | "fdatasync" | "linkat") || is_rename(name);
-            assert!(!decides || !is_hard(fault.errno), "{fault}: success all the same");
+            let name = fault.call().name();
+            let decides = is_flush(fault.call()) || name == "linkat" || is_rename(name);
+            assert!(!decides || !is_hard(fault), "{fault}: success all the same");
         } else {
             let old = has_old.then_some(OLD);
             assert!(is_new || found.as_deref() == old, "{fault}: neither old nor new: {run:?}");
+            let commits = is_rename(fault.call().name()) || is_flush(fault.call());
+            let errno = fault.errno().and_then(Errno::name).unwrap_or_default();
+            let is_named = !commits || !is_hard(fault) || run.stderr.contains(errno);
+            assert!(is_named, "{fault}: {}", run.stderr);
             if !aborted && !run.stderr.is_empty() {
                 self.check_message(&run.stderr, fault);
             }
@@ -116,7 +195,7 @@ impl File {
     }
 
     /// Checks that a message names the operation, its subject and the reason.
-    fn check_message(&self, text: &str, fault: Fault) {
+    fn check_message(&self, text: &str, fault: &Fault) {
         let message = text.lines().find(|line| line.contains(": cannot "));
         let message = message.unwrap_or_else(|| panic!("{fault}: {text}"));
         assert!(message.contains("cannot "), "{fault}: no operation: {message}");
@@ -138,6 +217,10 @@ impl File {
 
 fn is_rename(name: &str) -> bool {
     name.starts_with("rename")
+}
+
+fn is_flush(call: SystemCall) -> bool {
+    matches!(call, SystemCall::FSYNC | SystemCall::FDATASYNC)
 }
 
 fn cp() -> Program {
@@ -162,8 +245,45 @@ fn with_all_metadata() {
     file.each(cp().arg("--preserve=all"), false);
 }
 
-fn by_reflink() {
+fn over_an_old_file_with_all_metadata() {
+    let file = File::at(Place::Disk);
+    let _ = rustix::fs::setxattr(file.source(), "user.a", b"b", rustix::fs::XattrFlags::empty());
+    file.each(cp().arg("--preserve=all"), true);
+}
+
+fn with_zeros_searched_for() {
+    File::at(Place::Disk).each(cp().arg("--sparse=always"), true);
+}
+
+/// Without O_TMPFILE the file has a temporary name from the beginning.
+fn with_temporary_names() {
+    let refuse = [no_unnamed_files(Errno::EOPNOTSUPP)];
+    let each = |scene: Scene<'_>| Scene { always: &refuse, ..scene }.each();
+    File::at(Place::Disk).with_scene(&|| (), cp(), true, each);
+}
+
+/// It gives up atomicity: here success must mean success, and failure must be reported.
+fn in_place() {
+    let file = File::at(Place::Disk);
+    let reset = || fs::write(file.destination(), OLD).unwrap();
+    let check = |intercept: &Intercept, fault: &Fault| {
+        if intercept.run.status.success() {
+            let found = fs::read(file.destination()).unwrap();
+            assert!(found == file.bytes, "{fault}: success, and the copy is wrong");
+        }
+        let strangers = file.to.strangers(&["destination"]);
+        assert!(strangers.is_empty(), "{fault}: {strangers:?}");
+    };
+    let program = cp().arg("--in-place").arg(file.source()).arg(file.destination());
+    Scene { reset: &reset, check: &check, ..Scene::new(program) }.each();
+}
+
+fn shared_on_xfs() {
     File::at(Place::Xfs).each(cp(), true);
+}
+
+fn by_reflink() {
+    File::at(Place::Xfs).each(cp().arg("--method=reflink"), true);
 }
 
 fn shared_or_moved_on_btrfs() {
@@ -196,12 +316,12 @@ fn errors_are_reported_in_words() {
     let reset = || {
         let _ = fs::remove_file(file.destination());
     };
-    let check = |intercept: &Intercept, fault: Fault| {
+    let check = |intercept: &Intercept, fault: &Fault| {
         let found = fs::read(file.destination()).ok();
         let whole = found.is_none() || found.as_deref() == Some(&file.bytes);
         assert!(whole, "{fault}: half a file");
         assert!(!intercept.run.status.success() || found.is_some(), "{fault}");
     };
     let program = program.arg(file.source()).arg(file.destination());
-    Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+    Scene { reset: &reset, check: &check, ..Scene::new(program) }.each();
 }

@@ -11,7 +11,7 @@ use testbed::{
 };
 use uncopy::Errno;
 
-use crate::faults::{BEGIN, uncopy};
+use crate::faults::uncopy;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -152,7 +152,7 @@ fn cold_files_are_read_without_a_ring() {
         assert_same(&source, &copy);
         assert!(receipt.by("direct") + 4096 > length, "{context}: {}", receipt.value());
     };
-    let (run, calls) = Intercepted::new(&cold(&["--method=direct"]), BEGIN, None).count();
+    let (run, calls) = Intercepted::new(&cold(&["--method=direct"])).count();
     assert!(calls.contains_key(&SystemCall::IO_URING_ENTER), "{calls:?}");
     direct(&run.receipt(), "with a ring");
     assert!(run.receipt().refusal("direct").is_none(), "{}", run.stdout);
@@ -194,7 +194,7 @@ fn nobody_asks_for_userfaultfd() {
         uncopy().args(["doctor", "--json"]),
     ];
     for program in programs {
-        let (run, calls) = Intercepted::new(&program, BEGIN, None).count();
+        let (run, calls) = Intercepted::new(&program).count();
         assert!(matches!(run.status.code(), Some(0 | 6..=8)), "{run:?}");
         assert!(calls.len() >= 5, "{calls:?}");
         assert!(!calls.contains_key(&SystemCall::USERFAULTFD), "{program:?}");

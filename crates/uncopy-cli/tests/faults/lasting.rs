@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode};
 use testbed::{
-    Case, Compared, Fault, Intercept, Intercepted, Place, Program, Receipt, Run, Scratch,
-    SystemCall, assert_same_tree, seeded,
+    CallPattern, Case, Compared, Fault, Intercept, Intercepted, Place, Program, Receipt, Run,
+    Scratch, SystemCall, assert_same_tree, seeded,
 };
 use uncopy::Errno;
 
-use crate::faults::{BEGIN, MOVING, uncopy};
+use crate::faults::{MOVING, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -173,7 +173,7 @@ impl Scene {
         let (mut happened, mut seen) = (0, 0);
         for says in SAYINGS {
             let program = says.to(&self.program(), home.path());
-            let intercepted = Intercepted::new(&program, BEGIN, None);
+            let intercepted = Intercepted::new(&program);
             self.reset();
             let (run, counted) = intercepted.count();
             assert!(run.status.success(), "{}", run.stderr);
@@ -190,12 +190,13 @@ impl Scene {
                         if seen % step != 0 {
                             continue;
                         }
-                        let fault = Fault { call: *call, nth, errno: *errno };
+                        let fault = CallPattern::of(&[*call]).nth(nth).fails(*errno);
                         self.reset();
-                        let intercept = intercepted.fail(fault, &MOVING);
-                        if intercept.happened {
+                        let intercept =
+                            intercepted.clone().inject(fault.clone()).watch(&MOVING).run();
+                        if intercept.hits > 0 {
                             happened += 1;
-                            self.check(says, &intercept, fault);
+                            self.check(says, &intercept, &fault);
                         }
                     }
                 }
@@ -204,7 +205,7 @@ impl Scene {
         assert!(happened >= fewest, "{happened}");
     }
 
-    fn check(&self, says: Says, intercept: &Intercept, fault: Fault) {
+    fn check(&self, says: Says, intercept: &Intercept, fault: &Fault) {
         let run = &intercept.run;
         let context = || format!("{:?} {says:?}: {fault}: {run:?}", self.into);
         let events = run.receipts();
@@ -251,7 +252,7 @@ impl Scene {
     }
 
     /// It ended at the error, nothing incomplete has its name, and another run makes all of it whole.
-    fn check_stopped(&self, run: &Run, events: &[Receipt], fault: Fault) {
+    fn check_stopped(&self, run: &Run, events: &[Receipt], fault: &Fault) {
         let context = || format!("{:?}: {fault}: {run:?}", self.into);
         let incomplete = events.iter().filter(|event| event.value()["event"] == "incomplete");
         if self.into != Into::Files {
@@ -337,14 +338,14 @@ fn several_files() {
 /// Calls that read the source fail with EIO: reported and counted, and the tree is in place.
 fn calls_of_the_source() {
     let scene = Scene::new(Into::New, &["--no-zero-copy"]);
-    let intercepted = Intercepted::new(&scene.program(), BEGIN, None);
+    let intercepted = Intercepted::new(&scene.program());
     let (mut happened, mut failures) = (0, 0);
     for call in [SystemCall::PREAD64, SystemCall::READ, SystemCall::READLINKAT] {
         for nth in 1.. {
             scene.reset();
-            let fault = Fault { call, nth, errno: Errno::EIO };
-            let intercept = intercepted.fail(fault, &MOVING);
-            if !intercept.happened {
+            let fault = CallPattern::of(&[call]).nth(nth).fails(Errno::EIO);
+            let intercept = intercepted.clone().inject(fault.clone()).run();
+            if intercept.hits == 0 {
                 break;
             }
             happened += 1;

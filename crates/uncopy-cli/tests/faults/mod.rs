@@ -18,7 +18,9 @@ mod trees;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use testbed::{Case, Fault, Intercept, Intercepted, Program, Receipt, Run, SystemCall, by_extent};
+use testbed::{
+    CallPattern, Case, Fault, Intercept, Intercepted, Program, Receipt, Run, SystemCall, by_extent,
+};
 use uncopy::Errno;
 
 /// The program under test.
@@ -29,17 +31,16 @@ fn uncopy() -> Program {
 /// A program, and what must hold whatever fails in it.
 struct Scene<'a> {
     program: Program,
+    /// Faults that each run has.
+    always: &'a [Fault],
     /// Puts everything as it was before.
     reset: &'a dyn Fn(),
-    check: &'a dyn Fn(&Intercept, Fault),
+    check: &'a dyn Fn(&Intercept, &Fault),
     /// Calls of one kind that fail, at most; programs that run for a time make any number.
     most: usize,
     /// How it ends where nothing fails.
     ends: &'a [i32],
 }
-
-/// The program's first own call: whether standard input is open.
-const BEGIN: SystemCall = SystemCall::FCNTL;
 
 /// Calls that move bytes: a receipt may claim no mechanism whose calls were never made.
 const MOVING: [SystemCall; 10] = [
@@ -59,9 +60,16 @@ const MOVING: [SystemCall; 10] = [
 const FEW: usize = 3;
 
 impl Scene<'_> {
+    /// Makes a scene of which nothing is checked but how it ends.
+    fn new(program: Program) -> Self {
+        let (reset, check) = (&|| (), &|_: &Intercept, _: &Fault| ());
+        Scene { program, always: &[], reset, check, most: usize::MAX, ends: &[0] }
+    }
+
     /// The calls that it makes where nothing fails.
     fn each(&self) -> Vec<SystemCall> {
-        let intercepted = Intercepted::new(&self.program, BEGIN, None);
+        let (program, always) = (Intercepted::new(&self.program), self.always.iter().cloned());
+        let intercepted = always.fold(program, Intercepted::inject);
         (self.reset)();
         let (run, calls) = intercepted.count();
         assert!(self.ends_well(&run), "{}: {}", run.status, run.stderr);
@@ -117,18 +125,19 @@ impl Scene<'_> {
         errno: Errno,
         wrong: &mut Vec<String>,
     ) -> bool {
-        let fault = Fault { call, nth, errno };
+        let fault = CallPattern::of(&[call]).nth(nth).fails(errno);
         (self.reset)();
         let tried = catch_unwind(AssertUnwindSafe(|| {
-            let intercept = intercepted.fail(fault, &MOVING);
-            if intercept.happened {
-                check_end(&intercept, fault);
-                (self.check)(&intercept, fault);
+            let intercept = intercepted.clone().inject_first(fault.clone()).watch(&MOVING).run();
+            let happened = intercept.log.iter().filter(|made| made.call == call).count() >= nth;
+            if happened {
+                check_end(&intercept, &fault);
+                (self.check)(&intercept, &fault);
             } else {
                 let run = &intercept.run;
                 assert!(self.ends_well(run), "{fault} did not happen: {run:?}");
             }
-            intercept.happened
+            happened
         }));
         tried.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
@@ -139,7 +148,7 @@ impl Scene<'_> {
 }
 
 /// Checks that hold for every command.
-fn check_end(intercept: &Intercept, fault: Fault) {
+fn check_end(intercept: &Intercept, fault: &Fault) {
     let run = &intercept.run;
     if ends_for_want_of_memory(intercept, fault) {
         return;
@@ -155,21 +164,21 @@ fn check_end(intercept: &Intercept, fault: Fault) {
 }
 
 /// The allocator of a Rust program that gets no memory ends it, and so says the standard library.
-fn ends_for_want_of_memory(intercept: &Intercept, fault: Fault) -> bool {
+fn ends_for_want_of_memory(intercept: &Intercept, fault: &Fault) -> bool {
     let memory = [SystemCall::MMAP, SystemCall::MREMAP, SystemCall::MPROTECT];
-    memory.contains(&fault.call)
+    memory.contains(&fault.call())
         && intercept.run.status.code().is_none()
         && intercept.run.stderr.contains("memory allocation of")
 }
 
 /// The messages themselves may be what could not be written.
-fn is_about_messages(fault: Fault) -> bool {
-    fault.call == SystemCall::WRITE
+fn is_about_messages(fault: &Fault) -> bool {
+    fault.call() == SystemCall::WRITE
 }
 
 /// The mechanisms of a receipt are those whose calls were made on a file: that they moved as much as
-/// it says is what `tests/cp/faults.rs` adds up, from what each call returned.
-fn check_truth(receipt: &Receipt, intercept: &Intercept, fault: Fault) {
+/// it says is what `copies::bytes_are_accounted_for` adds up, from what each call returned.
+fn check_truth(receipt: &Receipt, intercept: &Intercept, fault: &Fault) {
     let made = |calls: &[SystemCall]| calls.iter().any(|call| intercept.moving.contains_key(call));
     for mechanism in receipt.mechanisms() {
         let holds = match mechanism.as_str() {
@@ -189,14 +198,14 @@ fn check_truth(receipt: &Receipt, intercept: &Intercept, fault: Fault) {
 
 /// Whether what is left over may stay: the very call that removes it failed, or the one that finds
 /// it.
-fn cannot_tidy(fault: Fault) -> bool {
-    let name = fault.call.name();
+fn cannot_tidy(fault: &Fault) -> bool {
+    let name = fault.call().name();
     name.starts_with("unlink") || name == "rmdir"
 }
 
-/// Names of errors that a run may succeed with although a flush failed: none.
-fn is_hard(errno: Errno) -> bool {
-    matches!(errno, Errno::EIO | Errno::ENOSPC)
+/// Whether no run may succeed where a flush fails in this way.
+fn is_hard(fault: &Fault) -> bool {
+    matches!(fault.errno(), Some(Errno::EIO | Errno::ENOSPC))
 }
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -27,15 +27,15 @@ fn ends(program: Program, directory: Option<(&Scratch, &[&str])>, most: usize, e
             std::fs::remove_file(directory.unwrap().0.join(name)).unwrap();
         }
     };
-    let check = |intercept: &Intercept, fault: Fault| {
+    let check = |intercept: &Intercept, fault: &Fault| {
         let run = &intercept.run;
         let silent = run.stdout.is_empty() && run.stderr.is_empty();
-        assert!(!silent || fault.call.name() == "write", "{fault}: without a word: {run:?}");
+        assert!(!silent || fault.call().name() == "write", "{fault}: without a word: {run:?}");
         let left = strangers();
         let excused = cannot_tidy(fault) || ends_for_want_of_memory(intercept, fault);
         assert!(left.is_empty() || excused, "{fault}: {left:?}");
     };
-    Scene { program, reset: &reset, check: &check, most, ends }.each();
+    Scene { reset: &reset, check: &check, most, ends, ..Scene::new(program) }.each();
 }
 
 const VERDICTS: &[i32] = &[0, 6, 7, 8];
@@ -68,7 +68,7 @@ fn send(mode: &str) {
     let port = receiver.local_addr().unwrap().port().to_string();
     let words = ["bench", "send", "-4", "udp", "-D", "127.0.0.1", "-t", "0.004", "-s", "3000"];
     let program = uncopy().args(words).args(["-p", &port, "--json", "--mode", mode]);
-    let check = |intercept: &Intercept, fault: Fault| {
+    let check = |intercept: &Intercept, fault: &Fault| {
         if !intercept.run.status.success() {
             return;
         }
@@ -78,5 +78,5 @@ fn send(mode: &str) {
         assert_eq!(said["zero_copy"], false, "{fault}: {said}");
         assert!(number("bytes") <= number("sends") * 3000, "{fault}: {said}");
     };
-    Scene { program, reset: &|| (), check: &check, most: 5, ends: &[0] }.each();
+    Scene { check: &check, most: 5, ..Scene::new(program) }.each();
 }

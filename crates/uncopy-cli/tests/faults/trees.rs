@@ -6,23 +6,24 @@ use std::path::PathBuf;
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use testbed::{
-    Case, Compared, Content, Fault, Intercept, Place, Program, Receipt, Run, Scratch, SystemCall,
-    assert_same_tree,
+    CallPattern, Case, Compared, Content, Fault, Intercept, Place, Program, Receipt, Run, Scratch,
+    SystemCall, assert_same_tree,
 };
 
 use crate::faults::{FEW, Scene, cannot_tidy, check_truth, ends_for_want_of_memory, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
-        [] to_a_new_place,
-        [] merged_into_another,
+    let plain = testbed::cases![[] to_a_new_place, [] merged_into_another];
+    let mut cases = testbed::on_each_filesystem(plain, &[]);
+    cases.extend(testbed::cases![
         [] by_several_workers,
         [] with_a_journal,
         [] mirrored_and_audited,
         [] with_links_followed,
         [] a_large_file_with_a_journal,
         [] a_resumed_run,
-    ]
+    ]);
+    cases
 }
 
 struct Tree {
@@ -93,28 +94,28 @@ impl Tree {
 
     fn each(&self, flags: &[&str], has_old: bool) {
         let reset = || self.reset(has_old);
-        let check = |intercept: &Intercept, fault: Fault| {
+        let check = |intercept: &Intercept, fault: &Fault| {
             self.check(intercept, fault, has_old);
             self.check_strangers(intercept, fault, &["destination"]);
         };
         let program = self.program(flags);
-        Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+        Scene { reset: &reset, check: &check, ..Scene::new(program) }.each();
     }
 
-    fn check(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
+    fn check(&self, intercept: &Intercept, fault: &Fault, has_old: bool) {
         self.check_files(intercept, fault, has_old);
         let run = &intercept.run;
         if run.status.success() {
             // A filesystem that has no hard links gets copies, as their records say.
             let linked = run.stdout.contains("\"event\":\"linked\"");
-            if linked || fault.call != SystemCall::LINKAT {
+            if linked || fault.call() != SystemCall::LINKAT {
                 assert_same_tree(&self.source(), &self.destination(), Compared::default());
             }
         }
     }
 
     /// Checks that hold for every way to treat links.
-    fn check_files(&self, intercept: &Intercept, fault: Fault, has_old: bool) {
+    fn check_files(&self, intercept: &Intercept, fault: &Fault, has_old: bool) {
         let run = &intercept.run;
         for name in FILES {
             let new = fs::read(self.source().join(name)).unwrap();
@@ -140,14 +141,14 @@ impl Tree {
     }
 
     /// The summary counts what happened.
-    fn check_counts(&self, intercept: &Intercept, fault: Fault) {
+    fn check_counts(&self, intercept: &Intercept, fault: &Fault) {
         let run = &intercept.run;
         let receipts = if run.stdout.ends_with('\n') { run.receipts() } else { return };
         let Some(summary) = receipts.iter().find(|r| r.value()["event"] == "summary") else {
             assert!(!run.status.success(), "{fault}: no summary: {run:?}");
             return;
         };
-        if fault.call.name() == "write" && run.stderr.contains("standard output") {
+        if fault.call().name() == "write" && run.stderr.contains("standard output") {
             // The record of something that was done is what could not be written.
             assert!(!run.status.success(), "{fault}: {run:?}");
             return;
@@ -162,7 +163,7 @@ impl Tree {
         }
     }
 
-    fn check_strangers(&self, intercept: &Intercept, fault: Fault, expected: &[&str]) {
+    fn check_strangers(&self, intercept: &Intercept, fault: &Fault, expected: &[&str]) {
         let mut strangers = self.to.strangers(expected);
         if let Some(tree) = reported_tree(&intercept.run) {
             // A new tree whose destination takes no more is kept, with its journal.
@@ -170,7 +171,7 @@ impl Tree {
             strangers.retain(|name| !name.ends_with(".journal") && *name != tree);
         }
         let aborted = ends_for_want_of_memory(intercept, fault);
-        let listing = fault.call.name() == "getdents64" && !intercept.run.status.success();
+        let listing = fault.call().name() == "getdents64" && !intercept.run.status.success();
         let excused = cannot_tidy(fault) || aborted || listing;
         assert!(strangers.is_empty() || excused, "{fault}: {strangers:?}: {:?}", intercept.run);
     }
@@ -214,9 +215,10 @@ fn a_resumed_run() {
     let tree = Tree::with_a_large_file(testbed::by_extent([34, 34, 80]));
     let flags = ["--jobs=1", "-p", "--resume", "--on-error=abort"];
     // The large file is all written, and does not get its name.
-    let before = tree.program(&flags).killed_in(SystemCall::RENAMEAT2);
+    let before = tree.program(&flags);
     let begin = || {
-        let begun = before.run();
+        let kill = CallPattern::of(&[SystemCall::RENAMEAT2]).kills();
+        let begun = before.run_with([kill]).run;
         assert!(!begun.status.success(), "{begun:?}");
         let journal = testbed::journal::find(tree.to.path()).expect("it is there after a kill");
         assert_eq!(testbed::journal::parts(&journal).len(), 1, "{begun:?}");
@@ -231,7 +233,7 @@ fn gone_on_with(tree: &Tree, flags: &[&str], begin: &dyn Fn(), most: usize) {
         begin();
     };
     let program = tree.program(flags);
-    let check = |intercept: &Intercept, fault: Fault| {
+    let check = |intercept: &Intercept, fault: &Fault| {
         tree.check(intercept, fault, false);
         let again = program.run();
         let succeeded = again.status.success();
@@ -243,7 +245,7 @@ fn gone_on_with(tree: &Tree, flags: &[&str], begin: &dyn Fn(), most: usize) {
         let excused = cannot_tidy(fault) || ends_for_want_of_memory(intercept, fault);
         assert!(left.is_empty() || excused, "{fault}: {left:?} after {:?}", intercept.run);
     };
-    let scene = Scene { program: program.clone(), reset: &reset, check: &check, most, ends: &[0] };
+    let scene = Scene { reset: &reset, check: &check, most, ..Scene::new(program.clone()) };
     scene.each();
 }
 
@@ -252,7 +254,7 @@ fn with_links_followed() {
     let tree = Tree::new();
     let reset = || tree.reset(false);
     let followed = tree.destination().join("link");
-    let check = |intercept: &Intercept, fault: Fault| {
+    let check = |intercept: &Intercept, fault: &Fault| {
         tree.check_files(intercept, fault, false);
         tree.check_strangers(intercept, fault, &["destination"]);
         match followed.symlink_metadata() {
@@ -264,7 +266,7 @@ fn with_links_followed() {
         }
     };
     let program = tree.program(&["--jobs=1", "-p", "--links=follow"]);
-    Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+    Scene { reset: &reset, check: &check, ..Scene::new(program) }.each();
 }
 
 fn mirrored_and_audited() {
@@ -275,7 +277,7 @@ fn mirrored_and_audited() {
         fs::write(tree.destination().join("strange"), "x").unwrap();
         fs::create_dir_all(tree.destination().join("b/c")).unwrap();
     };
-    let check = |intercept: &Intercept, fault: Fault| {
+    let check = |intercept: &Intercept, fault: &Fault| {
         tree.check(intercept, fault, true);
         tree.check_strangers(intercept, fault, &["destination", "log"]);
         if log.exists() {
@@ -287,5 +289,5 @@ fn mirrored_and_audited() {
     };
     let text = log.to_string_lossy().into_owned();
     let program = tree.program(&["--jobs=1", "--delete", "--audit", &text]);
-    Scene { program, reset: &reset, check: &check, most: usize::MAX, ends: &[0] }.each();
+    Scene { reset: &reset, check: &check, ..Scene::new(program) }.each();
 }

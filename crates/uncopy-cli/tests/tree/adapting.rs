@@ -1,16 +1,18 @@
 //! A way that turns out slower on a job is given up, and the receipts say so.
 
-use testbed::witness::Strace;
-use testbed::{Case, Compared, Content, Need, Place, assert_same_tree};
+use std::time::Duration;
+use testbed::{
+    CallPattern, Case, Compared, Content, Fault, Need, Place, SystemCall, assert_same_tree,
+};
 
 use crate::tree::{Trees, cp, events, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace"), Need::At(Place::Ext4)] a_slow_way_is_given_up_on_ext4,
-        [Need::Tool("strace"), Need::At(Place::Xfs)] a_slow_way_is_given_up_on_xfs,
-        [Need::Tool("strace"), Need::At(Place::Btrfs)] a_slow_way_is_given_up_on_btrfs,
-        [Need::Tool("strace")] a_way_that_was_asked_for_is_kept,
+        [Need::At(Place::Ext4)] a_slow_way_is_given_up_on_ext4,
+        [Need::At(Place::Xfs)] a_slow_way_is_given_up_on_xfs,
+        [Need::At(Place::Btrfs)] a_slow_way_is_given_up_on_btrfs,
+        [] a_way_that_was_asked_for_is_kept,
     ]
 }
 
@@ -26,13 +28,15 @@ fn filled(from: Place, to: Place) -> Trees {
 }
 
 /// Each call takes 5 ms longer than the kernel needs.
-const SLOW: &str = "splice:delay_exit=5000";
+fn slow() -> Fault {
+    CallPattern::of(&[SystemCall::SPLICE]).delayed(Duration::from_millis(5))
+}
 
 /// Splice goes first where nothing can be shared: within ext4, and from one filesystem to another.
 fn is_given_up(from: Place, to: Place) {
     let trees = filled(from, to);
     let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
-    let run = Strace::new(&program).inject(SLOW).outcome();
+    let run = program.run_with([slow()]).run;
     assert!(run.status.success(), "{}", run.stderr);
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
     let whole = summary(&run);
@@ -65,7 +69,8 @@ fn a_way_that_was_asked_for_is_kept() {
     let trees = filled(Place::Disk, Place::Disk);
     let program = cp().args(["--jobs=1", "--method=splice"]);
     let program = program.arg(trees.source()).arg(trees.destination());
-    let run = Strace::new(&program).inject("splice:delay_exit=1000").outcome();
+    let slow = CallPattern::of(&[SystemCall::SPLICE]).delayed(Duration::from_millis(1));
+    let run = program.run_with([slow]).run;
     assert!(run.status.success(), "{}", run.stderr);
     assert_eq!(summary(&run).by("splice"), FILES as u64 * BYTES);
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use testbed::witness::{Call, Strace, Trace};
+use std::time::Duration;
 use testbed::{
-    Case, Compared, Content, Filesystem, Forbidden, Mount, Need, Place, Program, Run, Scratch,
-    SystemCall, assert_same_tree,
+    CallPattern, Case, Compared, Content, Fault, Filesystem, Forbidden, Intercept, Mount, Need,
+    Place, Program, Run, Scratch, SystemCall, assert_same_tree,
 };
 use uncopy::Errno;
 
@@ -19,14 +19,14 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_record_says_which_way_each_byte_went_and_why,
         [] single_files_have_theirs,
         [] what_is_changed_or_removed_is_noticed,
-        [Need::Tool("strace")] a_kill_leaves_the_records_of_what_was_done,
-        [Need::Tool("strace")] records_are_flushed_as_they_come,
-        [Need::Tool("strace")] a_flush_that_fails_is_reported,
-        [Need::Root, Need::Tool("strace"), Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
+        [] a_kill_leaves_the_records_of_what_was_done,
+        [] records_are_flushed_as_they_come,
+        [] a_flush_that_fails_is_reported,
+        [Need::Root, Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
             what_was_flushed_survives_a_power_cut,
         [] a_log_that_cannot_be_written_ends_the_copy_before_it_begins,
         [] a_log_that_another_program_writes_is_left_alone,
-        [Need::Tool("strace")] a_log_on_a_filesystem_without_locks_says_so,
+        [] a_log_on_a_filesystem_without_locks_says_so,
     ]
 }
 
@@ -201,7 +201,7 @@ fn a_kill_leaves_the_records_of_what_was_done() {
     let log = trees.from.join("log");
     let program = cp().args(["-T", "--jobs=1", "--audit"]).arg(&log);
     let program = program.arg(trees.source()).arg(trees.destination());
-    Strace::new(&program).stop_after("linkat", 20).kill();
+    program.stop_after(SystemCall::LINKAT, 20).kill();
     let done = fs::read_dir(trees.destination()).unwrap().count();
     let noted = records(&log).iter().filter(|record| record["result"] == "copied").count();
     assert!(done - noted <= 1, "{noted} of {done} are in the log");
@@ -212,37 +212,41 @@ fn a_kill_leaves_the_records_of_what_was_done() {
     assert_eq!(records(&log).last().unwrap()["audit"], "end");
 }
 
-fn flushed(trees: &Trees, inject: &str) -> (Run, Trace) {
+fn flushed(trees: &Trees, fault: Fault) -> Intercept {
     for number in 0..300 {
         trees.file(&format!("{number}"), "x");
     }
     let program = cp().args(["--jobs=1", "--audit"]).arg(trees.from.join("log"));
     let program = program.arg(trees.source()).arg(trees.destination());
     // On a busy machine too the flushing thread begins before the last is written.
-    Strace::new(&program).inject(inject).inject("write:delay_enter=1000").run()
+    let log = trees.from.join("log");
+    let slow = CallPattern::of(&[SystemCall::WRITE]).on(&log).delayed(Duration::from_millis(1));
+    let last = CallPattern::of(&[SystemCall::FSYNC]).on(&log).delayed(Duration::ZERO);
+    program.run_with([fault, slow, last])
 }
 
 /// One flush takes all that was written during the one before it.
 fn records_are_flushed_as_they_come() {
     let trees = Trees::new();
-    let log = trees.from.join("log");
-    let (run, trace) = flushed(&trees, "fdatasync:delay_enter=20000");
+    let slow = CallPattern::of(&[SystemCall::FDATASYNC]).delayed(Duration::from_millis(20));
+    let Intercept { run, log: calls, .. } = flushed(&trees, slow);
     assert!(run.status.success(), "{}", run.stderr);
-    let calls = trace.named(&["write", "fdatasync", "fsync"]);
-    let calls: Vec<&Call> = calls.into_iter().filter(|call| call.mentions(&log)).collect();
-    let of = |name: &str| calls.iter().filter(|call| call.name == name).count();
-    assert_eq!(of("write"), 300 + 3);
+    let calls: Vec<_> = calls.into_iter().filter(|call| call.is_faulty).collect();
+    let of = |kind| calls.iter().filter(|call| call.call == kind).count();
+    assert_eq!(of(SystemCall::WRITE), 300 + 3);
     // The first line was flushed before the last was written, and not every one by itself.
-    let first = calls.iter().position(|call| call.name == "fdatasync").unwrap();
-    let last = calls.iter().rposition(|call| call.name == "write").unwrap();
+    let first = calls.iter().position(|call| call.call == SystemCall::FDATASYNC).unwrap();
+    let last = calls.iter().rposition(|call| call.call == SystemCall::WRITE).unwrap();
     assert!(first < last, "{first} {last}");
-    assert!((1..300).contains(&of("fdatasync")), "{}", of("fdatasync"));
-    assert_eq!(calls.last().unwrap().name, "fsync");
+    let flushes = of(SystemCall::FDATASYNC);
+    assert!((1..300).contains(&flushes), "{flushes}");
+    assert_eq!(calls.last().unwrap().call, SystemCall::FSYNC);
 }
 
 fn a_flush_that_fails_is_reported() {
     let trees = Trees::new();
-    let (run, _) = flushed(&trees, "fdatasync:error=EIO:when=1");
+    let first = CallPattern::of(&[SystemCall::FDATASYNC]).nth(1).fails(Errno::EIO);
+    let run = flushed(&trees, first).run;
     assert!(run.failed(1).contains("audit log"), "{}", run.stderr);
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
     let log = records(&trees.from.join("log"));
@@ -275,7 +279,8 @@ fn a_log_that_another_program_writes_is_left_alone() {
 fn a_log_on_a_filesystem_without_locks_says_so() {
     let trees = Trees::new();
     trees.file("file", "x");
-    let (run, _) = flushed(&trees, "flock:error=ENOLCK:when=1");
+    let first = CallPattern::of(&[SystemCall::FLOCK]).nth(1).fails(Errno::ENOLCK);
+    let run = flushed(&trees, first).run;
     assert!(run.failed(1).contains("No locks available"), "{}", run.stderr);
     assert!(!trees.destination().exists());
 }
@@ -295,7 +300,7 @@ fn what_was_flushed_survives_a_power_cut() {
         let log = trees.to.join("log");
         let program = cp().args(["-T", "--jobs=1", "--audit"]).arg(&log);
         let program = program.arg(trees.source()).arg(trees.destination());
-        Strace::new(&program).stop_after("fdatasync", FLUSHES).kill();
+        program.stop_after(SystemCall::FDATASYNC, FLUSHES).kill();
         let written = records(&log);
         mount.cut_power();
         mount.restore_power();

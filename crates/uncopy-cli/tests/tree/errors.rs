@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use testbed::witness::Strace;
 use testbed::{Case, Need, Place, Program};
 
 use crate::tree::{Trees, cp, events, number, summary};
@@ -16,8 +15,6 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] abort_leaves_nothing,
         [] flags_of_trees_need_recursive,
         [] what_makes_no_sense_with_trees_is_refused,
-        [Need::Tool("strace")] each_call_fails_once,
-        [Need::Tool("strace")] each_call_fails_once_while_merging,
     ]
 }
 
@@ -85,85 +82,4 @@ fn what_makes_no_sense_with_trees_is_refused() {
         trees.run(cp().arg(flag)).failed(2);
         assert!(!trees.destination().exists());
     }
-}
-
-const ERRNOS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "EACCES", "ENOSYS", "EPERM"];
-
-/// Whatever call fails: there is a whole copy or a message, and never half a file or a leftover.
-fn each_fails_once(existing: bool) {
-    let trees = Trees::new();
-    trees.file("a/small", "small");
-    trees.file("a/large", vec![5; 100_000]);
-    fs::hard_link(trees.source().join("a/small"), trees.source().join("b")).unwrap();
-    std::os::unix::fs::symlink("b", trees.source().join("c")).unwrap();
-    let program = cp().args(["--jobs=1", "-pT"]).arg(trees.source()).arg(trees.destination());
-    let reset = || {
-        let _ = fs::remove_dir_all(trees.destination());
-        if existing {
-            crate::tree::file_in(&trees.destination(), "a/small", "old");
-            crate::tree::file_in(&trees.destination(), "a/large", "old");
-        }
-    };
-    reset();
-    let (run, trace) = Strace::new(&program).run();
-    assert!(run.status.success(), "{}", run.stderr);
-    let of_the_copy: Vec<_> = {
-        let touches = |call: &testbed::witness::Call| {
-            call.name != "execve"
-                && (call.mentions(trees.from.path()) || call.mentions(trees.to.path()))
-        };
-        trace.calls.iter().filter(|call| touches(call) && call.name != "close").collect()
-    };
-    assert!(of_the_copy.len() > 30, "{of_the_copy:#?}");
-    let (step, of_each) = testbed::by_extent([(7, 1), (1, 2), (1, 2)]);
-    for (index, call) in of_the_copy.into_iter().enumerate().step_by(step) {
-        // Two for each call, others for the next.
-        for errno in [ERRNOS[index % 3], ERRNOS[3 + index % 3]].into_iter().take(of_each) {
-            reset();
-            let fault = format!("{}:error={errno}:when={}", call.name, call.nth);
-            let run = Strace::new(&program).inject(&fault).outcome();
-            let context = format!("{errno} from {} number {}: {run:?}", call.name, call.nth);
-            if run.status.code() == Some(127) {
-                // The dynamic loader met it.
-                continue;
-            }
-            check(&trees, existing, &run, &call.name, &context);
-        }
-    }
-}
-
-fn check(trees: &Trees, existing: bool, run: &testbed::Run, call: &str, context: &str) {
-    for name in ["a/small", "a/large", "b"] {
-        let new = fs::read(trees.source().join(name)).unwrap();
-        match fs::read(trees.destination().join(name)) {
-            Ok(found) if found == new => {}
-            Ok(found) => {
-                assert!(existing && found == b"old", "half of {name}: {context}");
-                assert!(!run.status.success(), "{name} is the old one: {context}");
-            }
-            Err(_) => assert!(!run.status.success(), "no {name}: {context}"),
-        }
-    }
-    if !run.status.success() {
-        assert!(!run.stderr.is_empty(), "without a word: {context}");
-    }
-    // An entry stays if the very call that would remove it failed.
-    let strangers = trees.to.strangers(&["destination"]);
-    let removing = matches!(call, "unlinkat" | "getdents64");
-    // And a tree whose destination takes no more is kept, and reported by its name.
-    let is_reported = !existing && strangers.iter().any(|name| run.stderr.contains(name));
-    assert!(strangers.is_empty() || removing || is_reported, "{strangers:?}: {context}");
-    for stranger in strangers {
-        let path = trees.to.join(stranger);
-        let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-        removed.unwrap();
-    }
-}
-
-fn each_call_fails_once() {
-    each_fails_once(false);
-}
-
-fn each_call_fails_once_while_merging() {
-    each_fails_once(true);
 }

@@ -14,16 +14,17 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{CWD, FileType, Mode, mknodat, renameat};
 use rustix::io::Errno;
-use testbed::witness::Strace;
-use testbed::{Case, Need, Place, Program, Scratch};
+use testbed::{
+    CallPattern, Case, Intercept, Intercepted, Need, Place, Program, Scratch, SystemCall,
+};
 
 use crate::tree::cp;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Root] files_renamed_over_temporaries_are_not_given_away,
-        [Need::Root, Need::Tool("strace")] what_takes_the_name_of_a_directory_of_ours_is_not_used,
-        [Need::Root, Need::Tool("strace")] what_takes_the_name_of_a_half_built_tree_is_not_emptied,
+        [Need::Root] what_takes_the_name_of_a_directory_of_ours_is_not_used,
+        [Need::Root] what_takes_the_name_of_a_half_built_tree_is_not_emptied,
         [Need::Root] what_is_made_has_what_its_source_has,
         [Need::Root] nothing_of_ours_is_left_beside_what_is_made,
     ]
@@ -203,10 +204,10 @@ fn what_takes_the_name_of_a_directory_of_ours_is_not_used() {
             fs::create_dir(&above).unwrap();
             let destination = if merges { above.clone() } else { above.join("copy") };
             let program = cp().args(["-pT", "--jobs=1"]).arg(&source).arg(&destination);
-            let stopped = Strace::new(&program).stop_after("mkdirat", 1);
+            let stopped = program.stop_after(SystemCall::MKDIRAT, 1);
             let other = swap(&above, by);
             // It is stopped again by nothing.
-            let (run, trace) = stopped.resume();
+            let Intercept { run, log, .. } = stopped.resume();
             let context = format!("{by:?}, merges: {merges}: {run:?}");
             assert!(run.status.success(), "{context}");
             if by == Swapped::Full {
@@ -221,7 +222,8 @@ fn what_takes_the_name_of_a_directory_of_ours_is_not_used() {
                 );
             }
             assert!(destination.join("link").is_symlink(), "{context}");
-            assert!(trace.named(&["mkdirat"]).len() > 1, "{context}");
+            let made = log.iter().filter(|call| call.call == SystemCall::MKDIRAT);
+            assert!(made.count() > 1, "{context}");
             // Whatever was moved away stays empty.
             assert!(fs::read_dir(above.join("away")).unwrap().next().is_none(), "{context}");
         }
@@ -248,13 +250,16 @@ fn what_takes_the_name_of_a_half_built_tree_is_not_emptied() {
         let copy = above.join("copy");
         let program = cp().args(["-pT", "--jobs=1"]).arg(&source).arg(&copy);
         let stopped = match ended {
-            TakenBack::NoJournal => Strace::new(&program.arg("--resume"))
-                .inject("linkat:error=EIO:when=2")
-                .stop_after("fsync", 1),
-            _ => Strace::new(&program).stop_after("mkdirat", 2),
+            TakenBack::NoJournal => {
+                let second =
+                    CallPattern::of(&[SystemCall::LINKAT]).nth(2).fails(uncopy::Errno::EIO);
+                let intercepted = Intercepted::new(&program.arg("--resume")).inject(second);
+                intercepted.stop_in(CallPattern::of(&[SystemCall::FSYNC]).nth(1))
+            }
+            _ => program.stop_after(SystemCall::MKDIRAT, 2),
         };
         let other = swap(&above, Swapped::Full);
-        let (run, _) = match ended {
+        let intercept = match ended {
             TakenBack::NameTaken => {
                 fs::create_dir(&copy).unwrap();
                 stopped.resume()
@@ -262,6 +267,7 @@ fn what_takes_the_name_of_a_half_built_tree_is_not_emptied() {
             TakenBack::Interrupted => stopped.resume_with(rustix::process::Signal::INT),
             TakenBack::NoJournal => stopped.resume(),
         };
+        let run = intercept.run;
         let context = format!("{ended:?}: {run:?}");
         assert!(!run.status.success(), "{context}");
         assert_eq!(fs::read_to_string(other.join("kept")).unwrap(), "kept", "{context}");

@@ -2,14 +2,13 @@
 
 use std::fs;
 
-use testbed::witness::Strace;
-use testbed::{Case, Compared, Need, assert_same_tree};
+use testbed::{Case, Compared, SystemCall, assert_same_tree};
 
 use crate::tree::{Trees, cp};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] a_kill_leaves_what_the_next_run_removes,
+        [] a_kill_leaves_what_the_next_run_removes,
     ]
 }
 
@@ -24,7 +23,7 @@ fn filled() -> Trees {
 fn a_kill_leaves_what_the_next_run_removes() {
     let trees = filled();
     let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
-    Strace::new(&program).stop_after("write", 20).kill();
+    program.stop_after(SystemCall::WRITE, 20).kill();
     assert!(!trees.destination().exists());
     let left = trees.to.strangers(&[]);
     assert_eq!(left.len(), 2, "the tree, and what shows whose it is: {left:?}");
@@ -36,10 +35,10 @@ fn a_kill_leaves_what_the_next_run_removes() {
 
     // One whose lock is held is another run's.
     fs::remove_dir_all(trees.destination()).unwrap();
-    let stopped = Strace::new(&program).stop_after("write", 20);
+    let stopped = program.stop_after(SystemCall::WRITE, 20);
     let other = trees.run(cp());
     assert!(other.status.success(), "{}", other.stderr);
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     assert!(run.failed(1).contains("EEXIST"), "{}", run.stderr);
     trees.assert_no_strangers();
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());

@@ -5,8 +5,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testbed::witness::Strace;
-use testbed::{Case, Compared, Need, Program, Run, assert_same_tree};
+use testbed::{
+    CallPattern, Case, Compared, Intercept, Intercepted, Need, Program, Run, SystemCall,
+    WatchedCall, assert_same_tree,
+};
+use uncopy::Errno;
 
 use crate::tree::{Trees, cp, file_in, number, summary};
 
@@ -18,18 +21,18 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_destination_with_such_names_keeps_them,
         [Need::Root] a_destination_with_such_names_keeps_them_from_a_user,
         [] a_mirror_has_no_such_names_either,
-        [Need::Tool("strace")] a_killed_merge_leaves_nothing_to_the_next_run,
-        [Need::Tool("strace")] killed_at_any_moment_of_a_merge,
-        [Need::Root, Need::Tool("strace")] killed_at_any_moment_of_a_merge_of_a_user,
-        [Need::Tool("strace")] killed_at_any_moment_of_a_new_tree,
-        [Need::Tool("strace")] copies_of_leftovers_stay,
-        [Need::Tool("strace")] a_leftover_that_the_source_has_too_stays,
-        [Need::Tool("strace")] a_mirror_does_not_count_leftovers,
-        [Need::Tool("strace")] a_run_at_work_is_left_alone_by_a_mirror,
-        [Need::Root, Need::Tool("strace")] where_links_are_made_is_left_alone_by_a_mirror,
-        [Need::Root, Need::Tool("strace")] where_links_are_made_goes_with_the_next_run,
+        [] a_killed_merge_leaves_nothing_to_the_next_run,
+        [] killed_at_any_moment_of_a_merge,
+        [Need::Root] killed_at_any_moment_of_a_merge_of_a_user,
+        [] killed_at_any_moment_of_a_new_tree,
+        [] copies_of_leftovers_stay,
+        [] a_leftover_that_the_source_has_too_stays,
+        [] a_mirror_does_not_count_leftovers,
+        [] a_run_at_work_is_left_alone_by_a_mirror,
+        [Need::Root] where_links_are_made_is_left_alone_by_a_mirror,
+        [Need::Root] where_links_are_made_goes_with_the_next_run,
         [] a_file_with_the_name_of_the_journal_is_kept,
-        [Need::Tool("strace")] a_copied_journal_is_not_trusted,
+        [] a_copied_journal_is_not_trusted,
     ]
 }
 
@@ -257,31 +260,26 @@ fn program(trees: &Trees, flags: &[&str]) -> Program {
 
 /// Entries with one of our names, in and below a directory.
 fn ours(root: &Path) -> Vec<PathBuf> {
-    let is_ours = |path: &PathBuf| {
+    let paths = contents(root).into_iter().map(|(path, _)| path);
+    paths.filter(|path| is_ours(std::slice::from_ref(path))).collect()
+}
+
+/// Whether a name is one of ours.
+fn is_ours(paths: &[PathBuf]) -> bool {
+    paths.iter().any(|path| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".uncopy-"))
-    };
-    contents(root).into_iter().map(|(path, _)| path).filter(is_ours).collect()
+    })
 }
 
 /// Kills a run in the `nth` call of this name that it makes.
-fn kill_in(program: &Program, call: &str, nth: usize) -> bool {
-    let kill = format!("{call}:signal=SIGKILL:when={nth}");
-    !Strace::new(program).inject(&kill).outcome().status.success()
+fn kill_in(program: &Program, call: SystemCall, nth: usize) -> bool {
+    !program.run_with([CallPattern::of(&[call]).nth(nth).kills()]).run.status.success()
 }
-
-const RENAMES: [&str; 2] = ["renameat", "renameat2"];
 
 /// A run that was killed before it gave something its name.
 fn kill_before_a_rename(trees: &Trees, nth: usize) -> bool {
-    let program = program(trees, &[]);
-    let used = Strace::new(&program).run().1;
-    let call = RENAMES.into_iter().find(|call| !used.named(&[call]).is_empty()).unwrap();
-    for depth in ["", "a/", "a/b/"] {
-        for number in 0..3 {
-            file_in(&trees.destination(), &format!("{depth}{number}"), "old");
-        }
-    }
-    kill_in(&program, call, nth)
+    let rename = CallPattern::of(&[SystemCall::RENAMEAT, SystemCall::RENAMEAT2]).nth(nth);
+    !program(trees, &[]).run_with([rename.kills()]).run.status.success()
 }
 
 fn a_killed_merge_leaves_nothing_to_the_next_run() {
@@ -313,15 +311,15 @@ fn killed_at_any_moment_of_a_merge_of_a_user() {
 
 fn kill_merges(user: Option<u32>, flags: &[&str]) {
     let calls = [
-        ("linkat", 12),
-        ("renameat", 12),
-        ("renameat2", 12),
-        ("flock", 12),
-        ("pwrite64", 12),
-        ("symlinkat", 2),
-        ("mkdirat", 6),
-        ("unlinkat", 3),
-        ("statx", 40),
+        (SystemCall::LINKAT, 12),
+        (SystemCall::RENAMEAT, 12),
+        (SystemCall::RENAMEAT2, 12),
+        (SystemCall::FLOCK, 12),
+        (SystemCall::PWRITE64, 12),
+        (SystemCall::SYMLINKAT, 2),
+        (SystemCall::MKDIRAT, 6),
+        (SystemCall::UNLINKAT, 3),
+        (SystemCall::STATX, 40),
     ];
     let (mut kills, mut left) = (0, 0);
     let [step, fewest_kills, fewest_left] =
@@ -345,7 +343,7 @@ fn kill_merges(user: Option<u32>, flags: &[&str]) {
             left += ours(&trees.destination()).len();
             let run = program().run();
             assert!(run.status.success(), "{}", run.stderr);
-            let context = format!("{user:?} {flags:?} {call} {nth}");
+            let context = format!("{user:?} {flags:?} {} {nth}", call.name());
             assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0], "{context}: {}", run.stderr);
             assert_eq!(reported_leftovers(&run), [] as [PathBuf; 0], "{context}");
             assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
@@ -355,11 +353,21 @@ fn kill_merges(user: Option<u32>, flags: &[&str]) {
     assert!(enough, "{kills} kills, {left} entries left");
 }
 
+const KILLED_IN: [SystemCall; 7] = [
+    SystemCall::MKDIRAT,
+    SystemCall::LINKAT,
+    SystemCall::FLOCK,
+    SystemCall::PWRITE64,
+    SystemCall::OPENAT,
+    SystemCall::UNLINKAT,
+    SystemCall::RENAMEAT2,
+];
+
 fn killed_at_any_moment_of_a_new_tree() {
     let mut left = 0;
     let [step, fewest_left] = testbed::by_extent([[6, 3], [1, 21], [1, 21]]);
     for flags in [&[][..], &["--resume"]] {
-        for call in ["mkdirat", "linkat", "flock", "pwrite64", "openat", "unlinkat", "renameat2"] {
+        for call in KILLED_IN {
             for nth in (1..=25).step_by(step) {
                 let trees = Trees::new();
                 for number in 0..4 {
@@ -371,7 +379,7 @@ fn killed_at_any_moment_of_a_new_tree() {
                 left += ours(trees.to.path()).len();
                 let run = program(&trees, flags).run();
                 assert!(run.status.success(), "{}", run.stderr);
-                let context = format!("{flags:?} {call} {nth}");
+                let context = format!("{flags:?} {} {nth}", call.name());
                 assert_eq!(ours(trees.to.path()), [] as [PathBuf; 0], "{context}: {}", run.stderr);
                 assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
                 trees.assert_no_strangers();
@@ -410,7 +418,7 @@ fn copies_of_leftovers_stay() {
     // Left by a tree that was being built.
     let trees = Trees::new();
     trees.file("a/b", "x");
-    assert!(kill_in(&program(&trees, &[]), "renameat2", 1));
+    assert!(kill_in(&program(&trees, &[]), SystemCall::RENAMEAT2, 1));
     let left = ours(trees.to.path());
     assert!(left.iter().any(|path| path.extension().unwrap() == "tree"), "{left:?}");
     let copied = trees.to.path().with_extension("copied");
@@ -456,7 +464,7 @@ fn a_mirror_does_not_count_leftovers() {
 /// Its record and its temporary names are locked.
 fn a_run_at_work_is_left_alone_by_a_mirror() {
     let trees = replacing();
-    let stopped = Strace::new(&program(&trees, &[])).stop_after("linkat", 3);
+    let stopped = program(&trees, &[]).stop_after(SystemCall::LINKAT, 3);
     let before = ours(&trees.destination());
     assert_eq!(before.len(), 2, "{before:?}");
     let elsewhere = Trees::new();
@@ -471,18 +479,13 @@ fn a_run_at_work_is_left_alone_by_a_mirror() {
 /// A user who can change files of others makes links in a private directory. Before that is locked a
 /// mirror may remove it, and the run makes another one.
 fn where_links_are_made_is_left_alone_by_a_mirror() {
-    let nth = {
+    let mine = |call: &WatchedCall| is_ours(&call.paths());
+    let made = CallPattern::of(&[SystemCall::MKDIRAT]).when(mine);
+    let filled = CallPattern::of(&[SystemCall::SYMLINKAT]);
+    let given = CallPattern::of(&[SystemCall::FCHOWNAT]);
+    for (call, is_locked) in [(made, false), (filled, true), (given, true)] {
         let trees = replacing();
-        let (run, trace) = Strace::new(&program(&trees, &[])).run();
-        assert!(run.status.success(), "{}", run.stderr);
-        let made = trace.named(&["mkdirat"]).into_iter().find(|call| call.value() == Some(0));
-        made.expect("it makes a directory of its own").nth
-    };
-    for (call, nth, is_locked) in
-        [("mkdirat", nth, false), ("symlinkat", 1, true), ("fchownat", 1, true)]
-    {
-        let trees = replacing();
-        let stopped = Strace::new(&program(&trees, &[])).stop_after(call, nth);
+        let stopped = Intercepted::new(&program(&trees, &[])).stop_in(call.clone().nth(1));
         let before = ours(&trees.destination());
         let is_there = before.iter().any(|path| trees.destination().join(path).is_dir());
         assert!(is_there, "{call}: {before:?}");
@@ -490,7 +493,7 @@ fn where_links_are_made_is_left_alone_by_a_mirror() {
         assert!(run.status.success(), "{call}: {}", run.stderr);
         let left = ours(&trees.destination());
         assert!(!is_locked || left == before, "{call}: {left:?}, and it was {before:?}");
-        let (run, _) = stopped.resume();
+        let run = stopped.resume().run;
         assert!(run.status.success(), "{call}: {}", run.stderr);
         assert_eq!(ours(&trees.destination()), [] as [PathBuf; 0], "{call}");
         let link = fs::read_link(trees.destination().join("a/link")).unwrap();
@@ -500,24 +503,18 @@ fn where_links_are_made_is_left_alone_by_a_mirror() {
 
 /// If it cannot be removed, or something is left in it, that is reported, and its record stays as long as it does.
 fn where_links_are_made_goes_with_the_next_run() {
-    for errno in ["EIO", "EPERM", "ENOTEMPTY"] {
+    for errno in [Errno::EIO, Errno::EPERM, Errno::ENOTEMPTY] {
         // For a moment, so that what looks for leftovers at the end finds it, and for the whole run.
         for lasts in [false, true] {
             let trees = replacing();
-            let (run, trace) = Strace::new(&program(&trees, &[])).run();
-            assert!(run.status.success(), "{}", run.stderr);
-            let removed = trace.named(&["unlinkat"]).into_iter().find(|call| {
-                call.arguments.contains("\".uncopy-") && call.arguments.contains("AT_REMOVEDIR")
+            let removed = CallPattern::of(&[SystemCall::UNLINKAT]).when(|call| {
+                call.has_flags(2, rustix::fs::AtFlags::REMOVEDIR.bits()) && is_ours(&call.paths())
             });
-            let nth = removed.expect("it removes its directory").nth;
-            let refused = match lasts {
-                false => format!("unlinkat:error={errno}:when={nth}..{}", nth + 1),
-                true => format!("unlinkat:error={errno}:when={nth}+"),
-            };
-            let run = Strace::new(&program(&trees, &[])).inject(&refused).outcome();
+            let removed = if lasts { removed } else { removed.between(1, 2) };
+            let run = program(&trees, &[]).run_with([removed.fails(errno)]).run;
             let left = ours(&trees.destination());
             let context = format!("{errno}, {lasts}: {left:?} {}", run.stderr);
-            assert!(run.failed(1).contains(errno), "{context}");
+            assert!(run.failed(1).contains(errno.name().unwrap()), "{context}");
             assert!(run.stderr.contains("that entries were made in"), "{context}");
             assert_eq!(left.is_empty(), !lasts, "{context}");
             let run = program(&trees, &[]).run();
@@ -534,14 +531,13 @@ fn a_file_with_the_name_of_the_journal_is_kept() {
         trees.file("a", "x");
         let begun = || program(&trees, &["--resume"]);
         // Find out its name.
-        let (run, trace) = Strace::new(&begun()).run();
+        let Intercept { run, log, .. } = Intercepted::new(&begun()).record();
         assert!(run.status.success(), "{}", run.stderr);
-        let links = trace.named(&["linkat", "openat"]);
-        let name = links.iter().find_map(|call| {
-            let begin = call.arguments.find(".uncopy-")?;
-            let name = call.arguments[begin..].split('"').next()?;
-            name.ends_with(".journal").then(|| name.to_owned())
-        });
+        let links = [SystemCall::LINKAT, SystemCall::OPENAT];
+        let names =
+            log.iter().filter(|call| links.contains(&call.call)).flat_map(|call| call.paths());
+        let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "journal");
+        let name = names.into_iter().find(is_journal);
         let journal = trees.to.join(name.expect("it has a journal"));
         assert!(!journal.exists());
         fs::write(&journal, contents).unwrap();
@@ -559,7 +555,7 @@ fn a_copied_journal_is_not_trusted() {
     for number in 0..1500 {
         trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
     }
-    assert!(kill_in(&program(&trees, &["--resume"]), "renameat2", 1));
+    assert!(kill_in(&program(&trees, &["--resume"]), SystemCall::RENAMEAT2, 1));
     let journal = testbed::journal::find(trees.to.path()).unwrap();
     let kept = journal.with_extension("kept");
     fs::rename(&journal, &kept).unwrap();

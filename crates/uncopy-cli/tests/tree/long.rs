@@ -5,8 +5,10 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::witness::Strace;
 use testbed::{
-    Case, Compared, Content, Need, Place, assert_same_tree, wait_for, with_usual_signals,
+    CallPattern, Case, Compared, Content, Intercept, Need, Place, SystemCall, assert_same_tree,
+    wait_for, with_usual_signals,
 };
+use uncopy::Errno;
 
 use crate::tree::{Trees, cp, events, number, summary};
 
@@ -15,8 +17,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] a_limited_copy_moves_small_pieces_and_stays_zero_copy,
         [Need::At(Place::Btrfs)] shared_blocks_are_not_counted,
         [] an_interrupt_is_heard_between_pieces_far_apart,
-        [Need::Tool("strace")] errors_that_pass_are_tried_again,
-        [Need::Tool("strace")] errors_that_stay_are_not,
+        [] errors_that_pass_are_tried_again,
+        [] errors_that_stay_are_not,
     ]
 }
 
@@ -80,23 +82,15 @@ fn errors_that_pass_are_tried_again() {
     let trees = Trees::apart();
     trees.file("file", "x");
     let program = cp().arg("--jobs=1").arg(trees.source()).arg(trees.destination());
-    let opening = |call: &testbed::witness::Call| {
-        call.name == "openat" && call.arguments.contains("\"file\"")
-    };
-    let (_, trace) = Strace::new(&program).run();
-    std::fs::remove_dir_all(trees.destination()).unwrap();
-    let nth = trace.calls.iter().find(|call| opening(call)).unwrap().nth;
-    let last = nth + 1;
     // The first two times that it is opened.
-    let fault = format!("openat:error=ESTALE:when={nth}..{last}");
-    let run = Strace::new(&program).inject(&fault).outcome();
+    let opening = CallPattern::of(&[SystemCall::OPENAT]).on(trees.source().join("file"));
+    let fault = opening.between(1, 2).fails(Errno::ESTALE);
+    let run = program.run_with([fault.clone()]).run;
     assert!(run.status.success(), "{}", run.stderr);
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
-    let (run, _) = {
-        std::fs::remove_dir_all(trees.destination()).unwrap();
-        let none = cp().args(["--jobs=1", "--retries=0"]);
-        Strace::new(&none.arg(trees.source()).arg(trees.destination())).inject(&fault).run()
-    };
+    std::fs::remove_dir_all(trees.destination()).unwrap();
+    let none = cp().args(["--jobs=1", "--retries=0"]).arg(trees.source()).arg(trees.destination());
+    let run = none.run_with([fault]).run;
     assert!(run.failed(1).contains("ESTALE"), "{}", run.stderr);
 }
 
@@ -107,9 +101,10 @@ fn errors_that_stay_are_not() {
     let program =
         cp().args(["--jobs=1", "--method=read-write", "--retries=100", "--on-error=skip"]);
     let program = program.arg(trees.source()).arg(trees.destination());
-    let (run, trace) = Strace::new(&program).inject("pwrite64:error=ENOSPC").run();
+    let full = CallPattern::of(&[SystemCall::PWRITE64]).fails(Errno::ENOSPC);
+    let Intercept { run, hits, .. } = program.run_with([full]);
     assert!(run.failed(1).contains("ENOSPC"), "{}", run.stderr);
     // The record of the new tree cannot be written either, and the tree is built without one.
-    assert_eq!(trace.named(&["pwrite64"]).len(), 2);
+    assert_eq!(hits, 2);
     assert_eq!(number(&summary(&run), "failed"), 1);
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
 
 use testbed::witness::Strace;
-use testbed::{Case, Compared, Need, assert_same_tree};
+use testbed::{Case, Compared, Intercepted, Need, SystemCall, assert_same_tree};
 
 use crate::tree::{Trees, cp, events, file_in, number, summary};
 
@@ -17,7 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] kinds_that_do_not_fit_are_refused,
         [] a_link_in_the_destination_is_replaced_and_not_followed,
         [] directories_that_were_there_keep_what_they_have,
-        [Need::Tool("strace")] no_name_ever_stands_for_half_a_file,
+        [] no_name_ever_stands_for_half_a_file,
     ]
 }
 
@@ -135,7 +135,7 @@ fn no_name_ever_stands_for_half_a_file() {
     }
     let program = cp().args(["-T", "--jobs=1", "--method=read-write"]);
     let program = program.arg(trees.source()).arg(trees.destination());
-    let mut stepping = Strace::new(&program).stop_in_every_second("pwrite64");
+    let mut stepping = Intercepted::new(&program).stop_in_every_second(&[SystemCall::PWRITE64]);
     let mut stops = 0;
     while stepping.wait() {
         stops += 1;
@@ -149,7 +149,7 @@ fn no_name_ever_stands_for_half_a_file() {
         }
         stepping.go_on();
     }
-    let (run, _) = stepping.end();
+    let run = stepping.end().run;
     assert!(run.status.success(), "{}", run.stderr);
     assert!(stops > 1, "{stops} stops");
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());

@@ -4,15 +4,16 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use testbed::witness::{Call, Strace};
-use testbed::{Case, Need, Place, Program, Run};
+use std::time::Duration;
+use testbed::{CallPattern, Case, Intercept, Need, Place, Program, Run, SystemCall};
+use uncopy::Errno;
 
 use crate::tree::errors::cp_as_nobody;
 use crate::tree::{Trees, cp, events, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] nothing_goes_where_a_listing_breaks_off,
+        [] nothing_goes_where_a_listing_breaks_off,
         [Need::Root] nothing_goes_where_the_source_may_not_be_read,
         [] names_that_differ_in_case_are_names_like_others,
         [] a_directory_is_finished_while_another_is_listed,
@@ -62,27 +63,27 @@ fn assert_kept_in(trees: &Trees, directory: &str, run: &Run, context: &str) {
 
 /// At the first call, in the middle, and where nothing but the end is missing.
 fn nothing_goes_where_a_listing_breaks_off() {
-    let listing = |trees: &Trees, call: &Call| {
-        call.name == "getdents64" && call.mentions(&trees.source().join("wide>"))
-    };
-    let calls: Vec<usize> = {
+    let listing =
+        |trees: &Trees| CallPattern::of(&[SystemCall::GETDENTS64]).on(trees.source().join("wide"));
+    let count = {
         let trees = mirrors();
-        let (run, trace) = Strace::new(&mirror(&trees, cp().arg("--jobs=1"))).run();
+        // Counted, and not changed.
+        let counted = listing(&trees).delayed(Duration::ZERO);
+        let Intercept { run, hits, .. } = mirror(&trees, cp().arg("--jobs=1")).run_with([counted]);
         assert!(run.status.success(), "{}", run.stderr);
         assert_eq!(number(&summary(&run), "deleted"), 4);
-        trace.calls.iter().filter(|call| listing(&trees, call)).map(|call| call.nth).collect()
+        hits
     };
-    assert!(calls.len() > 3, "{calls:?}");
-    for nth in [calls[0], calls[1], calls[calls.len() - 1]] {
+    assert!(count > 3, "{count}");
+    for nth in [1, 2, count] {
         let trees = mirrors();
-        let strace = Strace::new(&mirror(&trees, cp().arg("--jobs=1")));
-        let (run, trace) = strace.inject(&format!("getdents64:error=EIO:when={nth}")).run();
-        let struck = trace.calls.iter().find(|call| listing(&trees, call) && call.nth == nth);
-        assert!(struck.is_some_and(|call| call.value().is_none()), "another call: {struck:?}");
+        let fails = listing(&trees).nth(nth).fails(Errno::EIO);
+        let Intercept { run, hits, .. } = mirror(&trees, cp().arg("--jobs=1")).run_with([fails]);
+        assert_eq!(hits, 1);
         assert_kept_in(&trees, "wide", &run, &format!("call {nth}"));
         // Entries listed before are copied all the same, and what they contain is mirrored.
         let entries = fs::read_dir(trees.destination().join("wide")).unwrap().count();
-        assert!(nth == calls[0] || entries > 200, "{entries} entries after call {nth}");
+        assert!(nth == 1 || entries > 200, "{entries} entries after call {nth}");
         let inner = trees.destination().join("wide/inner");
         assert!(inner.join("kept").exists() != inner.join("stranger").exists(), "call {nth}");
     }

@@ -4,14 +4,14 @@ use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use testbed::{Case, Need};
+use testbed::Case;
 
 use crate::tree::{number, parts, resuming, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] each_sign_alone_is_enough,
-        [Need::Tool("strace")] a_large_file_is_started_over_at_each_sign,
+        [] each_sign_alone_is_enough,
+        [] a_large_file_is_started_over_at_each_sign,
     ]
 }
 

@@ -1,10 +1,11 @@
 //! The record of a run outlives it, since it cannot be removed: the tree that was left to the caller stays.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use testbed::witness::{Call, Strace, Trace};
-use testbed::{Case, Need, Place, Program, Run};
+use std::time::Duration;
+use testbed::{CallPattern, Case, Need, Place, Program, Run, SystemCall};
+use uncopy::Errno;
 
 use crate::tree::incomplete::{
     FILES, assert_goes_on, assert_kept, files, incomplete, limited, long, one_worker,
@@ -13,8 +14,8 @@ use crate::tree::{Trees, cp};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("prlimit"), Need::Tool("strace")] an_unfinished_tree_outlives_its_record,
-        [Need::Tool("prlimit"), Need::Tool("strace")] a_journal_that_cannot_be_read_is_no_reason,
+        [Need::Tool("prlimit")] an_unfinished_tree_outlives_its_record,
+        [Need::Tool("prlimit")] a_journal_that_cannot_be_read_is_no_reason,
     ]
 }
 
@@ -107,33 +108,37 @@ enum Journal {
 fn break_record(trees: &Trees, program: Program, record: Record) -> Run {
     let program = program.arg(trees.source()).arg(trees.destination());
     let before = trees.to.strangers(&[]);
-    let restore = || {
+    // The last of its kind, and those after it.
+    let last = |pattern: &dyn Fn() -> CallPattern| {
+        let hits = program.run_with([pattern().delayed(Duration::ZERO)]).hits;
         let new: Vec<_> = before.iter().map(String::as_str).collect();
         for name in trees.to.strangers(&new) {
             let path = trees.to.join(name);
             let removed = if path.is_dir() { fs::remove_dir_all } else { fs::remove_file };
             removed(&path).unwrap();
         }
+        assert!(hits > 0, "no {}", pattern());
+        pattern().from(hits)
     };
-    let last = |trace: &Trace, name: &str, holds: fn(&Call) -> bool| {
-        let calls = trace.named(&[name]);
-        calls.into_iter().rfind(|call| holds(call)).unwrap_or_else(|| panic!("no {name}")).nth
+    let unlink = || {
+        CallPattern::of(&[SystemCall::UNLINKAT])
+            .when(|call| call.paths().iter().any(|path| is_ours(path)))
     };
-    let (_, trace) = Strace::new(&program).run();
-    restore();
-    let unlink = last(&trace, "unlinkat", |call| call.arguments.contains("\".uncopy-"));
-    let stays = Strace::new(&program).inject(&format!("unlinkat:error=EROFS:when={unlink}"));
-    match record {
-        Record::Stays => stays.outcome(),
+    let stays = || last(&unlink).fails(Errno::EROFS);
+    let faults = match record {
+        Record::Stays => vec![stays()],
         Record::Speaks => {
-            let (_, trace) = stays.run();
-            restore();
-            let truncate = last(&trace, "ftruncate", |_| true);
-            stays.inject(&format!("ftruncate:error=EROFS:when={truncate}")).outcome()
+            let truncate = || CallPattern::of(&[SystemCall::FTRUNCATE]);
+            vec![stays(), last(&truncate).fails(Errno::EROFS)]
         }
         Record::Unflushed => {
-            let flush = last(&trace, "fsync", |_| true);
-            Strace::new(&program).inject(&format!("fsync:error=EIO:when={flush}+")).outcome()
+            let flush = || CallPattern::of(&[SystemCall::FSYNC]);
+            vec![last(&flush).fails(Errno::EIO)]
         }
-    }
+    };
+    program.run_with(faults).run
+}
+
+fn is_ours(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".uncopy-"))
 }

@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use testbed::witness::{Strace, allocated_bytes};
-use testbed::{Case, Compared, Content, Need, Place, Program, Run, assert_same_tree};
+use testbed::{Case, Compared, Content, Need, Place, Program, Run, SystemCall, assert_same_tree};
 
 use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
-        [Need::Tool("strace")] an_interrupt_keeps_what_is_copied,
-        [Need::Tool("strace")] damage_is_copied_again_and_what_is_behind_it,
-        [Need::Tool("strace")] a_source_that_changed_is_started_over,
-        [Need::Tool("strace")] what_was_begun_of_a_vanished_source_goes,
-        [Need::Tool("strace")] what_somebody_else_put_there_is_not_gone_on_with,
-        [Need::Tool("strace")] single_files_have_their_own_journals,
-        [Need::Root, Need::Tool("strace")] a_file_that_has_its_name_and_is_not_noted_goes_on,
+        [] an_interrupt_keeps_what_is_copied,
+        [] damage_is_copied_again_and_what_is_behind_it,
+        [] a_source_that_changed_is_started_over,
+        [] what_was_begun_of_a_vanished_source_goes,
+        [] what_somebody_else_put_there_is_not_gone_on_with,
+        [] single_files_have_their_own_journals,
+        [Need::Root] a_file_that_has_its_name_and_is_not_noted_goes_on,
         [Need::Root, Need::Tool("strace")] a_file_that_was_merged_and_is_not_noted_is_done,
-        [Need::Tool("strace")] a_single_file_that_has_its_name_is_done,
-        [Need::Tool("strace")] a_merged_file_that_somebody_changed_is_copied_again,
+        [] a_single_file_that_has_its_name_is_done,
+        [] a_merged_file_that_somebody_changed_is_copied_again,
     ];
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs] {
         for merged in [false, true] {
             for sparse in [false, true] {
-                let needs = [Need::At(place), Need::Tool("strace")];
+                let needs = [Need::At(place)];
                 let name = format!(
                     "tree::parts::a_killed_file_goes_on::{place:?}{}{}",
                     if merged { "_merged" } else { "" },
@@ -62,7 +62,7 @@ pub(crate) fn program(trees: &Trees) -> Program {
 }
 
 pub(crate) fn kill(trees: &Trees) {
-    Strace::new(&program(trees)).stop_after("pwrite64", WRITES).kill();
+    program(trees).stop_after(SystemCall::PWRITE64, WRITES).kill();
 }
 
 /// Up to where files are noted.
@@ -154,8 +154,8 @@ fn an_interrupt_keeps_what_is_copied() {
     let trees = Trees::new();
     dense(&trees);
     // Before anything was noted: that is done now, for whole chunks.
-    let stopped = Strace::new(&program(&trees)).stop_after("pwrite64", 170);
-    let (run, _) = stopped.resume_with(Signal::INT);
+    let stopped = program(&trees).stop_after(SystemCall::PWRITE64, 170);
+    let run = stopped.resume_with(Signal::INT).run;
     run.died_of(2);
     let run = program(&trees).run();
     let resumed = number(&summary(&run), "resumed_bytes");
@@ -240,7 +240,7 @@ fn single_files_have_their_own_journals() {
         program.arg(name).arg(trees.to.path())
     };
     for name in &names {
-        Strace::new(&program(name)).stop_after("pwrite64", WRITES).kill();
+        program(name).stop_after(SystemCall::PWRITE64, WRITES).kill();
     }
     // A journal and a temporary file for each.
     assert_eq!(trees.to.strangers(&[]).len(), 4);
@@ -262,7 +262,7 @@ fn a_file_that_has_its_name_and_is_not_noted_goes_on() {
     // As nobody could go on writing to it.
     fs::set_permissions(&source, fs::Permissions::from_mode(0o444)).unwrap();
     chown(&source, Some(1234), Some(1234)).unwrap();
-    Strace::new(&program(&trees)).stop_after("renameat2", 1).kill();
+    program(&trees).stop_after(SystemCall::RENAMEAT2, 1).kill();
     assert!(temporary(trees.to.path()).is_none(), "it has its name");
     let noted = noted(&trees)[Path::new("large")];
     assert!(noted > 0);
@@ -301,7 +301,7 @@ fn a_single_file_that_has_its_name_is_done() {
         let program = cp().args(["--resume", "-p", "--method=read-write"]);
         program.arg(&source).arg(&copy)
     };
-    Strace::new(&program()).stop_after("renameat", 1).kill();
+    program().stop_after(SystemCall::RENAMEAT, 1).kill();
     assert!(copy.exists());
     let run = program().run();
     assert!(run.status.success(), "{}", run.stderr);
@@ -344,7 +344,7 @@ fn write_at(path: &Path, offset: u64) {
 
 /// Kills the job when the file has its name; returns its inode.
 fn merged_and_killed(trees: &Trees, copy: &Path) -> u64 {
-    Strace::new(&program(trees)).stop_after("renameat", 1).kill();
+    program(trees).stop_after(SystemCall::RENAMEAT, 1).kill();
     assert!(temporary(trees.to.path()).is_none(), "it has its name");
     assert!(noted(trees)[Path::new("large")] > 0);
     let found = fs::metadata(copy).unwrap();

@@ -4,29 +4,28 @@ use std::fs;
 use std::path::PathBuf;
 
 use rustix::process::Signal;
-use testbed::witness::Strace;
 use testbed::{
-    Case, Compared, Content, Filesystem, Mount, Need, Place, Program, Scratch, assert_same_tree,
-    by_extent,
+    Case, Compared, Content, Filesystem, Mount, Need, Place, Program, Scratch, SystemCall,
+    assert_same_tree, by_extent,
 };
 
 use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] a_killed_run_is_continued,
-        [Need::Tool("strace")] a_killed_merge_is_continued,
-        [Need::Tool("strace")] an_interrupted_run_keeps_what_it_did,
-        [Need::Tool("strace")] what_changed_is_copied_again,
-        [Need::Tool("strace")] a_damaged_journal_is_not_trusted,
-        [Need::Tool("strace")] another_job_does_not_go_by_it,
-        [Need::Tool("strace")] two_runs_do_not_share_a_journal,
-        [Need::Tool("strace")] killed_again_and_again,
-        [Need::Root, Need::Tool("strace"), Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
+        [] a_killed_run_is_continued,
+        [] a_killed_merge_is_continued,
+        [] an_interrupted_run_keeps_what_it_did,
+        [] what_changed_is_copied_again,
+        [] a_damaged_journal_is_not_trusted,
+        [] another_job_does_not_go_by_it,
+        [] two_runs_do_not_share_a_journal,
+        [] killed_again_and_again,
+        [Need::Root, Need::Tool("xfs_io"), Need::Tool("mkfs.xfs")]
             what_is_noted_survives_a_power_cut,
         [] a_whole_run_leaves_no_journal,
-        [Need::Tool("strace")] killed_when_the_tree_has_its_name,
-        [Need::Tool("strace")] another_directory_of_that_name_takes_the_copy_in,
+        [] killed_when_the_tree_has_its_name,
+        [] another_directory_of_that_name_takes_the_copy_in,
     ]
 }
 
@@ -49,9 +48,9 @@ pub(crate) const FEW: usize = 60;
 /// Ends a run after so many of its writes: by a kill, and in the short extent by an interrupt, so that no
 /// batch of the journal has to be filled.
 pub(crate) fn end_early(program: &Program, writes: usize) {
-    let stopped = Strace::new(program).stop_after("write", writes);
+    let stopped = program.stop_after(SystemCall::WRITE, writes);
     if by_extent([true, false, false]) {
-        let (run, _) = stopped.resume_with(Signal::INT);
+        let run = stopped.resume_with(Signal::INT).run;
         run.died_of(2);
     } else {
         stopped.kill();
@@ -101,7 +100,7 @@ pub(crate) fn kill_after(trees: &Trees, files: usize) -> u64 {
 }
 
 fn kill_after_writes(trees: &Trees, writes: usize) -> u64 {
-    Strace::new(&program(trees)).stop_after("write", writes).kill();
+    program(trees).stop_after(SystemCall::WRITE, writes).kill();
     testbed::journal::noted(&journal(trees).unwrap())
 }
 
@@ -140,8 +139,8 @@ fn a_killed_merge_is_continued() {
 
 fn an_interrupted_run_keeps_what_it_did() {
     let trees = many();
-    let stopped = Strace::new(&program(&trees)).stop_after("write", 300);
-    let (run, _) = stopped.resume_with(Signal::INT);
+    let stopped = program(&trees).stop_after(SystemCall::WRITE, 300);
+    let run = stopped.resume_with(Signal::INT).run;
     run.died_of(2);
     assert!(run.stderr.contains("continues from here"), "{}", run.stderr);
     let run = program(&trees).run();
@@ -209,10 +208,10 @@ fn another_job_does_not_go_by_it() {
 
 fn two_runs_do_not_share_a_journal() {
     let trees = many_files(FEW);
-    let stopped = Strace::new(&program(&trees)).stop_after("write", FEW);
+    let stopped = program(&trees).stop_after(SystemCall::WRITE, FEW);
     let other = program(&trees).run();
     assert!(other.failed(1).contains("another run"), "{}", other.stderr);
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     assert!(run.status.success(), "{}", run.stderr);
     assert_whole(&trees);
 }
@@ -254,7 +253,7 @@ fn what_is_noted_survives_a_power_cut() {
             rustix::fs::syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
             let program = program(&trees).arg("--no-zero-copy");
             // In the middle of the large file, which may come anywhere among the small ones.
-            Strace::new(&program).stop_after("pwrite64", 290).kill();
+            program.stop_after(SystemCall::PWRITE64, 290).kill();
             let noted = testbed::journal::noted(&journal(&trees).unwrap());
             mount.cut_power();
             mount.restore_power();
@@ -276,7 +275,7 @@ fn into(trees: &Trees) -> Program {
 
 /// Killed between the only rename and the removal of the journal.
 fn kill_at_the_end(trees: &Trees) {
-    Strace::new(&into(trees)).stop_after("renameat2", 1).kill();
+    into(trees).stop_after(SystemCall::RENAMEAT2, 1).kill();
     assert!(trees.destination().exists());
     assert!(journal(trees).is_some());
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use testbed::witness::Strace;
-use testbed::{Case, Compared, Need, Program, assert_same_tree};
+use testbed::{CallPattern, Case, Compared, Need, Program, SystemCall, assert_same_tree};
+use uncopy::Errno;
 
 use crate::tree::{Trees, cp, events, file_in, number, summary};
 
@@ -22,8 +23,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_is_left_out_is_not_deleted,
         [] an_empty_source_empties_nothing_unasked,
         [] no_more_is_deleted_than_allowed,
-        [Need::Tool("strace")] nothing_is_deleted_where_the_source_cannot_be_listed,
-        [Need::Tool("strace")] nothing_is_deleted_for_a_source_that_was_removed,
+        [] nothing_is_deleted_where_the_source_cannot_be_listed,
+        [] nothing_is_deleted_for_a_source_that_was_removed,
         [Need::Tool("strace")] a_dry_run_changes_nothing_and_reports_everything,
     ]
 }
@@ -181,8 +182,8 @@ fn nothing_is_deleted_where_the_source_cannot_be_listed() {
     let trees = mirrors();
     let program = cp().args(["-T", "--delete", "--jobs=1"]);
     let program = program.arg(trees.source()).arg(trees.destination());
-    // The destination is listed before, for what killed runs left, by two calls.
-    let run = Strace::new(&program).inject("getdents64:error=EIO:when=3").outcome();
+    let listing = CallPattern::of(&[SystemCall::GETDENTS64]).on(trees.source()).nth(1);
+    let run = program.run_with([listing.fails(Errno::EIO)]).run;
     run.failed(1);
     let left = paths(&trees.destination());
     assert!(left.contains("old.c") && left.contains("gone/other"), "{left:?}");
@@ -237,9 +238,9 @@ fn nothing_is_deleted_for_a_source_that_was_removed() {
     file_in(&trees.destination(), "d/precious", "x");
     let program = cp().args(["-T", "--delete", "--jobs=1"]);
     let program = program.arg(trees.source()).arg(trees.destination());
-    let stopped = Strace::new(&program).stop_after("write", 3);
+    let stopped = program.stop_after(SystemCall::WRITE, 3);
     fs::remove_dir_all(trees.source().join("d")).unwrap();
-    let (run, _) = stopped.resume();
+    let run = stopped.resume().run;
     assert!(run.failed(1).contains("was removed meanwhile"), "{}", run.stderr);
     assert!(trees.destination().join("d/precious").exists());
 }

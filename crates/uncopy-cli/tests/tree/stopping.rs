@@ -3,8 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use testbed::witness::Strace;
-use testbed::{Case, Need, Place, Program, by_extent, seeded};
+use testbed::{CallPattern, Case, Need, Place, Program, SystemCall, by_extent, seeded};
+use uncopy::Errno;
 
 use crate::tree::incomplete::{
     FILES, LARGE, assert_goes_on, assert_kept, files, fill, limited, long, one_worker,
@@ -19,7 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("prlimit")] an_audit_log_has_it,
         [Need::Root, Need::Tool("prlimit"), Need::Tool("setpriv")] its_owner_can_delete_it,
         [Need::Root] a_source_that_cannot_be_read_is_another_matter,
-        [Need::Tool("strace")] an_error_of_the_source_in_a_call_that_touches_both,
+        [] an_error_of_the_source_in_a_call_that_touches_both,
     ]
 }
 
@@ -147,24 +147,19 @@ fn a_source_that_cannot_be_read_is_another_matter() {
 /// EIO from a call that reads and writes: who is asked again says which side it was.
 fn an_error_of_the_source_in_a_call_that_touches_both() {
     // The second splice empties the pipe.
-    for (method, number) in [("sendfile", 1), ("splice", 2)] {
+    for (method, call, number) in
+        [("sendfile", SystemCall::SENDFILE, 1), ("splice", SystemCall::SPLICE, 2)]
+    {
         for source_fails in [true, false] {
             let trees = Trees::new();
             trees.file("large", seeded(7, 0, 300_000));
             trees.file("z/other", "x");
             let program = one_worker().args(["--method", method]);
             let program = program.arg(trees.source()).arg(trees.destination());
-            // So often libraries are read; nothing of the source is, in this way.
-            let (plain, trace) = Strace::new(&program).run();
-            assert!(plain.status.success(), "{}", plain.stderr);
-            fs::remove_dir_all(trees.destination()).unwrap();
-            let mut strace =
-                Strace::new(&program).inject(&format!("{method}:error=EIO:when={number}"));
-            if source_fails {
-                let first = trace.named(&["pread64"]).len() + 1;
-                strace = strace.inject(&format!("pread64:error=EIO:when={first}+"));
-            }
-            let run = strace.outcome();
+            let moving = CallPattern::of(&[call]).nth(number).fails(Errno::EIO);
+            let reading = CallPattern::of(&[SystemCall::PREAD64]).on(trees.source());
+            let reading = source_fails.then(|| reading.fails(Errno::EIO));
+            let run = program.run_with([moving].into_iter().chain(reading)).run;
             // Where one way is asked for, the error rules it out.
             assert!(matches!(run.status.code(), Some(1 | 5)), "{run:?}");
             assert!(run.stderr.contains("EIO"), "{}", run.stderr);

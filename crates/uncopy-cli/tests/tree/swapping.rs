@@ -1,20 +1,24 @@
 //! Somebody swaps directories while they are copied: for links, and for other directories. Nothing
 //! comes from where they lead, and nothing gets there.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testbed::witness::{Call, Strace, Trace};
-use testbed::{Case, Compared, Forbidden, Need, Program, SystemCall, assert_same_tree, by_extent};
+use std::time::Duration;
+use testbed::{
+    CallPattern, Case, Compared, Forbidden, Intercept, Intercepted, Program, SystemCall,
+    WatchedCall, assert_same_tree, by_extent,
+};
 use uncopy::Errno;
 
 use crate::tree::{Trees, cp, file_in};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] a_directory_that_is_opened_again_is_the_same_or_none,
-        [Need::Tool("strace")] so_it_is_where_openat2_is_missing,
-        [Need::Tool("strace")] nothing_is_written_where_a_swapped_destination_leads,
+        [] a_directory_that_is_opened_again_is_the_same_or_none,
+        [] so_it_is_where_openat2_is_missing,
+        [] nothing_is_written_where_a_swapped_destination_leads,
         [] trees_are_copied_where_openat2_is_missing,
     ]
 }
@@ -35,37 +39,34 @@ fn deep() -> Trees {
 }
 
 /// With one worker and few descriptors.
-fn program(trees: &Trees, openat2: bool) -> Program {
+fn program(trees: &Trees) -> Program {
     let program = cp().args(["--jobs=1", "-pT"]).arg(trees.source()).arg(trees.destination());
     let limit = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"");
-    let program = program.through(["sh", "-c", &limit]);
-    match openat2 {
-        true => program,
-        false => program.forbidding(&[Forbidden::Call(SystemCall::OPENAT2)], Errno::ENOSYS),
-    }
+    program.through(["sh", "-c", &limit])
 }
 
-/// The path of a directory that `openat2` opens again.
-fn reopened(call: &Call) -> Option<PathBuf> {
-    let (directory, rest) = call.arguments.split_once('<')?.1.split_once('>')?;
-    let name = rest.split('"').nth(1)?;
-    (call.name == "openat2").then(|| Path::new(directory).join(name))
+/// The same, perhaps on a kernel without `openat2`.
+fn intercepted(trees: &Trees, openat2: bool) -> Intercepted {
+    let all = CallPattern::of(&[SystemCall::OPENAT2]);
+    let fault = if openat2 { all.delayed(Duration::ZERO) } else { all.fails(Errno::ENOSYS) };
+    Intercepted::new(&program(trees)).inject(fault)
 }
 
 /// A directory below `root` that is opened again, and the number of the call of openat2 after which
 /// it has been entered, and is not open.
-fn find_reopening(trace: &Trace, root: &Path) -> (PathBuf, usize) {
-    let calls = trace.named(&["openat2"]);
+fn find_reopening(log: &[WatchedCall], root: &Path) -> (PathBuf, usize) {
+    let is = |call: &WatchedCall, kind| call.call == kind;
+    let calls: Vec<_> = log.iter().filter(|call| is(call, SystemCall::OPENAT2)).collect();
     let found = calls.windows(2).find_map(|pair| {
-        let path = reopened(pair[1]).filter(|path| {
-            path.starts_with(root.join(ABOVE)) && path.parent() == Some(&root.join(ABOVE))
-        })?;
-        let earlier = trace.position(|call| std::ptr::eq(call, pair[0]))?;
-        let name = format!("\"{}\"", path.file_name()?.to_string_lossy());
-        let entered = trace.calls[..earlier]
-            .iter()
-            .any(|call| call.name == "openat" && call.arguments.contains(&name));
-        entered.then(|| (path, pair[0].nth))
+        let path = pair[1].paths().pop()?;
+        let earlier = log.iter().position(|call| std::ptr::eq(call, pair[0]))?;
+        let entered = log[..earlier].iter().any(|call| {
+            let names = call.paths().into_iter().map(|path| path.file_name().map(OsStr::to_owned));
+            is(call, SystemCall::OPENAT)
+                && names.into_iter().any(|name| name.as_deref() == path.file_name())
+        });
+        let is_below = path.parent() == Some(&root.join(ABOVE));
+        (is_below && entered).then(|| (path, pair[0].nth))
     });
     found.unwrap_or_else(|| panic!("nothing is opened again: {calls:#?}"))
 }
@@ -130,20 +131,19 @@ fn reopening(openat2: bool) {
             let made = || fs::create_dir(trees.destination()).unwrap();
             made();
             let outside = outside(&trees);
-            let (run, trace) = Strace::new(&program(&trees, openat2)).run();
+            let Intercept { run, log, .. } = intercepted(&trees, openat2).record();
             assert!(run.status.success(), "{}", run.stderr);
             assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
             let root = if in_source { trees.source() } else { trees.destination() };
-            let (directory, nth) = find_reopening(&trace, &root);
+            let (directory, nth) = find_reopening(&log, &root);
             fs::remove_dir_all(trees.destination()).unwrap();
             made();
-            let stopped = Strace::new(&program(&trees, openat2)).stop_after("openat2", nth);
+            let stopped = intercepted(&trees, openat2)
+                .stop_in(CallPattern::of(&[SystemCall::OPENAT2]).nth(nth));
             let before = state(&outside);
             swap(&directory, &outside, by);
-            let (run, trace) = stopped.resume();
+            let run = stopped.resume().run;
             let context = format!("{by:?}, source: {in_source}: {}", run.stderr);
-            let failed = trace.named(&["openat2"]).iter().all(|call| call.value().is_none());
-            assert_eq!(failed, !openat2, "{context}");
             run.failed(1);
             match by {
                 Swap::ForDirectory => {
@@ -173,7 +173,14 @@ fn so_it_is_where_openat2_is_missing() {
 
 /// At every call that makes or changes something in a destination that is there.
 fn nothing_is_written_where_a_swapped_destination_leads() {
-    const CHANGING: [&str; 6] = ["mkdirat", "openat", "linkat", "write", "utimensat", "getdents64"];
+    const CHANGING: [SystemCall; 6] = [
+        SystemCall::MKDIRAT,
+        SystemCall::OPENAT,
+        SystemCall::LINKAT,
+        SystemCall::WRITE,
+        SystemCall::UTIMENSAT,
+        SystemCall::GETDENTS64,
+    ];
     let trees = Trees::new();
     for name in ["d/e/1", "d/e/2", "d/e/f/3", "d/4"] {
         trees.file(name, "x");
@@ -188,20 +195,20 @@ fn nothing_is_written_where_a_swapped_destination_leads() {
         }
     };
     reset();
-    let (run, trace) = Strace::new(&program).run();
+    let Intercept { run, log, .. } = Intercepted::new(&program).record();
     assert!(run.status.success(), "{}", run.stderr);
     let before = state(&outside);
     let mut moments = 0;
     let [step, fewest] = by_extent([[4, 8], [1, 31], [1, 31]]);
-    let calls = trace.named(&CHANGING).into_iter();
-    let changing = calls.filter(|call| call.mentions(&trees.destination()));
+    let calls = log.iter().filter(|call| CHANGING.contains(&call.call));
+    let changing = calls.filter(|call| call.touches(&trees.destination()));
     for call in changing.step_by(step) {
         for directory in ["d", "d/e"] {
             reset();
-            let stopped = Strace::new(&program).stop_after(&call.name, call.nth);
+            let stopped = program.stop_after(call.call, call.nth);
             swap(&trees.destination().join(directory), &outside, Swap::ForLink);
-            let (run, _) = stopped.resume();
-            let context = format!("{directory} after {} {}: {run:?}", call.name, call.nth);
+            let run = stopped.resume().run;
+            let context = format!("{directory} after {} {}: {run:?}", call.call.name(), call.nth);
             assert_eq!(state(&outside), before, "{context}");
             // Whatever became of the rest.
             assert!(matches!(run.status.code(), Some(0 | 1)), "{context}");

@@ -5,21 +5,22 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use testbed::witness::Strace;
-use testbed::{Case, Compared, Content, Need, Place, Program, assert_same_tree, by_extent};
+use testbed::{
+    Case, Compared, Content, Need, Place, Program, SystemCall, assert_same_tree, by_extent,
+};
 
 use crate::tree::resuming::{FEW, end_early};
 use crate::tree::{Trees, cp, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("strace")] half_a_file_is_no_file_to_be_kept,
-        [Need::Tool("strace")] temporary_files_go_whatever_is_left_out,
-        [Need::Tool("strace")] what_became_of_another_kind_is_made_again,
-        [Need::Tool("strace"), Need::Root] finished_directories_can_be_filled,
-        [Need::Tool("strace")] a_journal_of_others_is_not_trusted,
-        [Need::Tool("strace")] roots_that_are_done_are_not_done_again,
-        [Need::Tool("strace"), Need::Root] a_name_of_a_file_does_for_the_others,
+        [] half_a_file_is_no_file_to_be_kept,
+        [] temporary_files_go_whatever_is_left_out,
+        [] what_became_of_another_kind_is_made_again,
+        [Need::Root] finished_directories_can_be_filled,
+        [] a_journal_of_others_is_not_trusted,
+        [] roots_that_are_done_are_not_done_again,
+        [Need::Root] a_name_of_a_file_does_for_the_others,
         [] a_mirror_keeps_what_others_are_at_work_on,
     ]
 }
@@ -54,7 +55,7 @@ fn end_after(program: &Program, trees: &Trees, count: usize) -> u64 {
 
 /// Killed after so many files.
 fn kill(program: &Program, trees: &Trees, files: usize) -> u64 {
-    Strace::new(program).stop_after("write", files * writes_each()).kill();
+    program.stop_after(SystemCall::WRITE, files * writes_each()).kill();
     noted(trees)
 }
 
@@ -88,7 +89,7 @@ fn half_a_file_is_no_file_to_be_kept() {
         let trees = Trees::new();
         Content::dense(3 << 20).write(&trees.source().join("large"));
         let flags = [flag, "--method=read-write"];
-        Strace::new(&program(&trees, &flags)).stop_after("pwrite64", 5).kill();
+        program(&trees, &flags).stop_after(SystemCall::PWRITE64, 5).kill();
         let half = fs::read(staged(&trees).join("large")).unwrap();
         assert!(half != fs::read(trees.source().join("large")).unwrap());
         go_on(&trees, &flags);
@@ -206,7 +207,7 @@ fn roots_that_are_done_are_not_done_again() {
         cp().args(["--resume", "-p", "--jobs=1"]).args(roots).arg(trees.destination())
     };
     // The second root's first batch is noted.
-    Strace::new(&program()).stop_after("write", writes_each() * (1500 + 1200)).kill();
+    program().stop_after(SystemCall::WRITE, writes_each() * (1500 + 1200)).kill();
     assert!(trees.destination().join("a").exists() && !trees.destination().join("b").exists());
     let entries = fs::read_dir(trees.destination()).unwrap().map(|entry| entry.unwrap().path());
     let journals = entries.filter(|path| path.extension().is_some_and(|end| end == "journal"));

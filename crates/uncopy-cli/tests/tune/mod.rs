@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testbed::witness::Strace;
 use testbed::{
-    Case, Filesystem, Mount, Need, Place, Program, Scratch, wait_for, with_usual_signals,
+    Case, Filesystem, Mount, Need, Place, Program, Scratch, SystemCall, wait_for,
+    with_usual_signals,
 };
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] results_are_reported_in_words,
         [] an_interrupt_leaves_nothing,
         [] what_a_killed_run_left_is_removed,
-        [Need::Root, Need::Tool("strace")] what_takes_the_name_of_its_directory_is_left_alone,
+        [Need::Root] what_takes_the_name_of_its_directory_is_left_alone,
         [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
     ];
     own.into_iter().chain(kept::cases()).collect()
@@ -157,10 +157,10 @@ fn what_a_killed_run_left_is_removed() {
 /// Whoever owns the directory that is measured in may rename what is in it.
 fn what_takes_the_name_of_its_directory_is_left_alone() {
     // Before what was made is opened, and afterwards.
-    for (call, nth) in [("mkdirat", 1), ("flock", 2)] {
+    for (call, nth) in [(SystemCall::MKDIRAT, 1), (SystemCall::FLOCK, 2)] {
         let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
         let path = scratch.path().to_str().unwrap();
-        let stopped = Strace::new(&uncopy(&home, &["tune", "--json", path])).stop_after(call, nth);
+        let stopped = uncopy(&home, &["tune", "--json", path]).stop_after(call, nth);
         let entries = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path());
         let ours: Vec<_> = entries.filter(|path| path.is_dir()).collect();
         assert_eq!(ours.len(), 1, "{ours:?}");
@@ -170,10 +170,10 @@ fn what_takes_the_name_of_its_directory_is_left_alone() {
         fs::write(ours[0].join("kept"), "kept").unwrap();
         let elsewhere = scratch.join("elsewhere");
         symlink(&elsewhere, ours[0].join("source-4096")).unwrap();
-        let (run, _) = stopped.resume_with(Signal::INT);
+        let run = stopped.resume_with(Signal::INT).run;
         let kept = fs::read_to_string(ours[0].join("kept"));
-        assert!(kept.is_ok_and(|kept| kept == "kept"), "{call}: {run:?}");
-        assert!(!elsewhere.exists(), "{call}: a file was made through the link: {run:?}");
+        assert!(kept.is_ok_and(|kept| kept == "kept"), "{}: {run:?}", call.name());
+        assert!(!elsewhere.exists(), "{}: a file was made through the link: {run:?}", call.name());
     }
 }
 

@@ -14,7 +14,8 @@ use std::any::Any;
 use std::panic::catch_unwind;
 
 use testbed::{
-    Case, CountingAllocator, Fault, Forbidden, Intercept, Intercepted, Place, Program, SystemCall,
+    CallPattern, Case, CountingAllocator, Fault, Forbidden, Intercept, Intercepted, Place, Program,
+    SystemCall,
 };
 use uncopy::Errno;
 
@@ -44,7 +45,7 @@ enum Tried {
 fn each(role: &str, most: usize) {
     let directory = Place::Disk.scratch();
     std::fs::write(directory.join("source"), vec![3; 3 << 20]).unwrap();
-    let intercepted = Intercepted::new(&program(role, directory.path()), MARK, Some(MARK));
+    let intercepted = Intercepted::new(&program(role, directory.path())).between_marks(MARK);
     let (run, calls) = intercepted.count();
     assert!(run.status.success(), "{run:?}");
     assert!(calls.len() >= 5, "{calls:?}");
@@ -58,15 +59,15 @@ fn each(role: &str, most: usize) {
             let all = tried == Tried::All || nth == 1 && tried == Tried::AllAtFirst;
             let mut happened = false;
             for errno in if all { errnos } else { in_turn.as_slice() } {
-                let fault = Fault { call, nth, errno: *errno };
-                match catch_unwind(|| intercepted.fail(fault, &[])) {
+                let fault = CallPattern::of(&[call]).nth(nth).fails(*errno);
+                match catch_unwind(|| intercepted.clone().inject(fault.clone()).run()) {
                     Ok(intercept) => {
-                        happened |= intercept.happened;
-                        wrong.extend(what_is_wrong(&intercept, fault));
+                        happened |= intercept.hits > 0;
+                        wrong.extend(what_is_wrong(&intercept, &fault));
                     }
                     Err(panic) => {
                         happened = true;
-                        wrong.extend(unexpected_panic(&panic, fault));
+                        wrong.extend(unexpected_panic(&panic, &fault));
                     }
                 }
             }
@@ -80,7 +81,7 @@ fn each(role: &str, most: usize) {
 
 /// Describes a panic, unless Rust's standard library raises it for an error that it considers
 /// impossible: no memory for a thread's signal stack, or a failed pipe to a started program.
-fn unexpected_panic(panic: &Box<dyn Any + Send>, fault: Fault) -> Option<String> {
+fn unexpected_panic(panic: &Box<dyn Any + Send>, fault: &Fault) -> Option<String> {
     let text = panic.downcast_ref::<String>().map_or("no text", String::as_str);
     let inherent = text.contains("failed to allocate an alternative stack")
         || text.contains("failed to set up alternative stack guard page")
@@ -88,13 +89,13 @@ fn unexpected_panic(panic: &Box<dyn Any + Send>, fault: Fault) -> Option<String>
     (!inherent).then(|| format!("{fault}: {text}"))
 }
 
-fn what_is_wrong(intercept: &Intercept, fault: Fault) -> Option<String> {
+fn what_is_wrong(intercept: &Intercept, fault: &Fault) -> Option<String> {
     let run = &intercept.run;
     let memory = [SystemCall::MMAP, SystemCall::MREMAP, SystemCall::MPROTECT];
-    let aborted = memory.contains(&fault.call) && run.stderr.contains("memory allocation of");
+    let aborted = memory.contains(&fault.call()) && run.stderr.contains("memory allocation of");
     // A descriptor whose `close` did not happen is open.
-    let not_closed = fault.call == SystemCall::CLOSE && run.stdout.starts_with("descriptors");
-    let well = run.status.success() && (intercept.happened || run.stdout.starts_with("done"));
+    let not_closed = fault.call() == SystemCall::CLOSE && run.stdout.starts_with("descriptors");
+    let well = run.status.success() && (intercept.hits > 0 || run.stdout.starts_with("done"));
     if well || aborted || not_closed {
         return None;
     }
@@ -104,7 +105,7 @@ fn what_is_wrong(intercept: &Intercept, fault: Fault) -> Option<String> {
 /// Spills the table of hard links from memory to a file and reads it back.
 fn links_are_remembered_on_disk() {
     let directory = Place::Disk.scratch();
-    let intercepted = Intercepted::new(&program("links", directory.path()), MARK, Some(MARK));
+    let intercepted = Intercepted::new(&program("links", directory.path())).between_marks(MARK);
     let (run, calls) = intercepted.count();
     assert!(run.stdout.starts_with("done"), "{run:?}");
     // A record and its place for each, and its last name; and the name that the new tree is built under,

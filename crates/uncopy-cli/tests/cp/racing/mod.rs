@@ -7,11 +7,12 @@ pub(crate) mod reader;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testbed::witness::Strace;
-use testbed::{Case, Content, Need, Place, Program, Scratch, seeded};
+use testbed::{Case, Content, Intercepted, Need, Place, Program, Scratch, seeded};
+use uncopy::Errno;
 
 use crate::both::metadata::set_mode;
-use crate::cp::witnessed::Pair;
+use crate::cp::leftovers::no_unnamed_files;
+use crate::cp::witnessed::{Pair, RENAME_CALLS};
 use crate::cp::{READ_WRITE, SENDFILE, cp, cp_by};
 use reader::{Observations, Reader};
 
@@ -20,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] files_are_whole,
         [Need::Root] private_files_stay_private,
         [Need::Root] private_files_over_public_ones,
-        [Need::Root, Need::Tool("strace")] without_o_tmpfile,
+        [Need::Root] without_o_tmpfile,
         [Need::Root] large_files_that_are_kept,
         [Need::Root] trees_aside,
         [Need::Root] trees_merged_into_others,
@@ -122,17 +123,15 @@ fn without_o_tmpfile() {
     for mode in [0o666, 0o600] {
         let (pair, new) = source(mode);
         let old = public_destination(&pair);
-        // The calls of the shell that sets the umask count too.
         let program = cp().arg("-p").with_umask("000");
-        let unnamed = crate::cp::leftovers::unnamed_file_call(&pair, &program);
-        let refuse = format!("{}:error=EOPNOTSUPP:when={}", unnamed.name, unnamed.nth);
         let allowed: &[&[u8]] = if mode == 0o666 { &[&old, &new] } else { &[&old] };
         let seen = race(pair.to.path(), allowed, 8, |_| {
             public_beside(&pair, &old);
             let command = pair.command(program.clone());
-            let (run, trace) = Strace::new(&command).inject(&refuse).run();
-            let _ = run.receipt();
-            assert!(!trace.named(&["renameat2", "renameat"]).is_empty(), "it had a name");
+            let refuse = no_unnamed_files(Errno::EOPNOTSUPP);
+            let intercept = Intercepted::new(&command).inject(refuse).watch(&RENAME_CALLS).run();
+            let _ = intercept.run.receipt();
+            assert!(intercept.count(&RENAME_CALLS) > 0, "it had a name");
             pair.assert_copied();
         });
         assert!(seen.refused > 0, "its temporary file was there: {seen:?}");
