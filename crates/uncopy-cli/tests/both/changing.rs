@@ -24,13 +24,12 @@ const STOPS: [(Method, &[SystemCall]); 4] = [
 const LENGTH: u64 = 2 << 20;
 
 pub(crate) fn cases() -> Vec<Case> {
-    let strace = [Need::Tool("strace")];
     let mut cases = Vec::new();
     for (change, name) in CHANGES {
         for (method, stop) in STOPS {
             let name = format!("both::changing::{name}::{}", method.name);
             let test = move |form| changed(form, change, method, stop);
-            cases.extend(cases_of(&Form::ALL, &name, &strace, test));
+            cases.extend(cases_of(&Form::ALL, &name, &[], test));
         }
     }
     for (place, on) in [
@@ -39,7 +38,7 @@ pub(crate) fn cases() -> Vec<Case> {
         (Place::Btrfs, "btrfs"),
         (Place::Tmpfs, "tmpfs"),
     ] {
-        let needs = [Need::Tool("strace"), Need::At(place)];
+        let needs = [Need::At(place)];
         for (what, test) in [
             ("replaced_by_a_rename", replaced as fn(Form, Place)),
             ("replaced_after_a_change", both),

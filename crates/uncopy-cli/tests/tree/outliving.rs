@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use std::time::Duration;
-use testbed::{CallPattern, Case, Need, Place, Program, Run, SystemCall};
+use testbed::{CallPattern, Case, Fault, Intercepted, Need, Place, Program, Run, SystemCall};
 use uncopy::Errno;
 
 use crate::tree::incomplete::{
@@ -108,34 +108,35 @@ enum Journal {
 fn break_record(trees: &Trees, program: Program, record: Record) -> Run {
     let program = program.arg(trees.source()).arg(trees.destination());
     let before = trees.to.strangers(&[]);
-    // The last of its kind, and those after it.
-    let last = |pattern: &dyn Fn() -> CallPattern| {
-        let hits = program.run_with([pattern().delayed(Duration::ZERO)]).hits;
+    // Number of such calls of a run with these faults.
+    let count = |pattern: &CallPattern, faults: &[Fault]| {
+        let counted = pattern.clone().delayed(Duration::ZERO);
+        let counting = Intercepted::new(&program).inject(counted.clone());
+        let log = faults.iter().cloned().fold(counting, Intercepted::inject).run().log;
         let new: Vec<_> = before.iter().map(String::as_str).collect();
         for name in trees.to.strangers(&new) {
             let path = trees.to.join(name);
             let removed = if path.is_dir() { fs::remove_dir_all } else { fs::remove_file };
             removed(&path).unwrap();
         }
-        assert!(hits > 0, "no {}", pattern());
-        pattern().from(hits)
+        let hits = log.iter().filter(|call| call.is_faulty && call.call == counted.call()).count();
+        assert!(hits > 0, "no {pattern}");
+        hits
     };
-    let unlink = || {
-        CallPattern::of(&[SystemCall::UNLINKAT])
-            .when(|call| call.paths().iter().any(|path| is_ours(path)))
-    };
-    let stays = || last(&unlink).fails(Errno::EROFS);
-    let faults = match record {
-        Record::Stays => vec![stays()],
-        Record::Speaks => {
-            let truncate = || CallPattern::of(&[SystemCall::FTRUNCATE]);
-            vec![stays(), last(&truncate).fails(Errno::EROFS)]
-        }
-        Record::Unflushed => {
-            let flush = || CallPattern::of(&[SystemCall::FSYNC]);
-            vec![last(&flush).fails(Errno::EIO)]
-        }
-    };
+    let flush = CallPattern::of(&[SystemCall::FSYNC]);
+    if record == Record::Unflushed {
+        let last = count(&flush, &[]);
+        return program.run_with([flush.from(last).fails(Errno::EIO)]).run;
+    }
+    let unlink = CallPattern::of(&[SystemCall::UNLINKAT])
+        .when(|call| call.paths().iter().any(|path| is_ours(path)));
+    let last = count(&unlink, &[]);
+    let mut faults = vec![unlink.nth(last).fails(Errno::EROFS)];
+    if record == Record::Speaks {
+        let truncate = CallPattern::of(&[SystemCall::FTRUNCATE]);
+        let last = count(&truncate, &faults);
+        faults.push(truncate.nth(last).fails(Errno::EROFS));
+    }
     program.run_with(faults).run
 }
 
