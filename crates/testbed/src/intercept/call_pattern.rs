@@ -11,12 +11,14 @@ use uncopy::Errno;
 use super::SystemCall;
 use super::watched_call::WatchedCall;
 
+type Condition = Arc<dyn Fn(&WatchedCall) -> bool + Send + Sync + RefUnwindSafe>;
+
 /// Some of a program's system calls: those of certain kinds, on certain files, by number.
 #[derive(Clone)]
 pub struct CallPattern {
     calls: Vec<SystemCall>,
     below: Option<PathBuf>,
-    condition: Option<Arc<dyn Fn(&WatchedCall) -> bool + Send + Sync + RefUnwindSafe>>,
+    condition: Option<Condition>,
     first: usize,
     last: usize,
     step: usize,

@@ -245,7 +245,7 @@ fn a_byte_changed_after_the_flush_is_found(form: Form) {
     for offset in [0, LENGTH / 2, LENGTH - 1] {
         let refuse = no_unnamed_files(Errno::EOPNOTSUPP);
         let command = Intercepted::new(&pair.command(program.clone())).inject(refuse);
-        // What is not flushed cannot be read back.
+        // Only flushed bytes can be read back.
         let flush = CallPattern::of(&[SystemCall::FSYNC, SystemCall::FDATASYNC]).nth(1);
         let stopped = command.stop_in(flush);
         let temporary = temporaries(pair.to.path()).remove(0);
