@@ -5,6 +5,9 @@
  *   linear   the regions copied into one buffer, which is written, waited for and read
  *   iovec    the regions written without copying them first, waited for and read
  *   write    the regions written with zx_channel_write_etc; reading them is not counted
+ *   call     the regions sent by zx_channel_call, whose deadline has passed, and read
+ *   call-linear   the same, copied into one buffer first
+ * With SOCKET as a fifth word, there is a socket between the two ends.
  * The regions have the same length, and the last one the rest; REGIONS 0 stands for the three of a
  * FIDL byte vector: 16 bytes of header, 16 of the vector itself, and its contents. */
 #include <stdio.h>
@@ -12,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <uncopy/zx.h>
 #include <zircon/status.h>
 #include <zircon/syscalls.h>
 
@@ -77,6 +81,30 @@ static double send_parts(long count) {
   return now(CLOCK_MONOTONIC) - begin;
 }
 
+static double call(long count, int is_linear) {
+  double begin = now(CLOCK_MONOTONIC);
+  for (long i = 0; i < count; ++i) {
+    uint32_t bytes = 0, handles = 0;
+    zx_channel_call_args_t args = {parts, NULL, back, NULL, num_parts, 0, num_bytes, 0};
+    if (is_linear) {
+      char* end = linear;
+      for (uint32_t part = 0; part < num_parts; ++part) {
+        memcpy(end, parts[part].buffer, parts[part].capacity);
+        end += parts[part].capacity;
+      }
+      args.wr_bytes = linear;
+      args.wr_num_bytes = num_bytes;
+    }
+    uint32_t options = is_linear ? 0 : ZX_CHANNEL_WRITE_USE_IOVEC;
+    if (zx_channel_call(near_end, options, 0, &args, &bytes, &handles) != ZX_ERR_TIMED_OUT) exit(1);
+    check(zx_channel_read(far_end, 0, back, NULL, num_bytes, 0, &bytes, NULL), "zx_channel_read");
+  }
+  return now(CLOCK_MONOTONIC) - begin;
+}
+
+static double call_linear(long count) { return call(count, 1); }
+static double call_parts(long count) { return call(count, 0); }
+
 static double write_parts(long count) {
   double spent = 0;
   for (long i = 0; i < count; i += WRITES) {
@@ -115,8 +143,8 @@ static void make_parts(uint32_t bytes, uint32_t regions) {
 }
 
 int main(int count, char** words) {
-  if (count != 5) {
-    fprintf(stderr, "messages linear|iovec|write BYTES REGIONS MILLISECONDS\n");
+  if (count != 5 && count != 6) {
+    fprintf(stderr, "messages linear|iovec|write|call|call-linear BYTES REGIONS MILLISECONDS [SOCKET]\n");
     return 2;
   }
   uint32_t bytes = (uint32_t)strtoul(words[2], NULL, 10);
@@ -125,10 +153,17 @@ int main(int count, char** words) {
   int is_write = strcmp(words[1], "write") == 0;
   if (bytes < 48 || regions > bytes || bytes > ZX_CHANNEL_MAX_MSG_BYTES) return 2;
   measured_t* run = is_write                           ? write_parts
+                    : strcmp(words[1], "call") == 0   ? call_parts
+                    : strcmp(words[1], "call-linear") == 0 ? call_linear
                     : strcmp(words[1], "linear") == 0 ? send_linear
                                                       : send_parts;
   make_parts(bytes, regions);
   check(zx_channel_create(0, &near_end, &far_end), "zx_channel_create");
+  if (count == 6) {
+    int fd = -1;
+    check(uncopy_zx_channel_to_fd(far_end, &fd), "uncopy_zx_channel_to_fd");
+    check(uncopy_zx_channel_from_fd(fd, &far_end), "uncopy_zx_channel_from_fd");
+  }
   check(zx_port_create(0, &port), "zx_port_create");
   long messages = WRITES;
   double time;

@@ -20,6 +20,16 @@ const FULL: usize = 65_536;
 const COPIES: [usize; 3] = [256, 4096, FULL];
 const COPY_COUNTS: [usize; 3] = [1, 16, 64];
 
+/// Messages over a socket.
+const OVER_SOCKET: [Message; 3] = [
+    Message { bytes: 4096, regions: 16 },
+    Message { bytes: FULL, regions: 16 },
+    Message { bytes: FULL, regions: 64 },
+];
+/// Name of a call, and the words of the program for its regions and for one buffer.
+const SOCKET_CALLS: [[&str; 3]; 2] =
+    [["write", "iovec", "linear"], ["call", "call", "call-linear"]];
+
 /// Limits of C relative to Rust, for a full message and for a short one.
 const LIMIT_OF_FULL: f64 = 1.25;
 const LIMIT_OF_SHORT: f64 = 1.6;
@@ -32,6 +42,8 @@ const C: &str = "C";
 const RUST: &str = "Rust";
 const C_WRITE: &str = "C, write_etc";
 const RUST_WRITE: &str = "Rust, write_etc";
+const C_GATHERED: &str = "C, gathered";
+const C_JOINED: &str = "C, put together first";
 const SURE: &str = "copies that survive";
 const PLAIN: &str = "memcpy";
 
@@ -54,6 +66,9 @@ impl Setting {
         let mut cases: Vec<Case> = VECTORS.into_iter().map(|length| self.vector(length)).collect();
         cases.extend(messages.map(|message| self.iovecs(message)));
         cases.extend(copies.map(|message| self.copy(message)));
+        for call in SOCKET_CALLS {
+            cases.extend(OVER_SOCKET.map(|message| self.over_socket(call, message)));
+        }
         cases
     }
 
@@ -109,6 +124,18 @@ impl Setting {
         self.runs.case(name, RUST, subjects, targets.into_iter().collect())
     }
 
+    fn over_socket(&self, call: [&'static str; 3], message: Message) -> Case {
+        let [name, gathered, joined] = call;
+        let subject = |name, word| {
+            subjects::over_socket(name, self.program.clone(), word, message, self.runs.time)
+        };
+        let subjects = vec![subject(C_GATHERED, gathered), subject(C_JOINED, joined)];
+        let limit = if message == OVER_SOCKET[1] { 0.9 } else { 1.03 };
+        let target = at_most(limit, TIME_EACH, C_GATHERED, C_JOINED);
+        let name = format!("socket/{}B/{}/{name}", message.bytes, message.regions);
+        self.runs.case(name, C_JOINED, subjects, vec![target])
+    }
+
     fn copy(&self, message: Message) -> Case {
         let subjects = vec![
             subjects::sure_copies(SURE, message, self.runs.time),
@@ -142,7 +169,7 @@ mod tests {
     fn cases_are_sound() {
         let cases = setting().cases();
         assert::sound(&cases);
-        assert_eq!(cases.len(), 3 + 12 + 9);
+        assert_eq!(cases.len(), 3 + 12 + 9 + 6);
     }
 
     /// Each row: case, subject, limit, what it is set against.

@@ -89,6 +89,22 @@ pub(super) fn in_c(
     Subject::piece(name, Role::Own, || Ok(()), run)
 }
 
+/// The program in C, with a socket between the ends.
+pub(super) fn over_socket(
+    name: &str,
+    program: PathBuf,
+    word: &'static str,
+    message: Message,
+    time: Duration,
+) -> Subject {
+    let figures = [message.bytes, message.regions].map(|figure| figure.to_string());
+    let millis = time.as_millis().to_string();
+    let run = move |(): &mut (), _| {
+        printed_by(Command::new(&program).arg(word).args(&figures).args([&millis, "SOCKET"]))
+    };
+    Subject::piece(name, Role::Own, || Ok(()), run)
+}
+
 /// Both ends, a port, and where messages are read to.
 struct Ends {
     near: Channel,
