@@ -111,8 +111,8 @@ mod tests {
     fn only_mapped_parts_are_cut() {
         let mut ranges = Ranges(BTreeMap::from([(10, 20), (30, 40), (40, 50)]));
         assert_eq!(ranges.cut(20..30), []);
-        assert_eq!(ranges.cut(12..15), [12..15]);
-        assert_eq!(ranges.cut(0..11), [10..11]);
+        assert_eq!(ranges.cut(12..15), vec![12..15; 1]);
+        assert_eq!(ranges.cut(0..11), vec![10..11; 1]);
         assert_eq!(ranges.cut(18..45), [18..20, 30..40, 40..45]);
         assert_eq!(ranges.0, BTreeMap::from([(11, 12), (15, 18), (45, 50)]));
         assert_eq!(ranges.cut(0..100), [11..12, 15..18, 45..50]);
