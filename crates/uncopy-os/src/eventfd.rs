@@ -38,9 +38,14 @@ pub fn notify(fd: impl AsFd) {
 
 /// Whether a descriptor is an eventfd or another anonymous inode, whose `write(2)` fails or does not block.
 /// All of them have the same inode (`fs/anon_inodes.c`).
-pub fn is_anonymous(fd: impl AsFd) -> bool {
-    let inode =
-        |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
-    let known = create().ok().and_then(|own| inode(own.as_fd()));
-    known.is_some() && inode(fd.as_fd()) == known
+///
+/// # Errors
+/// `EMFILE` or `ENFILE` if there is no descriptor for an eventfd to compare with, and those of `fstat(2)`.
+pub fn is_anonymous(fd: impl AsFd) -> Sys<bool> {
+    let inode = |fd: BorrowedFd<'_>| -> Sys<_> {
+        let stat = rustix::fs::fstat(fd)?;
+        Ok((stat.st_dev, stat.st_ino))
+    };
+    let known = create()?;
+    Ok(inode(known.as_fd())? == inode(fd.as_fd())?)
 }

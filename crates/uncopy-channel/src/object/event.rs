@@ -50,7 +50,7 @@ impl Event {
             return Err(Unfit::Broken);
         };
         let solo = Solo::new();
-        let fds = SharedFds::arrive(memory, doorbell).ok_or(Unfit::Broken)?;
+        let fds = SharedFds::arrive(memory, doorbell)?;
         solo.share(Shared::new(fds, 0, None)?, false)?;
         solo.refresh();
         Ok(Event { core: Arc::new(Core { solo }), grant: Grant::new(rights) })
@@ -112,7 +112,7 @@ impl EventPair {
         if side >= 2 || !seqpacket::is_seqpacket(&life) {
             return Err(Unfit::Broken);
         }
-        let fds = SharedFds::arrive(memory, doorbell).ok_or(Unfit::Broken)?;
+        let fds = SharedFds::arrive(memory, doorbell)?;
         let solos = [Solo::new(), Solo::new()];
         let other = side ^ 1;
         solos[other].share(Shared::new(fds.duplicate()?, other, None)?, false)?;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::Status;
 use crate::signals::Signals;
 use crate::sync::{Mutex, lock};
+use crate::transport::parcel::Unfit;
 use uncopy_os::epoll::{self, Interest};
 use uncopy_os::{eventfd, file, memfd, seqpacket};
 
@@ -43,12 +44,15 @@ impl SharedFds {
     }
 
     /// Checks the descriptors that another process sent.
-    pub(super) fn arrive(memory: OwnedFd, doorbell: OwnedFd) -> Option<SharedFds> {
+    pub(super) fn arrive(memory: OwnedFd, doorbell: OwnedFd) -> Result<SharedFds, Unfit> {
         // Sealed, so that no process can make it shorter later.
         let is_memory = memfd::size(&memory).is_ok_and(|size| size >= MEMORY_BYTES)
             && memfd::is_fixed(&memory).is_ok_and(|is_fixed| is_fixed);
-        let is_doorbell = eventfd::is_anonymous(&doorbell);
-        (is_memory && is_doorbell).then_some(SharedFds { memory, doorbell })
+        if is_memory && eventfd::is_anonymous(&doorbell).map_err(Status::from)? {
+            Ok(SharedFds { memory, doorbell })
+        } else {
+            Err(Unfit::Broken)
+        }
     }
 
     pub(super) fn duplicate(&self) -> Result<SharedFds, Status> {
