@@ -91,6 +91,8 @@ fn skip_leaves_nothing_on_btrfs(form: Form) {
 fn skip_leaves_a_cached_source_alone(form: Form) {
     let pair = Pair::of(form, Place::Ext4, &Content::dense(LENGTH));
     let _ = allocated_bytes(&pair.source);
+    // A system that is short of memory may have taken pages back.
+    drop(std::fs::read(&pair.source).unwrap());
     assert!(cached_bytes(&pair.source) >= LENGTH);
     let _ = pair.succeed(cp().arg("--cache=skip"));
     assert!(cached_bytes(&pair.source) >= LENGTH, "the source was thrown out of the cache");
