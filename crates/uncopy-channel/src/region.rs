@@ -35,7 +35,7 @@ pub trait Region {
     /// Appends all regions to a message, in order.
     ///
     /// # Errors
-    /// That of the first region that fails.
+    /// The error of the first region that fails.
     #[inline]
     fn append_all(regions: &[Self], filling: &mut Filling<'_>) -> Result<(), Status>
     where

@@ -29,7 +29,7 @@ impl Scratch {
     /// Appends `length` bytes, which `fill` writes.
     ///
     /// # Errors
-    /// That of `fill`, or `short` if it wrote fewer bytes; nothing is appended then.
+    /// The error of `fill`, or `short` if it wrote fewer bytes; nothing is appended then.
     #[inline]
     pub(crate) fn append<E>(
         &mut self,
