@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::format::{HEADER_BYTES, Header};
 use super::pool::{self, PeerPool};
 use super::{Payload, PayloadReason, PayloadReceipt, PayloadWay, Place};
-use crate::channel::{Channel, Handle, MessageBuf};
+use crate::channel::{Channel, Handle, MessageBuf, total_bytes};
 use crate::memory::{Draft, PoolMemory, PoolShape, TrustedPeer};
 use crate::object::{Object, Vmo};
 use crate::signals::Signals;
 use crate::sleep::Deadline;
-use crate::{MAX_BYTES, MemoryRefusal, Status};
+use crate::{MAX_BYTES, MAX_REGIONS, MemoryRefusal, Status};
 use uncopy_core::Cost;
 
 /// Bytes of a payload that fit into its first message.
@@ -364,13 +364,13 @@ impl PayloadChannel {
         let mut parts = vec![IoSlice::new(&header)];
         parts.extend(cursor.take(left.min(FIRST_BYTES)));
         self.write(&parts, Vec::new(), deadline)?;
-        left -= left.min(FIRST_BYTES);
+        left -= total_bytes(&parts) - HEADER_BYTES;
         while left > 0 {
             let parts = cursor.take(left.min(MAX_BYTES));
             // The peer cannot make sense of what follows half a payload.
             let written = self.write(&parts, Vec::new(), deadline);
             written.inspect_err(|_| self.is_broken = true)?;
-            left -= left.min(MAX_BYTES);
+            left -= total_bytes(&parts);
         }
         let cost = if self.channel.0.is_wired() { Cost::KernelCopied } else { Cost::UserCopied };
         Ok(PayloadReceipt { cost, ..of_messages(length) })
@@ -460,11 +460,14 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Takes the next `length` bytes, or all that are left.
+    /// Takes the next `length` bytes, or all that are left, or as many regions as go into a message
+    /// beside its header.
     fn take(&mut self, length: usize) -> Vec<IoSlice<'a>> {
         let mut left = length;
         let mut taken = Vec::new();
-        while let Some((first, others)) = self.regions.split_first() {
+        while taken.len() < MAX_REGIONS - 1
+            && let Some((first, others)) = self.regions.split_first()
+        {
             let rest = &first[self.skip..];
             let now = rest.len().min(left);
             if now > 0 {

@@ -59,13 +59,16 @@ fn short_payloads_are_messages_and_long_ones_are_cut() {
 
 #[test]
 fn regions_are_sent_from_where_they_lie() {
-    for (mut near, mut far, _) in pairs() {
-        let bytes = pattern(200_000);
-        let regions: Vec<_> = bytes.chunks(70_001).map(IoSlice::new).collect();
-        std::thread::scope(|scope| {
-            scope.spawn(|| near.send_regions(&regions, LONG).unwrap());
-            assert!(far.receive(LONG).unwrap().bytes() == bytes);
-        });
+    // Few and long, and more than go into a message or two.
+    for (length, region) in [(200_000, 70_001), (20_000, 1), (8191, 1), (8192, 1), (100_000, 3)] {
+        for (mut near, mut far, _) in pairs() {
+            let bytes = pattern(length);
+            let regions: Vec<_> = bytes.chunks(region).map(IoSlice::new).collect();
+            std::thread::scope(|scope| {
+                scope.spawn(|| near.send_regions(&regions, LONG).unwrap());
+                assert!(far.receive(LONG).unwrap().bytes() == bytes, "{length} in {region}");
+            });
+        }
     }
 }
 
