@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use uncopy::send::InetSocket;
 
@@ -14,6 +15,28 @@ pub(crate) fn udp(is_v6: bool) -> (UdpSocket, InetSocket) {
     receiver.set_read_timeout(Some(LONG)).unwrap();
     let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
     (receiver, socket)
+}
+
+/// Makes a UDP port that refuses what others send to it, and that nobody else is given: its socket is connected
+/// to another peer, so that no datagram from here is its own.
+pub(crate) fn refusing_port(is_v6: bool) -> UdpSocket {
+    let (peer, port) =
+        (UdpSocket::bind(here(is_v6)).unwrap(), UdpSocket::bind(here(is_v6)).unwrap());
+    port.connect(peer.local_addr().unwrap()).unwrap();
+    port
+}
+
+/// Calls what returns the number of refusals that it saw, until it saw one: the kernel sends at most so many a
+/// second for the whole machine (`icmp_msgs_per_sec`, icmp(7)), and other tests have some of them.
+#[track_caller]
+pub(crate) fn until_refused(send: impl Fn() -> usize) {
+    for _ in 0..200 {
+        if send() > 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("no refusal in 200 attempts: the refusal of a datagram is the error of the next one");
 }
 
 /// Receives the next datagram.
