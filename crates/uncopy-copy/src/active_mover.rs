@@ -1,6 +1,7 @@
 //! Defines the active mechanism of one pair of files.
 
-use super::mechanism::Mover;
+use super::digest::StreamedDigest;
+use super::mechanism::{Ends, Moved, Mover, Refused};
 use uncopy_core::Mechanism;
 
 pub(super) struct ActiveMover {
@@ -14,6 +15,20 @@ pub(super) struct ActiveMover {
 impl ActiveMover {
     pub(super) fn new(mechanism: Mechanism, mover: Box<dyn Mover>) -> ActiveMover {
         ActiveMover { mechanism, mover, second_mover: None, moved_bytes: 0 }
+    }
+
+    /// Moves bytes by one thread, and adds them to the digest, if there is one.
+    pub(super) fn step(
+        &mut self,
+        ends: Ends<'_>,
+        offset: u64,
+        length: u64,
+        digest: Option<&mut StreamedDigest>,
+    ) -> Result<Moved, Refused> {
+        match digest {
+            Some(digest) => self.mover.step_digesting(ends, offset, length, digest),
+            None => self.mover.step(ends, offset, length),
+        }
     }
 
     /// Both movers, if two threads are to move the next piece and the mechanism can.

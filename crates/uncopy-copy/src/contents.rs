@@ -6,7 +6,7 @@ use rustix::fs::FileType;
 
 use super::compress;
 use super::destination::Destination;
-use super::digest::Hasher;
+use super::digest::{Hasher, StreamedDigest};
 use super::file_copy::FileCopy;
 use super::metadata;
 use super::observer::{self, Phase, Progress};
@@ -18,8 +18,8 @@ use super::stream;
 use super::transfer::Transfer;
 use super::verify::{self, Original};
 use super::watch;
+use uncopy_core::{DigestedFrom, MappedWrites, Mechanism, Note, Receipt, SourceDigest, Unseen};
 use uncopy_core::{Errno, Error, Reason, Result, SourceDoubt};
-use uncopy_core::{MappedWrites, Mechanism, Note, Receipt, Unseen};
 use uncopy_os::file;
 
 impl FileCopy<'_, '_> {
@@ -33,6 +33,11 @@ impl FileCopy<'_, '_> {
             .verify
             .filter(|_| self.facts.hashes)
             .map(|verify| Hasher::new(verify.algorithm))
+            .transpose()
+            .map_err(|errno| Error::system("hash", source.path, errno))?;
+        let wanted = self.options().digest.filter(|_| !self.facts.transforms);
+        self.digest = wanted
+            .map(StreamedDigest::new)
             .transpose()
             .map_err(|errno| Error::system("hash", source.path, errno))?;
         let reached = if self.facts.transforms {
@@ -85,7 +90,9 @@ impl FileCopy<'_, '_> {
     pub(crate) fn complete(&mut self, digest: Option<String>) -> Result<Option<OwnedFd>> {
         let (source, staging, options) = (self.source, self.staging, self.options());
         let (destination, reached) = (self.destination(), self.receipt.bytes);
+        self.receipt.source_digest = self.digest.take().and_then(|d| d.finish(reached));
         self.check_contents(digest)?;
+        self.digest_copy()?;
         if options.cache == Cache::Skip && !destination.is_stream() {
             drop_caches(source, staging, self.was_cached);
         }
@@ -130,6 +137,10 @@ impl FileCopy<'_, '_> {
             if digest.is_some() {
                 self.receipt.notes.push(Note::DigestAsItCame);
             }
+            // The digest of what was read of the source, which is not read again.
+            let streamed = self.receipt.source_digest.as_ref();
+            let streamed = streamed.filter(|known| known.algorithm == wanted.algorithm.name());
+            let digest = digest.or_else(|| streamed.map(|known| known.value.clone()));
             let is_read_again = digest.is_none();
             let original = digest.map_or(Original::Again(source_bytes), Original::AsItCame);
             self.report(Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached })?;
@@ -145,6 +156,28 @@ impl FileCopy<'_, '_> {
             }
         }
         if snapshot { Ok(()) } else { self.check_change() }
+    }
+
+    /// Computes the digest from the copy if not all bytes passed through the program. A verification
+    /// by the same digest has read them already.
+    fn digest_copy(&mut self) -> Result<()> {
+        let wanted = self.options().digest.filter(|_| !self.facts.transforms);
+        let Some(algorithm) = wanted.filter(|_| self.receipt.source_digest.is_none()) else {
+            return Ok(());
+        };
+        let verification = self.receipt.verification.as_ref();
+        let verified =
+            verification.filter(|v| v.algorithm == algorithm.name() && !v.digest.is_empty());
+        self.receipt.source_digest = Some(match verified {
+            Some(verified) => SourceDigest {
+                algorithm: verified.algorithm,
+                value: verified.digest.clone(),
+                from: DigestedFrom::ReadFromCopy,
+                duration: verified.duration,
+            },
+            None => verify::digest_copy(self, algorithm)?,
+        });
+        Ok(())
     }
 
     /// Notes whether the source changed, and fails if it must not have.

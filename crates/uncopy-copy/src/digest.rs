@@ -1,10 +1,13 @@
-//! Streaming digests. Cargo features decide which are available ([`Digest::is_built_in`]).
+//! Computes digests. Cargo features decide which are available ([`Digest::is_built_in`]).
 
 #[cfg(feature = "sha256")]
 use std::fmt::Write as _;
 
+use std::time::{Duration, Instant};
 #[cfg(not(all(feature = "blake3", feature = "sha256")))]
 use uncopy_core::Errno;
+
+use uncopy_core::{DigestedFrom, SourceDigest};
 use uncopy_os::Sys;
 
 use super::options::Digest;
@@ -57,6 +60,69 @@ impl Hasher {
     }
 }
 
+/// Returns the digest of bytes that are in memory.
+pub(crate) fn of_bytes(algorithm: Digest, bytes: &[u8], from: DigestedFrom) -> Sys<SourceDigest> {
+    let begin = Instant::now();
+    let mut hasher = Hasher::new(algorithm)?;
+    hasher.update(bytes);
+    let (algorithm, value) = (algorithm.name(), hasher.finish());
+    Ok(SourceDigest { algorithm, value, from, duration: begin.elapsed() })
+}
+
+/// Digest of the bytes of a file that pass through the program in their order.
+pub(crate) struct StreamedDigest {
+    algorithm: Digest,
+    hasher: Hasher,
+    /// Number of bytes hashed.
+    end: u64,
+    duration: Duration,
+}
+
+/// Zeros that stand for a part of a hole.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+impl StreamedDigest {
+    pub(crate) fn new(algorithm: Digest) -> Sys<StreamedDigest> {
+        let hasher = Hasher::new(algorithm)?;
+        Ok(StreamedDigest { algorithm, hasher, end: 0, duration: Duration::ZERO })
+    }
+
+    /// Adds bytes at `offset`. Bytes behind a gap are left out, and the digest stays incomplete.
+    pub(crate) fn add(&mut self, offset: u64, bytes: &[u8]) {
+        if offset == self.end {
+            let begin = Instant::now();
+            self.hasher.update(bytes);
+            self.end += bytes.len() as u64;
+            self.duration += begin.elapsed();
+        }
+    }
+
+    /// Adds a part of the hole `start..end`; returns where that part ends.
+    pub(crate) fn add_hole(&mut self, start: u64, end: u64) -> u64 {
+        /// Hashed between two reports of progress.
+        const PART_BYTES: u64 = 64 << 20;
+        let part_end = end.min(start + PART_BYTES);
+        let mut at = start;
+        while at < part_end && at == self.end {
+            let zeros = (part_end - at).min(ZEROS.len() as u64);
+            self.add(at, &ZEROS[..zeros as usize]);
+            at += zeros;
+        }
+        part_end
+    }
+
+    /// Returns the digest, if these are all bytes of a file of this size.
+    pub(crate) fn finish(self, size: u64) -> Option<SourceDigest> {
+        let StreamedDigest { algorithm, hasher, end, duration } = self;
+        (end == size).then(|| SourceDigest {
+            algorithm: algorithm.name(),
+            value: hasher.finish(),
+            from: DigestedFrom::Streamed,
+            duration,
+        })
+    }
+}
+
 #[cfg(feature = "sha256")]
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -67,7 +133,32 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Digest, Hasher};
+    use super::{Digest, Hasher, StreamedDigest};
+
+    #[test]
+    fn a_gap_leaves_the_digest_incomplete_and_a_hole_does_not() {
+        let digest = |pieces: &[(u64, &[u8])], holes: &[(u64, u64)], size| {
+            let mut digest = StreamedDigest::new(Digest::Xxh3).unwrap();
+            pieces.iter().for_each(|(offset, bytes)| digest.add(*offset, bytes));
+            for (start, end) in holes {
+                let mut at = *start;
+                while at < *end {
+                    at = digest.add_hole(at, *end);
+                }
+            }
+            digest.finish(size).map(|digest| digest.value)
+        };
+        let whole = digest(&[(0, b"abc")], &[], 3);
+        assert_eq!(whole.as_deref(), Some("06b05ab6733a618578af5f94892f3950"));
+        assert_eq!(digest(&[(0, b"a"), (1, b"bc")], &[], 3), whole);
+        assert_eq!(digest(&[(0, b"a"), (2, b"c")], &[], 3), None);
+        assert_eq!(digest(&[(1, b"bc"), (0, b"a")], &[], 3), None);
+        let long = vec![0; 100 << 10];
+        let zeros = digest(&[(0, b"a"), (1, &long)], &[], 1 + (100 << 10));
+        assert!(zeros.is_some());
+        assert_eq!(digest(&[(0, b"a")], &[(1, 1 + (100 << 10))], 1 + (100 << 10)), zeros);
+        assert_eq!(digest(&[], &[(1, 10)], 10), None);
+    }
 
     #[test]
     fn digests_are_those_of_the_standards() {

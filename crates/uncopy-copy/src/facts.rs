@@ -55,6 +55,7 @@ pub(crate) fn of_dense(
         dirty_budget_bytes: u64::MAX,
         transforms: false,
         hashes: false,
+        digests: options.digest.is_some(),
         in_place: false,
         durable: options.durable,
         allow: options.allow,

@@ -4,6 +4,7 @@
 use super::context::CopyContext;
 use super::conversion::{Chosen, Conversion, is_transformed};
 use super::destination::Destination;
+use super::digest::StreamedDigest;
 use super::facts;
 use super::file_plan::FileFacts;
 use super::history::FileClass;
@@ -62,6 +63,8 @@ pub(crate) struct FileCopy<'a, 's> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) facts: CopyFacts,
     pub(crate) receipt: Receipt,
+    /// Digest of the bytes that pass through the program, if one is wanted.
+    pub(crate) digest: Option<StreamedDigest>,
     /// Whether the source was in the page cache before; looked up only where that matters.
     pub(crate) was_cached: bool,
 }
@@ -75,11 +78,24 @@ impl<'a, 's> FileCopy<'a, 's> {
     ) -> FileCopy<'a, 's> {
         let CopyRequest { source, destination, chosen, options, .. } = request;
         let facts = facts::gather(source, destination, staging.fd(), options);
-        let hashes = source.is_stream && options.verify.is_some() && !destination.is_stream();
+        // Neither can be read again: a stream as the source, nor one as the destination.
+        let hashes = match destination.is_stream() {
+            true => options.digest.is_some(),
+            false => source.is_stream && options.verify.is_some(),
+        };
         let facts = CopyFacts { transforms: request.transforms(), hashes, ..facts };
         let mut receipt = Receipt::default();
         receipt.compression = chosen.map(|chosen| chosen.compression.clone());
-        FileCopy { request, source, staging, observer, facts, receipt, was_cached: false }
+        FileCopy {
+            request,
+            source,
+            staging,
+            observer,
+            facts,
+            receipt,
+            digest: None,
+            was_cached: false,
+        }
     }
 
     pub(crate) fn options(&self) -> &'a CopyOptions {

@@ -41,6 +41,12 @@ pub struct CopyOptions {
     pub preserve: Preserve,
     /// Hash both sides after writing, and put the copy in place only if they agree.
     pub verify: Option<Verify>,
+    /// Compute the digest of the bytes that are copied
+    /// ([`Receipt::source_digest`](uncopy_core::Receipt::source_digest)).
+    ///
+    /// A file whose blocks cannot be shared goes through the program's memory in one pass, unless `allow`
+    /// or `prefer` ask for another mechanism: then, and for shared blocks, the copy is read.
+    pub digest: Option<Digest>,
     /// Flush the data before the rename and the directory after it (`fsync(2)`), so that after a
     /// power cut there is the old file or the new one.
     pub durable: bool,
@@ -75,6 +81,7 @@ setters! {
         existing: Existing,
         preserve: Preserve,
         verify: Option<Verify>,
+        digest: Option<Digest>,
         durable: bool,
         in_place: bool,
         copy_contents: bool,
@@ -123,7 +130,10 @@ impl CopyOptions {
                 Contradiction::InPlaceCannotRetry,
             ),
             (
-                self.verify.is_some_and(|verify| !verify.algorithm.is_built_in()),
+                [self.verify.map(|verify| verify.algorithm), self.digest]
+                    .into_iter()
+                    .flatten()
+                    .any(|digest| !digest.is_built_in()),
                 Contradiction::NoDigestHere,
             ),
             (
@@ -131,6 +141,7 @@ impl CopyOptions {
                 transforms && uncopy_core::IS_LINUX && !cfg!(feature = "compress"),
                 Contradiction::NoCompressionHere,
             ),
+            (transforms && self.digest.is_some(), Contradiction::DigestOfTransformed),
             (transforms && !looks_at_bytes, Contradiction::TransformNeedsReading),
             (transforms && self.in_place, Contradiction::TransformInPlace),
             (transforms && self.copy_contents, Contradiction::TransformOfStream),

@@ -39,6 +39,8 @@ pub struct CopyFacts {
     pub transforms: bool,
     /// The bytes are hashed on their way: their source cannot be read again to verify them.
     pub hashes: bool,
+    /// The digest of the bytes is wanted: they pass through the program unless their blocks are shared.
+    pub digests: bool,
     /// [`CopyOptions::in_place`](super::options::CopyOptions::in_place).
     pub in_place: bool,
     /// [`CopyOptions::durable`](super::options::CopyOptions::durable).
@@ -72,6 +74,7 @@ impl CopyFacts {
             dirty_budget_bytes: u64::MAX,
             transforms: false,
             hashes: false,
+            digests: false,
             in_place: false,
             durable: false,
             allow: Allow::Any,
@@ -80,6 +83,12 @@ impl CopyFacts {
             cache: Cache::Auto,
             tuning: Tuning::BUILT_IN,
         }
+    }
+
+    /// Whether the bytes pass through the program because of their digest: that takes one pass where a
+    /// copy inside the kernel and reading it take two. Processor time would be saved by direct writes.
+    fn reads_for_digest(&self) -> bool {
+        self.digests && self.prefer == Prefer::WallTime
     }
 
     /// The files of a job that this one is compared with.
@@ -331,6 +340,9 @@ fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> 
         (_, Direct) if facts.cache == Cache::Keep => Exclusion::BypassesCache,
         _ if facts.transforms => return Some(RefusalReason::Transformed),
         _ if facts.hashes => return Some(RefusalReason::Hashed),
+        (Allow::Any, other) if facts.reads_for_digest() && other != Reflink => {
+            Exclusion::BytesNotSeen
+        }
         _ if facts.sparse == Sparse::Always => Exclusion::CannotSeeZeros,
         (_, Reflink | CopyFileRange) if facts.sparse == Sparse::Never && facts.has_holes => {
             Exclusion::MayKeepHoles

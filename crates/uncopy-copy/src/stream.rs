@@ -36,12 +36,12 @@ pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) 
     Ok(())
 }
 
-/// Moves bytes by `mechanism` until the source ends, and adds them to the digest, if there is one.
-/// Returns the number of bytes.
+/// Moves bytes by `mechanism` until the source ends, and adds them to `hash` and to the copy's digest, if
+/// there are any. Returns the number of bytes.
 pub(crate) fn copy_to_end(
     copy: &mut FileCopy<'_, '_>,
     mechanism: Mechanism,
-    mut digest: Option<&mut Hasher>,
+    mut hash: Option<&mut Hasher>,
 ) -> Result<u64> {
     let (source, staging) = (copy.source, copy.staging);
     let finds_zeros = copy.facts.sparse == Sparse::Always && !copy.facts.destination_is_stream;
@@ -73,8 +73,13 @@ pub(crate) fn copy_to_end(
             }
             Err(errno) => return Err(stopped(copy, mechanism, &mover, errno, total)),
         };
-        if let (Some(digest), Some(bytes)) = (&mut digest, mover.held(n)) {
-            digest.update(bytes);
+        if let Some(bytes) = mover.held(n) {
+            if let Some(hash) = &mut hash {
+                hash.update(bytes);
+            }
+            if let Some(digest) = &mut copy.digest {
+                digest.add(total, bytes);
+            }
         }
         let hole_bytes = match mover.held(n) {
             Some(bytes) if finds_zeros => {

@@ -272,10 +272,20 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             None => self.next_mechanism()?,
         };
         self.copy.receipt.add(mechanism, end - start, Cost::Hole);
+        self.digest_hole(start, end)?;
         self.done_bytes = end;
         self.copy.staging.reached(self.ends.source, end)?;
         self.report()?;
         Ok(true)
+    }
+
+    /// Adds the zeros of a hole to the digest.
+    fn digest_hole(&mut self, start: u64, end: u64) -> Result<()> {
+        while let Some(digest) = self.copy.digest.as_mut().filter(|_| self.done_bytes < end) {
+            self.done_bytes = digest.add_hole(self.done_bytes.max(start), end);
+            self.report()?;
+        }
+        Ok(())
     }
 
     /// Moves `start..end`, changing the mechanism as often as need be.
@@ -295,7 +305,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             let Some(active) = &mut self.active_mover else { continue };
             let (step, parallel) = match active.second_mover(parallel) {
                 Some((first, second)) => (ranges::step(first, second, ends, offset, length), true),
-                None => (active.mover.step(ends, offset, length), false),
+                None => (active.step(ends, offset, length, self.copy.digest.as_mut()), false),
             };
             self.give_back(length, &step);
             match step {
@@ -325,6 +335,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     fn gains_from_parallel(&mut self, mechanism: Mechanism, length: u64) -> Result<bool> {
         let gains = plan::gains_by_ranges(&self.copy.facts, mechanism, length)
             && self.turn().is_none_or(|way| way.parallel)
+            // A digest takes the bytes in their order.
+            && self.copy.digest.is_none()
             && self.copy.context().throttle.is_none()
             && self.copy.context().has_spare_thread();
         if gains && self.copy.receipt.parallel_bytes == 0 {

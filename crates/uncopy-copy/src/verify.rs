@@ -14,8 +14,8 @@ use super::observer::{Observer, Phase, Progress};
 use super::options::{Digest, Verify};
 use super::pause::{Gate, Stopwatch};
 use super::source::Source;
+use uncopy_core::{DigestedFrom, SourceDigest, Verification, VerifiedFrom};
 use uncopy_core::{Errno, Error, Reason, Result};
-use uncopy_core::{Verification, VerifiedFrom};
 use uncopy_os::AlignedBuffer;
 use uncopy_os::capabilities::{Device, DeviceKind, Filesystem};
 use uncopy_os::{Sys, file, transfer};
@@ -91,6 +91,20 @@ pub(crate) fn verify(
     }
     let duration = begin.elapsed();
     Ok(Verification { algorithm: algorithm.name(), digest: found, from, duration })
+}
+
+/// Computes the digest of the copy from its descriptor; the page cache may answer.
+pub(crate) fn digest_copy(copy: &mut FileCopy<'_, '_>, algorithm: Digest) -> Result<SourceDigest> {
+    let (source, gate) = (copy.source, copy.context().gate);
+    let begin = Stopwatch::start(gate);
+    let side = Side { fd: copy.staging.fd(), size: copy.receipt.bytes, is_compressed: false };
+    let value = hash_copy(source, side, algorithm, &mut *copy.observer)?;
+    Ok(SourceDigest {
+        algorithm: algorithm.name(),
+        value,
+        from: DigestedFrom::ReadFromCopy,
+        duration: begin.elapsed(),
+    })
 }
 
 /// Bytes to hash: those of a file, or the decompressed contents of one.

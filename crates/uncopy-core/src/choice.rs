@@ -60,6 +60,8 @@ choices! {
     Durable, Durable = "durable",
     /// The copy is compared with its source.
     Verify, Verify = "verify",
+    /// The digest of the bytes is computed.
+    Digest, Digest = "digest",
     /// Minimum size for more than one read and one write.
     ZeroCopyMin, ZeroCopyMin = "zero-copy-min",
     /// Minimum size for direct writes.

@@ -22,8 +22,9 @@ pub use filesystem::Filesystem;
 pub use option::CopyOption;
 pub use receipt::{
     Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample, Cost,
-    Exclusion, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism, MetadataPart, Note,
-    Obstacle, Portion, Receipt, Refusal, RefusalReason, Unseen, Verification, VerifiedFrom,
+    DigestedFrom, Exclusion, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism,
+    MetadataPart, Note, Obstacle, Portion, Receipt, Refusal, RefusalReason, SourceDigest, Unseen,
+    Verification, VerifiedFrom,
 };
 pub use threshold::{Decision, Origin, Threshold};
 

@@ -50,6 +50,8 @@ options! {
     PreserveAcl = "preserve.acl",
     /// `verify`.
     Verify = "verify",
+    /// `digest`.
+    Digest = "digest",
     /// `durable`.
     Durable = "durable",
     /// `in_place`.

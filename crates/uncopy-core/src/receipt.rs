@@ -168,6 +168,43 @@ pub struct Verification {
     pub duration: Duration,
 }
 
+/// Origin of the bytes of a [`SourceDigest`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DigestedFrom {
+    /// The program's memory: every byte passed through it on its way to the copy, and holes count as
+    /// zeros.
+    Streamed,
+    /// The copy, read through the descriptor that it was written by, before it got its name.
+    ReadFromCopy,
+}
+
+impl DigestedFrom {
+    /// Name in receipts: `read_from_copy`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DigestedFrom::Streamed => "streamed",
+            DigestedFrom::ReadFromCopy => "read_from_copy",
+        }
+    }
+}
+
+/// Digest of the bytes that were copied. The source is not read a second time for it.
+///
+/// It proves nothing about what the device of source or copy stores: `CopyOptions::verify` reads that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceDigest {
+    /// Name of the digest: `blake3`, `sha256`, `xxh3`.
+    pub algorithm: &'static str,
+    /// Value, in lowercase hexadecimal.
+    pub value: String,
+    /// Origin of the bytes.
+    pub from: DigestedFrom,
+    /// Time spent on reading the copy and hashing, included in [`Receipt::duration`].
+    pub duration: Duration,
+}
+
 /// Writes to the source through a shared mapping (`mmap(2)` with `MAP_SHARED`) during the copy.
 /// They need not change the source's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -308,6 +345,8 @@ pub struct Receipt {
     pub duration: Duration,
     /// Present if both sides were hashed (or proved to share extents) and are equal.
     pub verification: Option<Verification>,
+    /// Digest of the bytes that were copied, if requested.
+    pub source_digest: Option<SourceDigest>,
     /// Whether data and name were flushed to the device before this receipt was made.
     pub durable: bool,
     /// Whether the source changed during the copy, and the options accept that.

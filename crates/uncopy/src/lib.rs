@@ -57,9 +57,10 @@ pub use uncopy_copy as copy;
 pub use uncopy_copy::follow;
 pub use uncopy_core::{
     Choice, Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample,
-    Cost, Decision, Errno, Error, Exclusion, GuessedBy, InodeFlags, Leftovers, MappedWrites,
-    Mechanism, MetadataPart, NextStep, Note, Objection, Obstacle, Portion, Reason, Receipt,
-    Refusal, RefusalReason, Result, SourceDoubt, SystemError, Unseen, Verification, VerifiedFrom,
+    Cost, Decision, DigestedFrom, Errno, Error, Exclusion, GuessedBy, InodeFlags, Leftovers,
+    MappedWrites, Mechanism, MetadataPart, NextStep, Note, Objection, Obstacle, Portion, Reason,
+    Receipt, Refusal, RefusalReason, Result, SourceDigest, SourceDoubt, SystemError, Unseen,
+    Verification, VerifiedFrom,
 };
 #[cfg(all(feature = "doctor", target_os = "linux"))]
 #[doc(inline)]

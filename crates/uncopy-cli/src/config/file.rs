@@ -97,7 +97,7 @@ mod tests {
                 "there is no setting \"verfy\"; did you mean \"verify\"?",
             ),
             (b"\nmax_bandwidth = 1", 2, "did you mean \"max-bandwidth\"?"),
-            (b"zzz = 1", 1, "valid settings: verify, durable"),
+            (b"zzz = 1", 1, "valid settings: verify, digest, durable"),
             (b"[cp]\njobs = 1", 1, "there is no setting \"cp\""),
             (b"jobs = 1\njobs = 2", 2, "duplicate key"),
             (b"jobs =\n", 1, "write settings like"),

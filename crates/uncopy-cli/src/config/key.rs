@@ -26,7 +26,7 @@ pub(crate) struct Key {
 const BOOLEAN: &str = "true or false";
 
 /// All settings, in the order in which they are shown.
-pub(crate) static KEYS: [Key; 19] = [
+pub(crate) static KEYS: [Key; 20] = [
     Key {
         name: "verify",
         built_in: "none",
@@ -34,6 +34,14 @@ pub(crate) static KEYS: [Key; 19] = [
         flags: &["verify", "no_verify"],
         options: &[CopyOption::Verify],
         set: |flags, text| set(&mut flags.verify, unless("none", text, choice)),
+    },
+    Key {
+        name: "digest",
+        built_in: "none",
+        expected: "blake3, sha256, xxh3 or none",
+        flags: &["digest", "no_digest"],
+        options: &[CopyOption::Digest],
+        set: |flags, text| set(&mut flags.digest, unless("none", text, choice)),
     },
     Key {
         name: "durable",

@@ -401,6 +401,7 @@ mod tests {
     fn a_setting_is_its_flag() {
         let rows = [
             ("verify = 'sha256'", "--verify=sha256"),
+            ("digest = 'xxh3'", "--digest=xxh3"),
             ("durable = true", "--durable"),
             ("preserve = ['mode', 'acl']", "--preserve=mode,acl"),
             ("if-changed = 'retry'", "--if-changed=retry"),
@@ -452,6 +453,8 @@ mod tests {
         for (line, text) in [
             ("--verify", "verify = 'sha256'"),
             ("--no-verify", "verify = 'sha256'"),
+            ("--digest", "digest = 'sha256'"),
+            ("--no-digest", "digest = 'sha256'"),
             ("--durable", "durable = false"),
             ("--no-durable", "durable = true"),
             ("-p", "preserve = 'xattr'"),

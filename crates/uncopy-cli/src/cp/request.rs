@@ -48,6 +48,7 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     };
     options.preserve = preserve(&flags.preserve);
     options.verify = verify(flags)?;
+    options.digest = flags.digest.map(digest);
     options.durable = flags.durable;
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
@@ -163,14 +164,19 @@ fn verify(flags: &CopyArgs) -> Result<Option<Verify>, String> {
         None => Ok(None),
         Some(algorithm) => {
             let mut verify = Verify::default();
-            verify.algorithm = match algorithm {
-                DigestArg::Blake3 => Digest::Blake3,
-                DigestArg::Sha256 => Digest::Sha256,
-                DigestArg::Xxh3 => Digest::Xxh3,
-            };
+            verify.algorithm = digest(algorithm);
             verify.trust_shared_extents = flags.trust_shared_extents;
             Ok(Some(verify))
         }
+    }
+}
+
+/// Returns the digest of this name.
+pub(crate) fn digest(algorithm: DigestArg) -> Digest {
+    match algorithm {
+        DigestArg::Blake3 => Digest::Blake3,
+        DigestArg::Sha256 => Digest::Sha256,
+        DigestArg::Xxh3 => Digest::Xxh3,
     }
 }
 
@@ -204,7 +210,9 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 25] = [
+        let rows: [(&str, Change); 27] = [
+            ("--digest", |o| o.digest = Some(Digest::Blake3)),
+            ("--digest=sha256", |o| o.digest = Some(Digest::Sha256)),
             ("--method reflink", |o| o.allow = Allow::Only(Mechanism::Reflink)),
             ("--method copy-file-range", |o| o.allow = Allow::Only(Mechanism::CopyFileRange)),
             ("--method direct", |o| o.allow = Allow::Only(Mechanism::Direct)),

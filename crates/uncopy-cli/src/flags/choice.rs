@@ -16,6 +16,7 @@ pub(crate) fn flag(choice: Choice) -> &'static str {
         Choice::InPlace => "--in-place",
         Choice::Durable => "--durable",
         Choice::Verify => "--verify",
+        Choice::Digest => "--digest",
         Choice::ZeroCopyMin => "--zero-copy-min",
         Choice::DirectMin => "--direct-min",
         Choice::DirectCpuMin => "--direct-cpu-min",

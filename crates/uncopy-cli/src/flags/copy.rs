@@ -32,6 +32,7 @@ Examples:
 pub(crate) const ENVIRONMENT: &str = "\
 Environment:
   UNCOPY_VERIFY  blake3, sha256 or xxh3: verify every copy, as --verify=... does
+  UNCOPY_DIGEST  blake3, sha256 or xxh3: compute the digest of every copy, as --digest=... does
   UNCOPY_...     the other settings of the configuration file; a variable overrides the file, and
                  a flag overrides both (`uncopy config show`, docs/configuration.md)
   UNCOPY_CONFIG  path of the configuration file
@@ -246,6 +247,27 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = SAFETY)]
     pub trust_shared_extents: bool,
 
+    /// Compute the digest of the bytes that are copied, in the same pass [default algorithm: blake3]
+    ///
+    /// Unless the blocks of a file can be shared or a flag names a mechanism, its bytes go through the
+    /// memory of this program, which computes the digest. Otherwise the copy is read through its own
+    /// descriptor before it gets its name. The source is never read a second time. The digest proves
+    /// nothing about what a device stores: --verify does.
+    #[arg(
+        long,
+        value_name = "ALGORITHM",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "blake3",
+        help_heading = SAFETY
+    )]
+    pub digest: Option<DigestArg>,
+
+    /// Compute no digest, whatever the settings say
+    #[arg(long, help_heading = SAFETY)]
+    pub no_digest: bool,
+
     /// Print for each file which mechanism copied it, and why no cheaper one did
     #[arg(short, long, help_heading = REPORT)]
     pub verbose: bool,
@@ -419,7 +441,7 @@ pub(crate) enum Attribute {
     All,
 }
 
-/// `--verify`.
+/// `--verify` and `--digest`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestArg {
     /// BLAKE3, 256 bits: cryptographic and fast

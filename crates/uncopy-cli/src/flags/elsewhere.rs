@@ -34,6 +34,7 @@ fn flag(option: CopyOption) -> &'static str {
         CopyOption::PreserveXattr => "--preserve=xattr",
         CopyOption::PreserveAcl => "--preserve=acl",
         CopyOption::Verify => "--verify",
+        CopyOption::Digest => "--digest",
         CopyOption::Durable => "--durable",
         CopyOption::InPlace => "--in-place",
         CopyOption::CopyContents => "--copy-contents",

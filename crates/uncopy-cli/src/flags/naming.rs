@@ -125,6 +125,10 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--compress and --decompress transform the bytes, which only read and write can; leave out \
              --method, --require-zero-copy and --no-user-copy, or the transformation"
         }
+        Contradiction::DigestOfTransformed => {
+            "--digest contradicts --compress and --decompress: the copy has other bytes than its source, \
+             and no digest would be that of both; leave one of them out"
+        }
         Contradiction::TransformInPlace => {
             "--in-place contradicts --compress and --decompress, which make a new file; leave one of \
              them out"
@@ -237,15 +241,16 @@ mod tests {
     #[test]
     fn contradictions_name_flags_that_there_are() {
         use Contradiction::{
-            ContentsInTree, DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry,
-            OutsideNeedsFollowing, TransformInPlace, TransformNeedsReading, TransformOfStream,
-            TreeInPlace, ZerosNeedReading,
+            ContentsInTree, DigestOfTransformed, DirectKeepsNoCache, DryRunLeavesNothing,
+            InPlaceCannotRetry, OutsideNeedsFollowing, TransformInPlace, TransformNeedsReading,
+            TransformOfStream, TreeInPlace, ZerosNeedReading,
         };
         for found in [
             DirectKeepsNoCache,
             ZerosNeedReading,
             InPlaceCannotRetry,
             TransformNeedsReading,
+            DigestOfTransformed,
             TransformInPlace,
             TransformOfStream,
             TreeInPlace,

@@ -8,8 +8,8 @@ use indicatif::BinaryBytes;
 use uncopy::copy::Skip;
 use uncopy::copy::job::{Action, EntryOutcome, Incomplete, Record, Summary, Transformed};
 use uncopy::{
-    Compression, CompressionAction, Cost, GuessedBy, Portion, Receipt, Refusal, Verification,
-    VerifiedFrom,
+    Compression, CompressionAction, Cost, DigestedFrom, GuessedBy, Portion, Receipt, Refusal,
+    SourceDigest, Verification, VerifiedFrom,
 };
 
 use crate::cp::Pair;
@@ -39,6 +39,9 @@ pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
     }
     if let Some(verification) = &receipt.verification {
         let _ = writeln!(text, "  {}", verified(verification));
+    }
+    if let Some(digest) = &receipt.source_digest {
+        let _ = writeln!(text, "  {}", digested(digest));
     }
     if receipt.durable {
         text.push_str("  flushed to the device\n");
@@ -234,6 +237,14 @@ fn resumed(bytes: u64) -> String {
         0 => String::new(),
         _ => format!("  {} verified, from an interrupted run\n", BinaryBytes(bytes)),
     }
+}
+
+fn digested(digest: &SourceDigest) -> String {
+    let how = match digest.from {
+        DigestedFrom::ReadFromCopy => "read from the copy",
+        _ => "of the bytes on their way",
+    };
+    format!("digest: {} {}, {how}", digest.algorithm, digest.value)
 }
 
 fn verified(verification: &Verification) -> String {

@@ -52,6 +52,8 @@ struct Copied<'a> {
     algorithm: Option<&'static str>,
     digest: Option<&'a str>,
     verify_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_digest: Option<SourceDigest<'a>>,
     durable: bool,
     source_changed: bool,
     mapped_writes: &'static str,
@@ -72,6 +74,22 @@ struct Copied<'a> {
     decided_by: Vec<String>,
     #[serde(flatten)]
     tree: Option<InTree>,
+}
+
+/// Digest of the bytes that were copied.
+#[derive(Serialize)]
+struct SourceDigest<'a> {
+    algorithm: &'static str,
+    value: &'a str,
+    how: &'static str,
+    us: u64,
+}
+
+impl<'a> From<&'a uncopy::SourceDigest> for SourceDigest<'a> {
+    fn from(digest: &'a uncopy::SourceDigest) -> SourceDigest<'a> {
+        let uncopy::SourceDigest { algorithm, value, from, duration } = digest;
+        SourceDigest { algorithm, value, how: from.name(), us: microseconds(*duration) }
+    }
 }
 
 /// Keys that only events of trees have.
@@ -298,6 +316,7 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         algorithm: verification.map(|done| done.algorithm),
         digest: verification.map(|done| done.digest.as_str()).filter(|digest| !digest.is_empty()),
         verify_us: verification.map(|done| microseconds(done.duration)),
+        source_digest: receipt.source_digest.as_ref().map(SourceDigest::from),
         durable: receipt.durable,
         source_changed: receipt.source_changed,
         mapped_writes: receipt.mapped_writes.name(),

@@ -3,6 +3,7 @@
 
 mod cache;
 mod changing;
+pub(crate) mod digest;
 mod durable;
 mod existing;
 mod interrupted;
@@ -87,6 +88,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let others = [
         cache::cases(),
         changing::cases(),
+        digest::cases(),
         durable::cases(),
         existing::cases(),
         metadata::cases(),

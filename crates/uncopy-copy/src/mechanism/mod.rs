@@ -14,6 +14,7 @@ use std::os::fd::BorrowedFd;
 pub(crate) use direct::Tail;
 pub(crate) use side::{Refused, Side};
 
+use super::digest::StreamedDigest;
 use super::options::Sparse;
 use super::plan::{CopyFacts, DirectPath};
 use uncopy_core::{Cost, Errno, Mechanism, Obstacle};
@@ -48,6 +49,18 @@ pub(crate) trait Mover {
     /// Moves up to `length` bytes (more than 0) from `offset` of the source to the same offset of
     /// the destination. An error means that nothing was moved by this step.
     fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused>;
+
+    /// Moves bytes as [`Mover::step`] does, and adds them to `digest` if they pass through this program's
+    /// memory.
+    fn step_digesting(
+        &mut self,
+        ends: Ends<'_>,
+        offset: u64,
+        length: u64,
+        _digest: &mut StreamedDigest,
+    ) -> Result<Moved, Refused> {
+        self.step(ends, offset, length)
+    }
 
     /// Makes a second mover that moves other blocks of the same files at the same time; `None`:
     /// there can be only one.

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use super::{Ends, Moved, Mover, Refused};
+use crate::digest::StreamedDigest;
 use uncopy_core::Cost;
 use uncopy_os::AlignedBuffer;
 use uncopy_os::{Sys, file, transfer};
@@ -34,6 +35,33 @@ impl ReadWrite {
 
 impl Mover for ReadWrite {
     fn step(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
+        self.move_bytes(ends, offset, length, None)
+    }
+
+    fn step_digesting(
+        &mut self,
+        ends: Ends<'_>,
+        offset: u64,
+        length: u64,
+        digest: &mut StreamedDigest,
+    ) -> Result<Moved, Refused> {
+        self.move_bytes(ends, offset, length, Some(digest))
+    }
+
+    fn second_mover(&self) -> Option<Box<dyn Mover + Send>> {
+        let bytes = self.buffer.len() as u64;
+        Some(Box::new(ReadWrite::new(bytes, self.find_zeros, self.in_place)))
+    }
+}
+
+impl ReadWrite {
+    fn move_bytes(
+        &mut self,
+        ends: Ends<'_>,
+        offset: u64,
+        length: u64,
+        mut digest: Option<&mut StreamedDigest>,
+    ) -> Result<Moved, Refused> {
         let mut moved = Moved { bytes: 0, hole_bytes: 0, cost: Cost::UserCopied };
         while moved.bytes < length {
             let want = (length - moved.bytes).min(self.buffer.len() as u64) as usize;
@@ -54,14 +82,12 @@ impl Mover for ReadWrite {
                 Err(_) if moved.bytes > 0 => break,
                 Err(errno) => return Err(Refused::at_destination(errno)),
             }
+            if let Some(digest) = &mut digest {
+                digest.add(at, &self.buffer[..n]);
+            }
             moved.bytes += n as u64;
         }
         Ok(moved)
-    }
-
-    fn second_mover(&self) -> Option<Box<dyn Mover + Send>> {
-        let bytes = self.buffer.len() as u64;
-        Some(Box::new(ReadWrite::new(bytes, self.find_zeros, self.in_place)))
     }
 }
 

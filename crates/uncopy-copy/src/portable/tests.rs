@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::gated::Gated;
 use crate::{
-    Allow, Cache, Control, Level, Origin, Pause, Prefer, Sparse, Threshold, Throttle, Transform,
-    Tuning, Verify,
+    Allow, Cache, Control, Digest, Level, Origin, Pause, Prefer, Sparse, Threshold, Throttle,
+    Transform, Tuning, Verify,
 };
 
 const MIB: usize = 1 << 20;
@@ -77,7 +77,7 @@ type Change = fn(&mut CopyOptions);
 
 #[test]
 fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
-    let rows: [(Change, CopyOption); 24] = [
+    let rows: [(Change, CopyOption); 25] = [
         (|o| o.allow = Allow::ZeroCopy, CopyOption::Allow),
         (|o| o.allow = Allow::NoUserCopy, CopyOption::Allow),
         (|o| o.allow = Allow::Only(Mechanism::Reflink), CopyOption::Allow),
@@ -94,6 +94,7 @@ fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
         (|o| o.preserve.xattr = true, CopyOption::PreserveXattr),
         (|o| o.preserve.acl = true, CopyOption::PreserveAcl),
         (|o| o.verify = Some(Verify::default()), CopyOption::Verify),
+        (|o| o.digest = Some(Digest::Xxh3), CopyOption::Digest),
         (|o| o.durable = true, CopyOption::Durable),
         (|o| o.in_place = true, CopyOption::InPlace),
         (|o| o.copy_contents = true, CopyOption::CopyContents),

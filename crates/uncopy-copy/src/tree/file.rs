@@ -23,6 +23,7 @@ use super::worker::Worker;
 use crate::Outcome;
 use crate::conversion::{Chosen, is_transformed};
 use crate::destination::{Destination, ExistingEntry};
+use crate::digest;
 use crate::display_path::{DisplayPath, LazyPath};
 use crate::file_copy::CopyRequest;
 use crate::file_plan::FilePlan;
@@ -35,11 +36,13 @@ use crate::source::{self, Source};
 use crate::staging::{Commit, Placing, Staging};
 use crate::stale::Noting;
 use crate::{CopyOptions, IfChanged, facts, watch};
-use uncopy_core::{Cost, InodeFlags, Mechanism, Note, Portion, Receipt};
+use uncopy_core::{
+    Cost, DigestedFrom, InodeFlags, Mechanism, Note, Portion, Receipt, SourceDigest,
+};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
-use uncopy_os::name;
+use uncopy_os::{name, transfer};
 
 /// Copies an open regular file, regardless of its other names. `early`: work done for it already;
 /// `link_refused`: why the filesystem refused a hard link instead.
@@ -233,6 +236,9 @@ fn copy_small(
         }
         SmallCopy::StoredInto | SmallCopy::Odd => return Ok(None),
     };
+    let Some(digest) = digest_small(&staging, size, mechanism, options, worker.buffer()) else {
+        return Ok(None);
+    };
     worker.set_next_small(NextSmallFile::after(mechanism, stat));
     let mut notes = metadata::apply(&staging, source, destination, options.preserve);
     if staging.commit()? == Commit::Skipped {
@@ -246,8 +252,28 @@ fn copy_small(
     };
     let mut receipt = worker.small_receipt(size, mechanism, cost, notes, flags);
     receipt.mapped_writes = mapped_writes;
+    receipt.source_digest = digest;
     receipt.compression = request.chosen.map(|chosen| chosen.compression.clone());
     Ok(Some(Outcome::Copied(receipt)))
+}
+
+/// Computes the digest of a small file, if one is wanted, from the bytes in the buffer or, if its blocks
+/// are shared, from the copy. `None`: the copy could not be read.
+fn digest_small(
+    staging: &Staging<'_>,
+    size: u64,
+    mechanism: Mechanism,
+    options: &CopyOptions,
+    buffer: &mut [u8],
+) -> Option<Option<SourceDigest>> {
+    let Some(algorithm) = options.digest else { return Some(None) };
+    let length = size as usize;
+    let from = match mechanism {
+        Mechanism::ReadWrite => DigestedFrom::Streamed,
+        _ if transfer::read_at(staging.fd(), buffer, 0) == Ok(length) => DigestedFrom::ReadFromCopy,
+        _ => return None,
+    };
+    digest::of_bytes(algorithm, &buffer[..length], from).ok().map(Some)
 }
 
 /// Decides where a file is written first: in a directory that gets its final name when it is

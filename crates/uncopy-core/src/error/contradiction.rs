@@ -31,10 +31,15 @@ coded! {
         NoCompressionHere = "no_compression_here",
             "this build cannot compress: it lacks the feature `compress`, which brings zstd; build it \
              with that feature, or leave out transform";
-        /// `verify` with a digest that this build lacks: its features are `blake3` and `sha256`.
+        /// `verify` or `digest` with a digest that this build lacks: its features are `blake3` and
+        /// `sha256`.
         NoDigestHere = "no_digest_here",
-            "this build cannot verify by this digest: it lacks the feature of its name, `blake3` or \
-             `sha256`; build it with that, or verify by another digest";
+            "this build cannot compute this digest: it lacks the feature of its name, `blake3` or \
+             `sha256`; build it with that, or choose another digest";
+        /// `digest` and `transform`.
+        DigestOfTransformed = "digest_of_transformed",
+            "digest contradicts transform: the copy has other bytes than its source, and no digest would \
+             be that of both; leave one of them out";
         /// `transform`, and [`ReadWrite`](crate::Mechanism::ReadWrite) is not allowed.
         TransformNeedsReading = "transform_needs_reading",
             "transform changes the bytes, which only read and write can; allow them, or leave out \

@@ -116,6 +116,8 @@ pub enum Exclusion {
     BypassesCache,
     /// Only read and write can look for zeros in every byte.
     CannotSeeZeros,
+    /// Its bytes do not pass through the program, which computes their digest.
+    BytesNotSeen,
     /// It may keep holes that should be filled.
     MayKeepHoles,
 }
@@ -159,6 +161,7 @@ codes! { RefusalReason {
     RefusalReason::ExcludedBy(Exclusion::UserCopies) => "user_copies",
     RefusalReason::ExcludedBy(Exclusion::BypassesCache) => "bypasses_cache",
     RefusalReason::ExcludedBy(Exclusion::CannotSeeZeros) => "cannot_see_zeros",
+    RefusalReason::ExcludedBy(Exclusion::BytesNotSeen) => "bytes_not_seen",
     RefusalReason::ExcludedBy(Exclusion::MayKeepHoles) => "may_keep_holes",
     RefusalReason::Transformed => "transformed",
     RefusalReason::Hashed => "hashed",
@@ -342,6 +345,7 @@ impl Exclusion {
             Exclusion::Copies | Exclusion::CopiesHere | Exclusion::MayCopy => Choice::ZeroCopyOnly,
             Exclusion::BypassesCache => Choice::CacheKeep,
             Exclusion::CannotSeeZeros => Choice::SparseAlways,
+            Exclusion::BytesNotSeen => Choice::Digest,
             Exclusion::MayKeepHoles => Choice::SparseNever,
             Exclusion::UserCopies => return None,
         })
@@ -364,6 +368,7 @@ impl Exclusion {
             Exclusion::UserCopies => "the options do not allow copying through the program",
             Exclusion::BypassesCache => ": it bypasses the page cache",
             Exclusion::CannotSeeZeros => " looks at every byte",
+            Exclusion::BytesNotSeen => " is computed in one pass from the bytes on their way",
             Exclusion::MayKeepHoles => ": it may keep holes",
         })
     }
