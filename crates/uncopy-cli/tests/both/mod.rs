@@ -9,8 +9,10 @@ mod existing;
 mod interrupted;
 mod job_control;
 pub(crate) mod metadata;
+mod names;
 mod no_clobber;
 mod permissions;
+mod retrying;
 mod space;
 mod sparse;
 mod verify;
@@ -92,8 +94,10 @@ pub(crate) fn cases() -> Vec<Case> {
         durable::cases(),
         existing::cases(),
         metadata::cases(),
+        names::cases(),
         no_clobber::cases(),
         permissions::cases(),
+        retrying::cases(),
         space::cases(),
         sparse::cases(),
         verify::cases(),

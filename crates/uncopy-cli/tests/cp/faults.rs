@@ -10,7 +10,7 @@ use uncopy::Errno;
 use crate::both::metadata::{mode, set_mode};
 use crate::cp::leftovers::{no_unnamed_files, temporaries};
 use crate::cp::witnessed::{Pair, RENAME_CALLS, WRITE_CALLS};
-use crate::cp::{COPY_FILE_RANGE, DIRECT, Method, READ_WRITE, SENDFILE, SPLICE, cp, cp_by};
+use crate::cp::{COPY_FILE_RANGE, DIRECT, SENDFILE, SPLICE, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -20,7 +20,6 @@ pub(crate) fn cases() -> Vec<Case> {
         [] the_next_mechanism_goes_on_where_the_bytes_stopped,
         [Need::At(Place::Ext4)] a_page_that_cannot_be_pinned_is_no_shrunk_source,
         [] no_room_is_no_reason_to_try_another_way,
-        [] an_interrupted_call_is_made_again,
         [] without_o_tmpfile,
         [] without_locks,
         [] unlink_fails_too,
@@ -28,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// A hole, several pieces, and an end that is aligned to nothing.
-fn content() -> Content {
+pub(crate) fn content() -> Content {
     Content::sparse(1_300_077, &[(0, 300_000), (1 << 20, 1_300_077 - (1 << 20))])
 }
 
@@ -174,35 +173,6 @@ fn no_room_is_no_reason_to_try_another_way() {
         assert!(intercept.moving.is_empty(), "it went on: {:?}", intercept.moving);
         let tried = intercept.count(&[SystemCall::SPLICE, SystemCall::COPY_FILE_RANGE]);
         assert_eq!(tried, 1, "it went on");
-    }
-}
-
-fn an_interrupted_call_is_made_again() {
-    let reads = [SystemCall::PREAD64, SystemCall::READ, SystemCall::PREADV, SystemCall::PREADV2];
-    let calls: [(Method, &[SystemCall]); 5] = [
-        (COPY_FILE_RANGE, &[SystemCall::COPY_FILE_RANGE]),
-        (SENDFILE, &[SystemCall::SENDFILE]),
-        (SPLICE, &[SystemCall::SPLICE]),
-        (READ_WRITE, &reads),
-        (READ_WRITE, &WRITE_CALLS),
-    ];
-    for (method, calls) in calls {
-        let pair = Pair::at(Place::Disk, &content());
-        let directories = [pair.from.path().to_owned(), pair.to.path().to_owned()];
-        let data = CallPattern::of(calls).when(move |call: &WatchedCall| {
-            directories.iter().any(|directory| call.touches(directory))
-        });
-        for nth in 1.. {
-            let _ = std::fs::remove_file(&pair.destination);
-            let fault = data.clone().nth(nth).fails(Errno::EINTR);
-            let Intercept { run, hits, .. } = pair.command(cp_by(method)).run_with([fault]);
-            let _ = run.receipt();
-            pair.assert_copied();
-            if hits == 0 {
-                assert!(nth > 1, "{method:?}");
-                break;
-            }
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `uncopy cp`, as a black box: what it says is held against what the kernel, the filesystem and
 //! strace say.
 
-mod faults;
+pub(crate) mod faults;
 mod in_place;
 mod large;
 pub(crate) mod leftovers;
