@@ -18,11 +18,16 @@ mod exit;
 mod flags;
 mod job_control;
 mod man;
+#[cfg_attr(not(target_os = "linux"), path = "manifest_portable.rs")]
+mod manifest;
 mod progress;
+mod replaced_file;
 mod report;
 mod stop;
 #[cfg(target_os = "linux")]
 mod tune;
+#[cfg(target_os = "linux")]
+mod verify;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -69,6 +74,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(("bench", flags)) => with_flags(flags, bench::run),
         #[cfg(target_os = "linux")]
         Some(("tune", flags)) => with_flags(flags, tune::run),
+        #[cfg(target_os = "linux")]
+        Some(("verify", flags)) => with_flags(flags, verify::run),
         Some(("audit", flags)) => with_flags(flags, audit::verify::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),

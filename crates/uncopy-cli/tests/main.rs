@@ -14,6 +14,7 @@ mod faults;
 mod process;
 mod tree;
 mod tune;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             process::cases(),
             tree::cases(),
             tune::cases(),
+            verify::cases(),
         ];
         cases.into_iter().flatten().collect()
     })

@@ -7,6 +7,8 @@
 // So it is with what single files do not need.
 #![cfg_attr(not(feature = "trees"), allow(dead_code))]
 
+#[cfg(all(feature = "trees", target_os = "linux"))]
+pub mod compare;
 mod context;
 mod control;
 #[cfg(feature = "trees")]
@@ -56,6 +58,8 @@ mod following_portable;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod forecast;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod manifest;
 #[cfg(target_os = "linux")]
 mod mechanism;
 #[cfg(target_os = "linux")]

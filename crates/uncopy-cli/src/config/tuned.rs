@@ -1,8 +1,8 @@
 //! Results of `uncopy tune --save`: one table for each filesystem, by its identity.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use uncopy::capabilities::identity;
 
 use super::key::Key;
 use super::{DefaultFile, Origin, Setting, Unread, default_place, read_default};
+use crate::replaced_file::replace;
 use crate::report::describe;
 
 const FILE: &str = "tuned.toml";
@@ -132,18 +133,7 @@ pub(crate) fn save(filesystem: &str, tuned: Tuned) -> Result<PathBuf, String> {
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
-    let aside = directory.join(format!(".{FILE}.{}", std::process::id()));
-    // Left by a killed run with the same process id.
-    let _ = fs::remove_file(&aside);
-    let written = File::create_new(&aside).and_then(|mut new| {
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&aside, file)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&aside);
-    }
-    written
+    replace(file, |new| new.write_all(text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use uncopy::copy::job::JobOptions;
 use uncopy::copy::{CopyContext, Outcome, Throttle, copy_file_in};
 
-use super::Signals;
 use super::target::Pair;
+use super::{Reports, Signals};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
 use crate::flags::elsewhere;
 use crate::progress::Watch;
-use crate::report::{Failure, Report};
+use crate::report::Failure;
 
 /// Copies one file and reports on it.
 pub(super) fn copy(
@@ -17,8 +17,9 @@ pub(super) fn copy(
     options: &JobOptions,
     flags: &CopyArgs,
     signals: Signals<'_>,
-    mut report: Report,
+    reports: Reports,
 ) -> Exit {
+    let Reports { mut report, mut manifest } = reports;
     if options.copy.copy_contents {
         // Opening a FIFO may wait for its other end.
         signals.stop.listen();
@@ -33,8 +34,19 @@ pub(super) fn copy(
     let copied = copy_file_in(source, destination, &options.copy, &context, &mut watch);
     drop(watch);
     match copied {
-        Ok(outcome) => report.outcome(&actual(pair, &outcome), &outcome),
+        Ok(outcome) => {
+            let actual = actual(pair, &outcome);
+            report.outcome(&actual, &outcome);
+            match (&mut manifest, &outcome) {
+                (Some(manifest), Outcome::Copied(receipt)) => {
+                    manifest.copied(&actual.destination, receipt);
+                }
+                (Some(manifest), _) => manifest.left_out(),
+                _ => {}
+            }
+        }
         Err(error) => {
+            manifest = None;
             let mut failure = Failure::from(&error);
             if flags.single && elsewhere::is_verification(&error) {
                 failure.next_step =
@@ -48,7 +60,10 @@ pub(super) fn copy(
     }
     match signals.stop.requested() {
         Some(signal) => report.stopped(signal),
-        None => report.finish(),
+        None => {
+            let written = manifest.map(|manifest| manifest.write(flags.quiet, || true));
+            report.finish().and(written.unwrap_or(Exit::Success))
+        }
     }
 }
 

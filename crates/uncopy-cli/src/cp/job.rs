@@ -5,9 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use uncopy::copy::Control;
 use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees_observed};
 
-use super::Signals;
 use super::target::Pair;
+use super::{Reports, Signals};
 use crate::exit::Exit;
+use crate::manifest::Manifest;
 use crate::progress::{JobBar, is_typed};
 use crate::report::{Failure, Report};
 
@@ -18,8 +19,9 @@ pub(super) fn copy(
     mut options: JobOptions,
     always_progress: bool,
     signals: Signals<'_>,
-    report: Report,
+    reports: Reports,
 ) -> Exit {
+    let Reports { report, manifest } = reports;
     let Signals { stop, control } = signals;
     stop.listen();
     control.listen();
@@ -28,8 +30,10 @@ pub(super) fn copy(
     let bar = JobBar::new(shows_progress, always_progress, control.clock());
     options.scan_ahead = bar.wants_totals();
     let roots = pairs.iter().map(|pair| (&pair.source, &pair.destination));
-    let wants_records = report.wants_records();
-    let watch = Watch { signals, report: Mutex::new(report), wants_records, bar };
+    let wants_records = report.wants_records() || manifest.is_some();
+    let quiet = !report.shows_progress();
+    let (report, manifest) = (Mutex::new(report), manifest.map(Mutex::new));
+    let watch = Watch { signals, report, manifest, wants_records, bar };
     let (summary, ended) = match copy_trees_observed(roots, &options, &watch) {
         Ok(summary) => (summary, Ok(())),
         Err(error) => {
@@ -37,7 +41,8 @@ pub(super) fn copy(
             (summary, Err(cause))
         }
     };
-    let Watch { report, bar, .. } = watch;
+    let Watch { report, manifest, bar, .. } = watch;
+    let manifest = manifest.map(|m| m.into_inner().unwrap_or_else(PoisonError::into_inner));
     drop(bar);
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = &ended
@@ -50,11 +55,20 @@ pub(super) fn copy(
     match (ended, stop.requested()) {
         (Err(error), Some(signal)) if error.is_cancelled() => report.stopped(signal),
         (Err(error), _) => {
+            if let Some(manifest) = manifest {
+                manifest.give_up();
+            }
             report.ended(&Failure::from(&error));
             report.left_out(&summary);
             report.finish()
         }
-        (Ok(()), _) => report.finish(),
+        (Ok(()), _) => {
+            let written = manifest.map(|m| m.write(quiet, || stop.requested().is_none()));
+            match stop.requested() {
+                Some(signal) if written.is_some() => report.stopped(signal),
+                _ => report.finish().and(written.unwrap_or(Exit::Success)),
+            }
+        }
     }
 }
 
@@ -62,6 +76,7 @@ pub(super) fn copy(
 struct Watch<'a> {
     signals: Signals<'a>,
     report: Mutex<Report>,
+    manifest: Option<Mutex<Manifest>>,
     wants_records: bool,
     bar: JobBar,
 }
@@ -85,6 +100,9 @@ impl JobObserver for Watch<'_> {
     }
 
     fn finished(&self, record: &Record) {
+        if let Some(manifest) = &self.manifest {
+            manifest.lock().unwrap_or_else(PoisonError::into_inner).entry(record);
+        }
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         self.bar.aside(|| report.entry(record));
     }

@@ -17,6 +17,7 @@ use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::{self, conflict, naming};
 use crate::job_control::JobControl;
+use crate::manifest::Manifest;
 use crate::report::{self, Failure, Report};
 use crate::stop::{self, Stop};
 pub(crate) use target::Pair;
@@ -52,6 +53,10 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     };
     let is_directory = is_directory && !is_own_copy(&names, &options);
     options.copy.suffix = names.is_inside(is_directory);
+    let manifest = options.copy.digest.and_then(|digest| {
+        let file = flags.manifest.as_deref()?;
+        Some(Manifest::new(file, digest, &names.destination))
+    });
     let pairs = target::pairs(names, is_directory, options.copy.transform)
         .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
     let stop = match Stop::new() {
@@ -62,9 +67,20 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     options.gate = Some(control.gate());
     let signals = Signals { stop: &stop, control: &control };
     Ok(match pairs.as_slice() {
-        [pair] if !flags.tree.recursive => file::copy(pair, &options, flags, signals, report),
-        pairs => job::copy(pairs, options, flags.tree.progress, signals, report),
+        [pair] if !flags.tree.recursive => {
+            file::copy(pair, &options, flags, signals, Reports { report, manifest })
+        }
+        pairs => {
+            let reports = Reports { report, manifest };
+            job::copy(pairs, options, flags.tree.progress, signals, reports)
+        }
     })
+}
+
+/// Where a copy is reported: as it goes on, and in a manifest at its end.
+pub(crate) struct Reports {
+    report: Report,
+    manifest: Option<Manifest>,
 }
 
 /// Signals that a copy heeds: those that stop it, and those of job control.

@@ -3,8 +3,8 @@
 use uncopy::Mechanism;
 use uncopy::copy::job::{Delete, JobOptions, Links, OnError, Sources};
 use uncopy::copy::{
-    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Origin, Prefer, Preserve, Sparse,
-    Threshold, Transform, Tuning, Verify,
+    Allow, Cache, CopyOptions, Existing, IfChanged, Origin, Prefer, Preserve, Sparse, Threshold,
+    Transform, Tuning, Verify,
 };
 
 use crate::flags::copy::{
@@ -48,7 +48,8 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     };
     options.preserve = preserve(&flags.preserve);
     options.verify = verify(flags)?;
-    options.digest = flags.digest.map(digest);
+    let by_default = flags.manifest.is_some().then_some(DigestArg::default());
+    options.digest = flags.digest.or(by_default).map(DigestArg::digest);
     options.durable = flags.durable;
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
@@ -164,26 +165,17 @@ fn verify(flags: &CopyArgs) -> Result<Option<Verify>, String> {
         None => Ok(None),
         Some(algorithm) => {
             let mut verify = Verify::default();
-            verify.algorithm = digest(algorithm);
+            verify.algorithm = algorithm.digest();
             verify.trust_shared_extents = flags.trust_shared_extents;
             Ok(Some(verify))
         }
     }
 }
 
-/// Returns the digest of this name.
-pub(crate) fn digest(algorithm: DigestArg) -> Digest {
-    match algorithm {
-        DigestArg::Blake3 => Digest::Blake3,
-        DigestArg::Sha256 => Digest::Sha256,
-        DigestArg::Xxh3 => Digest::Xxh3,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{Args, FromArgMatches};
-    use uncopy::copy::Level;
+    use uncopy::copy::{Digest, Level};
 
     use super::*;
 
@@ -210,7 +202,8 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 27] = [
+        let rows: [(&str, Change); 28] = [
+            ("--manifest sums", |o| o.digest = Some(Digest::Blake3)),
             ("--digest", |o| o.digest = Some(Digest::Blake3)),
             ("--digest=sha256", |o| o.digest = Some(Digest::Sha256)),
             ("--method reflink", |o| o.allow = Allow::Only(Mechanism::Reflink)),

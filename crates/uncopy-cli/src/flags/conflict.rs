@@ -26,7 +26,7 @@ const ONE_OF_THEM: &str = "leave one of them out";
 pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
     let named = flags.method != Method::Auto;
     let into_directory = flags.target_directory.is_some();
-    let verifying = flags.verify.is_some();
+    let (verifying, manifest) = (flags.verify.is_some(), flags.manifest.is_some());
     let rows = [
         (named && flags.require_zero_copy, "--method", "--require-zero-copy", ONE_RULE),
         (named && flags.no_user_copy, "--method", "--no-user-copy", ONE_RULE),
@@ -54,6 +54,19 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
         ),
         (verifying && flags.no_verify, "--verify", "--no-verify", ONE_OF_THEM),
         (flags.digest.is_some() && flags.no_digest, "--digest", "--no-digest", ONE_OF_THEM),
+        (manifest && flags.no_digest, "--manifest", "--no-digest", ONE_OF_THEM),
+        (
+            manifest && flags.copy_contents,
+            "--manifest",
+            "--copy-contents",
+            "a device or FIFO cannot be checked; leave one of them out",
+        ),
+        (
+            manifest && flags.tree.dry_run,
+            "--manifest",
+            "--dry-run",
+            "nothing is copied that it could name; leave one of them out",
+        ),
         (flags.durable && flags.no_durable, "--durable", "--no-durable", ONE_OF_THEM),
         (flags.compress.is_some() && flags.decompress, "--compress", "--decompress", ONE_OF_THEM),
         (flags.compress.is_some() && flags.no_compress, "--compress", "--no-compress", ONE_OF_THEM),
@@ -117,6 +130,9 @@ mod tests {
             ("-Tt x a", "--target-directory --no-target-directory"),
             ("--verify --no-verify a b", "--verify --no-verify"),
             ("--digest --no-digest a b", "--digest --no-digest"),
+            ("--manifest m --no-digest a b", "--manifest --no-digest"),
+            ("--manifest m --copy-contents a b", "--manifest --copy-contents"),
+            ("--manifest m -r --dry-run a b", "--manifest --dry-run"),
             ("--durable --no-durable a b", "--durable --no-durable"),
             ("-p --no-preserve a b", "--preserve --no-preserve"),
             ("--compress=zstd --decompress a b", "--compress --decompress"),

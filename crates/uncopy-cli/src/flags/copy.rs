@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{ValueEnum, ValueHint};
-use uncopy::copy::Level;
+use uncopy::copy::{Digest, Level};
 
 use super::tree::{RETRIES, TreeArgs};
 
@@ -26,6 +26,7 @@ Examples:
   uncopy cp --require-zero-copy a b   share or move the bytes, or fail with exit code 5
   uncopy cp -rp src /mnt/usb          copy a tree, which appears when it is complete
   ls | uncopy cp /dev/stdin list      copy a pipe; the file appears when it is complete
+  uncopy cp -r --manifest SUMS a b    copy a tree, and write its digests: cd b; b3sum -c ../SUMS
   uncopy cp --json *.iso /srv | jq .  print one JSON object per file (docs/json.md)";
 
 /// Shown by `--help`.
@@ -280,6 +281,14 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub audit: Option<PathBuf>,
 
+    /// Write the digests of all files to FILE when they are copied, as --digest computes them, for
+    /// `uncopy verify`, `b3sum -c`, `sha256sum -c` or `xxhsum -c`
+    ///
+    /// The names are those below DST: check it there. FILE appears when it is complete, or not at all,
+    /// and is sorted by name.
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
+    pub manifest: Option<PathBuf>,
+
     /// Show no progress and print no notes; errors are still printed
     #[arg(short, long, help_heading = REPORT)]
     pub quiet: bool,
@@ -451,6 +460,17 @@ pub(crate) enum DigestArg {
     Sha256,
     /// XXH3, 128 bits: fastest; detects accidents, not forgeries
     Xxh3,
+}
+
+impl DigestArg {
+    /// Returns the digest of this name.
+    pub(crate) fn digest(self) -> Digest {
+        match self {
+            DigestArg::Blake3 => Digest::Blake3,
+            DigestArg::Sha256 => Digest::Sha256,
+            DigestArg::Xxh3 => Digest::Xxh3,
+        }
+    }
 }
 
 #[cfg(test)]

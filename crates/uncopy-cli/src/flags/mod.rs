@@ -21,6 +21,8 @@ pub(crate) mod single;
 pub(crate) mod tree;
 #[cfg(target_os = "linux")]
 pub(crate) mod tune;
+#[cfg(target_os = "linux")]
+pub(crate) mod verify;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command, Subcommand as _};
@@ -84,6 +86,17 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "tune",
         about: "Measure which mechanism is fastest at which size on a filesystem",
         flags: |command| tune::TuneArgs::augment_args(command).after_help(tune::EXAMPLES),
+    },
+    #[cfg(target_os = "linux")]
+    Subcommand {
+        name: "verify",
+        about: "Compare files and trees with their copies, or with a manifest",
+        flags: |command| {
+            verify::VerifyArgs::augment_args(command)
+                .override_usage(verify::USAGE)
+                .after_help(verify::EXAMPLES)
+                .after_long_help(format!("{}\n\n{}", verify::EXAMPLES, verify::EXIT_CODES))
+        },
     },
     Subcommand {
         name: "audit",

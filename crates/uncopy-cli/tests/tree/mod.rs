@@ -16,6 +16,7 @@ mod kinds_replaced;
 mod leftovers;
 mod links;
 mod long;
+mod manifest;
 mod merging;
 mod mirroring;
 mod noticing;
@@ -160,6 +161,7 @@ pub(crate) fn cases() -> Vec<Case> {
         leftovers::cases(),
         links::cases(),
         long::cases(),
+        manifest::cases(),
         merging::cases(),
         mirroring::cases(),
         noticing::cases(),

@@ -65,6 +65,9 @@ impl Setting {
             cases.push(self.sparse(place));
         }
         cases.push(self.verified());
+        for cold in [false, true] {
+            cases.push(self.digested(cold));
+        }
         cases.push(self.huge());
         cases
     }
@@ -177,6 +180,33 @@ impl Setting {
             subjects.push(self.programs.own(flags, &source));
         }
         self.case(&case_name(errand, "verified"), errand, source, subjects, Vec::new())
+    }
+
+    /// One pass that computes the digest on the way, zero-copy with verification afterwards, and zero-copy
+    /// with the digest of the copy.
+    fn digested(&self, cold: bool) -> Case {
+        let errand = self.scaled(Errand { cold, ..Errand::on(Place::Ext4, GIB) });
+        let source = Source::default();
+        let mut subjects = self.programs.installed(&["cp"], &source);
+        subjects.extend(self.programs.variant(
+            "copy and hash",
+            &["blake3"],
+            "copy and hash blake3",
+            Role::Peer,
+            &source,
+        ));
+        for flags in [
+            &["--digest=blake3"][..],
+            &["--verify=blake3"],
+            &["--verify=blake3", "--method=direct"],
+            &["--digest=blake3", "--method=copy-file-range"],
+            &["--digest=blake3", "--method=direct"],
+            &["--digest=blake3", "--verify=blake3"],
+        ] {
+            subjects.push(self.programs.own(flags, &source));
+        }
+        let kind = if cold { "digest cold" } else { "digest" };
+        self.case(&case_name(errand, kind), errand, source, subjects, Vec::new())
     }
 
     /// Ten times as large, with as many subjects as fit on a disk.

@@ -1,0 +1,162 @@
+//! `--manifest FILE`: digests of all files of a copy, for `b3sum -c`, `sha256sum -c`, `xxhsum -c` and
+//! `uncopy verify`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use uncopy::copy::compare::{digest_beneath, manifest_line};
+use uncopy::copy::job::{EntryKind, EntryOutcome, Record};
+use uncopy::copy::{Digest, Skip};
+use uncopy::{Error, Receipt};
+
+use crate::exit::Exit;
+use crate::replaced_file::replace;
+use crate::report::{self, Failure, quoted};
+
+/// A manifest that is being collected.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    file: PathBuf,
+    algorithm: Digest,
+    /// Destination as the command line has it.
+    destination: PathBuf,
+    /// Files by their paths in the destination, so that the order depends on the names alone.
+    entries: BTreeMap<PathBuf, Contents>,
+    /// Files that are left out.
+    left_out: u64,
+}
+
+/// Origin of the digest of a file.
+#[derive(Debug)]
+enum Contents {
+    /// Computed when the file was copied.
+    Digest(String),
+    /// The file is another name of this one.
+    LinkTo(PathBuf),
+    /// An earlier run copied it: it is read in the destination.
+    Unread,
+}
+
+impl Manifest {
+    pub(crate) fn new(file: &Path, algorithm: Digest, destination: &Path) -> Manifest {
+        let (file, destination) = (file.to_owned(), destination.to_owned());
+        Manifest { file, algorithm, destination, entries: BTreeMap::new(), left_out: 0 }
+    }
+
+    /// Adds a file that was copied.
+    pub(crate) fn copied(&mut self, destination: &Path, receipt: &Receipt) {
+        let contents = match &receipt.source_digest {
+            Some(digest) => Contents::Digest(digest.value.clone()),
+            None => Contents::Unread,
+        };
+        self.entries.insert(destination.to_owned(), contents);
+    }
+
+    /// Adds an entry of a job, if it is a file that is in place.
+    pub(crate) fn entry(&mut self, record: &Record) {
+        if record.kind != EntryKind::File {
+            return;
+        }
+        let contents = match &record.outcome {
+            EntryOutcome::Copied(receipt) => return self.copied(&record.destination, receipt),
+            EntryOutcome::Linked { to } => Contents::LinkTo(to.clone()),
+            EntryOutcome::Resumed | EntryOutcome::Skipped { reason: Skip::AsNew } => {
+                Contents::Unread
+            }
+            EntryOutcome::Skipped { .. } | EntryOutcome::Failed(_) => {
+                self.left_out += 1;
+                return;
+            }
+            _ => return,
+        };
+        self.entries.insert(record.destination.clone(), contents);
+    }
+
+    /// Counts a file that was not copied.
+    pub(crate) fn left_out(&mut self) {
+        self.left_out += 1;
+    }
+
+    /// Writes the manifest, of which no part appears under its name before. `go_on`: whether no signal asks to
+    /// stop, in which case nothing is written.
+    pub(crate) fn write(self, quiet: bool, go_on: impl Fn() -> bool) -> Exit {
+        let file = self.file.clone();
+        let (left_out, algorithm) = (self.left_out, self.algorithm);
+        let base = match self.destination.is_dir() {
+            true => self.destination.clone(),
+            false => self.destination.parent().unwrap_or(Path::new("")).to_owned(),
+        };
+        let lines = match self.lines(&base, go_on) {
+            Ok(Some(lines)) => lines,
+            Ok(None) => return Exit::Success,
+            Err(error) => {
+                let failure = Failure::from(&error);
+                report::say(&format!("no manifest was written: {failure}"));
+                return failure.exit;
+            }
+        };
+        // Renaming over /dev/stdout would replace it.
+        let written = match fs::symlink_metadata(&file) {
+            Ok(found) if !found.is_file() => Err(io::Error::other("it is no regular file")),
+            _ => replace(&file, |new| lines.iter().try_for_each(|line| new.write_all(line))),
+        };
+        if let Err(error) = written {
+            let operation = format!("write the manifest {}", file.display());
+            let next_step = "the copies are complete; write it with the tool of its digest";
+            return report::failed_to(&operation, &error, next_step);
+        }
+        if !quiet {
+            note(&file, algorithm, left_out, &lines);
+        }
+        Exit::Success
+    }
+
+    /// Says that the manifest was not written.
+    pub(crate) fn give_up(self) {
+        let file = quoted(&self.file);
+        report::say(&format!("the manifest {file} was not written, because the copy ended early"));
+    }
+
+    fn lines(self, base: &Path, go_on: impl Fn() -> bool) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let Manifest { algorithm, entries, .. } = self;
+        let directory = if base.as_os_str().is_empty() { Path::new(".") } else { base };
+        let mut lines = Vec::with_capacity(entries.len());
+        for (path, contents) in &entries {
+            if !go_on() {
+                return Ok(None);
+            }
+            let first = match contents {
+                Contents::LinkTo(first) => entries.get(first).unwrap_or(contents),
+                other => other,
+            };
+            let name = path.strip_prefix(base).unwrap_or(path).as_os_str();
+            let value = match first {
+                Contents::Digest(value) => value.clone(),
+                _ => digest_beneath(directory, name, algorithm)?,
+            };
+            lines.push(manifest_line(algorithm, &value, name));
+        }
+        Ok(Some(lines))
+    }
+}
+
+fn note(file: &Path, algorithm: Digest, left_out: u64, lines: &[Vec<u8>]) {
+    let file = quoted(file);
+    if left_out > 0 {
+        let files = if left_out == 1 { "file" } else { "files" };
+        report::say(&format!(
+            "note: {file} lacks {left_out} {files} that this run did not copy and no earlier run is known \
+             to have copied"
+        ));
+    }
+    let is_text = |line: &&Vec<u8>| std::str::from_utf8(line).is_ok();
+    let unusual = lines.len() - lines.iter().filter(is_text).count();
+    if unusual > 0 && algorithm == Digest::Blake3 {
+        report::say(&format!(
+            "note: names in {file} are not UTF-8, which b3sum refuses ({unusual} of {}); check it by \
+             `uncopy verify --manifest`, or use another digest",
+            lines.len()
+        ));
+    }
+}

@@ -1,0 +1,77 @@
+//! Compares the bytes of two files, and computes digests of one.
+
+use std::os::fd::AsFd;
+
+use super::result::Comparison;
+use crate::digest::Hasher;
+use crate::options::Digest;
+use uncopy_core::Errno;
+use uncopy_os::{Sys, file, transfer};
+
+/// Size of one read.
+const READ_BYTES: usize = 256 << 10;
+
+/// Memory of one thread, for two files.
+pub(super) struct Buffers {
+    source: Vec<u8>,
+    destination: Vec<u8>,
+}
+
+impl Buffers {
+    pub(super) fn new() -> Buffers {
+        Buffers { source: vec![0; READ_BYTES], destination: vec![0; READ_BYTES] }
+    }
+}
+
+/// An error of the source or of the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SideError {
+    Source(Errno),
+    Destination(Errno),
+}
+
+/// Whether both files have the same bytes.
+pub(super) fn are_same(
+    source: impl AsFd,
+    destination: impl AsFd,
+    buffers: &mut Buffers,
+    comparison: &Comparison<'_>,
+) -> Result<bool, SideError> {
+    let size = file::stat(&source).map_err(SideError::Source)?.size;
+    if size != file::stat(&destination).map_err(SideError::Destination)?.size {
+        return Ok(false);
+    }
+    let mut offset = 0;
+    loop {
+        let n = transfer::read_all_at(&source, &mut buffers.source, offset);
+        let n = n.map_err(SideError::Source)?;
+        let found = transfer::read_all_at(&destination, &mut buffers.destination, offset);
+        let found = found.map_err(SideError::Destination)?;
+        if buffers.source[..n] != buffers.destination[..found] {
+            return Ok(false);
+        }
+        offset += n as u64;
+        if !comparison.add_bytes(n as u64) || n < READ_BYTES {
+            return Ok(true);
+        }
+    }
+}
+
+/// Computes digests of a file by several algorithms in one pass.
+pub(super) fn digests(
+    fd: impl AsFd,
+    algorithms: &[Digest],
+    buffers: &mut Buffers,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Sys<Vec<String>> {
+    let mut hashers = algorithms.iter().map(|a| Hasher::new(*a)).collect::<Sys<Vec<_>>>()?;
+    let mut offset = 0;
+    loop {
+        let n = transfer::read_all_at(&fd, &mut buffers.source, offset)?;
+        hashers.iter_mut().for_each(|hasher| hasher.update(&buffers.source[..n]));
+        offset += n as u64;
+        if !go_on(n as u64) || n < READ_BYTES {
+            return Ok(hashers.into_iter().map(Hasher::finish).collect());
+        }
+    }
+}
