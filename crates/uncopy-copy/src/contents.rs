@@ -18,7 +18,10 @@ use super::stream;
 use super::transfer::Transfer;
 use super::verify::{self, Original};
 use super::watch;
-use uncopy_core::{DigestedFrom, MappedWrites, Mechanism, Note, Receipt, SourceDigest, Unseen};
+use uncopy_core::{
+    Cost, DigestedFrom, Exclusion, MappedWrites, Mechanism, Note, Portion, Receipt, Refusal,
+    RefusalReason, SourceDigest, Unseen,
+};
 use uncopy_core::{Errno, Error, Reason, Result, SourceDoubt};
 use uncopy_os::file;
 
@@ -58,7 +61,24 @@ impl FileCopy<'_, '_> {
                 .map_err(|errno| self.destination_error("set the size of", errno))?;
         }
         self.receipt.bytes = reached;
+        self.check_requirement()?;
         Ok(digest.map(Hasher::finish))
+    }
+
+    /// Checks that all bytes went as required: some filesystems copy where others share.
+    fn check_requirement(&self) -> Result<()> {
+        let require = self.options().require;
+        let unmet = |portion: &&Portion| !require.accepts(portion.mechanism, portion.cost);
+        let Some(portion) = self.receipt.portions.iter().find(unmet) else { return Ok(()) };
+        let exclusion = match portion.cost {
+            Cost::Unknown => Exclusion::MayCopy,
+            _ => Exclusion::CopiesHere,
+        };
+        let reason = RefusalReason::ExcludedBy(exclusion);
+        let mut refusals = self.receipt.refusals.clone();
+        refusals.push(Refusal { mechanism: portion.mechanism, reason, errno: None });
+        let reason = plan::no_mechanism(&self.facts, &refusals);
+        Err(Error::new("copy", self.source.path, reason))
     }
 
     /// Copies a source without a known size, or to a destination that is no regular file.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
-use super::options::{Allow, Cache, CopyOptions, Transform};
+use super::options::{Allow, Cache, CopyOptions, Require, Transform};
 use super::plan::{
     self, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath,
 };
@@ -59,6 +59,7 @@ pub(crate) fn of_dense(
         in_place: false,
         durable: options.durable,
         allow: options.allow,
+        require: options.require,
         prefer: options.prefer,
         sparse: options.sparse,
         cache: options.cache,
@@ -120,7 +121,8 @@ pub(crate) fn refine(facts: &mut CopyFacts, source: &Source<'_>, staging: Borrow
 fn refine_by(facts: &mut CopyFacts, source: &Source<'_>, written: impl FnOnce() -> Option<Stat>) {
     let size = facts.size.unwrap_or(0);
     if size >= facts.tuning.direct_min.bytes
-        || matches!(facts.allow, Allow::ZeroCopy | Allow::Only(Mechanism::Direct))
+        || facts.require.may_move()
+        || facts.allow == Allow::Only(Mechanism::Direct)
     {
         facts.direct = written().map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
         facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
@@ -179,13 +181,16 @@ pub(crate) fn setting(
 ) -> Setting {
     let direct = mechanism == Mechanism::Direct;
     let written = direct.then(|| file::stat(staging.as_fd()).ok()).flatten();
+    let source_moves = direct && source.stat.direct.is_some() && is_disk(&source.stat);
+    // Mapped pages are moved whatever the source lies on.
+    let may_read = source_moves || !facts.require.may_move();
     Setting {
-        source_align: source.stat.direct.filter(|_| direct && facts.direct_reads),
+        source_align: source.stat.direct.filter(|_| direct && facts.direct_reads && may_read),
         destination_align: written.and_then(|s| s.direct),
-        source_moves: direct && source.stat.direct.is_some() && is_disk(&source.stat),
-        tail: match facts.allow {
-            Allow::ZeroCopy => Tail::CutOff,
-            Allow::NoUserCopy => Tail::Sent,
+        source_moves,
+        tail: match facts.require {
+            Require::ZeroCopy | Require::Moved => Tail::CutOff,
+            Require::NoUserCopy => Tail::Sent,
             _ => Tail::Written,
         },
     }

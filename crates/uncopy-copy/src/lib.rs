@@ -153,7 +153,7 @@ pub use control::Control;
 pub use observer::{Observer, Phase, Progress};
 pub use options::{
     Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Level, Prefer, Preserve, RETRIES,
-    Sparse, Transform, Verify,
+    Require, Sparse, Transform, Verify,
 };
 
 pub use history::History;

@@ -2,7 +2,7 @@
 
 use super::setters::setters;
 use super::tuning::Tuning;
-use uncopy_core::{Contradiction, Mechanism};
+use uncopy_core::{Contradiction, Cost, Mechanism};
 
 /// How to copy one file. Every field but [`read_streams`](CopyOptions::read_streams) has the default of
 /// plain `uncopy cp`.
@@ -22,6 +22,8 @@ use uncopy_core::{Contradiction, Mechanism};
 pub struct CopyOptions {
     /// Which mechanisms may be used.
     pub allow: Allow,
+    /// Condition that the bytes must meet: it is met, or nothing is copied.
+    pub require: Require,
     /// Meaning of "cheapest".
     pub prefer: Prefer,
     /// Treatment of holes and runs of zeros.
@@ -73,6 +75,7 @@ pub struct CopyOptions {
 setters! {
     CopyOptions {
         allow: Allow,
+        require: Require,
         prefer: Prefer,
         sparse: Sparse,
         cache: Cache,
@@ -116,13 +119,27 @@ impl CopyOptions {
     /// # Errors
     /// The first contradiction. No file is touched, or looked at.
     pub fn check(&self) -> Result<(), Contradiction> {
-        let looks_at_bytes =
-            matches!(self.allow, Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite));
+        let looks_at_bytes = self.require == Require::Nothing
+            && matches!(
+                self.allow,
+                Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
+            );
         let transforms = self.transform != Transform::None;
         let rows = [
             (
                 self.cache == Cache::Keep && self.allow == Allow::Only(Mechanism::Direct),
                 Contradiction::DirectKeepsNoCache,
+            ),
+            (
+                self.cache == Cache::Keep && self.require == Require::Moved,
+                Contradiction::MovedKeepsNoCache,
+            ),
+            (
+                self.allow.only().is_some_and(|mechanism| !self.require.may_use(mechanism)),
+                Contradiction::RequireExcludesMethod {
+                    require: self.require.name(),
+                    mechanism: self.allow.only().unwrap_or(Mechanism::ReadWrite),
+                },
             ),
             (self.sparse == Sparse::Always && !looks_at_bytes, Contradiction::ZerosNeedReading),
             (
@@ -196,14 +213,121 @@ pub enum Allow {
     /// All: the cheapest that works, with automatic fallback.
     #[default]
     Any,
-    /// Only ways in which no processor copies the bytes: shared or moved.
-    ZeroCopy,
-    /// Also copies inside the kernel, but none through this program's buffers.
-    NoUserCopy,
     /// Only `read` and `write`.
     ReadWrite,
     /// Exactly this one. `Direct` may write an unaligned tail by an ordinary write.
     Only(Mechanism),
+}
+
+impl Allow {
+    /// Returns the mechanism that alone is allowed.
+    const fn only(self) -> Option<Mechanism> {
+        match self {
+            Allow::Any => None,
+            Allow::ReadWrite => Some(Mechanism::ReadWrite),
+            Allow::Only(mechanism) => Some(mechanism),
+        }
+    }
+}
+
+/// Condition on how the bytes of a copy go. Holes meet every condition, and so does an empty file.
+///
+/// If it cannot be met, the copy fails with
+/// [`Reason::NoMechanism`](uncopy_core::Reason::NoMechanism) before it gets a name and before an
+/// existing file changes, and none of its bytes stay. Where the filesystem has no unnamed files
+/// (`O_TMPFILE`), that is found out in a temporary file, which is removed.
+///
+/// With [`CopyOptions::in_place`] blocks are shared by [`Mechanism::Reflink`] alone, which shares all
+/// or changes nothing; of other mechanisms the first call decides, which moves bytes or changes
+/// nothing.
+///
+/// ```
+/// use uncopy::copy::{CopyOptions, Require, copy_file};
+/// # let directory = tempfile::tempdir()?;
+/// # let (source, destination) = (directory.path().join("a"), directory.path().join("b"));
+/// # std::fs::write(&source, "text")?;
+/// let options = CopyOptions::new().require(Require::Shared);
+/// match copy_file(&source, &destination, &options) {
+///     Ok(_) => println!("shared"),
+///     Err(error) if error.is_no_mechanism() => assert!(!destination.exists()),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Require {
+    /// No condition.
+    #[default]
+    Nothing,
+    /// No byte goes through this program's memory; the kernel may copy.
+    NoUserCopy,
+    /// No processor copies a byte: each is shared or moved.
+    ZeroCopy,
+    /// The device reads the source's pages and writes them: the copy has blocks of its own.
+    Moved,
+    /// Source and copy share their blocks, by whichever call.
+    Shared,
+    /// They share their blocks by a reflink (`FICLONE`), all at one moment.
+    Reflink,
+}
+
+impl Require {
+    /// Every condition.
+    pub const ALL: [Require; 6] = [
+        Require::Nothing,
+        Require::NoUserCopy,
+        Require::ZeroCopy,
+        Require::Moved,
+        Require::Shared,
+        Require::Reflink,
+    ];
+
+    /// Returns the name on the command line and in settings: `no-user-copy`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Require::Nothing => "none",
+            Require::NoUserCopy => "no-user-copy",
+            Require::ZeroCopy => "zero-copy",
+            Require::Moved => "moved",
+            Require::Shared => "shared",
+            Require::Reflink => "reflink",
+        }
+    }
+
+    /// Whether bytes that went by `mechanism` at this cost meet it.
+    #[must_use]
+    pub const fn accepts(self, mechanism: Mechanism, cost: Cost) -> bool {
+        match (self, cost) {
+            (Require::Nothing, _) | (_, Cost::Hole) => true,
+            (Require::NoUserCopy, cost) => !matches!(cost, Cost::UserCopied),
+            (Require::ZeroCopy, cost) => matches!(cost, Cost::Shared | Cost::Moved),
+            (Require::Moved, cost) => matches!(cost, Cost::Moved),
+            (Require::Shared, cost) => matches!(cost, Cost::Shared),
+            (Require::Reflink, _) => matches!(mechanism, Mechanism::Reflink),
+        }
+    }
+
+    /// Whether bytes that go by `mechanism` can meet it anywhere.
+    pub(crate) const fn may_use(self, mechanism: Mechanism) -> bool {
+        match self {
+            Require::Nothing => true,
+            Require::NoUserCopy => !matches!(mechanism, Mechanism::ReadWrite),
+            Require::ZeroCopy => matches!(
+                mechanism,
+                Mechanism::Reflink | Mechanism::CopyFileRange | Mechanism::Direct
+            ),
+            Require::Moved => matches!(mechanism, Mechanism::Direct),
+            Require::Shared => matches!(mechanism, Mechanism::Reflink | Mechanism::CopyFileRange),
+            Require::Reflink => matches!(mechanism, Mechanism::Reflink),
+        }
+    }
+
+    /// Whether the device must move the bytes where they are not shared.
+    pub(crate) const fn may_move(self) -> bool {
+        matches!(self, Require::ZeroCopy | Require::Moved)
+    }
 }
 
 /// Meaning of "cheapest" where two mechanisms differ.
@@ -405,7 +529,6 @@ mod tests {
             (Allow::Only(Mechanism::Direct), Cache::Auto, true),
             (Allow::Only(Mechanism::Direct), Cache::Skip, true),
             (Allow::Only(Mechanism::Splice), Cache::Keep, true),
-            (Allow::ZeroCopy, Cache::Keep, true),
             (Allow::Any, Cache::Keep, true),
         ] {
             let expected = if agrees { Ok(()) } else { Err(Contradiction::DirectKeepsNoCache) };
@@ -415,11 +538,65 @@ mod tests {
     }
 
     #[test]
+    fn a_mechanism_that_cannot_meet_the_requirement_contradicts_it() {
+        use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+        for (require, able) in [
+            (Require::Nothing, &Mechanism::ALL[..]),
+            (Require::NoUserCopy, &[Reflink, CopyFileRange, Direct, Sendfile, Splice]),
+            (Require::ZeroCopy, &[Reflink, CopyFileRange, Direct]),
+            (Require::Moved, &[Direct]),
+            (Require::Shared, &[Reflink, CopyFileRange]),
+            (Require::Reflink, &[Reflink]),
+        ] {
+            assert_eq!(checked(|o| o.require = require), Ok(()), "{require:?}");
+            for mechanism in Mechanism::ALL {
+                let found = checked(|o| (o.require, o.allow) = (require, Allow::Only(mechanism)));
+                let excluded =
+                    Contradiction::RequireExcludesMethod { require: require.name(), mechanism };
+                let expected = if able.contains(&mechanism) { Ok(()) } else { Err(excluded) };
+                assert_eq!(found, expected, "{require:?} {mechanism}");
+            }
+            let rw = Contradiction::RequireExcludesMethod {
+                require: require.name(),
+                mechanism: ReadWrite,
+            };
+            let expected = if require == Require::Nothing { Ok(()) } else { Err(rw) };
+            let found = checked(|o| (o.require, o.allow) = (require, Allow::ReadWrite));
+            assert_eq!(found, expected, "{require:?}");
+            if require != Require::Nothing {
+                let found = checked(|o| (o.require, o.sparse) = (require, Sparse::Always));
+                assert_eq!(found, Err(Contradiction::ZerosNeedReading), "{require:?}");
+            }
+        }
+        let found = checked(|o| (o.require, o.cache) = (Require::Moved, Cache::Keep));
+        assert_eq!(found, Err(Contradiction::MovedKeepsNoCache));
+    }
+
+    #[test]
+    fn a_requirement_accepts_bytes_by_their_cost() {
+        use Cost::{Hole, KernelCopied, Moved, Shared, Unknown, UserCopied};
+        for (require, accepted) in [
+            (Require::Nothing, &[Shared, Moved, KernelCopied, UserCopied, Unknown][..]),
+            (Require::NoUserCopy, &[Shared, Moved, KernelCopied, Unknown]),
+            (Require::ZeroCopy, &[Shared, Moved]),
+            (Require::Moved, &[Moved]),
+            (Require::Shared, &[Shared]),
+            (Require::Reflink, &[]),
+        ] {
+            for cost in [Shared, Moved, KernelCopied, UserCopied, Unknown] {
+                let found = require.accepts(Mechanism::CopyFileRange, cost);
+                assert_eq!(found, accepted.contains(&cost), "{require:?} {cost:?}");
+            }
+            assert!(require.accepts(Mechanism::ReadWrite, Hole), "{require:?}");
+            assert!(require.accepts(Mechanism::Reflink, Shared) != (require == Require::Moved));
+        }
+    }
+
+    #[test]
     fn zeros_are_found_by_reading_alone() {
         let reads = [Allow::Any, Allow::ReadWrite, Allow::Only(Mechanism::ReadWrite)];
         let others = Mechanism::ALL.into_iter().filter(|m| *m != Mechanism::ReadWrite);
-        let others = others.map(Allow::Only).chain([Allow::ZeroCopy, Allow::NoUserCopy]);
-        for allow in others {
+        for allow in others.map(Allow::Only) {
             let found = checked(|o| (o.allow, o.sparse) = (allow, Sparse::Always));
             assert_eq!(found, Err(Contradiction::ZerosNeedReading), "{allow:?}");
             for sparse in [Sparse::Auto, Sparse::Never] {

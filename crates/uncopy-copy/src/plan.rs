@@ -3,7 +3,7 @@
 //! There is no system call here, so that tables of facts and error numbers test every decision.
 
 use super::history::FileClass;
-use super::options::{Allow, Cache, Prefer, Sparse};
+use super::options::{Allow, Cache, Prefer, Require, Sparse};
 use super::tuning::{Origin, Tuning};
 use uncopy_core::{
     Choice, Decision, Errno, Exclusion, Mechanism, Obstacle, Reason, Refusal, RefusalReason,
@@ -47,6 +47,8 @@ pub struct CopyFacts {
     pub durable: bool,
     /// Mechanisms that may be used.
     pub allow: Allow,
+    /// Condition that the bytes must meet.
+    pub require: Require,
     /// Meaning of "cheapest".
     pub prefer: Prefer,
     /// Treatment of holes and runs of zeros.
@@ -78,6 +80,7 @@ impl CopyFacts {
             in_place: false,
             durable: false,
             allow: Allow::Any,
+            require: Require::Nothing,
             prefer: Prefer::WallTime,
             sparse: Sparse::Auto,
             cache: Cache::Auto,
@@ -88,7 +91,7 @@ impl CopyFacts {
     /// Whether the bytes pass through the program because of their digest: that takes one pass where a
     /// copy inside the kernel and reading it take two. Processor time would be saved by direct writes.
     fn reads_for_digest(&self) -> bool {
-        self.digests && self.prefer == Prefer::WallTime
+        self.digests && self.prefer == Prefer::WallTime && self.require == Require::Nothing
     }
 
     /// The files of a job that this one is compared with.
@@ -178,6 +181,7 @@ pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanis
 /// wall time decides. Direct writes count where they must reach the device anyway.
 pub(crate) fn comparable(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanism> {
     let by_time = facts.allow == Allow::Any
+        && facts.require == Require::Nothing
         && facts.prefer == Prefer::WallTime
         && facts.sparse != Sparse::Always
         && !facts.transforms
@@ -288,7 +292,7 @@ fn order(facts: &CopyFacts) -> [Mechanism; 6] {
         }
         _ => [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
     };
-    if is_small(facts) && facts.allow == Allow::Any {
+    if is_small(facts) && facts.allow == Allow::Any && facts.require == Require::Nothing {
         // One read and one write: nothing that needs setting up is quicker, but for sharing.
         let place = order.iter().position(|m| *m == ReadWrite).unwrap_or(0);
         order[1..=place].rotate_right(1);
@@ -307,7 +311,7 @@ fn direct_saves_cpu_time(facts: &CopyFacts) -> bool {
         true => facts.tuning.direct_cpu_min.bytes.max(DIRECT_SAVES_COLD_MIN_BYTES),
         false => facts.tuning.direct_cpu_min.bytes,
     };
-    facts.allow == Allow::ZeroCopy || facts.data_bytes >= from
+    facts.require.may_move() || facts.data_bytes >= from
 }
 
 /// Direct writes win by the clock where the bytes must reach the device anyway.
@@ -319,37 +323,58 @@ fn direct_is_faster(facts: &CopyFacts) -> bool {
 /// Returns why the options or the kind of file rule a mechanism out.
 fn excluded(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     if mechanism == Mechanism::ReadWrite {
-        return match facts.allow {
-            Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite) => None,
-            _ => Some(RefusalReason::ExcludedBy(Exclusion::UserCopies)),
-        };
+        let is_allowed = facts.require == Require::Nothing
+            && matches!(
+                facts.allow,
+                Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
+            );
+        return (!is_allowed).then_some(RefusalReason::ExcludedBy(Exclusion::UserCopies));
     }
     by_options(facts, mechanism).or_else(|| by_file(facts, mechanism))
 }
 
 fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
-    use Mechanism::{CopyFileRange, Direct, Reflink, Sendfile, Splice};
-    let exclusion = match (facts.allow, mechanism) {
-        (Allow::ReadWrite, _) => Exclusion::ReadWriteOnly,
-        (Allow::Only(only), other) if only != other => Exclusion::AnotherNamed,
-        (Allow::ZeroCopy, Sendfile | Splice) => Exclusion::Copies,
-        (Allow::ZeroCopy, CopyFileRange) if !shares_by_copy_file_range(facts.destination) => {
-            Exclusion::CopiesHere
-        }
-        (Allow::ZeroCopy, Direct) if facts.direct != DirectPath::Moves => Exclusion::MayCopy,
-        (_, Direct) if facts.cache == Cache::Keep => Exclusion::BypassesCache,
+    use Mechanism::{CopyFileRange, Direct, Reflink};
+    let named = match facts.allow {
+        Allow::ReadWrite => Some(Exclusion::ReadWriteOnly),
+        Allow::Only(only) if only != mechanism => Some(Exclusion::AnotherNamed),
+        _ => by_requirement(facts, mechanism),
+    };
+    if let Some(exclusion) = named {
+        return Some(RefusalReason::ExcludedBy(exclusion));
+    }
+    let exclusion = match mechanism {
+        Direct if facts.cache == Cache::Keep => Exclusion::BypassesCache,
         _ if facts.transforms => return Some(RefusalReason::Transformed),
         _ if facts.hashes => return Some(RefusalReason::Hashed),
         (Allow::Any, other) if facts.reads_for_digest() && other != Reflink => {
             Exclusion::BytesNotSeen
         }
         _ if facts.sparse == Sparse::Always => Exclusion::CannotSeeZeros,
-        (_, Reflink | CopyFileRange) if facts.sparse == Sparse::Never && facts.has_holes => {
+        Reflink | CopyFileRange if facts.sparse == Sparse::Never && facts.has_holes => {
             Exclusion::MayKeepHoles
         }
         _ => return None,
     };
     Some(RefusalReason::ExcludedBy(exclusion))
+}
+
+/// Returns why bytes that go by the mechanism cannot meet the requirement.
+fn by_requirement(facts: &CopyFacts, mechanism: Mechanism) -> Option<Exclusion> {
+    use Mechanism::{CopyFileRange, Direct, Reflink, Sendfile, Splice};
+    Some(match (facts.require, mechanism) {
+        (Require::Nothing | Require::NoUserCopy, _) | (Require::Reflink, Reflink) => return None,
+        (_, Sendfile | Splice) => Exclusion::Copies,
+        (Require::Reflink, _) => Exclusion::NoReflink,
+        (_, CopyFileRange) if !shares_by_copy_file_range(facts.destination) => {
+            Exclusion::CopiesHere
+        }
+        (Require::Moved, Reflink | CopyFileRange) => Exclusion::Shares,
+        (Require::Shared, Direct) => Exclusion::Moves,
+        (_, CopyFileRange) if facts.in_place => Exclusion::KnownAfterwards,
+        (_, Direct) if facts.direct == DirectPath::Unknown => Exclusion::MayCopy,
+        _ => return None,
+    })
 }
 
 fn by_file(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
@@ -363,7 +388,8 @@ fn by_file(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     }
     let direct_min = facts.tuning.direct_min;
     match facts.allow {
-        Allow::Only(Mechanism::Direct) | Allow::ZeroCopy => {}
+        Allow::Only(Mechanism::Direct) => {}
+        _ if facts.require.may_move() => {}
         _ if facts.source.is_network() || facts.source.is_user() => {}
         _ if size < direct_min.bytes => return Some(RefusalReason::TooSmallForDirect(direct_min)),
         _ => {}
@@ -377,7 +403,7 @@ fn by_path(facts: &CopyFacts) -> Option<RefusalReason> {
         return Some(RefusalReason::SourceNotMapped);
     }
     match facts.direct {
-        _ if facts.allow == Allow::Only(Mechanism::Direct) => None,
+        _ if facts.allow == Allow::Only(Mechanism::Direct) && !facts.require.may_move() => None,
         DirectPath::None => Some(RefusalReason::NoAlignment),
         DirectPath::Copies => Some(RefusalReason::DirectCopies),
         DirectPath::Unknown | DirectPath::Moves => None,
@@ -392,7 +418,7 @@ pub(crate) fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
 /// Excludes mechanisms for sources without a known size: those are read, unless the options name copies
 /// in the kernel.
 fn to_the_end(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
-    let asked_for = matches!(facts.allow, Allow::NoUserCopy | Allow::Only(_));
+    let asked_for = facts.require == Require::NoUserCopy || matches!(facts.allow, Allow::Only(_));
     let able = matches!(mechanism, Mechanism::Sendfile | Mechanism::Splice);
     (!asked_for || !able).then_some(RefusalReason::SizeUnknown)
 }

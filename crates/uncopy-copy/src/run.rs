@@ -111,7 +111,8 @@ fn copy_once(
     let register = destination.register();
     // A name that exists only between two calls is not worth a record, which takes longer than they do.
     let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
-    let placing = Placing::Aside { is_swept: false, directory_defaults: None, noting };
+    let placing =
+        Placing::Aside { is_swept: false, is_unseen: false, directory_defaults: None, noting };
     let mut outcome = request.carry_out(placing, observer)?;
     if let Outcome::Copied(receipt) = &mut outcome
         && let Some(chosen) = request.chosen.filter(|_| !request.transforms() && !options.suffix)
@@ -178,17 +179,23 @@ impl<'a> CopyRequest<'a> {
             {
                 Staging::in_place(destination, observer)
             }
-            Placing::Aside { is_swept, directory_defaults, noting } => {
+            Placing::Aside { is_swept, is_unseen, directory_defaults, noting } => {
                 let staging = Staging::aside(destination, mode, options.existing, noting)?;
                 let defaults = directory_defaults.filter(|_| found.is_none());
-                Ok(staging.among(defaults, mode).swept(is_swept))
+                Ok(staging.among(defaults, mode).swept(is_swept).unseen(is_unseen))
             }
             Placing::Private { directory_defaults } => {
                 Ok(Staging::private(destination, mode)?.among(Some(directory_defaults), mode))
             }
-            Placing::Kept { parts, begun, is_unseen, is_swept } => {
-                let staging =
-                    Staging::kept(destination, parts, begun, options.existing, is_unseen)?;
+            Placing::Kept { parts, begun, is_unseen, is_swept, named_late } => {
+                let staging = Staging::kept(
+                    destination,
+                    parts,
+                    begun,
+                    options.existing,
+                    is_unseen,
+                    named_late,
+                )?;
                 Ok(staging.swept(is_swept))
             }
         }

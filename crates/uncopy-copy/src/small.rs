@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::facts;
 use super::mechanism::{Ends, reflink};
-use super::options::{Allow, Cache, CopyOptions, Sparse};
+use super::options::{Allow, Cache, CopyOptions, Require, Sparse};
 use super::plan::{self, Attempted, ErrorClass, PlanStep};
 use super::source;
 use super::sparse;
@@ -43,6 +43,7 @@ fn are_possible(source: Filesystem, destination: Filesystem, options: &CopyOptio
     !source.is_pseudo()
         && !answers_late
         && matches!(options.allow, Allow::Any | Allow::ReadWrite)
+        && options.require == Require::Nothing
         && options.sparse != Sparse::Always
         && options.cache != Cache::Skip
         && options.verify.is_none()

@@ -1,7 +1,7 @@
 //! Writes a file under a temporary name or without one and then renames it into place, so that the
 //! destination's name never refers to half a file.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,11 +48,23 @@ pub(crate) struct Staging<'a> {
 /// Place where a file of a tree is written first.
 pub(crate) enum Placing<'a> {
     /// Without a name where the filesystem supports that, else under a temporary one.
-    Aside { is_swept: bool, directory_defaults: Option<DirectoryDefaults<'a>>, noting: Noting<'a> },
+    Aside {
+        is_swept: bool,
+        is_unseen: bool,
+        directory_defaults: Option<DirectoryDefaults<'a>>,
+        noting: Noting<'a>,
+    },
     /// Under its final name.
     Private { directory_defaults: DirectoryDefaults<'a> },
     /// Under a temporary name from the beginning, so that another run can find it.
-    Kept { parts: Box<dyn Parts + 'a>, begun: Option<Unfinished>, is_unseen: bool, is_swept: bool },
+    Kept {
+        parts: Box<dyn Parts + 'a>,
+        begun: Option<Unfinished>,
+        is_unseen: bool,
+        is_swept: bool,
+        /// The name comes with the first bytes.
+        named_late: bool,
+    },
 }
 
 /// Name under which the file being written can be found.
@@ -61,6 +73,8 @@ enum Place<'a> {
     Unnamed,
     /// A temporary one beside the destination, removed on drop.
     Temporary(OsString, Noted<'a>),
+    /// None until the first bytes are in it, then a temporary one, removed on drop.
+    NamedLate(OnceCell<OsString>),
     /// The destination's own, in a directory that other processes do not use yet; removed on drop.
     Private,
     /// The destination's own: either in place already, or opened to be written in place.
@@ -124,17 +138,31 @@ impl<'a> Staging<'a> {
         begun: Option<Unfinished>,
         existing: Existing,
         is_unseen: bool,
+        named_late: bool,
     ) -> Result<Staging<'a>> {
-        let (fd, temporary) = match begun {
-            Some(unfinished) => unfinished,
-            None => create_kept(destination, &mut *parts)
-                .map_err(|errno| cannot_create(destination, errno))?,
+        let fail = |errno| cannot_create(destination, errno);
+        let unnamed = match &begun {
+            None if named_late => create_unnamed(destination, 0o600).map_err(fail)?,
+            _ => None,
         };
-        let place = Place::Temporary(temporary, Noted::NONE);
+        let (fd, place) = match (begun, unnamed) {
+            (None, Some(fd)) => (fd, Place::NamedLate(OnceCell::new())),
+            (begun, _) => {
+                let begun = begun.map_or_else(|| create_kept(destination, &mut *parts), Ok);
+                let (fd, temporary) = begun.map_err(fail)?;
+                (fd, Place::Temporary(temporary, Noted::NONE))
+            }
+        };
         let mut staging = Staging::new(destination, fd, place).keeping(existing);
         staging.is_unseen = is_unseen;
         staging.parts = Some(Mutex::new(parts));
         Ok(staging)
+    }
+
+    /// Sets whether the name is known to be free.
+    pub(crate) fn unseen(mut self, is_unseen: bool) -> Staging<'a> {
+        self.is_unseen = is_unseen;
+        self
     }
 
     /// Sets whether the caller removes the leftovers of earlier runs in the directory.
@@ -225,7 +253,7 @@ impl<'a> Staging<'a> {
     /// Whether it was created with a temporary name and therefore with mode 0600, regardless of the
     /// requested mode.
     pub(crate) fn is_temporary_name(&self) -> bool {
-        matches!(self.place, Place::Temporary(..))
+        matches!(self.place, Place::Temporary(..) | Place::NamedLate(..))
     }
 
     /// Sets this mode, without setuid and setgid while the file has a temporary name: a kill would
@@ -233,7 +261,7 @@ impl<'a> Staging<'a> {
     pub(crate) fn set_permissions(&self, mode: u32) -> Sys<()> {
         let is_held_back = match self.place {
             Place::Unnamed => self.destination.found.is_some() && !self.keep_existing,
-            Place::Temporary(..) => true,
+            Place::Temporary(..) | Place::NamedLate(..) => true,
             Place::Private | Place::Final => false,
         };
         if !is_held_back || mode & SETUID_SETGID == 0 {
@@ -275,8 +303,14 @@ impl<'a> Staging<'a> {
     /// Notes that the bytes up to `offset` are copied. A resumable file is flushed and noted from
     /// time to time.
     pub(crate) fn reached(&self, source: BorrowedFd<'_>, offset: u64) -> Result<()> {
-        let (Some(parts), Place::Temporary(name, _)) = (&self.parts, &self.place) else {
-            return Ok(());
+        let Some(parts) = &self.parts else { return Ok(()) };
+        let name = match &self.place {
+            Place::Temporary(name, _) => name,
+            Place::NamedLate(name) => match name.get() {
+                Some(name) => name,
+                None => return Ok(()),
+            },
+            _ => return Ok(()),
         };
         lock(parts).reached(source, (self.fd(), name), offset).map_err(|Refused { errno, side }| {
             match side {
@@ -288,11 +322,26 @@ impl<'a> Staging<'a> {
         })
     }
 
+    /// Notes that a mechanism has moved bytes: a resumable file that has no name yet gets one.
+    pub(crate) fn has_bytes(&self) -> Result<()> {
+        if let (Some(parts), Place::NamedLate(name)) = (&self.parts, &self.place)
+            && name.get().is_none()
+        {
+            let named = link_kept(&self.fd, self.destination, &mut **lock(parts))
+                .map_err(|errno| cannot_create(self.destination, errno))?;
+            name.get_or_init(|| named);
+        }
+        Ok(())
+    }
+
     /// Leaves the unfinished file to another run, if that can resume it.
     pub(crate) fn leave(mut self) {
-        let (Some(parts), Place::Temporary(name, _)) = (&self.parts, &self.place) else {
-            return;
+        let name = match &self.place {
+            Place::Temporary(name, _) => Some(name),
+            Place::NamedLate(name) => name.get(),
+            _ => None,
         };
+        let (Some(parts), Some(name)) = (&self.parts, name) else { return };
         let mut parts = lock(parts);
         let _ = parts.flush((self.fd.as_fd(), name));
         let is_noted = parts.is_noted();
@@ -310,6 +359,10 @@ impl<'a> Staging<'a> {
             Place::Final | Place::Private => Ok(Commit::Done),
             Place::Unnamed => self.commit_unnamed(),
             Place::Temporary(temporary, noted) => self.commit_temporary(temporary, noted),
+            Place::NamedLate(name) => match name.into_inner() {
+                Some(temporary) => self.commit_temporary(temporary, Noted::NONE),
+                None => self.commit_unnamed(),
+            },
         };
         result.map_err(|errno| match errno {
             Errno::EEXIST if self.is_unseen => {
@@ -427,6 +480,10 @@ impl Drop for Staging<'_> {
         let (name, noted) = match std::mem::replace(&mut self.place, Place::Final) {
             Place::Temporary(temporary, noted) => (temporary, noted),
             Place::Private => (self.destination.name().to_owned(), Noted::NONE),
+            Place::NamedLate(name) => match name.into_inner() {
+                Some(temporary) => (temporary, Noted::NONE),
+                None => return,
+            },
             Place::Unnamed | Place::Final => return,
         };
         match name::unlink(self.destination.directory(), &name) {
@@ -466,14 +523,19 @@ fn create_kept(destination: &Destination<'_>, parts: &mut dyn Parts) -> Sys<(Own
             }
         };
     };
-    let _ = file::try_lock(&fd);
-    let stat = file::stat(&fd)?;
+    link_kept(&fd, destination, parts).map(|temporary| (fd, temporary))
+}
+
+/// Notes an unlinked file, and gives it a temporary name. Returns the name.
+fn link_kept(fd: &OwnedFd, destination: &Destination<'_>, parts: &mut dyn Parts) -> Sys<OsString> {
+    let _ = file::try_lock(fd);
+    let stat = file::stat(fd)?;
     loop {
         let temporary = stale::temporary_name(destination.name(), Kind::File)?;
         parts.begin(&temporary, &stat)?;
-        match name::link_unnamed(&fd, destination.directory(), &temporary) {
+        match name::link_unnamed(fd, destination.directory(), &temporary) {
             Err(Errno::EEXIST) => {}
-            other => return other.map(|()| (fd, temporary)),
+            other => return other.map(|()| temporary),
         }
     }
 }

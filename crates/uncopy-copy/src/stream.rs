@@ -153,7 +153,9 @@ fn stopped(
     errno: Errno,
     moved_bytes: u64,
 ) -> Error {
-    if plan::classify(mechanism, errno, moved_bytes) == ErrorClass::Failed {
+    // What is in an existing file, or was taken from a pipe, is no question of mechanisms any more.
+    let is_begun = moved_bytes > 0 && (copy.facts.in_place || copy.facts.destination_is_stream);
+    if is_begun || plan::classify(mechanism, errno, moved_bytes) == ErrorClass::Failed {
         // The bytes of a pipe or device were consumed and cannot be read again to see which side
         // had the EIO.
         let is_of_source = !mover.touches_both() || errno == Errno::EIO;

@@ -96,9 +96,33 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             self.take_advice();
         }
         self.copy.receipt.decided_by = plan::decisive(&self.copy.facts, &self.attempted);
-        let mut offset = self.go_on()?;
+        let start = self.go_on()?;
         self.lay_out()?;
         self.copy.source.settle()?;
+        let mut postponed = None;
+        let end = self.move_segments(start, &mut postponed)?;
+        if let Some((start, hole_end)) = postponed {
+            // Its zeros are in the digest already.
+            let digest = self.copy.digest.take();
+            if !self.leave_hole(start, hole_end.min(end))? {
+                self.move_stretch(start, hole_end.min(end))?;
+            }
+            self.copy.digest = digest;
+        }
+        self.cut(end)
+    }
+
+    /// Moves what lies between `offset` and the end, segment by segment. Returns where the source
+    /// ended.
+    ///
+    /// A hole at the beginning of a file that is written in place is `postponed`: a mechanism must have
+    /// moved bytes before the old ones are removed, so that one that is refused has changed nothing.
+    fn move_segments(
+        &mut self,
+        mut offset: u64,
+        postponed: &mut Option<(u64, u64)>,
+    ) -> Result<u64> {
+        let in_place = self.copy.facts.in_place;
         while offset < self.size {
             let segment = if self.copy.facts.has_holes && self.copy.facts.sparse != Sparse::Never {
                 sparse::segment(&self.ends.source, offset, self.size)
@@ -106,16 +130,21 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 Segment::Data { start: offset, end: self.size }
             };
             offset = match segment {
+                Segment::Hole { start: 0, end } if in_place => {
+                    *postponed = Some((0, end));
+                    self.digest_hole(0, end)?;
+                    end
+                }
                 Segment::Hole { start, end } if self.leave_hole(start, end)? => end,
                 Segment::Hole { start, end } | Segment::Data { start, end } => {
                     match self.move_stretch(start, end)? {
                         Reached::End => end,
-                        Reached::SourceEnd(end) => return self.cut(end),
+                        Reached::SourceEnd(end) => return Ok(end),
                     }
                 }
             };
         }
-        self.cut(self.size)
+        Ok(self.size)
     }
 
     /// Verifies the bytes that an earlier run copied. Returns the offset up to which they are
@@ -191,6 +220,14 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         match plan::next(&self.copy.facts, &self.attempted) {
             PlanStep::Try(mechanism) => Ok(mechanism),
             PlanStep::GiveUp => {
+                let stopped = self.attempted.last().and_then(|tried| tried.errno);
+                if let Some(errno) = stopped
+                    && self.copy.facts.in_place
+                    && self.copy.receipt.portions.iter().any(|portion| portion.bytes > 0)
+                {
+                    // The file has changed, so this is no longer a question of mechanisms.
+                    return Err(Error::destination("write to", self.given(), errno));
+                }
                 let reason = plan::no_mechanism(&self.copy.facts, &self.copy.receipt.refusals);
                 let error = Error::new("copy", self.copy.source.path, reason);
                 // An I/O error may rule a mechanism out, where it could also have been the device.
@@ -267,13 +304,14 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         {
             return Ok(false);
         }
+        // Without a mechanism left a file may still consist of holes.
         let mechanism = match &self.active_mover {
             Some(active) => active.mechanism,
-            None => self.next_mechanism()?,
+            None => self.next_mechanism().unwrap_or(Mechanism::ReadWrite),
         };
         self.copy.receipt.add(mechanism, end - start, Cost::Hole);
         self.digest_hole(start, end)?;
-        self.done_bytes = end;
+        self.done_bytes = self.done_bytes.max(end);
         self.copy.staging.reached(self.ends.source, end)?;
         self.report()?;
         Ok(true)
@@ -520,10 +558,11 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         } else {
             self.pace.done(moved.bytes, took);
         }
-        self.done_bytes = offset;
+        self.done_bytes = self.done_bytes.max(offset);
         if mechanism != Mechanism::Direct {
             self.write_out(offset);
         }
+        self.copy.staging.has_bytes()?;
         self.copy.staging.reached(self.ends.source, offset)?;
         if offset < self.size {
             self.copy.source.look()?;

@@ -42,8 +42,8 @@ choices! {
     ReadWriteOnly, Allow = "allow=read_write",
     /// One mechanism is selected.
     OneMechanism, Allow = "allow=only",
-    /// Only zero-copy mechanisms are allowed.
-    ZeroCopyOnly, Allow = "allow=zero_copy",
+    /// The bytes must go in a certain way.
+    Require, Require = "require",
     /// The copy should stay in the page cache.
     CacheKeep, Cache = "cache=keep",
     /// The copy should not use the page cache.

@@ -28,6 +28,8 @@ macro_rules! options {
 options! {
     /// `allow`.
     Allow = "allow",
+    /// `require`.
+    Require = "require",
     /// `prefer`.
     Prefer = "prefer",
     /// `sparse`.

@@ -81,9 +81,24 @@ pub(crate) static KEYS: [Key; 20] = [
         built_in: "auto",
         expected: "auto, reflink, copy-file-range, direct, sendfile, splice, read-write, \
                    require-zero-copy, no-user-copy or no-zero-copy",
-        flags: &["method", "zero_copy", "require_zero_copy", "no_user_copy", "no_zero_copy"],
+        flags: &[
+            "method",
+            "zero_copy",
+            "require",
+            "require_zero_copy",
+            "no_user_copy",
+            "no_zero_copy",
+        ],
         options: &[CopyOption::Allow],
         set: set_mechanism,
+    },
+    Key {
+        name: "require",
+        built_in: "none",
+        expected: "none, no-user-copy, zero-copy, moved, shared or reflink",
+        flags: &["require", "require_zero_copy", "no_user_copy", "zero_copy", "no_zero_copy"],
+        options: &[CopyOption::Require],
+        set: |flags, text| set(&mut flags.require, choice(text)),
     },
     Key {
         name: "prefer",

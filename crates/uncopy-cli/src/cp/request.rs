@@ -3,13 +3,13 @@
 use uncopy::Mechanism;
 use uncopy::copy::job::{Delete, JobOptions, Links, OnError, Sources};
 use uncopy::copy::{
-    Allow, Cache, CopyOptions, Existing, IfChanged, Origin, Prefer, Preserve, Sparse, Threshold,
-    Transform, Tuning, Verify,
+    Allow, Cache, CopyOptions, Existing, IfChanged, Origin, Prefer, Preserve, Require, Sparse,
+    Threshold, Transform, Tuning, Verify,
 };
 
 use crate::flags::copy::{
     Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, OnErrorArg, PreferArg,
-    SparseArg,
+    RequireArg, SparseArg,
 };
 use crate::flags::select::Pattern;
 use crate::flags::tree::LinksArg;
@@ -21,6 +21,7 @@ use crate::flags::tree::LinksArg;
 pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     let mut options = CopyOptions::default();
     options.allow = allow(flags);
+    options.require = require(flags.requirement());
     options.prefer = match flags.prefer {
         PreferArg::Time => Prefer::WallTime,
         PreferArg::Cpu => Prefer::CpuTime,
@@ -134,10 +135,19 @@ fn allow(flags: &CopyArgs) -> Allow {
         Method::Sendfile => Allow::Only(Mechanism::Sendfile),
         Method::Splice => Allow::Only(Mechanism::Splice),
         Method::ReadWrite => Allow::Only(Mechanism::ReadWrite),
-        Method::Auto if flags.require_zero_copy => Allow::ZeroCopy,
-        Method::Auto if flags.no_user_copy => Allow::NoUserCopy,
         Method::Auto if flags.no_zero_copy => Allow::ReadWrite,
         Method::Auto => Allow::Any,
+    }
+}
+
+fn require(flag: RequireArg) -> Require {
+    match flag {
+        RequireArg::None => Require::Nothing,
+        RequireArg::NoUserCopy => Require::NoUserCopy,
+        RequireArg::ZeroCopy => Require::ZeroCopy,
+        RequireArg::Moved => Require::Moved,
+        RequireArg::Shared => Require::Shared,
+        RequireArg::Reflink => Require::Reflink,
     }
 }
 
@@ -202,7 +212,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 28] = [
+        let rows: [(&str, Change); 35] = [
             ("--manifest sums", |o| o.digest = Some(Digest::Blake3)),
             ("--digest", |o| o.digest = Some(Digest::Blake3)),
             ("--digest=sha256", |o| o.digest = Some(Digest::Sha256)),
@@ -212,8 +222,15 @@ mod tests {
             ("--method sendfile", |o| o.allow = Allow::Only(Mechanism::Sendfile)),
             ("--method splice", |o| o.allow = Allow::Only(Mechanism::Splice)),
             ("--method=read-write", |o| o.allow = Allow::Only(Mechanism::ReadWrite)),
-            ("--require-zero-copy --no-user-copy", |o| o.allow = Allow::ZeroCopy),
-            ("--no-user-copy", |o| o.allow = Allow::NoUserCopy),
+            ("--require-zero-copy --no-user-copy", |o| o.require = Require::ZeroCopy),
+            ("--no-user-copy", |o| o.require = Require::NoUserCopy),
+            ("--require=no-user-copy", |o| o.require = Require::NoUserCopy),
+            ("--require zero-copy", |o| o.require = Require::ZeroCopy),
+            ("--require=moved", |o| o.require = Require::Moved),
+            ("--require=shared", |o| o.require = Require::Shared),
+            ("--require=reflink", |o| o.require = Require::Reflink),
+            ("--require=moved --no-user-copy", |o| o.require = Require::Moved),
+            ("--require=no-user-copy --require-zero-copy", |o| o.require = Require::ZeroCopy),
             ("--no-zero-copy", |o| o.allow = Allow::ReadWrite),
             ("--prefer cpu", |o| o.prefer = Prefer::CpuTime),
             ("--sparse=always", |o| o.sparse = Sparse::Always),

@@ -61,7 +61,7 @@ const WORDS: &[Words] = &[
         ),
     },
     about("in-place", "`--in-place` writes into the existing file."),
-    step("no-mechanism", "Do not pass --method, --require-zero-copy or --no-user-copy."),
+    step("no-mechanism", "Do not pass --method, --require or --no-user-copy."),
 ];
 
 /// Returns the condition's section in the book.

@@ -7,7 +7,7 @@ pub(crate) fn flag(choice: Choice) -> &'static str {
     match choice {
         Choice::ReadWriteOnly => "--no-zero-copy",
         Choice::OneMechanism => "--method",
-        Choice::ZeroCopyOnly => "--require-zero-copy",
+        Choice::Require => "--require",
         Choice::CacheKeep => "--cache=keep",
         Choice::CacheSkip => "--cache=skip",
         Choice::SparseAlways => "--sparse=always",

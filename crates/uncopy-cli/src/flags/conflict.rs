@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::flags::copy::{CopyArgs, Method};
+use crate::flags::copy::{CopyArgs, Method, RequireArg};
 
 /// Two flags that cannot both be obeyed, and what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,6 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
     let into_directory = flags.target_directory.is_some();
     let (verifying, manifest) = (flags.verify.is_some(), flags.manifest.is_some());
     let rows = [
-        (named && flags.require_zero_copy, "--method", "--require-zero-copy", ONE_RULE),
-        (named && flags.no_user_copy, "--method", "--no-user-copy", ONE_RULE),
         (named && flags.no_zero_copy, "--method", "--no-zero-copy", ONE_RULE),
         (flags.zero_copy && flags.no_zero_copy, "--zero-copy", "--no-zero-copy", ONE_OF_THEM),
         (
@@ -39,6 +37,12 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             ONE_OF_THEM,
         ),
         (flags.no_user_copy && flags.no_zero_copy, "--no-user-copy", "--no-zero-copy", ONE_OF_THEM),
+        (
+            flags.require != RequireArg::None && flags.no_zero_copy,
+            "--require",
+            "--no-zero-copy",
+            ONE_OF_THEM,
+        ),
         (flags.force && flags.no_clobber, "--force", "--no-clobber", ONE_OF_THEM),
         (
             into_directory && flags.dest.is_some(),
@@ -119,12 +123,11 @@ mod tests {
     #[test]
     fn contradictions_are_found() {
         for (line, expected) in [
-            ("--method direct --require-zero-copy a b", "--method --require-zero-copy"),
-            ("--method splice --no-user-copy a b", "--method --no-user-copy"),
             ("--method read-write --no-zero-copy a b", "--method --no-zero-copy"),
             ("--zero-copy --no-zero-copy a b", "--zero-copy --no-zero-copy"),
             ("--require-zero-copy --no-zero-copy a b", "--require-zero-copy --no-zero-copy"),
             ("--no-user-copy --no-zero-copy a b", "--no-user-copy --no-zero-copy"),
+            ("--require=shared --no-zero-copy a b", "--require --no-zero-copy"),
             ("-nf a b", "--force --no-clobber"),
             ("-t x --dest y a", "--target-directory --dest"),
             ("-Tt x a", "--target-directory --no-target-directory"),
@@ -154,6 +157,8 @@ mod tests {
             "--zero-copy --require-zero-copy a b",
             "--zero-copy --method direct a b",
             "--require-zero-copy --no-user-copy a b",
+            "--require=none --no-zero-copy a b",
+            "--require=moved --method direct a b",
             "--cache=keep a b",
             "--cache=skip --method direct a b",
             "--trust-shared-extents --verify a b",

@@ -110,11 +110,19 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = MECHANISMS)]
     pub zero_copy: bool,
 
-    /// Fail unless the bytes can be shared or moved without a CPU copying them
+    /// Fail with exit code 5 unless the bytes can go this way; nothing is copied then
+    ///
+    /// A file that cannot meet it gets no name, and an existing one stays as it is. The message says what
+    /// would make it possible. In a tree this holds for each file; `--on-error=abort` ends with the
+    /// first. A setting may have the same words, and `none`.
+    #[arg(long, value_name = "WAY", value_enum, default_value_t, hide_default_value = true, help_heading = MECHANISMS)]
+    pub require: RequireArg,
+
+    /// Same as --require=zero-copy
     #[arg(long, help_heading = MECHANISMS)]
     pub require_zero_copy: bool,
 
-    /// Fail instead of copying through the memory of this program; the kernel may copy
+    /// Same as --require=no-user-copy
     #[arg(long, help_heading = MECHANISMS)]
     pub no_user_copy: bool,
 
@@ -330,6 +338,16 @@ impl CopyArgs {
         Some(CopyArgs { paths, tree, ..CopyArgs::default() })
     }
 
+    /// Returns the strictest requirement of the flags.
+    pub(crate) fn requirement(&self) -> RequireArg {
+        let rules = [
+            (self.require_zero_copy, RequireArg::ZeroCopy),
+            (self.no_user_copy, RequireArg::NoUserCopy),
+        ];
+        let rules = rules.into_iter().filter_map(|(is_given, rule)| is_given.then_some(rule));
+        rules.fold(self.require, RequireArg::max)
+    }
+
     /// Returns the destination, if the flags name one.
     pub(crate) fn destination(&self) -> Option<PathBuf> {
         let named = self.target_directory.as_ref().or(self.dest.as_ref());
@@ -372,6 +390,24 @@ pub(crate) enum Method {
     Splice,
     /// read(2) and write(2) through the memory of this program
     ReadWrite,
+}
+
+/// `--require`; the stricter words come later.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum RequireArg {
+    /// Any way that --method allows
+    #[default]
+    None,
+    /// Not through the memory of this program; the kernel may copy
+    NoUserCopy,
+    /// Shared or moved: no CPU copies a byte
+    ZeroCopy,
+    /// The device moves them; the copy has blocks of its own
+    Moved,
+    /// Blocks are shared, by whichever call
+    Shared,
+    /// Blocks are shared by FICLONE
+    Reflink,
 }
 
 /// `--prefer`.

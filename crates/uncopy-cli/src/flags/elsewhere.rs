@@ -22,7 +22,8 @@ pub(crate) fn is_verification(error: &Error) -> bool {
 /// Returns the flag, or the kind of source, that needs the option.
 fn flag(option: CopyOption) -> &'static str {
     match option {
-        CopyOption::Allow => "--method, --require-zero-copy or --no-user-copy",
+        CopyOption::Allow => "--method",
+        CopyOption::Require => "--require, --require-zero-copy and --no-user-copy",
         CopyOption::Prefer => "--prefer=cpu",
         CopyOption::Sparse => "--sparse=always",
         CopyOption::Cache => "--cache",

@@ -102,6 +102,17 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--cache=keep contradicts --method direct: direct writes bypass the page cache; leave one \
              of them out"
         }
+        Contradiction::RequireExcludesMethod { require, mechanism } => {
+            let method = mechanism.name().replace('_', "-");
+            return Cow::Owned(format!(
+                "--require={require} contradicts --method={method}, which cannot meet it; leave one of \
+                 them out"
+            ));
+        }
+        Contradiction::MovedKeepsNoCache => {
+            "--cache=keep contradicts --require=moved: bytes are moved past the page cache; leave one of \
+             them out"
+        }
         Contradiction::ZerosNeedReading => {
             "--sparse=always looks at every byte, which only read and write can; leave it out, or \
              allow them"
@@ -123,7 +134,7 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
         }
         Contradiction::TransformNeedsReading => {
             "--compress and --decompress transform the bytes, which only read and write can; leave out \
-             --method, --require-zero-copy and --no-user-copy, or the transformation"
+             --method, --require, --require-zero-copy and --no-user-copy, or the transformation"
         }
         Contradiction::DigestOfTransformed => {
             "--digest contradicts --compress and --decompress: the copy has other bytes than its source, \
@@ -168,9 +179,20 @@ pub(crate) fn next_step(step: NextStep) -> &'static str {
              if they still differ; this copy was not put in place"
         }
         NextStep::GetAnew => "get the file again, or copy it as it is, without --decompress",
-        NextStep::AllowMore => {
-            "leave out --method, --require-zero-copy or --no-user-copy to fall back"
+        NextStep::AllowMore => "leave out --method, --require or --no-user-copy to fall back",
+        NextStep::ShareBlocks => {
+            "put source and destination on one filesystem that shares blocks (XFS, btrfs, bcachefs), or \
+             leave out --require"
         }
+        NextStep::MoveToDisk => {
+            "name a destination that takes direct writes (ext4, XFS or f2fs, directly on a disk), or leave \
+             out --require"
+        }
+        NextStep::ShareOrMove => {
+            "put source and destination on one filesystem that shares blocks (XFS, btrfs, bcachefs), or \
+             the destination on ext4, XFS or f2fs directly on a disk, or leave out --require"
+        }
+        NextStep::NameRegularSource => "copy from a regular file on a disk, or leave out --require",
         NextStep::LeaveOut => elsewhere::NEXT_STEP,
         step => step.text(),
     }

@@ -12,6 +12,7 @@ mod planted_links;
 mod policy;
 pub(crate) mod racing;
 mod ranges;
+mod requiring;
 mod same_file;
 mod settings;
 mod short_flags;
@@ -90,6 +91,7 @@ pub(crate) fn cases() -> Vec<Case> {
         policy::cases(),
         racing::cases(),
         ranges::cases(),
+        requiring::cases(),
         same_file::cases(),
         settings::cases(),
         short_flags::cases(),

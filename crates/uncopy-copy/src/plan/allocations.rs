@@ -9,14 +9,8 @@ use testbed::CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
-const ALLOWED: [Allow; 6] = [
-    Allow::Any,
-    Allow::NoUserCopy,
-    Allow::ZeroCopy,
-    Allow::ReadWrite,
-    Allow::Only(Mechanism::Direct),
-    Allow::Only(Mechanism::Splice),
-];
+const ALLOWED: [Allow; 4] =
+    [Allow::Any, Allow::ReadWrite, Allow::Only(Mechanism::Direct), Allow::Only(Mechanism::Splice)];
 
 /// CopyFacts that differ in one point from a file with holes.
 fn variants() -> Vec<CopyFacts> {
@@ -35,6 +29,7 @@ fn variants() -> Vec<CopyFacts> {
         CopyFacts { cache: Cache::Keep, ..usual.clone() },
         CopyFacts { source: nfs, ..usual.clone() },
         CopyFacts { destination: Filesystem::XFS, ..usual.clone() },
+        CopyFacts { destination: Filesystem::XFS, in_place: true, ..usual.clone() },
     ]);
     let paths = [DirectPath::None, DirectPath::Copies, DirectPath::Unknown, DirectPath::Moves];
     all.extend(paths.map(|direct| CopyFacts { direct, ..usual.clone() }));
@@ -46,6 +41,7 @@ fn asking_whether_a_way_is_excluded_allocates_nothing() {
     let mut rows = Vec::new();
     for facts in variants() {
         rows.extend(ALLOWED.map(|allow| CopyFacts { allow, ..facts.clone() }));
+        rows.extend(Require::ALL.map(|require| CopyFacts { require, ..facts.clone() }));
     }
     let mut codes = BTreeSet::new();
     for facts in &rows {
@@ -68,10 +64,14 @@ fn asking_whether_a_way_is_excluded_allocates_nothing() {
         "direct_copies",
         "empty",
         "hashed",
+        "known_afterwards",
         "may_copy",
         "may_keep_holes",
+        "moves",
         "no_alignment",
+        "no_reflink",
         "read_write_only",
+        "shares",
         "size_unknown",
         "source_not_mapped",
         "stream_destination",

@@ -1,6 +1,7 @@
 use super::*;
 use crate::tuning::Threshold;
 use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+use uncopy_core::{Error, NextStep};
 
 const MIB: u64 = 1 << 20;
 
@@ -88,7 +89,7 @@ fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
         let data_bytes = size;
         let facts = CopyFacts { size: Some(size), data_bytes, source_is_cold, prefer, ..facts() };
         assert_eq!(ladder(&facts)[1], first, "{size} bytes, cold: {source_is_cold}");
-        let strict = CopyFacts { allow: Allow::ZeroCopy, ..facts };
+        let strict = CopyFacts { require: Require::ZeroCopy, ..facts };
         assert_eq!(ladder(&strict)[1], Direct);
     }
 }
@@ -107,13 +108,13 @@ fn options_rule_mechanisms_out() {
     let all = facts();
     for (facts, expected) in [
         (CopyFacts { allow: Allow::ReadWrite, ..all.clone() }, vec![ReadWrite]),
-        (CopyFacts { allow: Allow::ZeroCopy, ..all.clone() }, vec![Reflink, Direct]),
+        (CopyFacts { require: Require::ZeroCopy, ..all.clone() }, vec![Reflink, Direct]),
         (
-            CopyFacts { allow: Allow::ZeroCopy, destination: Filesystem::XFS, ..all.clone() },
+            CopyFacts { require: Require::ZeroCopy, destination: Filesystem::XFS, ..all.clone() },
             vec![Reflink, CopyFileRange, Direct],
         ),
         (
-            CopyFacts { allow: Allow::ZeroCopy, direct: DirectPath::Unknown, ..all.clone() },
+            CopyFacts { require: Require::ZeroCopy, direct: DirectPath::Unknown, ..all.clone() },
             vec![Reflink],
         ),
         (CopyFacts { transforms: true, ..all.clone() }, vec![ReadWrite]),
@@ -224,19 +225,98 @@ fn error_numbers_are_classified() {
     }
 }
 
+/// Each requirement between each two kinds of filesystem, for a new file and one that is written in place.
+#[test]
+fn a_requirement_leaves_the_mechanisms_that_can_meet_it() {
+    let ext4 = facts();
+    let xfs = CopyFacts { destination: Filesystem::XFS, source: Filesystem::XFS, ..facts() };
+    let on_loop = CopyFacts { direct: DirectPath::Unknown, ..xfs.clone() };
+    let tmpfs = CopyFacts { direct: DirectPath::None, ..facts() };
+    let kernel = vec![Reflink, Splice, CopyFileRange, Sendfile, Direct];
+    for (require, on_ext4, on_xfs, above_loop, on_tmpfs) in [
+        (
+            Require::NoUserCopy,
+            kernel,
+            vec![Reflink, CopyFileRange, Splice, Sendfile, Direct],
+            vec![Reflink, CopyFileRange, Splice, Sendfile, Direct],
+            vec![Reflink, Splice, CopyFileRange, Sendfile],
+        ),
+        (
+            Require::ZeroCopy,
+            vec![Reflink, Direct],
+            vec![Reflink, CopyFileRange, Direct],
+            vec![Reflink, CopyFileRange],
+            vec![Reflink],
+        ),
+        (Require::Moved, vec![Direct], vec![Direct], vec![], vec![]),
+        (
+            Require::Shared,
+            vec![Reflink],
+            vec![Reflink, CopyFileRange],
+            vec![Reflink, CopyFileRange],
+            vec![Reflink],
+        ),
+        (Require::Reflink, vec![Reflink], vec![Reflink], vec![Reflink], vec![Reflink]),
+    ] {
+        let rows = [(&ext4, on_ext4), (&xfs, on_xfs), (&on_loop, above_loop), (&tmpfs, on_tmpfs)];
+        for (facts, mut expected) in rows {
+            let facts = CopyFacts { require, ..facts.clone() };
+            assert_eq!(ladder(&facts), expected, "{facts:?}");
+            for mechanism in &expected {
+                assert!(require.may_use(*mechanism), "{require:?} {mechanism}");
+            }
+            // Whether it has shared is known when the file has changed.
+            expected.retain(|m| *m != CopyFileRange || require == Require::NoUserCopy);
+            let in_place = CopyFacts { in_place: true, ..facts };
+            assert_eq!(ladder(&in_place), expected, "{in_place:?}");
+        }
+    }
+}
+
+/// What would make the copy possible depends on what is required.
+#[test]
+fn the_next_step_says_what_meets_the_requirement() {
+    let steps = |facts: &CopyFacts, require| {
+        let facts = CopyFacts { require, direct: DirectPath::None, ..facts.clone() };
+        let reflink = stopped(Reflink, Some(Errno::EOPNOTSUPP), 0, &facts);
+        let tried = if facts.size.is_some() { &[reflink][..] } else { &[] };
+        let reason = no_mechanism(&facts, tried);
+        Error::new("copy", "a", reason).next_step()
+    };
+    let stream = CopyFacts { size: None, ..facts() };
+    for (require, step, of_stream) in [
+        (Require::Reflink, NextStep::ShareBlocks, NextStep::NameRegularSource),
+        (Require::Shared, NextStep::ShareBlocks, NextStep::NameRegularSource),
+        (Require::Moved, NextStep::MoveToDisk, NextStep::NameRegularSource),
+        (Require::ZeroCopy, NextStep::ShareOrMove, NextStep::NameRegularSource),
+        (Require::NoUserCopy, NextStep::AllowMore, NextStep::AllowMore),
+        (Require::Nothing, NextStep::AllowMore, NextStep::AllowMore),
+    ] {
+        assert_eq!(steps(&facts(), require), Some(step), "{require:?}");
+        assert_eq!(steps(&stream, require), Some(of_stream), "{require:?}");
+    }
+}
+
 #[test]
 fn what_is_read_to_its_end_can_be_spliced_if_asked() {
     let unknown = CopyFacts { size: None, ..facts() };
     for (allow, expected) in [
         (Allow::Any, vec![ReadWrite]),
-        (Allow::NoUserCopy, vec![Splice, Sendfile]),
         (Allow::Only(Sendfile), vec![Sendfile]),
         (Allow::Only(Splice), vec![Splice]),
         (Allow::Only(CopyFileRange), vec![]),
         (Allow::Only(Direct), vec![]),
-        (Allow::ZeroCopy, vec![]),
     ] {
         assert_eq!(ladder(&CopyFacts { allow, ..unknown.clone() }), expected, "{allow:?}");
+    }
+    for require in Require::ALL {
+        let expected = match require {
+            Require::Nothing => vec![ReadWrite],
+            Require::NoUserCopy => vec![Splice, Sendfile],
+            _ => vec![],
+        };
+        let facts = CopyFacts { require, ..unknown.clone() };
+        assert_eq!(ladder(&facts), expected, "{require:?}");
     }
 }
 
@@ -316,7 +396,7 @@ fn ways_are_compared_where_only_the_clock_decides() {
         (CopyFacts { size: Some(4096), ..facts() }, vec![]),
         (CopyFacts { size: None, ..facts() }, vec![]),
         (CopyFacts { prefer: Prefer::CpuTime, ..facts() }, vec![]),
-        (CopyFacts { allow: Allow::NoUserCopy, ..facts() }, vec![]),
+        (CopyFacts { require: Require::NoUserCopy, ..facts() }, vec![]),
         (CopyFacts { sparse: Sparse::Always, ..facts() }, vec![]),
         (CopyFacts { transforms: true, ..facts() }, vec![]),
     ] {

@@ -1,6 +1,8 @@
 //! Finds options that a copy by the standard library alone cannot obey (pure).
 
-use crate::{Allow, Cache, CopyOptions, IfChanged, Prefer, Preserve, Sparse, Transform, Tuning};
+use crate::{
+    Allow, Cache, CopyOptions, IfChanged, Prefer, Preserve, Require, Sparse, Transform, Tuning,
+};
 use uncopy_core::CopyOption;
 use uncopy_core::Mechanism;
 
@@ -10,6 +12,7 @@ use uncopy_core::Mechanism;
 pub(super) fn refused(options: &CopyOptions) -> Vec<CopyOption> {
     let CopyOptions {
         allow,
+        require,
         prefer,
         sparse,
         cache,
@@ -39,6 +42,7 @@ pub(super) fn refused(options: &CopyOptions) -> Vec<CopyOption> {
     let usual = Tuning::BUILT_IN;
     [
         (!reads_and_writes, CopyOption::Allow),
+        (*require != Require::Nothing, CopyOption::Require),
         (*prefer != Prefer::WallTime, CopyOption::Prefer),
         (*sparse == Sparse::Always, CopyOption::Sparse),
         (*cache != Cache::Auto, CopyOption::Cache),

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::gated::Gated;
 use crate::{
-    Allow, Cache, Control, Digest, Level, Origin, Pause, Prefer, Sparse, Threshold, Throttle,
-    Transform, Tuning, Verify,
+    Allow, Cache, Control, Digest, Level, Origin, Pause, Prefer, Require, Sparse, Threshold,
+    Throttle, Transform, Tuning, Verify,
 };
 
 const MIB: usize = 1 << 20;
@@ -78,8 +78,8 @@ type Change = fn(&mut CopyOptions);
 #[test]
 fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
     let rows: [(Change, CopyOption); 25] = [
-        (|o| o.allow = Allow::ZeroCopy, CopyOption::Allow),
-        (|o| o.allow = Allow::NoUserCopy, CopyOption::Allow),
+        (|o| o.require = Require::ZeroCopy, CopyOption::Require),
+        (|o| o.require = Require::NoUserCopy, CopyOption::Require),
         (|o| o.allow = Allow::Only(Mechanism::Reflink), CopyOption::Allow),
         (|o| o.prefer = Prefer::CpuTime, CopyOption::Prefer),
         (|o| o.sparse = Sparse::Always, CopyOption::Sparse),

@@ -35,7 +35,7 @@ use crate::small::{self, NextSmallFile, SmallCopy};
 use crate::source::{self, Source};
 use crate::staging::{Commit, Placing, Staging};
 use crate::stale::Noting;
-use crate::{CopyOptions, IfChanged, facts, watch};
+use crate::{CopyOptions, IfChanged, Require, facts, watch};
 use uncopy_core::{
     Cost, DigestedFrom, InodeFlags, Mechanism, Note, Portion, Receipt, SourceDigest,
 };
@@ -290,6 +290,8 @@ fn placing<'a>(
     let is_unseen = place.directory.entered.is_unseen();
     let is_swept = place.directory.entered.whole;
     let directory_defaults = context.directory_defaults(place.directory);
+    // A file that does not meet the requirement never gets a name.
+    let requires = context.copy_options(&place.directory.entered).require != Require::Nothing;
     match journal {
         Some(journal) => {
             let stop = move |error| control.stop(error);
@@ -299,10 +301,14 @@ fn placing<'a>(
             let (begun, noted) = begun
                 .map_or_else(Default::default, |LeftPart { file, chunks }| (Some(file), chunks));
             let parts = Partial::new(Box::new(keep), source.stat.size, noted);
-            Placing::Kept { parts: Box::new(parts), begun, is_unseen, is_swept }
+            let named_late = requires;
+            Placing::Kept { parts: Box::new(parts), begun, is_unseen, is_swept, named_late }
         }
-        None if is_unseen => Placing::Private { directory_defaults },
-        None => Placing::Aside { is_swept, directory_defaults: Some(directory_defaults), noting },
+        None if is_unseen && !requires => Placing::Private { directory_defaults },
+        None => {
+            let directory_defaults = Some(directory_defaults);
+            Placing::Aside { is_swept, is_unseen, directory_defaults, noting }
+        }
     }
 }
 

@@ -56,6 +56,7 @@ use std::fmt::Display;
 use std::path::{self, PathBuf};
 
 use super::Errno;
+use crate::Mechanism;
 
 /// A field, as displayed in a text.
 pub(super) trait Shown {
@@ -86,4 +87,4 @@ macro_rules! shown_as_they_are {
         })+
     };
 }
-shown_as_they_are!(&'static str, Errno, String, u64);
+shown_as_they_are!(&'static str, Errno, Mechanism, String, u64);

@@ -1,6 +1,7 @@
 //! Options that conflict or are not available.
 
 use super::coded::coded;
+use crate::Mechanism;
 
 coded! {
     /// Options of a copy or a job that conflict, are not in this build, or do not fit the files.
@@ -12,6 +13,19 @@ coded! {
         DirectKeepsNoCache = "direct_keeps_no_cache",
             "cache = Keep contradicts allow = Only(Direct): direct writes bypass the page cache; leave \
              one of them out";
+        /// No mechanism that `allow` leaves can meet `require`.
+        RequireExcludesMethod {
+            /// Name of the requirement: "moved".
+            require: &'static str,
+            /// The only mechanism allowed.
+            mechanism: Mechanism,
+        } = "require_excludes_method",
+            "require = {require} cannot be met by {mechanism}, which alone is allowed; leave one of \
+             them out";
+        /// `require` is `Moved`, and `cache` is `Keep`.
+        MovedKeepsNoCache = "moved_keeps_no_cache",
+            "cache = Keep contradicts require = Moved: bytes are moved past the page cache; leave one of \
+             them out";
         /// `sparse` is `Always`, and [`ReadWrite`](crate::Mechanism::ReadWrite) is not allowed.
         ZerosNeedReading = "zeros_need_reading",
             "sparse = Always looks at every byte, which only read and write can; leave it out, or \

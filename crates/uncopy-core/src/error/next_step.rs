@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 
 use super::{Errno, Reason, SourceDoubt};
-use crate::Unseen;
+use crate::{Exclusion, Refusal, RefusalReason, Unseen};
 
 macro_rules! steps {
     ($($step:ident = $code:literal, $text:literal;)*) => {
@@ -62,6 +62,17 @@ steps! {
          differ; this copy was not put in place";
     GetAnew = "get_anew", "get the file again, or copy it as it is, with transform = None";
     AllowMore = "allow_more", "allow more mechanisms to fall back";
+    ShareBlocks = "share_blocks",
+        "put source and destination on one filesystem that shares blocks (XFS, btrfs, bcachefs), or \
+         require less";
+    MoveToDisk = "move_to_disk",
+        "name a destination that takes direct writes (ext4, XFS or f2fs, directly on a disk), or \
+         require less";
+    ShareOrMove = "share_or_move",
+        "put source and destination on one filesystem that shares blocks (XFS, btrfs, bcachefs), or \
+         the destination on ext4, XFS or f2fs directly on a disk, or require less";
+    NameRegularSource = "name_regular_source",
+        "copy from a regular file on a disk, or require less";
     LeaveOut = "leave_out", "leave out what does not work";
     MakeAnew = "make_anew", "make a new one in this process";
 
@@ -134,11 +145,36 @@ pub(super) fn after(operation: &str, reason: &Reason) -> Option<NextStep> {
         } => NextStep::FlushSource,
         Reason::VerificationFailed { doubt: Some(_), .. } => NextStep::CopyUnwritten,
         Reason::Damaged { .. } => NextStep::GetAnew,
-        Reason::NoMechanism { .. } => NextStep::AllowMore,
+        Reason::NoMechanism { refusals } => after_refusals(refusals),
         Reason::NotHere { .. } => NextStep::LeaveOut,
         Reason::Forked => NextStep::MakeAnew,
         Reason::Options(_) | Reason::Cancelled | Reason::Refused(_) => return None,
     })
+}
+
+/// Chooses what would make the copy possible. Which requirement was not met shows in what it excludes.
+fn after_refusals(refusals: &[Refusal]) -> NextStep {
+    let any = |is: fn(RefusalReason) -> bool| refusals.iter().any(|refusal| is(refusal.reason));
+    let excluded = |by: &[Exclusion]| {
+        refusals.iter().any(|refusal| match refusal.reason {
+            RefusalReason::ExcludedBy(exclusion) => by.contains(&exclusion),
+            _ => false,
+        })
+    };
+    let shares = excluded(&[Exclusion::Moves, Exclusion::NoReflink]);
+    let moves = excluded(&[Exclusion::Shares]);
+    let either = excluded(&[Exclusion::Copies, Exclusion::CopiesHere, Exclusion::MayCopy]);
+    if !(shares || moves || either) {
+        return NextStep::AllowMore;
+    }
+    if any(|reason| matches!(reason, RefusalReason::SizeUnknown | RefusalReason::SourceNotMapped)) {
+        return NextStep::NameRegularSource;
+    }
+    match (shares, moves) {
+        (true, _) => NextStep::ShareBlocks,
+        (_, true) => NextStep::MoveToDisk,
+        _ => NextStep::ShareOrMove,
+    }
 }
 
 fn after_call(errno: Errno) -> Option<NextStep> {

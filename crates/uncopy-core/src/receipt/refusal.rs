@@ -104,12 +104,20 @@ pub enum Exclusion {
     ReadWriteOnly,
     /// Another mechanism is selected.
     AnotherNamed,
-    /// It copies, and only zero-copy is allowed.
+    /// It copies, which `require` does not accept.
     Copies,
-    /// It copies on this filesystem, and only zero-copy is allowed.
+    /// It copies on this filesystem, which `require` does not accept.
     CopiesHere,
-    /// It may copy despite `O_DIRECT`, and only zero-copy is allowed.
+    /// It is not known to avoid copies here, which `require` does not accept.
     MayCopy,
+    /// It makes a second copy on the device, and the blocks must be shared.
+    Moves,
+    /// It shares the blocks, and the copy must have its own.
+    Shares,
+    /// It is no reflink, which alone is accepted.
+    NoReflink,
+    /// Whether it shares the blocks is known only when the existing file has changed.
+    KnownAfterwards,
     /// It copies through the program's memory, which is not allowed.
     UserCopies,
     /// It bypasses the page cache, and the copy should be cached.
@@ -158,6 +166,10 @@ codes! { RefusalReason {
     RefusalReason::ExcludedBy(Exclusion::Copies) => "copies",
     RefusalReason::ExcludedBy(Exclusion::CopiesHere) => "copies_here",
     RefusalReason::ExcludedBy(Exclusion::MayCopy) => "may_copy",
+    RefusalReason::ExcludedBy(Exclusion::Moves) => "moves",
+    RefusalReason::ExcludedBy(Exclusion::Shares) => "shares",
+    RefusalReason::ExcludedBy(Exclusion::NoReflink) => "no_reflink",
+    RefusalReason::ExcludedBy(Exclusion::KnownAfterwards) => "known_afterwards",
     RefusalReason::ExcludedBy(Exclusion::UserCopies) => "user_copies",
     RefusalReason::ExcludedBy(Exclusion::BypassesCache) => "bypasses_cache",
     RefusalReason::ExcludedBy(Exclusion::CannotSeeZeros) => "cannot_see_zeros",
@@ -342,7 +354,13 @@ impl Exclusion {
         Some(match self {
             Exclusion::ReadWriteOnly => Choice::ReadWriteOnly,
             Exclusion::AnotherNamed => Choice::OneMechanism,
-            Exclusion::Copies | Exclusion::CopiesHere | Exclusion::MayCopy => Choice::ZeroCopyOnly,
+            Exclusion::Copies
+            | Exclusion::CopiesHere
+            | Exclusion::MayCopy
+            | Exclusion::Moves
+            | Exclusion::Shares
+            | Exclusion::NoReflink => Choice::Require,
+            Exclusion::KnownAfterwards => Choice::InPlace,
             Exclusion::BypassesCache => Choice::CacheKeep,
             Exclusion::CannotSeeZeros => Choice::SparseAlways,
             Exclusion::BytesNotSeen => Choice::Digest,
@@ -364,7 +382,13 @@ impl Exclusion {
             Exclusion::AnotherNamed => " names another",
             Exclusion::Copies => ": it copies",
             Exclusion::CopiesHere => ": it copies on this filesystem",
-            Exclusion::MayCopy => ": O_DIRECT is not known to keep from copying here",
+            Exclusion::MayCopy => ": it is not known to keep from copying here",
+            Exclusion::Moves => ": it makes a second copy on the device",
+            Exclusion::Shares => ": it shares the blocks of the source",
+            Exclusion::NoReflink => ": it is no reflink",
+            Exclusion::KnownAfterwards => {
+                ": whether it shares blocks is known only when the file has changed"
+            }
             Exclusion::UserCopies => "the options do not allow copying through the program",
             Exclusion::BypassesCache => ": it bypasses the page cache",
             Exclusion::CannotSeeZeros => " looks at every byte",

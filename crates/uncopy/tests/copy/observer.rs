@@ -125,7 +125,7 @@ fn stopped_at_each_point() {
 fn stopped_at_each_point_of_a_durable_verified_copy() {
     assert!(stopped_at_each(&durable_and_verified(), true) >= 4);
     let mut direct = durable_and_verified();
-    direct.allow = uncopy::copy::Allow::NoUserCopy;
+    direct.require = uncopy::copy::Require::NoUserCopy;
     assert!(stopped_at_each(&direct, false) >= 4);
 }
 

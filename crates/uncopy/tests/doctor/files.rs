@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use testbed::{Case, LONG, Mount, Need, Place, run_tool, seeded};
-use uncopy::copy::{Allow, CopyOption, CopyOptions, Verify, copy_file};
+use uncopy::copy::{Allow, CopyOption, CopyOptions, Require, Verify, copy_file};
 use uncopy::doctor::Severity::{self, Copies, Note, Unknown};
 use uncopy::doctor::{CopyVerdict, Options, Report, Target, examine};
 use uncopy::{Cost, Mechanism};
@@ -251,16 +251,12 @@ fn costs() -> Vec<Row> {
                 plainly(scene);
             })
             .remove(|scene| scene.how.allow = Allow::Any),
-        Row::new(
-            "no allowed method works",
-            ext4,
-            ("no-mechanism", Unknown, "allow=zero_copy: it copies"),
-        )
-        .create(|scene| {
-            scene.fill(LENGTH);
-            scene.how.allow = Allow::ZeroCopy;
-        })
-        .remove(|scene| scene.how.allow = Allow::Any),
+        Row::new("no allowed method works", ext4, ("no-mechanism", Unknown, "require: it copies"))
+            .create(|scene| {
+                scene.fill(LENGTH);
+                scene.how.require = Require::ZeroCopy;
+            })
+            .remove(|scene| scene.how.require = Require::Nothing),
     ]
 }
 

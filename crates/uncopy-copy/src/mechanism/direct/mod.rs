@@ -95,12 +95,12 @@ impl<B: WholeBlocks> Direct<B> {
     /// Moves bytes that do not fill a block, or that do not begin at one.
     fn step_tail(&mut self, ends: Ends<'_>, offset: u64, length: u64) -> Result<Moved, Refused> {
         match self.tail {
-            Tail::CutOff if offset.is_multiple_of(self.align) => {
+            Tail::CutOff => {
                 // This also holds after a ring: a direct read of a part of a block would come back
-                // short.
-                let mut last = mapped::Mapped::new(self.cost);
-                let moved = last.blocks(ends, offset, self.align)?;
-                let bytes = moved.bytes.min(length);
+                // short. What lies before `offset` in its block is written once more.
+                let (inside, mut last) = (offset % self.align, mapped::Mapped::new(self.cost));
+                let moved = last.blocks(ends, offset - inside, self.align)?;
+                let bytes = moved.bytes.saturating_sub(inside).min(length);
                 if bytes == length {
                     self.set_direct(false)?;
                     file::truncate(ends.destination, offset + length)
@@ -114,7 +114,7 @@ impl<B: WholeBlocks> Direct<B> {
                 let n = transfer::sendfile(ends.source, ends.destination, offset, length as usize)?;
                 Ok(Moved::data(n, Cost::KernelCopied))
             }
-            Tail::Written | Tail::CutOff => {
+            Tail::Written => {
                 self.set_direct(false)?;
                 let mut block = vec![0; length.min(1 << 16) as usize];
                 let n = transfer::read_at(ends.source, &mut block, offset)
