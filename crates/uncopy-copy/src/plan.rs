@@ -347,7 +347,7 @@ fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> 
         Direct if facts.cache == Cache::Keep => Exclusion::BypassesCache,
         _ if facts.transforms => return Some(RefusalReason::Transformed),
         _ if facts.hashes => return Some(RefusalReason::Hashed),
-        (Allow::Any, other) if facts.reads_for_digest() && other != Reflink => {
+        other if facts.allow == Allow::Any && facts.reads_for_digest() && other != Reflink => {
             Exclusion::BytesNotSeen
         }
         _ if facts.sparse == Sparse::Always => Exclusion::CannotSeeZeros,

@@ -153,7 +153,7 @@ fn stopped(
     errno: Errno,
     moved_bytes: u64,
 ) -> Error {
-    // What is in an existing file, or was taken from a pipe, is no question of mechanisms any more.
+    // Bytes in an existing file, or taken from a pipe, cannot be taken back by another mechanism.
     let is_begun = moved_bytes > 0 && (copy.facts.in_place || copy.facts.destination_is_stream);
     if is_begun || plan::classify(mechanism, errno, moved_bytes) == ErrorClass::Failed {
         // The bytes of a pipe or device were consumed and cannot be read again to see which side

@@ -26,7 +26,7 @@ pub(crate) struct Key {
 const BOOLEAN: &str = "true or false";
 
 /// All settings, in the order in which they are shown.
-pub(crate) static KEYS: [Key; 20] = [
+pub(crate) static KEYS: [Key; 21] = [
     Key {
         name: "verify",
         built_in: "none",

@@ -142,13 +142,13 @@ fn every_requirement(from: Place, to: Place, shares: bool, moves: Option<bool>) 
                 }
             }
         }
-        several(&require, (from, to), &content, must);
-        in_place(&require, (from, to), &content, must);
+        several(&require, from, to, &content, must);
+        in_place(&require, from, to, &content, must);
     }
 }
 
 /// Each of several sources is refused for itself.
-fn several(require: &str, (from, to): (Place, Place), content: &Content, must: Option<bool>) {
+fn several(require: &str, from: Place, to: Place, content: &Content, must: Option<bool>) {
     let word = require.strip_prefix("--require=").unwrap();
     let (sources, target) = (from.scratch(), to.scratch());
     let paths = ["a", "b"].map(|name| sources.join(name));
@@ -176,7 +176,7 @@ fn several(require: &str, (from, to): (Place, Place), content: &Content, must: O
 }
 
 /// It is met, or the file is as it was, with its inode, its bytes and its times.
-fn in_place(require: &str, (from, to): (Place, Place), content: &Content, must: Option<bool>) {
+fn in_place(require: &str, from: Place, to: Place, content: &Content, must: Option<bool>) {
     let word = require.strip_prefix("--require=").unwrap();
     let pair = Pair::new(from, to, content);
     let old = pair.old_destination();
