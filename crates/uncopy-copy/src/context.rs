@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::history::{FileClass, History};
 use super::pause::Gate;
+use super::permit::Permit;
 use super::throttle::Throttle;
 use uncopy_core::{Cost, Receipt};
 
@@ -32,6 +33,8 @@ pub struct CopyContext<'a> {
     pub(crate) throttle: Option<&'a Throttle>,
     pub(crate) history: Option<&'a History>,
     pub(crate) spare_threads: Option<&'a (dyn Fn() -> usize + Sync)>,
+    /// Permit to give names, where it can be withdrawn.
+    pub(crate) permit: Option<&'a Permit>,
 }
 
 impl<'a> CopyContext<'a> {
@@ -69,6 +72,14 @@ impl<'a> CopyContext<'a> {
     pub fn spare_threads(mut self, count: &'a (dyn Fn() -> usize + Sync)) -> CopyContext<'a> {
         self.spare_threads = Some(count);
         self
+    }
+
+    /// Gives names by `act`, unless the permit to do so was withdrawn.
+    pub(crate) fn give_names<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        match self.permit {
+            Some(permit) => permit.use_for(act),
+            None => Some(act()),
+        }
     }
 
     /// Whether a copy may use another thread now.

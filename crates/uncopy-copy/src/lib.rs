@@ -7,6 +7,8 @@
 // So it is with what single files do not need.
 #![cfg_attr(not(feature = "trees"), allow(dead_code))]
 
+#[cfg(all(feature = "tokio", target_os = "linux"))]
+mod asynchronous;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 pub mod compare;
 mod context;
@@ -24,6 +26,7 @@ mod observer;
 mod options;
 mod outcome;
 mod pause;
+mod permit;
 mod skip;
 mod throttle;
 mod tuning;
@@ -156,6 +159,8 @@ pub use options::{
     Require, Sparse, Transform, Verify,
 };
 
+#[cfg(all(feature = "tokio", target_os = "linux"))]
+pub use asynchronous::copy_file_async;
 pub use history::History;
 pub use outcome::Outcome;
 pub use pause::{Gate, Pause};

@@ -139,13 +139,22 @@ impl<'a> CopyRequest<'a> {
         placing: Placing<'a>,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        let mut staging = self.stage(placing, observer)?;
+        let staging = match self.destination.is_stream() {
+            // It has its name, and may wait for its reader.
+            true => Some(self.stage(placing, observer)),
+            false => self.context.give_names(|| self.stage(placing, observer)),
+        };
+        let mut staging = staging.unwrap_or_else(|| Err(self.withdrawn()))?;
         let begin = Stopwatch::start(self.context.gate);
         let mut copy = FileCopy::new(*self, &staging, observer);
         let (in_place, class) = (copy.facts.in_place, copy.class());
         let written = copy.move_bytes().and_then(|digest| copy.complete(digest));
         let receipt = copy.receipt;
-        let placed = written.and_then(|directory| put_in_place(&mut staging, receipt, directory));
+        let placed = written.and_then(|directory| {
+            let committed = self.context.give_names(|| staging.commit());
+            let committed = committed.unwrap_or_else(|| Err(self.withdrawn()))?;
+            finish(&mut staging, committed, receipt, directory)
+        });
         match &placed {
             Err(error) if error.is_cancelled() => staging.leave(),
             Ok(Outcome::Copied(receipt)) if !self.transforms() && receipt.resumed_bytes == 0 => {
@@ -154,6 +163,11 @@ impl<'a> CopyRequest<'a> {
             _ => {}
         }
         placed.map_err(|error| if in_place { error.while_in_place() } else { error })
+    }
+
+    /// Makes the error of a copy that may give no names any more.
+    fn withdrawn(&self) -> Error {
+        Error::new("copy", self.source.path, Reason::Cancelled)
     }
 
     /// Opens the file that the bytes are written to first.
@@ -202,13 +216,14 @@ impl<'a> CopyRequest<'a> {
     }
 }
 
-/// Gives the finished file its name. `directory` is to be flushed afterwards.
-fn put_in_place(
+/// Completes a file that has its name. `directory` is to be flushed.
+fn finish(
     staging: &mut Staging<'_>,
+    committed: Commit,
     mut receipt: Receipt,
     directory: Option<OwnedFd>,
 ) -> Result<Outcome> {
-    if staging.commit()? == Commit::Skipped {
+    if committed == Commit::Skipped {
         return Ok(Outcome::exists());
     }
     receipt.leftovers = staging.leftovers();

@@ -40,7 +40,7 @@
 //! - `trees` (on by default): [`copy::job`], `copy::tune`.
 //! - `blake3`, `sha256` (on by default): digests to verify by; XXH3 is always there.
 //! - `channel`, `doctor`, `send`: the modules of these names.
-//! - `tokio`: `channel::AsyncChannel`, `send::AsyncSender`.
+//! - `tokio`: `channel::AsyncChannel`, `copy::copy_file_async`, `send::AsyncSender`.
 //! - `compress`: [`copy::Transform`], by zstd.
 #![deny(missing_docs, unsafe_code)]
 

@@ -7,5 +7,7 @@ mod auto_traits;
 mod channel;
 #[cfg(all(target_os = "linux", not(shuttle), feature = "channel", feature = "tokio"))]
 mod channel_async;
+#[cfg(all(target_os = "linux", not(shuttle), feature = "tokio"))]
+mod copy_async;
 #[cfg(all(target_os = "linux", not(shuttle), feature = "send", feature = "tokio"))]
 mod send_async;

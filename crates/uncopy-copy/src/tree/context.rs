@@ -76,6 +76,7 @@ impl<'a> Context<'a> {
             throttle: self.throttle(),
             history: Some(&self.history),
             spare_threads: Some(spare_threads),
+            permit: None,
         }
     }
 

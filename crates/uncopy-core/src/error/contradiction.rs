@@ -69,6 +69,10 @@ coded! {
         TransformNeedsFile = "transform_needs_file",
             "what pays is found out by looking ahead in a file, which a stream does not allow; copy it \
              without compressing or decompressing";
+        /// `in_place` in a copy whose future may be dropped.
+        AsyncInPlace = "async_in_place",
+            "in_place contradicts a copy that may be dropped at any time, which would leave a mixture; \
+             leave it out, or copy on a thread of your own";
         /// `in_place` in a job.
         TreeInPlace = "tree_in_place",
             "in_place is for single files whose name must not be replaced, and not for trees; leave it \
