@@ -167,9 +167,8 @@ impl Drops {
         assert!(calls > 10, "{calls} calls");
         let rounds = by_extent([calls.min(12), 250, 1000]);
         let step = by_extent([calls.div_ceil(12), 1, 1]);
-        let mut kinds = (0..rounds).map(|round| 1 + round * step % calls);
-        while let Some(nth) = kinds.next() {
-            self.round(Some(nth));
+        for round in 0..rounds {
+            self.round(Some(1 + round * step % calls));
         }
     }
 
