@@ -42,7 +42,7 @@ use uncopy_core::{Contradiction, Error, Reason, Result};
 ///
 /// # Errors
 /// As [`copy_file`](super::copy_file);
-/// [`Contradiction::AsyncInPlace`] with [`CopyOptions::in_place`], which a drop would leave half done; and
+/// [`Contradiction::AsyncInPlace`] with [`CopyOptions::in_place`] or [`CopyOptions::attributes_only`], which a drop would leave half done; and
 /// one for which [`is_cancelled`](Error::is_cancelled) is true if the runtime shut down before the copy
 /// began.
 ///
@@ -55,7 +55,7 @@ pub async fn copy_file_async(
 ) -> Result<Outcome> {
     let source = source.as_ref().to_owned();
     let destination = destination.as_ref().to_owned();
-    if options.in_place {
+    if options.writes_into_existing() {
         let reason = Reason::Options(Contradiction::AsyncInPlace);
         return Err(Error::new("write to", destination, reason));
     }

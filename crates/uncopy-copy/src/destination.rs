@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::backup;
 use super::display_path::DisplayPath;
 use super::options::{CopyOptions, Existing, IfChanged};
 use super::source::{Source, describe};
@@ -53,7 +54,11 @@ impl<'a> Destination<'a> {
             .map_err(|errno| Error::destination("examine", given, errno))?;
         let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
         let (directory, name, found, followed) = match found {
-            Some(link) if is_link(&link.1) && options.existing != Existing::Keep => {
+            Some(link)
+                if is_link(&link.1)
+                    && options.existing != Existing::Keep
+                    && !options.replaces_name() =>
+            {
                 let (end, found) = follow_link(directory, link, given)?;
                 (end.directory, Cow::Owned(end.name), Some(found), Some(end.path))
             }
@@ -62,12 +67,13 @@ impl<'a> Destination<'a> {
         let found = found.map(|(handle, stat)| ExistingEntry { handle, stat });
         let (given, directory) = (DisplayPath::Path(given), Arc::new(directory));
         let filesystem = None;
-        let destination = Destination { given, followed, directory, filesystem, name, found };
+        let mut destination = Destination { given, followed, directory, filesystem, name, found };
         if let Some(found) = &destination.found
             && found.stat.file_type() != FileType::Symlink
         {
             destination.check(found, source, options)?;
         }
+        destination.give_up_name(source, options)?;
         Ok(destination)
     }
 
@@ -83,11 +89,28 @@ impl<'a> Destination<'a> {
         options: &CopyOptions,
     ) -> Result<Destination<'a>> {
         let (followed, filesystem, name) = (None, Some(filesystem), Cow::Borrowed(name));
-        let destination = Destination { given, followed, directory, filesystem, name, found };
+        let mut destination = Destination { given, followed, directory, filesystem, name, found };
         if let Some(found) = &destination.found {
             destination.check(found, source, options)?;
         }
+        destination.give_up_name(source, options)?;
         Ok(destination)
+    }
+
+    /// Forgets the existing file where its name is replaced, so that nothing is taken from it.
+    fn give_up_name(&mut self, source: &Source<'_>, options: &CopyOptions) -> Result<()> {
+        if !options.replaces_name() {
+            return Ok(());
+        }
+        let is_there = self.found.take().is_some();
+        if is_there
+            && let Some(backup) = &options.backup
+            && backup::would_overwrite(self.directory(), &self.name, backup, &source.stat)
+        {
+            let reason = Reason::Refused(Objection::BackupIsSource);
+            return Err(Error::new("write to", self.given, reason));
+        }
+        Ok(())
     }
 
     /// Returns the path, or one that leads to the target of a symbolic link at its end.
@@ -135,14 +158,18 @@ impl<'a> Destination<'a> {
     ) -> Result<()> {
         let refuse = |reason| Err(Error::new("write to", self.given, reason));
         let kind = found.stat.file_type();
+        // A further name of the source may be replaced: the source stays.
+        let is_other_name = options.replaces_name() && found.stat.links > 1;
         // A FIFO that is copied into itself never ends.
-        if found.stat.is_same_file(&source.stat)
+        if !is_other_name
+            && found.stat.is_same_file(&source.stat)
             && matches!(kind, FileType::RegularFile | FileType::Fifo)
         {
             return refuse(Reason::SameFile { source_path: source.path.as_ref().to_owned() });
         }
         match kind {
             FileType::RegularFile => {}
+            _ if options.replaces_name() && kind != FileType::Directory => {}
             FileType::Directory | FileType::Symlink | FileType::Socket => {
                 return refuse(Reason::NotRegular { kind: describe(kind) });
             }
@@ -155,13 +182,14 @@ impl<'a> Destination<'a> {
             }
             _ => return Ok(()),
         }
-        if options.existing == Existing::Keep || options.in_place {
+        if options.existing == Existing::Keep || options.writes_into_existing() {
             return Ok(());
         }
         if found.stat.mount_root {
             return refuse(Reason::Refused(Objection::MountPoint));
         }
         if options.existing == Existing::Replace
+            && !options.replaces_name()
             && let Err(errno) = name::may_write(&self.directory, &self.name)
         {
             return refuse(match errno {

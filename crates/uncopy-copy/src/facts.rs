@@ -30,7 +30,7 @@ pub(crate) fn gather(
         // To ask is to move the position, from which a stream is copied (lseek(2)).
         has_holes: !destination.is_stream() && has_holes(source),
         destination_is_stream: destination.is_stream(),
-        in_place: options.in_place && destination.found.is_some(),
+        in_place: options.writes_into_existing() && destination.found.is_some(),
         ..of_dense(source.size(), source.filesystem, destination.filesystem_of(written), options)
     }
 }

@@ -41,7 +41,8 @@ impl<'a> CopyRequest<'a> {
         FileFacts {
             is_left: destination.found.is_some() && options.existing == Existing::Keep,
             transforms: self.transforms(),
-            size: source.has_reliable_size().then_some(source.stat.size),
+            size: (source.has_reliable_size() && !options.attributes_only)
+                .then_some(source.stat.size),
             may_have_holes: sparse::may_have_holes(&source.stat),
             replaces: destination.found.is_some(),
             small_below_bytes: 0,

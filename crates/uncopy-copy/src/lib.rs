@@ -34,6 +34,8 @@ mod tuning;
 #[cfg(target_os = "linux")]
 mod active_mover;
 #[cfg(target_os = "linux")]
+mod backup;
+#[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
 mod contents;
@@ -130,8 +132,9 @@ pub mod job {
 
     pub use crate::copy_trees::{JobError, copy_trees, copy_trees_observed, is_built};
     pub use crate::jobs::{
-        Action, Delete, EntryKind, EntryOutcome, Incomplete, JobObserver, JobOptions, JobProgress,
-        Links, OnError, Record, RefusalCount, Selection, Sources, Summary, Transformed,
+        Action, Delete, EntryKind, EntryOutcome, HardLinks, Incomplete, JobObserver, JobOptions,
+        JobProgress, Links, OnError, Record, RefusalCount, Selection, Sources, Summary,
+        Transformed,
     };
 }
 
@@ -155,8 +158,8 @@ pub use context::CopyContext;
 pub use control::Control;
 pub use observer::{Observer, Phase, Progress};
 pub use options::{
-    Allow, Cache, CopyOptions, Digest, Existing, IfChanged, Level, Prefer, Preserve, RETRIES,
-    Require, Sparse, Transform, Verify,
+    Allow, Backup, Cache, CopyOptions, Digest, Existing, IfChanged, Level, Numbering, Prefer,
+    Preserve, RETRIES, Require, Sparse, Transform, Verify,
 };
 
 #[cfg(all(feature = "tokio", target_os = "linux"))]

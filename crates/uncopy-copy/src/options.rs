@@ -1,5 +1,7 @@
 //! Defines the options of a copy.
 
+use std::ffi::OsString;
+
 use super::setters::setters;
 use super::tuning::Tuning;
 use uncopy_core::{Contradiction, Cost, Mechanism};
@@ -39,6 +41,12 @@ pub struct CopyOptions {
     pub flush_source: bool,
     /// Treatment of an existing destination.
     pub existing: Existing,
+    /// Keep the file that is replaced, under a further name. Its name itself is then replaced, as by
+    /// [`Existing::Remove`].
+    pub backup: Option<Backup>,
+    /// Copy no bytes: a new file is empty, and an existing one keeps its contents. Both get the metadata
+    /// that `preserve` says.
+    pub attributes_only: bool,
     /// Which metadata of the source the destination gets.
     pub preserve: Preserve,
     /// Hash both sides after writing, and put the copy in place only if they agree.
@@ -82,6 +90,8 @@ setters! {
         if_changed: IfChanged,
         flush_source: bool,
         existing: Existing,
+        backup: Option<Backup>,
+        attributes_only: bool,
         preserve: Preserve,
         verify: Option<Verify>,
         digest: Option<Digest>,
@@ -103,6 +113,17 @@ impl CopyOptions {
         CopyOptions::default()
     }
 
+    /// Whether an existing file is written to, and not replaced.
+    pub(crate) fn writes_into_existing(&self) -> bool {
+        self.in_place || self.attributes_only
+    }
+
+    /// Whether the name is replaced, so that the new file takes nothing from the old one and a symbolic link
+    /// is not followed.
+    pub(crate) fn replaces_name(&self) -> bool {
+        self.existing == Existing::Remove || self.backup.is_some()
+    }
+
     /// Whether these options can be obeyed together, whatever the files are.
     ///
     /// Every copy begins with it; a caller with many files to copy asks once, before the first.
@@ -122,9 +143,10 @@ impl CopyOptions {
         let looks_at_bytes = self.require == Require::Nothing
             && matches!(
                 self.allow,
-                Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
+                Allow::Any | Allow::Unshared | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
             );
         let transforms = self.transform != Transform::None;
+        let writes_into = self.writes_into_existing();
         let rows = [
             (
                 self.cache == Cache::Keep && self.allow == Allow::Only(Mechanism::Direct),
@@ -161,6 +183,23 @@ impl CopyOptions {
             (transforms && self.digest.is_some(), Contradiction::DigestOfTransformed),
             (transforms && !looks_at_bytes, Contradiction::TransformNeedsReading),
             (transforms && self.in_place, Contradiction::TransformInPlace),
+            (
+                self.attributes_only
+                    && (transforms
+                        || self.verify.is_some()
+                        || self.digest.is_some()
+                        || self.in_place),
+                Contradiction::AttributesAlone,
+            ),
+            (
+                self.backup.is_some() && (self.existing == Existing::Keep || writes_into),
+                Contradiction::BackupOfNothing,
+            ),
+            (
+                self.backup.as_ref().is_some_and(|backup| !backup.is_valid()),
+                Contradiction::BackupSuffix,
+            ),
+            (self.existing == Existing::Remove && writes_into, Contradiction::RemoveInPlace),
             (transforms && self.copy_contents, Contradiction::TransformOfStream),
         ];
         rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))
@@ -213,6 +252,8 @@ pub enum Allow {
     /// All: the cheapest that works, with automatic fallback.
     #[default]
     Any,
+    /// All but those that share blocks with the source: the copy gets blocks of its own.
+    Unshared,
     /// Only `read` and `write`.
     ReadWrite,
     /// Exactly this one. `Direct` may write an unaligned tail by an ordinary write.
@@ -223,7 +264,7 @@ impl Allow {
     /// Returns the mechanism that alone is allowed.
     const fn only(self) -> Option<Mechanism> {
         match self {
-            Allow::Any => None,
+            Allow::Any | Allow::Unshared => None,
             Allow::ReadWrite => Some(Mechanism::ReadWrite),
             Allow::Only(mechanism) => Some(mechanism),
         }
@@ -390,8 +431,59 @@ pub enum Existing {
     Replace,
     /// Replace it even if its mode forbids writing (`cp -f`).
     Force,
+    /// Replace the name itself, whatever has it (`cp --remove-destination`): a symbolic link is not
+    /// followed, and the new file takes neither mode nor owner from the old one. A directory is not
+    /// replaced.
+    Remove,
     /// Leave it alone, without a race (`cp -n`).
     Keep,
+}
+
+/// Names of the files that copies replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backup {
+    /// Which names are numbered: `name.~1~`.
+    pub numbering: Numbering,
+    /// Appended to the name of one that is not numbered. Such a backup replaces the previous one.
+    pub suffix: OsString,
+}
+
+setters! {
+    Backup { numbering: Numbering, suffix: OsString, }
+}
+
+/// [`Numbering::IfThereAreSome`], and else `~`: `cp -b`.
+impl Default for Backup {
+    fn default() -> Backup {
+        Backup { numbering: Numbering::default(), suffix: "~".into() }
+    }
+}
+
+impl Backup {
+    /// Makes the backups of `cp -b`: the default.
+    #[must_use]
+    pub fn new() -> Backup {
+        Backup::default()
+    }
+
+    /// Whether the suffix makes another name in the same directory.
+    fn is_valid(&self) -> bool {
+        let suffix = self.suffix.as_encoded_bytes();
+        !suffix.is_empty() && !suffix.iter().any(|byte| matches!(byte, b'/' | 0))
+    }
+}
+
+/// Which backups are numbered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Numbering {
+    /// Those of files that have numbered backups.
+    #[default]
+    IfThereAreSome,
+    /// All.
+    Always,
+    /// None.
+    Never,
 }
 
 /// Which metadata of the source the destination gets.
@@ -418,10 +510,10 @@ setters! {
 }
 
 impl Preserve {
-    /// Mode, ownership and timestamps: `cp -p`.
+    /// Mode, ACL, ownership and timestamps: `cp -p`.
     #[must_use]
     pub const fn basic() -> Preserve {
-        Preserve { mode: true, ownership: true, timestamps: true, xattr: false, acl: false }
+        Preserve { mode: true, ownership: true, timestamps: true, xattr: false, acl: true }
     }
 
     /// Everything.
@@ -520,6 +612,45 @@ mod tests {
         let mut options = CopyOptions::default();
         change(&mut options);
         options.check()
+    }
+
+    #[test]
+    fn backups_need_a_file_that_is_replaced_and_a_name() {
+        let found = |backup: Backup, change: fn(&mut CopyOptions)| {
+            checked(|o| {
+                o.backup = Some(backup);
+                change(o);
+            })
+        };
+        assert_eq!(found(Backup::new(), |_| {}), Ok(()));
+        assert_eq!(found(Backup::new().suffix(".old"), |o| o.existing = Existing::Remove), Ok(()));
+        let changes: [fn(&mut CopyOptions); 3] =
+            [|o| o.existing = Existing::Keep, |o| o.in_place = true, |o| o.attributes_only = true];
+        for change in changes {
+            assert_eq!(found(Backup::new(), change), Err(Contradiction::BackupOfNothing));
+        }
+        for suffix in ["", "/", "../a", "a\0"] {
+            let backup = Backup::new().suffix(suffix);
+            assert_eq!(found(backup, |_| {}), Err(Contradiction::BackupSuffix), "{suffix:?}");
+        }
+    }
+
+    #[test]
+    fn attributes_alone_leave_no_bytes_to_look_at() {
+        let changes: [fn(&mut CopyOptions); 3] = [
+            |o| o.verify = Digest::Xxh3.into(),
+            |o| o.in_place = true,
+            |o| o.transform = Transform::Decompress,
+        ];
+        for change in changes {
+            let found = checked(|o| {
+                o.attributes_only = true;
+                change(o);
+            });
+            assert!(found.is_err());
+        }
+        let both = checked(|o| (o.existing, o.in_place) = (Existing::Remove, true));
+        assert_eq!(both, Err(Contradiction::RemoveInPlace));
     }
 
     #[test]

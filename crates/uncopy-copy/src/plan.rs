@@ -326,7 +326,7 @@ fn excluded(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
         let is_allowed = facts.require == Require::Nothing
             && matches!(
                 facts.allow,
-                Allow::Any | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
+                Allow::Any | Allow::Unshared | Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite)
             );
         return (!is_allowed).then_some(RefusalReason::ExcludedBy(Exclusion::UserCopies));
     }
@@ -338,6 +338,12 @@ fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> 
     let named = match facts.allow {
         Allow::ReadWrite => Some(Exclusion::ReadWriteOnly),
         Allow::Only(only) if only != mechanism => Some(Exclusion::AnotherNamed),
+        Allow::Unshared if mechanism == Reflink => Some(Exclusion::SharesBlocks),
+        Allow::Unshared
+            if mechanism == CopyFileRange && shares_by_copy_file_range(facts.destination) =>
+        {
+            Some(Exclusion::SharesBlocks)
+        }
         _ => by_requirement(facts, mechanism),
     };
     if let Some(exclusion) = named {

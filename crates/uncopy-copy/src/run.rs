@@ -148,7 +148,8 @@ impl<'a> CopyRequest<'a> {
         let begin = Stopwatch::start(self.context.gate);
         let mut copy = FileCopy::new(*self, &staging, observer);
         let (in_place, class) = (copy.facts.in_place, copy.class());
-        let written = copy.move_bytes().and_then(|digest| copy.complete(digest));
+        let moved = if self.options.attributes_only { Ok(None) } else { copy.move_bytes() };
+        let written = moved.and_then(|digest| copy.complete(digest));
         let receipt = copy.receipt;
         let placed = written.and_then(|directory| {
             let committed = self.context.give_names(|| staging.commit());
@@ -157,11 +158,13 @@ impl<'a> CopyRequest<'a> {
         });
         match &placed {
             Err(error) if error.is_cancelled() => staging.leave(),
+            Ok(Outcome::Copied(_)) if self.options.attributes_only => {}
             Ok(Outcome::Copied(receipt)) if !self.transforms() && receipt.resumed_bytes == 0 => {
                 self.context.learn(class, receipt, begin.elapsed());
             }
             _ => {}
         }
+        let in_place = in_place && self.options.in_place;
         placed.map_err(|error| if in_place { error.while_in_place() } else { error })
     }
 
@@ -189,12 +192,14 @@ impl<'a> CopyRequest<'a> {
         };
         match placing {
             Placing::Aside { .. }
-                if destination.is_stream() || (options.in_place && found.is_some()) =>
+                if destination.is_stream()
+                    || (options.writes_into_existing() && found.is_some()) =>
             {
                 Staging::in_place(destination, observer)
             }
             Placing::Aside { is_swept, is_unseen, directory_defaults, noting } => {
-                let staging = Staging::aside(destination, mode, options.existing, noting)?;
+                let staging = Staging::aside(destination, mode, options.existing, noting)?
+                    .with_backup(options.backup.as_ref());
                 let defaults = directory_defaults.filter(|_| found.is_none());
                 Ok(staging.among(defaults, mode).swept(is_swept).unseen(is_unseen))
             }
@@ -210,7 +215,7 @@ impl<'a> CopyRequest<'a> {
                     is_unseen,
                     named_late,
                 )?;
-                Ok(staging.swept(is_swept))
+                Ok(staging.with_backup(options.backup.as_ref()).swept(is_swept))
             }
         }
     }

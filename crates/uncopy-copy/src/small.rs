@@ -48,7 +48,7 @@ fn are_possible(source: Filesystem, destination: Filesystem, options: &CopyOptio
         && options.cache != Cache::Skip
         && options.verify.is_none()
         && !options.durable
-        && !options.in_place
+        && !options.writes_into_existing()
 }
 
 /// How small files are copied from one filesystem to another: found out with the first file, and

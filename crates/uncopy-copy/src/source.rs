@@ -326,7 +326,8 @@ pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
     (!what.is_empty()).then(|| what.join(", "))
 }
 
-fn refuse(path: &Path, kind: FileType) -> Error {
+/// Refuses a source of a kind that is not copied.
+pub(crate) fn refuse(path: &Path, kind: FileType) -> Error {
     Error::new("copy", path, Reason::NotRegular { kind: describe(kind) })
 }
 

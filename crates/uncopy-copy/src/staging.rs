@@ -12,10 +12,10 @@ use super::creation_defaults::DirectoryDefaults;
 use super::destination::Destination;
 use super::mechanism::{Refused, Side};
 use super::observer::Observer;
-use super::options::Existing;
+use super::options::{Backup, Existing};
 use super::parts::{Parts, Unfinished};
 use super::stale::{Kind, Noted, Noting, Unproven};
-use super::{outlet, stale};
+use super::{backup, outlet, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_core::{Leftovers, MetadataPart, Note};
 use uncopy_os::file::{SETUID_SETGID, Stat};
@@ -32,6 +32,8 @@ pub(crate) struct Staging<'a> {
     unproven: Vec<Unproven>,
     /// Whether an existing entry must not be replaced.
     keep_existing: bool,
+    /// Further name that a replaced entry keeps.
+    backup: Option<&'a Backup>,
     /// Whether the name is known to be free: an entry found under it anyway is another one of this
     /// copy.
     is_unseen: bool,
@@ -122,6 +124,7 @@ impl<'a> Staging<'a> {
             noting: None,
             unproven: Vec::new(),
             keep_existing: false,
+            backup: None,
             is_unseen: false,
             is_swept: false,
             parts: None,
@@ -185,6 +188,12 @@ impl<'a> Staging<'a> {
 
     pub(crate) fn directory_defaults(&self) -> Option<(DirectoryDefaults<'a>, u32)> {
         self.directory_defaults
+    }
+
+    /// Sets how an entry that is replaced is kept.
+    pub(crate) fn with_backup(mut self, backup: Option<&'a Backup>) -> Staging<'a> {
+        self.backup = backup;
+        self
     }
 
     fn keeping(mut self, existing: Existing) -> Staging<'a> {
@@ -426,7 +435,8 @@ impl<'a> Staging<'a> {
         let renamed = if self.keep_existing || self.is_unseen {
             name::rename_new(directory, &temporary, name)
         } else {
-            name::rename(directory, &temporary, name)
+            let kept = self.backup.map_or(Ok(()), |backup| backup::keep(directory, name, backup));
+            kept.and_then(|()| name::rename(directory, &temporary, name))
         };
         if let Err(errno) = renamed {
             // Removed on drop.

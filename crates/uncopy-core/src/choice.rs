@@ -44,6 +44,8 @@ choices! {
     OneMechanism, Allow = "allow=only",
     /// The bytes must go in a certain way.
     Require, Require = "require",
+    /// The copy must not share blocks with its source.
+    Unshared, Allow = "allow=unshared",
     /// The copy should stay in the page cache.
     CacheKeep, Cache = "cache=keep",
     /// The copy should not use the page cache.

@@ -40,6 +40,12 @@ options! {
     IfChanged = "if_changed",
     /// `flush_source`.
     FlushSource = "flush_source",
+    /// `existing = Remove`.
+    Remove = "existing",
+    /// `backup`.
+    Backup = "backup",
+    /// `attributes_only`.
+    AttributesOnly = "attributes_only",
     /// `preserve.mode`.
     PreserveMode = "preserve.mode",
     /// `preserve.ownership`.

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use uncopy::copy::CopyOption;
 
 use crate::flags::copy::{CopyArgs, Method, compression};
-use crate::flags::rate;
+use crate::flags::{links, rate};
 
 /// A setting.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ pub(crate) static KEYS: [Key; 21] = [
     Key {
         name: "preserve",
         built_in: "none",
-        expected: "none, or a list of mode, ownership, timestamps, xattr, acl, all",
-        flags: &["preserve", "no_preserve"],
+        expected: "none, or a list of mode, ownership, timestamps, links, xattr, acl, all",
+        flags: &["preserve", "no_preserve", "archive"],
         options: &[
             CopyOption::PreserveMode,
             CopyOption::PreserveOwnership,
@@ -83,6 +83,7 @@ pub(crate) static KEYS: [Key; 21] = [
                    require-zero-copy, no-user-copy or no-zero-copy",
         flags: &[
             "method",
+            "reflink",
             "zero_copy",
             "require",
             "require_zero_copy",
@@ -224,9 +225,9 @@ pub(crate) static KEYS: [Key; 21] = [
         name: "links",
         built_in: "preserve",
         expected: "preserve, follow or skip",
-        flags: &["links"],
+        flags: links::IDS,
         options: &[],
-        set: |flags, text| set(&mut flags.tree.links, choice(text)),
+        set: |flags, text| set(&mut flags.tree.links.of_trees, choice(text)),
     },
 ];
 

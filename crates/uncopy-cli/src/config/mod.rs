@@ -314,6 +314,7 @@ mod tests {
     use clap::{Args, Command};
 
     use super::*;
+    use crate::flags::links::Following;
 
     fn file(text: &str) -> Vec<Setting> {
         file::parse(Path::new("/c"), text.as_bytes()).unwrap()
@@ -432,7 +433,11 @@ mod tests {
         for (text, flag) in rows.into_iter().chain(rules) {
             let recursive = if flag.starts_with("-r") { "-r" } else { "" };
             let by_file = configured(recursive, text, &[]);
-            let by_flag = configured(flag, "", &[]);
+            let mut by_flag = configured(flag, "", &[]);
+            if let Some(Following::As(how)) = by_flag.flags.tree.links.symbolic.take() {
+                // A setting applies to trees alone, a flag to single files too.
+                by_flag.flags.tree.links.of_trees = how;
+            }
             assert_eq!(format!("{:?}", by_file.flags), format!("{:?}", by_flag.flags), "{text}");
             assert_eq!((by_file.applied.len(), by_flag.applied.len()), (1, 0), "{text}");
         }

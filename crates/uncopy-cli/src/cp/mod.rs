@@ -2,6 +2,7 @@
 
 mod file;
 mod job;
+mod list;
 mod request;
 mod target;
 
@@ -15,6 +16,7 @@ use uncopy::{Reason, follow};
 use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
+use crate::flags::copy::CopyArgs;
 use crate::flags::{self, conflict, naming};
 use crate::job_control::JobControl;
 use crate::manifest::Manifest;
@@ -59,6 +61,9 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     });
     let pairs = target::pairs(names, is_directory, options.copy.transform)
         .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
+    if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
+        report::say(&note);
+    }
     let stop = match Stop::new() {
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
@@ -67,7 +72,7 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     options.gate = Some(control.gate());
     let signals = Signals { stop: &stop, control: &control };
     Ok(match pairs.as_slice() {
-        [pair] if !flags.tree.recursive => {
+        [pair] if !flags.is_recursive() && !flags.copies_entries() => {
             file::copy(pair, &options, flags, signals, Reports { report, manifest })
         }
         pairs => {
@@ -170,6 +175,22 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
             .or(Some("name a directory that exists")),
         is_at_destination: false,
         exit: Exit::Failure,
+    })
+}
+
+/// Returns a note where a slash at the end of a source means something else in `rsync`.
+fn differs_from_rsync(pair: &Pair, flags: &CopyArgs) -> Option<String> {
+    let Pair { source, destination } = pair;
+    let has_slash = source.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let is_inside = source.file_name().is_some() && source.file_name() == destination.file_name();
+    let is_named = flags.destination().is_some_and(|named| named == *destination);
+    (has_slash && is_inside && !is_named && flags.is_recursive() && !flags.quiet).then(|| {
+        format!(
+            "note: {} becomes {}, as by cp; for its contents alone, as by rsync, name {}",
+            source.display(),
+            destination.display(),
+            source.join(".").display()
+        )
     })
 }
 

@@ -1,18 +1,23 @@
 //! Converts flags to options of the library.
 
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::ValueEnum;
 use uncopy::Mechanism;
-use uncopy::copy::job::{Delete, JobOptions, Links, OnError, Sources};
+use uncopy::copy::job::{Delete, HardLinks, JobOptions, Links, OnError, Selection, Sources};
 use uncopy::copy::{
-    Allow, Cache, CopyOptions, Existing, IfChanged, Origin, Prefer, Preserve, Require, Sparse,
-    Threshold, Transform, Tuning, Verify,
+    Allow, Backup, Cache, CopyOptions, Existing, IfChanged, Numbering, Origin, Prefer, Preserve,
+    Require, Sparse, Threshold, Transform, Tuning, Verify,
 };
 
+use super::list;
 use crate::flags::copy::{
-    Attribute, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, OnErrorArg, PreferArg,
-    RequireArg, SparseArg,
+    Attribute, BackupArg, CacheArg, CopyArgs, DigestArg, IfChangedArg, Method, OnErrorArg,
+    PreferArg, ReflinkArg, RequireArg, SparseArg,
 };
+use crate::flags::links::{Following, LinksArg};
 use crate::flags::select::Pattern;
-use crate::flags::tree::LinksArg;
 
 /// Makes the options of the library for these flags.
 ///
@@ -43,18 +48,21 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
         Some(IfChangedArg::Accept) => (IfChanged::Accept, false),
     };
     options.existing = match (flags.no_clobber, flags.force) {
+        _ if flags.remove_destination => Existing::Remove,
         (true, _) => Existing::Keep,
         (false, true) => Existing::Force,
         (false, false) => Existing::Replace,
     };
-    options.preserve = preserve(&flags.preserve);
+    options.backup = backup(flags, |name| std::env::var_os(name))?;
+    options.attributes_only = flags.attributes_only;
+    options.preserve = preserve(flags)?;
     options.verify = verify(flags)?;
     let by_default = flags.manifest.is_some().then_some(DigestArg::default());
     options.digest = flags.digest.or(by_default).map(DigestArg::digest);
     options.durable = flags.durable;
     options.in_place = flags.in_place;
     options.copy_contents = flags.copy_contents;
-    options.read_streams = !flags.tree.recursive;
+    options.read_streams = !flags.is_recursive() && !flags.copies_entries();
     options.transform = match flags.compress {
         Some(level) => Transform::Compress(level),
         None if flags.decompress => Transform::Decompress,
@@ -76,27 +84,51 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
         OnErrorArg::Abort => OnError::Abort,
     };
     options.bytes_per_second = flags.max_bandwidth;
-    if !flags.tree.recursive {
+    if !flags.is_recursive() && !flags.copies_entries() {
         // Settings for trees, such as `links`, have no effect.
         options.sources = Sources::Files;
         return Ok(options);
     }
-    options.links = match flags.tree.links {
-        LinksArg::Preserve => Links::Preserve,
-        LinksArg::Follow => Links::Follow,
-        LinksArg::Skip => Links::Skip,
+    let links = flags.tree.links.symbolic;
+    options.links = match links {
+        None | Some(Following::Named) if flags.copies_entries() => Links::Follow,
+        Some(Following::Always) => Links::Follow,
+        Some(Following::Never | Following::Named) => Links::Preserve,
+        Some(Following::As(how)) => how.into(),
+        // As by `cp`: a link to a link would be of little use.
+        None if flags.link => Links::Follow,
+        None => flags.tree.links.of_trees.into(),
     };
-    options.follow_outside = flags.tree.follow_outside;
-    options.specials = flags.tree.specials;
+    options.follow_roots = links == Some(Following::Named);
+    options.link = flags.link;
+    options.hard_links = match flags.separates_hard_links() {
+        true => HardLinks::Separate,
+        false => HardLinks::Keep,
+    };
+    options.update = flags.tree.update;
+    options.resume = flags.tree.resume;
+    options.retries = flags.tree.retries;
+    options.specials = flags.tree.specials || flags.tree.archive;
+    if flags.copies_entries() {
+        options.sources = Sources::Entries;
+        return Ok(options);
+    }
+    options.one_filesystem = flags.tree.one_file_system;
+    options.follow_outside = flags.tree.follow_outside
+        || links == Some(Following::Always)
+        || (flags.link && links.is_none());
     options.jobs = flags.tree.jobs;
     for pattern in &flags.tree.patterns.in_order {
         let added = match pattern {
             Pattern::Include(pattern) => options.selection.include(pattern),
             Pattern::Exclude(pattern) => options.selection.exclude(pattern),
+            Pattern::ExcludeFrom(file) => {
+                exclude_from(&mut options.selection, file)?;
+                continue;
+            }
         };
         added.map_err(|error| error.to_string())?;
     }
-    options.update = flags.tree.update;
     options.delete = flags.tree.delete.then(|| {
         let mut delete = Delete::default();
         delete.most = flags.tree.max_delete;
@@ -104,9 +136,32 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
         delete
     });
     options.dry_run = flags.tree.dry_run;
-    options.resume = flags.tree.resume;
-    options.retries = flags.tree.retries;
     Ok(options)
+}
+
+impl From<LinksArg> for Links {
+    fn from(how: LinksArg) -> Links {
+        match how {
+            LinksArg::Preserve => Links::Preserve,
+            LinksArg::Follow => Links::Follow,
+            LinksArg::Skip => Links::Skip,
+        }
+    }
+}
+
+/// Adds the lines of a file, but for comments.
+fn exclude_from(selection: &mut Selection, file: &Path) -> Result<(), String> {
+    for (number, line) in list::lines(file, b'\n')?.into_iter().enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        if line.starts_with(b"#") || line.trim_ascii().is_empty() {
+            continue;
+        }
+        let at = || format!("{}, pattern {}", file.display(), number + 1);
+        let line = std::str::from_utf8(line)
+            .map_err(|_| format!("{}: it is not UTF-8; write ? for such a byte", at()))?;
+        selection.exclude(line).map_err(|error| format!("{}: {error}", at()))?;
+    }
+    Ok(())
 }
 
 /// Returns the sizes that flags or settings give; `origin` looks up the origin by the name of the
@@ -127,6 +182,41 @@ pub(crate) fn tuning(flags: &CopyArgs, origin: impl Fn(&str) -> Origin) -> Tunin
     tuning
 }
 
+/// Returns the backups that the flags and, as for `cp`, two variables of the environment ask for.
+fn backup(
+    flags: &CopyArgs,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<Backup>, String> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let control = match (flags.backup, &flags.suffix) {
+        (None, None) => return Ok(None),
+        (None | Some(BackupArg::Default), _) => match set("VERSION_CONTROL") {
+            None => BackupArg::Existing,
+            Some(text) => {
+                let known = text.to_str().and_then(|text| BackupArg::from_str(text, false).ok());
+                known.filter(|known| *known != BackupArg::Default).ok_or_else(|| {
+                    format!(
+                        "VERSION_CONTROL in the environment is {text:?}; set it to numbered, existing, \
+                         simple or none, or unset it"
+                    )
+                })?
+            }
+        },
+        (Some(control), _) => control,
+    };
+    let mut backup = Backup::default();
+    backup.numbering = match control {
+        BackupArg::None => return Ok(None),
+        BackupArg::Numbered => Numbering::Always,
+        BackupArg::Simple => Numbering::Never,
+        BackupArg::Existing | BackupArg::Default => Numbering::IfThereAreSome,
+    };
+    if let Some(suffix) = flags.suffix.clone().or_else(|| set("SIMPLE_BACKUP_SUFFIX")) {
+        backup.suffix = suffix;
+    }
+    Ok(Some(backup))
+}
+
 fn allow(flags: &CopyArgs) -> Allow {
     match flags.method {
         Method::Reflink => Allow::Only(Mechanism::Reflink),
@@ -135,7 +225,11 @@ fn allow(flags: &CopyArgs) -> Allow {
         Method::Sendfile => Allow::Only(Mechanism::Sendfile),
         Method::Splice => Allow::Only(Mechanism::Splice),
         Method::ReadWrite => Allow::Only(Mechanism::ReadWrite),
+        Method::Auto if flags.reflink == Some(ReflinkArg::Always) => {
+            Allow::Only(Mechanism::Reflink)
+        }
         Method::Auto if flags.no_zero_copy => Allow::ReadWrite,
+        Method::Auto if flags.reflink == Some(ReflinkArg::Never) => Allow::Unshared,
         Method::Auto => Allow::Any,
     }
 }
@@ -151,19 +245,34 @@ fn require(flag: RequireArg) -> Require {
     }
 }
 
-fn preserve(attributes: &[Attribute]) -> Preserve {
-    let mut preserve = Preserve::default();
-    for attribute in attributes {
+fn preserve(flags: &CopyArgs) -> Result<Preserve, String> {
+    let mut preserve = match flags.tree.archive {
+        true => Preserve::all(),
+        false => Preserve::default(),
+    };
+    let given = flags.preserve.iter().map(|attribute| (attribute, true));
+    let taken = flags.no_preserve.iter().map(|attribute| (attribute, false));
+    for (attribute, is_kept) in given.chain(taken) {
         match attribute {
-            Attribute::Mode => preserve.mode = true,
-            Attribute::Ownership => preserve.ownership = true,
-            Attribute::Timestamps => preserve.timestamps = true,
-            Attribute::Xattr => preserve.xattr = true,
-            Attribute::Acl => preserve.acl = true,
-            Attribute::All => preserve = Preserve::all(),
+            // The list is the mode's finer part, and `cp` keeps both or none.
+            Attribute::Mode => (preserve.mode, preserve.acl) = (is_kept, is_kept),
+            Attribute::Ownership => preserve.ownership = is_kept,
+            Attribute::Timestamps => preserve.timestamps = is_kept,
+            Attribute::Xattr => preserve.xattr = is_kept,
+            Attribute::Acl => preserve.acl = is_kept,
+            Attribute::Links => {}
+            Attribute::All if is_kept => preserve = Preserve::all(),
+            Attribute::All => preserve = Preserve::default(),
+            Attribute::Context if is_kept => {
+                return Err(String::from(
+                    "the security context is not preserved by itself: the system labels new files; \
+                     the nearest attribute is xattr",
+                ));
+            }
+            Attribute::Context => {}
         }
     }
-    preserve
+    Ok(preserve)
 }
 
 fn verify(flags: &CopyArgs) -> Result<Option<Verify>, String> {
@@ -212,7 +321,7 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 35] = [
+        let rows: [(&str, Change); 41] = [
             ("--manifest sums", |o| o.digest = Some(Digest::Blake3)),
             ("--digest", |o| o.digest = Some(Digest::Blake3)),
             ("--digest=sha256", |o| o.digest = Some(Digest::Sha256)),
@@ -231,6 +340,9 @@ mod tests {
             ("--require=reflink", |o| o.require = Require::Reflink),
             ("--require=moved --no-user-copy", |o| o.require = Require::Moved),
             ("--require=no-user-copy --require-zero-copy", |o| o.require = Require::ZeroCopy),
+            ("--reflink", |o| o.allow = Allow::Only(Mechanism::Reflink)),
+            ("--reflink=auto", |_| {}),
+            ("--reflink=never", |o| o.allow = Allow::Unshared),
             ("--no-zero-copy", |o| o.allow = Allow::ReadWrite),
             ("--prefer cpu", |o| o.prefer = Prefer::CpuTime),
             ("--sparse=always", |o| o.sparse = Sparse::Always),
@@ -242,6 +354,9 @@ mod tests {
             ("--if-changed=accept", |o| o.if_changed = IfChanged::Accept),
             ("-n", |o| o.existing = Existing::Keep),
             ("-f", |o| o.existing = Existing::Force),
+            ("--remove-destination", |o| o.existing = Existing::Remove),
+            ("-f --remove-destination", |o| o.existing = Existing::Remove),
+            ("--attributes-only", |o| o.attributes_only = true),
             ("--durable", |o| o.durable = true),
             ("--in-place", |o| o.in_place = true),
             ("--copy-contents", |o| o.copy_contents = true),
@@ -266,13 +381,71 @@ mod tests {
         assert_eq!(preserved("--preserve a b"), Preserve::basic());
         assert_eq!(preserved("--preserve=all a b"), Preserve::all());
         let mut some = Preserve::default();
-        some.mode = true;
-        some.acl = true;
+        (some.mode, some.acl) = (true, true);
+        assert_eq!(preserved("--preserve=mode a b"), some);
+        assert_eq!(preserved("-p --no-preserve=ownership,timestamps a b"), some);
+        assert_eq!(preserved("-a --no-preserve=all --preserve=mode a b"), Preserve::default());
+        assert_eq!(preserved("-a a b"), Preserve::all());
+        assert_eq!(preserved("--preserve=links,all --no-preserve=links a b"), Preserve::all());
+        assert!(parse("--preserve=context a b").is_err());
         assert_eq!(preserved("--preserve=mode,acl a b"), some);
         assert_eq!(preserved("--preserve=mode --preserve=acl a b"), some);
+        assert!(!preserved("-p --no-preserve=acl --no-preserve=context a b").acl);
         let mut more = Preserve::basic();
         more.xattr = true;
         assert_eq!(preserved("-p --preserve=xattr a b"), more);
+    }
+
+    #[test]
+    fn backups_are_those_of_cp() {
+        use Numbering::{Always, IfThereAreSome, Never};
+        let variables = |pairs: &'static [(&str, &str)]| {
+            move |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.into())
+        };
+        let none: &'static [(&str, &str)] = &[];
+        let environment: &'static [(&str, &str)] =
+            &[("VERSION_CONTROL", "t"), ("SIMPLE_BACKUP_SUFFIX", ".old")];
+        for (line, pairs, expected) in [
+            ("a b", environment, None),
+            ("-b a b", none, Some((IfThereAreSome, "~"))),
+            ("-S.x a b", none, Some((IfThereAreSome, ".x"))),
+            ("-bS .x a b", none, Some((IfThereAreSome, ".x"))),
+            ("--backup=none a b", none, None),
+            ("--backup=off -S.x a b", none, None),
+            ("--backup=nil a b", none, Some((IfThereAreSome, "~"))),
+            ("--backup=simple a b", none, Some((Never, "~"))),
+            ("--backup=never a b", none, Some((Never, "~"))),
+            ("--backup=numbered a b", none, Some((Always, "~"))),
+            ("--backup=t a b", none, Some((Always, "~"))),
+            ("-b a b", environment, Some((Always, ".old"))),
+            ("-b --suffix=.x a b", environment, Some((Always, ".x"))),
+            ("--backup=simple a b", environment, Some((Never, ".old"))),
+            ("-b a b", &[("VERSION_CONTROL", "off")][..], None),
+            ("-b a b", &[("VERSION_CONTROL", "")], Some((IfThereAreSome, "~"))),
+        ] {
+            let words = std::iter::once("cp").chain(line.split(' '));
+            let matches = CopyArgs::augment_args(clap::Command::new("cp")).get_matches_from(words);
+            let flags = CopyArgs::from_arg_matches(&matches).unwrap();
+            let found = backup(&flags, variables(pairs)).unwrap();
+            let found = found.as_ref().map(|b| (b.numbering, b.suffix.to_str().unwrap()));
+            assert_eq!(found, expected, "{line} {pairs:?}");
+        }
+    }
+
+    #[test]
+    fn nonsense_in_the_environment_is_refused_where_it_matters() {
+        for (line, expected) in
+            [("-b a b", true), ("-S.x a b", true), ("--backup=t a b", false), ("a b", false)]
+        {
+            let words = std::iter::once("cp").chain(line.split(' '));
+            let matches = CopyArgs::augment_args(clap::Command::new("cp")).get_matches_from(words);
+            let flags = CopyArgs::from_arg_matches(&matches).unwrap();
+            for nonsense in ["sometimes", "default"] {
+                let found =
+                    backup(&flags, |name| (name == "VERSION_CONTROL").then(|| nonsense.into()));
+                assert_eq!(found.is_err(), expected, "{line} {nonsense}");
+            }
+        }
     }
 
     #[test]

@@ -91,8 +91,11 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
             None => Misuse::NoSource,
         });
     }
+    if flags.strip_trailing_slashes {
+        sources.iter_mut().for_each(strip_slashes);
+    }
     // A directory that is copied becomes the directory that the slash requires.
-    let slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/") && !flags.tree.recursive;
+    let slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/") && !flags.is_recursive();
     let kind = if flags.no_target_directory {
         if sources.len() > 1 {
             return Err(Misuse::SeveralSourcesOneFile);
@@ -104,6 +107,15 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
         Kind::Either
     };
     Ok(Names { sources, destination, kind })
+}
+
+/// Removes the slashes at the end of a path, but for the root's.
+fn strip_slashes(path: &mut PathBuf) {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/")
+        && let Some(name) = path.file_name()
+    {
+        *path = path.with_file_name(name);
+    }
 }
 
 /// Returns the files to copy, given whether the destination is a directory.
@@ -152,10 +164,14 @@ fn same_target(pairs: &[Pair], folds_suffix: bool) -> Option<Misuse> {
     })
 }
 
-/// Returns the path of the copy of `source` in `directory`. A source without a file name (`/`,
-/// `..`) is a directory, which the copy refuses when it opens it.
+/// Returns the path of the copy of `source` in `directory`. The contents of a source that ends in `.`
+/// or has no file name (`/`, `..`) are placed in `directory` itself, as by `cp`.
 fn place(directory: &Path, source: &Path) -> PathBuf {
-    directory.join(source.file_name().unwrap_or_default())
+    let bytes = source.as_os_str().as_encoded_bytes();
+    let bytes = &bytes[..bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1)];
+    let is_contents = bytes == b"." || bytes.ends_with(b"/.");
+    let name = source.file_name().filter(|_| !is_contents);
+    directory.join(name.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -202,6 +218,18 @@ mod tests {
     }
 
     #[test]
+    fn slashes_at_the_end_of_sources_are_stripped_where_a_flag_says_so() {
+        for (line, expected) in [
+            ("--strip-trailing-slashes x/a/ b// / ../ c d/", &["x/a", "b", "/", "../", "c"][..]),
+            ("x/a/ b// d/", &["x/a/", "b//"]),
+        ] {
+            let sources = parse(line).unwrap().sources;
+            let sources: Vec<&str> = sources.iter().map(|path| path.to_str().unwrap()).collect();
+            assert_eq!(sources, expected, "{line}");
+        }
+    }
+
+    #[test]
     fn too_few_names_are_misuse() {
         let missing = |source: &str| Misuse::NoDestination { source: PathBuf::from(source) };
         for (line, expected) in [
@@ -230,6 +258,10 @@ mod tests {
             ("x/a y/b d", true, &["d/a", "d/b"]),
             ("x/a/ d", true, &["d/a"]),
             (".. d", true, &["d/"]),
+            (". d", true, &["d/"]),
+            ("-r x/. d", true, &["d/"]),
+            ("-r x/.// d", true, &["d/"]),
+            ("-r x/.a d", true, &["d/.a"]),
         ] {
             assert_eq!(destinations(line, is_directory).unwrap(), expected, "{line}");
         }

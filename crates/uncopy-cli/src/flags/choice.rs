@@ -8,6 +8,7 @@ pub(crate) fn flag(choice: Choice) -> &'static str {
         Choice::ReadWriteOnly => "--no-zero-copy",
         Choice::OneMechanism => "--method",
         Choice::Require => "--require",
+        Choice::Unshared => "--reflink=never",
         Choice::CacheKeep => "--cache=keep",
         Choice::CacheSkip => "--cache=skip",
         Choice::SparseAlways => "--sparse=always",

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::flags::copy::{CopyArgs, Method, RequireArg};
+use crate::flags::copy::{Attribute, CopyArgs, Method, ReflinkArg, RequireArg};
 
 /// Two flags that cannot both be obeyed, and what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ const ONE_OF_THEM: &str = "leave one of them out";
 pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
     let named = flags.method != Method::Auto;
     let into_directory = flags.target_directory.is_some();
+    let shares = flags.reflink == Some(ReflinkArg::Always);
+    let unshared = flags.reflink == Some(ReflinkArg::Never);
     let (verifying, manifest) = (flags.verify.is_some(), flags.manifest.is_some());
     let rows = [
         (named && flags.no_zero_copy, "--method", "--no-zero-copy", ONE_RULE),
@@ -45,6 +47,12 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
         ),
         (flags.force && flags.no_clobber, "--force", "--no-clobber", ONE_OF_THEM),
         (
+            flags.remove_destination && flags.no_clobber,
+            "--remove-destination",
+            "--no-clobber",
+            ONE_OF_THEM,
+        ),
+        (
             into_directory && flags.dest.is_some(),
             "--target-directory",
             "--dest",
@@ -56,6 +64,22 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             "--no-target-directory",
             ONE_OF_THEM,
         ),
+        (
+            flags.tree.archive && flags.no_preserve.contains(&Attribute::All),
+            "--archive",
+            "--no-preserve",
+            "pass --recursive, or --no-preserve=LIST",
+        ),
+        (flags.reflink.is_some() && named, "--reflink", "--method", ONE_RULE),
+        (shares && flags.no_zero_copy, "--reflink", "--no-zero-copy", ONE_OF_THEM),
+        (
+            unshared && matches!(flags.require, RequireArg::Shared | RequireArg::Reflink),
+            "--reflink=never",
+            "--require",
+            ONE_OF_THEM,
+        ),
+        (unshared && flags.require_zero_copy, "--reflink=never", "--require-zero-copy", ONE_RULE),
+        (unshared && flags.no_user_copy, "--reflink=never", "--no-user-copy", ONE_RULE),
         (verifying && flags.no_verify, "--verify", "--no-verify", ONE_OF_THEM),
         (flags.digest.is_some() && flags.no_digest, "--digest", "--no-digest", ONE_OF_THEM),
         (manifest && flags.no_digest, "--manifest", "--no-digest", ONE_OF_THEM),
@@ -76,7 +100,7 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
         (flags.compress.is_some() && flags.no_compress, "--compress", "--no-compress", ONE_OF_THEM),
         (flags.decompress && flags.no_compress, "--decompress", "--no-compress", ONE_OF_THEM),
         (
-            !flags.preserve.is_empty() && flags.no_preserve,
+            !flags.preserve.is_empty() && flags.no_preserve.contains(&Attribute::All),
             "--preserve",
             "--no-preserve",
             ONE_OF_THEM,
@@ -129,6 +153,7 @@ mod tests {
             ("--no-user-copy --no-zero-copy a b", "--no-user-copy --no-zero-copy"),
             ("--require=shared --no-zero-copy a b", "--require --no-zero-copy"),
             ("-nf a b", "--force --no-clobber"),
+            ("-n --remove-destination a b", "--remove-destination --no-clobber"),
             ("-t x --dest y a", "--target-directory --dest"),
             ("-Tt x a", "--target-directory --no-target-directory"),
             ("--verify --no-verify a b", "--verify --no-verify"),
@@ -138,6 +163,12 @@ mod tests {
             ("--manifest m -r --dry-run a b", "--manifest --dry-run"),
             ("--durable --no-durable a b", "--durable --no-durable"),
             ("-p --no-preserve a b", "--preserve --no-preserve"),
+            ("-a --no-preserve a b", "--archive --no-preserve"),
+            ("--reflink --method=direct a b", "--reflink --method"),
+            ("--reflink --no-zero-copy a b", "--reflink --no-zero-copy"),
+            ("--reflink=never --require=shared a b", "--reflink=never --require"),
+            ("--reflink=never --require-zero-copy a b", "--reflink=never --require-zero-copy"),
+            ("--reflink=never --no-user-copy a b", "--reflink=never --no-user-copy"),
             ("--compress=zstd --decompress a b", "--compress --decompress"),
             ("--compress=zstd --no-compress a b", "--compress --no-compress"),
             ("--decompress --no-compress a b", "--decompress --no-compress"),
@@ -164,6 +195,9 @@ mod tests {
             "--trust-shared-extents --verify a b",
             "-T --dest b a",
             "-q --json a b",
+            "-a --no-preserve=ownership a b",
+            "--reflink=never --no-zero-copy a b",
+            "--reflink=auto --require-zero-copy a b",
         ] {
             assert_eq!(conflict_of(line), None, "{line}");
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{ValueEnum, ValueHint};
 use uncopy::copy::{Digest, Level};
 
+use super::links::{Following, LinksArg};
 use super::tree::{RETRIES, TreeArgs};
 
 /// Forms of the command line.
@@ -73,6 +74,10 @@ pub(crate) struct CopyArgs {
     )]
     pub target_directory: Option<PathBuf>,
 
+    /// Remove slashes at the end of each SRC, so that a link is meant and not the directory that it leads to
+    #[arg(long, help_heading = TARGETS)]
+    pub strip_trailing_slashes: bool,
+
     /// Treat DST as a file even if a directory of that name exists
     #[arg(short = 'T', long, help_heading = TARGETS)]
     pub no_target_directory: bool,
@@ -84,6 +89,36 @@ pub(crate) struct CopyArgs {
     /// Replace an existing file even if its mode forbids writing
     #[arg(short, long, help_heading = TARGETS)]
     pub force: bool,
+
+    /// Replace the existing name itself: a link is not followed, and mode and owner are not taken over
+    #[arg(long, help_heading = TARGETS)]
+    pub remove_destination: bool,
+
+    /// Keep each file that is replaced, under a further name: numbered, simple, existing (numbered where
+    /// numbered ones exist) or none [default control: $VERSION_CONTROL, or existing]
+    #[arg(
+        short,
+        long,
+        value_name = "CONTROL",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "default",
+        help_heading = TARGETS
+    )]
+    pub backup: Option<BackupArg>,
+
+    /// Suffix of backups that are not numbered; implies --backup [default: $SIMPLE_BACKUP_SUFFIX, or ~]
+    #[arg(short = 'S', long, value_name = "SUFFIX", help_heading = TARGETS)]
+    pub suffix: Option<OsString>,
+
+    /// Make hard links to the sources instead of copies; an existing file is an error without --force
+    #[arg(short, long, help_heading = TARGETS)]
+    pub link: bool,
+
+    /// Copy no bytes: a new file is empty, and an existing one gets only the metadata of --preserve
+    #[arg(long, help_heading = TARGETS)]
+    pub attributes_only: bool,
 
     /// Write into the existing file: keeps its inode and hard links, but is not atomic
     ///
@@ -129,6 +164,19 @@ pub(crate) struct CopyArgs {
     /// Use only read and write, through the memory of this program
     #[arg(long, help_heading = MECHANISMS)]
     pub no_zero_copy: bool,
+
+    /// Sharing of blocks: where possible (auto), or fail (always, the default of the flag), or not at all
+    /// (never)
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "always",
+        help_heading = MECHANISMS
+    )]
+    pub reflink: Option<ReflinkArg>,
 
     /// Meaning of "cheapest": least wall time (the default) or least CPU time
     #[arg(long, value_name = "WHAT", value_enum, default_value_t, hide_default_value = true, help_heading = MECHANISMS)]
@@ -199,9 +247,18 @@ pub(crate) struct CopyArgs {
     )]
     pub preserve: Vec<Attribute>,
 
-    /// Preserve no metadata, whatever the settings say
-    #[arg(long, help_heading = SAFETY)]
-    pub no_preserve: bool,
+    /// Preserve none of these, whatever -p, -a or the settings say [default list: all]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_values = ["all"],
+        help_heading = SAFETY
+    )]
+    pub no_preserve: Vec<Attribute>,
 
     /// Flush the copy to the device before it replaces anything, and its directory afterwards
     #[arg(long, help_heading = SAFETY)]
@@ -348,6 +405,42 @@ impl CopyArgs {
         rules.fold(self.require, RequireArg::max)
     }
 
+    /// Whether directories are copied.
+    pub(crate) fn is_recursive(&self) -> bool {
+        self.tree.recursive || self.tree.archive
+    }
+
+    /// Whether single files are copied as entries of a tree are, because an option of entries is given.
+    pub(crate) fn copies_entries(&self) -> bool {
+        let follows = matches!(
+            self.tree.links.symbolic,
+            None | Some(Following::Always | Following::Named | Following::As(LinksArg::Follow))
+        );
+        !self.is_recursive()
+            && (!follows
+                || self.link
+                || self.keeps_hard_links()
+                || self.tree.update
+                || self.tree.resume)
+    }
+
+    /// Whether hard links between single files are kept, as by `cp`; trees keep them in any case.
+    fn keeps_hard_links(&self) -> bool {
+        let are_several = self.source.len() + self.paths.len() > 2;
+        let keeps = |item: &Attribute| match item {
+            Attribute::Links => true,
+            Attribute::All => are_several,
+            _ => false,
+        };
+        self.tree.links.keeps_hard_links || self.preserve.iter().any(keeps)
+    }
+
+    /// Whether each name of a file becomes a file of its own.
+    pub(crate) fn separates_hard_links(&self) -> bool {
+        self.no_preserve.contains(&Attribute::Links)
+            || !(self.is_recursive() || self.keeps_hard_links())
+    }
+
     /// Returns the destination, if the flags name one.
     pub(crate) fn destination(&self) -> Option<PathBuf> {
         let named = self.target_directory.as_ref().or(self.dest.as_ref());
@@ -408,6 +501,37 @@ pub(crate) enum RequireArg {
     Shared,
     /// Blocks are shared by FICLONE
     Reflink,
+}
+
+/// `--backup`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackupArg {
+    /// By the environment
+    #[value(hide = true)]
+    Default,
+    /// Number all of them: name.~1~
+    #[value(alias = "t")]
+    Numbered,
+    /// Number those of files that have numbered ones
+    #[value(alias = "nil")]
+    Existing,
+    /// Append the suffix, and replace the previous backup
+    #[value(alias = "never")]
+    Simple,
+    /// Make none
+    #[value(alias = "off")]
+    None,
+}
+
+/// `--reflink`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReflinkArg {
+    /// Share the blocks, or fail
+    Always,
+    /// Share them where that works
+    Auto,
+    /// Give the copy blocks of its own
+    Never,
 }
 
 /// `--prefer`.
@@ -472,7 +596,7 @@ pub(crate) enum OnErrorArg {
 /// One item of `--preserve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Attribute {
-    /// Permission bits, including setuid, setgid and sticky
+    /// Permission bits, including setuid, setgid and sticky, and the access control list
     Mode,
     /// User and group
     Ownership,
@@ -480,8 +604,13 @@ pub(crate) enum Attribute {
     Timestamps,
     /// Extended attributes
     Xattr,
-    /// POSIX access control list
+    /// POSIX access control list alone
     Acl,
+    /// Names of one file stay names of one file; always so in trees
+    Links,
+    /// Security context, which is not supported; xattr is the nearest one
+    #[value(hide = true)]
+    Context,
     /// All of these
     All,
 }

@@ -12,6 +12,7 @@ pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod doctor;
 pub(crate) mod elsewhere;
+pub(crate) mod links;
 pub(crate) mod man;
 pub(crate) mod naming;
 pub(crate) mod rate;

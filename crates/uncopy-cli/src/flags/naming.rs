@@ -52,6 +52,9 @@ fn objection(found: &Objection) -> Cow<'static, str> {
             "an earlier source of this command was copied to this very file; copy them one at a time \
              under different names"
         }
+        Objection::BackupIsSource => {
+            "its backup would replace the source; choose another --suffix, or --backup=numbered"
+        }
         Objection::EndlessLink => {
             "the link leads to one of its own parent directories, so the tree has no end; pass \
              --links=preserve or exclude it"
@@ -148,12 +151,39 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--copy-contents contradicts --compress and --decompress: what pays is found out by looking \
              ahead in a file, which a FIFO or device does not allow; leave one of them out"
         }
+        Contradiction::AttributesAlone => {
+            "--attributes-only copies no bytes, so that --verify, --digest, --compress, --decompress and --in-place \
+             have no meaning; leave one of them out"
+        }
+        Contradiction::BackupOfNothing => {
+            "--backup keeps a file that is replaced, and --no-clobber, --in-place and --attributes-only \
+             replace none; leave one of them out"
+        }
+        Contradiction::BackupSuffix => {
+            "--suffix must make another name in the same directory; choose one without a slash"
+        }
+        Contradiction::BackupInMirror => {
+            "--backup contradicts --delete, which deletes what the source does not have, and so the \
+             backups; leave one of them out"
+        }
+        Contradiction::RemoveInPlace => {
+            "--remove-destination replaces the name, and --in-place and --attributes-only write into the \
+             existing file; leave one of them out"
+        }
+        Contradiction::LinkCopiesNothing => {
+            "--link makes further names of the sources and copies none; leave out --verify, --digest, --compress, \
+             --decompress, --attributes-only and --resume"
+        }
+        Contradiction::TreeOptionOfEntries => {
+            "--one-file-system, --follow-outside, --delete, --exclude and --include are for trees; pass \
+             --recursive, or leave them out"
+        }
         Contradiction::TreeInPlace => {
-            "--in-place contradicts --recursive: it is for single files whose name must not be \
+            "--in-place contradicts --recursive, and --update, --link and -P of single files: it is for single files whose name must not be \
              replaced; leave one of them out"
         }
         Contradiction::ContentsInTree => {
-            "--copy-contents contradicts --recursive: a FIFO in a tree has no end; leave it out, or \
+            "--copy-contents contradicts --recursive, and --update, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
              pass --specials to recreate FIFOs and devices"
         }
         Contradiction::DryRunLeavesNothing => {
@@ -225,8 +255,8 @@ mod tests {
     #[test]
     fn reasons_name_flags_that_there_are() {
         use Objection::{
-            EmptySource, EndlessLink, LeadsOutside, MakingForbidden, MountPoint, MountedMeanwhile,
-            ReplacingForbidden, RivalName, TooManyDeleted,
+            BackupIsSource, EmptySource, EndlessLink, LeadsOutside, MakingForbidden, MountPoint,
+            MountedMeanwhile, ReplacingForbidden, RivalName, TooManyDeleted,
         };
         let errno = uncopy::Errno::EACCES;
         for found in [
@@ -234,6 +264,7 @@ mod tests {
             MountedMeanwhile,
             ReplacingForbidden { errno },
             MakingForbidden { errno },
+            BackupIsSource,
             EndlessLink,
             LeadsOutside,
             RivalName { name: "a.zst".into() },
@@ -263,11 +294,20 @@ mod tests {
     #[test]
     fn contradictions_name_flags_that_there_are() {
         use Contradiction::{
-            ContentsInTree, DigestOfTransformed, DirectKeepsNoCache, DryRunLeavesNothing,
-            InPlaceCannotRetry, OutsideNeedsFollowing, TransformInPlace, TransformNeedsReading,
-            TransformOfStream, TreeInPlace, ZerosNeedReading,
+            AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix, ContentsInTree,
+            DigestOfTransformed, DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry,
+            LinkCopiesNothing, OutsideNeedsFollowing, RemoveInPlace, TransformInPlace,
+            TransformNeedsReading, TransformOfStream, TreeInPlace, TreeOptionOfEntries,
+            ZerosNeedReading,
         };
         for found in [
+            AttributesAlone,
+            BackupInMirror,
+            BackupOfNothing,
+            BackupSuffix,
+            LinkCopiesNothing,
+            RemoveInPlace,
+            TreeOptionOfEntries,
             DirectKeepsNoCache,
             ZerosNeedReading,
             InPlaceCannotRetry,

@@ -1,7 +1,11 @@
-//! `--include` and `--exclude` in the order of the command line: the last match decides, so two
+//! `--include`, `--exclude` and `--exclude-from` in the order of the command line: the last match decides, so two
 //! separate lists would not do.
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+use std::path::PathBuf;
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, ValueHint, value_parser,
+};
 
 /// Patterns of a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +18,7 @@ pub(crate) struct Patterns {
 pub(crate) enum Pattern {
     Include(String),
     Exclude(String),
+    ExcludeFrom(PathBuf),
 }
 
 impl Args for Patterns {
@@ -23,7 +28,7 @@ impl Args for Patterns {
                 .long(name)
                 .value_name("PATTERN")
                 .action(ArgAction::Append)
-                .requires("recursive")
+                .requires("whole")
                 .help_heading(super::tree::TREES)
         };
         command
@@ -33,6 +38,13 @@ impl Args for Patterns {
             .arg(pattern("include").help(
                 "Copy entries that match; if it is the first pattern, only included entries are copied",
             ))
+            .arg(
+                pattern("exclude-from")
+                    .value_name("FILE")
+                    .value_parser(value_parser!(PathBuf))
+                    .value_hint(ValueHint::FilePath)
+                    .help("Leave out what the lines of FILE match, as those of a .gitignore do"),
+            )
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -58,6 +70,11 @@ impl FromArgMatches for Patterns {
         };
         let mut all = of("include", Pattern::Include);
         all.extend(of("exclude", Pattern::Exclude));
+        let files = matches.get_many::<PathBuf>("exclude-from").into_iter().flatten();
+        let places = matches.indices_of("exclude-from").into_iter().flatten();
+        all.extend(
+            places.zip(files).map(|(place, file)| (place, Pattern::ExcludeFrom(file.clone()))),
+        );
         all.sort_by_key(|(place, _)| *place);
         self.in_order = all.into_iter().map(|(_, pattern)| pattern).collect();
         Ok(())
@@ -70,12 +87,13 @@ mod tests {
 
     #[test]
     fn patterns_keep_their_order() {
-        let flag = clap::Arg::new("recursive").long("recursive").action(ArgAction::SetTrue);
+        let flag = clap::Arg::new("whole").long("recursive").action(ArgAction::SetTrue);
         let command = Patterns::augment_args(Command::new("cp").arg(flag));
-        let line = "cp --recursive --exclude a --include b --exclude=c";
+        let line = "cp --recursive --exclude a --include b --exclude-from=f --exclude=c";
         let matches = command.get_matches_from(line.split(' '));
         let found = Patterns::from_arg_matches(&matches).unwrap().in_order;
         let [a, b, c] = ["a", "b", "c"].map(String::from);
-        assert_eq!(found, [Pattern::Exclude(a), Pattern::Include(b), Pattern::Exclude(c)]);
+        let file = Pattern::ExcludeFrom("f".into());
+        assert_eq!(found, [Pattern::Exclude(a), Pattern::Include(b), file, Pattern::Exclude(c)]);
     }
 }

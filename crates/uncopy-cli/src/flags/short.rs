@@ -1,4 +1,4 @@
-//! Short flags of `cp(1)` that `uncopy cp` does not have: each is refused with an explanation.
+//! Flags of `cp(1)`, and long ones of `rsync(1)`, that `uncopy cp` does not have: each is refused with an explanation.
 
 use std::ffi::OsString;
 
@@ -17,61 +17,12 @@ const fn letter(letter: char, meaning: &'static str, next_step: &'static str) ->
     Letter { letter, meaning, next_step }
 }
 
-const LETTERS: [Letter; 12] = [
-    letter(
-        'a',
-        "an archive of everything in cp",
-        "--recursive --preserve=all keeps links, and all metadata that can be preserved",
-    ),
-    letter(
-        'b',
-        "a backup of each destination in cp",
-        "--no-clobber never replaces a file; without it the old file stays until the new one \
-         is complete",
-    ),
-    letter(
-        'd',
-        "\"keep links as links\" in cp",
-        "--recursive --links=preserve recreates links; the destination is named last, or by --dest",
-    ),
-    letter(
-        'H',
-        "\"follow links that are named\" in cp",
-        "--recursive --links=follow follows links; a single file is always read through them",
-    ),
+const LETTERS: [Letter; 3] = [
     letter('i', "\"ask before overwriting\" in cp", "--no-clobber never replaces a file"),
-    letter(
-        'l',
-        "\"make hard links\" in cp",
-        "--method=reflink shares the blocks, where the filesystem can",
-    ),
-    letter(
-        'L',
-        "\"follow every link\" in cp",
-        "--recursive --links=follow --follow-outside follows links; a single file is always read \
-         through them",
-    ),
-    letter(
-        'P',
-        "\"follow no link\" in cp",
-        "--recursive --links=preserve, the default, recreates links",
-    ),
     letter(
         's',
         "\"make symbolic links\" in cp",
-        "--method=reflink shares the blocks, where the filesystem can; a source is named first, or \
-         by --source",
-    ),
-    letter(
-        'S',
-        "the suffix of backups in cp",
-        "--no-clobber never replaces a file; without it the old file stays until the new one \
-         is complete",
-    ),
-    letter(
-        'x',
-        "\"stay on one filesystem\" in cp",
-        "--exclude leaves out directories with other filesystems mounted on them",
+        "--link makes hard links, and --reflink shares the blocks; a source is named first, or by --source",
     ),
     letter(
         'Z',
@@ -80,13 +31,82 @@ const LETTERS: [Letter; 12] = [
     ),
 ];
 
+/// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
+const LONG: [(&str, &str); 55] = [
+    ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
+    ("backup-dir", "--backup keeps the old file beside the new one"),
+    ("copy-dest", "--update copies what has changed"),
+    ("context", "--preserve=xattr is the nearest one; the system labels new files"),
+    ("keep-directory-symlink", "name the directory that the link leads to as the destination"),
+    ("debug", "--verbose says how each file was copied, and why"),
+    ("times", "--preserve=timestamps keeps times"),
+    ("atimes", "--preserve=timestamps keeps times"),
+    ("perms", "--preserve=mode keeps permissions"),
+    ("executability", "--preserve=mode keeps permissions"),
+    ("owner", "--preserve=ownership keeps owner and group"),
+    ("group", "--preserve=ownership keeps owner and group"),
+    ("acls", "--preserve=acl keeps access control lists"),
+    ("xattrs", "--preserve=xattr keeps extended attributes"),
+    (
+        "hard-links",
+        "trees keep hard links in any case; --preserve=links keeps those of single files",
+    ),
+    ("devices", "--specials recreates devices, FIFOs and sockets"),
+    ("copy-links", "-L copies what links lead to"),
+    ("copy-unsafe-links", "--links=follow --follow-outside copies what links lead to"),
+    ("safe-links", "--links=follow copies what links in the tree lead to, and fails at others"),
+    ("copy-dirlinks", "-L copies what links lead to"),
+    ("keep-dirlinks", "name the directory that the link leads to as the destination"),
+    ("relative", "name each destination, or copy the tree and --include what is wanted"),
+    ("dirs", "--recursive copies directories with everything in them"),
+    ("inplace", "--in-place writes into the existing file"),
+    ("append", "--resume continues a file after what is known to be right"),
+    ("append-verify", "--resume continues a file after what is known to be right"),
+    ("partial", "--resume keeps what was copied, and continues it"),
+    ("partial-dir", "--resume keeps what was copied, and continues it"),
+    ("temp-dir", "temporary files lie beside their destination, so that they can be renamed"),
+    ("bwlimit", "--max-bandwidth limits the rate"),
+    ("existing", "--update replaces what is older, and copies what is missing"),
+    ("ignore-times", "without --update every file is copied"),
+    ("modify-window", "--update compares times to the nanosecond"),
+    ("whole-file", "files are copied whole in any case, without the flag"),
+    ("fsync", "--durable flushes the copy"),
+    ("stats", "--verbose prints a summary, and --json one for programs"),
+    ("itemize-changes", "--json prints an object for each entry"),
+    ("log-file", "--audit appends a record for each file"),
+    ("out-format", "--json prints an object for each entry"),
+    ("human-readable", "sizes are printed for people in any case, without the flag"),
+    ("info", "--verbose says more, and --json all"),
+    (
+        "filter",
+        "--exclude and --include select by patterns, of which the last that matches decides",
+    ),
+    ("cvs-exclude", "--exclude-from .gitignore leaves out what git ignores"),
+    ("include-from", "--include adds a pattern, and a line of --exclude-from with ! includes"),
+    ("max-size", "--exclude leaves out by name; there is none by size"),
+    ("min-size", "--exclude leaves out by name; there is none by size"),
+    ("delete-before", "--delete deletes in each directory when its entries are copied"),
+    ("delete-during", "--delete deletes in each directory when its entries are copied"),
+    ("delete-after", "--delete deletes in each directory when its entries are copied"),
+    ("delete-excluded", "--delete keeps what is excluded; remove that first"),
+    ("force-delete", "--delete replaces directories by other kinds, where the source has these"),
+    ("compress-level", "--compress=zstd:LEVEL compresses the copy"),
+    ("numeric-ids", "owners are numbers in any case, without the flag"),
+    ("rsh", "copies are local; mount the other host's directory"),
+    ("fuzzy", "--reflink shares the blocks, where the filesystem can"),
+];
+
 /// Replaces an error of the parser of `uncopy cp` by an explanation if its cause is a letter of
-/// `cp(1)`.
+/// `cp(1)`, or a long flag of `cp(1)` or `rsync(1)`.
 pub(crate) fn explained(error: clap::Error) -> clap::Error {
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag,
         _ => return error,
     };
+    if let Some((flag, next_step)) = LONG.iter().find(|(flag, _)| is_flag(unknown, flag)) {
+        let message = format!("--{flag} is not supported here; {next_step}");
+        return usage_error("cp", ErrorKind::UnknownArgument, &message);
+    }
     let known = LETTERS.iter().find(|known| {
         let bare = unknown.strip_prefix('-');
         bare.is_some_and(|bare| bare.chars().eq([known.letter]))
@@ -94,6 +114,12 @@ pub(crate) fn explained(error: clap::Error) -> clap::Error {
     let Some(Letter { letter, meaning, next_step }) = known else { return error };
     let message = format!("-{letter} is {meaning}, which is not supported here; {next_step}");
     usage_error("cp", ErrorKind::UnknownArgument, &message)
+}
+
+/// Whether the word is this long flag, with or without a value.
+fn is_flag(word: &str, flag: &str) -> bool {
+    let rest = word.strip_prefix("--").and_then(|word| word.strip_prefix(flag));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
 /// Returns the error of the whole command line, [`explained`] if the subcommand is `cp`.
@@ -112,7 +138,7 @@ mod tests {
     const OF_CP: &str = "abdfHilLnprst:uvxPRS:TZ";
 
     /// Letters that both have, with the same meaning.
-    const SHARED: &str = "fnprtuvRT";
+    const SHARED: &str = "abdflnprtuvxHLPRST";
 
     /// Letters that `cp` does not have.
     const OWN: &str = "hjq";
@@ -144,12 +170,12 @@ mod tests {
     #[test]
     fn a_letter_is_explained_wherever_it_stands() {
         for (line, expected) in [
-            ("-d a b", Some('d')),
+            ("-s a b", Some('s')),
             ("a b -s", Some('s')),
-            ("-vd a b", Some('d')),
-            ("-dv a b", Some('d')),
-            ("-rS.bak a b", Some('S')),
-            ("-fax a b", Some('a')),
+            ("-vs a b", Some('s')),
+            ("-sv a b", Some('s')),
+            ("-ri a b", Some('i')),
+            ("-faZx a b", Some('Z')),
             ("-y a b", None),
             ("--d a b", None),
             ("--deference a b", None),
@@ -162,6 +188,27 @@ mod tests {
             let text = error.to_string();
             let found = text.strip_prefix("error: -").filter(|_| text.contains("not supported"));
             assert_eq!(found.and_then(|text| text.chars().next()), expected, "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn long_flags_of_others_name_the_nearest_one() {
+        let command = || CopyArgs::augment_args(Command::new("cp"));
+        let known: Vec<String> = command()
+            .get_arguments()
+            .filter_map(|flag| flag.get_long().map(String::from))
+            .collect();
+        for (flag, next_step) in LONG {
+            assert!(!known.iter().any(|known| known == flag), "--{flag} is supported");
+            for word in next_step.split(' ').filter_map(|word| word.strip_prefix("--")) {
+                let name = word.split(['=', ',', ';']).next().unwrap();
+                assert!(known.iter().any(|known| known == name), "there is no --{name}");
+            }
+            for word in [format!("--{flag}"), format!("--{flag}=x")] {
+                let error = command().try_get_matches_from(["cp", "a", &word, "b"]).unwrap_err();
+                let text = explained(error).to_string();
+                assert!(text.contains(&format!("--{flag} is not supported here; ")), "{text}");
+            }
         }
     }
 }

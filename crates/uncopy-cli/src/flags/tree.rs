@@ -2,8 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use clap::ValueEnum;
+use clap::ArgGroup;
 
+use super::links::LinkArgs;
 use super::select::Patterns;
 
 pub(super) const TREES: &str = "Trees (with --recursive)";
@@ -13,6 +14,7 @@ pub(super) const RETRIES: u32 = 3;
 
 /// Flags of trees.
 #[derive(Debug, Default, clap::Args)]
+#[command(group = ArgGroup::new("whole").args(["recursive", "archive"]).multiple(true))]
 pub(crate) struct TreeArgs {
     /// Copy directories recursively
     ///
@@ -23,30 +25,38 @@ pub(crate) struct TreeArgs {
     #[arg(short, long, visible_short_alias = 'R', help_heading = TREES)]
     pub recursive: bool,
 
-    /// Symbolic links: recreate them (preserve), copy their targets (follow), or leave them out (skip)
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_default_value = true, requires = "recursive", help_heading = TREES)]
-    pub links: LinksArg,
+    // Before `archive`, which it looks at, and which the parser takes out of the matches.
+    #[command(flatten)]
+    pub links: LinkArgs,
+
+    /// Copy everything as it is: --recursive --specials -P --preserve=all
+    #[arg(short, long, help_heading = TREES)]
+    pub archive: bool,
+
+    /// Leave out what lies on other filesystems; directories that they are mounted on are made
+    #[arg(short = 'x', long, requires = "whole", help_heading = TREES)]
+    pub one_file_system: bool,
 
     /// With --links=follow: also follow links out of the tree and absolute links
-    #[arg(long, requires = "recursive", help_heading = TREES)]
+    #[arg(long, requires = "whole", help_heading = TREES)]
     pub follow_outside: bool,
 
     /// Recreate FIFOs, sockets and device files instead of skipping them
-    #[arg(long, requires = "recursive", help_heading = TREES)]
+    #[arg(long, requires = "whole", help_heading = TREES)]
     pub specials: bool,
 
     #[command(flatten)]
     pub patterns: Patterns,
 
     /// Skip entries that are at least as new in the destination as in the source
-    #[arg(short, long, requires = "recursive", help_heading = TREES)]
+    #[arg(short, long, help_heading = TREES)]
     pub update: bool,
 
     /// Delete entries of the destination that the source does not have
     ///
     /// Entries that --exclude and --include leave out stay, and nothing is deleted from a directory
     /// whose source could not be listed. An entry that is of another kind in the source is replaced.
-    #[arg(long, requires = "recursive", help_heading = TREES)]
+    #[arg(long, requires = "whole", help_heading = TREES)]
     pub delete: bool,
 
     /// With --delete: allow an empty source, which may be a disk that is not mounted
@@ -58,38 +68,26 @@ pub(crate) struct TreeArgs {
     pub max_delete: Option<u64>,
 
     /// Change nothing; print what would be done, and by which mechanism each file would be copied
-    #[arg(long, requires = "recursive", help_heading = TREES)]
+    #[arg(long, requires = "whole", help_heading = TREES)]
     pub dry_run: bool,
 
     /// Number of retries of a file after a temporary error (EINTR, EAGAIN, ESTALE, EIO of a server)
-    #[arg(long, value_name = "N", default_value_t = RETRIES, requires = "recursive", help_heading = TREES)]
+    #[arg(long, value_name = "N", default_value_t = RETRIES, requires = "whole", help_heading = TREES)]
     pub retries: u32,
 
     /// Keep a journal beside the destination, and continue a run that was killed or stopped
     ///
     /// The same command with the same flags continues where it stopped: files that were copied and
     /// have not changed since on either side are not copied again.
-    #[arg(long, requires = "recursive", help_heading = TREES)]
+    #[arg(long, help_heading = TREES)]
     pub resume: bool,
 
     /// Number of workers [default: one per CPU, at most 8]
-    #[arg(short, long, value_name = "N", requires = "recursive", help_heading = TREES)]
+    #[arg(short, long, value_name = "N", requires = "whole", help_heading = TREES)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Show progress even if standard error is not a terminal: a line after one second, then
     /// one every ten seconds
-    #[arg(long, requires = "recursive", conflicts_with = "quiet", help_heading = TREES)]
+    #[arg(long, requires = "whole", conflicts_with = "quiet", help_heading = TREES)]
     pub progress: bool,
-}
-
-/// `--links`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LinksArg {
-    /// Recreate links as they are
-    #[default]
-    Preserve,
-    /// Copy the target of a link, if it lies in the tree
-    Follow,
-    /// Leave links out
-    Skip,
 }

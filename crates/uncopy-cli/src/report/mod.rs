@@ -182,7 +182,7 @@ impl Report {
             form,
             quiet: flags.quiet,
             in_place: flags.in_place,
-            trees: flags.tree.recursive,
+            trees: flags.is_recursive(),
             resume: flags.tree.resume,
             exit: Exit::Success,
             unwritten: None,

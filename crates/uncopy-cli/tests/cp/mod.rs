@@ -1,6 +1,8 @@
 //! `uncopy cp`, as a black box: what it says is held against what the kernel, the filesystem and
 //! strace say.
 
+mod backups;
+mod coreutils;
 pub(crate) mod faults;
 mod in_place;
 mod large;
@@ -80,6 +82,8 @@ pub(crate) fn cp_as_nobody() -> Program {
 
 pub(crate) fn cases() -> Vec<Case> {
     [
+        backups::cases(),
+        coreutils::cases(),
         faults::cases(),
         in_place::cases(),
         large::cases(),

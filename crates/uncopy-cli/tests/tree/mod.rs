@@ -1,6 +1,7 @@
 //! `uncopy cp -r`, as a black box: trees are compared by what the filesystem says of them.
 
 mod adapting;
+mod as_cp;
 mod audit;
 mod calls;
 mod deep;
@@ -146,6 +147,7 @@ const ONCE: [&str; 13] = [
 pub(crate) fn cases() -> Vec<Case> {
     let cases = [
         adapting::cases(),
+        as_cp::cases(),
         audit::cases(),
         calls::cases(),
         deep::cases(),

@@ -4,7 +4,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::select::Selection;
 use crate::setters::setters;
-use crate::{Contradiction, CopyOptions, Gate};
+use crate::{Contradiction, CopyOptions, Gate, Transform};
 use uncopy_core::Error;
 
 /// How to copy trees. Every field but [`retries`](JobOptions::retries) has the default of plain
@@ -19,12 +19,23 @@ pub struct JobOptions {
     pub sources: Sources,
     /// How symbolic links are treated.
     pub links: Links,
+    /// With [`Links::Preserve`] and [`Links::Skip`]: follow a source that is a symbolic link all the same.
+    pub follow_roots: bool,
+    /// Whether the names of one file in the sources become names of one file in the copy.
+    pub hard_links: HardLinks,
+    /// Leave out what lies on another filesystem (by device number) than the directory that it is
+    /// mounted on. Such a directory is made, and nothing is deleted from it.
+    pub one_filesystem: bool,
     /// With [`Links::Follow`]: also follows links that lead out of the tree or have an absolute target.
     pub follow_outside: bool,
     /// Recreate FIFOs, sockets and device files; otherwise they are skipped.
     pub specials: bool,
     /// Selection of the entries to copy.
     pub selection: Selection,
+    /// Make further names (hard links) of the source's files instead of copying them, but for
+    /// directories. An existing entry is replaced only with [`Existing::Force`](crate::Existing::Force) or
+    /// [`Existing::Remove`](crate::Existing::Remove), or a backup.
+    pub link: bool,
     /// Skip an entry whose destination is as new as the source, or newer.
     pub update: bool,
     /// Remove destination entries that the source does not have.
@@ -59,9 +70,13 @@ setters! {
         copy: CopyOptions,
         sources: Sources,
         links: Links,
+        follow_roots: bool,
+        hard_links: HardLinks,
+        one_filesystem: bool,
         follow_outside: bool,
         specials: bool,
         selection: Selection,
+        link: bool,
         update: bool,
         delete: Option<Delete>,
         dry_run: bool,
@@ -95,6 +110,10 @@ impl JobOptions {
         self.copy.check()?;
         if self.sources == Sources::Files {
             let has_tree_options = self.links != Links::Preserve
+                || self.follow_roots
+                || self.hard_links != HardLinks::Keep
+                || self.one_filesystem
+                || self.link
                 || self.follow_outside
                 || self.specials
                 || !self.selection.is_everything()
@@ -105,7 +124,19 @@ impl JobOptions {
             return if has_tree_options { Err(Contradiction::TreeOptionOfFiles) } else { Ok(()) };
         }
         let follows = self.links == Links::Follow;
+        let is_of_trees = self.one_filesystem
+            || self.delete.is_some()
+            || self.follow_outside
+            || !self.selection.is_everything();
+        let is_for_bytes = self.copy.verify.is_some()
+            || self.copy.digest.is_some()
+            || self.copy.transform != Transform::None
+            || self.copy.attributes_only
+            || self.resume;
         let rows = [
+            (self.link && is_for_bytes, Contradiction::LinkCopiesNothing),
+            (self.copy.backup.is_some() && self.delete.is_some(), Contradiction::BackupInMirror),
+            (self.sources == Sources::Entries && is_of_trees, Contradiction::TreeOptionOfEntries),
             (self.copy.in_place, Contradiction::TreeInPlace),
             (self.copy.copy_contents, Contradiction::ContentsInTree),
             (self.copy.read_streams, Contradiction::StreamsInTree),
@@ -123,6 +154,10 @@ pub enum Sources {
     /// [`JobOptions::links`] says.
     #[default]
     Trees,
+    /// Single entries, each as an entry of a tree: with [`JobOptions::update`] and
+    /// [`JobOptions::resume`], and a symbolic link as [`JobOptions::links`] says. A directory is refused,
+    /// and so are FIFOs and devices without [`JobOptions::specials`].
+    Entries,
     /// Single files, one after the other, each as [`copy_file`](crate::copy_file) copies it: a symbolic
     /// link is followed, a directory is refused, and FIFOs and devices are read as
     /// [`JobOptions::copy`] says. Options of trees are refused; [`JobOptions::jobs`],
@@ -140,6 +175,16 @@ pub enum Links {
     Follow,
     /// Leaves links out.
     Skip,
+}
+
+/// Treatment of files with several names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HardLinks {
+    /// The names of one file become names of one file, over all sources.
+    #[default]
+    Keep,
+    /// Each name becomes a file of its own.
+    Separate,
 }
 
 /// How far removing from the destination goes. What a [`Selection`] leaves out is not removed, and
@@ -190,6 +235,10 @@ mod tests {
         let files = JobOptions::new().sources(Sources::Files);
         for options in [
             files.clone().links(Links::Skip),
+            files.clone().follow_roots(true),
+            files.clone().hard_links(HardLinks::Separate),
+            files.clone().one_filesystem(true),
+            files.clone().link(true),
             files.clone().follow_outside(true),
             files.clone().specials(true),
             files.clone().update(true),
@@ -203,6 +252,45 @@ mod tests {
         (options.copy.in_place, options.copy.copy_contents) = (true, true);
         assert_eq!(options.check(), Ok(()));
         assert!(options.sources(Sources::Trees).check().is_err());
+    }
+
+    #[test]
+    fn links_and_backups_exclude_others() {
+        let linking = JobOptions::new().link(true);
+        assert_eq!(linking.check(), Ok(()));
+        let digest = CopyOptions::new().verify(crate::Digest::Xxh3);
+        for options in [
+            linking.clone().resume(true),
+            linking.clone().copy(digest),
+            linking.clone().copy(CopyOptions::new().attributes_only(true)),
+        ] {
+            assert_eq!(options.check(), Err(Contradiction::LinkCopiesNothing), "{options:?}");
+        }
+        let backup = CopyOptions::new().backup(crate::Backup::new());
+        let mirror = JobOptions::new().copy(backup).delete(Delete::default());
+        assert_eq!(mirror.check(), Err(Contradiction::BackupInMirror));
+    }
+
+    #[test]
+    fn entries_take_options_of_entries_alone() {
+        let entries = JobOptions::new().sources(Sources::Entries);
+        for options in [
+            entries.clone().update(true).resume(true),
+            entries.clone().links(Links::Follow).specials(true),
+            entries.clone().hard_links(HardLinks::Separate),
+        ] {
+            assert_eq!(options.check(), Ok(()), "{options:?}");
+        }
+        let mut selection = Selection::default();
+        selection.exclude("a").unwrap();
+        for options in [
+            entries.clone().one_filesystem(true),
+            entries.clone().delete(Delete::default()),
+            entries.clone().links(Links::Follow).follow_outside(true),
+            entries.clone().selection(selection),
+        ] {
+            assert_eq!(options.check(), Err(Contradiction::TreeOptionOfEntries), "{options:?}");
+        }
     }
 
     #[test]

@@ -59,9 +59,10 @@ pub struct Record {
 pub enum EntryOutcome {
     /// A file was copied.
     Copied(Box<Receipt>),
-    /// A file is a hard link to one that this job copied before.
+    /// A name is a hard link to a file that this job copied before, or with
+    /// [`JobOptions::link`](super::JobOptions::link) to the source's.
     Linked {
-        /// The path of that one's copy.
+        /// The path of that file.
         to: PathBuf,
     },
     /// A directory, symbolic link, FIFO, socket or device file was made, or a directory was there.

@@ -9,8 +9,13 @@ use testbed::CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
-const ALLOWED: [Allow; 4] =
-    [Allow::Any, Allow::ReadWrite, Allow::Only(Mechanism::Direct), Allow::Only(Mechanism::Splice)];
+const ALLOWED: [Allow; 5] = [
+    Allow::Any,
+    Allow::Unshared,
+    Allow::ReadWrite,
+    Allow::Only(Mechanism::Direct),
+    Allow::Only(Mechanism::Splice),
+];
 
 /// CopyFacts that differ in one point from a file with holes.
 fn variants() -> Vec<CopyFacts> {
@@ -72,6 +77,7 @@ fn asking_whether_a_way_is_excluded_allocates_nothing() {
         "no_reflink",
         "read_write_only",
         "shares",
+        "shares_blocks",
         "size_unknown",
         "source_not_mapped",
         "stream_destination",

@@ -17,7 +17,7 @@ pub(crate) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    if options.sources == Sources::Trees {
+    if options.sources != Sources::Files {
         let subject = pairs.first().map_or_else(PathBuf::new, |(_, to)| to.clone());
         let reason = Reason::Options(Contradiction::TreesOnLinux);
         return (Summary::default(), Err(Error::new("write to", subject, reason)));

@@ -1,7 +1,8 @@
 //! Finds options that a copy by the standard library alone cannot obey (pure).
 
 use crate::{
-    Allow, Cache, CopyOptions, IfChanged, Prefer, Preserve, Require, Sparse, Transform, Tuning,
+    Allow, Cache, CopyOptions, Existing, IfChanged, Prefer, Preserve, Require, Sparse, Transform,
+    Tuning,
 };
 use uncopy_core::CopyOption;
 use uncopy_core::Mechanism;
@@ -18,8 +19,9 @@ pub(super) fn refused(options: &CopyOptions) -> Vec<CopyOption> {
         cache,
         if_changed,
         flush_source,
-        // Obeyed.
-        existing: _,
+        existing,
+        backup,
+        attributes_only,
         preserve,
         verify,
         digest,
@@ -49,6 +51,9 @@ pub(super) fn refused(options: &CopyOptions) -> Vec<CopyOption> {
         // It flushes the source first, as the next one does.
         (*if_changed == IfChanged::Retry, CopyOption::IfChanged),
         (*flush_source && *if_changed == IfChanged::Fail, CopyOption::FlushSource),
+        (*existing == Existing::Remove, CopyOption::Remove),
+        (backup.is_some(), CopyOption::Backup),
+        (*attributes_only, CopyOption::AttributesOnly),
         (mode, CopyOption::PreserveMode),
         (ownership, CopyOption::PreserveOwnership),
         (timestamps, CopyOption::PreserveTimestamps),

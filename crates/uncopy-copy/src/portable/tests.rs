@@ -77,7 +77,7 @@ type Change = fn(&mut CopyOptions);
 
 #[test]
 fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
-    let rows: [(Change, CopyOption); 25] = [
+    let rows: [(Change, CopyOption); 28] = [
         (|o| o.require = Require::ZeroCopy, CopyOption::Require),
         (|o| o.require = Require::NoUserCopy, CopyOption::Require),
         (|o| o.allow = Allow::Only(Mechanism::Reflink), CopyOption::Allow),
@@ -88,6 +88,9 @@ fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
         (|o| o.if_changed = IfChanged::Retry, CopyOption::IfChanged),
         (|o| (o.if_changed, o.flush_source) = (IfChanged::Retry, true), CopyOption::IfChanged),
         (|o| o.flush_source = true, CopyOption::FlushSource),
+        (|o| o.existing = Existing::Remove, CopyOption::Remove),
+        (|o| o.backup = Some(crate::Backup::new()), CopyOption::Backup),
+        (|o| o.attributes_only = true, CopyOption::AttributesOnly),
         (|o| o.preserve.mode = true, CopyOption::PreserveMode),
         (|o| o.preserve.ownership = true, CopyOption::PreserveOwnership),
         (|o| o.preserve.timestamps = true, CopyOption::PreserveTimestamps),

@@ -31,7 +31,11 @@ impl<'a> Context<'a> {
     pub(super) fn new(options: &'a JobOptions) -> Context<'a> {
         Context {
             options,
-            inside: CopyOptions { existing: Existing::Replace, ..options.copy.clone() },
+            inside: CopyOptions {
+                existing: Existing::Replace,
+                backup: None,
+                ..options.copy.clone()
+            },
             throttle: options.bytes_per_second.map(Throttle::new),
             history: History::default(),
             umask: Umask::default(),

@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::context::Context;
 use super::decide::{Decision, Policy, Side, decide};
 use super::delete::{Deleter, make_room};
 use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::open_link;
+use super::finish::end;
 use super::list::list_open;
 use super::place::Place;
 use super::reporter::Reporter;
@@ -33,6 +35,7 @@ pub(super) fn enter(
     let place = Place { directory: parent, open: &open, name, target: name };
     match open_pair(worker.context, &mut worker.deleter(), &place, linked) {
         Ok((entered, pair)) => {
+            let parent_device = parent.entered.source.device;
             let parent = Arc::clone(parent);
             let pin = if entered.linked {
                 worker.budget.must_pin();
@@ -45,7 +48,13 @@ pub(super) fn enter(
             // A directory is not finished before its children.
             parent.begin();
             let directory = Arc::new(Directory::new(above, entered, &pair, pin));
+            let leaves = directory.entered.source.device != parent_device;
             drop(open);
+            if worker.options.one_filesystem && leaves {
+                // As one whose source could not be listed: nothing is deleted from it.
+                directory.listing_failed.store(true, Ordering::Relaxed);
+                return end(worker, directory);
+            }
             list_open(worker, directory, &pair, 0);
         }
         Err(error) => worker.reporter.fail(&place, EntryKind::Directory, error),

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::decide::kind_of;
 use super::directory::{Directory, identity};
 use super::early_start::{self, EarlyStart};
 use super::file::{copy_regular, examine, open_file, open_regular};
 use super::finish::end;
 use super::journal;
 use super::links::{Claim, First, OwnedPlace};
-use super::other::{Linking, look_at_other, make_hard_link, make_other};
+use super::other::{Linking, look_at_other, make_hard_link, make_link_to_source, make_other};
 use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::resume::Resume;
@@ -23,11 +24,12 @@ use super::transform;
 use super::worker::Worker;
 use crate::Skip;
 use crate::Transform;
-use crate::jobs::{EntryKind, EntryOutcome, JobOptions, Links};
+use crate::jobs::{EntryKind, EntryOutcome, HardLinks, JobOptions, Links};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::follow::{self, FollowError};
+use uncopy_os::name;
 
 /// Flags for opening the target of a symbolic link; opening a FIFO does not block.
 const FOLLOWED: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
@@ -69,16 +71,17 @@ pub(super) fn copy_entry(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: F
         known => known,
     };
     match kind {
+        FileType::Directory => go_into(worker, place, false),
+        FileType::Symlink if worker.options.links == Links::Follow => follow(worker, place),
+        _ if worker.options.link => link_source(worker, place, kind_of(kind)),
         FileType::RegularFile | FileType::Unknown => open_and_copy(worker, place),
         FileType::Symlink => match worker.options.links {
-            Links::Preserve => make_symlink(worker, place),
-            Links::Follow => follow(worker, place),
+            Links::Preserve | Links::Follow => make_symlink(worker, place),
             Links::Skip => {
                 let reason = Skip::SymbolicLink;
                 worker.reporter.finish(place, EntryKind::Symlink, EntryOutcome::Skipped { reason });
             }
         },
-        FileType::Directory => go_into(worker, place, false),
         _ => make_special(worker, place),
     }
 }
@@ -144,12 +147,15 @@ pub(super) fn copy_open(
     file: OpenFile,
     early: Option<EarlyStart<'_>>,
 ) {
+    if worker.options.link {
+        return link_open_source(worker, place, &file);
+    }
     let (file, chosen) = match transform::choose(worker.options, place, file) {
         Ok(chosen) => chosen,
         Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
     };
     let (place, chosen) = (&transform::renamed(place, chosen.as_ref()), chosen.as_ref());
-    if file.stat.links <= 1 {
+    if file.stat.links <= 1 || worker.options.hard_links == HardLinks::Separate {
         return copy_regular(worker, place, file, chosen, early, None);
     }
     drop(early);
@@ -157,6 +163,27 @@ pub(super) fn copy_open(
     first_or_link(worker, place, EntryKind::File, &seen, |worker| {
         copy_regular(worker, place, file, chosen, None, None);
     });
+}
+
+/// Makes a further name of a file of the source.
+fn link_source(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind) {
+    let from = &place.open.source;
+    let made = directory::stat_name(from, place.name)
+        .map_err(|errno| Error::system("examine", place.source(), errno))
+        .and_then(|stat| {
+            make_link_to_source(worker, place, kind, &stat, |to, name| {
+                directory::hard_link(from, place.name, to, name)
+            })
+        });
+    worker.reporter.finish_or_fail(place, kind, made);
+}
+
+/// Makes a further name of an open file that a link of the source leads to.
+fn link_open_source(worker: &mut Worker<'_, '_>, place: &Place<'_>, file: &OpenFile) {
+    let made = make_link_to_source(worker, place, EntryKind::File, &file.stat, |to, name| {
+        name::link_unnamed(&file.fd, to, name)
+    });
+    worker.reporter.finish_or_fail(place, EntryKind::File, made);
 }
 
 /// Has `make` copy an entry of this kind, unless another name of it is copied already, or is being
@@ -168,7 +195,7 @@ fn first_or_link(
     stat: &Stat,
     make: impl FnOnce(&mut Worker<'_, '_>),
 ) {
-    if stat.links <= 1 {
+    if stat.links <= 1 || worker.options.hard_links == HardLinks::Separate {
         return make(worker);
     }
     let file = identity(stat);

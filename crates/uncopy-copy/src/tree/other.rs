@@ -18,7 +18,7 @@ use super::worker::Worker;
 use crate::Skip;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
 use crate::stale::{self, Noted};
-use crate::{Existing, Preserve, metadata};
+use crate::{CopyOptions, Existing, Preserve, backup, metadata};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_core::{InodeFlags, MetadataPart, Note};
 use uncopy_os::file::Stat;
@@ -99,8 +99,8 @@ fn make_entry(
             (temporary, notes)
         }
     };
-    let existing = context.copy_options(&place.directory.entered).existing;
-    match temporary.put_in_place(existing).map_err(fail)? {
+    let options = context.copy_options(&place.directory.entered);
+    match temporary.put_in_place(options).map_err(fail)? {
         true => Ok(made(notes)),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
@@ -149,10 +149,47 @@ pub(super) fn make_hard_link(
         Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
         other => other.map_err(fail)?,
     };
-    let existing = context.copy_options(&place.directory.entered).existing;
-    match temporary.put_in_place(existing).map_err(fail)? {
+    let options = context.copy_options(&place.directory.entered);
+    match temporary.put_in_place(options).map_err(fail)? {
         true => Ok(linked()),
         false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),
+    }
+}
+
+/// Makes the destination's name another one of a file of the source, by `make`.
+pub(super) fn make_link_to_source(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'_>,
+    kind: EntryKind,
+    source: &Stat,
+    make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
+) -> Result<EntryOutcome> {
+    let admission = check_admission(&mut worker.deleter(), place, kind, source.modified)?;
+    let (found, decision) = match admission {
+        Admission::Proceed { found, decision } => (found, decision),
+        Admission::Done(EntryOutcome::Planned { .. }) => {
+            let action = Action::Link;
+            return Ok(EntryOutcome::Planned { action, mechanism: None });
+        }
+        Admission::Done(outcome) => return Ok(outcome),
+    };
+    let linked = || EntryOutcome::Linked { to: place.source() };
+    if found.is_some_and(|found| found.stat.is_same_file(source)) {
+        return Ok(linked());
+    }
+    let fail = |errno| Error::destination("link", place.destination(), errno);
+    let to = &*place.open.destination;
+    let options = worker.context.copy_options(&place.directory.entered);
+    if decision == Decision::Make
+        || !(options.replaces_name() || options.existing == Existing::Force)
+    {
+        // Without force an existing entry is an error, as by `ln` and `cp`.
+        return make(to, place.target).map(|()| linked()).map_err(fail);
+    }
+    let temporary = Temporary::linked(place, source, |name| make(to, name)).map_err(fail)?;
+    match temporary.put_in_place(options).map_err(fail)? {
+        true => Ok(linked()),
+        false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
 }
 
@@ -302,11 +339,17 @@ impl<'a> Temporary<'a> {
     /// Puts it in place. Returns `false` if the name was taken and must not be replaced. A rename
     /// from one name of a file to another does nothing (`rename(2)`), so the temporary name is
     /// removed then.
-    fn put_in_place(self, existing: Existing) -> Sys<bool> {
+    fn put_in_place(self, options: &CopyOptions) -> Sys<bool> {
         let (to, target) = (&*self.place.open.destination, self.place.target);
+        let existing = options.existing;
         let renamed = match existing {
             Existing::Keep => name::rename_out_new(self.from, &self.name, to, target),
-            _ => name::rename_out(self.from, &self.name, to, target),
+            _ => {
+                if let Some(backup) = &options.backup {
+                    backup::keep(to.as_fd(), target, backup)?;
+                }
+                name::rename_out(self.from, &self.name, to, target)
+            }
         };
         match renamed {
             Err(Errno::EEXIST) if existing == Existing::Keep => Ok(false),

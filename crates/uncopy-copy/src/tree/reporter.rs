@@ -66,6 +66,19 @@ impl<'env> Reporter<'env> {
         self.finish_at(|| place.names(), kind, outcome);
     }
 
+    /// Finishes an entry, or reports why it failed.
+    pub(super) fn finish_or_fail(
+        &mut self,
+        place: &Place<'_>,
+        kind: EntryKind,
+        made: Result<EntryOutcome, Error>,
+    ) {
+        match made {
+            Ok(outcome) => self.finish(place, kind, outcome),
+            Err(error) => self.fail(place, kind, error),
+        }
+    }
+
     /// Does the same for a file that was copied. A record is a noticeable part of the cost of a
     /// small file.
     pub(super) fn finish_copied(&mut self, place: &Place<'_>, receipt: Receipt) {

@@ -28,8 +28,9 @@ use super::target::{Aside, Target, open_for_file, or_here, split};
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
 use crate::destination::follow_link;
-use crate::jobs::{EntryKind, Links};
+use crate::jobs::{EntryKind, Links, Sources};
 use crate::metadata::Made;
+use crate::source::refuse;
 use crate::stale::Register;
 use crate::{facts, stale};
 use uncopy_core::Note;
@@ -40,7 +41,8 @@ use uncopy_os::{Sys, directory, file};
 
 /// Copies one root with its contents.
 pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
-    let follow = worker_loop.worker().options.links == Links::Follow || names_directory(source);
+    let options = worker_loop.worker().options;
+    let follow = options.links == Links::Follow || options.follow_roots || names_directory(source);
     let stat = match look_at(source, follow) {
         Ok(stat) => stat,
         Err(stopped) => {
@@ -54,10 +56,21 @@ pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinat
             );
         }
     };
-    if stat.file_type() == FileType::Directory {
+    let kind = stat.file_type();
+    let is_refused = match kind {
+        FileType::Directory => true,
+        FileType::RegularFile | FileType::Symlink => false,
+        _ => !options.specials,
+    };
+    if options.sources == Sources::Entries && is_refused {
+        let error = refuse(source, kind);
+        let reporter = &mut worker_loop.worker().reporter;
+        return fail(reporter, source, destination, kind_of(kind), error);
+    }
+    if kind == FileType::Directory {
         copy_directory(worker_loop, source, destination);
     } else {
-        copy_single(worker_loop, source, destination, stat.file_type(), follow);
+        copy_single(worker_loop, source, destination, kind, follow);
     }
 }
 
@@ -92,7 +105,10 @@ fn copy_single(
     let worker = worker_loop.worker();
     let (options, resume, control) = (worker.options, worker.resume, worker.control);
     let opened = split(source).and_then(|(above, name)| {
-        let (parent, beside, target) = resolve(destination)?;
+        // A link or special file takes the place of a link, as by `cp`.
+        let follows =
+            kind == FileType::RegularFile && !options.link && !options.copy.replaces_name();
+        let (parent, beside, target) = resolve(destination, follows)?;
         Ok((open_place(above, &beside, parent, &target)?, name.to_owned(), target))
     });
     let ((directory, open), name, target) = match opened {
@@ -153,13 +169,13 @@ fn close_journal(
 }
 
 /// Opens the directory that a single file is written to, and returns its path and the file's name
-/// in it; if the caller names a symbolic link, those of its target.
-fn resolve(destination: &Path) -> Result<(OwnedFd, PathBuf, OsString)> {
+/// in it; if the caller names a symbolic link that is to be followed, those of its target.
+fn resolve(destination: &Path, follows: bool) -> Result<(OwnedFd, PathBuf, OsString)> {
     let (above, name) = split(destination)?;
     let directory = follow::open_directory(or_here(above))
         .map_err(|stopped| stopped.at_destination("open", or_here(above)))?;
     let is_link = |stat: &Stat| stat.file_type() == FileType::Symlink;
-    if directory::stat_name(&directory, name).is_ok_and(|stat| is_link(&stat)) {
+    if follows && directory::stat_name(&directory, name).is_ok_and(|stat| is_link(&stat)) {
         let found = follow::look(&directory, name)
             .map_err(|errno| Error::destination("examine", destination, errno))?;
         if let Some(link) = found.filter(|(_, stat)| is_link(stat)) {

@@ -40,7 +40,9 @@ pub(crate) fn run_job(
                 continue;
             }
             match options.sources {
-                Sources::Trees => root::copy(&mut worker_loop, source, destination),
+                Sources::Trees | Sources::Entries => {
+                    root::copy(&mut worker_loop, source, destination)
+                }
                 Sources::Files => files.copy(worker_loop.worker(), source, destination),
             }
         }

@@ -38,7 +38,7 @@ impl Scan<'_> {
     /// Counts a directory. Returns `false` if counting was given up.
     fn scan(&self, source: &Path) -> Sys<bool> {
         let stat = match self.options.sources {
-            Sources::Trees => directory::stat_path(source)?,
+            Sources::Trees | Sources::Entries => directory::stat_path(source)?,
             Sources::Files => {
                 let stat = follow::stat(source).map_err(|stopped| stopped.errno())?;
                 self.count(&stat);
@@ -77,6 +77,15 @@ impl Scan<'_> {
         directory::list(&at, buffer, |entry| {
             let name = OsStr::from_bytes(entry.name.to_bytes());
             if entry.kind == FileType::Directory {
+                let leaves = || {
+                    let below = directory::stat_name(&at, name);
+                    let device = uncopy_os::file::stat(&at).map(|stat| stat.device);
+                    below.is_ok_and(|below| Ok(below.device) != device)
+                };
+                if self.options.one_filesystem && leaves() {
+                    self.tally.count_scanned(None);
+                    return self.may_continue();
+                }
                 waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
                 self.tally.count_scanned(None);
             } else if let Ok(stat) = directory::stat_name(&at, name) {

@@ -222,7 +222,7 @@ pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Sh
     // The name given for a tree does not matter; single files are passed without an inode.
     copied.suffix &= inode == 0;
     let text = format!(
-        "{} {:?} {inode} {:?} {:?} {} {} {:?}",
+        "{} {:?} {inode} {:?} {:?} {} {} {:?} {} {:?} {} {}",
         env!("CARGO_PKG_VERSION"),
         source,
         copied,
@@ -230,6 +230,10 @@ pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Sh
         options.follow_outside,
         options.specials,
         options.selection,
+        options.follow_roots,
+        options.hard_links,
+        options.one_filesystem,
+        options.link,
     );
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);

@@ -73,6 +73,29 @@ coded! {
         AsyncInPlace = "async_in_place",
             "in_place contradicts a copy that may be dropped at any time, which would leave a mixture; \
              leave it out, or copy on a thread of your own";
+        /// `attributes_only` with `verify`, `digest`, `transform` or `in_place`.
+        AttributesAlone = "attributes_alone",
+            "attributes_only copies no bytes, so that verify, digest, transform and in_place have no meaning; leave \
+             one of them out";
+        /// `backup`, and no existing file is replaced: `existing` is `Keep`, `in_place` or `attributes_only`.
+        BackupOfNothing = "backup_of_nothing",
+            "backup keeps a file that is replaced, and existing = Keep, in_place and attributes_only replace \
+             none; leave one of them out";
+        /// `backup` with a suffix that is empty, or contains a slash or a zero byte.
+        BackupSuffix = "backup_suffix",
+            "the suffix of backups must make another name in the same directory; choose one without a slash";
+        /// `backup` and `delete`.
+        BackupInMirror = "backup_in_mirror",
+            "backup contradicts delete, which deletes what the source does not have, and so the backups; leave \
+             one of them out";
+        /// `existing` is `Remove`, with `in_place` or `attributes_only`.
+        RemoveInPlace = "remove_in_place",
+            "existing = Remove replaces the name, and in_place and attributes_only write into the existing file; \
+             leave one of them out";
+        /// `link` in a job, with an option for bytes or metadata of copies.
+        LinkCopiesNothing = "link_copies_nothing",
+            "link makes further names of the source's files and copies none; leave out verify, digest, transform, \
+             attributes_only and resume";
         /// `in_place` in a job.
         TreeInPlace = "tree_in_place",
             "in_place is for single files whose name must not be replaced, and not for trees; leave it \
@@ -89,6 +112,10 @@ coded! {
         TreeOptionOfFiles = "tree_option_of_files",
             "a job of single files has no use for options of trees: links, follow_outside, specials, \
              selection, update, delete, dry_run and resume; leave them out, or copy trees";
+        /// An option of trees in a job of single entries.
+        TreeOptionOfEntries = "tree_option_of_entries",
+            "a job of single entries has no use for options of trees: one_filesystem, follow_outside, \
+             selection and delete; leave them out, or copy trees";
         /// `resume` and `dry_run`.
         DryRunLeavesNothing = "dry_run_leaves_nothing",
             "resume contradicts dry_run, which leaves nothing to go on from; leave one of them out";

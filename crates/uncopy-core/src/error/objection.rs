@@ -40,6 +40,9 @@ coded! {
         /// The same as [`Objection::WritingForbidden`], on systems other than Linux.
         WritingForbiddenHere = "writing_forbidden_here",
             "its permissions forbid writing; change them, or have it replaced by force";
+        /// The backup of the destination would replace the source.
+        BackupIsSource = "backup_is_source",
+            "its backup would replace the source; choose another suffix, or numbered backups";
         /// The destination is a dangling symbolic link.
         LinkToNothing = "link_to_nothing",
             "it is a symbolic link to nothing; remove the link, or name the file it should lead to";

@@ -102,6 +102,8 @@ pub enum RefusalReason {
 pub enum Exclusion {
     /// Only read and write are allowed.
     ReadWriteOnly,
+    /// It shares blocks with the source, which is not allowed.
+    SharesBlocks,
     /// Another mechanism is selected.
     AnotherNamed,
     /// It copies, which `require` does not accept.
@@ -162,6 +164,7 @@ pub enum Obstacle {
 
 codes! { RefusalReason {
     RefusalReason::ExcludedBy(Exclusion::ReadWriteOnly) => "read_write_only",
+    RefusalReason::ExcludedBy(Exclusion::SharesBlocks) => "shares_blocks",
     RefusalReason::ExcludedBy(Exclusion::AnotherNamed) => "another_named",
     RefusalReason::ExcludedBy(Exclusion::Copies) => "copies",
     RefusalReason::ExcludedBy(Exclusion::CopiesHere) => "copies_here",
@@ -353,6 +356,7 @@ impl Exclusion {
     const fn choice(self) -> Option<Choice> {
         Some(match self {
             Exclusion::ReadWriteOnly => Choice::ReadWriteOnly,
+            Exclusion::SharesBlocks => Choice::Unshared,
             Exclusion::AnotherNamed => Choice::OneMechanism,
             Exclusion::Copies
             | Exclusion::CopiesHere
@@ -379,6 +383,7 @@ impl Exclusion {
         }
         f.write_str(match self {
             Exclusion::ReadWriteOnly => "",
+            Exclusion::SharesBlocks => ": it shares blocks",
             Exclusion::AnotherNamed => " names another",
             Exclusion::Copies => ": it copies",
             Exclusion::CopiesHere => ": it copies on this filesystem",

@@ -1,0 +1,189 @@
+//! Keeps the file that a copy replaces, under a further name in its directory.
+//!
+//! The further name is made first, as a hard link, so that the name never refers to nothing and the old
+//! file always has one. Where the filesystem has no hard links the old file is renamed.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::FileType;
+
+use super::options::{Backup, Numbering};
+use super::stale;
+use uncopy_core::Errno;
+use uncopy_os::file::Stat;
+use uncopy_os::{Sys, directory, name};
+
+/// Gives the entry of this name, if there is one, the name of a backup too.
+pub(crate) fn keep(directory: BorrowedFd<'_>, target: &OsStr, backup: &Backup) -> Sys<()> {
+    match directory::stat_name(directory, target) {
+        Err(Errno::ENOENT) => return Ok(()),
+        Err(errno) => return Err(errno),
+        Ok(found) if found.file_type() == FileType::Directory => return Err(Errno::EISDIR),
+        Ok(_) => {}
+    }
+    let last = match backup.numbering {
+        Numbering::Never => None,
+        Numbering::Always => Some(last_number(directory, target)?),
+        Numbering::IfThereAreSome => {
+            let last = last_number(directory, target)?;
+            (last > 0).then_some(last)
+        }
+    };
+    match last {
+        Some(last) => keep_numbered(directory, target, last),
+        None => keep_simple(directory, target, &simple_name(target, backup)),
+    }
+}
+
+/// Whether the one backup that is overwritten is this file, so that making it would destroy a source.
+pub(crate) fn would_overwrite(
+    directory: BorrowedFd<'_>,
+    target: &OsStr,
+    backup: &Backup,
+    source: &Stat,
+) -> bool {
+    backup.numbering != Numbering::Always
+        && directory::stat_name(directory, &simple_name(target, backup))
+            .is_ok_and(|found| found.is_same_file(source))
+}
+
+fn simple_name(target: &OsStr, backup: &Backup) -> OsString {
+    let mut name = target.to_owned();
+    name.push(&backup.suffix);
+    name
+}
+
+fn numbered_name(target: &OsStr, number: u64) -> OsString {
+    let mut name = target.to_owned();
+    name.push(format!(".~{number}~"));
+    name
+}
+
+/// Returns the highest number of a backup of this name; 0: there is none.
+fn last_number(directory: BorrowedFd<'_>, target: &OsStr) -> Sys<u64> {
+    let mut prefix = target.as_bytes().to_vec();
+    prefix.extend(b".~");
+    let names = name::names_with_prefix(directory, &prefix, usize::MAX)?;
+    Ok(names.iter().filter_map(|name| number_of(name, &prefix)).max().unwrap_or(0))
+}
+
+/// Parses the number of a backup, as `cp` writes it: without zeros before it.
+fn number_of(name: &OsStr, prefix: &[u8]) -> Option<u64> {
+    let digits = name.as_bytes().strip_prefix(prefix)?.strip_suffix(b"~")?;
+    let is_number = digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0");
+    is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+}
+
+fn keep_numbered(directory: BorrowedFd<'_>, target: &OsStr, last: u64) -> Sys<()> {
+    let mut number = last;
+    loop {
+        number = number.checked_add(1).ok_or(Errno::EOVERFLOW)?;
+        let kept = numbered_name(target, number);
+        let made = match directory::hard_link(directory, target, directory, &kept) {
+            Err(errno) if cannot_link(errno) => name::rename_new(directory, target, &kept),
+            other => other,
+        };
+        match made {
+            // Another process was quicker.
+            Err(Errno::EEXIST) => {}
+            // So was one that removed the old file.
+            Err(Errno::ENOENT) => return Ok(()),
+            other => return other,
+        }
+    }
+}
+
+fn keep_simple(directory: BorrowedFd<'_>, target: &OsStr, kept: &OsStr) -> Sys<()> {
+    let temporary = loop {
+        let temporary = stale::temporary_name(target, stale::Kind::File)?;
+        match directory::hard_link(directory, target, directory, &temporary) {
+            Ok(()) => break temporary,
+            Err(Errno::EEXIST) => {}
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(errno) if cannot_link(errno) => return name::rename(directory, target, kept),
+            Err(errno) => return Err(errno),
+        }
+    };
+    let renamed = name::rename(directory, &temporary, kept);
+    // A rename between two names of one file does nothing (rename(2)).
+    match name::unlink(directory, &temporary) {
+        Ok(()) | Err(Errno::ENOENT) => renamed,
+        Err(errno) => renamed.and(Err(errno)),
+    }
+}
+
+/// No hard links on this filesystem, too many, or none to a file of another user (`link(2)`).
+fn cannot_link(errno: Errno) -> bool {
+    matches!(errno, Errno::EMLINK | Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::path::Path;
+
+    use super::*;
+
+    fn contents(path: &Path) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+        let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap();
+        entries.map(|e| (name(&e), fs::read_to_string(e.path()).unwrap())).collect()
+    }
+
+    #[test]
+    fn the_old_file_gets_the_name_of_its_backup() {
+        for (numbering, there, expected) in [
+            (Numbering::Never, &[][..], "a.old"),
+            (Numbering::Never, &["a.old", "a.~1~"], "a.old"),
+            (Numbering::Always, &[], "a.~1~"),
+            (Numbering::Always, &["a.~9~", "a.~10~", "a.~011~", "a.~x~", "b.~30~"], "a.~11~"),
+            (Numbering::IfThereAreSome, &["a.~0~", "ab.~1~"], "a.old"),
+            (Numbering::IfThereAreSome, &["a.~3~"], "a.~4~"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            for name in there {
+                fs::write(root.path().join(name), *name).unwrap();
+            }
+            fs::write(root.path().join("a"), "old").unwrap();
+            let backup = Backup { numbering, suffix: ".old".into() };
+            let directory = fs::File::open(root.path()).unwrap();
+            let mut wanted = contents(root.path());
+            keep(directory.as_fd(), OsStr::new("a"), &backup).unwrap();
+            wanted.insert(expected.to_owned(), "old".to_owned());
+            assert_eq!(contents(root.path()), wanted, "{backup:?} {there:?}");
+        }
+    }
+
+    #[test]
+    fn a_backup_that_is_the_file_itself_stays() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "old").unwrap();
+        fs::hard_link(root.path().join("a"), root.path().join("a~")).unwrap();
+        let directory = fs::File::open(root.path()).unwrap();
+        let backup = Backup::default();
+        let before = contents(root.path());
+        keep(directory.as_fd(), OsStr::new("a"), &backup).unwrap();
+        keep(directory.as_fd(), OsStr::new("missing"), &backup).unwrap();
+        assert_eq!(contents(root.path()), before);
+    }
+
+    #[test]
+    fn a_backup_that_cannot_be_made_changes_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "old").unwrap();
+        fs::create_dir(root.path().join("a~")).unwrap();
+        let directory = fs::File::open(root.path()).unwrap();
+        let found = keep(directory.as_fd(), OsStr::new("a"), &Backup::default());
+        assert_eq!(found, Err(Errno::EISDIR));
+        assert_eq!(
+            keep(directory.as_fd(), OsStr::new("a~"), &Backup::default()),
+            Err(Errno::EISDIR)
+        );
+        let names: Vec<_> = fs::read_dir(root.path()).unwrap().collect();
+        assert_eq!((names.len(), fs::read(root.path().join("a")).unwrap()), (2, b"old".to_vec()));
+    }
+}
