@@ -23,6 +23,8 @@ pub(crate) struct Manifest {
     destination: PathBuf,
     /// Files by their paths in the destination, so that the order depends on the names alone.
     entries: BTreeMap<PathBuf, Contents>,
+    /// Directories that failed: a new tree may not have got its name.
+    failed: Vec<PathBuf>,
     /// Files that are left out.
     left_out: u64,
 }
@@ -41,7 +43,8 @@ enum Contents {
 impl Manifest {
     pub(crate) fn new(file: &Path, algorithm: Digest, destination: &Path) -> Manifest {
         let (file, destination) = (file.to_owned(), destination.to_owned());
-        Manifest { file, algorithm, destination, entries: BTreeMap::new(), left_out: 0 }
+        let (entries, failed) = (BTreeMap::new(), Vec::new());
+        Manifest { file, algorithm, destination, entries, failed, left_out: 0 }
     }
 
     /// Adds a file that was copied.
@@ -55,6 +58,10 @@ impl Manifest {
 
     /// Adds an entry of a job, if it is a file that is in place.
     pub(crate) fn entry(&mut self, record: &Record) {
+        if record.kind == EntryKind::Directory && matches!(record.outcome, EntryOutcome::Failed(_))
+        {
+            self.failed.push(record.destination.clone());
+        }
         if record.kind != EntryKind::File {
             return;
         }
@@ -80,9 +87,17 @@ impl Manifest {
 
     /// Writes the manifest, of which no part appears under its name before. `go_on`: whether no signal asks to
     /// stop, in which case nothing is written.
-    pub(crate) fn write(self, quiet: bool, go_on: impl Fn() -> bool) -> Exit {
+    pub(crate) fn write(mut self, quiet: bool, go_on: impl Fn() -> bool) -> Exit {
+        self.leave_out_unplaced();
         let file = self.file.clone();
         let (left_out, algorithm) = (self.left_out, self.algorithm);
+        if self.entries.is_empty() && left_out > 0 {
+            report::say(&format!(
+                "the manifest {} was not written, because no file was copied",
+                quoted(&file)
+            ));
+            return Exit::Success;
+        }
         let base = match self.destination.is_dir() {
             true => self.destination.clone(),
             false => self.destination.parent().unwrap_or(Path::new("")).to_owned(),
@@ -110,6 +125,17 @@ impl Manifest {
             note(&file, algorithm, left_out, &lines);
         }
         Exit::Success
+    }
+
+    /// Takes out files below directories that failed, unless they are in place.
+    fn leave_out_unplaced(&mut self) {
+        let Manifest { entries, failed, left_out, .. } = self;
+        entries.retain(|path, _| {
+            let is_doubtful = failed.iter().any(|failed| path.starts_with(failed));
+            let is_placed = !is_doubtful || fs::symlink_metadata(path).is_ok_and(|m| m.is_file());
+            *left_out += u64::from(!is_placed);
+            is_placed
+        });
     }
 
     /// Says that the manifest was not written.

@@ -58,7 +58,7 @@ pub(crate) struct VerifyArgs {
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Print no progress and no summary
+    /// Print no progress, and nothing if everything is the same
     #[arg(short, long)]
     pub quiet: bool,
 

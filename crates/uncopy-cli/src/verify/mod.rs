@@ -2,7 +2,6 @@
 
 mod json;
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -73,13 +72,16 @@ pub(crate) fn run(flags: &VerifyArgs) -> Result<Exit, clap::Error> {
             return Ok(Exit::Failure);
         }
     };
-    let text = match (flags.json, flags.quiet) {
+    let text = match (flags.json, flags.quiet || !summary.is_same()) {
         (true, _) => json::summary(&summary),
         (false, true) => String::new(),
-        (false, false) => words(&summary),
+        (false, false) => format!("{}\n", words(&summary)),
     };
     if let Err(error) = report::print(&text) {
         unwritten.get_or_insert(error);
+    }
+    if !summary.is_same() {
+        report::say(&words(&summary));
     }
     let exit = exit_of(&summary);
     Ok(unwritten.map_or(exit, |error| exit.and(report::output_failed(&error))))
@@ -202,11 +204,6 @@ fn words(summary: &CompareSummary) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
-    match counts.is_empty() {
-        true => text.push_str("all the same\n"),
-        false => {
-            let _ = writeln!(text, "{}", counts.join(", "));
-        }
-    }
+    text.push_str(&if counts.is_empty() { "all the same".into() } else { counts.join(", ") });
     text
 }

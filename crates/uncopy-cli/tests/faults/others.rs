@@ -12,6 +12,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [] doctor_of_the_network,
         [] capabilities,
         [] configuration_shown,
+        [] verification,
+        [] verification_by_a_manifest,
+        [] a_manifest_is_written,
     ];
     for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
         cases.push(Case::new(format!("faults::others::send::{mode}"), &[], move || send(mode)));
@@ -60,6 +63,68 @@ fn capabilities() {
 
 fn configuration_shown() {
     ends(uncopy().args(["config", "show"]), None, usize::MAX, &[0]);
+}
+
+/// Two trees, of which the second has another file.
+fn unlike_twins() -> Scratch {
+    let directory = Place::Disk.scratch();
+    for side in ["a", "b"] {
+        std::fs::create_dir_all(directory.join(side).join("below")).unwrap();
+        std::fs::write(directory.join(side).join("below/same"), "same").unwrap();
+        std::fs::write(directory.join(side).join("file"), side).unwrap();
+        std::os::unix::fs::symlink("file", directory.join(side).join("link")).unwrap();
+    }
+    directory
+}
+
+/// Whatever fails: a difference that was not seen is not called the same.
+fn never_the_same(program: Program) {
+    let check = |intercept: &Intercept, fault: &Fault| {
+        let run = &intercept.run;
+        assert_ne!(run.status.code(), Some(0), "{fault}: {run:?}");
+    };
+    Scene { check: &check, most: 12, ends: &[3], ..Scene::new(program) }.each();
+}
+
+fn verification() {
+    let directory = unlike_twins();
+    let program = uncopy().args(["verify", "--strict", "--json", "--jobs=2"]);
+    never_the_same(program.args([directory.join("a"), directory.join("b")]));
+}
+
+fn verification_by_a_manifest() {
+    let directory = unlike_twins();
+    let sums = "0000000000000000000000000000000000000000000000000000000000000000  file\n";
+    std::fs::write(directory.join("sums"), sums).unwrap();
+    let program = uncopy().args(["verify", "--strict", "--json", "--jobs=2", "--manifest"]);
+    never_the_same(program.args([directory.join("sums"), directory.join("b")]));
+}
+
+/// Whatever fails: under its name there is the old manifest or a whole one.
+fn a_manifest_is_written() {
+    let directory = unlike_twins();
+    let (sums, copy) = (directory.join("sums"), directory.join("copy"));
+    let program = uncopy().args(["cp", "-rT", "--jobs=1", "--manifest"]).arg(&sums);
+    let program = program.arg(directory.join("a")).arg(&copy);
+    let reset = || {
+        let _ = std::fs::remove_dir_all(&copy);
+        std::fs::write(&sums, "old").unwrap();
+    };
+    reset();
+    assert!(program.run().status.success());
+    let whole = std::fs::read_to_string(&sums).unwrap();
+    assert_eq!(whole.lines().count(), 2, "{whole}");
+    let check = |intercept: &Intercept, fault: &Fault| {
+        let (run, found) = (&intercept.run, std::fs::read_to_string(&sums).unwrap());
+        let is_whole = found.is_empty() || found.ends_with('\n');
+        let is_true = is_whole && found.lines().all(|line| whole.lines().any(|l| l == line));
+        assert!(found == "old" || is_true, "{fault}: {found:?}: {run:?}");
+        assert!(!run.status.success() || found == whole, "{fault}: {found:?}: {run:?}");
+        let aside = directory.strangers(&["a", "b", "sums", "copy"]);
+        let left = aside.iter().any(|name| name.starts_with(".uncopy-new"));
+        assert!(!left || cannot_tidy(fault), "{fault}: {aside:?}");
+    };
+    Scene { reset: &reset, check: &check, most: 12, ..Scene::new(program) }.each();
 }
 
 /// Sends go on for some milliseconds: any number of calls.

@@ -466,8 +466,9 @@ fn words_for_people() {
     assert_eq!(run(&["-q"]).stdout, "");
     fs::write(scratch.join("b/d/7"), "8").unwrap();
     fs::remove_file(scratch.join("b").join(OsStr::from_bytes(b"\xff\n"))).unwrap();
-    let differs = run(&["-q", "--jobs=1"]).stdout;
-    let mut lines: Vec<&str> = differs.lines().collect();
+    let differs = run(&["-q", "--jobs=1"]);
+    assert!(differs.failed(3).contains("1 different, 1 missing"), "{}", differs.stderr);
+    let mut lines: Vec<&str> = differs.stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["d/7: the contents differ", "\u{fffd}\\n: it is missing"]);
 }

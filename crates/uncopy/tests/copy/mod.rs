@@ -2,6 +2,7 @@
 //! distinguishable errors, and no leaked resources in the process.
 
 pub(crate) mod descriptors;
+mod digests;
 mod errors;
 mod observer;
 mod patterns;
@@ -60,8 +61,15 @@ fn only(mechanism: Mechanism) -> CopyOptions {
 }
 
 pub(crate) fn cases() -> Vec<testbed::Case> {
-    [descriptors::cases(), errors::cases(), observer::cases(), patterns::cases(), pausing::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        descriptors::cases(),
+        digests::cases(),
+        errors::cases(),
+        observer::cases(),
+        patterns::cases(),
+        pausing::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
