@@ -1,24 +1,6 @@
 //! Channels for tests.
 
-use uncopy::channel::{
-    Channel, Deadline, Event, EventPair, Fifo, Handle, MessageBuf, Object, Signals, Socket,
-    SocketKind, Status,
-};
-
-/// Waits for the next message.
-///
-/// # Errors
-/// The channel's status, if no message comes.
-pub fn next_message(channel: &Channel, deadline: Deadline) -> Result<MessageBuf, Status> {
-    loop {
-        match channel.read() {
-            Err(Status::ShouldWait) => {
-                channel.wait_one(Signals::READABLE | Signals::PEER_CLOSED, deadline)?;
-            }
-            other => return other,
-        }
-    }
-}
+use uncopy::channel::{Channel, Event, EventPair, Fifo, Handle, Object, Socket, SocketKind};
 
 /// Placement of the two ends that a test uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,7 +27,7 @@ mod tree;
 mod wait;
 pub mod witness;
 
-pub use channel::{Transport, next_message};
+pub use channel::Transport;
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
 pub use extent::{Extent, by_extent};
 pub use harness::{Case, Need, on_each_filesystem, run};

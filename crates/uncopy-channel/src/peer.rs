@@ -12,7 +12,7 @@ use super::packets::Binding;
 use super::rights::{Grant, Rights};
 use super::signals::Signals;
 use super::sleep::{PollTarget, Waiter};
-use super::source::Source;
+use super::source::{Intake, Source};
 use super::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::sync::{Arc, BriefGuard, BriefLock, hold};
 use super::transport::carrier::Unread;
@@ -306,8 +306,8 @@ impl<T: End> Source for Peered<T> {
         self.is_wired() && self.expects_sleep_wired(until)
     }
 
-    fn settle(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
-        if self.is_wired() { self.settle_wired(waiter, until) } else { None }
+    fn settle(&self, waiter: &Arc<Waiter>, until: Signals, intake: Intake) -> Option<Signals> {
+        if self.is_wired() { self.settle_wired(waiter, until, intake) } else { None }
     }
 
     fn observers_and_poll_target(
@@ -444,8 +444,9 @@ macro_rules! peered {
                 &self,
                 waiter: &crate::sync::Arc<crate::sleep::Waiter>,
                 until: crate::Signals,
+                intake: crate::source::Intake,
             ) -> Option<crate::Signals> {
-                self.0.settle(waiter, until)
+                self.0.settle(waiter, until, intake)
             }
 
             fn observers_and_poll_target(

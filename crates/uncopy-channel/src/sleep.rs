@@ -10,8 +10,8 @@ use super::signals::Signals;
 use super::status::Status;
 use super::sync::{Arc, Condvar, Mutex, PoisonError, lock};
 use super::transport::wire::Wire;
-use uncopy_os::eventfd;
 use uncopy_os::seqpacket::{self, Ready};
+use uncopy_os::{eventfd, thread};
 
 /// Time until which to wait, and how much of it to spend looking instead of sleeping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,11 @@ impl Deadline {
     /// Time left: `None` without a limit, zero if it has passed.
     pub(super) fn remaining(self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns the same deadline for a wait that sleeps at once.
+    pub(super) const fn without_spin(self) -> Deadline {
+        self.spinning(Duration::ZERO)
     }
 
     /// End of the time to spin in a wait that begins now; `None`: sleep at once.
@@ -103,6 +108,15 @@ impl PollTarget {
             PollDescriptor::Wire(wire) => wire.fd(),
             PollDescriptor::Epoll(set) => set.as_fd(),
         }
+    }
+
+    /// Sleeps until it is ready; only for a thread that no other one wakes.
+    pub(super) fn sleep(&self, deadline: Deadline) -> Result<(), Status> {
+        let remaining = deadline.remaining();
+        if remaining == Some(Duration::ZERO) {
+            return Err(Status::TimedOut);
+        }
+        Ok(seqpacket::sleep(std::iter::once((self.fd(), self.ready)), remaining)?)
     }
 }
 
@@ -237,7 +251,8 @@ impl Waiter {
         if remaining == Some(Duration::ZERO) {
             return Ok(Slept::TimedOut);
         }
-        let alarm = self.alarm()?;
+        // No other thread can wake this one, and none begins while it sleeps.
+        let alarm = if thread::is_only_one() { None } else { Some(self.alarm()?) };
         let mut state = lock(&self.state);
         if let Some(wake) = state.wake {
             return Ok(Slept::Woken(wake));
@@ -247,11 +262,13 @@ impl Waiter {
             drop(state);
             let raised = Ready { read: true, ..Ready::default() };
             let wanted = targets.iter().map(|poll_target| (poll_target.fd(), poll_target.ready));
-            let wanted = std::iter::once((alarm.as_fd(), raised)).chain(wanted);
+            let wanted = alarm.map(|alarm| (alarm.as_fd(), raised)).into_iter().chain(wanted);
             let slept = seqpacket::sleep(wanted, remaining);
             state = lock(&self.state);
             state.sleep = Sleep::Awake;
-            if std::mem::take(&mut state.is_raised) {
+            if std::mem::take(&mut state.is_raised)
+                && let Some(alarm) = alarm
+            {
                 // It was raised, and only this thread lowers it.
                 let _ = eventfd::lower(&**alarm);
             }

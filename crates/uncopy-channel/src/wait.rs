@@ -5,7 +5,7 @@ use super::object::Object;
 use super::rights::Rights;
 use super::signals::Signals;
 use super::sleep::{Deadline, Waiter, Wake, with_waiter};
-use super::source::{PollTargets, Source, watch};
+use super::source::{Intake, PollTargets, Source, watch};
 use super::status::Status;
 use super::sync::Arc;
 
@@ -64,7 +64,7 @@ fn wait_many_at(
     let mut rested = Ok(None);
     if let Ok(None) = found {
         let sources = items.iter().map(|item| (item.object as &dyn Source, item.wait_for));
-        rested = waiter.sleep_until_woken(&sources, &mut targets, deadline);
+        rested = waiter.sleep_until_woken(&sources, &mut targets, deadline, Intake::All);
     }
     for item in &items[..watched] {
         item.object.observers(&mut |_, observers| drop(observers.forget(waiter)));

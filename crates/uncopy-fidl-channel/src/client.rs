@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use uncopy_channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
+use uncopy_channel::{Channel, Deadline, MessageBuf};
 use uncopy_fidl::{
     ClientEnd, Decode, EPITAPH_ORDINAL, Encode, Header, NoHandle, Received, TakeHandles,
 };
@@ -90,16 +90,7 @@ impl<P> Client<P> {
     /// # Errors
     /// [`Failure::Epitaph`] if the server sent an epitaph; errors of the channel.
     pub fn next_event(&self, deadline: Deadline) -> Result<EventMessage, Failure> {
-        loop {
-            match self.channel.read() {
-                Ok(message) => return EventMessage::new(message),
-                Err(Status::ShouldWait) => {
-                    let news = Signals::READABLE | Signals::PEER_CLOSED;
-                    self.channel.wait_one(news, deadline)?;
-                }
-                Err(status) => return Err(status.into()),
-            }
-        }
+        EventMessage::new(self.channel.receive(deadline)?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tokio")]
 use uncopy_channel as channel;
-use uncopy_channel::{Channel, Deadline, MessageBuf, Object, Signals, Status};
+use uncopy_channel::{Channel, Deadline, MessageBuf, Status};
 use uncopy_fidl::{
     Decode, Encode, FromView, Handles, Header, MethodResult, NoPayload, TakeHandles,
     UNKNOWN_METHOD, decode_message,
@@ -206,13 +206,9 @@ pub(crate) fn dispatch_keeping(
 /// give the client the reason.
 pub fn serve(channel: &Channel, service: &impl Service) -> Result<(), Failure> {
     loop {
-        match channel.read() {
+        match channel.receive(Deadline::INFINITE) {
             Ok(mut message) => {
                 service.dispatch(Interaction::new(&mut message, Answers::To(channel))?)?;
-            }
-            Err(Status::ShouldWait) => {
-                let news = Signals::READABLE | Signals::PEER_CLOSED;
-                channel.wait_one(news, Deadline::INFINITE)?;
             }
             Err(Status::PeerClosed) => return Ok(()),
             Err(status) => return Err(status.into()),

@@ -416,8 +416,9 @@ pub fn sleep<'a>(
     wanted: impl Iterator<Item = (BorrowedFd<'a>, Ready)>,
     timeout: Option<std::time::Duration>,
 ) -> Sys<()> {
-    let mut polled: ArrayVec<PollFd<'a>, MAX_SLEEP_FDS> =
-        wanted.map(|(fd, ready)| PollFd::from_borrowed_fd(fd, ready.flags())).collect();
+    // Collecting returns all room of the array, which is copied.
+    let mut polled = ArrayVec::<PollFd<'a>, MAX_SLEEP_FDS>::new();
+    polled.extend(wanted.map(|(fd, ready)| PollFd::from_borrowed_fd(fd, ready.flags())));
     // A value too large for a timespec is as good as no timeout.
     let timeout = timeout.and_then(|left| left.try_into().ok());
     match rustix::event::poll(&mut polled, timeout.as_ref()) {

@@ -14,7 +14,7 @@ use crate::region::Region;
 use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::sleep::{Deadline, Waiter, Wake, with_waiter};
-use crate::source::Source;
+use crate::source::{Intake, Source};
 use crate::status::Status;
 use crate::sync::Arc;
 use crate::transport::gather::Body;
@@ -136,7 +136,8 @@ impl Channel {
             let txid = begun.map_err(|rejected| rejected.status)?;
             let everything = std::iter::once((self as &dyn Source, Signals::empty()));
             let mut targets = self.poll_target(Signals::empty()).into_iter().collect();
-            let rested = waiter.sleep_until_woken(&everything, &mut targets, deadline);
+            let intake = Intake::UpToWake;
+            let rested = waiter.sleep_until_woken(&everything, &mut targets, deadline, intake);
             match self.finish(txid)? {
                 Some(answer) => answer,
                 // Neither answered nor ended, so the deadline has passed.

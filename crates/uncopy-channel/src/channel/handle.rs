@@ -10,7 +10,7 @@ use crate::packets::Binding;
 use crate::rights::Grant;
 use crate::signals::Signals;
 use crate::sleep::{PollTarget, Waiter};
-use crate::source::Source;
+use crate::source::{Intake, Source};
 use crate::sync::Arc;
 
 macro_rules! handles {
@@ -85,8 +85,13 @@ macro_rules! handles {
                 self.source().expects_sleep(until)
             }
 
-            fn settle(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
-                self.source().settle(waiter, until)
+            fn settle(
+                &self,
+                waiter: &Arc<Waiter>,
+                until: Signals,
+                intake: Intake,
+            ) -> Option<Signals> {
+                self.source().settle(waiter, until, intake)
             }
 
             fn observers_and_poll_target(

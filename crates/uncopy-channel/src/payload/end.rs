@@ -257,7 +257,7 @@ impl PayloadChannel {
     pub fn receive(&mut self, deadline: Deadline) -> Result<Payload, Status> {
         loop {
             self.check_usable()?;
-            let message = self.read(deadline)?;
+            let message = self.channel.receive(deadline)?;
             if let Some(payload) = self.take_in(message).transpose() {
                 return payload;
             }
@@ -406,19 +406,6 @@ impl PayloadChannel {
             match self.channel.try_write(regions, &mut handles) {
                 Err(Status::ShouldWait) => {
                     let awaited = Signals::WRITABLE | Signals::PEER_CLOSED;
-                    self.channel.wait_one(awaited, deadline)?;
-                }
-                done => return done,
-            }
-        }
-    }
-
-    /// Reads one message, waiting for it.
-    fn read(&self, deadline: Deadline) -> Result<MessageBuf, Status> {
-        loop {
-            match self.channel.read() {
-                Err(Status::ShouldWait) => {
-                    let awaited = Signals::READABLE | Signals::PEER_CLOSED;
                     self.channel.wait_one(awaited, deadline)?;
                 }
                 done => return done,

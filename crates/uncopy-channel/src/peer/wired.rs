@@ -12,6 +12,7 @@ use crate::packets::{Binding, Refresh};
 use crate::rights::{Grant, Rights};
 use crate::signals::Signals;
 use crate::sleep::{PollDescriptor, PollTarget, Waiter};
+use crate::source::Intake;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Weak};
 use crate::transport::carrier::Carriers;
@@ -226,13 +227,28 @@ impl<T: End> Peered<T> {
         true
     }
 
+    /// Records whether a look before a sleep found something.
+    pub(crate) fn record_look(&self, found: bool) {
+        self.pair.record_look(self.side, found);
+    }
+
     /// Looks at the socket. If one of the signals is set then, and `waiter` is still on the list,
     /// takes it off and returns all signals that are set.
-    pub(super) fn settle_wired(&self, waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+    pub(super) fn settle_wired(
+        &self,
+        waiter: &Arc<Waiter>,
+        until: Signals,
+        intake: Intake,
+    ) -> Option<Signals> {
         let mut locked = self.lock().ok()?;
         // Off the list during the look, so that this thread does not wake itself.
         let own = locked.sides[self.side.index()].observers.forget(waiter);
-        locked.refresh(self.side, until);
+        match intake {
+            Intake::All => {
+                locked.refresh(self.side, until);
+            }
+            Intake::UpToWake => locked.refresh_up_to_wake(self.side, until, waiter),
+        };
         let signals = locked.signals(self.side);
         match own {
             Some(_) if signals.intersects(until) => return Some(signals),

@@ -12,7 +12,16 @@ use super::sync::Arc;
 
 mod waiting;
 
-pub(super) use waiting::{PollTargets, wait_one, watch};
+pub(super) use waiting::{PollTargets, wait_for_packet, wait_one, watch};
+
+/// Packets that a wait receives once one of them has ended it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intake {
+    /// All that are there: the wait returns every signal, and changes of signals come behind messages.
+    All,
+    /// None: the wait returns no signals.
+    UpToWake,
+}
 
 /// Interface of every object within this crate. No other crate can name it, which seals
 /// [`Object`](crate::Object).
@@ -41,7 +50,7 @@ pub trait Source {
     }
     /// Brings the signals up to date after a sleep. If one of `until` is set then, takes `waiter` off
     /// the list of observers and returns all signals that are set.
-    fn settle(&self, _waiter: &Arc<Waiter>, until: Signals) -> Option<Signals> {
+    fn settle(&self, _waiter: &Arc<Waiter>, until: Signals, _intake: Intake) -> Option<Signals> {
         self.refresh(until);
         None
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 
-use super::Source;
+use super::{Intake, Source};
 use crate::MAX_WAIT_ITEMS;
 use crate::observers::{Observer, ObserverKind};
 use crate::rights::Rights;
@@ -15,14 +15,18 @@ use crate::sync::Arc;
 
 impl Wake {
     /// Returns the same wake-up after a look at the object, which may be the first at its socket.
-    fn up_to_date<'a>(self, mut items: impl Iterator<Item = (&'a dyn Source, Signals)>) -> Wake {
+    fn up_to_date<'a>(
+        self,
+        mut items: impl Iterator<Item = (&'a dyn Source, Signals)>,
+        intake: Intake,
+    ) -> Wake {
         match self {
-            Wake::Signaled { index, observed } => {
+            Wake::Signaled { index, observed } if intake == Intake::All => {
                 let looked =
                     items.nth(index).map(|(source, trigger)| look(source, trigger, observed));
                 Wake::Signaled { index, observed: looked.unwrap_or(observed) }
             }
-            Wake::Canceled { .. } | Wake::Answered => self,
+            Wake::Signaled { .. } | Wake::Canceled { .. } | Wake::Answered => self,
         }
     }
 }
@@ -44,9 +48,10 @@ impl Waiter {
         items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
         targets: &mut PollTargets,
         deadline: Deadline,
+        intake: Intake,
     ) -> Result<Option<Wake>, Status> {
         if let Some(end) = deadline.spin_end()
-            && let Some(wake) = self.spin(items, end)
+            && let Some(wake) = self.spin(items, end, intake)
         {
             return Ok(Some(wake));
         }
@@ -58,12 +63,12 @@ impl Waiter {
             };
             let is_over = match slept {
                 Slept::Woken(wake) if targets.is_empty() => return Ok(Some(wake)),
-                Slept::Woken(wake) => return Ok(Some(wake.up_to_date(items.clone()))),
+                Slept::Woken(wake) => return Ok(Some(wake.up_to_date(items.clone(), intake))),
                 Slept::TimedOut if targets.is_empty() => return Ok(self.woken()),
                 Slept::TimedOut => true,
                 Slept::Recheck => false,
             };
-            let wake = self.settle_all(items);
+            let wake = self.settle_all(items, intake);
             if is_over || wake.is_some() {
                 return Ok(wake);
             }
@@ -78,9 +83,10 @@ impl Waiter {
         self: &Arc<Waiter>,
         items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
         end: Instant,
+        intake: Intake,
     ) -> Option<Wake> {
         loop {
-            let wake = self.settle_all(items);
+            let wake = self.settle_all(items, intake);
             if wake.is_some() || Instant::now() >= end {
                 return wake;
             }
@@ -92,13 +98,14 @@ impl Waiter {
     fn settle_all<'a>(
         self: &Arc<Waiter>,
         items: &(impl Iterator<Item = (&'a dyn Source, Signals)> + Clone),
+        intake: Intake,
     ) -> Option<Wake> {
         for (index, (source, trigger)) in items.clone().enumerate() {
-            if let Some(observed) = source.settle(self, trigger) {
+            if let Some(observed) = source.settle(self, trigger, intake) {
                 return Some(Wake::Signaled { index, observed });
             }
         }
-        self.woken().map(|wake| wake.up_to_date(items.clone()))
+        self.woken().map(|wake| wake.up_to_date(items.clone(), intake))
     }
 }
 
@@ -112,14 +119,33 @@ pub(crate) fn wait_one(
     trigger: Signals,
     deadline: Deadline,
 ) -> Result<Signals, Status> {
+    wait(source, trigger, deadline, Intake::All)
+}
+
+/// Waits for any of `trigger` on one object, and receives no packets behind the one that sets it.
+pub(crate) fn wait_for_packet(
+    source: &dyn Source,
+    trigger: Signals,
+    deadline: Deadline,
+) -> Result<(), Status> {
+    wait(source, trigger, deadline, Intake::UpToWake).map(drop)
+}
+
+fn wait(
+    source: &dyn Source,
+    trigger: Signals,
+    deadline: Deadline,
+    intake: Intake,
+) -> Result<Signals, Status> {
     let wake = with_waiter(|waiter| {
         let mut targets = PollTargets::new();
         if let Some(observed) = watch(source, waiter, 0, trigger, &mut targets)? {
-            let observed = look(source, trigger, observed);
-            return Ok(Some(Wake::Signaled { index: 0, observed }));
+            let wake = Wake::Signaled { index: 0, observed };
+            let item = std::iter::once((source, trigger));
+            return Ok(Some(wake.up_to_date(item, intake)));
         }
-        let rested =
-            waiter.sleep_until_woken(&std::iter::once((source, trigger)), &mut targets, deadline);
+        let item = std::iter::once((source, trigger));
+        let rested = waiter.sleep_until_woken(&item, &mut targets, deadline, intake);
         if let Ok(Some(wake)) = rested {
             // The waking thread has taken the observer off the list.
             return Ok(Some(wake));

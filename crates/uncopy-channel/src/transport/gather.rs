@@ -114,26 +114,30 @@ impl<'a, R: Region> Packet<'a, R> {
         let txid = body.txid.map(u32::to_ne_bytes);
         let txid = txid.as_ref().map_or(&[][..], |txid| txid);
         let behind_txid = body.bytes.checked_sub(txid.len()).ok_or(Status::InvalidArgs)?;
-        let mut parts = Plan::new();
-        if records.is_empty() && body.bytes < PARTED_BYTES {
-            parts.push(PlannedPart::Joined { regions: 0..regions.len(), bytes: behind_txid });
-        } else {
-            let lengths = regions.iter().enumerate().map(|(index, own)| own.length() - from(index));
-            let total = plan(lengths.chain([records.len()]), &mut parts)?;
-            if total != behind_txid + records.len() {
-                return Err(Status::InvalidArgs);
-            }
-        }
-
         let handles = records.len() / RECORD_BYTES;
         let header = Header { content: *content, handles, bytes: body.bytes }.encode();
         let mut begin = scratch.len();
-        let fill = |filling: &mut Filling<'_>| {
+        let fill_header = |filling: &mut Filling<'_>| {
             filling.append(&header)?;
             Ok(filling.append(txid)?)
         };
-        scratch.append(HEADER_BYTES + txid.len(), fill, Status::InvalidArgs)?;
-        for part in parts {
+        if records.is_empty() && body.bytes < PARTED_BYTES {
+            let fill = |filling: &mut Filling<'_>| {
+                fill_header(filling)?;
+                append_from(regions, offset, filling)
+            };
+            scratch.append(HEADER_BYTES + body.bytes, fill, Status::InvalidArgs)?;
+            put(Place::Scratch(begin..scratch.len()));
+            return Ok(());
+        }
+        let mut parts = Plan::new();
+        let lengths = regions.iter().enumerate().map(|(index, own)| own.length() - from(index));
+        let total = plan(lengths.chain([records.len()]), &mut parts)?;
+        if total != behind_txid + records.len() {
+            return Err(Status::InvalidArgs);
+        }
+        scratch.append(HEADER_BYTES + txid.len(), fill_header, Status::InvalidArgs)?;
+        for part in parts.drain(..) {
             match part {
                 PlannedPart::InPlace(index) => put(match regions.get(index) {
                     Some(region) => Place::Region(region, from(index)),
@@ -165,8 +169,9 @@ impl<'a, R: Region> Packet<'a, R> {
         let mut places = ArrayVec::<_, MAX_PARTS>::new();
         let arranged = self.arrange(&mut scratch, |place| places.push(place));
         let sent = arranged.map(|()| {
-            let parts: ArrayVec<_, MAX_PARTS> =
-                places.iter().map(|place| place.part(&scratch)).collect();
+            // Collecting returns all room of the array, which is copied.
+            let mut parts = ArrayVec::<_, MAX_PARTS>::new();
+            parts.extend(places.iter().map(|place| place.part(&scratch)));
             send(&parts)
         });
         SCRATCH.set(scratch);

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::Value;
 use testbed::network::{NEEDS, isolated};
-use testbed::{Case, Forbidden, LONG, Need, SystemCall, cases, next_message, wait_for};
+use testbed::{Case, Forbidden, LONG, Need, SystemCall, cases, wait_for};
 use uncopy::channel::{self, Channel, Deadline, Descriptor, Handle, Object, Signals, Status};
 
 use crate::doctor::{finding, report, uncopy};
@@ -42,7 +42,7 @@ pub(crate) const ROLE: &str = "UNCOPY_TEST_CHANNEL_ROLE";
 pub(crate) fn play(role: &str) -> ExitCode {
     let channel = Channel::inherited().unwrap();
     match role {
-        "reader" => while next_message(&channel, Deadline::INFINITE).is_ok() {},
+        "reader" => while channel.receive(Deadline::INFINITE).is_ok() {},
         "hoard" => hoard(&channel),
         other => unreachable!("no role is called {other}"),
     }
@@ -405,7 +405,7 @@ fn descriptors_in_unread_messages_are_counted() {
     let limit = found["evidence"][1]["found"].as_str().unwrap();
     assert!(limit.ends_with(&format!("is {}", 2 * HOARDED)), "{limit}");
     for _ in 0..HOARDED / 64 {
-        next_message(&peer.channel, Deadline::after(LONG)).unwrap();
+        peer.channel.receive(Deadline::after(LONG)).unwrap();
     }
     assert!(finding(&peer.examined(), "channel-in-flight").is_none());
 }

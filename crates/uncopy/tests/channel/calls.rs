@@ -41,6 +41,24 @@ pub(crate) fn the_transaction_id_replaces_only_the_first_four_bytes_of_the_messa
     assert_eq!(near.signals(), Signals::WRITABLE, "an answer is never READABLE");
 }
 
+/// Messages and signals around an answer are neither lost nor kept from the next wait.
+pub(crate) fn a_call_leaves_what_is_behind_its_answer_to_the_next_wait(over: Transport) {
+    let (near, far) = over.channels();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            send(&far, b"before").unwrap();
+            answer(&far, b"answer");
+            far.signal_peer(Signals::empty(), Signals::USER_1).unwrap();
+            send(&far, b"behind").unwrap();
+        });
+        let soon = || Deadline::after(LONG);
+        assert_eq!(&near.call(&[IoSlice::new(b"0000")], vec![], soon()).unwrap()[4..], b"answer");
+        assert!(near.wait_one(Signals::USER_1, soon()).unwrap().contains(Signals::READABLE));
+        assert_eq!(&*near.receive(soon()).unwrap(), b"before");
+        assert_eq!(&*near.receive(soon()).unwrap(), b"behind");
+    });
+}
+
 pub(crate) fn a_call_that_spins_is_answered_or_times_out(over: Transport) {
     for spin in [LONG, Duration::from_micros(20)] {
         let (near, far) = over.channels();

@@ -2,13 +2,13 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use testbed::Transport;
+use testbed::{LONG, Transport};
 use uncopy::channel::{
-    Bounds, Channel, Event, EventPair, Handle, Lengths, MAX_BYTES, MAX_HANDLES, MAX_REGIONS,
-    Object, Oversized, Rights, Signals, Status,
+    Bounds, Channel, Deadline, Event, EventPair, Handle, Lengths, MAX_BYTES, MAX_HANDLES,
+    MAX_REGIONS, Object, Oversized, Rights, Signals, Status,
 };
 
-use crate::channel::{is_orphan, send, send_handles};
+use crate::channel::{is_orphan, past, send, send_handles};
 
 fn events(count: usize) -> Vec<Handle> {
     (0..count).map(|_| Event::new().into()).collect()
@@ -133,8 +133,34 @@ pub(crate) fn reading_an_empty_queue_returns_should_wait_or_peer_closed(over: Tr
 pub(crate) fn reading_needs_the_right(over: Transport) {
     let (near, far) = over.channels();
     send(&near, b"x").unwrap();
-    let far = far.replace(Some(Rights::CHANNEL - Rights::READ)).unwrap();
+    let deaf = far.replace(Some(Rights::CHANNEL - Rights::WAIT)).unwrap();
+    assert_eq!(deaf.receive(past()).unwrap_err(), Status::AccessDenied);
+    assert_eq!(&*deaf.read().unwrap(), b"x");
+    let far = deaf.replace(Some(Rights::CHANNEL - Rights::READ - Rights::WAIT)).unwrap();
     assert_eq!(far.read().unwrap_err(), Status::AccessDenied);
+    assert_eq!(far.receive(past()).unwrap_err(), Status::AccessDenied);
+}
+
+/// Each message is received by one call; a wait behind it sees the signals that came between.
+pub(crate) fn messages_are_received_one_by_one_up_to_the_end(over: Transport) {
+    let (near, far) = over.channels();
+    let soon = || Deadline::after(LONG);
+    for round in 0..40 {
+        assert_eq!(far.receive(past()).unwrap_err(), Status::TimedOut);
+        send(&near, b"first").unwrap();
+        near.signal_peer(Signals::empty(), Signals::USER_3).unwrap();
+        send_handles(&near, events(2)).unwrap();
+        assert_eq!(&*far.receive(past()).unwrap(), b"first", "{round}");
+        let behind = far.wait_one(Signals::READABLE | Signals::USER_3, past()).unwrap();
+        assert_eq!(behind, Signals::READABLE | Signals::WRITABLE | Signals::USER_3);
+        assert_eq!(far.receive(soon()).unwrap().handles().len(), 2);
+        near.signal_peer(Signals::USER_3, Signals::empty()).unwrap();
+    }
+    send(&near, b"last").unwrap();
+    drop(near);
+    assert_eq!(&*far.receive(soon()).unwrap(), b"last");
+    assert_eq!(far.receive(soon()).unwrap_err(), Status::PeerClosed);
+    assert_eq!(far.receive(past()).unwrap_err(), Status::PeerClosed);
 }
 
 pub(crate) fn a_message_that_does_not_fit_stays_or_is_discarded(over: Transport) {

@@ -16,6 +16,7 @@ macro_rules! suite {
             ],
             calls: [
                 the_transaction_id_replaces_only_the_first_four_bytes_of_the_message,
+                a_call_leaves_what_is_behind_its_answer_to_the_next_wait,
                 a_call_that_spins_is_answered_or_times_out,
                 a_call_with_dispositions_is_answered_and_keeps_duplicated_handles,
                 a_call_with_a_disposition_that_fails_sends_nothing,
@@ -35,6 +36,7 @@ macro_rules! suite {
                 a_panicking_fill_leaves_both_ends_unchanged,
                 reading_an_empty_queue_returns_should_wait_or_peer_closed,
                 reading_needs_the_right,
+                messages_are_received_one_by_one_up_to_the_end,
                 a_message_that_does_not_fit_stays_or_is_discarded,
                 reads_spread_over_regions_and_split_into_parts,
                 closing_an_end_closes_the_handles_in_its_queue,

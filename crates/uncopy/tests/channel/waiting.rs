@@ -64,7 +64,8 @@ const SPINS: [Duration; 3] = [LONG, Duration::from_micros(20), Duration::ZERO];
 
 pub(crate) fn a_wait_that_spins_ends_as_one_that_sleeps(over: Transport) {
     type Wait = fn(&Channel, Deadline) -> Result<(), Status>;
-    let waits: [(&str, Wait); 3] = [
+    let waits: [(&str, Wait); 4] = [
+        ("receive", |channel, deadline| channel.receive(deadline).map(drop)),
         ("wait_one", |channel, deadline| channel.wait_one(Signals::READABLE, deadline).map(drop)),
         ("wait_many", |channel, deadline| {
             let event = Event::new();
@@ -92,7 +93,9 @@ pub(crate) fn a_wait_that_spins_ends_as_one_that_sleeps(over: Transport) {
                     std::thread::sleep(delay);
                     send(&near, b"x").unwrap();
                     assert_eq!(waiting.join().unwrap(), Ok(()), "{case}");
-                    drop(far.read().unwrap());
+                    let left = far.read().err();
+                    let expected = (name == "receive").then_some(Status::ShouldWait);
+                    assert_eq!(left, expected, "{case}");
                 }
             });
             let soon = Deadline::after(Duration::from_millis(2)).spinning(spin);

@@ -65,7 +65,7 @@ fn send_with(channel: &Channel, bytes: &[u8], handles: Vec<Handle>) -> Result<()
 
 /// Waits for the next message.
 fn next(channel: &Channel) -> Result<MessageBuf, Status> {
-    testbed::next_message(channel, soon())
+    channel.receive(soon())
 }
 
 /// Waits for the next message and returns its only handle.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use testbed::next_message;
 use uncopy::channel::{
     self, Channel, Deadline, Descriptor, Event, Fifo, Handle, MessageBuf, Object, Signals, Status,
     Vmo,
@@ -161,7 +160,7 @@ fn soon() -> Deadline {
 }
 
 fn next(channel: &Channel) -> Result<MessageBuf, Status> {
-    next_message(channel, soon())
+    channel.receive(soon())
 }
 
 /// Sends everything back.

@@ -1,6 +1,7 @@
 //! Reading from an endpoint.
 
 use std::io::IoSliceMut;
+use std::time::Instant;
 
 use super::{Channel, ChannelEnd, Lengths, Oversized};
 use crate::channel::handle::Handle;
@@ -9,7 +10,13 @@ use crate::memory::scatter;
 use crate::peer::{Locked, Side};
 use crate::rights::Rights;
 use crate::signals::Signals;
+use crate::sleep::Deadline;
+use crate::source::{Source, wait_for_packet};
 use crate::status::Status;
+use uncopy_os::thread;
+
+/// Signals that [`Channel::receive`] waits for.
+const NEWS: Signals = Signals::READABLE.union(Signals::PEER_CLOSED);
 
 /// The next message, and whether it fits where it is to go.
 struct Taken {
@@ -28,6 +35,63 @@ impl Channel {
     pub fn read(&self) -> Result<MessageBuf, Status> {
         let room = Lengths { bytes: usize::MAX, handles: usize::MAX };
         self.read_fitting(room, Oversized::Keep)
+    }
+
+    /// Waits for the next message, and takes it without copying. Over a socket this costs less than
+    /// [`wait_one`](crate::Object::wait_one) and [`read`](Self::read): a wait that returns signals also
+    /// receives what came behind the message.
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// use uncopy_channel::{Channel, Deadline};
+    ///
+    /// let (near, far) = Channel::pair();
+    /// near.write(&[IoSlice::new(b"message")], vec![])?;
+    /// assert_eq!(&*far.receive(Deadline::INFINITE)?, b"message");
+    /// # Ok::<(), uncopy_channel::Status>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), also without [`Rights::WAIT`], but never [`Status::ShouldWait`];
+    /// [`Status::TimedOut`]; [`Status::Canceled`] if this handle is revoked while waiting.
+    pub fn receive(&self, deadline: Deadline) -> Result<MessageBuf, Status> {
+        self.0.grant.check(Rights::READ | Rights::WAIT)?;
+        let spin_end = deadline.spin_end();
+        if spin_end.is_none() && self.0.expects_sleep(NEWS) {
+            match self.sleep_until_news(deadline) {
+                // Even then a wait looks once.
+                Ok(()) | Err(Status::TimedOut) => {}
+                Err(status) => return Err(status),
+            }
+        }
+        loop {
+            // Without a lock, which a spinning thread would take from the writer.
+            if self.0.is_wired() || self.0.current_signals().intersects(NEWS) {
+                let message = self.read();
+                self.0.record_look(message.is_ok());
+                match message {
+                    Err(Status::ShouldWait) => {}
+                    Err(Status::BadHandle) => return Err(Status::Canceled),
+                    other => return other,
+                }
+            }
+            if spin_end.is_some_and(|end| Instant::now() < end) {
+                std::hint::spin_loop();
+            } else {
+                self.sleep_until_news(deadline.without_spin())?;
+            }
+        }
+    }
+
+    /// Sleeps until there may be a message, or the peer is closed.
+    fn sleep_until_news(&self, deadline: Deadline) -> Result<(), Status> {
+        // Without another thread only the socket can end the wait.
+        if thread::is_only_one()
+            && let Some(target) = self.0.poll_target(NEWS)
+        {
+            return target.sleep(deadline);
+        }
+        wait_for_packet(self, NEWS, deadline)
     }
 
     /// Takes the next message as [`read`](Self::read) does, if it fits into `room`.

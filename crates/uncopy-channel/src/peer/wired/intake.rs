@@ -1,7 +1,8 @@
 //! Receiving packets from the socket of a wired end.
 
-use super::{End, Locked, Side};
+use super::{End, Locked, Pair, Side};
 use crate::signals::Signals;
+use crate::sleep::Waiter;
 use crate::sync::atomic::Ordering;
 use crate::transport::packet::{Content, decode_signals};
 use crate::transport::wire::{Arrival, Wire};
@@ -39,6 +40,15 @@ enum SocketRest {
     /// Nothing, and nothing can come any more.
     End,
     Unknown,
+}
+
+impl<T> Pair<T> {
+    /// Records whether a look at the socket of `side` before a sleep found something. If not, later
+    /// waits skip the look.
+    pub(super) fn record_look(&self, side: Side, found: bool) {
+        let unused = if found { 0 } else { LOOKS_TO_SKIP };
+        self.looks_to_skip[side.index()].store(unused, Ordering::Relaxed);
+    }
 }
 
 impl<T: End> Locked<'_, T> {
@@ -125,8 +135,29 @@ impl<T: End> Locked<'_, T> {
     /// look.
     pub(super) fn look_first(&mut self, side: Side, until: Signals) {
         let found = self.refresh(side, until);
-        let unused = if found { 0 } else { LOOKS_TO_SKIP };
-        self.pair.looks_to_skip[side.index()].store(unused, Ordering::Relaxed);
+        self.pair.record_look(side, found);
+    }
+
+    /// Receives packets for `side` until one of the signals is set or `waiter` is woken; if neither
+    /// comes of what is there, checks for room and for the peer.
+    pub(super) fn refresh_up_to_wake(&mut self, side: Side, until: Signals, waiter: &Waiter) {
+        let Some(wire) = self.wire(side) else { return self.follow(side) };
+        for _ in 0..MAX_PACKETS_AT_ONCE {
+            if self.signals(side).intersects(until) || waiter.woken().is_some() {
+                return;
+            }
+            if !self.end(side).has_room() {
+                return self.check_socket(side, &wire, SocketRest::Unknown);
+            }
+            match self.process(side, &wire, wire.receive()) {
+                Processed::Packet { .. } => {}
+                Processed::Nothing => {
+                    return self.check_socket(side, &wire, SocketRest::Nothing);
+                }
+                Processed::End => return,
+            }
+        }
+        wire.report_again();
     }
 
     /// Looks at the socket of `side`: receives packets, and checks for room and for the peer. Returns
