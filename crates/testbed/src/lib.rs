@@ -9,6 +9,7 @@
 mod channel;
 mod content;
 mod extent;
+mod gathered;
 mod harness;
 mod intercept;
 pub mod journal;
@@ -30,6 +31,7 @@ pub mod witness;
 pub use channel::Transport;
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
 pub use extent::{Extent, by_extent};
+pub use gathered::{GATHERED, Gathered, SentParts};
 pub use harness::{Case, Need, on_each_filesystem, run};
 pub use intercept::{
     CallCounts, CallPattern, Fault, Intercept, Intercepted, Stepping, Stopped, SystemCall,

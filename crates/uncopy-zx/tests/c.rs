@@ -12,7 +12,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use testbed::{Extent, Forbidden, Program, SystemCall};
+use testbed::witness::Strace;
+use testbed::{Extent, Forbidden, GATHERED, Gathered, Program, SentParts, SystemCall};
 use uncopy::doctor::{Options, Target, examine};
 use uncopy_core::Errno;
 
@@ -285,19 +286,21 @@ impl Bench {
         let build = Build { name: "traced", flags: C_BUILDS[0].flags };
         let source = directory_of_programs().join("gather.c");
         let program = self.build(&source, build, &self.library)?;
-        let trace = self.directory.path().join("trace");
-        let mut strace = Command::new("strace");
-        strace.args(["-f", "-qq", "-s", "8", "-e", "trace=sendto,sendmsg,sendmmsg", "-o"]);
-        strace.arg(&trace).arg(&program).env("UNCOPY_ZX_TEST_TRACED", "1");
-        succeed(strace, "strace")?;
-        let trace = std::fs::read_to_string(trace)?;
-        let found: Vec<Parts> = trace.lines().map(Parts::of).collect();
-        let expected = MESSAGES.iter().flat_map(Row::calls).collect::<Vec<_>>();
+        let program = Program::new(&program).env("UNCOPY_ZX_TEST_TRACED", "1");
+        let (run, trace) = Strace::new(&program).run();
+        if !run.status.success() {
+            return Err(format!("{run:?}").into());
+        }
+        let found = SentParts::of(&trace);
+        let calls = |row: Gathered| {
+            let calls = [(false, false), (false, true), (true, false), (true, true)];
+            calls.map(|(is_call, has_handle)| row.parts(is_call, has_handle))
+        };
+        let expected = GATHERED.into_iter().flat_map(calls).collect::<Vec<_>>();
         for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
             if found != expected {
-                let (row, call) = (&MESSAGES[number / 4], CALLS[number % 4]);
-                let what = format!("{call}, {} bytes in {}", row.bytes, row.regions);
-                return Err(format!("{what}: {found:?}, not {expected:?}").into());
+                let (row, call) = (&GATHERED[number / 4], CALLS[number % 4]);
+                return Err(format!("{call}, {row:?}: {found:?}, not {expected:?}").into());
             }
         }
         if found.len() == expected.len() {
@@ -455,86 +458,6 @@ impl Bench {
 
 /// Calls of each message in `gather.c`, in order.
 const CALLS: [&str; 4] = ["write", "write_etc", "call", "call_etc"];
-
-/// A message of `gather.c`, and what reaches the kernel of it.
-struct Row {
-    bytes: usize,
-    regions: usize,
-    /// Bytes of the message that are copied behind the header, in a write and in a call.
-    copied: [usize; 2],
-    /// Number of regions that stay where they lie, in a write and in a call.
-    in_place: [usize; 2],
-}
-
-const fn row(bytes: usize, regions: usize, copied: [usize; 2], in_place: [usize; 2]) -> Row {
-    Row { bytes, regions, copied, in_place }
-}
-
-/// As in the table of `uncopy-channel`'s `copies.rs`.
-const MESSAGES: [Row; 18] = [
-    row(256, 1, [256, 252], [0, 0]),
-    row(256, 16, [256, 252], [0, 0]),
-    row(256, 64, [256, 252], [0, 0]),
-    row(256, 1024, [256, 252], [0, 0]),
-    row(256, 1025, [256, 252], [0, 0]),
-    row(256, 8192, [256, 252], [0, 0]),
-    row(4096, 1, [0, 0], [1, 1]),
-    row(4096, 16, [4096, 4092], [0, 0]),
-    row(4096, 64, [4096, 4092], [0, 0]),
-    row(4096, 1024, [4096, 4092], [0, 0]),
-    row(4096, 1025, [4096, 4092], [0, 0]),
-    row(4096, 8192, [4096, 4092], [0, 0]),
-    row(65_536, 1, [0, 0], [1, 1]),
-    row(65_536, 16, [0, 0], [16, 16]),
-    row(65_536, 64, [65_536, 65_532], [0, 0]),
-    row(65_536, 1024, [65_536, 65_532], [0, 0]),
-    row(65_536, 1025, [65_536, 65_532], [0, 0]),
-    row(65_536, 8192, [65_536, 65_532], [0, 0]),
-];
-
-/// Parts of a system call that sends: their number, and the length of the first.
-#[derive(Debug, PartialEq, Eq)]
-struct Parts {
-    count: usize,
-    first: usize,
-}
-
-impl Row {
-    /// Returns the parts of each call: header, transaction id and small regions, then the others. The
-    /// record of a handle is with the first part, if that has all bytes, and else the last part.
-    fn calls(&self) -> [Parts; 4] {
-        let parts = |is_call: usize, has_handle: bool| {
-            let (copied, in_place) = (self.copied[is_call], self.in_place[is_call]);
-            let first = 8 + 4 * is_call + copied;
-            match (has_handle, in_place) {
-                (true, 0) => Parts { count: 1, first: first + 16 },
-                (true, _) => Parts { count: in_place + 2, first },
-                (false, _) => Parts { count: in_place + 1, first },
-            }
-        };
-        [parts(0, false), parts(0, true), parts(1, false), parts(1, true)]
-    }
-}
-
-impl Parts {
-    /// Reads `sendto` or `sendmsg` as strace shows it.
-    fn of(line: &str) -> Parts {
-        let number_behind = |key: &str| {
-            let (_, rest) = line.split_once(key)?;
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            rest[..end].parse().ok()
-        };
-        match number_behind("msg_iovlen=") {
-            Some(count) => Parts { count, first: number_behind("iov_len=").unwrap_or(0) },
-            // The bytes, and their number in front of the flags.
-            None => {
-                let before_flags = line.rsplit_once(", MSG_").map_or("", |(before, _)| before);
-                let number = before_flags.rsplit_once(", ").map_or("", |(_, number)| number);
-                Parts { count: 1, first: number.parse().unwrap_or(0) }
-            }
-        }
-    }
-}
 
 /// Runs to the end.
 fn succeed(mut command: Command, what: &str) -> Result<(), Failed> {

@@ -5,10 +5,12 @@ use std::hint::black_box;
 use std::io::IoSlice;
 use std::time::Duration;
 
-use testbed::witness::Strace;
-use testbed::{Forbidden, Need, Program, SystemCall};
+use testbed::witness::{Call, Strace};
+use testbed::{Forbidden, GATHERED, Need, Program, SentParts, SystemCall};
 use uncopy::Errno;
-use uncopy::channel::{BatchRegion, Channel, Deadline, MAX_BYTES, Object, Signals, Status};
+use uncopy::channel::{
+    BatchRegion, Channel, Deadline, Disposition, Event, MAX_BYTES, Object, Signals, Status,
+};
 
 /// Environment variable with the operation of the other run.
 pub(crate) const OPERATION: &str = "UNCOPY_TEST_OPERATION";
@@ -35,6 +37,64 @@ fn event([near, far]: &[Channel; 2], length: usize) {
         near.write(&regions, Vec::new()).unwrap();
         far.wait_one(Signals::READABLE, Deadline::INFINITE).unwrap();
         assert_eq!(far.read_into(&mut out, &mut []).unwrap().bytes, length);
+    });
+}
+
+/// Takes each message with one call.
+fn receive([near, far]: &[Channel; 2]) {
+    let regions = [IoSlice::new(b"a message")];
+    marked(|| {
+        near.write(&regions, Vec::new()).unwrap();
+        assert_eq!(&*far.receive(Deadline::INFINITE).unwrap(), b"a message");
+    });
+}
+
+/// Calls, with the answer and a further message in the socket already: transaction ids are counted.
+fn call([near, far]: &[Channel; 2]) {
+    let mut count = 0;
+    marked(|| {
+        count += 1;
+        let answer = (1_u32 << 31 | count).to_ne_bytes();
+        far.write(&[IoSlice::new(&answer)], Vec::new()).unwrap();
+        far.write(&[], Vec::new()).unwrap();
+        let answered = near.call(&[IoSlice::new(b"txid")], Vec::new(), Deadline::INFINITE);
+        assert_eq!(*answered.unwrap(), answer);
+    });
+}
+
+/// Sends every message of the table by each call.
+fn gather([near, far]: &[Channel; 2]) {
+    let text = vec![1; MAX_BYTES];
+    let event = || Disposition::moving(Event::new());
+    let past = || Deadline::after(Duration::ZERO);
+    let received = || drop(far.read().unwrap());
+    let timed_out = |answer: Result<_, _>| assert_eq!(answer.unwrap_err(), Status::TimedOut);
+    for row in GATHERED {
+        let regions = row.divide(&text);
+        near.write(&regions, vec![]).unwrap();
+        received();
+        near.write_etc(&regions, &mut [event()]).unwrap();
+        received();
+        timed_out(near.call(&regions, vec![], past()));
+        received();
+        timed_out(near.call_etc(&regions, &mut [event()], past()));
+        received();
+        let region = |bytes| BatchRegion { bytes, message: 0, handles: 0 };
+        let flat: Vec<_> = regions.iter().map(|bytes| region(&**bytes)).collect();
+        assert_eq!(near.write_batch(&flat, &mut vec![]), Ok(1));
+        received();
+    }
+}
+
+/// Sleeps until its time is over, in each way.
+fn sleep([near, far]: &[Channel; 2]) {
+    let soon = || Deadline::after(Duration::from_millis(5));
+    marked(|| {
+        assert_eq!(far.wait_one(Signals::READABLE, soon()), Err(Status::TimedOut));
+        assert_eq!(far.receive(soon()).unwrap_err(), Status::TimedOut);
+        let unanswered = near.call(&[IoSlice::new(b"txid")], Vec::new(), soon());
+        assert_eq!(unanswered.unwrap_err(), Status::TimedOut);
+        drop(far.read().unwrap());
     });
 }
 
@@ -74,6 +134,15 @@ pub(crate) fn operate(name: &str) {
             event(&[near, far], 1000);
         }
         "large event" => event(&socket_pair().into(), 20_000),
+        "local receive" => receive(&Channel::pair().into()),
+        "receive" => receive(&socket_pair().into()),
+        "call" => call(&socket_pair().into()),
+        "gather" => gather(&socket_pair().into()),
+        "sleep" => sleep(&socket_pair().into()),
+        "sleep after a thread" => {
+            std::thread::spawn(|| ()).join().unwrap();
+            sleep(&socket_pair().into());
+        }
         "local batch" => batch(&Channel::pair().into()),
         "batch" => batch(&socket_pair().into()),
         "local look" => look(&Channel::pair().0),
@@ -94,24 +163,33 @@ fn program(operation: &str) -> Program {
 
 /// Returns the calls between the marks.
 fn calls(operation: &str) -> Vec<String> {
-    calls_of(&program(operation))
+    names_of(&program(operation))
 }
 
-fn calls_of(program: &Program) -> Vec<String> {
+fn names_of(program: &Program) -> Vec<String> {
+    calls_of(program).into_iter().map(|call| call.name).collect()
+}
+
+fn calls_of(program: &Program) -> Vec<Call> {
     let (run, trace) = Strace::new(program).run();
     assert!(run.status.success(), "{}", run.stderr);
-    let names = trace.calls.into_iter().map(|call| call.name);
-    names
-        .skip_while(|name| name != "getppid")
-        .skip(1)
-        .take_while(|name| name != "getppid")
-        .collect()
+    let is_mark = |call: &Call| call.name == "getppid";
+    let behind_mark = trace.calls.into_iter().skip_while(|call| !is_mark(call)).skip(1);
+    behind_mark.take_while(|call| !is_mark(call)).collect()
+}
+
+/// Returns the number of descriptors of each poll(2) between the marks.
+fn polled(operation: &str) -> Vec<usize> {
+    let calls = calls_of(&program(operation));
+    let polls = calls.iter().filter(|call| call.name.ends_with("poll"));
+    polls.map(|call| call.arguments.matches("{fd=").count()).collect()
 }
 
 fn one_process_needs_no_system_call() {
     assert_eq!(calls("local event"), [""; 0]);
     assert_eq!(calls("local batch"), [""; 0]);
     assert_eq!(calls("local look"), [""; 0]);
+    assert_eq!(calls("local receive"), [""; 0]);
 }
 
 fn a_message_over_a_socket_is_one_call_to_send_and_one_to_receive() {
@@ -121,12 +199,40 @@ fn a_message_over_a_socket_is_one_call_to_send_and_one_to_receive() {
     }
 }
 
+/// No call shows whether there is more, because none of these returns signals.
+fn a_message_that_is_received_or_answers_a_call_is_one_call_to_receive() {
+    assert_eq!(calls("receive"), ["sendto", "recvmsg"]);
+    let calls = calls("call");
+    assert_eq!(calls[..3], ["sendto"; 3]);
+    assert!(calls[3].ends_with("poll"), "{calls:?}");
+    // The message behind the first answer, and the second answer.
+    assert_eq!(calls[4..], ["recvmsg"; 2]);
+}
+
+fn only_a_process_that_had_threads_polls_for_the_wake_up_of_another() {
+    assert_eq!(polled("sleep"), [1; 3]);
+    assert_eq!(polled("sleep after a thread"), [2; 3]);
+}
+
+/// Each region of each call is passed to the kernel where it lies, or copied with its neighbours.
+fn every_call_passes_large_regions_where_they_lie() {
+    let (run, trace) = Strace::new(&program("gather")).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let found = SentParts::of(&trace);
+    assert_eq!(found.len(), 5 * GATHERED.len());
+    for (row, found) in GATHERED.iter().zip(found.chunks(5)) {
+        let calls = [(false, false), (false, true), (true, false), (true, true), (false, false)];
+        let expected = calls.map(|(is_call, has_handle)| row.parts(is_call, has_handle));
+        assert_eq!(found, expected, "{row:?}");
+    }
+}
+
 /// As under a filter of system calls that does not know recvmmsg.
 fn without_recvmmsg_messages_are_received_one_by_one() {
     for errno in [Errno::EPERM, Errno::ENOSYS, Errno::EACCES] {
         let refused = |operation: &str| {
             let refused = [Forbidden::Call(SystemCall::RECVMMSG)];
-            calls_of(&program(operation).forbidding(&refused, errno))
+            names_of(&program(operation).forbidding(&refused, errno))
         };
         assert_eq!(refused("small event"), ["sendto", "recvmmsg", "recvmsg", "recvmsg"], "{errno}");
         // recvmmsg is not tried again.
@@ -154,6 +260,9 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
     testbed::cases![
         [Need::Tool("strace")] one_process_needs_no_system_call,
         [Need::Tool("strace")] a_message_over_a_socket_is_one_call_to_send_and_one_to_receive,
+        [Need::Tool("strace")] a_message_that_is_received_or_answers_a_call_is_one_call_to_receive,
+        [Need::Tool("strace")] only_a_process_that_had_threads_polls_for_the_wake_up_of_another,
+        [Need::Tool("strace")] every_call_passes_large_regions_where_they_lie,
         [Need::Tool("strace")] without_recvmmsg_messages_are_received_one_by_one,
         [Need::Tool("strace")] a_wait_for_a_signal_that_is_set_looks_once_and_only_at_a_socket,
         [Need::Tool("strace")] a_wait_that_spins_does_not_sleep,
