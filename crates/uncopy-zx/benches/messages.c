@@ -5,9 +5,9 @@
  *   linear   the regions copied into one buffer, which is written, waited for and read
  *   iovec    the regions written without copying them first, waited for and read
  *   write    the regions written with zx_channel_write_etc; reading them is not counted
- *   call     the regions sent by zx_channel_call, whose deadline has passed, and read
- *   call-linear   the same, copied into one buffer first
- * With SOCKET as a fifth word, there is a socket between the two ends.
+ *   write_etc, call, call_etc   the regions sent by that call, and read; the deadline of a call has passed
+ * With SOCKET as a fifth word, there is a socket between the two ends; with JOINED as a sixth, the last three
+ * copy the regions into one buffer first.
  * The regions have the same length, and the last one the rest; REGIONS 0 stands for the three of a
  * FIDL byte vector: 16 bytes of header, 16 of the vector itself, and its contents. */
 #include <stdio.h>
@@ -57,14 +57,18 @@ static double now(clockid_t clock) {
 /* Returns the nanoseconds for `count` messages. */
 typedef double measured_t(long count);
 
+static void join_parts(void) {
+  char* end = linear;
+  for (uint32_t part = 0; part < num_parts; ++part) {
+    memcpy(end, parts[part].buffer, parts[part].capacity);
+    end += parts[part].capacity;
+  }
+}
+
 static double send_linear(long count) {
   double begin = now(CLOCK_MONOTONIC);
   for (long i = 0; i < count; ++i) {
-    char* end = linear;
-    for (uint32_t part = 0; part < num_parts; ++part) {
-      memcpy(end, parts[part].buffer, parts[part].capacity);
-      end += parts[part].capacity;
-    }
+    join_parts();
     check(zx_channel_write(near_end, 0, linear, num_bytes, NULL, 0), "zx_channel_write");
     receive();
   }
@@ -81,29 +85,49 @@ static double send_parts(long count) {
   return now(CLOCK_MONOTONIC) - begin;
 }
 
-static double call(long count, int is_linear) {
+/* Sends a message of regions, or of one buffer. */
+typedef zx_status_t send_t(uint32_t options, const void* bytes, uint32_t count);
+
+static zx_status_t by_write_etc(uint32_t options, const void* bytes, uint32_t count) {
+  return zx_channel_write_etc(near_end, options, bytes, count, NULL, 0);
+}
+
+/* The deadline of a call has passed. */
+static zx_status_t by_call(uint32_t options, const void* bytes, uint32_t count) {
+  uint32_t actual, handles;
+  zx_channel_call_args_t args = {bytes, NULL, back, NULL, count, 0, num_bytes, 0};
+  zx_status_t status = zx_channel_call(near_end, options, 0, &args, &actual, &handles);
+  return status == ZX_ERR_TIMED_OUT ? ZX_OK : ZX_ERR_BAD_STATE;
+}
+
+static zx_status_t by_call_etc(uint32_t options, const void* bytes, uint32_t count) {
+  uint32_t actual, handles;
+  zx_channel_call_etc_args_t args = {bytes, NULL, back, NULL, count, 0, num_bytes, 0};
+  zx_status_t status = zx_channel_call_etc(near_end, options, 0, &args, &actual, &handles);
+  return status == ZX_ERR_TIMED_OUT ? ZX_OK : ZX_ERR_BAD_STATE;
+}
+
+static const struct {
+  const char* word;
+  send_t* send;
+} sends[] = {{"write_etc", by_write_etc}, {"call", by_call}, {"call_etc", by_call_etc}};
+
+static send_t* chosen;
+static int is_joined;
+
+static double send_chosen(long count) {
   double begin = now(CLOCK_MONOTONIC);
   for (long i = 0; i < count; ++i) {
-    uint32_t bytes = 0, handles = 0;
-    zx_channel_call_args_t args = {parts, NULL, back, NULL, num_parts, 0, num_bytes, 0};
-    if (is_linear) {
-      char* end = linear;
-      for (uint32_t part = 0; part < num_parts; ++part) {
-        memcpy(end, parts[part].buffer, parts[part].capacity);
-        end += parts[part].capacity;
-      }
-      args.wr_bytes = linear;
-      args.wr_num_bytes = num_bytes;
+    if (is_joined) {
+      join_parts();
+      check(chosen(0, linear, num_bytes), "the call");
+    } else {
+      check(chosen(ZX_CHANNEL_WRITE_USE_IOVEC, parts, num_parts), "the call");
     }
-    uint32_t options = is_linear ? 0 : ZX_CHANNEL_WRITE_USE_IOVEC;
-    if (zx_channel_call(near_end, options, 0, &args, &bytes, &handles) != ZX_ERR_TIMED_OUT) exit(1);
-    check(zx_channel_read(far_end, 0, back, NULL, num_bytes, 0, &bytes, NULL), "zx_channel_read");
+    check(zx_channel_read(far_end, 0, back, NULL, num_bytes, 0, NULL, NULL), "zx_channel_read");
   }
   return now(CLOCK_MONOTONIC) - begin;
 }
-
-static double call_linear(long count) { return call(count, 1); }
-static double call_parts(long count) { return call(count, 0); }
 
 static double write_parts(long count) {
   double spent = 0;
@@ -143,8 +167,8 @@ static void make_parts(uint32_t bytes, uint32_t regions) {
 }
 
 int main(int count, char** words) {
-  if (count != 5 && count != 6) {
-    fprintf(stderr, "messages linear|iovec|write|call|call-linear BYTES REGIONS MILLISECONDS [SOCKET]\n");
+  if (count < 5 || count > 7) {
+    fprintf(stderr, "messages WHAT BYTES REGIONS MILLISECONDS [SOCKET [JOINED]]\n");
     return 2;
   }
   uint32_t bytes = (uint32_t)strtoul(words[2], NULL, 10);
@@ -153,13 +177,18 @@ int main(int count, char** words) {
   int is_write = strcmp(words[1], "write") == 0;
   if (bytes < 48 || regions > bytes || bytes > ZX_CHANNEL_MAX_MSG_BYTES) return 2;
   measured_t* run = is_write                           ? write_parts
-                    : strcmp(words[1], "call") == 0   ? call_parts
-                    : strcmp(words[1], "call-linear") == 0 ? call_linear
                     : strcmp(words[1], "linear") == 0 ? send_linear
                                                       : send_parts;
+  for (size_t i = 0; i < sizeof(sends) / sizeof(sends[0]); ++i) {
+    if (strcmp(words[1], sends[i].word) == 0) {
+      chosen = sends[i].send;
+      run = send_chosen;
+    }
+  }
+  is_joined = count == 7;
   make_parts(bytes, regions);
   check(zx_channel_create(0, &near_end, &far_end), "zx_channel_create");
-  if (count == 6) {
+  if (count >= 6) {
     int fd = -1;
     check(uncopy_zx_channel_to_fd(far_end, &fd), "uncopy_zx_channel_to_fd");
     check(uncopy_zx_channel_from_fd(fd, &far_end), "uncopy_zx_channel_from_fd");

@@ -37,6 +37,7 @@ const MEMCPY: &str = "memcpy";
 const MEMCPY_TWICE: &str = "memcpy twice";
 const GETPID: &str = "getpid";
 const BARE: &str = "bare sendmsg + poll + recvmsg";
+const WAITED: &str = "uncopy, wait_one + read_into";
 const SPINNING: &str = "uncopy, spinning";
 /// Limit in nanoseconds where both sides look before they sleep.
 const SPINNING_LIMIT: f64 = 2500.0;
@@ -46,6 +47,8 @@ const ONE_BY_ONE: &str = "uncopy, 16 writes";
 const BATCH: &str = "uncopy, write_batch of 16";
 const GATHERED: &str = "uncopy, gathered";
 const JOINED: &str = "uncopy, put together first";
+const BARE_GATHERED: &str = "bare, gathered";
+const BARE_JOINED: &str = "bare, put together first";
 
 /// Parts shared by all cases.
 pub(super) struct Setting {
@@ -109,6 +112,7 @@ impl Setting {
         for call in SentBy::ALL {
             cases.extend(GATHERED_MESSAGES.map(|message| self.gathered(call, message)));
         }
+        cases.extend(GATHERED_MESSAGES.map(|message| self.gathered_bare(message)));
         cases.extend(payload::cases(&self.peers, &self.runs));
         cases
     }
@@ -143,6 +147,7 @@ impl Setting {
             own(COPIED, EchoStyle::Copied),
             own(LENT, EchoStyle::Lent),
             own(LINEARISED, EchoStyle::Linearised),
+            own(WAITED, EchoStyle::Waiting),
             subjects::seqpacket_echoed(BARE, message, time),
             subjects::pipes_echoed(PIPES, message, time),
         ];
@@ -213,6 +218,15 @@ impl Setting {
         let target = at_most(limit, TIME_EACH, GATHERED, JOINED);
         let name = format!("socket/1-process/{}/{}", message_name(message), call.name());
         self.runs.case(name, JOINED, subjects, vec![Target { band: BAND, ..target }])
+    }
+
+    /// Gathering over a bare socket: the kernel's own ratio.
+    fn gathered_bare(&self, message: Message) -> Case {
+        let subject =
+            |name, is_joined| subjects::bare_sent(name, is_joined, message, self.runs.time);
+        let subjects = vec![subject(BARE_GATHERED, false), subject(BARE_JOINED, true)];
+        let name = format!("socket/1-process/{}/bare", message_name(message));
+        self.runs.case(name, BARE_JOINED, subjects, Vec::new())
     }
 
     fn batch(&self, transport: Transport, message: Message) -> Case {

@@ -28,6 +28,7 @@ pub(super) enum EchoStyle {
     Copied,
     Lent,
     Linearised,
+    Waiting,
     Spinning,
     Seqpacket,
     Pipes,
@@ -36,10 +37,11 @@ pub(super) enum EchoStyle {
 impl EchoStyle {
     fn style(self) -> Style {
         match self {
-            EchoStyle::Lent => Style::LENT,
-            EchoStyle::Linearised => Style::LINEARISED,
+            EchoStyle::Lent => Style::RECEIVED_LENT,
+            EchoStyle::Linearised => Style::RECEIVED_LINEARISED,
+            EchoStyle::Waiting => Style::COPIED,
             EchoStyle::Spinning => Style::SPINNING,
-            _ => Style::COPIED,
+            _ => Style::RECEIVED,
         }
     }
 }
@@ -54,7 +56,11 @@ pub(crate) fn run(arguments: &EchoArguments) -> Result<()> {
     let message = Message { bytes, regions };
     let input = std::io::stdin().as_fd().try_clone_to_owned()?;
     match way {
-        EchoStyle::Copied | EchoStyle::Lent | EchoStyle::Linearised | EchoStyle::Spinning => {
+        EchoStyle::Copied
+        | EchoStyle::Lent
+        | EchoStyle::Linearised
+        | EchoStyle::Waiting
+        | EchoStyle::Spinning => {
             let channel = Channel::from_fd(input).map_err(|(_, status)| status)?;
             echo(Own::of_second_process(channel, way.style()), message);
         }

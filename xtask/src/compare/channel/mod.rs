@@ -40,6 +40,8 @@ const NOTES: &[&str] = &[
     "uncopy: the regions as they are, waited for with wait_one(READABLE); copied out with \
      read_into, or lent with read (\"lent\"); \"linearised\": the regions are first copied into \
      one buffer, which is kept, and that is written",
+    "between two processes uncopy waits and takes the message with one call (receive), and copies it \
+     out unless it is \"lent\"; the other way is a subject of its own",
     "what is sent lies at another place of a page in each round; between two processes, both of \
      which are pinned to one processor, of each 500 messages in the second",
     "2-processors: the second process is pinned to one processor and this one to another; \
@@ -55,7 +57,8 @@ const NOTES: &[&str] = &[
      receives looks again and again, and with its events, where it sleeps",
     "socket/1-process/…/write_etc, call, call_etc, write_batch: one message sent by that call, of its \
      regions (gathered) or of one buffer that they were copied to first, and read; a call has a \
-     deadline that has passed, so that the answer is not waited for",
+     deadline that has passed, so that the answer is not waited for; bare: the same over a bare socket, which \
+     shows what the kernel gains by it",
     "payload: bytes of any length through a PayloadChannel: by default (\"Payload\": messages), as \
      fresh sealed memory, and in a pool that is used again, where the sender copies them into a \
      slot and the receiver trusts it; read whole, or one page in 64. stream socket: write and read \

@@ -308,6 +308,27 @@ pub(super) fn sent_by(
     })
 }
 
+/// A message over a bare socket within this process.
+pub(super) fn bare_sent(name: &str, is_joined: bool, message: Message, time: Duration) -> Subject {
+    let bytes = vec![1u8; message.bytes + PAGE_BYTES];
+    let mut linear = Vec::with_capacity(message.bytes);
+    let open = || {
+        let (near, far) = Seqpacket::sockets()?;
+        Ok((Seqpacket::new(near), Seqpacket::new(far)))
+    };
+    Subject::piece(name, Role::Yardstick, open, move |(near, far), round| {
+        let regions = message.of(placed(&bytes, message.bytes, round));
+        sample(time, || {
+            if !is_joined {
+                return exchange(near, far, &regions, message.bytes);
+            }
+            linear.clear();
+            black_box(&regions).iter().for_each(|region| linear.extend_from_slice(region));
+            exchange(near, far, &[IoSlice::new(&linear)], message.bytes)
+        })
+    })
+}
+
 /// Time that each of `message`'s regions adds to one region of the same length.
 pub(super) fn further_regions(
     name: &str,

@@ -26,9 +26,15 @@ const OVER_SOCKET: [Message; 3] = [
     Message { bytes: FULL, regions: 16 },
     Message { bytes: FULL, regions: 64 },
 ];
-/// Name of a call, and the words of the program for its regions and for one buffer.
-const SOCKET_CALLS: [[&str; 3]; 2] =
-    [["write", "iovec", "linear"], ["call", "call", "call-linear"]];
+/// Name of a call, and the words of the program in front of the figures and behind them, for its regions
+/// and for one buffer.
+const SOCKET_CALLS: [(&str, [CallWords; 2]); 4] = [
+    ("write", [("iovec", &[]), ("linear", &[])]),
+    ("write_etc", [("write_etc", &[]), ("write_etc", &["JOINED"])]),
+    ("call", [("call", &[]), ("call", &["JOINED"])]),
+    ("call_etc", [("call_etc", &[]), ("call_etc", &["JOINED"])]),
+];
+type CallWords = (&'static str, &'static [&'static str]);
 
 /// Limits of C relative to Rust, for a full message and for a short one.
 const LIMIT_OF_FULL: f64 = 1.25;
@@ -66,8 +72,8 @@ impl Setting {
         let mut cases: Vec<Case> = VECTORS.into_iter().map(|length| self.vector(length)).collect();
         cases.extend(messages.map(|message| self.iovecs(message)));
         cases.extend(copies.map(|message| self.copy(message)));
-        for call in SOCKET_CALLS {
-            cases.extend(OVER_SOCKET.map(|message| self.over_socket(call, message)));
+        for (name, calls) in SOCKET_CALLS {
+            cases.extend(OVER_SOCKET.map(|message| self.over_socket(name, calls, message)));
         }
         cases
     }
@@ -124,10 +130,11 @@ impl Setting {
         self.runs.case(name, RUST, subjects, targets.into_iter().collect())
     }
 
-    fn over_socket(&self, call: [&'static str; 3], message: Message) -> Case {
-        let [name, gathered, joined] = call;
-        let subject = |name, word| {
-            subjects::over_socket(name, self.program.clone(), word, message, self.runs.time)
+    fn over_socket(&self, name: &str, calls: [CallWords; 2], message: Message) -> Case {
+        let [gathered, joined] = calls;
+        let subject = |name, (what, last): CallWords| {
+            let program = self.program.clone();
+            subjects::over_socket(name, program, what, last, message, self.runs.time)
         };
         let subjects = vec![subject(C_GATHERED, gathered), subject(C_JOINED, joined)];
         let limit = if message == OVER_SOCKET[1] { 0.9 } else { 1.03 };
@@ -169,7 +176,7 @@ mod tests {
     fn cases_are_sound() {
         let cases = setting().cases();
         assert::sound(&cases);
-        assert_eq!(cases.len(), 3 + 12 + 9 + 6);
+        assert_eq!(cases.len(), 3 + 12 + 9 + 12);
     }
 
     /// Each row: case, subject, limit, what it is set against.

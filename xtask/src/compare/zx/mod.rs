@@ -76,7 +76,7 @@ const NOTES: &[&str] = &[
      microbenchmark of write_etc on an Intel NUC. Other machines, other systems: to be read beside \
      the rest, and judged against nothing",
     "socket/BYTES/COUNT: a message over a socket, of its regions (gathered) or of one buffer that they were \
-     copied to first; call: zx_channel_call with a deadline that has passed",
+     copied to first; call, call_etc: with a deadline that has passed",
     "copy/BYTES/COUNT: COUNT regions into one buffer, by the copies that survive bad addresses and \
      by memcpy",
     "noise: the A/A spread (the baseline's second run of each round against its first)",

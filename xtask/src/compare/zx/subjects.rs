@@ -93,14 +93,16 @@ pub(super) fn in_c(
 pub(super) fn over_socket(
     name: &str,
     program: PathBuf,
-    word: &'static str,
+    what: &'static str,
+    last: &'static [&'static str],
     message: Message,
     time: Duration,
 ) -> Subject {
     let figures = [message.bytes, message.regions].map(|figure| figure.to_string());
     let millis = time.as_millis().to_string();
     let run = move |(): &mut (), _| {
-        printed_by(Command::new(&program).arg(word).args(&figures).args([&millis, "SOCKET"]))
+        let mut command = Command::new(&program);
+        printed_by(command.arg(what).args(&figures).args([&millis, "SOCKET"]).args(last))
     };
     Subject::piece(name, Role::Own, || Ok(()), run)
 }
