@@ -42,7 +42,8 @@ use uncopy_core::{Contradiction, Error, Reason, Result};
 ///
 /// # Errors
 /// As [`copy_file`](super::copy_file);
-/// [`Contradiction::AsyncInPlace`] with [`CopyOptions::in_place`] or [`CopyOptions::attributes_only`], which a drop would leave half done; and
+/// [`Contradiction::AsyncInPlace`] with [`CopyOptions::in_place`] or [`CopyOptions::attributes_only`], which
+/// a drop would leave half done; and
 /// one for which [`is_cancelled`](Error::is_cancelled) is true if the runtime shut down before the copy
 /// began.
 ///

@@ -3,6 +3,7 @@
 mod adapting;
 mod as_cp;
 mod audit;
+mod beside_rsync;
 mod calls;
 mod deep;
 mod early;
@@ -149,6 +150,7 @@ pub(crate) fn cases() -> Vec<Case> {
         adapting::cases(),
         as_cp::cases(),
         audit::cases(),
+        beside_rsync::cases(),
         calls::cases(),
         deep::cases(),
         early::cases(),
