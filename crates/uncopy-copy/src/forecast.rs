@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::destination::Destination;
 use super::facts;
 use super::mechanism::{self, Ends};
-use super::options::{Allow, CopyOptions, Sparse};
+use super::options::{Allow, CopyOptions, Require, Sparse};
 use super::overlay;
 use super::plan::{self, Attempted, ErrorClass, PlanStep};
 pub use super::plan::{CopyFacts, DirectPath};
@@ -94,14 +94,12 @@ pub fn forecast(
     let align = written.as_ref().ok().and_then(|fd| file::stat(fd).ok()).and_then(|s| s.direct);
     let mut mechanisms = match (&files, facts.size) {
         _ if facts.destination_is_stream || facts.size.is_none() => untried(&facts),
-        (Ok(files), _) => Bench::new(&source, files, &facts).try_all(),
+        (Ok(files), _) => try_all(&source, files, &facts),
         (Err(reason), _) => impossible(&facts, reason),
     };
     let attempted: Vec<Attempted> = mechanisms.iter().filter_map(stopped).collect();
-    let chosen = match plan::next(&facts, &attempted) {
-        PlanStep::Try(mechanism) => Some(mechanism),
-        PlanStep::GiveUp => None,
-    };
+    let choice = choose(&facts, &mechanisms);
+    let chosen = choice.map(|(mechanism, _)| mechanism);
     let rivals = plan::rivals(&facts, &attempted);
     let is_race = chosen.is_some_and(|chosen| rivals.first() == Some(&chosen))
         && Trial::new(&facts, &rivals, || false).is_some();
@@ -120,11 +118,32 @@ pub fn forecast(
         written_to: written_to(&destination_device, &facts, destination.path()),
         destination_device,
         destination_align: align,
-        choice: chosen.map(|mechanism| (mechanism, cost_of(&mechanisms, mechanism))),
+        choice,
         rivals: if is_race { rivals } else { Vec::new() },
         mechanisms,
         facts,
     })
+}
+
+/// Tries every mechanism from the source, or a file beside it, to temporary files.
+pub(crate) fn try_all(
+    source: &Source<'_>,
+    files: &TrialFiles,
+    facts: &CopyFacts,
+) -> Vec<MechanismForecast> {
+    Bench::new(source, files, facts).try_all()
+}
+
+/// Returns the first mechanism of a copy, with its cost. `None`: none works that the options allow.
+pub(crate) fn choose(
+    facts: &CopyFacts,
+    mechanisms: &[MechanismForecast],
+) -> Option<(Mechanism, Cost)> {
+    let attempted: Vec<Attempted> = mechanisms.iter().filter_map(stopped).collect();
+    match plan::next(facts, &attempted) {
+        PlanStep::Try(mechanism) => Some((mechanism, cost_of(mechanisms, mechanism))),
+        PlanStep::GiveUp => None,
+    }
 }
 
 /// Uses `cachestat(2)`, and `mincore(2)` on kernels without it.
@@ -225,6 +244,7 @@ impl<'a> Bench<'a> {
             direct,
             direct_reads: false,
             allow: Allow::Any,
+            require: Require::Nothing,
             sparse: Sparse::Auto,
             ..facts.clone()
         };

@@ -26,10 +26,13 @@ mod observer;
 mod options;
 mod outcome;
 mod pause;
+// Withdrawn by tasks alone.
+#[cfg_attr(not(feature = "tokio"), allow(dead_code))]
 mod permit;
 mod skip;
 mod throttle;
 mod tuning;
+mod verdict;
 
 #[cfg(target_os = "linux")]
 mod active_mover;
@@ -63,6 +66,8 @@ mod following_portable;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod forecast;
+#[cfg(target_os = "linux")]
+mod foresee;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod manifest;
 #[cfg(target_os = "linux")]
@@ -151,6 +156,8 @@ pub use compress::{fuzz as fuzz_compressed, fuzz_table};
 pub use journal::fuzz as fuzz_journal;
 #[cfg(not(target_os = "linux"))]
 use portable as run;
+#[cfg(not(target_os = "linux"))]
+use portable as foresee;
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub use stale::fuzz as fuzz_record;
 
@@ -170,6 +177,7 @@ pub use pause::{Gate, Pause};
 pub use skip::Skip;
 pub use throttle::Throttle;
 pub use tuning::{Origin, Threshold, Tuning};
+pub use verdict::PathVerdict;
 
 use gated::Gated;
 
@@ -222,6 +230,27 @@ pub fn copy_file_in(
         return Err(Error::new("copy", source.as_ref(), Reason::Cancelled));
     }
     run::copy(source.as_ref(), destination, options, context, &mut observer)
+}
+
+/// Returns how files go from one directory to another, which may be the same.
+///
+/// ```
+/// use uncopy::copy::verdict;
+/// let directory = tempfile::tempdir()?;
+/// match verdict(directory.path(), directory.path()) {
+///     Ok(verdict) => println!("{} ({})", verdict.cost, verdict.mechanism),
+///     Err(reason) => println!("not tried: {reason}"),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// Why it could not be tried: no temporary file can be made in one of them, for example.
+pub fn verdict(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+) -> Result<PathVerdict, uncopy_os::capabilities::AnswerReason> {
+    foresee::verdict(from.as_ref(), to.as_ref())
 }
 
 /// A file that is made is for its owner alone, where files have modes.

@@ -19,6 +19,7 @@ use super::observer::{self, Observer, Phase, Progress};
 use super::options::{CopyOptions, Existing, IfChanged, Sparse};
 use super::outcome::Outcome;
 use super::pause::Stopwatch;
+use super::verdict::PathVerdict;
 #[cfg(feature = "trees")]
 pub(super) use jobs::{is_built, run_job};
 use temporary::Temporary;
@@ -26,6 +27,12 @@ use uncopy_core::CopyOption;
 use uncopy_core::other_system;
 use uncopy_core::{Cost, Mechanism, Note, Receipt};
 use uncopy_core::{Error, Objection, Reason, Result};
+use uncopy_os::capabilities::AnswerReason;
+
+/// Nothing is tried here; see [`super::verdict`].
+pub(super) fn verdict(_: &Path, _: &Path) -> Result<PathVerdict, AnswerReason> {
+    Err(AnswerReason::NotAskedHere)
+}
 
 /// Copies one file; see [`super::copy_file`].
 pub(super) fn copy(

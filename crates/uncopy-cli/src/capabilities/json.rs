@@ -7,6 +7,7 @@ use serde::Serialize;
 use uncopy::Errno;
 use uncopy::capabilities as found;
 
+use super::verdicts::{PairVerdict, Verdicts};
 use crate::report::Failure;
 use crate::report::json::{Problem, SCHEMA, base64_name, line};
 
@@ -15,6 +16,37 @@ struct Report<'a> {
     schema: u32,
     kernel: Kernel<'a>,
     paths: Vec<PathReport<'a>>,
+    pairs: Vec<Pair<'a>>,
+}
+
+#[derive(Serialize)]
+struct Pair<'a> {
+    from: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_base64: Option<String>,
+    to: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_base64: Option<String>,
+    verdict: Option<PathVerdict>,
+}
+
+/// How files go; absent where it could not be tried.
+#[derive(Serialize)]
+struct PathVerdict {
+    cost: &'static str,
+    mechanism: &'static str,
+    when_durable: bool,
+}
+
+impl PathVerdict {
+    fn of(pair: &PairVerdict) -> Option<PathVerdict> {
+        let verdict = pair.verdict.as_ref().ok()?;
+        Some(PathVerdict {
+            cost: verdict.cost.name(),
+            mechanism: verdict.mechanism.name(),
+            when_durable: verdict.when_durable,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -64,8 +96,14 @@ struct PathReport<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Outcome<'a> {
-    Answered(Box<Storage<'a>>),
-    Failed { error: Problem<'a> },
+    Answered {
+        verdict: Option<PathVerdict>,
+        #[serde(flatten)]
+        storage: Box<Storage<'a>>,
+    },
+    Failed {
+        error: Problem<'a>,
+    },
 }
 
 #[derive(Serialize)]
@@ -136,13 +174,29 @@ impl<T> From<&found::Answer<T>> for Answer {
 }
 
 /// Formats the capabilities as one object on one line.
-pub(crate) fn report(
+pub(super) fn report(
     kernel: &found::Kernel,
     paths: &[PathBuf],
     storages: &[Result<found::Storage, Failure>],
+    verdicts: &Verdicts,
 ) -> String {
-    let paths = paths.iter().zip(storages).map(|(path, storage)| path_object(path, storage));
-    line(&Report { schema: SCHEMA, kernel: kernel.into(), paths: paths.collect() })
+    let paths = paths.iter().zip(storages).zip(&verdicts.within);
+    let paths = paths.map(|((path, storage), within)| {
+        path_object(path, storage, within.as_ref().and_then(PathVerdict::of))
+    });
+    let pairs = verdicts.between.iter().map(|pair| Pair {
+        from: pair.from.to_string_lossy(),
+        from_base64: base64_name(&pair.from),
+        to: pair.to.to_string_lossy(),
+        to_base64: base64_name(&pair.to),
+        verdict: PathVerdict::of(pair),
+    });
+    line(&Report {
+        schema: SCHEMA,
+        kernel: kernel.into(),
+        paths: paths.collect(),
+        pairs: pairs.collect(),
+    })
 }
 
 impl<'a> From<&'a found::Kernel> for Kernel<'a> {
@@ -180,12 +234,16 @@ impl<'a> From<&'a found::Kernel> for Kernel<'a> {
     }
 }
 
-fn path_object<'a>(path: &'a Path, storage: &'a Result<found::Storage, Failure>) -> PathReport<'a> {
+fn path_object<'a>(
+    path: &'a Path,
+    storage: &'a Result<found::Storage, Failure>,
+    verdict: Option<PathVerdict>,
+) -> PathReport<'a> {
     PathReport {
         path: path.to_string_lossy(),
         path_base64: base64_name(path),
         outcome: match storage {
-            Ok(storage) => Outcome::Answered(Box::new(storage.into())),
+            Ok(storage) => Outcome::Answered { verdict, storage: Box::new(storage.into()) },
             Err(failure) => Outcome::Failed { error: Problem::from(failure) },
         },
     }
@@ -241,7 +299,7 @@ mod tests {
             .iter()
             .map(|path| found::storage(path).map_err(|error| Failure::from(&error)))
             .collect::<Vec<_>>();
-        let text = report(found::kernel(), &paths, &storages);
+        let text = report(found::kernel(), &paths, &storages, &Verdicts::of(&storages));
         assert!(text.starts_with("{\"schema\":1,"), "{text}");
         assert_eq!(text.find('\n'), Some(text.len() - 1));
         let report: Value = serde_json::from_str(&text).unwrap();
@@ -249,6 +307,7 @@ mod tests {
         assert_eq!(report["paths"][0]["path"], "/");
         assert!(report["paths"][0]["reflink"]["answer"].is_string());
         assert!(report["paths"][0]["error"].is_null());
+        assert_eq!(report["pairs"], json!([]));
         assert_eq!(report["paths"][1]["error"]["errno_name"], "ENOENT");
     }
 

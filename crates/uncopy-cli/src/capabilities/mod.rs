@@ -1,6 +1,7 @@
 //! `uncopy capabilities`.
 
 pub(crate) mod json;
+mod verdicts;
 mod words;
 
 use uncopy::capabilities::{Storage, kernel, storage};
@@ -8,16 +9,18 @@ use uncopy::capabilities::{Storage, kernel, storage};
 use crate::exit::Exit;
 use crate::flags::capabilities::CapabilitiesArgs;
 use crate::report::{self, Failure};
+use verdicts::Verdicts;
 
 /// Tests kernel and filesystems, and prints the results. A path that cannot be tested does not
 /// prevent the others from being shown.
 pub(crate) fn run(flags: &CapabilitiesArgs) -> Result<Exit, clap::Error> {
     let examine = |path| storage(path).map_err(|error| Failure::from(&error));
     let storages: Vec<Result<Storage, Failure>> = flags.paths.iter().map(examine).collect();
+    let verdicts = Verdicts::of(&storages);
     let text = if flags.json {
-        json::report(kernel(), &flags.paths, &storages)
+        json::report(kernel(), &flags.paths, &storages, &verdicts)
     } else {
-        words::report(kernel(), &storages)
+        words::report(kernel(), &storages, &verdicts)
     };
     let mut exit = match report::print(&text) {
         Ok(()) => Exit::Success,

@@ -7,14 +7,23 @@ use uncopy::capabilities::{
     Alignment, Answer, Device, IoUring, Kernel, Limit, Sharing, Storage, ZerocopySocket,
 };
 
+use super::verdicts::{PairVerdict, Verdicts};
 use crate::report::{Failure, printable};
 
 /// Width of the column of names.
 const NAMES: usize = 18;
 
-/// Formats a table for the kernel, and one for each path that could be tested.
-pub(crate) fn report(kernel: &Kernel, storages: &[Result<Storage, Failure>]) -> String {
-    let mut text = format!("Kernel {}\n", kernel.release);
+/// Formats the verdicts, a table for the kernel, and one for each path that could be tested.
+pub(super) fn report(
+    kernel: &Kernel,
+    storages: &[Result<Storage, Failure>],
+    verdicts: &Verdicts,
+) -> String {
+    let mut text: String = verdicts.all().map(verdict).collect();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let _ = writeln!(text, "Kernel {}", kernel.release);
     rows(&mut text, kernel_rows(kernel));
     for storage in storages.iter().flatten() {
         let path = storage.path.display().to_string();
@@ -29,6 +38,24 @@ pub(crate) fn report(kernel: &Kernel, storages: &[Result<Storage, Failure>]) -> 
         }
     }
     text
+}
+
+/// Formats "within /data: shared (reflink)".
+fn verdict(pair: &PairVerdict) -> String {
+    let from = pair.from.display().to_string();
+    let to = pair.to.display().to_string();
+    let place = match pair.from == pair.to {
+        true => format!("within {}", printable(&from)),
+        false => format!("from {} to {}", printable(&from), printable(&to)),
+    };
+    match &pair.verdict {
+        Ok(verdict) => {
+            let when = if verdict.when_durable { ", when durable" } else { "" };
+            let cost = verdict.cost.name().replace('_', " ");
+            format!("{place}: {cost} ({}){when}\n", verdict.mechanism)
+        }
+        Err(reason) => format!("{place}: not tried: {}\n", printable(&reason.to_string())),
+    }
 }
 
 fn rows<const N: usize>(text: &mut String, rows: [(&str, String); N]) {

@@ -22,6 +22,7 @@ mod sources;
 mod special;
 mod streams;
 mod truth;
+mod verdicts;
 mod without_subcommand;
 pub(crate) mod witnessed;
 
@@ -103,6 +104,7 @@ pub(crate) fn cases() -> Vec<Case> {
         special::cases(),
         streams::cases(),
         truth::cases(),
+        verdicts::cases(),
         without_subcommand::cases(),
     ]
     .into_iter()

@@ -577,3 +577,10 @@ fn whole_trees_are_refused() {
     assert!(!is_built(&pairs[0].0, &pairs[0].1, &JobOptions::default()));
     assert_eq!(scene.names(), ["source"]);
 }
+
+#[test]
+fn no_verdict_is_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let found = verdict(directory.path(), directory.path());
+    assert_eq!(found, Err(AnswerReason::NotAskedHere));
+}
