@@ -3,13 +3,25 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use testbed::witness::Strace;
-use testbed::{Program, SentParts};
+use testbed::{Need, Program, SentParts};
 use uncopy_channel::{Channel, Deadline, EventPair, MAX_HANDLES, Object, Rights, Signals, Status};
 use uncopy_fidl::{Fidl, OwnedHandle, Rule};
 use uncopy_fidl_channel::{Failure, FidlHandle, protocol};
+
+fn main() -> ExitCode {
+    testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
+        testbed::cases![
+            [] a_value_at_a_limit_is_sent_and_one_past_it_is_refused,
+            [] a_value_is_refused_for_the_first_of_its_faults,
+            [] a_call_for_which_there_is_no_room_sends_nothing_and_consumes_the_handles,
+            [Need::Tool("strace")] large_pieces_of_a_value_are_passed_to_the_kernel_where_they_lie,
+        ]
+    })
+}
 
 #[derive(Debug, Fidl)]
 #[fidl(resource = FidlHandle)]
@@ -89,7 +101,6 @@ fn is_too_long(failure: &Failure) -> bool {
     matches!(failure, Failure::Message(error) if matches!(error.rule(), Rule::MessageTooLong { .. }))
 }
 
-#[test]
 fn a_value_at_a_limit_is_sent_and_one_past_it_is_refused() {
     on_each(|case, sending, (near, far)| {
         let client = StoreClient::new(near);
@@ -128,7 +139,6 @@ fn a_value_at_a_limit_is_sent_and_one_past_it_is_refused() {
 
 /// Faults of a value, from which it is refused for the first: it is encoded before the channel looks at
 /// it, which then checks in Zircon's order.
-#[test]
 fn a_value_is_refused_for_the_first_of_its_faults() {
     for (may_write, is_long, may_move, is_open, expected) in [
         (false, true, false, false, None),
@@ -158,7 +168,6 @@ fn a_value_is_refused_for_the_first_of_its_faults() {
     }
 }
 
-#[test]
 fn a_call_for_which_there_is_no_room_sends_nothing_and_consumes_the_handles() {
     for (name, pair) in TRANSPORTS {
         let (near, far) = pair();
@@ -194,7 +203,6 @@ const PARTS: [(&[usize], usize, SentParts); 5] = [
     (&[8000; 8], 0, SentParts { count: 9, first: 8 + BESIDE_ONE_PIECE + 7 * 16 }),
 ];
 
-#[test]
 fn large_pieces_of_a_value_are_passed_to_the_kernel_where_they_lie() {
     const NAME: &str = "large_pieces_of_a_value_are_passed_to_the_kernel_where_they_lie";
     if std::env::var_os(TRACED).is_some() {
@@ -207,10 +215,6 @@ fn large_pieces_of_a_value_are_passed_to_the_kernel_where_they_lie() {
                 drop(far.read().unwrap());
             }
         }
-        return;
-    }
-    if std::process::Command::new("strace").arg("-V").output().is_err() {
-        println!("left out: there is no strace");
         return;
     }
     let program = Program::new(std::env::current_exe().unwrap()).args(["--exact", NAME]);
