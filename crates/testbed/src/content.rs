@@ -68,12 +68,13 @@ pub fn drop_from_cache(file: &File) {
 
 fn write_pattern(file: &File, offset: u64, length: u64) {
     const PIECE: u64 = 1 << 20;
+    let mut bytes = vec![0; in_memory(PIECE.min(length))];
     let mut done = 0;
     while done < length {
-        let piece = PIECE.min(length - done);
-        let bytes = patterned(offset + done, piece);
-        file.write_all_at(&bytes, offset + done).expect("there is room for the test's data");
-        done += piece;
+        let piece = &mut bytes[..in_memory(PIECE.min(length - done))];
+        fill(piece, 0, offset + done);
+        file.write_all_at(piece, offset + done).expect("there is room for the test's data");
+        done += piece.len() as u64;
     }
 }
 
@@ -86,15 +87,34 @@ pub fn patterned(offset: u64, length: u64) -> Vec<u8> {
 /// Returns bytes like [`patterned`], different for each `seed`.
 #[must_use]
 pub fn seeded(seed: u64, offset: u64, length: u64) -> Vec<u8> {
-    let end = offset + length;
-    let words = (offset / 8..end.div_ceil(8)).flat_map(|index| {
+    let mut bytes = vec![0; in_memory(length)];
+    fill(&mut bytes, seed, offset);
+    bytes
+}
+
+/// Fills `bytes`, which lie at `offset`, a word at a time.
+fn fill(bytes: &mut [u8], seed: u64, offset: u64) {
+    let word = |index: u64| {
         // splitmix64 of the index; each byte is made odd.
         let mut word = index.wrapping_add(seed << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         (word ^ (word >> 27) | 0x0101_0101_0101_0101).to_le_bytes()
-    });
-    let skipped = usize::try_from(offset % 8).expect("less than 8");
-    words.skip(skipped).take(usize::try_from(length).expect("fits in memory")).collect()
+    };
+    let skipped = in_memory(offset % 8);
+    let (first, rest) = bytes.split_at_mut(bytes.len().min((8 - skipped) % 8));
+    if !first.is_empty() {
+        first.copy_from_slice(&word(offset / 8)[skipped..][..first.len()]);
+    }
+    let (whole, last) = rest.as_chunks_mut();
+    let begin = offset.div_ceil(8);
+    for (piece, index) in whole.iter_mut().zip(begin..) {
+        *piece = word(index);
+    }
+    last.copy_from_slice(&word(begin + whole.len() as u64)[..last.len()]);
+}
+
+fn in_memory(length: u64) -> usize {
+    usize::try_from(length).expect("fits in memory")
 }
 
 /// Checks that both files have the same length and bytes.
@@ -149,5 +169,22 @@ fn next_data(file: &File, position: u64) -> u64 {
         Ok(offset) => offset,
         Err(rustix::io::Errno::NXIO) => u64::MAX,
         Err(_) => position,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_depend_on_their_offset_alone() {
+        let (seed, all) = (3, seeded(3, 0, 64));
+        for (offset, length) in [(0, 64), (0, 5), (3, 2), (3, 5), (3, 29), (8, 8), (9, 55), (7, 0)]
+        {
+            let expected = &all[offset..offset + length];
+            assert_eq!(seeded(seed, offset as u64, length as u64), expected, "{offset} {length}");
+        }
+        assert!(all.iter().all(|byte| *byte != 0));
+        assert_ne!(all, patterned(0, 64));
     }
 }

@@ -13,6 +13,7 @@ use crate::place::{Place, disk_is_a_bare_device};
 use crate::process::find_tool;
 use crate::sandbox::{self, Sandbox};
 use crate::scratch;
+use crate::sys::signals;
 
 /// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,6 +200,7 @@ pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     {
         return code;
     }
+    signals::start_programs_with_defaults();
     scratch::open(target_tmpdir);
     let mut cases = cases();
     cases.sort_by(|a, b| a.name.cmp(&b.name));

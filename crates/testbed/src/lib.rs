@@ -40,7 +40,7 @@ pub use intercept::{
 pub use mount::{Filesystem, Mount};
 pub use outcome::copied;
 pub use place::Place;
-pub use process::{run_quietly, run_tool, state, with_usual_signals};
+pub use process::{run_quietly, run_tool, state};
 pub use program::{Forbidden, Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;

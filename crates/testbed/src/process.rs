@@ -7,7 +7,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::sys::signals;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Directories of administrators' tools, which an ordinary user's `PATH` may lack.
 const ADMIN_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
@@ -93,18 +95,13 @@ impl Running {
     /// # Panics
     /// If it hangs.
     pub(crate) fn finish(mut self) -> Output {
-        let deadline = Instant::now() + HANG;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                break status;
-            }
-            if Instant::now() > deadline {
-                let process = self.process_id();
-                let stack = std::fs::read_to_string(format!("/proc/{process}/stack"));
-                panic!("the program hangs in {}", stack.unwrap_or_default());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        };
+        // Whoever asked whether it has ended has waited for it.
+        if !self.has_ended() && !ends_within(&self.child, HANG) {
+            let process = self.process_id();
+            let stack = std::fs::read_to_string(format!("/proc/{process}/stack"));
+            panic!("the program hangs in {}", stack.unwrap_or_default());
+        }
+        let status = self.child.wait().expect("a child can be waited for");
         Output { status, stdout: joined(self.stdout.take()), stderr: joined(self.stderr.take()) }
     }
 }
@@ -113,6 +110,21 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Waits until a child has ended. `false`: it goes on after `limit`.
+fn ends_within(child: &Child, limit: Duration) -> bool {
+    let process = Pid::from_child(child);
+    let handle = pidfd_open(process, PidfdFlags::empty()).expect("Linux 5.3 has such handles");
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).expect("minutes");
+        match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            ready => return ready.expect("a process can be waited for") > 0,
+        }
     }
 }
 
@@ -143,13 +155,6 @@ pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
     );
     let mut words = printed.split_whitespace().map(str::to_owned);
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
-}
-
-/// Resets signals of the program to their defaults. Shells ignore SIGINT in background jobs, and
-/// the tests may be one. [`Program`](crate::Program) does this itself.
-pub fn with_usual_signals(command: &mut Command) -> &mut Command {
-    signals::reset(command);
-    command
 }
 
 /// Returns the state of a process from `proc_pid_stat(5)`: `T` if it is stopped.

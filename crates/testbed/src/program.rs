@@ -12,7 +12,6 @@ use crate::intercept::SystemCall;
 use crate::process::{Running, find_tool};
 use crate::receipt::Receipt;
 use crate::sys::seccomp::{self, Filter, FilterAction, Rule};
-use crate::sys::signals;
 
 /// Maximum time until a program reaches the point where a test stops it.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -132,7 +131,6 @@ impl Program {
         let program = words[0].to_str().and_then(find_tool).unwrap_or_else(|| words[0].into());
         let mut command = Command::new(program);
         command.args(&words[1..]);
-        signals::reset(&mut command);
         // The user's configuration and locale must not affect the tests.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("UNCOPY") {

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 /// The program, not minding the environment of whoever runs the tests.
 fn uncopy() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uncopy"));
-    testbed::with_usual_signals(&mut command);
     command.env_remove("UNCOPY_VERIFY").env("UNCOPY_CONFIG", "/dev/null");
     command
 }

@@ -3,13 +3,13 @@
 //! `UNCOPY_TEST_VALGRIND` set, those without sanitizers run under Valgrind as well. For another
 //! processor `UNCOPY_TEST_RUNNER` is the command that runs them (`qemu-aarch64 -L …`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use testbed::witness::Strace;
@@ -27,6 +27,8 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
 struct Bench {
     directory: tempfile::TempDir,
     library: PathBuf,
+    /// Results of the compiler, by program.
+    built: Mutex<BTreeMap<PathBuf, Arc<OnceLock<Result<(), String>>>>>,
 }
 
 /// One way to build a program.
@@ -111,7 +113,9 @@ fn main() {
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     if left_out > 0 {
-        println!("{left_out} builds were left out: UNCOPY_TEST_FULL=1 runs them\n");
+        println!(
+            "{left_out} builds were left out, and others cut short: UNCOPY_TEST_FULL=1 runs them whole\n"
+        );
     }
     conclusion.exit();
 }
@@ -218,7 +222,7 @@ impl Bench {
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let library = own.with_file_name("libuncopy_zx.a");
         if library.is_file() {
-            Ok(Bench { directory, library })
+            Ok(Bench { directory, library, built: Mutex::default() })
         } else {
             Err(format!("{} is missing; run this by `cargo test`", library.display()))
         }
@@ -238,12 +242,19 @@ impl Bench {
     }
 
     fn build_and_run(&self, source: &Path, build: Build) -> Result<(), Failed> {
-        let program = self.build(source, build, &self.library)?;
-        succeed(start(&program), "the program")?;
-        let mut with_kernel = start(&program);
+        let program = self.build(source, build)?;
+        let in_this_extent = || {
+            let mut command = start(&program);
+            if !Extent::from_env().is_full() {
+                command.env("UNCOPY_ZX_TEST_SHORT", "1");
+            }
+            command
+        };
+        succeed(in_this_extent(), "the program")?;
+        let mut with_kernel = in_this_extent();
         with_kernel.env("UNCOPY_ZX_TEST_KERNEL", "1");
         succeed(with_kernel, "the program with the kernel copying")?;
-        let mut over_socket = start(&program);
+        let mut over_socket = in_this_extent();
         over_socket.env("UNCOPY_ZX_TEST_SOCKET", "1");
         succeed(over_socket, "the program with channels over sockets")?;
         let is_requested = std::env::var_os("UNCOPY_TEST_VALGRIND").is_some();
@@ -255,14 +266,12 @@ impl Bench {
         succeed(valgrind(&program), "Valgrind")?;
         let mut over_socket = valgrind(&program);
         over_socket.env("UNCOPY_ZX_TEST_SOCKET", "1");
-        succeed(over_socket, "Valgrind with channels over sockets")
+        Ok(succeed(over_socket, "Valgrind with channels over sockets")?)
     }
 
     /// Container profiles forbid these calls, with one error or another; channels work without them.
     fn run_without_forbidden_calls(&self) -> Result<(), Failed> {
-        let build = Build { name: "forbidden", flags: C_BUILDS[0].flags };
-        let program =
-            self.build(&directory_of_programs().join("channel.c"), build, &self.library)?;
+        let program = self.build(&directory_of_programs().join("channel.c"), C_BUILDS[0])?;
         let calls = [
             SystemCall::USERFAULTFD,
             SystemCall::IO_URING_SETUP,
@@ -283,9 +292,7 @@ impl Bench {
     /// Checks that regions are passed to the kernel where they lie: a message that was put together
     /// has other parts.
     fn compare_parts(&self) -> Result<(), Failed> {
-        let build = Build { name: "traced", flags: C_BUILDS[0].flags };
-        let source = directory_of_programs().join("gather.c");
-        let program = self.build(&source, build, &self.library)?;
+        let program = self.build(&directory_of_programs().join("gather.c"), C_BUILDS[0])?;
         let program = Program::new(&program).env("UNCOPY_ZX_TEST_TRACED", "1");
         let (run, trace) = Strace::new(&program).run();
         if !run.status.success() {
@@ -318,8 +325,7 @@ impl Bench {
             path.extension() == Some(OsStr::new("c")) && !is_about_sanitizers(path)
         };
         for source in sources().into_iter().filter(is_c) {
-            let build = Build { name: "unprivileged", flags: C_BUILDS[0].flags };
-            let program = self.build(&source, build, &self.library)?;
+            let program = self.build(&source, C_BUILDS[0])?;
             let run = Program::new(&program)
                 .env("UNCOPY_ZX_TEST_SHORT", "1")
                 .current_dir(Path::new("/"))
@@ -334,9 +340,7 @@ impl Bench {
 
     /// The channel of a C program, examined while it runs: both of its ends, and what is queued.
     fn examine_channel(&self) -> Result<(), Failed> {
-        let build = Build { name: "waiting", flags: C_BUILDS[0].flags };
-        let program =
-            self.build(&directory_of_programs().join("examined.c"), build, &self.library)?;
+        let program = self.build(&directory_of_programs().join("examined.c"), C_BUILDS[0])?;
         let mut command = start(&program);
         command.arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
@@ -370,7 +374,8 @@ impl Bench {
         let library = directory.join("libuncopy_zx.so");
         std::fs::copy(self.library.with_extension("so"), &library)?;
         let source = directory_of_programs().join("raii.cpp");
-        let program = self.build(&source, Build { name: "shared", flags: &[] }, &library)?;
+        let program = directory.join("raii");
+        self.compile(&source, &[], &library, &program)?;
         let run = || {
             let mut command = start(&program);
             command.env("LD_LIBRARY_PATH", &directory);
@@ -380,14 +385,21 @@ impl Bench {
             return Err("it was found by another name than its SONAME".into());
         }
         std::fs::rename(&library, directory.join("libuncopy_zx.so.0"))?;
-        succeed(run(), "the program")
+        Ok(succeed(run(), "the program")?)
     }
 
-    /// Checks that each header compiles alone, in strict C99, C11, C++17 and C++20.
+    /// Checks that each header compiles alone, in strict C99, C11, C++17 and C++20; in the short extent,
+    /// with one of these and on one system, in turn.
     fn compile_headers(&self) -> Result<(), Failed> {
-        for header in files_below(&directory_of_headers()) {
+        let standards = ["c99", "c11", "c++17", "c++20"];
+        let systems = ["-U__Fuchsia__", "-D__Fuchsia__"];
+        let all = standards.map(|standard| systems.map(|system| (standard, system)));
+        let all = all.as_flattened();
+        for (number, header) in files_below(&directory_of_headers()).into_iter().enumerate() {
             let name = header.strip_prefix(directory_of_headers())?.display().to_string();
-            for standard in ["c99", "c11", "c++17", "c++20"] {
+            let turn = number % all.len();
+            let chosen = if Extent::from_env().is_full() { all } else { &all[turn..=turn] };
+            for (standard, system) in chosen {
                 let is_c = !standard.starts_with("c++");
                 let file = if is_c { "alone.c" } else { "alone.cpp" };
                 let source = self.directory.path().join(file);
@@ -396,17 +408,15 @@ impl Bench {
                     &source,
                     format!("#include <{name}>\n#include <{name}>\nint nothing;\n"),
                 )?;
-                for system in ["-U__Fuchsia__", "-D__Fuchsia__"] {
-                    let mut compiler = compiler(is_c);
-                    compiler
-                        .args(WARNINGS)
-                        .args(["-pedantic-errors", "-fsyntax-only", system])
-                        .arg(format!("-std={standard}"))
-                        .arg("-I")
-                        .arg(directory_of_headers())
-                        .arg(&source);
-                    succeed(compiler, &format!("{name} in {standard} with {system}"))?;
-                }
+                let mut compiler = compiler(is_c);
+                compiler
+                    .args(WARNINGS)
+                    .args(["-pedantic-errors", "-fsyntax-only", system])
+                    .arg(format!("-std={standard}"))
+                    .arg("-I")
+                    .arg(directory_of_headers())
+                    .arg(&source);
+                succeed(compiler, &format!("{name} in {standard} with {system}"))?;
             }
         }
         Ok(())
@@ -433,26 +443,41 @@ impl Bench {
         }
     }
 
-    fn build(&self, source: &Path, build: Build, library: &Path) -> Result<PathBuf, Failed> {
-        let is_c = source.extension() == Some(OsStr::new("c"));
+    /// Compiles a program, once for all tests that run it.
+    fn build(&self, source: &Path, build: Build) -> Result<PathBuf, Failed> {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let program = self.directory.path().join(format!("{stem}-{}", build.name));
-        let mut compiler = compiler(is_c);
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = Arc::clone(built.entry(program.clone()).or_default());
+        drop(built);
+        result
+            .get_or_init(|| self.compile(source, build.flags, &self.library, &program))
+            .clone()?;
+        Ok(program)
+    }
+
+    fn compile(
+        &self,
+        source: &Path,
+        flags: &[&str],
+        library: &Path,
+        program: &Path,
+    ) -> Result<(), String> {
+        let mut compiler = compiler(source.extension() == Some(OsStr::new("c")));
         compiler
             .args(WARNINGS)
-            .args(build.flags)
+            .args(flags)
             .arg("-I")
             .arg(directory_of_headers())
             .arg(source)
             .arg(library)
             .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-o"])
-            .arg(&program);
+            .arg(program);
         if std::env::var_os("LLVM_PROFILE_FILE").is_some() {
             // The runtime that writes the counters of an instrumented library is not referred to here.
             compiler.arg("-Wl,-u,__llvm_profile_runtime");
         }
-        succeed(compiler, "the compiler")?;
-        Ok(program)
+        succeed(compiler, "the compiler")
     }
 }
 
@@ -460,9 +485,9 @@ impl Bench {
 const CALLS: [&str; 4] = ["write", "write_etc", "call", "call_etc"];
 
 /// Runs to the end.
-fn succeed(mut command: Command, what: &str) -> Result<(), Failed> {
+fn succeed(mut command: Command, what: &str) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-    if output.status.success() { Ok(()) } else { Err(describe(what, &output).into()) }
+    if output.status.success() { Ok(()) } else { Err(describe(what, &output)) }
 }
 
 fn describe(what: &str, output: &Output) -> String {

@@ -7,10 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testbed::{
-    Case, Compared, Content, Place, Scratch, assert_same, assert_same_tree, wait_for,
-    with_usual_signals,
-};
+use testbed::{Case, Compared, Content, Place, Scratch, assert_same, assert_same_tree, wait_for};
 
 use crate::both::{Form, cases_over};
 
@@ -63,7 +60,7 @@ impl Job {
             std::fs::create_dir(to.join("destination")).unwrap();
         }
         let began = Instant::now();
-        let child = with_usual_signals(&mut Command::new(env!("CARGO_BIN_EXE_uncopy")))
+        let child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
             .args(["cp", "--max-bandwidth=1M"])
             .args(if form.is_tree() { &["-rT"][..] } else { &[] })
             .args(flags)

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testbed::witness::Strace;
 use testbed::{
     CallPattern, Case, Compared, Content, Intercept, Need, Place, SystemCall, assert_same_tree,
-    wait_for, with_usual_signals,
+    wait_for,
 };
 use uncopy::Errno;
 
@@ -60,7 +60,7 @@ fn an_interrupt_is_heard_between_pieces_far_apart() {
     for bytes in [10_000, 1_000_000] {
         let trees = Trees::apart();
         Content::dense(bytes).write(&trees.source().join("file"));
-        let mut child = with_usual_signals(&mut Command::new(env!("CARGO_BIN_EXE_uncopy")))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
             .args(["cp", "-r", "--max-bandwidth=1"])
             .arg(trees.source())
             .arg(trees.destination())

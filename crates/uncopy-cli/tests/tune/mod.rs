@@ -10,10 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testbed::{
-    Case, Filesystem, Mount, Need, Place, Program, Scratch, SystemCall, wait_for,
-    with_usual_signals,
-};
+use testbed::{Case, Filesystem, Mount, Need, Place, Program, Scratch, SystemCall, wait_for};
 
 pub(crate) fn cases() -> Vec<Case> {
     let own = testbed::cases![
@@ -109,7 +106,7 @@ fn results_are_reported_in_words() {
 /// Starts to measure, waits until copies are made, and sends a signal; returns which one it died of.
 fn ended_by(signal: Signal, home: &Scratch, scratch: &Scratch) -> Option<i32> {
     use std::os::unix::process::ExitStatusExt;
-    let mut child = with_usual_signals(&mut Command::new(env!("CARGO_BIN_EXE_uncopy")))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
         .args(["tune", "--save"])
         .arg(scratch.path())
         .env("XDG_CONFIG_HOME", home.path())
@@ -141,7 +138,7 @@ fn what_a_killed_run_left_is_removed() {
     assert!(left.len() == 2 && left.iter().all(|name| name.starts_with(".uncopy-")), "{left:?}");
     // The next one begins by removing it, and removes its own when it is stopped.
     let gone = || left.iter().all(|name| !scratch.join(name).exists());
-    let mut child = with_usual_signals(&mut Command::new(env!("CARGO_BIN_EXE_uncopy")))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_uncopy"))
         .arg("tune")
         .arg(scratch.path())
         .stderr(Stdio::null())
