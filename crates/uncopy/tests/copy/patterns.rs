@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use testbed::{Case, Need, Place};
+use testbed::{Case, Need, Place, by_extent};
 use uncopy::copy::job::Selection;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -224,10 +224,11 @@ fn ignored(repository: &Path, asked: &[PathBuf]) -> HashSet<PathBuf> {
     paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
 }
 
-/// 2,000 patterns, alone and in lists, each list in a directory of its own.
+/// 2,000 patterns, alone and in lists, each list in a directory of its own; 500 in the short extent.
 fn patterns_mean_what_they_mean_to_git() {
     let mut dice = Dice(20);
-    let sizes = std::iter::repeat_n(1, 1000).chain(std::iter::repeat_n(4, 250));
+    let lists = by_extent([62, 250, 250]);
+    let sizes = std::iter::repeat_n(1, 4 * lists).chain(std::iter::repeat_n(4, lists));
     let questions: Vec<Question> = sizes.map(|size| Question::new(&mut dice, size)).collect();
     let scratch = Place::Disk.scratch();
     let mut asked = Vec::new();

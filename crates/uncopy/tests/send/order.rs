@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use testbed::network::{End, NEEDS, Network, linked};
-use testbed::{Case, Need, cases, seeded, wait_for};
+use testbed::{Case, Need, by_extent, cases, seeded, wait_for};
 use uncopy::send::{
     InetSocket, Message, Mode, PageSize, Payload, Pool, PoolSlice, Ring, RingEvent, RingSocket,
     StableBytes,
@@ -217,6 +217,7 @@ fn read_late(mut stream: TcpStream, seed: u64) -> (usize, usize) {
 }
 
 fn streams_in_turn_with_slow_readers() {
+    let messages = by_extent([40, 100, 100]);
     let kinds = MODES.into_iter().flat_map(|mode| {
         [(2, false), (3, false), (3, true)].map(|(streams, without_io_uring)| Kind {
             streams,
@@ -224,7 +225,7 @@ fn streams_in_turn_with_slow_readers() {
             memory: Memory::Plain,
             has_slots: false,
             without_io_uring,
-            messages: 100,
+            messages,
             bytes: 64 << 10,
         })
     });
