@@ -94,9 +94,15 @@ impl Peer {
     /// Returns the child's end as the program takes it: `812:5`.
     fn end(&self) -> String {
         let path = format!("/proc/{}/environ", self.child.id());
-        let environment = String::from_utf8(std::fs::read(path).unwrap()).unwrap();
         let name = format!("{}=", channel::FD_VARIABLE);
-        let number = environment.split('\0').find_map(|one| one.strip_prefix(&name));
+        let mut number = None;
+        // `execve(2)` closes descriptors, which ends the wait for it, before it shows the environment.
+        wait_for("the environment of the program", || {
+            let environment = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
+            let mut all = environment.split('\0');
+            number = all.find_map(|one| one.strip_prefix(&name)).map(str::to_owned);
+            number.is_some()
+        });
         format!("{}:{}", self.child.id(), number.unwrap())
     }
 

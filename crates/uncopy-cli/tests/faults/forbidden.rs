@@ -7,7 +7,7 @@ use std::path::Path;
 
 use testbed::{
     Case, Compared, Content, Forbidden, Intercepted, Need, Place, Program, Receipt, Scratch,
-    SystemCall, assert_same, assert_same_tree, drop_from_cache,
+    SystemCall, assert_same, assert_same_tree, by_extent, drop_from_cache,
 };
 use uncopy::Errno;
 
@@ -52,9 +52,12 @@ fn profiles() -> Vec<Vec<Forbidden>> {
     sets.iter().map(calls).chain([vec![SO_ZEROCOPY]]).collect()
 }
 
+/// Each profile with both errors; in the short extent with one of them, in turn.
 fn each(check: impl Fn(&[Forbidden], Errno)) {
-    for profile in profiles() {
-        BOTH.iter().for_each(|errno| check(&profile, *errno));
+    for (number, profile) in profiles().into_iter().enumerate() {
+        let turn = number % BOTH.len();
+        let errnos = by_extent([&BOTH[turn..=turn], &BOTH, &BOTH]);
+        errnos.iter().for_each(|errno| check(&profile, *errno));
     }
 }
 
