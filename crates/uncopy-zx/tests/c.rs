@@ -28,8 +28,11 @@ struct Bench {
     directory: tempfile::TempDir,
     library: PathBuf,
     /// Results of the compiler, by program.
-    built: Mutex<BTreeMap<PathBuf, Arc<OnceLock<Result<(), String>>>>>,
+    built: Mutex<BTreeMap<PathBuf, Arc<Compiled>>>,
 }
+
+/// Result of the compiler, once it has run.
+type Compiled = OnceLock<Result<(), String>>;
 
 /// One way to build a program.
 #[derive(Clone, Copy)]
