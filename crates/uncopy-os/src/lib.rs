@@ -52,6 +52,8 @@ pub mod reactor;
 #[cfg(target_os = "linux")]
 pub mod seqpacket;
 #[cfg(target_os = "linux")]
+pub mod stream;
+#[cfg(target_os = "linux")]
 pub mod thread;
 #[cfg(target_os = "linux")]
 pub mod transfer;

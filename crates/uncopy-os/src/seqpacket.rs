@@ -398,10 +398,21 @@ impl Ready {
 /// Returns which of the wanted operations would not block. The check for write space is the expensive one:
 /// it takes the peer's lock (`unix_dgram_poll` in `net/unix/af_unix.c`).
 pub fn ready(fd: impl AsFd, wanted: Ready) -> Sys<Ready> {
-    let fd = fd.as_fd();
-    let mut polled = [PollFd::from_borrowed_fd(fd, wanted.flags())];
-    rustix::event::poll(&mut polled, Some(&super::clock::ZERO))?;
-    Ok(Ready::from_flags(polled[0].revents()))
+    let [ready] = await_ready([(fd.as_fd(), wanted)], Some(std::time::Duration::ZERO))?;
+    Ok(ready)
+}
+
+/// Sleeps until one of the descriptors has the readiness given with it, or the timeout ends (`None`: no timeout);
+/// returns the readiness of each.
+pub fn await_ready<const N: usize>(
+    wanted: [(BorrowedFd<'_>, Ready); N],
+    timeout: Option<std::time::Duration>,
+) -> Sys<[Ready; N]> {
+    let mut polled = wanted.map(|(fd, ready)| PollFd::from_borrowed_fd(fd, ready.flags()));
+    // A value too large for a timespec is as good as no timeout.
+    let timeout = timeout.and_then(|left| left.try_into().ok());
+    rustix::event::poll(&mut polled, timeout.as_ref())?;
+    Ok(polled.map(|polled| Ready::from_flags(polled.revents())))
 }
 
 /// Maximum number of descriptors that one [`sleep`] can watch.

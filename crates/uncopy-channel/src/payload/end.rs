@@ -3,14 +3,18 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use super::cursor::Cursor;
 use super::format::{HEADER_BYTES, Header};
 use super::pool::{self, PeerPool};
+use super::spare::Spare;
+use super::stream::{Inlet, Outlet, STREAM_FROM, Streamed};
 use super::{Payload, PayloadReason, PayloadReceipt, PayloadWay, Place};
 use crate::channel::{Channel, Handle, MessageBuf, total_bytes};
 use crate::memory::{Draft, PoolMemory, PoolShape, TrustedPeer};
 use crate::object::{Object, Vmo};
 use crate::signals::Signals;
 use crate::sleep::Deadline;
+use crate::transport::wire::Wire;
 use crate::{MAX_BYTES, MAX_REGIONS, MemoryRefusal, Status};
 use uncopy_core::Cost;
 
@@ -23,14 +27,17 @@ const FIRST_BYTES: usize = MAX_BYTES - HEADER_BYTES;
 pub struct PayloadOptions {
     /// Maximum length of a received payload, and of the pool of the peer; 256 MiB by default.
     pub max_bytes: u64,
-    /// Length from which on bytes are copied into fresh sealed memory; never by default, because several messages
-    /// are quicker if all bytes are read once. It pays if the receiver reads a part, keeps or forwards them.
+    /// Length from which on bytes are copied into fresh sealed memory; never by default, because messages
+    /// and a stream are quicker if the bytes are read once. It pays if the receiver keeps or forwards them.
     pub memory_from: Option<usize>,
+    /// Maximum size of the buffer that the end keeps for the next payload that comes over a stream, when the last
+    /// one has been dropped; 64 MiB by default.
+    pub keep_bytes: usize,
 }
 
 impl Default for PayloadOptions {
     fn default() -> PayloadOptions {
-        PayloadOptions { max_bytes: 256 << 20, memory_from: None }
+        PayloadOptions { max_bytes: 256 << 20, memory_from: None, keep_bytes: 64 << 20 }
     }
 }
 
@@ -54,10 +61,17 @@ impl PayloadOptions {
         self.memory_from = bytes;
         self
     }
+
+    /// Sets the maximum size of the buffer that is kept for the next payload.
+    #[must_use]
+    pub fn keep_bytes(mut self, bytes: usize) -> PayloadOptions {
+        self.keep_bytes = bytes;
+        self
+    }
 }
 
 /// Messages of a payload that has not come whole.
-struct Partial {
+struct Pieces {
     messages: Vec<MessageBuf>,
     length: usize,
     left: usize,
@@ -65,16 +79,38 @@ struct Partial {
     is_refused: bool,
 }
 
+/// A payload that has not come whole.
+enum Partial {
+    Pieces(Pieces),
+    Streamed(Streamed),
+}
+
+impl Partial {
+    fn is_refused(&self) -> bool {
+        match self {
+            Partial::Pieces(pieces) => pieces.is_refused,
+            Partial::Streamed(streamed) => streamed.is_refused(),
+        }
+    }
+}
+
 /// One end of a channel whose messages are payloads. Both ends have to be one.
 ///
 /// An error in the middle of a payload, and a message that is none, make the end unusable: [`Status::BadState`] from
 /// then on. A deadline that passes while receiving does not.
+///
+/// Two ends that both send a long payload and do not receive wait for each other until their deadlines.
 pub struct PayloadChannel {
     channel: Channel,
     options: PayloadOptions,
     own_pool: Option<Arc<PoolMemory>>,
     peer_pool: Option<PeerPool>,
     trusted: Option<TrustedPeer>,
+    /// Stream that the peer has offered.
+    outlet: Option<Outlet>,
+    /// Stream that was offered to the peer.
+    inlet: Option<Inlet>,
+    spare: Spare,
     is_broken: bool,
     partial: Option<Partial>,
 }
@@ -91,23 +127,35 @@ impl PayloadChannel {
     pub fn with_options(channel: Channel, options: PayloadOptions) -> PayloadChannel {
         PayloadChannel {
             channel,
+            spare: Spare::new(options.keep_bytes),
             options,
             own_pool: None,
             peer_pool: None,
             trusted: None,
+            outlet: None,
+            inlet: None,
             is_broken: false,
             partial: None,
         }
     }
 
     /// Returns the channel, to wait for it among others. Reading or writing its messages breaks the payloads.
+    ///
+    /// It becomes readable when a payload begins; not again for the rest of one whose bytes come over a stream. So after
+    /// a deadline in the middle of a payload ([`is_receiving`](Self::is_receiving)), receive again instead of waiting.
     #[must_use]
     pub fn channel(&self) -> &Channel {
         &self.channel
     }
 
-    /// Sends bytes: in one message, cut into several, in the pool if there is one with a free slot, or as the options
-    /// say. Waits for room until the deadline.
+    /// Whether a payload has begun to come, and is not whole.
+    #[must_use]
+    pub fn is_receiving(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// Sends bytes: in one message, cut into several, over the stream if the peer has offered one, in the pool if
+    /// there is one with a free slot, or as the options say. Waits for room until the deadline.
     ///
     /// # Errors
     /// As [`Channel::write`]; [`Status::TimedOut`]; [`Status::BadState`] if the end is unusable.
@@ -140,6 +188,9 @@ impl PayloadChannel {
             if self.options.memory_from.is_some_and(|from| length >= from) {
                 return self.send_stored(regions, length, deadline);
             }
+        }
+        if length >= STREAM_FROM && self.has_outlet()? {
+            return self.send_streamed(regions, length, deadline);
         }
         self.send_messages(regions, length, deadline)
     }
@@ -257,17 +308,28 @@ impl PayloadChannel {
     pub fn receive(&mut self, deadline: Deadline) -> Result<Payload, Status> {
         loop {
             self.check_usable()?;
-            let message = self.channel.receive(deadline)?;
-            if let Some(payload) = self.take_in(message).transpose() {
+            let received = if let Some(Partial::Streamed(_)) = self.partial {
+                self.receive_streamed(deadline)
+            } else {
+                let message = self.channel.receive(deadline)?;
+                self.take_in(message)
+            };
+            if let Some(payload) = received.transpose() {
                 return payload;
+            }
+            // A peer could go on with such a payload forever.
+            let is_late = deadline.remaining().is_some_and(|left| left.is_zero());
+            if is_late && self.partial.as_ref().is_some_and(Partial::is_refused) {
+                return Err(Status::TimedOut);
             }
         }
     }
 
     /// Takes a message in; returns the payload that is whole now.
     fn take_in(&mut self, mut message: MessageBuf) -> Result<Option<Payload>, Status> {
-        if self.partial.is_some() {
-            return self.take_piece(message, 0);
+        match self.partial.take() {
+            Some(Partial::Pieces(pieces)) => return self.take_piece(pieces, message, 0),
+            streamed => self.partial = streamed,
         }
         let header = Header::decode(&message);
         let handles = message.take_handles();
@@ -275,10 +337,27 @@ impl PayloadChannel {
         match header {
             Some(Header::Bytes { length }) if handles.is_empty() => {
                 let length = usize::try_from(length).map_err(|_| self.broken())?;
+                if length >= STREAM_FROM {
+                    self.offer_stream();
+                }
                 let is_refused = length as u64 > limit;
                 let (messages, left) = (Vec::new(), length);
-                self.partial = Some(Partial { messages, length, left, is_refused });
-                self.take_piece(message, HEADER_BYTES)
+                self.take_piece(
+                    Pieces { messages, length, left, is_refused },
+                    message,
+                    HEADER_BYTES,
+                )
+            }
+            Some(Header::Streamed { length }) if handles.is_empty() && self.inlet.is_some() => {
+                let length = usize::try_from(length).map_err(|_| self.broken())?;
+                let refusal = (length as u64 > limit)
+                    .then(|| MemoryRefusal::TooLarge { bytes: length as u64, limit }.into());
+                self.partial = Some(Partial::Streamed(Streamed::new(length, refusal, &self.spare)));
+                Ok(None)
+            }
+            Some(Header::Stream) if self.outlet.is_none() => {
+                self.outlet = Some(Outlet::accept(handles).ok_or_else(|| self.broken())?);
+                Ok(None)
             }
             Some(Header::Memory { length }) => {
                 let Some([memory]) = memory_of(handles) else { return Err(self.broken()) };
@@ -309,30 +388,65 @@ impl PayloadChannel {
     }
 
     /// Takes in a message of a payload that consists of bytes, the first `skip` of which are not its own.
-    fn take_piece(&mut self, message: MessageBuf, skip: usize) -> Result<Option<Payload>, Status> {
-        let Some(mut partial) = self.partial.take() else { return Err(self.broken()) };
+    fn take_piece(
+        &mut self,
+        mut pieces: Pieces,
+        message: MessageBuf,
+        skip: usize,
+    ) -> Result<Option<Payload>, Status> {
         let length = message.len() - skip;
-        let is_sound = length <= partial.left && (length > 0 || partial.left == 0);
+        let is_sound = length <= pieces.left && (length > 0 || pieces.left == 0);
         if !is_sound || !message.handles().is_empty() {
             return Err(self.broken());
         }
-        partial.left -= length;
-        if !partial.is_refused {
-            partial.messages.push(message);
+        pieces.left -= length;
+        if !pieces.is_refused {
+            pieces.messages.push(message);
         }
-        if partial.left > 0 {
-            self.partial = Some(partial);
+        if pieces.left > 0 {
+            self.partial = Some(Partial::Pieces(pieces));
             return Ok(None);
         }
-        let Partial { messages, length, is_refused, .. } = partial;
+        let Pieces { messages, length, is_refused, .. } = pieces;
         let bytes = length as u64;
         if is_refused {
             let limit = self.options.max_bytes;
             return Err(MemoryRefusal::TooLarge { bytes, limit }.into());
         }
-        let cost = if self.channel.0.is_wired() { Cost::KernelCopied } else { Cost::Shared };
-        let receipt = PayloadReceipt { cost, ..of_messages(length) };
+        let receipt = self.receipt_of_messages(length, Cost::Shared);
         Ok(Some(Payload::new(Place::Messages(messages), length, receipt)))
+    }
+
+    /// Offers the peer a stream for the long payloads to come, once. Without one, they come in messages.
+    fn offer_stream(&mut self) {
+        if self.inlet.is_some() || !self.channel.0.is_wired() {
+            return;
+        }
+        if let Ok((inlet, outlet)) = Inlet::make() {
+            let header = Header::Stream.encode();
+            let offered = self.channel.write(&[IoSlice::new(&header)], vec![outlet]);
+            self.inlet = offered.is_ok().then_some(inlet);
+        }
+    }
+
+    /// Receives what there is of a payload that comes over the stream.
+    fn receive_streamed(&mut self, deadline: Deadline) -> Result<Option<Payload>, Status> {
+        let wire = self.wire()?;
+        let (Some(inlet), Some(Partial::Streamed(streamed))) = (&self.inlet, &mut self.partial)
+        else {
+            return Err(self.broken());
+        };
+        let received = inlet.receive(streamed, &wire, deadline);
+        let is_whole = received.inspect_err(|status| {
+            self.is_broken = *status != Status::TimedOut;
+        })?;
+        if !is_whole {
+            return Ok(None);
+        }
+        let Some(Partial::Streamed(streamed)) = self.partial.take() else { return Ok(None) };
+        let bytes = streamed.finish(&self.spare)?;
+        let length = bytes.len();
+        Ok(Some(Payload::new(Place::Streamed(bytes), length, of_stream(length))))
     }
 
     fn take_slot(&mut self, slot: usize, length: usize) -> Result<Payload, Status> {
@@ -359,21 +473,51 @@ impl PayloadChannel {
     ) -> Result<PayloadReceipt, Status> {
         self.check_usable()?;
         let header = Header::Bytes { length: length as u64 }.encode();
-        let mut cursor = Cursor { regions, skip: 0 };
+        let mut cursor = Cursor::new(regions);
         let mut left = length;
         let mut parts = vec![IoSlice::new(&header)];
-        parts.extend(cursor.take(left.min(FIRST_BYTES)));
+        parts.extend(cursor.take(left.min(FIRST_BYTES), MAX_REGIONS - 1));
         self.write(&parts, Vec::new(), deadline)?;
         left -= total_bytes(&parts) - HEADER_BYTES;
         while left > 0 {
-            let parts = cursor.take(left.min(MAX_BYTES));
+            let parts = cursor.take(left.min(MAX_BYTES), MAX_REGIONS);
             // The peer cannot make sense of what follows half a payload.
             let written = self.write(&parts, Vec::new(), deadline);
             written.inspect_err(|_| self.is_broken = true)?;
             left -= total_bytes(&parts);
         }
-        let cost = if self.channel.0.is_wired() { Cost::KernelCopied } else { Cost::UserCopied };
-        Ok(PayloadReceipt { cost, ..of_messages(length) })
+        Ok(self.receipt_of_messages(length, Cost::UserCopied))
+    }
+
+    /// Whether there is a stream to the peer, which may have offered it just now.
+    fn has_outlet(&mut self) -> Result<bool, Status> {
+        self.check_usable()?;
+        if self.outlet.is_none() && self.channel.0.is_wired() {
+            let is_offer = |message: &[u8]| Header::decode(message) == Some(Header::Stream);
+            if let Some(mut offer) = self.channel.read_if(is_offer) {
+                let outlet = Outlet::accept(offer.take_handles());
+                self.outlet = Some(outlet.ok_or_else(|| self.broken())?);
+            }
+        }
+        Ok(self.outlet.is_some())
+    }
+
+    fn send_streamed(
+        &mut self,
+        regions: &[IoSlice<'_>],
+        length: usize,
+        deadline: Deadline,
+    ) -> Result<PayloadReceipt, Status> {
+        let wire = self.wire()?;
+        let Some(outlet) = &self.outlet else { return Err(Status::BadState) };
+        let header = Header::Streamed { length: length as u64 }.encode();
+        self.write(&[IoSlice::new(&header)], Vec::new(), deadline)?;
+        if let Err(status) = outlet.send(regions, &wire, deadline) {
+            // The peer learns by the end of the stream that nothing follows.
+            (self.outlet, self.is_broken) = (None, true);
+            return Err(status);
+        }
+        Ok(of_stream(length))
     }
 
     /// Copies the regions into fresh memory, and sends that.
@@ -413,6 +557,11 @@ impl PayloadChannel {
         }
     }
 
+    /// Returns the socket of the channel.
+    fn wire(&self) -> Result<Arc<Wire>, Status> {
+        self.channel.0.lock()?.wire(self.channel.0.side).ok_or(Status::BadState)
+    }
+
     fn check_usable(&self) -> Result<(), Status> {
         if self.is_broken { Err(Status::BadState) } else { Ok(()) }
     }
@@ -422,74 +571,28 @@ impl PayloadChannel {
         self.is_broken = true;
         Status::BadState
     }
+
+    /// Returns the receipt of bytes in messages, which cost `local` within one process.
+    fn receipt_of_messages(&self, length: usize, local: Cost) -> PayloadReceipt {
+        let is_wired = self.channel.0.is_wired();
+        let (way, reason) = match length {
+            0..=FIRST_BYTES => (PayloadWay::Message, PayloadReason::Short),
+            STREAM_FROM.. if is_wired => (PayloadWay::Messages, PayloadReason::NoStream),
+            _ => (PayloadWay::Messages, PayloadReason::Cut),
+        };
+        let cost = if is_wired { Cost::KernelCopied } else { local };
+        PayloadReceipt { bytes: length as u64, way, cost, reason }
+    }
 }
 
-/// Returns the receipt of bytes in messages, with the highest cost.
-fn of_messages(length: usize) -> PayloadReceipt {
-    let (way, reason) = match length {
-        0..=FIRST_BYTES => (PayloadWay::Message, PayloadReason::Short),
-        _ => (PayloadWay::Messages, PayloadReason::Cut),
-    };
-    PayloadReceipt { bytes: length as u64, way, cost: Cost::UserCopied, reason }
+/// Returns the receipt of bytes that went over the stream.
+fn of_stream(length: usize) -> PayloadReceipt {
+    let (way, cost) = (PayloadWay::Stream, Cost::KernelCopied);
+    PayloadReceipt { bytes: length as u64, way, cost, reason: PayloadReason::Long }
 }
 
 /// Returns the handles, if they are as many, and all of memory.
 fn memory_of<const N: usize>(handles: Vec<Handle>) -> Option<[Vmo; N]> {
     let memory: Vec<Vmo> = handles.into_iter().map_while(|h| Vmo::try_from(h).ok()).collect();
     memory.try_into().ok()
-}
-
-/// A place in a list of regions.
-struct Cursor<'a> {
-    regions: &'a [IoSlice<'a>],
-    /// Bytes of the first region that were taken.
-    skip: usize,
-}
-
-impl<'a> Cursor<'a> {
-    /// Takes the next `length` bytes, or all that are left, or as many regions as go into a message
-    /// beside its header.
-    fn take(&mut self, length: usize) -> Vec<IoSlice<'a>> {
-        let mut left = length;
-        let mut taken = Vec::new();
-        while taken.len() < MAX_REGIONS - 1
-            && let Some((first, others)) = self.regions.split_first()
-        {
-            let rest = &first[self.skip..];
-            let now = rest.len().min(left);
-            if now > 0 {
-                taken.push(IoSlice::new(&rest[..now]));
-            }
-            left -= now;
-            if now < rest.len() {
-                self.skip += now;
-                break;
-            }
-            (self.regions, self.skip) = (others, 0);
-        }
-        taken
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::IoSlice;
-
-    use super::Cursor;
-
-    #[test]
-    fn regions_are_taken_in_order_and_cut() {
-        let regions = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defg")];
-        for lengths in [vec![7], vec![1, 2, 3, 1], vec![4, 3], vec![3, 4, 1], vec![0, 5, 9]] {
-            let mut cursor = Cursor { regions: &regions, skip: 0 };
-            let taken = lengths.iter().map(|length| {
-                let parts = cursor.take(*length);
-                assert!(parts.iter().all(|part| !part.is_empty()));
-                parts.iter().flat_map(|part| part.to_vec()).collect::<Vec<u8>>()
-            });
-            let taken: Vec<Vec<u8>> = taken.collect();
-            assert_eq!(taken.concat(), b"abcdefg");
-            assert!(taken.iter().zip(&lengths).all(|(part, length)| part.len() <= *length));
-        }
-    }
 }

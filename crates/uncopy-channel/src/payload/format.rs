@@ -19,6 +19,10 @@ pub(super) enum Header {
     Slot { length: u64, slot: u64 },
     /// Two handles of a pool follow: slots, and their states.
     Pool { shape: PoolShape },
+    /// One handle follows, of a stream that the receiver of this may send bytes over.
+    Stream,
+    /// The bytes follow in the stream.
+    Streamed { length: u64 },
 }
 
 impl Header {
@@ -28,6 +32,8 @@ impl Header {
             Header::Memory { length } => (1, length, 0),
             Header::Slot { length, slot } => (2, length, slot),
             Header::Pool { shape } => (3, shape.slots as u64, shape.slot_bytes as u64),
+            Header::Stream => (4, 0, 0),
+            Header::Streamed { length } => (5, length, 0),
         };
         let mut encoded = [0; HEADER_BYTES];
         encoded[..4].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -54,6 +60,8 @@ impl Header {
                 let (slots, slot_bytes) = (usize::try_from(a).ok()?, usize::try_from(b).ok()?);
                 Header::Pool { shape: PoolShape { slots, slot_bytes } }
             }
+            4 => Header::Stream,
+            5 => Header::Streamed { length: a },
             _ => return None,
         })
     }
@@ -71,6 +79,8 @@ mod tests {
             Header::Memory { length: 7 },
             Header::Slot { length: 7, slot: 3 },
             Header::Pool { shape: PoolShape { slots: 4, slot_bytes: 1 << 20 } },
+            Header::Stream,
+            Header::Streamed { length: 1 << 40 },
         ] {
             let encoded = header.encode();
             assert_eq!(Header::decode(&encoded), Some(header));

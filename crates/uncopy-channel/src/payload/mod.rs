@@ -1,9 +1,12 @@
 //! Payloads: bytes of any length over a channel, carried in the way that is cheapest.
 
+mod cursor;
 mod end;
 mod format;
 mod pool;
 mod receipt;
+mod spare;
+mod stream;
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -11,6 +14,7 @@ use std::sync::OnceLock;
 use crate::channel::MessageBuf;
 use crate::memory::LentSlot;
 use crate::object::{SealedBytes, Vmo};
+use spare::Kept;
 
 pub use end::{PayloadChannel, PayloadOptions};
 pub use receipt::{PayloadReason, PayloadReceipt, PayloadWay};
@@ -22,6 +26,7 @@ enum Place {
     Sealed(SealedBytes, Vmo),
     Lent(LentSlot),
     Copied(Vec<u8>),
+    Streamed(Kept),
 }
 
 /// Received bytes, however they came.
@@ -69,6 +74,7 @@ impl Payload {
             Place::Sealed(bytes, _) => (&[], &bytes[..self.length]),
             Place::Lent(bytes) => (&[], bytes),
             Place::Copied(bytes) => (&[], bytes),
+            Place::Streamed(bytes) => (&[], bytes),
         };
         let skipped = |nth| if nth == 0 { format::HEADER_BYTES } else { 0 };
         let bodies = messages.iter().enumerate().map(move |(nth, body)| &body[skipped(nth)..]);

@@ -12,6 +12,8 @@ pub enum PayloadWay {
     Message,
     /// Cut into several messages.
     Messages,
+    /// Over a stream socket beside the channel.
+    Stream,
     /// As sealed memory.
     Memory,
     /// In a slot of a pool that both processes have mapped.
@@ -24,8 +26,12 @@ pub enum PayloadWay {
 pub enum PayloadReason {
     /// It is short enough for one message.
     Short,
-    /// It is longer than a message, and fresh memory would be slower.
+    /// It is longer than a message, and every other way would be slower.
     Cut,
+    /// It is long, and the receiver has offered no stream: the first long payload, or no descriptor was left.
+    NoStream,
+    /// It is long, and a stream is the quickest way.
+    Long,
     /// It was sealed memory already.
     Sealed,
     /// It was copied into fresh memory, because the options ask for memory from this length on.
@@ -42,7 +48,11 @@ impl fmt::Display for PayloadReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PayloadReason::Short => "short enough for one message",
-            PayloadReason::Cut => "cut into messages; fresh memory is slower if all of it is read",
+            PayloadReason::Cut => "cut into messages; every other way is slower",
+            PayloadReason::NoStream => "cut into messages; the receiver has offered no stream yet",
+            PayloadReason::Long => {
+                "long; a stream is the quickest way for bytes that are read once"
+            }
             PayloadReason::Sealed => "sealed memory, which nobody copies",
             PayloadReason::Stored => "copied into fresh memory, as the options ask",
             PayloadReason::InPlace => "written into the pool in place",

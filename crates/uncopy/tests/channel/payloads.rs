@@ -1,16 +1,24 @@
 //! Payloads: bytes of any length, and what their receipts say.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use uncopy::Cost;
 use uncopy::channel::{
-    Channel, Deadline, MAX_BYTES, MemoryRefusal, PayloadChannel, PayloadOptions, PayloadReason,
-    PayloadReceipt, PayloadWay, Status, Vmo,
+    Channel, Deadline, Descriptor, Handle, MAX_BYTES, MemoryRefusal, PayloadChannel,
+    PayloadOptions, PayloadReason, PayloadReceipt, PayloadWay, Status, Vmo,
 };
 
 use crate::channel::{past, send, send_handles, socket_pair};
 
 const LONG: Deadline = Deadline::INFINITE;
+/// Length from which on payloads go over a stream.
+const LONG_BYTES: usize = MAX_BYTES;
 /// Bytes of a header.
 const HEADER: usize = 32;
 
@@ -25,15 +33,276 @@ fn pairs() -> [(PayloadChannel, PayloadChannel, bool); 2] {
     [ends(Channel::pair(), false), ends(socket_pair(), true)]
 }
 
+/// Returns both ends of a channel with a socket, the first of which sends long payloads over a stream.
+fn with_stream() -> (PayloadChannel, PayloadChannel) {
+    let [_, (mut near, mut far, _)] = pairs();
+    std::thread::scope(|scope| {
+        scope.spawn(|| near.send(&pattern(LONG_BYTES), LONG).unwrap());
+        assert!(far.receive(LONG).unwrap().bytes() == pattern(LONG_BYTES));
+    });
+    (near, far)
+}
+
+fn header(kind: u32, a: u64) -> Vec<u8> {
+    let words = [0xc1_70_61_79_u32.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    [&words[..], &a.to_ne_bytes(), &[0; 16]].concat()
+}
+
+/// A peer that makes what it sends by hand, its end of the stream, and the end that it attacks.
+fn hostile_sender() -> (Channel, UnixStream, PayloadChannel) {
+    let (near, far) = socket_pair();
+    let mut far = PayloadChannel::new(far);
+    std::thread::scope(|scope| {
+        let received = scope.spawn(|| far.receive(LONG).unwrap().len());
+        send(&near, &[header(0, LONG_BYTES as u64), vec![1; MAX_BYTES - HEADER]].concat()).unwrap();
+        for piece in vec![1; LONG_BYTES - (MAX_BYTES - HEADER)].chunks(MAX_BYTES) {
+            send(&near, piece).unwrap();
+        }
+        assert_eq!(received.join().unwrap(), LONG_BYTES);
+    });
+    let [Handle::Descriptor(offered)] =
+        <[_; 1]>::try_from(near.read().unwrap().take_handles()).unwrap()
+    else {
+        panic!("no stream was offered");
+    };
+    let stream = UnixStream::from(OwnedFd::from(offered));
+    stream.set_nonblocking(false).unwrap();
+    (near, stream, far)
+}
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_millis(50))
+}
+
+#[test]
+fn long_payloads_go_over_a_stream_among_others() {
+    let (mut near, mut far) = with_stream();
+    let over_stream = (PayloadWay::Stream, Cost::KernelCopied, PayloadReason::Long);
+    let lengths = [LONG_BYTES, 3, 5 << 20, 0, LONG_BYTES + 1, 60_000, LONG_BYTES];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for length in lengths {
+                let bytes = pattern(length);
+                // Regions of all lengths, more than one call takes.
+                let regions: Vec<_> = bytes.chunks(1 + length / 3000).map(IoSlice::new).collect();
+                let sent = near.send_regions(&regions, LONG).unwrap();
+                assert_eq!(said(sent) == over_stream, length >= LONG_BYTES, "{length}");
+            }
+            near
+        });
+        let kept: Vec<_> = lengths.map(|_| far.receive(LONG).unwrap()).into();
+        for (payload, length) in kept.iter().zip(lengths) {
+            assert!(payload.bytes() == pattern(length), "{length}");
+            assert_eq!(said(payload.receipt()) == over_stream, length >= LONG_BYTES);
+            assert_eq!(payload.pieces().count(), usize::from(length > 0));
+        }
+    });
+}
+
+#[test]
+fn payloads_of_two_threads_are_whole() {
+    let (near, mut far) = with_stream();
+    let near = Mutex::new(near);
+    std::thread::scope(|scope| {
+        for value in [1u8, 2] {
+            let near = &near;
+            scope.spawn(move || {
+                for length in [LONG_BYTES, 10, 200_000] {
+                    near.lock().unwrap().send(&vec![value; length], LONG).unwrap();
+                }
+            });
+        }
+        let mut counts = [0; 3];
+        for _ in 0..6 {
+            let payload = far.receive(LONG).unwrap();
+            let value = payload.bytes()[0];
+            assert!(payload.bytes().iter().all(|byte| *byte == value));
+            counts[usize::from(value)] += payload.len();
+        }
+        assert_eq!(counts, [0, LONG_BYTES + 200_010, LONG_BYTES + 200_010]);
+    });
+}
+
+/// It is received in parts, none of which is lost by a deadline.
+#[test]
+fn a_deadline_in_the_middle_of_a_stream_loses_nothing() {
+    let (near, mut stream, mut far) = hostile_sender();
+    let bytes = pattern(LONG_BYTES);
+    send(&near, &header(5, bytes.len() as u64)).unwrap();
+    for part in bytes.chunks(10_000) {
+        assert_eq!(far.receive(past()).unwrap_err(), Status::TimedOut);
+        assert!(far.is_receiving());
+        stream.write_all(part).unwrap();
+    }
+    assert!(far.receive(past()).unwrap().bytes() == bytes);
+    assert!(!far.is_receiving());
+}
+
+#[test]
+fn a_sender_that_stalls_or_is_gone_ends_its_payload_alone() {
+    // It keeps both open, closes the stream alone, the channel alone, and both.
+    for (keeps_channel, keeps_stream, expected) in [
+        (true, true, Status::TimedOut),
+        (true, false, Status::PeerClosed),
+        (false, true, Status::PeerClosed),
+        (false, false, Status::PeerClosed),
+    ] {
+        let (near, mut stream, mut far) = hostile_sender();
+        send(&near, &header(5, 1 << 20)).unwrap();
+        stream.write_all(&[1; 1000]).unwrap();
+        let _near = keeps_channel.then_some(near);
+        let _stream = keeps_stream.then_some(stream);
+        let deadline = if keeps_channel && keeps_stream { soon() } else { LONG };
+        assert_eq!(far.receive(deadline).unwrap_err(), expected);
+    }
+}
+
+/// Everything that it sent before it closed is received.
+#[test]
+fn a_stream_is_read_to_its_end_after_the_sender_is_gone() {
+    let (near, mut stream, mut far) = hostile_sender();
+    send(&near, &header(5, 100_000)).unwrap();
+    stream.write_all(&pattern(100_000)).unwrap();
+    drop((near, stream));
+    assert!(far.receive(LONG).unwrap().bytes() == pattern(100_000));
+    assert_eq!(far.receive(LONG).unwrap_err(), Status::PeerClosed);
+}
+
+/// More and less than the announced bytes, and bytes without an announcement, are bytes of its own payloads.
+#[test]
+fn a_sender_that_lies_about_a_length_changes_only_its_own_payloads() {
+    let (near, mut stream, mut far) = hostile_sender();
+    stream.write_all(b"unannounced").unwrap();
+    send(&near, &[header(0, 5), b"other".to_vec()].concat()).unwrap();
+    assert_eq!(far.receive(LONG).unwrap().bytes(), b"other");
+    assert_eq!(far.receive(past()).unwrap_err(), Status::TimedOut);
+    for announced in [2, 9] {
+        send(&near, &header(5, announced)).unwrap();
+        assert_eq!(far.receive(LONG).unwrap().len() as u64, announced);
+    }
+    send(&near, &header(5, 1)).unwrap();
+    assert_eq!(far.receive(soon()).unwrap_err(), Status::TimedOut);
+}
+
+#[test]
+fn a_streamed_payload_above_the_limit_is_refused_alone() {
+    let (near, mut stream, mut far) = hostile_sender();
+    let bytes = (256 << 20) + 1;
+    send(&near, &header(5, bytes)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let zeroes = vec![0; 1 << 20];
+            let mut left = bytes as usize;
+            while left > 0 {
+                left -= stream.write(&zeroes[..left.min(zeroes.len())]).unwrap();
+            }
+            send(&near, &[header(0, 5), b"other".to_vec()].concat()).unwrap();
+            near
+        });
+        // It could go on forever, also past the deadline.
+        assert_eq!(far.receive(past()).unwrap_err(), Status::TimedOut);
+        let refusal = MemoryRefusal::TooLarge { bytes, limit: 256 << 20 };
+        assert_eq!(far.receive(LONG).unwrap_err(), refusal.into());
+        assert_eq!(far.receive(LONG).unwrap().bytes(), b"other");
+    });
+}
+
+#[test]
+fn announcements_cost_no_memory() {
+    let (near, _stream, mut far) = hostile_sender();
+    let resident = || {
+        let fields = std::fs::read_to_string("/proc/self/statm").unwrap();
+        fields.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let before = resident();
+    send(&near, &header(5, 256 << 20)).unwrap();
+    assert_eq!(far.receive(soon()).unwrap_err(), Status::TimedOut);
+    assert!(resident() < before + (128 << 20), "{before}, {}", resident());
+}
+
+#[test]
+fn a_receiver_that_stalls_or_is_gone_makes_the_sender_unusable() {
+    for (is_kept, expected) in [(true, Status::TimedOut), (false, Status::PeerClosed)] {
+        let (mut near, mut far) = with_stream();
+        std::thread::scope(|scope| {
+            let sent = scope.spawn(move || {
+                let deadline = if is_kept { soon() } else { LONG };
+                (near.send(&vec![1; 8 << 20], deadline).unwrap_err(), near)
+            });
+            // Begun, and not read on.
+            while far.receive(past()).is_err() && !far.is_receiving() {}
+            let kept = is_kept.then_some(far);
+            let (status, mut near) = sent.join().unwrap();
+            assert_eq!(status, expected);
+            assert_eq!(near.send(b"x", LONG).unwrap_err(), Status::BadState);
+            // The stream has ended.
+            if let Some(mut far) = kept {
+                assert_eq!(far.receive(LONG).unwrap_err(), Status::PeerClosed);
+                assert_eq!(far.receive(LONG).unwrap_err(), Status::BadState);
+            }
+        });
+    }
+}
+
+/// A process that is killed while it sends.
+#[test]
+fn a_sender_that_is_killed_ends_its_payload() {
+    let (near, stream, mut far) = hostile_sender();
+    send(&near, &header(5, 1 << 20)).unwrap();
+    let mut process = Command::new("sh");
+    process.args(["-c", "head -c 1000 /dev/zero; kill -9 $$"]);
+    let status = process.stdout(OwnedFd::from(stream)).status().unwrap();
+    // It has the last descriptor of the stream here.
+    drop(process);
+    assert_eq!(status.signal(), Some(9));
+    assert_eq!(far.receive(LONG).unwrap_err(), Status::PeerClosed);
+}
+
+#[test]
+fn an_offered_stream_is_the_end_of_a_pair() {
+    let folder = tempfile::tempdir().unwrap();
+    let _service = UnixListener::bind(folder.path().join("socket")).unwrap();
+    let connected = UnixStream::connect(folder.path().join("socket")).unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let (pair, _other) = UnixStream::pair().unwrap();
+    for (fd, is_good) in
+        [(OwnedFd::from(connected), false), (OwnedFd::from(file), false), (pair.into(), true)]
+    {
+        let (near, far) = socket_pair();
+        let mut far = PayloadChannel::new(far);
+        near.write(&[IoSlice::new(&header(4, 0))], vec![Descriptor::from(fd).into()]).unwrap();
+        // By the end that sends, and by one that receives.
+        let expected = if is_good { Status::TimedOut } else { Status::BadState };
+        let sent = far.send(&pattern(8 << 20), soon());
+        let received = far.receive(soon()).map(|_| ()).unwrap_err();
+        if is_good {
+            assert_eq!(sent.unwrap_err(), expected);
+        } else {
+            assert_eq!((sent.unwrap_err(), received), (expected, expected));
+        }
+    }
+}
+
+/// Two ends that both send long payloads do not hang.
+#[test]
+fn both_ends_may_send_at_once_until_their_deadlines() {
+    let (mut near, mut far) = with_stream();
+    std::thread::scope(|scope| {
+        scope.spawn(|| far.send(&pattern(32 << 20), soon()).unwrap_err());
+        assert_eq!(near.send(&pattern(32 << 20), soon()).unwrap_err(), Status::TimedOut);
+    });
+}
+
 fn said(receipt: PayloadReceipt) -> (PayloadWay, Cost, PayloadReason) {
     (receipt.way, receipt.cost, receipt.reason)
 }
 
 #[test]
 fn short_payloads_are_messages_and_long_ones_are_cut() {
-    for (mut near, mut far, is_wired) in pairs() {
-        let edge = MAX_BYTES - HEADER;
-        for length in [0, 1, edge, edge + 1, edge + MAX_BYTES, edge + MAX_BYTES + 1, 3 << 20] {
+    let edge = MAX_BYTES - HEADER;
+    let lengths = [0, 1, edge, edge + 1, LONG_BYTES - 1, LONG_BYTES, edge + MAX_BYTES];
+    for length in lengths.into_iter().chain([edge + MAX_BYTES + 1, 3 << 20]) {
+        for (mut near, mut far, is_wired) in pairs() {
             let bytes = pattern(length);
             std::thread::scope(|scope| {
                 let sent = scope.spawn(|| near.send(&bytes, LONG).unwrap());
@@ -41,9 +310,11 @@ fn short_payloads_are_messages_and_long_ones_are_cut() {
                 assert!(payload.bytes() == bytes, "{length}");
                 assert_eq!((payload.len(), payload.is_empty()), (length, length == 0));
                 assert!(payload.pieces().collect::<Vec<_>>().concat() == bytes);
-                let (way, reason) = match length <= edge {
-                    true => (PayloadWay::Message, PayloadReason::Short),
-                    false => (PayloadWay::Messages, PayloadReason::Cut),
+                let (way, reason) = match length {
+                    _ if length <= edge => (PayloadWay::Message, PayloadReason::Short),
+                    // The peer offers a stream when the first long one comes.
+                    LONG_BYTES.. if is_wired => (PayloadWay::Messages, PayloadReason::NoStream),
+                    _ => (PayloadWay::Messages, PayloadReason::Cut),
                 };
                 let [paid, got] = match is_wired {
                     true => [Cost::KernelCopied; 2],
@@ -134,10 +405,10 @@ fn a_pool_is_used_again() {
                 let sent = near.send(&vec![round + 100; 70_000], LONG).unwrap();
                 let copied_in = (PayloadWay::Pool, Cost::UserCopied, PayloadReason::CopiedIn);
                 assert_eq!(said(sent), copied_in);
-                // Both slots are taken, so that the next payload is cut.
+                // Both slots are taken, so that the next payload goes another way.
                 assert_eq!(near.draft(1).map(drop), Err(Status::ShouldWait));
                 let sent = near.send(&vec![round + 200; 70_000], LONG).unwrap();
-                assert_eq!(sent.way, PayloadWay::Messages);
+                assert!(matches!(sent.way, PayloadWay::Messages | PayloadWay::Stream));
                 let payloads = [(); 3].map(|()| far.receive(LONG).unwrap());
                 for (payload, (value, length)) in payloads.iter().zip([
                     (round, 100_000),
@@ -222,6 +493,9 @@ fn a_peer_that_breaks_the_rules_of_payloads_makes_the_end_unusable() {
     for (what, message, handles, expected) in [
         ("no header", b"hello".to_vec(), vec![], Status::BadState),
         ("an unknown kind", header(9, 0, 0), vec![], Status::BadState),
+        ("a stream without a handle", header(4, 0, 0), vec![], Status::BadState),
+        ("a stream that is memory", header(4, 0, 0), vec![vmo().into()], Status::BadState),
+        ("bytes in a stream that is not there", header(5, 1, 0), vec![], Status::BadState),
         (
             "bytes beyond the length",
             [header(0, 1, 0), vec![1; 2]].concat(),

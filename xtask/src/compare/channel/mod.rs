@@ -59,7 +59,7 @@ const NOTES: &[&str] = &[
      regions (gathered) or of one buffer that they were copied to first, and read; a call has a \
      deadline that has passed, so that the answer is not waited for; bare: the same over a bare socket, which \
      shows what the kernel gains by it",
-    "payload: bytes of any length through a PayloadChannel: by default (\"Payload\": messages), as \
+    "payload: bytes of any length through a PayloadChannel: by default (\"Payload\": messages, or a stream), as \
      fresh sealed memory, and in a pool that is used again, where the sender copies them into a \
      slot and the receiver trusts it; read whole, or one page in 64. stream socket: write and read \
      into a kept buffer",

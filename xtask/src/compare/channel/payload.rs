@@ -225,20 +225,19 @@ pub(super) fn cases(peers: &Peers, runs: &BriefRuns) -> Vec<Case> {
                 Subject::piece(peer.name, Role::Peer, || Ok(()), run)
             }));
             let name = format!("payload/2-processes/{size}/{}", look.word());
-            cases.push(runs.case(name, STREAM, subjects, targets(bytes, look)));
+            cases.push(runs.case(name, STREAM, subjects, targets(bytes)));
         }
     }
     cases
 }
 
-fn targets(bytes: usize, look: Look) -> Vec<Target> {
+fn targets(bytes: usize) -> Vec<Target> {
     let mut targets = vec![at_most(1.1, TIME_EACH, POOL, ICEORYX)];
     if bytes >= 1 << 20 {
         targets.push(at_most(0.6, TIME_EACH, POOL, STREAM));
     }
-    if look == Look::Whole {
-        targets.push(at_most(1.05, TIME_EACH, PAYLOAD, FRESH));
-    }
+    // The ways of a payload without a pool; a stream is the bare one.
+    targets.extend([FRESH, STREAM].map(|way| at_most(1.05, TIME_EACH, PAYLOAD, way)));
     targets
 }
 

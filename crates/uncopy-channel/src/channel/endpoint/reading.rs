@@ -102,7 +102,16 @@ impl Channel {
     pub fn read_fitting(&self, room: Lengths, oversized: Oversized) -> Result<MessageBuf, Status> {
         self.0.grant.check(Rights::READ)?;
         let mut locked = self.0.lock()?;
-        let taken = take(&mut locked, self.0.side, room, oversized);
+        let taken = take(&mut locked, self.0.side, |next| {
+            let (bytes, handles) = (next.len(), next.handles().len());
+            // A message that lost its handles is not delivered, so that any room is enough.
+            let fits = next.is_cut() || bytes <= room.bytes && handles <= room.handles;
+            if fits || oversized == Oversized::Discard {
+                Ok(fits)
+            } else {
+                Err(Status::BufferTooSmall { bytes, handles })
+            }
+        });
         drop(locked);
         let Taken { message, fits } = taken?;
         if message.handles().is_empty() && fits {
@@ -113,6 +122,19 @@ impl Channel {
             return Ok(message);
         }
         Err(Status::BufferTooSmall { bytes: message.len(), handles: message.handles().len() })
+    }
+
+    /// Takes the next message if there is one and it is wanted.
+    pub(crate) fn read_if(&self, is_wanted: impl FnOnce(&[u8]) -> bool) -> Option<MessageBuf> {
+        self.0.grant.check(Rights::READ).ok()?;
+        let mut locked = self.0.lock().ok()?;
+        let taken = take(&mut locked, self.0.side, |next| {
+            if !next.is_cut() && is_wanted(next) { Ok(true) } else { Err(Status::ShouldWait) }
+        });
+        drop(locked);
+        let message = taken.ok()?.message;
+        message.handles().iter().for_each(Handle::arrived);
+        Some(message)
     }
 
     /// Copies the next message into `bytes` and its handles into the first slots of `handles`,
@@ -160,13 +182,12 @@ fn hand_out(message: &mut MessageBuf, slots: &mut [Option<Handle>]) -> Lengths {
     lengths
 }
 
-/// Takes the next message of `side`, if it fits into `room` or an oversized one is to be discarded.
+/// Takes the next message of `side`, if `admit` does not refuse it; that says whether it fits.
 #[inline]
 fn take(
     locked: &mut Locked<'_, ChannelEnd>,
     side: Side,
-    room: Lengths,
-    oversized: Oversized,
+    admit: impl FnOnce(&MessageBuf) -> Result<bool, Status>,
 ) -> Result<Taken, Status> {
     let wire = locked.wire(side);
     if let Some(wire) = &wire
@@ -176,12 +197,7 @@ fn take(
     }
     let queue = &mut locked.end(side).queue;
     let Some(next) = queue.front() else { return Err(locked.nothing_to_read(side)) };
-    let (bytes, handles) = (next.len(), next.handles().len());
-    // A message that lost its handles is not delivered, so that any room is enough.
-    let fits = next.is_cut() || bytes <= room.bytes && handles <= room.handles;
-    if !fits && oversized == Oversized::Keep {
-        return Err(Status::BufferTooSmall { bytes, handles });
-    }
+    let fits = admit(next)?;
     let was_full = !queue.has_room();
     let message = queue.pop().ok_or(Status::ShouldWait)?;
     let (is_empty, has_room) = (queue.is_empty(), queue.has_room());
