@@ -55,7 +55,7 @@ fn hostile_sender() -> (Channel, UnixStream, PayloadChannel) {
     std::thread::scope(|scope| {
         let received = scope.spawn(|| far.receive(LONG).unwrap().len());
         send(&near, &[header(0, LONG_BYTES as u64), vec![1; MAX_BYTES - HEADER]].concat()).unwrap();
-        for piece in vec![1; LONG_BYTES - (MAX_BYTES - HEADER)].chunks(MAX_BYTES) {
+        for piece in [1; LONG_BYTES - (MAX_BYTES - HEADER)].chunks(MAX_BYTES) {
             send(&near, piece).unwrap();
         }
         assert_eq!(received.join().unwrap(), LONG_BYTES);
