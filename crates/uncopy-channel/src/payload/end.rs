@@ -30,6 +30,9 @@ pub struct PayloadOptions {
     /// Length from which on bytes are copied into fresh sealed memory; never by default, because messages
     /// and a stream are quicker if the bytes are read once. It pays if the receiver keeps or forwards them.
     pub memory_from: Option<usize>,
+    /// Length from which on bytes go over a stream socket beside the channel, if the receiver has offered one:
+    /// from 64 KiB on by default. An end with `None` sends over none and offers none.
+    pub stream_from: Option<usize>,
     /// Maximum size of the buffer that the end keeps for the next payload that comes over a stream, when the last
     /// one has been dropped; 64 MiB by default.
     pub keep_bytes: usize,
@@ -37,7 +40,12 @@ pub struct PayloadOptions {
 
 impl Default for PayloadOptions {
     fn default() -> PayloadOptions {
-        PayloadOptions { max_bytes: 256 << 20, memory_from: None, keep_bytes: 64 << 20 }
+        PayloadOptions {
+            max_bytes: 256 << 20,
+            memory_from: None,
+            stream_from: Some(STREAM_FROM),
+            keep_bytes: 64 << 20,
+        }
     }
 }
 
@@ -59,6 +67,13 @@ impl PayloadOptions {
     #[must_use]
     pub fn memory_from(mut self, bytes: Option<usize>) -> PayloadOptions {
         self.memory_from = bytes;
+        self
+    }
+
+    /// Sets the length from which on bytes go over a stream socket.
+    #[must_use]
+    pub fn stream_from(mut self, bytes: Option<usize>) -> PayloadOptions {
+        self.stream_from = bytes;
         self
     }
 
@@ -189,7 +204,7 @@ impl PayloadChannel {
                 return self.send_stored(regions, length, deadline);
             }
         }
-        if length >= STREAM_FROM && self.has_outlet()? {
+        if self.is_for_stream(length) && self.has_outlet()? {
             return self.send_streamed(regions, length, deadline);
         }
         self.send_messages(regions, length, deadline)
@@ -337,7 +352,7 @@ impl PayloadChannel {
         match header {
             Some(Header::Bytes { length }) if handles.is_empty() => {
                 let length = usize::try_from(length).map_err(|_| self.broken())?;
-                if length >= STREAM_FROM {
+                if self.is_for_stream(length) {
                     self.offer_stream();
                 }
                 let is_refused = length as u64 > limit;
@@ -415,6 +430,11 @@ impl PayloadChannel {
         }
         let receipt = self.receipt_of_messages(length, Cost::Shared);
         Ok(Some(Payload::new(Place::Messages(messages), length, receipt)))
+    }
+
+    /// Whether a payload of this length goes over a stream where there is one. Those that fit into one message never do.
+    fn is_for_stream(&self, length: usize) -> bool {
+        length > FIRST_BYTES && self.options.stream_from.is_some_and(|from| length >= from)
     }
 
     /// Offers the peer a stream for the long payloads to come, once. Without one, they come in messages.
@@ -577,7 +597,9 @@ impl PayloadChannel {
         let is_wired = self.channel.0.is_wired();
         let (way, reason) = match length {
             0..=FIRST_BYTES => (PayloadWay::Message, PayloadReason::Short),
-            STREAM_FROM.. if is_wired => (PayloadWay::Messages, PayloadReason::NoStream),
+            _ if is_wired && self.is_for_stream(length) => {
+                (PayloadWay::Messages, PayloadReason::NoStream)
+            }
             _ => (PayloadWay::Messages, PayloadReason::Cut),
         };
         let cost = if is_wired { Cost::KernelCopied } else { local };

@@ -26,11 +26,11 @@ pub enum PayloadWay {
 pub enum PayloadReason {
     /// It is short enough for one message.
     Short,
-    /// It is longer than a message, and every other way would be slower.
+    /// It is longer than a message, and stays within a process or is shorter than what goes over a stream.
     Cut,
     /// It is long, and the receiver has offered no stream: the first long payload, or no descriptor was left.
     NoStream,
-    /// It is long, and a stream is the quickest way.
+    /// It is long enough for the stream ([`PayloadOptions::stream_from`](super::PayloadOptions::stream_from)).
     Long,
     /// It was sealed memory already.
     Sealed,
@@ -48,11 +48,11 @@ impl fmt::Display for PayloadReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PayloadReason::Short => "short enough for one message",
-            PayloadReason::Cut => "cut into messages; every other way is slower",
-            PayloadReason::NoStream => "cut into messages; the receiver has offered no stream yet",
-            PayloadReason::Long => {
-                "long; a stream is the quickest way for bytes that are read once"
+            PayloadReason::Cut => {
+                "cut into messages; too short for a stream, or within one process"
             }
+            PayloadReason::NoStream => "cut into messages; the receiver has offered no stream yet",
+            PayloadReason::Long => "long enough for a stream",
             PayloadReason::Sealed => "sealed memory, which nobody copies",
             PayloadReason::Stored => "copied into fresh memory, as the options ask",
             PayloadReason::InPlace => "written into the pool in place",

@@ -387,6 +387,46 @@ fn long_payloads_become_memory_if_the_options_ask_for_it() {
 }
 
 #[test]
+fn payloads_go_over_a_stream_from_the_length_that_both_ends_ask_for() {
+    const BORDER: usize = 300_000;
+    for (sending, receiving) in
+        [(None, Some(0)), (Some(0), None), (Some(BORDER), Some(BORDER)), (Some(0), Some(0))]
+    {
+        let (near, far) = socket_pair();
+        let with = |end, from| {
+            PayloadChannel::with_options(end, PayloadOptions::new().stream_from(from))
+        };
+        let (mut near, mut far) = (with(near, sending), with(far, receiving));
+        for length in [100, 65_504, 65_505, BORDER - 1, BORDER, BORDER - 1, 65_505, 65_504] {
+            let way = std::thread::scope(|scope| {
+                let received = scope.spawn(|| far.receive(LONG).unwrap());
+                let sent = near.send(&pattern(length), LONG).unwrap();
+                let payload = received.join().unwrap();
+                assert!(payload.bytes() == pattern(length));
+                assert_eq!(payload.receipt().way, sent.way);
+                sent.way
+            });
+            let is_streamed = way == PayloadWay::Stream;
+            assert_eq!(way == PayloadWay::Message, length <= 65_504);
+            let shortest = sending.zip(receiving).map(|(a, b)| a.max(b).max(65_505));
+            assert!(!is_streamed || shortest.is_some_and(|from| length >= from), "{length}");
+        }
+        let sent = std::thread::scope(|scope| {
+            let received = scope.spawn(|| drop(far.receive(LONG).unwrap()));
+            let sent = near.send(&pattern(BORDER), LONG).unwrap();
+            received.join().unwrap();
+            sent
+        });
+        let expected = if sending.is_some() && receiving.is_some() {
+            PayloadWay::Stream
+        } else {
+            PayloadWay::Messages
+        };
+        assert_eq!(sent.way, expected, "{sending:?} {receiving:?}");
+    }
+}
+
+#[test]
 fn a_pool_is_used_again() {
     for is_trusted in [false, true] {
         for (mut near, mut far, _) in pairs() {

@@ -25,6 +25,7 @@ const ROUNDS: usize = 11;
 const PAGE: usize = 4096;
 
 const PAYLOAD: &str = "uncopy, Payload";
+const MESSAGES: &str = "uncopy, messages";
 const FRESH: &str = "uncopy, fresh memory";
 const POOL: &str = "uncopy, pool";
 const STREAM: &str = "stream socket";
@@ -61,6 +62,7 @@ impl Look {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PayloadStyle {
     Payload,
+    Messages,
     Fresh,
     Pool,
     Stream,
@@ -88,7 +90,10 @@ impl Carrier {
         }
         let channel = Channel::from_fd(fd).map_err(|(_, status)| status)?;
         let memory_from = (way == PayloadStyle::Fresh).then_some(0);
-        let options = PayloadOptions::new().memory_from(memory_from);
+        let mut options = PayloadOptions::new().memory_from(memory_from);
+        if way == PayloadStyle::Messages {
+            options = options.stream_from(None);
+        }
         let mut end = PayloadChannel::with_options(channel, options);
         let has_pool = way == PayloadStyle::Pool;
         if has_pool {
@@ -211,6 +216,7 @@ pub(super) fn cases(peers: &Peers, runs: &BriefRuns) -> Vec<Case> {
         for look in [Look::Whole, Look::Part] {
             let mut subjects = vec![
                 own(PAYLOAD, Role::Own, PayloadStyle::Payload, bytes, look, time),
+                own(MESSAGES, Role::Own, PayloadStyle::Messages, bytes, look, time),
                 own(FRESH, Role::Own, PayloadStyle::Fresh, bytes, look, time),
                 own(POOL, Role::Own, PayloadStyle::Pool, bytes, look, time),
                 own(STREAM, Role::Yardstick, PayloadStyle::Stream, bytes, look, time),
@@ -233,11 +239,15 @@ pub(super) fn cases(peers: &Peers, runs: &BriefRuns) -> Vec<Case> {
 
 fn targets(bytes: usize) -> Vec<Target> {
     let mut targets = vec![at_most(1.1, TIME_EACH, POOL, ICEORYX)];
+    // The ways of a payload without a pool.
+    targets.extend([FRESH, MESSAGES].map(|way| at_most(1.05, TIME_EACH, PAYLOAD, way)));
     if bytes >= 1 << 20 {
-        targets.push(at_most(0.6, TIME_EACH, POOL, STREAM));
+        // A bare stream carries no payloads of other lengths and ways, for which a payload has its header.
+        targets.extend(
+            [(0.6, POOL), (1.05, PAYLOAD)]
+                .map(|(limit, way)| at_most(limit, TIME_EACH, way, STREAM)),
+        );
     }
-    // The ways of a payload without a pool; a stream is the bare one.
-    targets.extend([FRESH, STREAM].map(|way| at_most(1.05, TIME_EACH, PAYLOAD, way)));
     targets
 }
 
@@ -259,9 +269,7 @@ mod tests {
 
     #[test]
     fn every_way_carries_payloads() {
-        for way in
-            [PayloadStyle::Payload, PayloadStyle::Fresh, PayloadStyle::Pool, PayloadStyle::Stream]
-        {
+        for way in PayloadStyle::value_variants().iter().copied() {
             let (near, far) = if way == PayloadStyle::Stream {
                 let (near, far) = UnixStream::pair().unwrap();
                 (OwnedFd::from(near), OwnedFd::from(far))
