@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use testbed::{Case, wait_for};
-use uncopy::channel::{Channel, Object, Signals, Status};
+use uncopy::channel::{Channel, Object, PayloadChannel, PayloadWay, Signals, Status};
 
 use crate::channel_processes::{Actor, descriptors, next, send, send_with, soon};
 
@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] calls_end_when_the_peer_is_killed,
         [] messages_of_a_peer_that_closed_with_unread_messages_are_read,
         [] a_killed_writer_leaves_whole_messages_only,
+        [] a_killed_sender_leaves_whole_payloads_only,
         [] a_duplicate_of_the_socket_cannot_block_or_hide_a_closed_peer,
         [] a_forked_child_does_not_affect_its_parents_channels,
     ]
@@ -103,6 +104,31 @@ fn a_killed_writer_leaves_whole_messages_only() {
             }
         }
         assert!(killed, "it exited without being killed");
+    }
+}
+
+/// Bytes of a payload, more than the buffers of a channel's socket hold for root.
+pub(crate) const PAYLOAD_BYTES: usize = 40 << 20;
+
+/// The sender is in the middle of a payload when it is killed: one that is cut, or one that comes over a stream.
+fn a_killed_sender_leaves_whole_payloads_only() {
+    for whole in [0, 1, 2, 4] {
+        let mut actor = Actor::start("payloads");
+        let (near, far) = Channel::pair();
+        send_with(&actor.channel, b"", vec![far.into()]).unwrap();
+        let mut near = PayloadChannel::new(near);
+        let mut last_way = PayloadWay::Message;
+        for number in 0..whole {
+            let payload = near.receive(soon()).unwrap();
+            let expected = vec![number; PAYLOAD_BYTES];
+            assert!(payload.pieces().all(|piece| *piece == expected[..piece.len()]));
+            assert_eq!(payload.len(), PAYLOAD_BYTES);
+            last_way = payload.receipt().way;
+        }
+        assert_eq!(last_way == PayloadWay::Stream, whole > 1, "{last_way:?}");
+        near.channel().wait_one(Signals::READABLE, soon()).unwrap();
+        actor.kill();
+        assert_eq!(near.receive(soon()).unwrap_err(), Status::PeerClosed, "after {whole}");
     }
 }
 

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uncopy::channel::{
-    Channel, Event, EventPair, Fifo, Handle, Kind, MessageBuf, Object, Signals, Socket, SocketKind,
-    Status, Vmo,
+    Channel, Event, EventPair, Fifo, Handle, Kind, MessageBuf, Object, PayloadChannel, Signals,
+    Socket, SocketKind, Status, Vmo,
 };
 
+use crate::channel_processes::deaths::PAYLOAD_BYTES;
 use crate::channel_processes::{descriptors, next, next_handle, send, send_with, soon};
 
 /// Environment variable with the role of a child.
@@ -31,6 +32,7 @@ pub(crate) fn play(role: &str) -> ExitCode {
         "starving relay" => starving_relay(&channel),
         "burst" => burst(&channel),
         "flood" => flood(&channel),
+        "payloads" => payloads(&channel),
         "hoard" => hoard(&channel),
         "cramp" => cramp(&channel),
         "sever" => sever(&channel),
@@ -114,6 +116,15 @@ fn objects(channel: &Channel) -> Result<(), Status> {
     vmo.write(b"seen", 8192)?;
     send(channel, &elements)?;
     wait_for_the_end(channel)
+}
+
+/// Sends payloads, each with bytes of its own, over the end that it receives.
+fn payloads(channel: &Channel) -> Result<(), Status> {
+    let mut end = PayloadChannel::new(next_handle(channel));
+    for number in 0..=u8::MAX {
+        end.send(&vec![number; PAYLOAD_BYTES], soon())?;
+    }
+    END
 }
 
 /// Writes to the ends that it receives, and sets a signal at each.
