@@ -32,8 +32,20 @@ const LETTERS: [Letter; 3] = [
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 55] = [
+const LONG: [(&str, &str); 64] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
+    ("interactive", "--no-clobber keeps what is there, and --backup keeps a copy of it"),
+    ("parents", "name each destination, or copy the tree and --include what is wanted"),
+    ("files-from", "copy the tree and --include what is wanted"),
+    ("checksum", "--update compares sizes and times; `uncopy verify` compares contents"),
+    ("size-only", "--update compares sizes and times"),
+    ("chmod", "--no-preserve=mode gives new files the mode that the umask leaves"),
+    ("chown", "--preserve=ownership keeps owner and group"),
+    ("link-dest", "--link makes hard links to the source, and --reflink shares the blocks"),
+    (
+        "remove-source-files",
+        "remove the source once `uncopy verify` found that the copy is the same",
+    ),
     ("backup-dir", "--backup keeps the old file beside the new one"),
     ("copy-dest", "--update copies what has changed"),
     ("context", "--preserve=xattr is the nearest one; the system labels new files"),
