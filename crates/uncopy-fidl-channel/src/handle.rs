@@ -20,6 +20,10 @@ impl FidlHandle {
     pub fn into_inner(self) -> channel::Handle {
         self.0
     }
+
+    pub(crate) fn as_inner(&self) -> &channel::Handle {
+        &self.0
+    }
 }
 
 impl uncopy_fidl::CodecHandle for FidlHandle {

@@ -75,6 +75,7 @@ mod asynchronous;
 mod client;
 mod failure;
 mod handle;
+mod memory;
 mod server;
 mod transmit;
 
@@ -83,6 +84,7 @@ pub use asynchronous::{AsyncClient, serve_async};
 pub use client::{Client, EventMessage, Response};
 pub use failure::Failure;
 pub use handle::FidlHandle;
+pub use memory::{BufferBytes, MemoryBuffer, MemoryBufferView};
 pub use server::{Interaction, Openness, Request, Service, send_epitaph, send_event, serve};
 pub use transmit::SendAs;
 pub use uncopy_fidl::{Empty, MethodResult, NoPayload};
@@ -91,6 +93,9 @@ pub use uncopy_fidl_derive::protocol;
 /// Tests of the code in book pages about channels and messages.
 #[cfg(doctest)]
 mod book {
+    #[doc = include_str!("../../../docs/fidl.md")]
+    struct Fidl;
+
     #[doc = include_str!("../../../docs/gather.md")]
     struct Gather;
 

@@ -12,12 +12,14 @@ fn shared<T: Send + Sync>() {}
 
 #[test]
 fn public_types_keep_their_auto_traits() {
+    data::<BufferBytes>();
     data::<Failure>();
     data::<Openness>();
     shared::<Client<()>>();
     shared::<EventMessage>();
     shared::<FidlHandle>();
     shared::<Interaction<'_>>();
+    shared::<MemoryBuffer>();
     shared::<Request<'_, u32>>();
     shared::<Response<u32>>();
     #[cfg(feature = "tokio")]

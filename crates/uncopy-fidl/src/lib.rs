@@ -151,11 +151,6 @@ pub trait Fidl<H = NoHandle>: Encode + TakeHandles<H> + FromView<H> {}
 
 impl<T: Encode + TakeHandles<H> + FromView<H>, H> Fidl<H> for T {}
 
-/// Tests of the code in the book.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/fidl.md")]
-struct BookExamples;
-
 /// Wrong types that only the compiler can detect do not compile.
 ///
 /// ```compile_fail,E0080
