@@ -11,7 +11,7 @@ pub struct PathVerdict {
     pub mechanism: Mechanism,
     /// Cost of the bytes.
     pub cost: Cost,
-    /// Whether that holds for [`durable`](field@CopyOptions::durable) copies alone: others copy the
+    /// Whether that holds for [`durable`](field@crate::CopyOptions::durable) copies alone: others copy the
     /// bytes, because that takes less time.
     pub when_durable: bool,
 }
