@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::format::{HEADER_BYTES, Header};
 use super::pool::{self, PeerPool};
 use super::spare::Spare;
-use super::stream::{Inlet, Outlet, STREAM_FROM, Streamed};
+use super::stream::{Inlet, Outlet, Streamed};
 use super::{Payload, PayloadReason, PayloadReceipt, PayloadWay, Place};
 use crate::channel::{Channel, Handle, MessageBuf, total_bytes};
 use crate::memory::{Draft, PoolMemory, PoolShape, TrustedPeer};
@@ -30,8 +30,10 @@ pub struct PayloadOptions {
     /// Length from which on bytes are copied into fresh sealed memory; never by default, because messages
     /// and a stream are quicker if the bytes are read once. It pays if the receiver keeps or forwards them.
     pub memory_from: Option<usize>,
-    /// Length from which on bytes go over a stream socket beside the channel, if the receiver has offered one:
-    /// from 64 KiB on by default. An end with `None` sends over none and offers none.
+    /// Length from which on bytes go over a stream socket beside the channel, if the receiver has offered one. Never by
+    /// default: messages are received while further ones are sent, which takes less time from 1 MiB on. A stream gives
+    /// the receiver all bytes in one piece, and takes less processor time for 16 MiB and more. An end with `None` sends
+    /// over none and offers none.
     pub stream_from: Option<usize>,
     /// Maximum size of the buffer that the end keeps for the next payload that comes over a stream, when the last
     /// one has been dropped; 64 MiB by default.
@@ -43,7 +45,7 @@ impl Default for PayloadOptions {
         PayloadOptions {
             max_bytes: 256 << 20,
             memory_from: None,
-            stream_from: Some(STREAM_FROM),
+            stream_from: None,
             keep_bytes: 64 << 20,
         }
     }

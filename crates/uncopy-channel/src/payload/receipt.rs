@@ -26,7 +26,7 @@ pub enum PayloadWay {
 pub enum PayloadReason {
     /// It is short enough for one message.
     Short,
-    /// It is longer than a message, and stays within a process or is shorter than what goes over a stream.
+    /// It is longer than a message, and no stream is asked for at its length, or it stays within a process.
     Cut,
     /// It is long, and the receiver has offered no stream: the first long payload, or no descriptor was left.
     NoStream,
@@ -49,7 +49,7 @@ impl fmt::Display for PayloadReason {
         f.write_str(match self {
             PayloadReason::Short => "short enough for one message",
             PayloadReason::Cut => {
-                "cut into messages; too short for a stream, or within one process"
+                "cut into messages"
             }
             PayloadReason::NoStream => "cut into messages; the receiver has offered no stream yet",
             PayloadReason::Long => "long enough for a stream",

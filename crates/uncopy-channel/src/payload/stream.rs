@@ -10,17 +10,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::cursor::Cursor;
 use super::spare::{Kept, Spare};
+use crate::Status;
 use crate::channel::Handle;
 use crate::object::Descriptor;
 use crate::sleep::Deadline;
 use crate::transport::wire::Wire;
-use crate::{MAX_BYTES, Status};
 use uncopy_core::Errno;
 use uncopy_os::seqpacket::{self, Ready};
 use uncopy_os::stream;
-
-/// Length from which on payloads go over the stream, by the rows `payload/2-processes`.
-pub(super) const STREAM_FROM: usize = MAX_BYTES;
 
 /// Size of the buffer for bytes that are refused.
 const REFUSED_BYTES: usize = 64 << 10;

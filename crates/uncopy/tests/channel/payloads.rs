@@ -24,10 +24,14 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| (n % 251) as u8).collect()
 }
 
+/// An end whose long payloads go over a stream.
+fn streaming(channel: Channel) -> PayloadChannel {
+    PayloadChannel::with_options(channel, PayloadOptions::new().stream_from(Some(LONG_BYTES)))
+}
+
 /// Returns both ends, and whether a socket is between them.
 fn pairs() -> [(PayloadChannel, PayloadChannel, bool); 2] {
-    let ends =
-        |(near, far), is_wired| (PayloadChannel::new(near), PayloadChannel::new(far), is_wired);
+    let ends = |(near, far), is_wired| (streaming(near), streaming(far), is_wired);
     [ends(Channel::pair(), false), ends(socket_pair(), true)]
 }
 
@@ -49,7 +53,7 @@ fn header(kind: u32, a: u64) -> Vec<u8> {
 /// A peer that makes what it sends by hand, its end of the stream, and the end that it attacks.
 fn hostile_sender() -> (Channel, UnixStream, PayloadChannel) {
     let (near, far) = socket_pair();
-    let mut far = PayloadChannel::new(far);
+    let mut far = streaming(far);
     std::thread::scope(|scope| {
         let received = scope.spawn(|| far.receive(LONG).unwrap().len());
         send(&near, &[header(0, LONG_BYTES as u64), vec![1; MAX_BYTES - HEADER]].concat()).unwrap();
@@ -253,7 +257,7 @@ fn an_offered_stream_is_the_end_of_a_pair() {
         [(OwnedFd::from(connected), false), (OwnedFd::from(file), false), (pair.into(), true)]
     {
         let (near, far) = socket_pair();
-        let mut far = PayloadChannel::new(far);
+        let mut far = streaming(far);
         near.write(&[IoSlice::new(&header(4, 0))], vec![Descriptor::from(fd).into()]).unwrap();
         // By the end that sends, and by one that receives.
         let expected = if is_good { Status::TimedOut } else { Status::BadState };
@@ -356,7 +360,7 @@ fn long_payloads_become_memory_if_the_options_ask_for_it() {
     for (near, far) in [Channel::pair(), socket_pair()] {
         let options = PayloadOptions::new().memory_from(Some(100_000));
         let mut near = PayloadChannel::with_options(near, options);
-        let mut far = PayloadChannel::new(far);
+        let mut far = streaming(far);
         for (length, way) in [(99_999, PayloadWay::Messages), (100_000, PayloadWay::Memory)] {
             let sent = near.send(&pattern(length), LONG).unwrap();
             assert_eq!(sent.way, way);
@@ -372,10 +376,15 @@ fn long_payloads_become_memory_if_the_options_ask_for_it() {
 
 #[test]
 fn payloads_go_over_a_stream_from_the_length_that_both_ends_ask_for() {
+    assert_eq!(PayloadOptions::default().stream_from, None);
     const BORDER: usize = 300_000;
-    for (sending, receiving) in
-        [(None, Some(0)), (Some(0), None), (Some(BORDER), Some(BORDER)), (Some(0), Some(0))]
-    {
+    for (sending, receiving) in [
+        (None, None),
+        (None, Some(0)),
+        (Some(0), None),
+        (Some(BORDER), Some(BORDER)),
+        (Some(0), Some(0)),
+    ] {
         let (near, far) = socket_pair();
         let with =
             |end, from| PayloadChannel::with_options(end, PayloadOptions::new().stream_from(from));
@@ -462,7 +471,7 @@ fn a_pool_is_used_again() {
 #[test]
 fn payloads_above_the_limit_are_refused_alone() {
     for (near, far) in [Channel::pair(), socket_pair()] {
-        let mut near = PayloadChannel::new(near);
+        let mut near = streaming(near);
         let options = PayloadOptions::new().max_bytes(100_000);
         let mut far = PayloadChannel::with_options(far, options);
         let memory = Vmo::new(200_000).unwrap();
@@ -485,7 +494,7 @@ fn payloads_above_the_limit_are_refused_alone() {
 #[test]
 fn a_deadline_while_receiving_loses_nothing() {
     let (near, far) = socket_pair();
-    let mut far = PayloadChannel::new(far);
+    let mut far = streaming(far);
     let mut first = [0; HEADER];
     first[..4].copy_from_slice(&0xc1_70_61_79_u32.to_ne_bytes());
     first[8..16].copy_from_slice(&10_u64.to_ne_bytes());
@@ -493,7 +502,7 @@ fn a_deadline_while_receiving_loses_nothing() {
     // A header alone, then two pieces: none is whole.
     assert_eq!(far.receive(past()).unwrap_err(), Status::BadState);
     let (near, far) = socket_pair();
-    let mut far = PayloadChannel::new(far);
+    let mut far = streaming(far);
     send(&near, &[&first[..], b"five5"].concat()).unwrap();
     assert_eq!(far.receive(past()).unwrap_err(), Status::TimedOut);
     send(&near, b"other").unwrap();
@@ -550,7 +559,7 @@ fn a_peer_that_breaks_the_rules_of_payloads_makes_the_end_unusable() {
         ),
     ] {
         let (near, far) = socket_pair();
-        let mut far = PayloadChannel::new(far);
+        let mut far = streaming(far);
         if handles.is_empty() {
             send(&near, &message).unwrap();
         } else {
@@ -569,8 +578,8 @@ fn slots_of_a_pool_are_checked() {
     for (slot, length, is_good) in [(0, 4096, true), (1, 4096, false), (0, 4097, false)] {
         for is_trusted in [false, true] {
             let (near, far) = socket_pair();
-            let mut near = PayloadChannel::new(near);
-            let mut far = PayloadChannel::new(far);
+            let mut near = streaming(near);
+            let mut far = streaming(far);
             near.share_pool(1, 4096, LONG).unwrap();
             if is_trusted {
                 far.trust_peer(testbed::trusted_peer());

@@ -4,7 +4,9 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use testbed::{Case, wait_for};
-use uncopy::channel::{Channel, Object, PayloadChannel, PayloadWay, Signals, Status};
+use uncopy::channel::{
+    Channel, Object, PayloadChannel, PayloadOptions, PayloadWay, Signals, Status,
+};
 
 use crate::channel_processes::{Actor, descriptors, next, send, send_with, soon};
 
@@ -110,13 +112,18 @@ fn a_killed_writer_leaves_whole_messages_only() {
 /// Bytes of a payload, more than the buffers of a channel's socket hold for root.
 pub(crate) const PAYLOAD_BYTES: usize = 40 << 20;
 
+/// An end whose payloads go over a stream, once the receiver has offered one.
+pub(crate) fn payload_channel(end: Channel) -> PayloadChannel {
+    PayloadChannel::with_options(end, PayloadOptions::new().stream_from(Some(PAYLOAD_BYTES)))
+}
+
 /// The sender is in the middle of a payload when it is killed: one that is cut, or one that comes over a stream.
 fn a_killed_sender_leaves_whole_payloads_only() {
     for whole in [0, 1, 2, 4] {
         let mut actor = Actor::start("payloads");
         let (near, far) = Channel::pair();
         send_with(&actor.channel, b"", vec![far.into()]).unwrap();
-        let mut near = PayloadChannel::new(near);
+        let mut near = payload_channel(near);
         let mut last_way = PayloadWay::Message;
         for number in 0..whole {
             let payload = near.receive(soon()).unwrap();

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use uncopy::channel::{
-    Channel, Event, EventPair, Fifo, Handle, Kind, MessageBuf, Object, PayloadChannel, Signals,
-    Socket, SocketKind, Status, Vmo,
+    Channel, Event, EventPair, Fifo, Handle, Kind, MessageBuf, Object, Signals, Socket, SocketKind,
+    Status, Vmo,
 };
 
-use crate::channel_processes::deaths::PAYLOAD_BYTES;
+use crate::channel_processes::deaths::{PAYLOAD_BYTES, payload_channel};
 use crate::channel_processes::{descriptors, next, next_handle, send, send_with, soon};
 
 /// Environment variable with the role of a child.
@@ -120,7 +120,7 @@ fn objects(channel: &Channel) -> Result<(), Status> {
 
 /// Sends payloads, each with bytes of its own, over the end that it receives.
 fn payloads(channel: &Channel) -> Result<(), Status> {
-    let mut end = PayloadChannel::new(next_handle(channel));
+    let mut end = payload_channel(next_handle(channel));
     for number in 0..=u8::MAX {
         end.send(&vec![number; PAYLOAD_BYTES], soon())?;
     }

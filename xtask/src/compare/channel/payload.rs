@@ -25,7 +25,7 @@ const ROUNDS: usize = 11;
 const PAGE: usize = 4096;
 
 const PAYLOAD: &str = "uncopy, Payload";
-const MESSAGES: &str = "uncopy, messages";
+const OVER_STREAM: &str = "uncopy, stream";
 const FRESH: &str = "uncopy, fresh memory";
 const POOL: &str = "uncopy, pool";
 const STREAM: &str = "stream socket";
@@ -62,7 +62,7 @@ impl Look {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PayloadStyle {
     Payload,
-    Messages,
+    OverStream,
     Fresh,
     Pool,
     Stream,
@@ -91,8 +91,8 @@ impl Carrier {
         let channel = Channel::from_fd(fd).map_err(|(_, status)| status)?;
         let memory_from = (way == PayloadStyle::Fresh).then_some(0);
         let mut options = PayloadOptions::new().memory_from(memory_from);
-        if way == PayloadStyle::Messages {
-            options = options.stream_from(None);
+        if way == PayloadStyle::OverStream {
+            options = options.stream_from(Some(0));
         }
         let mut end = PayloadChannel::with_options(channel, options);
         let has_pool = way == PayloadStyle::Pool;
@@ -216,7 +216,7 @@ pub(super) fn cases(peers: &Peers, runs: &BriefRuns) -> Vec<Case> {
         for look in [Look::Whole, Look::Part] {
             let mut subjects = vec![
                 own(PAYLOAD, Role::Own, PayloadStyle::Payload, bytes, look, time),
-                own(MESSAGES, Role::Own, PayloadStyle::Messages, bytes, look, time),
+                own(OVER_STREAM, Role::Own, PayloadStyle::OverStream, bytes, look, time),
                 own(FRESH, Role::Own, PayloadStyle::Fresh, bytes, look, time),
                 own(POOL, Role::Own, PayloadStyle::Pool, bytes, look, time),
                 own(STREAM, Role::Yardstick, PayloadStyle::Stream, bytes, look, time),
@@ -240,7 +240,7 @@ pub(super) fn cases(peers: &Peers, runs: &BriefRuns) -> Vec<Case> {
 fn targets(bytes: usize) -> Vec<Target> {
     let mut targets = vec![at_most(1.1, TIME_EACH, POOL, ICEORYX)];
     // The ways of a payload without a pool.
-    targets.extend([FRESH, MESSAGES].map(|way| at_most(1.05, TIME_EACH, PAYLOAD, way)));
+    targets.extend([FRESH, OVER_STREAM].map(|way| at_most(1.05, TIME_EACH, PAYLOAD, way)));
     if bytes >= 1 << 20 {
         // A bare stream carries no payloads of other lengths and ways, for which a payload has its header.
         targets.extend(
