@@ -48,9 +48,7 @@ impl fmt::Display for PayloadReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PayloadReason::Short => "short enough for one message",
-            PayloadReason::Cut => {
-                "cut into messages"
-            }
+            PayloadReason::Cut => "cut into messages",
             PayloadReason::NoStream => "cut into messages; the receiver has offered no stream yet",
             PayloadReason::Long => "long enough for a stream",
             PayloadReason::Sealed => "sealed memory, which nobody copies",
