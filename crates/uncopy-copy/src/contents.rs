@@ -38,8 +38,9 @@ impl FileCopy<'_, '_> {
             .map(|verify| Hasher::new(verify.algorithm))
             .transpose()
             .map_err(|errno| Error::system("hash", source.path, errno))?;
-        let wanted = self.options().digest.filter(|_| !self.facts.transforms);
-        self.digest = wanted
+        self.digest = self
+            .options()
+            .digest
             .map(StreamedDigest::new)
             .transpose()
             .map_err(|errno| Error::system("hash", source.path, errno))?;
@@ -181,8 +182,9 @@ impl FileCopy<'_, '_> {
     /// Computes the digest from the copy if not all bytes passed through the program. A verification
     /// by the same digest has read them already.
     fn digest_copy(&mut self) -> Result<()> {
-        let wanted = self.options().digest.filter(|_| !self.facts.transforms);
-        let Some(algorithm) = wanted.filter(|_| self.receipt.source_digest.is_none()) else {
+        let Some(algorithm) =
+            self.options().digest.filter(|_| self.receipt.source_digest.is_none())
+        else {
             return Ok(());
         };
         let verification = self.receipt.verification.as_ref();

@@ -207,15 +207,10 @@ impl<'a> CopyRequest<'a> {
                 Ok(Staging::private(destination, mode)?.among(Some(directory_defaults), mode))
             }
             Placing::Kept { parts, begun, is_unseen, is_swept, named_late } => {
-                let staging = Staging::kept(
-                    destination,
-                    parts,
-                    begun,
-                    options.existing,
-                    is_unseen,
-                    named_late,
-                )?;
-                Ok(staging.with_backup(options.backup.as_ref()).swept(is_swept))
+                let staging =
+                    Staging::kept(destination, parts, begun, options.existing, named_late)?
+                        .with_backup(options.backup.as_ref());
+                Ok(staging.swept(is_swept).unseen(is_unseen))
             }
         }
     }

@@ -140,7 +140,6 @@ impl<'a> Staging<'a> {
         mut parts: Box<dyn Parts + 'a>,
         begun: Option<Unfinished>,
         existing: Existing,
-        is_unseen: bool,
         named_late: bool,
     ) -> Result<Staging<'a>> {
         let fail = |errno| cannot_create(destination, errno);
@@ -157,7 +156,6 @@ impl<'a> Staging<'a> {
             }
         };
         let mut staging = Staging::new(destination, fd, place).keeping(existing);
-        staging.is_unseen = is_unseen;
         staging.parts = Some(Mutex::new(parts));
         Ok(staging)
     }
@@ -265,6 +263,15 @@ impl<'a> Staging<'a> {
         matches!(self.place, Place::Temporary(..) | Place::NamedLate(..))
     }
 
+    /// Returns the temporary name, if the file has one now.
+    fn temporary_name(&self) -> Option<&OsString> {
+        match &self.place {
+            Place::Temporary(name, _) => Some(name),
+            Place::NamedLate(name) => name.get(),
+            Place::Unnamed | Place::Private | Place::Final => None,
+        }
+    }
+
     /// Sets this mode, without setuid and setgid while the file has a temporary name: a kill would
     /// leave such a file behind.
     pub(crate) fn set_permissions(&self, mode: u32) -> Sys<()> {
@@ -312,14 +319,8 @@ impl<'a> Staging<'a> {
     /// Notes that the bytes up to `offset` are copied. A resumable file is flushed and noted from
     /// time to time.
     pub(crate) fn reached(&self, source: BorrowedFd<'_>, offset: u64) -> Result<()> {
-        let Some(parts) = &self.parts else { return Ok(()) };
-        let name = match &self.place {
-            Place::Temporary(name, _) => name,
-            Place::NamedLate(name) => match name.get() {
-                Some(name) => name,
-                None => return Ok(()),
-            },
-            _ => return Ok(()),
+        let (Some(parts), Some(name)) = (&self.parts, self.temporary_name()) else {
+            return Ok(());
         };
         lock(parts).reached(source, (self.fd(), name), offset).map_err(|Refused { errno, side }| {
             match side {
@@ -345,12 +346,7 @@ impl<'a> Staging<'a> {
 
     /// Leaves the unfinished file to another run, if that can resume it.
     pub(crate) fn leave(mut self) {
-        let name = match &self.place {
-            Place::Temporary(name, _) => Some(name),
-            Place::NamedLate(name) => name.get(),
-            _ => None,
-        };
-        let (Some(parts), Some(name)) = (&self.parts, name) else { return };
+        let (Some(parts), Some(name)) = (&self.parts, self.temporary_name()) else { return };
         let mut parts = lock(parts);
         let _ = parts.flush((self.fd.as_fd(), name));
         let is_noted = parts.is_noted();

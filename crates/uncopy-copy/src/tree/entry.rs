@@ -155,7 +155,7 @@ pub(super) fn copy_open(
         Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
     };
     let (place, chosen) = (&transform::renamed(place, chosen.as_ref()), chosen.as_ref());
-    if file.stat.links <= 1 || worker.options.hard_links == HardLinks::Separate {
+    if !keeps_names(worker.options, &file.stat) {
         return copy_regular(worker, place, file, chosen, early, None);
     }
     drop(early);
@@ -186,6 +186,11 @@ fn link_open_source(worker: &mut Worker<'_, '_>, place: &Place<'_>, file: &OpenF
     worker.reporter.finish_or_fail(place, EntryKind::File, made);
 }
 
+/// Whether the entry has further names, which are to be names of its copy.
+fn keeps_names(options: &JobOptions, stat: &Stat) -> bool {
+    stat.links > 1 && options.hard_links == HardLinks::Keep
+}
+
 /// Has `make` copy an entry of this kind, unless another name of it is copied already, or is being
 /// copied: then it becomes a link to that.
 fn first_or_link(
@@ -195,7 +200,7 @@ fn first_or_link(
     stat: &Stat,
     make: impl FnOnce(&mut Worker<'_, '_>),
 ) {
-    if stat.links <= 1 || worker.options.hard_links == HardLinks::Separate {
+    if !keeps_names(worker.options, stat) {
         return make(worker);
     }
     let file = identity(stat);
