@@ -32,8 +32,7 @@ pub struct PayloadOptions {
     pub memory_from: Option<usize>,
     /// Length from which on bytes go over a stream socket beside the channel, if the receiver has offered one. Never by
     /// default: messages are received while further ones are sent, which takes less time from 1 MiB on. A stream gives
-    /// the receiver all bytes in one piece, and takes less processor time for 16 MiB and more. An end with `None` sends
-    /// over none and offers none.
+    /// the receiver all bytes in one piece. An end with `None` sends over none and offers none.
     pub stream_from: Option<usize>,
     /// Maximum size of the buffer that the end keeps for the next payload that comes over a stream, when the last
     /// one has been dropped; 64 MiB by default.
