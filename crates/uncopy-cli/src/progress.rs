@@ -1,18 +1,21 @@
 //! Observer of a single copy: stops it on a signal, and draws a progress bar if it takes long.
 
 mod job;
+mod line;
 mod speed;
 
 use std::io::{IsTerminal, stderr, stdin};
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::BinaryBytes;
 use uncopy::copy::{Control, Observer, Phase, Progress};
 
 pub(crate) use job::JobBar;
+pub(crate) use line::StatusLine;
 
-use speed::speed;
+use line::{Part, joined};
+use speed::{Speed, speed};
 
 use crate::cp::Signals;
 use crate::job_control::Clock;
@@ -23,6 +26,9 @@ const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Maximum redraws per second.
 const DRAWS_HZ: u8 = 10;
+
+/// Width of the bar.
+const BAR_COLUMNS: usize = 24;
 
 /// Watches one copy.
 pub(crate) struct Watch<'a> {
@@ -38,7 +44,7 @@ enum Bar {
     /// Not shown yet.
     Waits,
     Shown {
-        bar: ProgressBar,
+        line: StatusLine,
         /// Time of the next redraw, by the clock of the stage.
         next: Duration,
     },
@@ -53,7 +59,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn speed(&self, progress: Progress) -> String {
+    fn speed(&self, progress: Progress) -> Speed {
         let Progress { done_bytes, total_bytes, .. } = progress;
         // The size of a pipe or a pseudo file is unknown.
         let rest = (total_bytes > 0).then(|| total_bytes.saturating_sub(done_bytes));
@@ -78,25 +84,18 @@ impl<'a> Watch<'a> {
                 return;
             }
             let is_seen = stderr().is_terminal() && !is_typed(self.source);
-            self.bar = if is_seen { self.show(progress) } else { Bar::Off };
+            self.bar = match is_seen {
+                true => Bar::Shown { line: StatusLine::default(), next: Duration::ZERO },
+                false => Bar::Off,
+            };
         }
-        let Bar::Shown { bar, next } = &mut self.bar else { return };
+        let parts = parts(&self.name(), progress, self.stage.speed(progress));
+        let Bar::Shown { line, next } = &mut self.bar else { return };
         if at_work < *next {
             return;
         }
         *next = at_work + Duration::from_millis(1000 / u64::from(DRAWS_HZ));
-        bar.set_length(progress.total_bytes);
-        bar.set_position(progress.done_bytes);
-        bar.set_prefix(self.stage.speed(progress));
-    }
-
-    fn show(&self, progress: Progress) -> Bar {
-        let target = ProgressDrawTarget::stderr_with_hz(DRAWS_HZ);
-        let bar = ProgressBar::with_draw_target(Some(progress.total_bytes), target)
-            .with_position(progress.done_bytes);
-        bar.set_style(style(progress));
-        bar.set_message(self.name());
-        Bar::Shown { bar, next: Duration::ZERO }
+        line.show(&parts);
     }
 
     fn name(&self) -> String {
@@ -108,24 +107,18 @@ impl<'a> Watch<'a> {
     fn begin(&mut self, progress: Progress) {
         let clock = self.signals.control.clock();
         self.stage = Stage { phase: progress.phase, first_bytes: progress.done_bytes, clock };
-        if let Bar::Shown { bar, next } = &mut self.bar {
-            bar.set_style(style(progress));
+        if let Bar::Shown { next, .. } = &mut self.bar {
             *next = Duration::ZERO;
         }
     }
 
     /// Prints one line with the progress, on request by a signal.
-    fn print_status(&self, progress: Progress) {
-        let mut text = format!("{} {}  ", name_of(progress.phase), self.name());
-        text.push_str(&BinaryBytes(progress.done_bytes).to_string());
-        if progress.total_bytes > 0 {
-            text.push_str(&format!("/{}", BinaryBytes(progress.total_bytes)));
+    fn print_status(&mut self, progress: Progress) {
+        let parts = parts(&self.name(), progress, self.stage.speed(progress));
+        if let Bar::Shown { line, .. } = &mut self.bar {
+            line.clear();
         }
-        text.push_str(&format!("  {}", self.stage.speed(progress)));
-        match &self.bar {
-            Bar::Shown { bar, .. } => bar.suspend(|| say(&text)),
-            _ => say(&text),
-        }
+        say(&joined(&parts));
     }
 }
 
@@ -154,14 +147,6 @@ impl Observer for Watch<'_> {
     }
 }
 
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        if let Bar::Shown { bar, .. } = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 /// Whether the source is typed on the terminal where a bar would be drawn.
 pub(crate) fn is_typed(source: &Path) -> bool {
     let names = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
@@ -177,21 +162,28 @@ fn name_of(phase: Phase) -> &'static str {
     }
 }
 
-/// Returns the template for this phase. The rate of indicatif itself includes pauses.
-fn template(progress: Progress) -> String {
-    let phase = name_of(progress.phase);
-    let rest = if progress.total_bytes == 0 {
-        "{binary_bytes}"
+/// Makes the parts of the line about one file.
+fn parts(name: &str, progress: Progress, speed: Speed) -> Vec<Part> {
+    let Progress { done_bytes, total_bytes, phase, .. } = progress;
+    let mut parts = vec![Part::new(3, format!("{} {name}", name_of(phase))).shrinking()];
+    let bytes = BinaryBytes(done_bytes);
+    if total_bytes == 0 {
+        parts.push(Part::new(1, bytes.to_string()));
     } else {
-        "{percent:>3}% [{bar:24}] {binary_bytes}/{binary_total_bytes}"
-    };
-    format!("{phase} {{msg}}  {rest}  {{prefix}}")
+        let done = (done_bytes as f64 / total_bytes as f64).min(1.0);
+        parts.push(Part::new(0, format!("{:>3}%", (done * 100.0) as u64)));
+        parts.push(Part::new(6, bar(done)).close());
+        parts.push(Part::new(1, format!("{bytes}/{}", BinaryBytes(total_bytes))).close());
+    }
+    parts.push(Part::new(2, speed.rate));
+    parts.extend(speed.left.map(|left| Part::new(4, left)));
+    parts
 }
 
-fn style(progress: Progress) -> ProgressStyle {
-    ProgressStyle::with_template(&template(progress))
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("=> ")
+fn bar(done: f64) -> String {
+    let filled = (done * BAR_COLUMNS as f64) as usize;
+    let tip = if filled < BAR_COLUMNS { ">" } else { "" };
+    format!("[{:BAR_COLUMNS$}]", "=".repeat(filled) + tip)
 }
 
 #[cfg(test)]
@@ -199,11 +191,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_template_can_be_parsed() {
+    fn a_line_says_how_far_each_phase_is() {
         let mut seen = Vec::new();
         let mut see = |progress: Progress| {
-            assert!(ProgressStyle::with_template(&template(progress)).is_ok());
-            seen.push(template(progress));
+            let speed = speed(progress.done_bytes, None, Duration::from_secs(1));
+            seen.push(joined(&parts("a", progress, speed)));
             Control::Continue
         };
         let directory = tempfile::tempdir().unwrap();
@@ -212,6 +204,22 @@ mod tests {
         let mut options = uncopy::copy::CopyOptions::default();
         options.verify = Some(uncopy::copy::Verify::default());
         uncopy::copy::copy_file_observed(&source, copy, &options, &mut see).unwrap();
-        assert!(seen.iter().any(|template| template.starts_with("verifying")), "{seen:?}");
+        for (phase, bytes) in [("copying", 100), ("verifying", 200)] {
+            let full = "[========================]";
+            let line = format!("{phase} a  100% {full} {bytes} B/{bytes} B  {bytes} B/s");
+            assert!(seen.contains(&line), "{line:?} in {seen:?}");
+        }
+    }
+
+    #[test]
+    fn the_bar_is_full_at_the_end_alone() {
+        for (done, expected) in [
+            (0.0, "[>                       ]"),
+            (0.5, "[============>           ]"),
+            (0.999, "[=======================>]"),
+            (1.0, "[========================]"),
+        ] {
+            assert_eq!(bar(done), expected);
+        }
     }
 }

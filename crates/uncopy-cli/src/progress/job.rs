@@ -1,14 +1,14 @@
 //! Progress of a whole job: a bar on a terminal, or plain lines with `--progress`.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::BinaryBytes;
 use uncopy::copy::job::JobProgress;
 
+use super::line::{Part, StatusLine, joined};
 use super::{DRAWS_HZ, PATIENCE, speed};
 use crate::job_control::Clock;
 use crate::report::say;
@@ -26,7 +26,7 @@ pub(crate) struct JobBar {
     clock: Clock,
     /// Time of the next update, in milliseconds of the clock.
     next: AtomicU64,
-    bar: Mutex<Option<ProgressBar>>,
+    line: Mutex<StatusLine>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl JobBar {
             form,
             clock,
             next: AtomicU64::new(first.as_millis() as u64),
-            bar: Mutex::default(),
+            line: Mutex::default(),
         }
     }
 
@@ -82,67 +82,50 @@ impl JobBar {
             // Another worker shows this update.
             return;
         }
-        let text = describe(progress, at_work);
-        if self.form == Form::Lines {
-            return say(&text);
+        let parts = describe(progress, at_work);
+        match self.form {
+            Form::Lines => say(&joined(&parts)),
+            _ => self.lock().show(&parts),
         }
-        let mut bar = self.lock();
-        let bar = bar.get_or_insert_with(|| {
-            let target = ProgressDrawTarget::stderr_with_hz(DRAWS_HZ);
-            let bar = ProgressBar::with_draw_target(None, target);
-            let style = ProgressStyle::with_template("{spinner} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        bar.set_message(text);
-        bar.tick();
     }
 
     /// Prints one line with the progress, even if standard error is not a terminal.
     pub(crate) fn print_status(&self, progress: JobProgress) {
-        let text = describe(progress, self.clock.at_work());
-        self.aside(|| say(&text));
+        let parts = describe(progress, self.clock.at_work());
+        self.aside(|| say(&joined(&parts)));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<ProgressBar>> {
-        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, StatusLine> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hides the bar while `print` runs.
+    /// Hides the line while `print` runs.
     pub(crate) fn aside(&self, print: impl FnOnce()) {
-        match self.form {
-            Form::Bar => match &*self.lock() {
-                Some(bar) => bar.suspend(print),
-                None => print(),
-            },
-            Form::Off | Form::Lines => print(),
-        }
-    }
-}
-
-impl Drop for JobBar {
-    fn drop(&mut self) {
-        if let Some(bar) = &*self.lock() {
-            bar.finish_and_clear();
-        }
+        let mut line = self.lock();
+        line.clear();
+        print();
     }
 }
 
 /// `1200/10000 entries  3.20 MiB/39.06 MiB  12.50 MiB/s  3s left  read_write`.
-fn describe(progress: JobProgress, at_work: Duration) -> String {
+fn describe(progress: JobProgress, at_work: Duration) -> Vec<Part> {
     // More may still be found.
     let more = if progress.scanned { "" } else { "+" };
-    let mut text = format!("{}/{}{more} entries  ", progress.entries, progress.total_entries);
-    let _ = write!(text, "{}", BinaryBytes(progress.bytes));
-    if progress.total_bytes > 0 {
-        let _ = write!(text, "/{}{more}", BinaryBytes(progress.total_bytes));
-    }
+    let total = match progress.total_bytes {
+        0 => String::new(),
+        total => format!("/{}{more}", BinaryBytes(total)),
+    };
     let rest = progress.scanned.then(|| progress.total_bytes.saturating_sub(progress.bytes));
-    let _ = write!(text, "  {}", speed(progress.bytes, rest, at_work));
-    if let Some(mechanism) = progress.mechanism {
-        let _ = write!(text, "  {mechanism}");
-    }
-    text
+    let speed = speed(progress.bytes, rest, at_work);
+    let entries = format!("{}/{}{more} entries", progress.entries, progress.total_entries);
+    let mut parts = vec![
+        Part::new(1, entries),
+        Part::new(0, format!("{}{total}", BinaryBytes(progress.bytes))),
+        Part::new(2, speed.rate),
+    ];
+    parts.extend(speed.left.map(|left| Part::new(3, left)));
+    parts.extend(progress.mechanism.map(|mechanism| Part::new(4, mechanism.to_string())));
+    parts
 }
 
 #[cfg(test)]
@@ -155,11 +138,11 @@ mod tests {
         (progress.entries, progress.total_entries) = (3, 9);
         (progress.bytes, progress.total_bytes) = (1 << 20, 3 << 20);
         let second = Duration::from_secs(1);
-        let text = describe(progress, second);
+        let text = joined(&describe(progress, second));
         assert_eq!(text, "3/9+ entries  1.00 MiB/3.00 MiB+  1.00 MiB/s");
         progress.scanned = true;
         progress.mechanism = Some(uncopy::Mechanism::Reflink);
-        let text = describe(progress, second);
+        let text = joined(&describe(progress, second));
         assert_eq!(text, "3/9 entries  1.00 MiB/3.00 MiB  1.00 MiB/s  2s left  reflink");
     }
 }

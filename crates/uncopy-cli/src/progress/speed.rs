@@ -1,6 +1,5 @@
 //! Rate of a copy and remaining time, computed from bytes and time at work only.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanDuration};
@@ -16,13 +15,22 @@ fn left(done_bytes: u64, rest_bytes: u64, at_work: Duration) -> Option<Duration>
     rest_bytes.checked_div(rate(done_bytes, at_work)).map(Duration::from_secs)
 }
 
-/// Formats rate and remaining time: `12.50 MiB/s  3s left`; the latter only if the rest is known.
-pub(super) fn speed(done_bytes: u64, rest_bytes: Option<u64>, at_work: Duration) -> String {
-    let mut text = format!("{}/s", BinaryBytes(rate(done_bytes, at_work)));
-    if let Some(left) = rest_bytes.and_then(|rest| left(done_bytes, rest, at_work)) {
-        let _ = write!(text, "  {:#} left", HumanDuration(left));
+/// Texts about the rate of a copy.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Speed {
+    /// `12.50 MiB/s`.
+    pub(super) rate: String,
+    /// `3s left`; only if the rest is known.
+    pub(super) left: Option<String>,
+}
+
+/// Formats rate and remaining time.
+pub(super) fn speed(done_bytes: u64, rest_bytes: Option<u64>, at_work: Duration) -> Speed {
+    let left = rest_bytes.and_then(|rest| left(done_bytes, rest, at_work));
+    Speed {
+        rate: format!("{}/s", BinaryBytes(rate(done_bytes, at_work))),
+        left: left.map(|left| format!("{:#} left", HumanDuration(left))),
     }
-    text
 }
 
 #[cfg(test)]
@@ -62,13 +70,12 @@ mod tests {
 
     #[test]
     fn rate_and_remaining_time_are_shown() {
-        for (rest, expected) in [
-            (Some(2 << 20), "1.00 MiB/s  2s left"),
-            (Some(0), "1.00 MiB/s  0s left"),
-            (None, "1.00 MiB/s"),
-        ] {
-            assert_eq!(speed(1 << 20, rest, SECOND), expected);
+        for (rest, expected) in
+            [(Some(2 << 20), Some("2s left")), (Some(0), Some("0s left")), (None, None)]
+        {
+            let (rate, left) = (String::from("1.00 MiB/s"), expected.map(String::from));
+            assert_eq!(speed(1 << 20, rest, SECOND), Speed { rate, left });
         }
-        assert_eq!(speed(0, Some(1), SECOND), "0 B/s");
+        assert_eq!(speed(0, Some(1), SECOND), Speed { rate: "0 B/s".into(), left: None });
     }
 }

@@ -8,13 +8,13 @@ use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use indicatif::ProgressBar;
 use uncopy::copy::Control;
 use uncopy::copy::tune::{Measured, tune};
 
 use crate::config::tuned::{self, Tuned};
 use crate::exit::Exit;
 use crate::flags::tune::TuneArgs;
+use crate::progress::StatusLine;
 use crate::report::{self, Failure};
 use crate::stop::{self, Stop};
 
@@ -25,14 +25,14 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
         Err(error) => return Ok(stop::failed(&error)),
     };
     stop.listen();
-    let bar =
-        if stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let mut line = stderr().is_terminal().then(StatusLine::default);
     let measured = tune(&flags.path, &mut |setting| {
-        bar.set_message(format!("measuring {setting}"));
-        bar.tick();
+        if let Some(line) = &mut line {
+            line.show_text(&format!("measuring {setting}"));
+        }
         if stop.requested().is_some() { Control::Stop } else { Control::Continue }
     });
-    bar.finish_and_clear();
+    drop(line);
     let measured = match (measured, stop.requested()) {
         (Ok(measured), _) => measured,
         (Err(error), Some(signal)) if error.is_cancelled() => {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use testbed::{Case, Content, Need, Program, Run};
+use testbed::{Case, Content, Need, Program, Run, by_extent};
 
 use crate::tree::Trees;
 
@@ -12,6 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_tree_is_reported_in_words,
         [] deletions_are_reported_in_words,
         [Need::Tool("script")] a_terminal_shows_how_far_it_is,
+        [Need::Tool("script")] a_line_fits_the_terminal,
     ]
 }
 
@@ -95,4 +96,35 @@ fn a_terminal_shows_how_far_it_is() {
     for part in ["copying file  ", "% [", "/683.59 KiB  ", "iB/s  ", " left"] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
+}
+
+/// The width is that of `stty`, which changes it while a file is copied.
+fn a_line_fits_the_terminal() {
+    let trees = Trees::new();
+    let name = "\u{6f22}\u{5b57}e\u{301} of some length ".repeat(3);
+    let file = trees.from.join(name.trim_end());
+    Content::dense(400_001).write(&file);
+    let (program, to) = (env!("CARGO_BIN_EXE_uncopy"), trees.to.display());
+    let widths = [(1, 1), (7, 7), (30, 30), (200, 200), (120, 20)];
+    let widths = widths.into_iter().take(by_extent([3, 5, 5]));
+    for ((first, then), flags) in widths.flat_map(|w| [(w, "-r"), (w, "")]) {
+        let command = format!(
+            "stty cols {first} rows 5; (sleep 0.6; stty cols {then} < /dev/tty) & \
+             {program} cp {flags} --max-bandwidth=300K '{}' {to}/copy; wait",
+            file.display()
+        );
+        let run = Program::new("script").args(["-qec", &command, "/dev/null"]).run();
+        assert!(run.status.success(), "{run:?}");
+        let drawn: Vec<&str> = run.stdout.split('\r').filter(|line| !line.is_empty()).collect();
+        let columns = |line: &&str| line.chars().filter(|c| *c != '\u{301}').map(wide).sum();
+        let widest: usize = drawn.iter().map(columns).max().unwrap();
+        assert!(!drawn.is_empty() && widest <= first.max(then), "{first}, {then}: {drawn:?}");
+        let last: usize = drawn.last().map(columns).unwrap();
+        assert!(last <= then, "{first}, {then}: {drawn:?}");
+        fs::remove_file(trees.to.join("copy")).unwrap();
+    }
+}
+
+fn wide(character: char) -> usize {
+    if ('\u{4e00}'..'\u{a000}').contains(&character) { 2 } else { 1 }
 }
