@@ -39,6 +39,10 @@ skips! {
     Exists = "exists", "the destination exists";
     /// The destination was modified when the source was, or later (`JobOptions::update`).
     AsNew = "as_new", "the destination is as new as the source";
+    /// The destination is as long as the source (`Compare::Size`).
+    SameSize = "same_size", "the destination is as long as the source";
+    /// The destination has the same bytes as the source (`Compare::Contents`).
+    SameContents = "same_contents", "the destination has the same contents as the source";
     /// A symbolic link, with `Links::Skip`.
     SymbolicLink = "symbolic_link", "it is a symbolic link (links = Skip)";
     /// A FIFO, socket or device file, without `JobOptions::specials`.

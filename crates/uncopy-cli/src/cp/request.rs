@@ -5,7 +5,9 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use uncopy::Mechanism;
-use uncopy::copy::job::{Delete, HardLinks, JobOptions, Links, OnError, Selection, Sources};
+use uncopy::copy::job::{
+    Compare, Delete, HardLinks, JobOptions, Links, OnError, Selection, Sources,
+};
 use uncopy::copy::{
     Allow, Backup, Cache, CopyOptions, Existing, IfChanged, Numbering, Origin, Prefer, Preserve,
     Require, Sparse, Threshold, Transform, Tuning, Verify,
@@ -106,6 +108,11 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
         false => HardLinks::Keep,
     };
     options.update = flags.tree.update;
+    options.compare = match (flags.tree.checksum, flags.tree.size_only) {
+        (true, _) => Compare::Contents,
+        (false, true) => Compare::Size,
+        (false, false) => Compare::Times,
+    };
     options.resume = flags.tree.resume;
     options.retries = flags.tree.retries;
     options.specials = flags.tree.specials || flags.tree.archive;

@@ -421,6 +421,8 @@ impl CopyArgs {
                 || self.link
                 || self.keeps_hard_links()
                 || self.tree.update
+                || self.tree.checksum
+                || self.tree.size_only
                 || self.tree.resume)
     }
 

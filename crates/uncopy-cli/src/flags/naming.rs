@@ -174,16 +174,24 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--link makes further names of the sources and copies none; leave out --verify, --digest, --compress, \
              --decompress, --attributes-only and --resume"
         }
+        Contradiction::ComparedWithOther => {
+            "--checksum and --size-only look whether the destination is what a copy would be, and --compress, \
+             --decompress, --attributes-only and --link make something else; leave one of them out"
+        }
+        Contradiction::ComparedAndKept => {
+            "--checksum and --size-only decide whether an existing file is replaced, and --no-clobber replaces \
+             none; leave one of them out"
+        }
         Contradiction::TreeOptionOfEntries => {
             "--one-file-system, --follow-outside, --delete, --exclude and --include are for trees; pass \
              --recursive, or leave them out"
         }
         Contradiction::TreeInPlace => {
-            "--in-place contradicts --recursive, and --update, --link and -P of single files: it is for single files whose name must not be \
+            "--in-place contradicts --recursive, and --update, --checksum, --size-only, --link and -P of single files: it is for single files whose name must not be \
              replaced; leave one of them out"
         }
         Contradiction::ContentsInTree => {
-            "--copy-contents contradicts --recursive, and --update, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
+            "--copy-contents contradicts --recursive, and --update, --checksum, --size-only, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
              pass --specials to recreate FIFOs and devices"
         }
         Contradiction::DryRunLeavesNothing => {
@@ -294,17 +302,19 @@ mod tests {
     #[test]
     fn contradictions_name_flags_that_there_are() {
         use Contradiction::{
-            AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix, ContentsInTree,
-            DigestOfTransformed, DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry,
-            LinkCopiesNothing, OutsideNeedsFollowing, RemoveInPlace, TransformInPlace,
-            TransformNeedsReading, TransformOfStream, TreeInPlace, TreeOptionOfEntries,
-            ZerosNeedReading,
+            AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix, ComparedAndKept,
+            ComparedWithOther, ContentsInTree, DigestOfTransformed, DirectKeepsNoCache,
+            DryRunLeavesNothing, InPlaceCannotRetry, LinkCopiesNothing, OutsideNeedsFollowing,
+            RemoveInPlace, TransformInPlace, TransformNeedsReading, TransformOfStream, TreeInPlace,
+            TreeOptionOfEntries, ZerosNeedReading,
         };
         for found in [
             AttributesAlone,
             BackupInMirror,
             BackupOfNothing,
             BackupSuffix,
+            ComparedAndKept,
+            ComparedWithOther,
             LinkCopiesNothing,
             RemoveInPlace,
             TreeOptionOfEntries,

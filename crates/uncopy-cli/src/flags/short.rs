@@ -32,13 +32,11 @@ const LETTERS: [Letter; 3] = [
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 64] = [
+const LONG: [(&str, &str); 62] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
     ("interactive", "--no-clobber keeps what is there, and --backup keeps a copy of it"),
     ("parents", "name each destination, or copy the tree and --include what is wanted"),
     ("files-from", "copy the tree and --include what is wanted"),
-    ("checksum", "--update compares sizes and times; `uncopy verify` compares contents"),
-    ("size-only", "--update compares sizes and times"),
     ("chmod", "--no-preserve=mode gives new files the mode that the umask leaves"),
     ("chown", "--preserve=ownership keeps owner and group"),
     ("link-dest", "--link makes hard links to the source, and --reflink shares the blocks"),
@@ -79,7 +77,7 @@ const LONG: [(&str, &str); 64] = [
     ("temp-dir", "temporary files lie beside their destination, so that they can be renamed"),
     ("bwlimit", "--max-bandwidth limits the rate"),
     ("existing", "--update replaces what is older, and copies what is missing"),
-    ("ignore-times", "without --update every file is copied"),
+    ("ignore-times", "without --update, --checksum and --size-only every file is copied"),
     ("modify-window", "--update compares times to the nanosecond"),
     ("whole-file", "files are copied whole in any case, without the flag"),
     ("fsync", "--durable flushes the copy"),

@@ -52,6 +52,17 @@ pub(crate) struct TreeArgs {
     #[arg(short, long, help_heading = TREES)]
     pub update: bool,
 
+    /// Skip files that have the same contents in the destination, whatever their times: reads both where
+    /// their sizes are equal
+    ///
+    /// With --update, files that are newer in the destination are skipped without a look at them.
+    #[arg(long, help_heading = TREES)]
+    pub checksum: bool,
+
+    /// Skip files that are as long in the destination, whatever their times and contents
+    #[arg(long, help_heading = TREES)]
+    pub size_only: bool,
+
     /// Delete entries of the destination that the source does not have
     ///
     /// Entries that --exclude and --include leave out stay, and nothing is deleted from a directory

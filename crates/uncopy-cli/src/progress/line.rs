@@ -292,7 +292,7 @@ mod tests {
                 let old = fit(&line(name), room(before));
                 let new = fit(&line(next), room(now));
                 let mut row = Row { cells: vec![false; now], at: 0 };
-                // What the narrower terminal still shows of it.
+                // The part that the narrower terminal still shows.
                 row.write(&shortened(&old, room(now)));
                 row.write(&redrawn(&new, width(&old).min(room(now))));
                 assert_eq!(row.end(), width(new.trim_end()), "{name:?} and {next:?} in {now}");

@@ -110,6 +110,11 @@ pub(crate) fn summary(summary: &Summary) -> String {
         let files = counted(count.files, "file", "files");
         let _ = writeln!(text, "  not by {} ({files})", printable(&refusal::line(&refusal)));
     }
+    if summary.compared > 0 {
+        let (files, same) =
+            (counted(summary.compared, "file", "files"), BinaryBytes(summary.compared_bytes));
+        let _ = writeln!(text, "  {files} compared with what was there: {same} the same");
+    }
     let Transformed { files, source_bytes, bytes, .. } = summary.transformed;
     if files > 0 {
         let (files, from, to) =

@@ -185,6 +185,10 @@ struct Whole<'a> {
     deleted: u64,
     resumed: u64,
     failed: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    compared: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    compared_bytes: u64,
     bytes: u64,
     #[serde(skip_serializing_if = "is_zero")]
     resumed_bytes: u64,
@@ -391,6 +395,8 @@ pub(crate) fn summary(summary: &Summary) -> String {
         deleted: summary.deleted,
         resumed: summary.resumed,
         failed: summary.failed,
+        compared: summary.compared,
+        compared_bytes: summary.compared_bytes,
         bytes: summary.bytes,
         resumed_bytes: summary.resumed_bytes,
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),

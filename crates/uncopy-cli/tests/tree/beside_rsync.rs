@@ -14,6 +14,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("rsync")] merged_trees_are_those_of_rsync,
         [Need::Tool("rsync")] updated_trees_are_those_of_rsync,
         [Need::Tool("rsync")] mirrored_trees_are_those_of_rsync,
+        [Need::Tool("rsync")] mirrors_by_contents_are_those_of_rsync,
+        [Need::Tool("rsync")] mirrors_by_size_are_those_of_rsync,
     ]
 }
 
@@ -90,6 +92,11 @@ fn set_time(path: &Path, seconds: u64) {
 
 /// Copies each of many trees over another one by both programs, and compares.
 fn beside_rsync(kinds: Kinds, ours: &[&str], theirs: &[&str]) {
+    let compared = Compared { modes: true, times: true, ..Compared::default() };
+    compared_with_rsync(kinds, ours, theirs, compared);
+}
+
+fn compared_with_rsync(kinds: Kinds, ours: &[&str], theirs: &[&str], compared: Compared) {
     for seed in 0..by_extent([8, 100, 500]) {
         let (place, mut numbers) = (Place::Disk.scratch(), Numbers(seed));
         let [source, own, other] = ["source", "own", "other"].map(|name| place.join(name));
@@ -109,7 +116,6 @@ fn beside_rsync(kinds: Kinds, ours: &[&str], theirs: &[&str]) {
         let run = Program::new("rsync").args(theirs).arg(contents).arg(&other).run();
         assert!(run.status.success(), "seed {seed}: {}", run.stderr);
         eprintln!("seed {seed}");
-        let compared = Compared { modes: true, times: true, ..Compared::default() };
         assert_same_tree(&other, &own, compared);
     }
 }
@@ -129,4 +135,20 @@ fn mirrored_trees_are_those_of_rsync() {
     let kinds = Kinds { mixed: true, links: true, hard_links: true };
     let ours = ["-aT", "--delete", "--delete-empty-source"];
     beside_rsync(kinds, &ours, &["-aH", "--ignore-times", "--delete"]);
+}
+
+/// Without metadata, which rsync gives files that it does not copy too.
+fn mirrors_by_contents_are_those_of_rsync() {
+    mirrors_that_compare("--checksum");
+}
+
+fn mirrors_by_size_are_those_of_rsync() {
+    mirrors_that_compare("--size-only");
+}
+
+fn mirrors_that_compare(flag: &str) {
+    let kinds = Kinds { mixed: true, links: true, hard_links: false };
+    let ours = ["-rT", "--delete", "--delete-empty-source", flag];
+    let theirs = ["-rl", "--delete", "--force", flag];
+    compared_with_rsync(kinds, &ours, &theirs, Compared::default());
 }

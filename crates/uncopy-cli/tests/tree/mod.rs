@@ -5,6 +5,7 @@ mod as_cp;
 mod audit;
 mod beside_rsync;
 mod calls;
+mod comparing;
 mod deep;
 mod early;
 mod errors;
@@ -129,7 +130,8 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
 }
 
 /// Cases that depend on no filesystem, bring their own, or take long and resemble another.
-const ONCE: [&str; 13] = [
+const ONCE: [&str; 14] = [
+    "a_line_fits_the_terminal",
     "what_takes_the_name_of_a_directory_of_ours_is_not_used",
     "files_renamed_over_temporaries_are_not_given_away",
     "by_several_workers",
@@ -152,6 +154,7 @@ pub(crate) fn cases() -> Vec<Case> {
         audit::cases(),
         beside_rsync::cases(),
         calls::cases(),
+        comparing::cases(),
         deep::cases(),
         early::cases(),
         errors::cases(),

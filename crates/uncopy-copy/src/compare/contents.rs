@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 
-use super::result::Comparison;
 use crate::digest::Hasher;
 use crate::options::Digest;
 use uncopy_core::Errno;
@@ -12,30 +11,31 @@ use uncopy_os::{Sys, file, transfer};
 const READ_BYTES: usize = 256 << 10;
 
 /// Memory of one thread, for two files.
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     source: Vec<u8>,
     destination: Vec<u8>,
 }
 
 impl Buffers {
-    pub(super) fn new() -> Buffers {
+    pub(crate) fn new() -> Buffers {
         Buffers { source: vec![0; READ_BYTES], destination: vec![0; READ_BYTES] }
     }
 }
 
 /// An error of the source or of the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SideError {
+pub(crate) enum SideError {
     Source(Errno),
     Destination(Errno),
 }
 
-/// Whether both files have the same bytes.
-pub(super) fn are_same(
+/// Whether both files have the same bytes. `go_on` receives the length of each piece that is the same, and
+/// may end the comparison.
+pub(crate) fn are_same(
     source: impl AsFd,
     destination: impl AsFd,
     buffers: &mut Buffers,
-    comparison: &Comparison<'_>,
+    mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<bool, SideError> {
     let size = file::stat(&source).map_err(SideError::Source)?.size;
     if size != file::stat(&destination).map_err(SideError::Destination)?.size {
@@ -51,7 +51,7 @@ pub(super) fn are_same(
             return Ok(false);
         }
         offset += n as u64;
-        if !comparison.add_bytes(n as u64) || n < READ_BYTES {
+        if !go_on(n as u64) || n < READ_BYTES {
             return Ok(true);
         }
     }

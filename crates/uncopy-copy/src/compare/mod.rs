@@ -3,7 +3,7 @@
 //! Nothing is written. No symbolic link is followed but those that the two paths of the caller end in,
 //! and no special file is opened. Files are read in pieces; memory depends on the largest directory alone.
 
-mod contents;
+pub(crate) mod contents;
 mod manifest;
 mod pool;
 mod result;

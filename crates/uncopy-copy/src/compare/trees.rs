@@ -52,7 +52,7 @@ pub fn compare(
     if kind == FileType::RegularFile {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let (from, to) = (open(source, flags)?, open(destination, flags)?);
-        let found = match are_same(&from, &to, &mut Buffers::new(), &comparison) {
+        let found = match are_same(&from, &to, &mut Buffers::new(), |n| comparison.add_bytes(n)) {
             Ok(true) => None,
             Ok(false) => Some(FindingKind::Differs(Difference::Content)),
             Err(SideError::Source(errno)) => Some(unreadable("read", source, errno)),
@@ -209,7 +209,7 @@ impl Trees<'_> {
         let source = open_file(&pair.source, name).map_err(|e| Trouble::Source("open", e))?;
         let destination =
             open_file(&pair.destination, name).map_err(|e| Trouble::Destination("open", e))?;
-        match are_same(&source, &destination, buffers, self.comparison) {
+        match are_same(&source, &destination, buffers, |n| self.comparison.add_bytes(n)) {
             Ok(true) => Ok(None),
             Ok(false) => Ok(Some(Difference::Content)),
             Err(SideError::Source(errno)) => Err(Trouble::Source("read", errno)),

@@ -4,7 +4,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::select::Selection;
 use crate::setters::setters;
-use crate::{Contradiction, CopyOptions, Gate, Transform};
+use crate::{Contradiction, CopyOptions, Existing, Gate, Transform};
 use uncopy_core::Error;
 
 /// How to copy trees. Every field but [`retries`](JobOptions::retries) has the default of plain
@@ -36,8 +36,11 @@ pub struct JobOptions {
     /// directories. An existing entry is replaced only with [`Existing::Force`](crate::Existing::Force) or
     /// [`Existing::Remove`](crate::Existing::Remove), or a backup.
     pub link: bool,
-    /// Skip an entry whose destination is as new as the source, or newer.
+    /// Skip an entry whose destination is newer than the source; and one that is as new, unless
+    /// [`compare`](JobOptions::compare) decides about those.
     pub update: bool,
+    /// Comparison that shows that an existing file is unchanged, so that it is skipped.
+    pub compare: Compare,
     /// Remove destination entries that the source does not have.
     pub delete: Option<Delete>,
     /// Change nothing, and report what would be done ([`EntryOutcome::Planned`](super::EntryOutcome::Planned)).
@@ -78,6 +81,7 @@ setters! {
         selection: Selection,
         link: bool,
         update: bool,
+        compare: Compare,
         delete: Option<Delete>,
         dry_run: bool,
         on_error: OnError,
@@ -118,6 +122,7 @@ impl JobOptions {
                 || self.specials
                 || !self.selection.is_everything()
                 || self.update
+                || self.compare != Compare::Times
                 || self.delete.is_some()
                 || self.dry_run
                 || self.resume;
@@ -133,8 +138,13 @@ impl JobOptions {
             || self.copy.transform != Transform::None
             || self.copy.attributes_only
             || self.resume;
+        let compares = self.compare != Compare::Times;
+        let makes_other_bytes =
+            self.copy.transform != Transform::None || self.copy.attributes_only || self.link;
         let rows = [
             (self.link && is_for_bytes, Contradiction::LinkCopiesNothing),
+            (compares && makes_other_bytes, Contradiction::ComparedWithOther),
+            (compares && self.copy.existing == Existing::Keep, Contradiction::ComparedAndKept),
             (self.copy.backup.is_some() && self.delete.is_some(), Contradiction::BackupInMirror),
             (self.sources == Sources::Entries && is_of_trees, Contradiction::TreeOptionOfEntries),
             (self.copy.in_place, Contradiction::TreeInPlace),
@@ -163,6 +173,20 @@ pub enum Sources {
     /// [`JobOptions::copy`] says. Options of trees are refused; [`JobOptions::jobs`],
     /// [`JobOptions::retries`] and [`JobOptions::links_in_memory`] have no effect.
     Files,
+}
+
+/// Comparison that shows that a file of the destination is unchanged. Links and special files have no contents to compare:
+/// they are made anew, or treated as [`JobOptions::update`] says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// Its time of modification, with [`JobOptions::update`]; without that nothing shows it.
+    #[default]
+    Times,
+    /// Its size, whatever its times are.
+    Size,
+    /// Its size and its bytes, whatever its times are. Both files are read
+    /// ([`Summary::compared_bytes`](super::Summary::compared_bytes)).
+    Contents,
 }
 
 /// Treatment of symbolic links.
@@ -242,6 +266,7 @@ mod tests {
             files.clone().follow_outside(true),
             files.clone().specials(true),
             files.clone().update(true),
+            files.clone().compare(Compare::Size),
             files.clone().delete(Delete::default()),
             files.clone().dry_run(true),
             files.clone().resume(true),
@@ -269,6 +294,26 @@ mod tests {
         let backup = CopyOptions::new().backup(crate::Backup::new());
         let mirror = JobOptions::new().copy(backup).delete(Delete::default());
         assert_eq!(mirror.check(), Err(Contradiction::BackupInMirror));
+    }
+
+    #[test]
+    fn what_is_compared_must_be_what_a_copy_would_be() {
+        for compare in [Compare::Size, Compare::Contents] {
+            let comparing = JobOptions::new().compare(compare);
+            for options in [comparing.clone(), comparing.clone().sources(Sources::Entries)] {
+                assert_eq!(options.check(), Ok(()), "{options:?}");
+                assert_eq!(options.update(true).resume(true).check(), Ok(()));
+            }
+            for options in [
+                comparing.clone().link(true),
+                comparing.clone().copy(CopyOptions::new().attributes_only(true)),
+            ] {
+                let expected = Err(Contradiction::ComparedWithOther);
+                assert_eq!(options.check(), expected, "{options:?}");
+            }
+            let options = comparing.copy(CopyOptions::new().existing(Existing::Keep));
+            assert_eq!(options.check(), Err(Contradiction::ComparedAndKept));
+        }
     }
 
     #[test]

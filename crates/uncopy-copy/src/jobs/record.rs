@@ -190,6 +190,10 @@ pub struct Summary {
     pub resumed: u64,
     /// Entries that could not be copied.
     pub failed: u64,
+    /// Files that were read and compared with their sources ([`Compare::Contents`](super::Compare::Contents)).
+    pub compared: u64,
+    /// Bytes that were found to be the same by that, of both files together.
+    pub compared_bytes: u64,
     /// Bytes of the files that were copied.
     pub bytes: u64,
     /// Bytes that an earlier run had copied of files it did not finish; part of `bytes`.
@@ -349,6 +353,8 @@ impl Summary {
         self.deleted += other.deleted;
         self.resumed += other.resumed;
         self.failed += other.failed;
+        self.compared += other.compared;
+        self.compared_bytes += other.compared_bytes;
         self.bytes += other.bytes;
         self.transformed.add(other.transformed);
         self.resumed_bytes += other.resumed_bytes;

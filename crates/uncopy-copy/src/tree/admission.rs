@@ -6,10 +6,11 @@ use rustix::fs::OFlags;
 use super::decide::{Decision, Policy, Side, decide};
 use super::delete::{Deleter, make_room};
 use super::place::Place;
+use crate::Skip;
 use crate::destination::ExistingEntry;
-use crate::jobs::{Action, EntryKind, EntryOutcome};
+use crate::jobs::{Action, Compare, EntryKind, EntryOutcome};
 use uncopy_core::{Errno, Error, Reason, Result};
-use uncopy_os::file::{self, Timestamp};
+use uncopy_os::file::{self, Stat};
 use uncopy_os::name;
 
 /// Whether an entry is to be made.
@@ -20,21 +21,45 @@ pub(super) enum Admission {
     Done(EntryOutcome),
 }
 
-/// Decides about an entry of this kind and modification time.
+/// Decides about an entry of this kind and status that is no file to be copied.
 pub(super) fn check_admission(
     deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
     kind: EntryKind,
-    modified: Timestamp,
+    source: &Stat,
+) -> Result<Admission> {
+    let policy = Policy::of(deleter.options, &place.directory.entered);
+    let policy = Policy { compare: Compare::Times, ..policy };
+    check_by_policy(deleter, place, Side::new(kind, source), policy, |_| Ok(false))
+}
+
+/// Decides about a file of this status; `has_same_contents` compares it with the existing one.
+pub(super) fn check_file_admission(
+    deleter: &mut Deleter<'_, '_>,
+    place: &Place<'_>,
+    source: &Stat,
+    has_same_contents: impl FnOnce(&ExistingEntry) -> Result<bool>,
+) -> Result<Admission> {
+    let policy = Policy::of(deleter.options, &place.directory.entered);
+    check_by_policy(deleter, place, Side::new(EntryKind::File, source), policy, has_same_contents)
+}
+
+fn check_by_policy(
+    deleter: &mut Deleter<'_, '_>,
+    place: &Place<'_>,
+    source: Side<EntryKind>,
+    policy: Policy,
+    has_same_contents: impl FnOnce(&ExistingEntry) -> Result<bool>,
 ) -> Result<Admission> {
     let found = find(place)?;
-    let side = |found: &ExistingEntry| {
-        let (kind, modified) = (found.stat.file_type(), found.stat.modified);
-        Side { kind, modified }
+    let side = |found: &ExistingEntry| Side::new(found.stat.file_type(), &found.stat);
+    let decision = match (decide(source, found.as_ref().map(side), policy), &found) {
+        (Decision::Compare, Some(found)) => match has_same_contents(found)? {
+            true => Decision::Skip(Skip::SameContents),
+            false => Decision::Replace,
+        },
+        (decision, _) => decision,
     };
-    let entered = &place.directory.entered;
-    let policy = Policy::of(deleter.options, entered);
-    let decision = decide(Side { kind, modified }, found.as_ref().map(side), policy);
     let action = match decision {
         Decision::MakeRoom => {
             if let Some(found) = found {
@@ -52,7 +77,7 @@ pub(super) fn check_admission(
             return Err(Error::new("replace", place.destination(), Reason::Refused(why)));
         }
         Decision::Make => Action::Make,
-        Decision::Replace | Decision::Merge => Action::Replace,
+        Decision::Replace | Decision::Merge | Decision::Compare => Action::Replace,
     };
     Ok(match deleter.options.dry_run {
         true => Admission::Done(EntryOutcome::Planned { action, mechanism: None }),

@@ -6,9 +6,9 @@ use rustix::fs::FileType;
 use super::directory::Entered;
 use crate::Existing;
 use crate::Skip;
-use crate::jobs::{EntryKind, JobOptions};
+use crate::jobs::{Compare, EntryKind, JobOptions};
 use uncopy_core::{Errno, Objection};
-use uncopy_os::file::Timestamp;
+use uncopy_os::file::{Stat, Timestamp};
 
 /// Decision about one entry of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,15 +23,25 @@ pub(super) enum Decision {
     MakeRoom,
     /// Leave the destination alone, for this reason.
     Skip(Skip),
+    /// Read both files: leave the destination alone if they are the same, and else replace it.
+    Compare,
     /// Fail: the destination is of another kind.
     Refuse(Objection),
 }
 
-/// Kind and time of one side.
+/// Kind, time and size of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side<Kind> {
     pub(super) kind: Kind,
     pub(super) modified: Timestamp,
+    pub(super) size: u64,
+}
+
+impl<Kind> Side<Kind> {
+    /// Makes the side of an entry of this kind and status.
+    pub(super) fn new(kind: Kind, stat: &Stat) -> Side<Kind> {
+        Side { kind, modified: stat.modified, size: stat.size }
+    }
 }
 
 /// Policy for names that are taken.
@@ -40,6 +50,8 @@ pub(super) struct Policy {
     pub(super) existing: Existing,
     /// Leave alone what is as new as the source.
     pub(super) update: bool,
+    /// Comparison that shows that a file is unchanged.
+    pub(super) compare: Compare,
     /// Whether an existing directory may be removed for an entry of another kind, and the reverse.
     pub(super) makes_room: bool,
 }
@@ -50,11 +62,12 @@ impl Policy {
     /// but not next to a single entry that the caller named.
     pub(super) fn of(options: &JobOptions, entered: &Entered) -> Policy {
         if entered.private {
-            return Policy { existing: Existing::Replace, update: false, makes_room: true };
+            let (existing, compare) = (Existing::Replace, Compare::Times);
+            return Policy { existing, update: false, compare, makes_room: true };
         }
-        let (existing, update) = (options.copy.existing, options.update);
+        let (existing, update, compare) = (options.copy.existing, options.update, options.compare);
         let mirrors = options.delete.is_some() && existing != Existing::Keep;
-        Policy { existing, update, makes_room: mirrors && entered.whole }
+        Policy { existing, update, compare, makes_room: mirrors && entered.whole }
     }
 }
 
@@ -74,7 +87,21 @@ pub(super) fn decide(
         (EntryKind::Directory, _) => Decision::Refuse(Objection::NotDirectory),
         (_, FileType::Directory) => Decision::Refuse(Objection::IsDirectory),
         _ if policy.existing == Existing::Keep => Decision::Skip(Skip::Exists),
-        _ if policy.update && found.modified >= source.modified => Decision::Skip(Skip::AsNew),
+        _ if policy.update && found.modified > source.modified => Decision::Skip(Skip::AsNew),
+        (EntryKind::File, FileType::RegularFile) => decide_file(source, found, policy),
+        _ if policy.update && found.modified == source.modified => Decision::Skip(Skip::AsNew),
+        _ => Decision::Replace,
+    }
+}
+
+/// Decides about a file where an older one exists, or one that is as old.
+fn decide_file(source: Side<EntryKind>, found: Side<FileType>, policy: Policy) -> Decision {
+    match policy.compare {
+        Compare::Times if policy.update && found.modified == source.modified => {
+            Decision::Skip(Skip::AsNew)
+        }
+        Compare::Size if found.size == source.size => Decision::Skip(Skip::SameSize),
+        Compare::Contents if found.size == source.size => Decision::Compare,
         _ => Decision::Replace,
     }
 }
@@ -124,6 +151,7 @@ mod tests {
             Decision::Skip(_) => "skip",
             Decision::Refuse(_) => "refuse",
             Decision::Make => "make",
+            Decision::Compare => "compare",
             Decision::Replace => "replace",
             Decision::Merge => "merge",
             Decision::MakeRoom => "make room",
@@ -160,10 +188,12 @@ mod tests {
                 (Existing::Force, replacing),
                 (Existing::Keep, keeping),
             ] {
-                let found = found.map(|kind| Side { kind, modified: at(1) });
+                let found = found.map(|kind| Side { kind, modified: at(1), size: 1 });
                 for makes_room in [false, true] {
-                    let policy = Policy { existing, update: false, makes_room };
-                    let decision = decide(Side { kind: source, modified: at(1) }, found, policy);
+                    let compare = Compare::Times;
+                    let policy = Policy { existing, update: false, compare, makes_room };
+                    let source = Side { kind: source, modified: at(1), size: 1 };
+                    let decision = decide(source, found, policy);
                     let expected = match expected {
                         "refuse" if makes_room => "make room",
                         other => other,
@@ -204,10 +234,47 @@ mod tests {
             (Directory, at(1), FileType::Directory, at(2), "merge"),
             (File, at(1), FileType::Directory, at(2), "refuse"),
         ] {
-            let policy = Policy { existing: Existing::Replace, update: true, makes_room: false };
-            let found = Some(Side { kind: found_kind, modified: found });
-            let decision = decide(Side { kind, modified: source }, found, policy);
+            let (existing, compare) = (Existing::Replace, Compare::Times);
+            let policy = Policy { existing, update: true, compare, makes_room: false };
+            let found = Some(Side { kind: found_kind, modified: found, size: 1 });
+            let decision = decide(Side { kind, modified: source, size: 1 }, found, policy);
             assert_eq!(name(&decision), expected, "{kind:?} {source:?} {found:?}");
+        }
+    }
+
+    /// As `rsync` decides with `--update`, `--size-only` and `--checksum`.
+    #[test]
+    fn unchanged_files_are_those_of_the_comparison() {
+        use EntryKind::{File, Symlink};
+        let (regular, link) = (FileType::RegularFile, FileType::Symlink);
+        for (kind, found_kind, time, size, by_times, by_size, by_contents) in [
+            // Older, as old and newer in the destination; times alone decide with `update`.
+            (File, regular, 1, 7, ["replace", "replace"], ["skip", "skip"], ["compare", "compare"]),
+            (File, regular, 2, 7, ["replace", "skip"], ["skip", "skip"], ["compare", "compare"]),
+            (File, regular, 3, 7, ["replace", "skip"], ["skip", "skip"], ["compare", "skip"]),
+            (File, regular, 1, 8, ["replace", "replace"], ["replace"; 2], ["replace"; 2]),
+            (File, regular, 2, 8, ["replace", "skip"], ["replace"; 2], ["replace"; 2]),
+            (File, regular, 3, 8, ["replace", "skip"], ["replace", "skip"], ["replace", "skip"]),
+            // Only files have contents to compare.
+            (File, link, 2, 7, ["replace", "skip"], ["replace", "skip"], ["replace", "skip"]),
+            (Symlink, link, 1, 7, ["replace"; 2], ["replace"; 2], ["replace"; 2]),
+            (Symlink, link, 3, 7, ["replace", "skip"], ["replace", "skip"], ["replace", "skip"]),
+        ] {
+            let rows = [
+                (Compare::Times, by_times),
+                (Compare::Size, by_size),
+                (Compare::Contents, by_contents),
+            ];
+            for (compare, expected) in rows {
+                for (update, expected) in [false, true].into_iter().zip(expected) {
+                    let existing = Existing::Replace;
+                    let policy = Policy { existing, update, compare, makes_room: false };
+                    let source = Side { kind, modified: at(2), size: 7 };
+                    let found = Side { kind: found_kind, modified: at(time), size };
+                    let decision = decide(source, Some(found), policy);
+                    assert_eq!(name(&decision), expected, "{source:?} {found:?} {policy:?}");
+                }
+            }
         }
     }
 }

@@ -154,8 +154,8 @@ fn open_destination(
                 Err(Errno::ENOENT) if dry_run => return Ok(None),
                 other => other.map_err(|errno| fail("examine", errno))?,
             };
-            let found = Side { kind: stat.file_type(), modified: stat.modified };
-            let directory = Side { kind: EntryKind::Directory, modified: source.modified };
+            let found = Side::new(stat.file_type(), &stat);
+            let directory = Side::new(EntryKind::Directory, source);
             let policy = Policy::of(options, above);
             match decide(directory, Some(found), policy) {
                 Decision::MakeRoom => {

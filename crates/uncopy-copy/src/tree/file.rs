@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::admission::{Admission, check_admission};
+use super::admission::{Admission, check_file_admission};
 use super::context::Context;
 use super::early_start::EarlyStart;
 use super::file_progress::FileProgress;
@@ -19,6 +19,7 @@ use super::reporter::Reporter;
 use super::resume::Resume;
 use super::retry;
 use super::small_files::Devices;
+use super::unchanged::compare_contents;
 use super::worker::Worker;
 use crate::Outcome;
 use crate::conversion::{Chosen, is_transformed};
@@ -78,8 +79,18 @@ pub(super) fn copy_regular(
         let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
         let source = Source::opened(DisplayPath::Lazy(&from), fd, stat, filesystem);
         let source = &source.watched(options, flushes);
-        let modified = source.stat.modified;
-        let admission = check_admission(&mut worker.deleter(), place, EntryKind::File, modified)?;
+        let (mut progress, mut compared) = (worker.file_progress(), None);
+        let admission = check_file_admission(&mut worker.deleter(), place, &source.stat, |found| {
+            let contents = compare_contents(place, source, found, &mut progress)?;
+            compared = Some(contents.same_bytes);
+            Ok(contents.are_same)
+        });
+        if let Some(bytes) = compared {
+            let summary = worker.reporter.summary();
+            summary.compared += 1;
+            summary.compared_bytes += bytes;
+        }
+        let admission = admission?;
         let found = match admission {
             Admission::Proceed { found, .. } => found,
             Admission::Done(outcome) => {

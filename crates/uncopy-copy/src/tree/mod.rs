@@ -38,6 +38,7 @@ mod source_files;
 mod tally;
 mod target;
 mod transform;
+mod unchanged;
 mod unlinked;
 mod worker;
 mod worker_loop;

@@ -68,9 +68,7 @@ fn make_entry(
     make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
 ) -> Result<EntryOutcome> {
     let fail = |errno| Error::destination("make", place.destination(), errno);
-    if let Admission::Done(outcome) =
-        check_admission(&mut worker.deleter(), place, kind, stat.modified)?
-    {
+    if let Admission::Done(outcome) = check_admission(&mut worker.deleter(), place, kind, stat)? {
         return Ok(outcome);
     }
     let (context, to) = (worker.context, &*place.open.destination);
@@ -116,7 +114,7 @@ pub(super) fn make_hard_link(
 ) -> Result<Linking> {
     let stat = directory::stat_name(&place.open.source, place.name)
         .map_err(|errno| Error::system("examine", place.source(), errno))?;
-    let (found, decision) = match check_admission(deleter, place, kind, stat.modified)? {
+    let (found, decision) = match check_admission(deleter, place, kind, &stat)? {
         Admission::Proceed { found, decision } => (found, decision),
         Admission::Done(EntryOutcome::Planned { .. }) => {
             let action = Action::Link;
@@ -164,7 +162,7 @@ pub(super) fn make_link_to_source(
     source: &Stat,
     make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
 ) -> Result<EntryOutcome> {
-    let admission = check_admission(&mut worker.deleter(), place, kind, source.modified)?;
+    let admission = check_admission(&mut worker.deleter(), place, kind, source)?;
     let (found, decision) = match admission {
         Admission::Proceed { found, decision } => (found, decision),
         Admission::Done(EntryOutcome::Planned { .. }) => {

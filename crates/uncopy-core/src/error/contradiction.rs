@@ -96,6 +96,15 @@ coded! {
         LinkCopiesNothing = "link_copies_nothing",
             "link makes further names of the source's files and copies none; leave out verify, digest, transform, \
              attributes_only and resume";
+        /// `compare` in a job, and the copy has other bytes than its source, or none: `transform`,
+        /// `attributes_only` or `link`.
+        ComparedWithOther = "compared_with_other",
+            "compare looks whether the destination is what a copy would be, and transform, attributes_only and link \
+             make something else; leave one of them out";
+        /// `compare` in a job, and `existing` is `Keep`.
+        ComparedAndKept = "compared_and_kept",
+            "compare decides whether an existing file is replaced, and existing = Keep replaces none; leave one of \
+             them out";
         /// `in_place` in a job.
         TreeInPlace = "tree_in_place",
             "in_place is for single files whose name must not be replaced, and not for trees; leave it \
