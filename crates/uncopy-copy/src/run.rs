@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::compress::{self, Wanted};
+use super::compress::{self, Kinds, Wanted};
 use super::context::CopyContext;
 use super::destination::Destination;
 use super::file_copy::{CopyRequest, FileCopy};
@@ -89,7 +89,7 @@ fn copy_once(
     }
     let name = destination.file_name().unwrap_or_default();
     let wanted = Wanted { name, suffix: options.suffix, named: true };
-    let chosen = compress::choose(&source, wanted, options.transform)?;
+    let chosen = compress::choose(&source, wanted, options.transform, &Kinds::default())?;
     let new_name = chosen.as_ref().and_then(|chosen| chosen.name.as_ref());
     let renamed = new_name.map(|name| destination.with_file_name(name));
     let destination = renamed.as_deref().unwrap_or(destination);

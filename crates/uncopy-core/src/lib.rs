@@ -21,10 +21,10 @@ pub use error::{Contradiction, Error, NextStep, Objection, Reason, Result, Sourc
 pub use filesystem::Filesystem;
 pub use option::CopyOption;
 pub use receipt::{
-    Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample, Cost,
-    DigestedFrom, Exclusion, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism,
-    MetadataPart, Note, Obstacle, Portion, Receipt, Refusal, RefusalReason, SourceDigest, Unseen,
-    Verification, VerifiedFrom,
+    Compression, CompressionAction, CompressionExpectation, CompressionGuess, CompressionReason,
+    CompressionSample, Cost, DigestedFrom, Exclusion, ExpectedBy, GuessedBy, InodeFlags, Leftovers,
+    MappedWrites, Mechanism, MetadataPart, Note, Obstacle, Portion, Receipt, Refusal,
+    RefusalReason, SourceDigest, Unseen, Verification, VerifiedFrom,
 };
 pub use threshold::{Decision, Origin, Threshold};
 

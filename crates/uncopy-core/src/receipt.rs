@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::Decision;
 
 pub use compression::{
-    Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample,
-    GuessedBy,
+    Compression, CompressionAction, CompressionExpectation, CompressionGuess, CompressionReason,
+    CompressionSample, ExpectedBy, GuessedBy,
 };
 pub use note::{MetadataPart, Note};
 pub use refusal::{Exclusion, Obstacle, Refusal, RefusalReason};

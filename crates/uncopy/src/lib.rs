@@ -56,11 +56,11 @@ pub use uncopy_copy as copy;
 #[doc(inline)]
 pub use uncopy_copy::follow;
 pub use uncopy_core::{
-    Choice, Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample,
-    Cost, Decision, DigestedFrom, Errno, Error, Exclusion, GuessedBy, InodeFlags, Leftovers,
-    MappedWrites, Mechanism, MetadataPart, NextStep, Note, Objection, Obstacle, Portion, Reason,
-    Receipt, Refusal, RefusalReason, Result, SourceDigest, SourceDoubt, SystemError, Unseen,
-    Verification, VerifiedFrom,
+    Choice, Compression, CompressionAction, CompressionExpectation, CompressionGuess,
+    CompressionReason, CompressionSample, Cost, Decision, DigestedFrom, Errno, Error, Exclusion,
+    ExpectedBy, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism, MetadataPart, NextStep,
+    Note, Objection, Obstacle, Portion, Reason, Receipt, Refusal, RefusalReason, Result,
+    SourceDigest, SourceDoubt, SystemError, Unseen, Verification, VerifiedFrom,
 };
 #[cfg(all(feature = "doctor", target_os = "linux"))]
 #[doc(inline)]

@@ -199,8 +199,8 @@ pub(crate) struct CopyArgs {
     /// Compress with zstd where that saves space: zstd, or zstd:LEVEL with a level from 1 to 22
     /// [default level: 3]
     ///
-    /// A quick sample decides; a file that would not become smaller is copied the cheapest way. The
-    /// output is in the seekable format, which `zstd -d` reads too. In a directory the copy gets the
+    /// First bytes, name and a quick sample decide; a file that would not become smaller is copied the
+    /// cheapest way. The output is in the seekable format, which `zstd -d` reads too. In a directory the copy gets the
     /// suffix `.zst`; a single file gets the name that is given. Needs a build with the feature
     /// `compress`.
     #[arg(long, value_name = "HOW", value_parser = compression, help_heading = MECHANISMS)]

@@ -188,7 +188,7 @@ fn compressed(compression: &Compression, bytes: u64) -> String {
     format!("{done} ({}{guess})", compression.reason)
 }
 
-fn counted(count: u64, one: &str, many: &str) -> String {
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
@@ -200,7 +200,7 @@ fn reason(alike: &[Refusal]) -> String {
 }
 
 /// Formats a duration with about three digits: `183ms`, `1.25s`, `240µs`.
-fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     match duration.as_micros() {
         0..1_000 => format!("{duration:.0?}"),
         1_000..10_000 => format!("{duration:.1?}"),
@@ -213,7 +213,7 @@ fn name(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-fn portion_line(portion: &Portion) -> String {
+pub(crate) fn portion_line(portion: &Portion) -> String {
     let bytes = BinaryBytes(portion.bytes);
     let mechanism = portion.mechanism;
     match portion.cost {
@@ -389,6 +389,7 @@ mod tests {
             action: CompressionAction::Compressed { level: 3 },
             reason: CompressionReason::Pays { percent: 31 },
             guess: None,
+            expected: None,
             sample: None,
             source_bytes: 3 << 20,
             frames: 1,

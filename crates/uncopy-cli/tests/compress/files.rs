@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use serde_json::json;
 use testbed::{Case, Content, Need, Place, assert_same, run_tool};
 
 use crate::compress::{Pair, by_zstd, compress, copy, cp, decompress, noise, said, text};
@@ -171,9 +172,10 @@ fn the_receipt_has_guess_sample_and_sizes() {
     assert_eq!(said(&receipt, "level"), 3);
     assert!(said(&receipt, "guess").is_null());
     assert_eq!(said(&receipt, "source_bytes"), 1_000_000);
+    assert_eq!(*said(&receipt, "expected"), json!({"shrinks": true, "by": "text", "held": true}));
     let sample = said(&receipt, "sample");
-    assert_eq!(sample["bytes"], 4 * 32768);
-    assert!(sample["compressed_bytes"].as_u64().unwrap() < 4 * 32768);
+    assert_eq!(sample["bytes"], 4 * 2048);
+    assert!(sample["compressed_bytes"].as_u64().unwrap() < 4 * 2048);
     let size = fs::metadata(pair.to.join("b")).unwrap().len();
     assert_eq!(receipt.bytes(), size);
     assert_eq!(receipt.at("user_copied"), size);
@@ -181,6 +183,13 @@ fn the_receipt_has_guess_sample_and_sizes() {
         let refusal = receipt.refusal(mechanism).unwrap();
         assert_eq!(refusal.reason, "the bytes are transformed on their way");
     }
+
+    // Nothing is expected of these, and all pieces are sampled.
+    let source = pair.file("a.dat", [vec![0; 1_000_000], text(1_000_000)].concat());
+    let receipt = copy(compress(), &source, &pair.to.join("d"));
+    assert_eq!(said(&receipt, "action"), "compressed");
+    assert!(said(&receipt, "guess").is_null() && said(&receipt, "expected").is_null());
+    assert_eq!(said(&receipt, "sample")["bytes"], 4 * 32768);
 
     // It looks compressed and is not: the guess is reported, and the sample decides.
     let source = pair.file("a.gz", text(1_000_000));
@@ -199,11 +208,21 @@ fn what_does_not_pay_is_copied_the_cheapest_way() {
     assert_eq!(said(&receipt, "action"), "left");
     assert_eq!(said(&receipt, "guess")["format"], "gzip");
     assert_eq!(said(&receipt, "guess")["by"], "magic");
-    assert!(said(&receipt, "sample")["compressed_bytes"].as_u64() >= Some(4 * 32768));
-    assert!(said(&receipt, "reason").as_str().unwrap().contains("does not pay"));
+    let expected = json!({"shrinks": false, "by": "magic", "held": null});
+    assert_eq!(*said(&receipt, "expected"), expected);
+    assert!(said(&receipt, "sample").is_null(), "nothing is compressed on trial");
+    assert_eq!(said(&receipt, "code"), "seems_compressed");
     assert_eq!(receipt.mechanisms(), plain.mechanisms());
     assert!(receipt.notes().contains("copied as it is"), "{}", receipt.notes());
     assert_same(&source, &pair.to.join("b"));
+
+    // Without such a sign a sample says so.
+    let source = pair.file("b", noise(3, 300_000));
+    let receipt = copy(compress(), &source, &pair.to.join("c"));
+    assert_eq!(said(&receipt, "code"), "does_not_pay");
+    assert!(said(&receipt, "sample")["compressed_bytes"].as_u64() >= Some(4 * 32768));
+    assert!(said(&receipt, "reason").as_str().unwrap().contains("does not pay"));
+    assert_same(&source, &pair.to.join("c"));
 }
 
 fn a_name_in_zst_is_always_a_file_of_zstd() {
@@ -213,7 +232,7 @@ fn a_name_in_zst_is_always_a_file_of_zstd() {
     let receipt = copy(compress(), &source, &target);
     assert_eq!(said(&receipt, "action"), "compressed");
     assert_eq!(said(&receipt, "reason"), "the copy's name ends in .zst");
-    assert!(said(&receipt, "sample")["bytes"].as_u64() > Some(0));
+    assert!(said(&receipt, "sample").is_null(), "a sample would decide nothing");
     assert!(by_zstd(&target) == noise(4, 100_000));
     // A source that is a zstd file already stays as it is.
     let receipt = copy(compress(), &target, &pair.to.join("again.zst"));

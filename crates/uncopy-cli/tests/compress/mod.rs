@@ -3,6 +3,7 @@
 
 mod files;
 mod hostile;
+mod predicting;
 mod random;
 mod trees;
 mod trouble;
@@ -97,8 +98,13 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    [files::cases(), hostile::cases(), random::cases(), trees::cases(), trouble::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let cases = [
+        files::cases(),
+        hostile::cases(),
+        predicting::cases(),
+        random::cases(),
+        trees::cases(),
+        trouble::cases(),
+    ];
+    cases.into_iter().flatten().collect()
 }

@@ -3,28 +3,29 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::codec::Encoder;
 use super::guess::{self, HEAD_BYTES};
+use super::kinds::{Kinds, SampleExtent, SamplePlan};
+use super::sample::{Sampler, Trial};
 use super::{Level, Trouble};
 use crate::conversion::{Chosen, Conversion};
 use crate::options::Transform;
 use crate::source::Source;
-use crate::sparse::{self, Segment};
 use uncopy_core::{
-    Compression, CompressionAction, CompressionGuess, CompressionReason, CompressionSample,
+    Compression, CompressionAction, CompressionExpectation, CompressionGuess, CompressionReason,
+    CompressionSample,
 };
-use uncopy_core::{Error, Reason, Result};
+use uncopy_core::{Error, Result};
 use uncopy_os::transfer;
 
 /// Suffix of the names of compressed files.
 const SUFFIX: &[u8] = b".zst";
 
-/// Number of pieces in a sample, spread over the file.
-const PIECES: u64 = 4;
-const PIECE_BYTES: u64 = 32 << 10;
-
-/// Length of a seek table with one entry, which every compressed file carries.
-const TABLE_BYTES: u64 = 25;
+/// Compressed size in per cent up to which each piece of a small sample must shrink, so that it decides:
+/// short pieces shrink less than long ones.
+const CLEARLY_SHRINKS_PERCENT: u64 = 81;
+/// Compressed size in per cent that no piece of a small sample may fall below, so that it decides against
+/// compression.
+const CLEARLY_STAYS_PERCENT: u64 = 97;
 
 /// The copy's name as the caller gave it.
 #[derive(Debug, Clone, Copy)]
@@ -37,17 +38,20 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Facts about a file on which the decision rests.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Signs {
     /// Whether the file begins with a zstd frame.
     is_zstd: bool,
     /// Size, if it is reliable.
     size: Option<u64>,
     guess: Option<CompressionGuess>,
+    expected: Option<CompressionExpectation>,
+    /// Whether no sample was needed.
+    is_spared: bool,
     sample: Option<CompressionSample>,
 }
 
-/// Decides about one file. `None`: no transformation is requested.
+/// Decides about one file, by what is known of its kind. `None`: no transformation is requested.
 ///
 /// # Errors
 /// The file cannot be read, or its name says that it is compressed and its contents are not.
@@ -55,6 +59,7 @@ pub(crate) fn choose(
     source: &Source<'_>,
     wanted: Wanted<'_>,
     transform: Transform,
+    kinds: &Kinds,
 ) -> Result<Option<Chosen>> {
     let fail = |errno| Error::system("read", source.path, errno);
     let size = source.has_reliable_size().then_some(source.stat.size);
@@ -65,19 +70,27 @@ pub(crate) fn choose(
         Transform::None => return Ok(None),
         Transform::Compress(level) => {
             let n = read(&mut head)?;
-            let sample = match size {
-                Some(size) if size > 0 => take_sample(source, size)?,
-                _ => None,
-            };
-            let (guess, is_zstd) = (guess::guess(&head[..n], name), guess::is_zstd(&head[..n]));
-            let signs = Signs { is_zstd, size, guess, sample };
-            let (way, reason) = about_compressing(signs, level, has_suffix(wanted.name));
+            let must = has_suffix(wanted.name);
+            let seen = guess::look(&head[..n], name);
+            let is_zstd = guess::is_zstd(&head[..n]);
+            let mut signs = Signs { is_zstd, size, guess: seen.guess, ..Signs::default() };
+            if let Some(size) = size.filter(|size| *size > 0 && !must && !is_zstd) {
+                let plan = kinds.plan(&seen, size);
+                let trial = take_sample(source, size, &plan)?;
+                signs.expected = plan.expected;
+                signs.is_spared = plan.extent == SampleExtent::Nothing;
+                signs.sample = trial.map(|trial| trial.sample);
+                if let Some(sample) = signs.sample {
+                    kinds.learn(&plan, pays(sample, signs.guess.is_some()));
+                }
+            }
+            let (way, reason) = about_compressing(signs, level, must);
             (way, reason, signs)
         }
         Transform::Decompress => {
             let n = read(&mut head)?;
             let (guess, is_zstd) = (guess::guess(&head[..n], name), guess::is_zstd(&head[..n]));
-            let signs = Signs { is_zstd, size, guess, sample: None };
+            let signs = Signs { is_zstd, size, guess, ..Signs::default() };
             let Some((way, reason)) = about_decompressing(signs, has_suffix(name), wanted.named)
             else {
                 let what = "not a zstd file: it does not begin with a frame".into();
@@ -91,9 +104,10 @@ pub(crate) fn choose(
         Conversion::Compress(level) => CompressionAction::Compressed { level: level.get() },
         Conversion::Decompress => CompressionAction::Decompressed,
     };
-    let Signs { guess, sample, .. } = signs;
+    let Signs { guess, expected, sample, .. } = signs;
     let source_bytes = source.stat.size;
-    let compression = Compression { action, reason, guess, sample, source_bytes, frames: 0 };
+    let compression =
+        Compression { action, reason, guess, expected, sample, source_bytes, frames: 0 };
     let name = wanted.suffix.then(|| new_name(wanted.name, way)).flatten();
     Ok(Some(Chosen { conversion: way, name, compression }))
 }
@@ -116,7 +130,36 @@ fn about_compressing(signs: Signs, level: Level, must: bool) -> (Conversion, Com
                 false => (Conversion::Leave, CompressionReason::DoesNotPay { percent }),
             }
         }
+        (_, None) if signs.is_spared => (Conversion::Leave, CompressionReason::SeemsCompressed),
         (_, None) => (Conversion::Leave, CompressionReason::OneHole),
+    }
+}
+
+/// Samples as much of the file as planned, and all of a full sample where a small one leaves doubt.
+/// `None`: nothing was planned, or the file has no data.
+fn take_sample(source: &Source<'_>, size: u64, plan: &SamplePlan) -> Result<Option<Trial>> {
+    if plan.extent == SampleExtent::Nothing {
+        return Ok(None);
+    }
+    let mut sampler = Sampler::new(source, size)?;
+    let small = match (plan.extent, plan.expected) {
+        (SampleExtent::Small, Some(expected)) => {
+            let small = sampler.small()?;
+            if small.is_none_or(|small| confirms(small, expected.shrinks)) {
+                return Ok(small);
+            }
+            small
+        }
+        _ => None,
+    };
+    Ok(Trial::joined(small, sampler.full()?))
+}
+
+/// Whether each piece of a small sample clearly is as expected.
+fn confirms(small: Trial, shrinks: bool) -> bool {
+    match shrinks {
+        true => small.most_percent <= CLEARLY_SHRINKS_PERCENT,
+        false => small.least_percent >= CLEARLY_STAYS_PERCENT,
     }
 }
 
@@ -177,51 +220,6 @@ pub(crate) fn other_origin(copy: &OsStr, transform: Transform) -> Option<OsStrin
     }
 }
 
-/// Compresses some pieces of the file at the quickest level. `None`: the file has no data.
-fn take_sample(source: &Source<'_>, size: u64) -> Result<Option<CompressionSample>> {
-    let refuse = |text: String| Error::new("compress", source.path, Reason::Refused(text.into()));
-    let mut encoder = Encoder::new(Level::new(1).unwrap_or_default()).map_err(refuse)?;
-    let (mut buffer, mut frame) = (vec![0; (PIECES * PIECE_BYTES).min(size) as usize], Vec::new());
-    let mut sample = CompressionSample { bytes: 0, compressed_bytes: 0 };
-    let mut add = |bytes: &[u8]| -> Result<()> {
-        encoder.encode(bytes, &mut frame).map_err(refuse)?;
-        sample.bytes += bytes.len() as u64;
-        sample.compressed_bytes += frame.len() as u64;
-        Ok(())
-    };
-    let fail = |errno| Error::system("read", source.path, errno);
-    if size <= PIECES * PIECE_BYTES && !sparse::may_have_holes(&source.stat) {
-        let n = transfer::read_all_at(source.fd(), &mut buffer, 0).map_err(fail)?;
-        add(&buffer[..n])?;
-        sample.compressed_bytes += TABLE_BYTES;
-        return Ok((n > 0).then_some(sample));
-    }
-    let mut done = 0;
-    for piece in 0..PIECES {
-        let offset = (size.saturating_sub(PIECE_BYTES) / (PIECES - 1) * piece).max(done);
-        let Some(offset) = data_from(source, offset, size) else { break };
-        let length = PIECE_BYTES.min(size - offset) as usize;
-        let n = transfer::read_all_at(source.fd(), &mut buffer[..length], offset).map_err(fail)?;
-        add(&buffer[..n])?;
-        done = offset + n as u64;
-    }
-    Ok((sample.bytes > 0).then_some(sample))
-}
-
-/// Returns the first offset with data, from `offset` on.
-fn data_from(source: &Source<'_>, offset: u64, size: u64) -> Option<u64> {
-    if offset >= size {
-        return None;
-    }
-    if !sparse::may_have_holes(&source.stat) {
-        return Some(offset);
-    }
-    match sparse::segment(&source.fd(), offset, size) {
-        Segment::Data { start, .. } => Some(start),
-        Segment::Hole { end, .. } => Some(end).filter(|end| *end < size),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +248,7 @@ mod tests {
             (None, None, None, false, false, false),
             (None, None, Some(1000), false, false, false),
         ] {
-            let signs = Signs { is_zstd, size, guess, sample };
+            let signs = Signs { is_zstd, size, guess, sample, ..Signs::default() };
             let (way, reason) = about_compressing(signs, level, must);
             assert_eq!(
                 way == Conversion::Compress(level),
@@ -258,6 +256,25 @@ mod tests {
                 "{signs:?} {must}: {reason}"
             );
             assert!(!reason.to_string().is_empty());
+        }
+        let spared = Signs { size: Some(1000), is_spared: true, ..Signs::default() };
+        let expected = (Conversion::Leave, CompressionReason::SeemsCompressed);
+        assert_eq!(about_compressing(spared, level, false), expected);
+    }
+
+    #[test]
+    fn a_small_sample_decides_where_each_piece_agrees() {
+        for (shrinks, least, most, expected) in [
+            (true, 10, 81, true),
+            (true, 10, 82, false),
+            (true, 100, 101, false),
+            (false, 97, 101, true),
+            (false, 96, 101, false),
+            (false, 10, 20, false),
+        ] {
+            let sample = sample(50);
+            let small = Trial { sample, least_percent: least, most_percent: most };
+            assert_eq!(confirms(small, shrinks), expected, "{shrinks} {least} {most}");
         }
     }
 
@@ -273,7 +290,7 @@ mod tests {
             (false, true, true, None),
             (false, true, false, None),
         ] {
-            let signs = Signs { is_zstd, size: Some(1), guess: None, sample: None };
+            let signs = Signs { is_zstd, size: Some(1), ..Signs::default() };
             let found = about_decompressing(signs, suffix, named).map(|(way, _)| way);
             assert_eq!(found, expected, "{is_zstd} {suffix} {named}");
         }

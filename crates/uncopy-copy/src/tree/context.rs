@@ -5,6 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::directory::{Directory, Entered, Identity};
+use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
 use crate::{CopyContext, CopyOptions, Existing, Gate, History, Throttle};
@@ -17,6 +18,8 @@ pub(super) struct Context<'a> {
     inside: CopyOptions,
     throttle: Option<Throttle>,
     history: History,
+    /// Knowledge from samples about kinds of files.
+    kinds: Kinds,
     umask: Umask,
     /// Whether the process may change files of other users or give files to them; found out on
     /// first use.
@@ -38,6 +41,7 @@ impl<'a> Context<'a> {
             },
             throttle: options.bytes_per_second.map(Throttle::new),
             history: History::default(),
+            kinds: Kinds::default(),
             umask: Umask::default(),
             privileged: OnceLock::new(),
             is_aside_own: AtomicBool::new(false),
@@ -68,6 +72,11 @@ impl<'a> Context<'a> {
         if let Some(throttle) = &self.throttle {
             throttle.restart(at);
         }
+    }
+
+    /// Knowledge of which kinds of files compression pays for.
+    pub(super) fn kinds(&self) -> &Kinds {
+        &self.kinds
     }
 
     /// Surroundings that the copies of large files share.

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use rustix::fs::FileType;
 
 use super::place::{OpenFile, Place};
-use crate::compress::{self, Wanted};
+use crate::compress::{self, Kinds, Wanted};
 use crate::conversion::Chosen;
 use crate::display_path::{DisplayPath, LazyPath};
 use crate::jobs::{JobOptions, Selection};
@@ -20,6 +20,7 @@ use uncopy_os::directory;
 /// Its contents cannot be read, or its copy would get the name of another entry.
 pub(super) fn choose(
     options: &JobOptions,
+    kinds: &Kinds,
     place: &Place<'_>,
     file: OpenFile,
 ) -> Result<(OpenFile, Option<Chosen>)> {
@@ -34,7 +35,7 @@ pub(super) fn choose(
     let source = Source::opened(DisplayPath::Lazy(&lazy), fd, stat, filesystem);
     let named = !place.directory.entered.whole;
     let wanted = Wanted { name: given_name(place), suffix: suffix || !named, named };
-    let chosen = compress::choose(&source, wanted, transform)?;
+    let chosen = compress::choose(&source, wanted, transform, kinds)?;
     if let Some(name) = chosen.as_ref().and_then(|chosen| chosen.name.as_deref())
         && !named
     {

@@ -13,6 +13,8 @@ pub struct Compression {
     pub reason: CompressionReason,
     /// First guess: the format that the source seems to be compressed with, and the evidence.
     pub guess: Option<CompressionGuess>,
+    /// Expectation before anything was compressed, which decides how much is sampled.
+    pub expected: Option<CompressionExpectation>,
     /// Trial compression of a sample, if there was one.
     pub sample: Option<CompressionSample>,
     /// Length of the source in bytes. [`Receipt::bytes`](super::Receipt::bytes) is the length of
@@ -20,6 +22,19 @@ pub struct Compression {
     pub source_bytes: u64,
     /// Number of zstd frames written or read.
     pub frames: u64,
+}
+
+impl Compression {
+    /// Whether the expectation was right, as far as a sample showed. `None`: nothing was expected, or
+    /// nothing was sampled.
+    #[must_use]
+    pub const fn expectation_held(&self) -> Option<bool> {
+        match (self.expected, self.reason) {
+            (Some(expected), CompressionReason::Pays { .. }) => Some(expected.shrinks),
+            (Some(expected), CompressionReason::DoesNotPay { .. }) => Some(!expected.shrinks),
+            _ => None,
+        }
+    }
 }
 
 /// Action taken.
@@ -77,6 +92,42 @@ impl GuessedBy {
     }
 }
 
+/// Expectation of whether compression pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompressionExpectation {
+    /// Whether the file is expected to become smaller by enough.
+    pub shrinks: bool,
+    /// The evidence.
+    pub by: ExpectedBy,
+}
+
+/// Evidence for an expectation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExpectedBy {
+    /// The first bytes are those of a format.
+    Magic,
+    /// The first bytes are text.
+    Text,
+    /// The name says that the file is compressed, and its first bytes do not contradict.
+    Extension,
+    /// Samples of earlier files of the job that begin or are named alike.
+    EarlierFiles,
+}
+
+impl ExpectedBy {
+    /// Name in receipts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ExpectedBy::Magic => "magic",
+            ExpectedBy::Text => "text",
+            ExpectedBy::Extension => "extension",
+            ExpectedBy::EarlierFiles => "earlier_files",
+        }
+    }
+}
+
 /// Trial compression of some pieces of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompressionSample {
@@ -102,6 +153,8 @@ pub enum CompressionReason {
         /// Compressed size of the sample in per cent.
         percent: u64,
     },
+    /// The first bytes or the name say that the source is compressed, and nothing was sampled.
+    SeemsCompressed,
     /// The source is already compressed with zstd.
     AlreadyCompressed,
     /// The name of the copy says that it is compressed.
@@ -125,6 +178,7 @@ pub enum CompressionReason {
 codes! { CompressionReason {
     CompressionReason::Pays { .. } => "pays",
     CompressionReason::DoesNotPay { .. } => "does_not_pay",
+    CompressionReason::SeemsCompressed => "seems_compressed",
     CompressionReason::AlreadyCompressed => "already_compressed",
     CompressionReason::CopyNamed => "copy_named",
     CompressionReason::SizeUnknown => "size_unknown",
@@ -145,6 +199,7 @@ impl fmt::Display for CompressionReason {
             CompressionReason::DoesNotPay { percent } => {
                 return write!(f, "a sample became {percent} % of its size, which does not pay");
             }
+            CompressionReason::SeemsCompressed => "it seems to be compressed already",
             CompressionReason::AlreadyCompressed => "it is compressed with zstd already",
             CompressionReason::CopyNamed => "the copy's name ends in .zst",
             CompressionReason::SizeUnknown => "its size is not known before its end",

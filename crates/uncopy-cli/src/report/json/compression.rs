@@ -12,6 +12,7 @@ pub(super) struct Compression {
     reason: String,
     code: &'static str,
     guess: Option<Guess>,
+    expected: Option<Expected>,
     sample: Option<Sample>,
     source_bytes: u64,
     frames: u64,
@@ -21,6 +22,13 @@ pub(super) struct Compression {
 struct Guess {
     format: &'static str,
     by: &'static str,
+}
+
+#[derive(Serialize)]
+struct Expected {
+    shrinks: bool,
+    by: &'static str,
+    held: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -44,6 +52,11 @@ impl From<&uncopy::Compression> for Compression {
             guess: compression
                 .guess
                 .map(|guess| Guess { format: guess.format, by: guess.by.name() }),
+            expected: compression.expected.map(|expected| Expected {
+                shrinks: expected.shrinks,
+                by: expected.by.name(),
+                held: compression.expectation_held(),
+            }),
             sample: compression.sample.map(|sample| Sample {
                 bytes: sample.bytes,
                 compressed_bytes: sample.compressed_bytes,
