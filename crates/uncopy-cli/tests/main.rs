@@ -42,6 +42,7 @@ fn main() -> ExitCode {
             faults::cases(),
             process::cases(),
             tree::cases(),
+            tree::audit_stats::cases(),
             tune::cases(),
             verify::cases(),
         ];

@@ -315,7 +315,9 @@ fn manual_pages_are_printed_one_by_one_or_written_together() {
     for part in ["require\\-zero\\-copy", "Examples:", "Exit codes"] {
         assert!(page.contains(part), "{part}");
     }
-    assert!(names.contains(&"uncopy-audit-verify.1".to_owned()), "{names:?}");
+    for name in ["uncopy-audit-verify.1", "uncopy-audit-stats.1"] {
+        assert!(names.contains(&name.to_owned()), "{names:?}");
+    }
     assert!(!names.iter().any(|name| name.contains("help")), "{names:?}");
 }
 

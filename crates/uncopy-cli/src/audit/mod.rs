@@ -1,7 +1,9 @@
 //! `--audit FILE`: one line of JSON for each file, with the digest of the previous line.
 
+mod chain;
 mod flusher;
-pub(crate) mod verify;
+mod stats;
+mod verify;
 
 use std::fs::{File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,9 +14,22 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 use uncopy::{Cost, Receipt, follow};
 
+use crate::exit::Exit;
+use crate::flags::audit::AuditArgs;
 use crate::report::json::SCHEMA;
 use crate::report::of_file;
 use flusher::Flusher;
+
+/// Checks or summarizes logs.
+///
+/// # Errors
+/// A log is named twice.
+pub(crate) fn run(flags: &AuditArgs) -> Result<Exit, clap::Error> {
+    match flags {
+        AuditArgs::Verify { file, hash } => Ok(verify::run(file, hash.as_deref())),
+        AuditArgs::Stats { files, json } => stats::run(files, *json),
+    }
+}
 
 /// Computes the digest of a line, without its line end.
 fn digest(line: &[u8]) -> String {

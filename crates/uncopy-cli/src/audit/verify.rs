@@ -3,12 +3,10 @@
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use serde_json::Value;
 use uncopy::follow;
 
-use super::{digest, is_unwritten};
+use super::chain::{Chain, ChainBreak, ChainEnd, RecordKind};
 use crate::exit::Exit;
-use crate::flags::audit::AuditArgs;
 use crate::report::{failed_to, of_file, output_failed, print, printable, say};
 
 /// Contents of a log with an unbroken chain.
@@ -26,24 +24,23 @@ struct Log {
 /// Checks a log.
 ///
 /// # Errors None: a problem is printed and gives the exit code.
-pub(crate) fn run(flags: &AuditArgs) -> Result<Exit, clap::Error> {
-    let AuditArgs::Verify { file: path, hash } = flags;
+pub(super) fn run(path: &Path, hash: Option<&str>) -> Exit {
     let file = follow::open(path).map_err(|error| of_file(&error));
     let log = match file.and_then(|file| read(BufReader::new(file))) {
         Ok(log) => log,
         Err(error) => {
             let operation = format!("read {}", path.display());
             let next_step = "name a log that --audit wrote, and that you may read";
-            return Ok(failed_to(&operation, &error, next_step));
+            return failed_to(&operation, &error, next_step);
         }
     };
-    Ok(judge(path, log, hash.as_deref()))
+    judge(path, log, hash)
 }
 
-fn judge(path: &Path, log: Result<Log, String>, expected: Option<&str>) -> Exit {
+fn judge(path: &Path, log: Result<Log, ChainBreak>, expected: Option<&str>) -> Exit {
     let shown = path.display();
     let problem = match log {
-        Err(problem) => problem,
+        Err(broken) => broken.to_string(),
         Ok(Log { records: 0, .. }) => "it has no records".into(),
         Ok(log) if expected.is_some() && log.last.as_deref() != expected => format!(
             "its last record has the hash {}: records were added or removed at its end",
@@ -74,42 +71,24 @@ fn judge(path: &Path, log: Result<Log, String>, expected: Option<&str>) -> Exit 
 }
 
 /// Follows the chain; the inner `Err` describes where it breaks.
-fn read(mut log: impl BufRead) -> io::Result<Result<Log, String>> {
-    let mut found = Log::default();
-    let mut line = Vec::new();
-    while log.read_until(b'\n', &mut line)? > 0 {
-        let number = found.records + 1;
-        if is_unwritten(&line) {
-            break;
-        }
-        if line.pop() != Some(b'\n') {
-            return Ok(Err(format!("line {number} was cut off")));
-        }
-        let Ok(record) = serde_json::from_slice::<Value>(&line) else {
-            return Ok(Err(format!("line {number} is not JSON")));
-        };
-        if record["previous"].as_str() != found.last.as_deref() {
-            return Ok(Err(format!(
-                "line {number} does not follow line {}: one of them was changed, or lines between \
-                 them were removed",
-                number - 1
-            )));
-        }
-        match record["audit"].as_str() {
-            Some("begin") => {
+fn read(log: impl BufRead) -> io::Result<Result<Log, ChainBreak>> {
+    let mut chain = Chain::new(log, ChainEnd::default());
+    let (mut found, mut is_open) = (Log::default(), false);
+    loop {
+        match chain.next()? {
+            Err(broken) => return Ok(Err(broken)),
+            Ok(None) => break,
+            Ok(Some(record)) if record.kind == RecordKind::Begin => {
                 found.jobs += 1;
-                found.unfinished += u64::from(found.open);
-                found.open = true;
+                found.unfinished += u64::from(is_open);
+                is_open = true;
             }
-            Some("entry") if found.open => {}
-            Some("end") if found.open => found.open = false,
-            _ => return Ok(Err(format!("line {number} is not a record of an audit log"))),
+            Ok(Some(record)) => is_open = record.kind == RecordKind::Entry,
         }
-        found.records = number;
-        found.last = Some(digest(&line));
-        line.clear();
     }
-    Ok(Ok(found))
+    found.records = chain.records();
+    let ChainEnd { last, is_open } = chain.into_end();
+    Ok(Ok(Log { last, open: is_open, ..found }))
 }
 
 #[cfg(test)]

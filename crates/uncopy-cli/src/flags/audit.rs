@@ -6,9 +6,22 @@ use std::path::PathBuf;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   uncopy cp -r --audit copies.jsonl src /srv   write one record per file
-  uncopy audit verify copies.jsonl             check that the log was not changed";
+  uncopy audit verify copies.jsonl             check that the log was not changed
+  uncopy audit stats copies.jsonl              sum up each job, and all of them
+  uncopy audit stats --json log.1 log          the same for programs, of two logs";
 
-/// Check an audit log.
+/// Shown below the flags of `stats`.
+pub(crate) const STATS_NOTES: &str = "\
+Examples:
+  uncopy audit stats copies.jsonl              sum up each job, and all of them
+  uncopy audit stats --json log.2 log.1 log    the same for programs, of a rotated log
+
+Exit codes:
+  0  every chain is unbroken (a job without a summary is still running, or was killed)
+  1  a chain is broken, or a file cannot be read
+  2  the command line makes no sense";
+
+/// Check or sum up audit logs.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum AuditArgs {
     /// Check the chain of hashes, which is broken where records were changed or removed
@@ -22,5 +35,20 @@ pub(crate) enum AuditArgs {
         /// Hash of the last record, as the copy printed it
         #[arg(long)]
         hash: Option<String>,
+    },
+
+    /// Sum up each job and all jobs: files, bytes by mechanism and cost, refusals, guesses, time
+    ///
+    /// Follows the chain as verify does, and counts what is before a break. A file may continue the one
+    /// named before it.
+    #[command(after_help = STATS_NOTES)]
+    Stats {
+        /// Audit logs, the oldest first
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+
+        /// Print one JSON object for each job and each problem, and one for all jobs (docs/json.md)
+        #[arg(long)]
+        json: bool,
     },
 }

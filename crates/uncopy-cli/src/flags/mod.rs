@@ -101,7 +101,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "audit",
-        about: "Check an audit log",
+        about: "Check or sum up audit logs",
         flags: |command| AuditArgs::augment_subcommands(command).after_help(audit::EXAMPLES),
     },
     Subcommand {

@@ -2,7 +2,7 @@
 //! Lines on standard output.
 
 mod decision;
-mod human;
+pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod refusal;
 

@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testbed::{Case, Content, Need, by_extent, run_tool};
+use serde_json::{Value, json};
+use testbed::{Case, Content, Need, Program, Run, by_extent, run_tool};
 
 use crate::compress::{Pair, compress, noise, text};
 
@@ -258,8 +259,11 @@ fn common_types_are_judged_by_few_samples() {
         below.push(".zst");
         fs::metadata(below).unwrap().len()
     };
-    let run = compress().arg("-rT").arg(&root).arg(pair.to.join("copy")).run();
+    let log = pair.to.join("log");
+    let program = compress().args(["-rT", "--audit"]).arg(&log);
+    let run = program.arg(&root).arg(pair.to.join("copy")).run();
     assert!(run.status.success(), "{}", run.stderr);
+    assert_statistics_agree(&run, &log);
 
     let mut types = BTreeMap::<String, TypeTally>::new();
     for event in super::events(&run, "copied") {
@@ -283,6 +287,28 @@ fn common_types_are_judged_by_few_samples() {
     assert!(misjudged * 100 <= bytes, "{misjudged} of {bytes} bytes are misjudged: {types:#?}");
     let (sampled, full) = (sum(|tally| tally.sampled_bytes), sum(|tally| tally.full_sample_bytes));
     assert!(sampled > 0 && sampled * 5 <= full, "{sampled} of {full} bytes sampled: {types:#?}");
+}
+
+/// Compares what `uncopy audit stats` counts with the expectations of the events and their results.
+fn assert_statistics_agree(run: &Run, log: &Path) {
+    let count = |held: &Value| {
+        let events = super::events(run, "copied").into_iter();
+        let found = events.map(|event| event.value()["compression"]["expected"].clone());
+        found.filter(|expected| expected.is_object() && expected["held"] == *held).count()
+    };
+    let [right, wrong, unchecked] =
+        [json!(true), json!(false), Value::Null].map(|held| count(&held));
+    assert!(right > 0 && unchecked > 0, "{right} {unchecked}");
+    let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["audit", "stats", "--json"]);
+    let stats = program.arg(log).run();
+    assert!(stats.status.success(), "{}", stats.stderr);
+    let total: Value = serde_json::from_str(stats.stdout.lines().last().unwrap()).unwrap();
+    let expected = json!({"right": right, "wrong": wrong, "unchecked": unchecked});
+    assert_eq!(total["guesses"], expected);
+    let summary = run.receipts().pop().unwrap();
+    for key in ["files", "source_bytes", "bytes"] {
+        assert_eq!(total["compression"][key], summary.value()["transformed"][key], "{key}");
+    }
 }
 
 /// Each magic number before text, and text under each name: it is compressed all the same.

@@ -3,6 +3,7 @@
 mod adapting;
 mod as_cp;
 mod audit;
+pub(crate) mod audit_stats;
 mod beside_rsync;
 mod calls;
 mod comparing;
