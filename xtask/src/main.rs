@@ -43,7 +43,8 @@ enum Task {
     Evidence(evidence::Arguments),
     /// Kill, fill and cut power in a loop, and look at what is left.
     Soak(soak::Arguments),
-    /// Send over virtio-net in a virtual machine, and count what its kernel copies.
+    /// Send over virtio-net in a virtual machine, and count what its kernel copies; or run tests on other
+    /// kernels.
     VmTest(vm_test::Arguments),
     /// Run the tests of sending under AddressSanitizer.
     Sanitize(sanitize::Arguments),

@@ -1,7 +1,10 @@
 //! A test harness: tests state their requirements, and a run reports what was left out.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
 use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,6 +12,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::extent::{self, Extent};
+use crate::kernel::{KernelFeature, lacking};
 use crate::place::{Place, disk_is_a_bare_device};
 use crate::process::find_tool;
 use crate::sandbox::{self, Sandbox};
@@ -28,6 +32,8 @@ pub enum Need {
     At(Place),
     /// [`Place::Disk`] is on ext4 or XFS directly on a device, with no other layer between.
     BareDevice,
+    /// A facility of newer kernels. A root run leaves the test out without it, too.
+    Kernel(KernelFeature),
 }
 
 impl Need {
@@ -49,6 +55,11 @@ impl Need {
                 Some(format!("needs {name}; docs/testing.md says what it names"))
             }
             Need::At(place) => place.needs().iter().find_map(|need| need.unmet()),
+            Need::Kernel(feature) if feature.is_here() => None,
+            Need::Kernel(feature) => Some(feature.reason().to_owned()),
+            Need::BareDevice if !KernelFeature::DirectAlignment.is_here() => {
+                Some(KernelFeature::DirectAlignment.reason().to_owned())
+            }
             Need::BareDevice if disk_is_a_bare_device() => None,
             Need::BareDevice => Some(
                 "needs UNCOPY_TEST_DIR on ext4 or XFS directly on a device (no loop, dm, md)"
@@ -122,21 +133,42 @@ impl Case {
     fn into_trial(self) -> Trial {
         let Some(reason) = self.unmet() else {
             let Case { name, body, .. } = self;
-            return Trial::test(name.clone(), move || {
-                let _running = Running { name, began: Instant::now(), cpu_before: cpu_time() };
-                body();
-                Ok(())
+            return Trial::ignorable_test(name.clone(), move || {
+                let began = Instant::now();
+                let _running = Running { name: name.clone(), began, cpu_before: cpu_time() };
+                let Err(payload) = catch_unwind(AssertUnwindSafe(|| body())) else {
+                    return Ok(Completion::Completed);
+                };
+                let Some(reason) = lacking(&*payload) else { resume_unwind(payload) };
+                record_reason(&name, reason);
+                Ok(Completion::ignored_with(reason))
             });
         };
-        let is_optional = self
-            .needs
-            .iter()
-            .any(|need| matches!(need, Need::Variable(_)) && need.unmet().is_some());
+        let is_lacking = |need: &Need| match need {
+            Need::Variable(_) | Need::Kernel(_) => need.unmet().is_some(),
+            Need::BareDevice => !KernelFeature::DirectAlignment.is_here(),
+            _ => false,
+        };
+        let is_optional = self.needs.iter().any(is_lacking);
         if sandbox::root_is_asked_for() && !is_optional {
             return Trial::test(self.name, move || Err(Failed::from(reason)));
         }
-        Trial::ignorable_test(self.name, move || Ok(Completion::ignored_with(reason)))
+        let name = self.name.clone();
+        Trial::ignorable_test(self.name, move || {
+            record_reason(&name, &reason);
+            Ok(Completion::ignored_with(reason))
+        })
     }
+}
+
+/// Appends why a test was ignored to the file that `UNCOPY_TEST_REASONS` names, as a line of JSON: the
+/// JSON of the harness has results without reasons.
+fn record_reason(name: &str, reason: &str) {
+    let Some(path) = std::env::var_os("UNCOPY_TEST_REASONS") else { return };
+    let line = format!("{}\n", serde_json::json!({ "name": name, "reason": reason }));
+    let file = File::options().create(true).append(true).open(&path);
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .unwrap_or_else(|error| panic!("cannot write to {}: {error}", path.display()));
 }
 
 /// A running test, which is recorded when dropped.

@@ -16,6 +16,7 @@ pub use stopped::{Stepping, Stopped};
 pub use system_call::SystemCall;
 pub use watched_call::WatchedCall;
 
+use crate::kernel::{KernelFeature, need};
 use crate::process::Running;
 use crate::program::{Program, Run};
 use crate::sys::seccomp::{self, Filter, FilterAction, Listener, Rule};
@@ -149,6 +150,7 @@ impl Intercepted {
     /// If the program ends before.
     #[must_use]
     pub fn stop_in(&self, call: CallPattern) -> Stopped {
+        need(KernelFeature::StoppedCalls);
         let context = call.to_string();
         let supervised = self.clone().inject(call.stops());
         Stopped::wait(supervised.start(&supervised.filter(), |supervisor, _| supervisor), &context)
@@ -159,6 +161,7 @@ impl Intercepted {
     /// never end.
     #[must_use]
     pub fn stop_in_every_second(&self, calls: &[SystemCall]) -> Stepping {
+        need(KernelFeature::StoppedCalls);
         let supervised = self.clone().inject(CallPattern::of(calls).every_second().stops());
         Stepping::new(supervised.start(&supervised.filter(), |supervisor, _| supervisor))
     }

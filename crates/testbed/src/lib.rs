@@ -13,6 +13,7 @@ mod gathered;
 mod harness;
 mod intercept;
 pub mod journal;
+mod kernel;
 mod mount;
 pub mod network;
 mod outcome;
@@ -37,6 +38,7 @@ pub use intercept::{
     CallCounts, CallPattern, Fault, Intercept, Intercepted, Stepping, Stopped, SystemCall,
     WatchedCall,
 };
+pub use kernel::{KernelFeature, need};
 pub use mount::{Filesystem, Mount};
 pub use outcome::copied;
 pub use place::Place;

@@ -67,16 +67,27 @@ pub(super) fn make(directory: &Path, kernel: &Path, uncopy: &Path) -> Result<Pat
         }
     }
     std::fs::write(root.join("modules/order"), order)?;
-    let init = root.join("init");
-    std::fs::write(&init, INIT)?;
-    workspace::run(Command::new("chmod").arg("+x").arg(&init))?;
-    let archive = directory.join("initramfs");
-    let script = format!("find . | cpio -o -H newc --quiet > {}", quoted(&archive));
-    workspace::run(Command::new("sh").args(["-c", &script]).current_dir(&root))?;
-    Ok(archive)
+    pack(&root, INIT, &directory.join("initramfs"))
 }
 
-fn found(name: &str, package: &str) -> Result<PathBuf> {
+/// Packs a root with its first program.
+///
+/// # Errors
+/// cpio is not here, or a file cannot be written.
+pub(super) fn pack(root: &Path, init: &str, archive: &Path) -> Result<PathBuf> {
+    let program = root.join("init");
+    std::fs::write(&program, init)?;
+    workspace::run(Command::new("chmod").arg("+x").arg(&program))?;
+    let script = format!("find . | cpio -o -H newc --quiet > {}", quoted(archive));
+    workspace::run(Command::new("sh").args(["-c", &script]).current_dir(root))?;
+    Ok(archive.to_owned())
+}
+
+/// A program of this machine.
+///
+/// # Errors
+/// It is not here.
+pub(super) fn found(name: &str, package: &str) -> Result<PathBuf> {
     let missing = || format!("{name} is not here; apt-get install {package}");
     workspace::find_program(name).with_context(missing)
 }

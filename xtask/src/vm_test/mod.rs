@@ -3,13 +3,20 @@
 //! devices that kernels of other test machines lack: bonds, VLANs, tunnels, device mapper, kprobes. And
 //! copies into directories that fold names, which those lack too.
 //!
-//! QEMU emulates the processor, so that it runs anywhere; kernel and modules are Debian's.
+//! Or tests of the project on other kernels, in `testing.rs`.
+//!
+//! Where there is no KVM, QEMU emulates the processor; kernel and modules are Debian's.
 
+mod archive;
 mod doctor;
 mod folding;
 mod initramfs;
+mod kernel;
+mod outcome;
 mod said;
 mod sends;
+mod suite;
+mod testing;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,8 +33,27 @@ use said::Said;
 pub(crate) struct Arguments {
     /// A directory with an unpacked package of a kernel (`boot/vmlinuz-…`, `lib/modules/…`), instead
     /// of Debian's for clouds, which is fetched once (35 MB).
-    #[arg(long, value_name = "DIRECTORY")]
-    kernel: Option<PathBuf>,
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["kernel", "all"])]
+    unpacked: Option<PathBuf>,
+    /// Run the tests of copying, sending, channels and the C library on Debian's newest kernel of this
+    /// series (`6.12`) instead.
+    #[arg(long, value_name = "SERIES", conflicts_with = "all")]
+    kernel: Option<archive::Series>,
+    /// Run them on each series that Debian's archive has now, one after the other.
+    #[arg(long)]
+    all: bool,
+    /// Run only these parts: `copying`, `sending`, `channels`, `c`.
+    #[arg(long, value_name = "PART")]
+    part: Vec<String>,
+    /// Run fewer programs of tests: those that depend on the kernel most.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Kernels to run tests on.
+enum Kernels {
+    All,
+    One(archive::Series),
 }
 
 /// Depends on the newest kernel of its kind.
@@ -44,10 +70,17 @@ const SIGN: &str = "@@ ";
 /// # Errors
 /// If it does not come to its end, or says something else than is expected.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let kernels = match arguments.kernel {
+        Some(series) => Some(Kernels::One(series)),
+        None => arguments.all.then_some(Kernels::All),
+    };
+    if let Some(kernels) = kernels {
+        return testing::run(&kernels, &arguments.part, arguments.quick);
+    }
     let uncopy = workspace::build_release("uncopy-cli", "uncopy")?;
     let directory = workspace::target_directory().join("vm-test");
     std::fs::create_dir_all(&directory)?;
-    let kernel = match &arguments.kernel {
+    let kernel = match &arguments.unpacked {
         Some(kernel) => kernel.clone(),
         None => fetched(&directory)?,
     };
@@ -87,6 +120,18 @@ fn disk(directory: &Path) -> Result<PathBuf> {
     Ok(disk)
 }
 
+/// KVM where the processor virtualises: a `/dev/kvm` that only runs kernels made for it does not boot Debian's.
+fn accelerator() -> &'static str {
+    let is_there = |path: &str| Path::new(path).exists();
+    let has_hardware =
+        ["kvm_intel", "kvm_amd"].iter().any(|name| is_there(&format!("/sys/module/{name}")));
+    if has_hardware && std::fs::File::options().write(true).open("/dev/kvm").is_ok() {
+        "kvm"
+    } else {
+        "tcg"
+    }
+}
+
 fn vmlinuz(kernel: &Path) -> Result<PathBuf> {
     only(&kernel.join("boot"), "vmlinuz-")
 }
@@ -95,7 +140,7 @@ fn vmlinuz(kernel: &Path) -> Result<PathBuf> {
 fn boot(vmlinuz: &Path, initramfs: &Path, disk: &Path, uncopy: &Path) -> Result<Vec<String>> {
     let mut machine = Command::new("qemu-system-x86_64");
     machine
-        .args(["-accel", "tcg", "-cpu", "max", "-m", "512", "-nodefaults", "-no-reboot"])
+        .args(["-accel", accelerator(), "-cpu", "max", "-m", "512", "-nodefaults", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio"])
         .args(["-netdev", "tap,id=tap,ifname=vm0,script=no,downscript=no"])
         .args(["-device", "virtio-net-pci,netdev=tap,romfile="])

@@ -113,6 +113,17 @@ fn install_with_listener(program: &mut [libc::sock_filter]) -> Result<i64> {
 /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` (`linux/seccomp.h`).
 const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
 
+/// Whether a call that waits for an answer can be kept from being interrupted (Linux 5.19): a kernel that knows
+/// the flag goes on to the program, which cannot be read.
+pub(crate) fn has_killable_waits() -> bool {
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | WAIT_KILLABLE_RECV;
+    let nothing = std::ptr::null::<libc::sock_fprog>();
+    // SAFETY: the kernel finds that it cannot read a program there, and installs none.
+    let answer = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, nothing) };
+    answer < 0 && Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
+}
+
 /// Makes the program run under this filter.
 pub(crate) fn confine(command: &mut Command, filter: &Filter) {
     let mut program = filter.program();

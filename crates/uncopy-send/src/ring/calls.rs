@@ -86,6 +86,15 @@ struct NumberPair {
     in_ring: u64,
 }
 
+/// Nobody continues a send that has begun. Without the reset, its peer could take the end for a normal one.
+impl<B: StableBytes> Drop for Line<B> {
+    fn drop(&mut self) {
+        if self.is_cut_off() && !self.socket().is_inherited() {
+            self.socket().abort();
+        }
+    }
+}
+
 /// Reports events of sends to the sink, with the socket index that each send was given with.
 struct Reporter<'a, C, S> {
     sends: &'a mut SequenceMap<Outgoing<C>>,
@@ -315,6 +324,19 @@ impl<B: StableBytes> Line<B> {
             Line::Own { current, .. } => current.as_ref().map(|current| current.number),
             Line::Shared { current, .. } => current.as_ref().map(|copying| copying.number),
         }
+    }
+
+    /// Whether the peer would read a part of a send, and then the end of the stream.
+    fn is_cut_off(&self) -> bool {
+        let has_begun = match self {
+            Line::Own { current, .. } => {
+                current.as_ref().is_some_and(|current| current.transmission.done > 0)
+            }
+            Line::Shared { current, .. } => {
+                current.as_ref().is_some_and(|copying| copying.usage.bytes > 0)
+            }
+        };
+        has_begun && self.socket().transport() == Transport::Tcp
     }
 
     /// Returns whether an event of a send that has begun is still to come.

@@ -1,6 +1,7 @@
 //! Tests of guarantees of `uncopy::copy` other than the copied bytes: progress reports, cancellation,
 //! distinguishable errors, and no leaked resources in the process.
 
+mod between_filesystems;
 pub(crate) mod descriptors;
 mod digests;
 mod errors;
@@ -62,6 +63,7 @@ fn only(mechanism: Mechanism) -> CopyOptions {
 
 pub(crate) fn cases() -> Vec<testbed::Case> {
     [
+        between_filesystems::cases(),
         descriptors::cases(),
         digests::cases(),
         errors::cases(),

@@ -329,6 +329,7 @@ fn trains_longer_than_a_packet() {
 }
 
 fn a_ring_sends_more_than_a_train() {
+    testbed::need(testbed::KernelFeature::RingZerocopySends);
     // Three trains, the last cut short.
     let content = bytes(3, 150 * 100 + 11);
     let pool = Pool::new(1, content.len(), PageSize::Base).unwrap();

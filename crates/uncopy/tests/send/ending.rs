@@ -136,6 +136,7 @@ fn a_stream_ends_although_a_child_has_its_descriptor() {
 
 /// A message that has begun is not cut off by the drop of its ring or the end of its thread.
 fn a_send_that_has_begun_is_finished_by_the_thread() {
+    testbed::need(testbed::KernelFeature::RingZerocopySends);
     const LARGE: usize = 32 << 20;
     for mode in MODES {
         let (stream, socket) = tcp(false);
@@ -226,12 +227,14 @@ fn closing_one_of_two_owners_aborts_nothing() {
     }
 }
 
-/// The thread of a dropped ring lives on and uses no ring, so nothing continues the send.
+/// The thread of a dropped ring lives on and uses no ring, so nothing continues the send; nor does anybody
+/// without io_uring.
 fn a_stream_that_is_cut_off_is_reset() {
     const LARGE: usize = 16 << 20;
-    for mode in MODES {
+    for (mode, without_io_uring) in MODES.into_iter().flat_map(|m| [(m, false), (m, true)]) {
         let (mut stream, socket) = tcp(false);
         let mut options = ring_options(mode);
+        options.without_io_uring = without_io_uring;
         options.drop_timeout = Duration::from_millis(300);
         let mut ring = Ring::new(&options);
         let socket = ring.add(socket);

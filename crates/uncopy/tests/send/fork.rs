@@ -134,6 +134,7 @@ impl Parent {
 }
 
 fn a_ring_in_a_child_leaves_its_parents_streams_alone() {
+    testbed::need(testbed::KernelFeature::RingZerocopySends);
     for (mode, without_io_uring) in
         [Mode::Zerocopy, Mode::Copy].into_iter().flat_map(|mode| [(mode, false), (mode, true)])
     {

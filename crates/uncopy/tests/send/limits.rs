@@ -384,6 +384,7 @@ fn a_send_too_long_for_a_datagram() {
 const FEW: usize = 32;
 
 fn completions_that_overflow() {
+    testbed::need(testbed::KernelFeature::RingZerocopySends);
     let (receiver, socket) = udp(false);
     let mut options = ring_options(Mode::Zerocopy);
     options.entries = 8;

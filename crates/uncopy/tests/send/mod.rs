@@ -22,7 +22,7 @@ mod veth;
 
 use std::net::SocketAddr;
 
-use testbed::LONG;
+use testbed::{KernelFeature, LONG};
 use uncopy::send::{
     Fate, InetSocket, Mode, Notification, Release, Ring, RingEvent, RingOptions, Sender,
     SenderOptions, StableBytes,
@@ -46,8 +46,9 @@ fn ring_options(mode: Mode) -> RingOptions {
     RingOptions::new().mode(mode)
 }
 
-/// Makes a ring with io_uring, which must be available.
+/// Makes a ring with io_uring, which must be available if the kernel has what it takes.
 fn ring<B: StableBytes>(mode: Mode) -> Ring<B> {
+    testbed::need(KernelFeature::RingZerocopySends);
     let ring = Ring::new(&ring_options(mode));
     assert_eq!(ring.io_uring_refusal(), None, "these tests need io_uring");
     ring
