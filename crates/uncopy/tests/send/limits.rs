@@ -264,14 +264,16 @@ pub(crate) fn limit_locked_memory(bytes: u64) {
 
 /// Over loopback the kernel copies, so the sender's buffers are free although the peer does not read.
 fn a_peer_that_does_not_read() {
+    // Less than a window that any kernel begins with: what waits in the sender's queue is not copied yet.
+    const LENGTH: usize = 30_000;
     let (stream, socket) = tcp(false);
     let mut sender = sender(socket, Mode::Zerocopy);
-    assert_eq!(sender.send(vec![7; 100_000]).result.unwrap(), 100_000);
+    assert_eq!(sender.send(vec![7; LENGTH]).result.unwrap(), LENGTH);
     let released = all_releases(&mut sender);
     assert_eq!((released.len(), released[0].fate), (1, Fate::Copied));
     let received = to_the_end(stream);
     drop(sender);
-    assert_eq!(received.join().unwrap(), vec![7; 100_000], "released before it is read");
+    assert_eq!(received.join().unwrap(), vec![7; LENGTH], "released before it is read");
 }
 
 fn a_send_that_waits_too_long() {
