@@ -20,7 +20,7 @@ export TMPDIR=/scratch/tmp UNCOPY_TEST_DIR=/scratch UNCOPY_TEST_ROOT=1
 export RUSTC_BOOTSTRAP=1
 while IFS='|' read -r name directory limit words; do
     began=$(date +%s)
-    echo "@@ began $name"
+    echo "$name begins"
     cd "$directory" || continue
     export UNCOPY_TEST_REASONS=/shared/$name.reasons
     # shellcheck disable=SC2086

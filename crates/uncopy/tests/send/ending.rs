@@ -31,6 +31,8 @@ pub(crate) fn cases() -> Vec<Case> {
 const MODES: [Mode; 3] = [Mode::Copy, Mode::Zerocopy, Mode::Auto];
 const BYTES: usize = 64 << 10;
 const SENDS: usize = 20;
+/// Number of sends that any socket has room for: until Linux 6.15 a send buffer may only hold 416 KiB.
+const FEW: usize = 3;
 
 /// Makes a ring for every engine and mode.
 fn rings<B: StableBytes>() -> impl Iterator<Item = (Ring<B>, String)> {
@@ -53,12 +55,14 @@ fn take_in(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
     }
 }
 
-/// Sends everything, until all sends have succeeded; releases may be outstanding.
+/// Sends the first [`FEW`] parts, until all of these sends have succeeded; releases may be outstanding.
 #[track_caller]
-fn send_all(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
-    take_in(ring, socket);
+fn send_few(ring: &mut Ring<Vec<u8>>, socket: RingSocket) {
+    for chunk in content().chunks(BYTES).take(FEW) {
+        ring.send(socket, Message::new(chunk.to_vec())).unwrap();
+    }
     let mut sent = 0;
-    while sent < SENDS {
+    while sent < FEW {
         ring.wait(Some(LONG)).unwrap();
         while let Some(event) = ring.next_event() {
             if let RingEvent::Sent(result) = event {
@@ -80,13 +84,12 @@ fn read_late(stream: TcpStream) -> JoinHandle<Vec<u8>> {
 fn what_was_sent_arrives_after_the_ring_is_dropped() {
     for (mut ring, kind) in rings() {
         let (stream, socket) = tcp(false);
-        // Large enough for everything.
         socket.set_send_buffer_bytes(4 << 20).unwrap();
         let socket = ring.add(socket);
-        send_all(&mut ring, socket);
+        send_few(&mut ring, socket);
         drop(ring);
         // This thread uses no ring meanwhile, so no completions are taken in.
-        assert!(read_late(stream).join().unwrap() == content(), "{kind}");
+        assert!(read_late(stream).join().unwrap() == content()[..FEW * BYTES], "{kind}");
     }
 }
 
