@@ -1,5 +1,7 @@
 //! Compiles programs in C and C++ with the system's compilers (`CC`, `CXX`) and runs them: normally,
-//! with copies by the kernel, with channels over sockets, and under AddressSanitizer and UndefinedBehaviorSanitizer. With
+//! with copies by the kernel, with channels over sockets, and under AddressSanitizer and UndefinedBehaviorSanitizer.
+//! In the full extent they have the static library, otherwise all but two have the shared one, which is linked in
+//! a twentieth of the time. With
 //! `UNCOPY_TEST_VALGRIND` set, those without sanitizers run under Valgrind as well. For another
 //! processor `UNCOPY_TEST_RUNNER` is the command that runs them (`qemu-aarch64 -L …`).
 
@@ -26,13 +28,35 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-g"];
 /// Directory for built programs, and the library.
 struct Bench {
     directory: tempfile::TempDir,
+    /// The static library; the shared one lies beside it.
     library: PathBuf,
+    /// Directory of a copy of the shared library, under the name by which programs find it.
+    shared: PathBuf,
     /// Results of the compiler, by program.
     built: Mutex<BTreeMap<PathBuf, Arc<Compiled>>>,
 }
 
 /// Result of the compiler, once it has run.
 type Compiled = OnceLock<Result<(), String>>;
+
+/// Name by which programs find the shared library.
+const SONAME: &str = "libuncopy_zx.so.0";
+
+/// Form of the library in a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Linkage {
+    Static,
+    Shared,
+}
+
+impl Linkage {
+    /// Returns the form for a program: static, in the short extent only for those that test channels and the
+    /// wrappers of C++.
+    fn of(source: &Path) -> Linkage {
+        let is_chosen = source.ends_with("channel.c") || source.ends_with("wrappers.cpp");
+        if Extent::from_env().is_full() || is_chosen { Linkage::Static } else { Linkage::Shared }
+    }
+}
 
 /// One way to build a program.
 #[derive(Clone, Copy)]
@@ -224,11 +248,15 @@ impl Bench {
         // Cargo puts all artefacts of the library into the directory of the test program.
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let library = own.with_file_name("libuncopy_zx.a");
-        if library.is_file() {
-            Ok(Bench { directory, library, built: Mutex::default() })
-        } else {
-            Err(format!("{} is missing; run this by `cargo test`", library.display()))
+        if !library.is_file() {
+            return Err(format!("{} is missing; run this by `cargo test`", library.display()));
         }
+        // Other users, who run some programs, may not be able to enter the directory of the test program.
+        let shared = directory.path().join("library");
+        std::fs::create_dir(&shared)
+            .and_then(|()| std::fs::copy(library.with_extension("so"), shared.join(SONAME)))
+            .map_err(|error| format!("cannot copy the shared library: {error}"))?;
+        Ok(Bench { directory, library, shared, built: Mutex::default() })
     }
 
     /// Whether the compiler has sanitizers that work here.
@@ -387,7 +415,7 @@ impl Bench {
         if succeed(run(), "the program").is_ok() {
             return Err("it was found by another name than its SONAME".into());
         }
-        std::fs::rename(&library, directory.join("libuncopy_zx.so.0"))?;
+        std::fs::rename(&library, directory.join(SONAME))?;
         Ok(succeed(run(), "the program")?)
     }
 
@@ -454,7 +482,14 @@ impl Bench {
         let result = Arc::clone(built.entry(program.clone()).or_default());
         drop(built);
         result
-            .get_or_init(|| self.compile(source, build.flags, &self.library, &program))
+            .get_or_init(|| match Linkage::of(source) {
+                Linkage::Static => self.compile(source, build.flags, &self.library, &program),
+                Linkage::Shared => {
+                    let search = format!("-Wl,-rpath,{}", self.shared.display());
+                    let flags = [build.flags, &[search.as_str()]].concat();
+                    self.compile(source, &flags, &self.shared.join(SONAME), &program)
+                }
+            })
             .clone()?;
         Ok(program)
     }
