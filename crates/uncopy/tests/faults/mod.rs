@@ -3,7 +3,7 @@
 //! lent behind, says what really happened, and goes well when it is done again.
 //!
 //! The process does the operation twice before, so that what is kept for good is there, and then
-//! between two calls of `getppid(2)`. A short run fails the first call of each kind;
+//! between two calls of `getppid(2)`. A short run fails the first call of every second kind;
 //! `UNCOPY_TEST_FULL=1` fails all of them, and `UNCOPY_TEST_FULL=soak` by every error at every place.
 
 mod held;
@@ -52,7 +52,10 @@ fn each(role: &str, most: usize) {
     let (short, full, soak) = ((1, Tried::One), (most, Tried::AllAtFirst), (most, Tried::All));
     let (most, tried) = by_extent([short, full, soak]);
     let mut wrong = Vec::new();
-    for call in calls.into_keys() {
+    // Not the same ones for each role.
+    let step = by_extent([2, 1, 1]);
+    let begin = calls.len() % step;
+    for call in calls.into_keys().skip(begin).step_by(step) {
         let errnos = call.errnos();
         for nth in 1..=most {
             let in_turn = errnos.get((nth - 1) % errnos.len().max(1)).copied();
