@@ -78,6 +78,8 @@ pub struct Case {
     is_repeatable: bool,
     /// Whether it runs only in the full extent.
     only_in_full: bool,
+    /// Whether it begins before others.
+    begins_first: bool,
 }
 
 impl Case {
@@ -88,7 +90,14 @@ impl Case {
         body: impl Fn() + Send + Sync + 'static,
     ) -> Case {
         let (name, needs) = (name.into(), needs.to_vec());
-        Case { name, needs, body: Arc::new(body), is_repeatable: false, only_in_full: false }
+        Case {
+            name,
+            needs,
+            body: Arc::new(body),
+            is_repeatable: false,
+            only_in_full: false,
+            begins_first: false,
+        }
     }
 
     /// Makes a test that [`on_each_filesystem`] can repeat. `path` is that of the function, with its
@@ -111,6 +120,13 @@ impl Case {
         Case { only_in_full: true, ..self }
     }
 
+    /// Lets it begin before others: a test that takes seconds, most of them waiting, would otherwise
+    /// end long after the rest.
+    #[must_use]
+    pub fn begins_first(self) -> Case {
+        Case { begins_first: true, ..self }
+    }
+
     /// Returns the test with `place` as its [`Place::Disk`], and with a name that says so.
     fn on(&self, place: Place) -> Option<Case> {
         if !self.is_repeatable || self.names_a_place() {
@@ -119,7 +135,8 @@ impl Case {
         let body = Arc::clone(&self.body);
         let needs = [&self.needs[..], &[Need::At(place)]].concat();
         let name = format!("{}::on_{}", self.name, format!("{place:?}").to_lowercase());
-        Some(Case::new(name, &needs, move || place.in_place_of_the_disk(&*body)))
+        let case = Case::new(name, &needs, move || place.in_place_of_the_disk(&*body));
+        Some(Case { begins_first: self.begins_first, ..case })
     }
 
     fn names_a_place(&self) -> bool {
@@ -235,7 +252,7 @@ pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     signals::start_programs_with_defaults();
     scratch::open(target_tmpdir);
     let mut cases = cases();
-    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    cases.sort_by(|a, b| (b.begins_first, &a.name).cmp(&(a.begins_first, &b.name)));
     // Tests that are named on the command line always run.
     let mut left_out = 0;
     if !Extent::from_env().is_full() && arguments.filter.is_none() && !arguments.list {

@@ -139,13 +139,14 @@ fn a_long_kernel_copy_is_made_in_pieces(form: Form) {
     assert!(pieces.len() >= 3, "{pieces:?}");
 }
 
-/// Where a piece takes a second, Ctrl-C would be answered a second late, and the bar stand still.
+/// Where a piece takes long, Ctrl-C would be answered as late, and the bar stand still.
 fn slow_pieces_are_followed_by_small_ones(form: Form) {
+    let each = Duration::from_millis(by_extent([400, 1000, 1000]));
     for (method, call, argument) in
         [(COPY_FILE_RANGE, SystemCall::COPY_FILE_RANGE, 4), (SENDFILE, SystemCall::SENDFILE, 3)]
     {
         let pair = Pair::of(form, Place::Disk, &Content::dense(32 << 20));
-        let slow = CallPattern::of(&[call]).between(1, 2).delayed(Duration::from_secs(1));
+        let slow = CallPattern::of(&[call]).between(1, 2).delayed(each);
         let intercept = pair.command(cp_by(method)).run_with([slow]);
         let _ = pair.receipt(&intercept.run);
         let pieces = pieces(&intercept, call, argument);

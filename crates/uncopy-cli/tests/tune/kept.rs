@@ -9,14 +9,16 @@ use uncopy::capabilities::identity;
 use crate::tune::{check_words, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    let measuring = testbed::cases![[] what_cannot_be_kept_is_shown_all_the_same];
+    let mut cases = testbed::cases![
         [Need::At(Place::Ext4)] a_kept_threshold_decides_and_is_named,
         [Need::At(Place::Ext4)] what_is_chosen_displaces_what_was_measured,
         [Need::At(Place::Ext4)] the_doctor_names_a_kept_threshold,
         [] a_kept_file_that_makes_no_sense_is_refused,
         [] a_kept_file_that_cannot_be_read_is_a_warning,
-        [] what_cannot_be_kept_is_shown_all_the_same,
-    ]
+    ];
+    cases.extend(measuring.into_iter().map(Case::begins_first));
+    cases
 }
 
 /// A home in which these values were kept for the filesystem of `at`.
