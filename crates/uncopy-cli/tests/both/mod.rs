@@ -8,6 +8,7 @@ mod durable;
 mod existing;
 mod interrupted;
 mod job_control;
+mod leftovers;
 pub(crate) mod metadata;
 mod names;
 mod no_clobber;
@@ -93,6 +94,7 @@ pub(crate) fn cases() -> Vec<Case> {
         digest::cases(),
         durable::cases(),
         existing::cases(),
+        leftovers::cases(),
         metadata::cases(),
         names::cases(),
         no_clobber::cases(),
