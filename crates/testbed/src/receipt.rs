@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-const MECHANISMS: [&str; 6] =
-    ["reflink", "copy_file_range", "direct", "sendfile", "splice", "read_write"];
+const MECHANISMS: [&str; 7] =
+    ["reflink", "copy_file_range", "direct_ring", "direct", "sendfile", "splice", "read_write"];
 const COSTS: [&str; 6] = ["shared", "moved", "kernel_copied", "user_copied", "hole", "unknown"];
 
 /// JSON line of a copied file, checked against the schema's rules.

@@ -120,12 +120,18 @@ pub(crate) fn refine(facts: &mut CopyFacts, source: &Source<'_>, staging: Borrow
 /// [`refine`] for a destination that is like `written`.
 fn refine_by(facts: &mut CopyFacts, source: &Source<'_>, written: impl FnOnce() -> Option<Stat>) {
     let size = facts.size.unwrap_or(0);
-    if size >= facts.tuning.direct_min.bytes
-        || facts.require.may_move()
-        || facts.allow == Allow::Only(Mechanism::Direct)
-    {
+    let is_named = matches!(facts.allow, Allow::Only(only) if only.is_direct());
+    if size >= facts.tuning.direct_min.bytes || facts.require.may_move() || is_named {
         facts.direct = written().map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
-        facts.direct_reads = facts.cache == Cache::Skip && is_cold(source);
+        // Mapped pages are moved whatever the source lies on, and reads past the cache by a disk.
+        let can_read =
+            source.stat.direct.is_some() && (!facts.require.may_move() || is_disk(&source.stat));
+        facts.direct_reads = can_read
+            && match facts.allow {
+                Allow::Only(Mechanism::DirectRing) => true,
+                Allow::Only(only) if only != Mechanism::Direct => false,
+                _ => facts.cache == Cache::Skip && is_cold(source),
+            };
     }
     if (COLD_MATTERS_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES).contains(&size) {
         facts.source_is_cold = is_cold(source);
@@ -179,15 +185,12 @@ pub(crate) fn setting(
     staging: BorrowedFd<'_>,
     mechanism: Mechanism,
 ) -> Setting {
-    let direct = mechanism == Mechanism::Direct;
-    let written = direct.then(|| file::stat(staging.as_fd()).ok()).flatten();
-    let source_moves = direct && source.stat.direct.is_some() && is_disk(&source.stat);
-    // Mapped pages are moved whatever the source lies on.
-    let may_read = source_moves || !facts.require.may_move();
+    let written = mechanism.is_direct().then(|| file::stat(staging.as_fd()).ok()).flatten();
+    let reads = mechanism == Mechanism::DirectRing;
     Setting {
-        source_align: source.stat.direct.filter(|_| direct && facts.direct_reads && may_read),
+        source_align: source.stat.direct.filter(|_| reads),
         destination_align: written.and_then(|s| s.direct),
-        source_moves,
+        source_moves: reads && is_disk(&source.stat),
         tail: match facts.require {
             Require::ZeroCopy | Require::Moved => Tail::CutOff,
             Require::NoUserCopy => Tail::Sent,

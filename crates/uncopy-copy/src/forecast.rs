@@ -208,7 +208,7 @@ fn untried(facts: &CopyFacts) -> Vec<MechanismForecast> {
         proof: String::new(),
         passed_over: None,
     };
-    plan::by_cost(facts).map(forecast).into()
+    plan::by_cost(facts).map(forecast).collect()
 }
 
 fn impossible(facts: &CopyFacts, reason: &AnswerReason) -> Vec<MechanismForecast> {
@@ -218,7 +218,7 @@ fn impossible(facts: &CopyFacts, reason: &AnswerReason) -> Vec<MechanismForecast
         proof: String::new(),
         passed_over: None,
     };
-    plan::by_cost(facts).map(forecast).into()
+    plan::by_cost(facts).map(forecast).collect()
 }
 
 /// Files on which mechanisms are tried.
@@ -252,7 +252,7 @@ impl<'a> Bench<'a> {
     }
 
     fn try_all(&self) -> Vec<MechanismForecast> {
-        plan::by_cost(&self.facts).into_iter().map(|mechanism| self.try_one(mechanism)).collect()
+        plan::by_cost(&self.facts).map(|mechanism| self.try_one(mechanism)).collect()
     }
 
     fn try_one(&self, mechanism: Mechanism) -> MechanismForecast {

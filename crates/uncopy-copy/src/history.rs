@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::speed::{self, MIN_MEASUREMENTS};
 use uncopy_core::{Mechanism, Refusal, RefusalReason};
 use uncopy_os::capabilities::Filesystem;
 
@@ -83,17 +84,11 @@ const MIN_FILES: u64 = 16;
 /// Interval in files between two probes of another mechanism, until each is known.
 const PROBE_EVERY: u64 = 4;
 
-/// Number of probes after which a mechanism is known.
-const PROBES: usize = 3;
-
 /// Interval in files between later probes; conditions change.
 const PROBE_AGAIN_EVERY: u64 = 64;
 
 /// Number of recent files that count; older ones are forgotten.
 const RECENT: usize = 9;
-
-/// Factor by which a mechanism must be quicker than the current one to replace it.
-const CLEARLY: f64 = 1.25;
 
 #[derive(Debug, Default)]
 struct ClassHistory {
@@ -118,15 +113,20 @@ struct MechanismRecord {
 }
 
 impl MechanismRecord {
-    fn median(&self) -> f64 {
-        let mut rates: Vec<f64> = self.rates.iter().copied().collect();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+    fn is_known(&self) -> bool {
+        self.rates.len() >= MIN_MEASUREMENTS
     }
 
-    /// Returns the slowest of the recent files.
-    fn least(&self) -> f64 {
-        self.rates.iter().rev().take(PROBES).copied().fold(f64::INFINITY, f64::min)
+    fn median(&self) -> f64 {
+        let rates: Vec<f64> = self.rates.iter().copied().collect();
+        speed::median(&rates).unwrap_or(0.0)
+    }
+
+    /// Whether its recent files were clearly quicker than the median file of `other`.
+    fn is_clearly_quicker(&self, other: &MechanismRecord) -> bool {
+        let usual = other.median();
+        let shares: Vec<f64> = self.rates.iter().map(|rate| usual / rate).collect();
+        other.is_known() && speed::is_clearly_cheaper(&shares)
     }
 }
 
@@ -170,8 +170,11 @@ impl ClassHistory {
             .filter(|record| record.mechanism != at_work)
             .filter(|record| candidates.contains(&record.mechanism));
         let least_known = others.min_by_key(|record| record.probes)?;
-        let every =
-            if least_known.probes < PROBES as u64 { PROBE_EVERY } else { PROBE_AGAIN_EVERY };
+        let every = if least_known.probes < MIN_MEASUREMENTS as u64 {
+            PROBE_EVERY
+        } else {
+            PROBE_AGAIN_EVERY
+        };
         if !self.files.is_multiple_of(every) {
             return None;
         }
@@ -209,24 +212,22 @@ impl ClassHistory {
         let Some(now) = self.records.iter().find(|record| record.mechanism == at_work) else {
             return;
         };
-        let known = |record: &&MechanismRecord| record.rates.len() >= PROBES;
-        let (pace, records) = (now.median(), &self.records);
-        let better =
-            |record: &&MechanismRecord| record.median() >= pace * CLEARLY && record.least() > pace;
+        let records = &self.records;
         let best = records
             .iter()
-            .filter(known)
-            .filter(better)
+            .filter(|record| record.is_clearly_quicker(now))
             .max_by(|a, b| a.median().total_cmp(&b.median()));
-        let Some(best) = best.filter(|_| known(&now)) else { return };
+        let Some(best) = best else { return };
         if best.mechanism == preferred {
             self.chosen = None;
             return;
         }
         let candidates: Vec<Mechanism> = records.iter().map(|record| record.mechanism).collect();
         let slower = |mechanism| {
-            let record =
-                records.iter().find(|record| record.mechanism == mechanism).filter(known)?;
+            let record = records
+                .iter()
+                .find(|record| record.mechanism == mechanism && record.is_known())
+                .filter(|record| rounded(record.median()) < rounded(best.median()))?;
             Some(RefusalReason::SlowerOnJob {
                 speed: rounded(record.median()),
                 best_speed: rounded(best.median()),
@@ -294,8 +295,8 @@ mod tests {
         let rows: [Row; 7] = [
             ("alike", |_, _| 1000, None),
             ("the preferred is quicker", |m, _| if m == Splice { 1000 } else { 3000 }, None),
-            ("slower, not clearly", |m, _| if m == Splice { 1200 } else { 1000 }, None),
-            ("slower", |m, _| if m == Splice { 1300 } else { 1000 }, Some(CopyFileRange)),
+            ("slower, not clearly", |m, _| if m == Splice { 1040 } else { 1000 }, None),
+            ("slower", |m, _| if m == Splice { 1060 } else { 1000 }, Some(CopyFileRange)),
             (
                 "the best of two",
                 |m, _| match m {

@@ -105,6 +105,7 @@ mod small;
 mod source;
 #[cfg(target_os = "linux")]
 mod sparse;
+mod speed;
 #[cfg(target_os = "linux")]
 mod staging;
 #[cfg(target_os = "linux")]

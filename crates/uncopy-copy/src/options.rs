@@ -149,7 +149,7 @@ impl CopyOptions {
         let writes_into = self.writes_into_existing();
         let rows = [
             (
-                self.cache == Cache::Keep && self.allow == Allow::Only(Mechanism::Direct),
+                self.cache == Cache::Keep && self.allow.only().is_some_and(Mechanism::is_direct),
                 Contradiction::DirectKeepsNoCache,
             ),
             (
@@ -256,7 +256,7 @@ pub enum Allow {
     Unshared,
     /// Only `read` and `write`.
     ReadWrite,
-    /// Exactly this one. `Direct` may write an unaligned tail by an ordinary write.
+    /// Exactly this one. `Direct` and `DirectRing` may write an unaligned tail by an ordinary write.
     Only(Mechanism),
 }
 
@@ -357,9 +357,12 @@ impl Require {
             Require::NoUserCopy => !matches!(mechanism, Mechanism::ReadWrite),
             Require::ZeroCopy => matches!(
                 mechanism,
-                Mechanism::Reflink | Mechanism::CopyFileRange | Mechanism::Direct
+                Mechanism::Reflink
+                    | Mechanism::CopyFileRange
+                    | Mechanism::Direct
+                    | Mechanism::DirectRing
             ),
-            Require::Moved => matches!(mechanism, Mechanism::Direct),
+            Require::Moved => mechanism.is_direct(),
             Require::Shared => matches!(mechanism, Mechanism::Reflink | Mechanism::CopyFileRange),
             Require::Reflink => matches!(mechanism, Mechanism::Reflink),
         }
@@ -657,6 +660,8 @@ mod tests {
     fn direct_writes_keep_nothing_in_the_page_cache() {
         for (allow, cache, agrees) in [
             (Allow::Only(Mechanism::Direct), Cache::Keep, false),
+            (Allow::Only(Mechanism::DirectRing), Cache::Keep, false),
+            (Allow::Only(Mechanism::DirectRing), Cache::Skip, true),
             (Allow::Only(Mechanism::Direct), Cache::Auto, true),
             (Allow::Only(Mechanism::Direct), Cache::Skip, true),
             (Allow::Only(Mechanism::Splice), Cache::Keep, true),
@@ -670,12 +675,12 @@ mod tests {
 
     #[test]
     fn a_mechanism_that_cannot_meet_the_requirement_contradicts_it() {
-        use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+        use Mechanism::{CopyFileRange, Direct, DirectRing, ReadWrite, Reflink, Sendfile, Splice};
         for (require, able) in [
             (Require::Nothing, &Mechanism::ALL[..]),
-            (Require::NoUserCopy, &[Reflink, CopyFileRange, Direct, Sendfile, Splice]),
-            (Require::ZeroCopy, &[Reflink, CopyFileRange, Direct]),
-            (Require::Moved, &[Direct]),
+            (Require::NoUserCopy, &[Reflink, CopyFileRange, DirectRing, Direct, Sendfile, Splice]),
+            (Require::ZeroCopy, &[Reflink, CopyFileRange, DirectRing, Direct]),
+            (Require::Moved, &[DirectRing, Direct]),
             (Require::Shared, &[Reflink, CopyFileRange]),
             (Require::Reflink, &[Reflink]),
         ] {

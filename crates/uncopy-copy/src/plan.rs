@@ -27,9 +27,8 @@ pub struct CopyFacts {
     pub destination_is_stream: bool,
     /// Effect of `O_DIRECT` on the destination.
     pub direct: DirectPath,
-    /// Read with `O_DIRECT` too: the source is not in the page cache and is to stay out of it.
-    /// Elsewhere its mapped pages are quicker also when they are still to be read, because the
-    /// kernel reads ahead of them.
+    /// The source can be read with `O_DIRECT`, and should be: it is not in the page cache and is to stay out
+    /// of it, or the options name [`Mechanism::DirectRing`].
     pub direct_reads: bool,
     /// Most of the source is still to be read from its device. Looked up only where it matters.
     pub source_is_cold: bool,
@@ -121,6 +120,9 @@ pub(crate) const DIRECT_SAVES_COLD_MIN_BYTES: u64 = 64 << 20;
 /// reads of a source that is still to be read; two such pieces.
 pub(crate) const COLD_MATTERS_MIN_BYTES: u64 = 128 << 10;
 
+/// From this size on a pipe of our own, and larger than the kernel's, is worth making.
+pub(crate) const SPLICE_MIN_BYTES: u64 = 1 << 20;
+
 /// From this size on blocks are reserved before they are written.
 pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
 
@@ -160,21 +162,29 @@ pub(crate) enum PlanStep {
 /// The next mechanism: the first in the order of [`order`] that has not been stopped yet.
 pub(crate) fn next(facts: &CopyFacts, attempted: &[Attempted]) -> PlanStep {
     order(facts)
-        .into_iter()
         .find(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
         .map_or(PlanStep::GiveUp, PlanStep::Try)
 }
 
-/// Mechanisms between which only the clock can decide: buffered copies that rank next to each
-/// other, from the next one on.
+/// Mechanisms between which only a trial can decide, from the next one on. By wall time: buffered copies that rank
+/// next to each other. By processor time: direct writes, whose cost depends on how the source's pages lie in memory,
+/// and the first copy inside the kernel.
 pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanism> {
-    use Mechanism::{CopyFileRange, ReadWrite, Splice};
-    order(facts)
-        .into_iter()
-        .filter(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m))
-        .take_while(|m| *m != Mechanism::Direct)
-        .filter(|m| [CopyFileRange, Splice, ReadWrite].contains(m))
-        .collect()
+    use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
+    let mut open = order(facts)
+        .filter(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m));
+    match facts.prefer {
+        Prefer::WallTime => open
+            .take_while(|m| !m.is_direct())
+            .filter(|m| [CopyFileRange, Splice, ReadWrite].contains(m))
+            .collect(),
+        Prefer::CpuTime => match open.next() {
+            Some(Direct) => std::iter::once(Direct)
+                .chain(open.filter(|m| [CopyFileRange, Splice].contains(m)))
+                .collect(),
+            _ => Vec::new(),
+        },
+    }
 }
 
 /// Mechanisms that files of a job can be compared by, the preferred first: those between which only
@@ -189,13 +199,13 @@ pub(crate) fn comparable(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mech
     if !by_time || is_small(facts) {
         return Vec::new();
     }
-    let mut ways = order(facts).to_vec();
+    let mut ways: Vec<Mechanism> = order(facts).collect();
     ways.retain(|m| {
         ![Mechanism::Reflink, Mechanism::Sendfile].contains(m)
             && excluded(facts, *m).is_none()
             && !attempted.iter().any(|a| a.mechanism == *m)
     });
-    if ways.last() == Some(&Mechanism::Direct) {
+    while ways.last().is_some_and(|way| way.is_direct()) {
         ways.pop();
     }
     ways
@@ -227,13 +237,24 @@ pub(crate) fn decisive(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Decisi
 
 /// All mechanisms, the one that touches the bytes least first. Where `copy_file_range` may share, it
 /// stands before direct writes.
-pub(crate) fn by_cost(facts: &CopyFacts) -> [Mechanism; 6] {
-    use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
-    if facts.destination.copies_by_splice() {
-        [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+pub(crate) fn by_cost(facts: &CopyFacts) -> impl Iterator<Item = Mechanism> + Clone {
+    use Mechanism::{CopyFileRange, Direct, DirectRing, ReadWrite, Reflink, Sendfile, Splice};
+    let all = if facts.destination.copies_by_splice() {
+        [Reflink, DirectRing, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
     } else {
-        [Reflink, CopyFileRange, Direct, Sendfile, Splice, ReadWrite]
-    }
+        [Reflink, CopyFileRange, DirectRing, Direct, Sendfile, Splice, ReadWrite]
+    };
+    considered(facts, all)
+}
+
+/// Leaves [`Mechanism::DirectRing`] out where nothing asks for reads past the page cache: pages that are in it
+/// are there to be written, and pages that are not are read ahead quicker by the kernel.
+fn considered(
+    facts: &CopyFacts,
+    all: [Mechanism; 7],
+) -> impl Iterator<Item = Mechanism> + Clone + use<> {
+    let with_ring = facts.direct_reads || facts.allow == Allow::Only(Mechanism::DirectRing);
+    all.into_iter().filter(move |m| with_ring || *m != Mechanism::DirectRing)
 }
 
 /// Returns the mechanism among `used` that touches the bytes most.
@@ -241,20 +262,17 @@ pub(crate) fn costliest(
     facts: &CopyFacts,
     used: impl Iterator<Item = Mechanism>,
 ) -> Option<Mechanism> {
-    let order = by_cost(facts);
-    used.max_by_key(|m| order.iter().position(|o| o == m))
+    used.max_by_key(|m| by_cost(facts).position(|o| o == *m))
 }
 
 /// Orders refusals as [`by_cost`] does.
 pub(crate) fn sort(facts: &CopyFacts, refusals: &mut [Refusal]) {
-    let order = by_cost(facts);
-    refusals.sort_by_key(|r| order.iter().position(|o| *o == r.mechanism));
+    refusals.sort_by_key(|r| by_cost(facts).position(|o| o == r.mechanism));
 }
 
 /// Returns why every mechanism that is cheaper than `used` was not used, before anything was tried.
 pub(crate) fn refusals(facts: &CopyFacts, used: Option<Mechanism>) -> Vec<Refusal> {
     by_cost(facts)
-        .into_iter()
         .take_while(|m| used != Some(*m))
         .filter_map(|mechanism| {
             let reason = excluded(facts, mechanism)
@@ -277,27 +295,35 @@ pub(crate) fn no_mechanism(facts: &CopyFacts, refused: &[Refusal]) -> Reason {
 }
 
 /// Returns all mechanisms, the preferred first.
-fn order(facts: &CopyFacts) -> [Mechanism; 6] {
-    use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+fn order(facts: &CopyFacts) -> impl Iterator<Item = Mechanism> + Clone + use<> {
+    use Mechanism::{CopyFileRange, Direct, DirectRing, ReadWrite, Reflink, Sendfile, Splice};
     let mut order = match facts.prefer {
         Prefer::CpuTime if direct_saves_cpu_time(facts) => {
-            [Reflink, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
+            [Reflink, DirectRing, Direct, CopyFileRange, Sendfile, Splice, ReadWrite]
         }
         Prefer::WallTime if direct_is_faster(facts) => {
-            [Reflink, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
+            [Reflink, DirectRing, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
         }
-        // The kernel's own loop behind copy_file_range splices too, through a smaller pipe.
-        _ if facts.destination.copies_by_splice() && !facts.source_is_cold => {
-            [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, Direct]
+        // The kernel's own loop behind copy_file_range and sendfile splices too, through a smaller pipe, which it
+        // has already.
+        _ if facts.destination.copies_by_splice()
+            && !facts.source_is_cold
+            && facts.size.is_none_or(|size| size >= SPLICE_MIN_BYTES) =>
+        {
+            [Reflink, Splice, CopyFileRange, Sendfile, ReadWrite, DirectRing, Direct]
         }
-        _ => [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, Direct],
+        _ if facts.size.is_some_and(|size| size < SPLICE_MIN_BYTES) => {
+            [Reflink, CopyFileRange, Sendfile, Splice, ReadWrite, DirectRing, Direct]
+        }
+        _ => [Reflink, CopyFileRange, Splice, Sendfile, ReadWrite, DirectRing, Direct],
     };
-    if is_small(facts) && facts.allow == Allow::Any && facts.require == Require::Nothing {
+    let may_choose = matches!(facts.allow, Allow::Any | Allow::Unshared);
+    if is_small(facts) && may_choose && facts.require == Require::Nothing {
         // One read and one write: nothing that needs setting up is quicker, but for sharing.
         let place = order.iter().position(|m| *m == ReadWrite).unwrap_or(0);
         order[1..=place].rotate_right(1);
     }
-    order
+    considered(facts, order)
 }
 
 /// One `read` and one `write` are the quickest copy.
@@ -334,10 +360,10 @@ fn excluded(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
 }
 
 fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
-    use Mechanism::{CopyFileRange, Direct, Reflink};
+    use Mechanism::{CopyFileRange, Reflink};
     let named = match facts.allow {
         Allow::ReadWrite => Some(Exclusion::ReadWriteOnly),
-        Allow::Only(only) if only != mechanism => Some(Exclusion::AnotherNamed),
+        Allow::Only(only) if !only.includes(mechanism) => Some(Exclusion::AnotherNamed),
         Allow::Unshared if mechanism == Reflink => Some(Exclusion::SharesBlocks),
         Allow::Unshared
             if mechanism == CopyFileRange && shares_by_copy_file_range(facts.destination) =>
@@ -350,7 +376,7 @@ fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> 
         return Some(RefusalReason::ExcludedBy(exclusion));
     }
     let exclusion = match mechanism {
-        Direct if facts.cache == Cache::Keep => Exclusion::BypassesCache,
+        direct if direct.is_direct() && facts.cache == Cache::Keep => Exclusion::BypassesCache,
         _ if facts.transforms => return Some(RefusalReason::Transformed),
         _ if facts.hashes => return Some(RefusalReason::Hashed),
         other if facts.allow == Allow::Any && facts.reads_for_digest() && other != Reflink => {
@@ -367,7 +393,7 @@ fn by_options(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> 
 
 /// Returns why bytes that go by the mechanism cannot meet the requirement.
 fn by_requirement(facts: &CopyFacts, mechanism: Mechanism) -> Option<Exclusion> {
-    use Mechanism::{CopyFileRange, Direct, Reflink, Sendfile, Splice};
+    use Mechanism::{CopyFileRange, Direct, DirectRing, Reflink, Sendfile, Splice};
     Some(match (facts.require, mechanism) {
         (Require::Nothing | Require::NoUserCopy, _) | (Require::Reflink, Reflink) => return None,
         (_, Sendfile | Splice) => Exclusion::Copies,
@@ -376,9 +402,9 @@ fn by_requirement(facts: &CopyFacts, mechanism: Mechanism) -> Option<Exclusion> 
             Exclusion::CopiesHere
         }
         (Require::Moved, Reflink | CopyFileRange) => Exclusion::Shares,
-        (Require::Shared, Direct) => Exclusion::Moves,
+        (Require::Shared, Direct | DirectRing) => Exclusion::Moves,
         (_, CopyFileRange) if facts.in_place => Exclusion::KnownAfterwards,
-        (_, Direct) if facts.direct == DirectPath::Unknown => Exclusion::MayCopy,
+        (_, Direct | DirectRing) if facts.direct == DirectPath::Unknown => Exclusion::MayCopy,
         _ => return None,
     })
 }
@@ -389,12 +415,15 @@ fn by_file(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
         return Some(RefusalReason::StreamDestination);
     }
     let Some(size) = facts.size else { return to_the_end };
-    if mechanism != Mechanism::Direct {
+    if !mechanism.is_direct() {
         return (size == 0).then_some(RefusalReason::Empty);
+    }
+    if mechanism == Mechanism::DirectRing && !facts.direct_reads {
+        return Some(RefusalReason::NoDirectReads);
     }
     let direct_min = facts.tuning.direct_min;
     match facts.allow {
-        Allow::Only(Mechanism::Direct) => {}
+        Allow::Only(only) if only.is_direct() => {}
         _ if facts.require.may_move() => {}
         _ if facts.source.is_network() || facts.source.is_user() => {}
         _ if size < direct_min.bytes => return Some(RefusalReason::TooSmallForDirect(direct_min)),
@@ -409,7 +438,11 @@ fn by_path(facts: &CopyFacts) -> Option<RefusalReason> {
         return Some(RefusalReason::SourceNotMapped);
     }
     match facts.direct {
-        _ if facts.allow == Allow::Only(Mechanism::Direct) && !facts.require.may_move() => None,
+        _ if matches!(facts.allow, Allow::Only(only) if only.is_direct())
+            && !facts.require.may_move() =>
+        {
+            None
+        }
         DirectPath::None => Some(RefusalReason::NoAlignment),
         DirectPath::Copies => Some(RefusalReason::DirectCopies),
         DirectPath::Unknown | DirectPath::Moves => None,
@@ -431,19 +464,20 @@ fn to_the_end(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> 
 
 /// Returns why `used` was preferred to `mechanism`, which would have copied less.
 fn outranked(facts: &CopyFacts, mechanism: Mechanism, used: Mechanism) -> Option<RefusalReason> {
-    let order = order(facts);
-    let place = |m| order.iter().position(|o| *o == m);
+    let place = |m| order(facts).position(|o| o == m);
     if place(mechanism) < place(used) {
         return None;
     }
     let tuning = &facts.tuning;
     Some(match mechanism {
-        Mechanism::Direct if facts.prefer == Prefer::CpuTime => {
+        direct if direct.is_direct() && facts.prefer == Prefer::CpuTime => {
             RefusalReason::TooSmallForPinning(tuning.direct_cpu_min)
         }
-        Mechanism::Direct => RefusalReason::SlowerUnlessDurable,
+        direct if direct.is_direct() => RefusalReason::SlowerUnlessDurable,
         _ if is_small(facts) => RefusalReason::TooSmallForSetup(tuning.zero_copy_min),
-        Mechanism::CopyFileRange => RefusalReason::SmallerPipe,
+        Mechanism::CopyFileRange | Mechanism::Sendfile if used == Mechanism::Splice => {
+            RefusalReason::SmallerPipe
+        }
         _ => RefusalReason::SlowerByTheClock,
     })
 }
@@ -477,11 +511,11 @@ pub(crate) fn classify(mechanism: Mechanism, errno: Errno, moved_bytes: u64) -> 
         }
         // CIFS servers answer like this to calls they do not support. A real EIO comes again from
         // the next mechanism, and `read_write` reports it.
-        Errno::EIO | Errno::ENOENT if moved_bytes == 0 && mechanism != Mechanism::Direct => {
+        Errno::EIO | Errno::ENOENT if moved_bytes == 0 && !mechanism.is_direct() => {
             ErrorClass::Unsupported
         }
         // Direct I/O pins pages: too many of them, or pages that are no memory.
-        Errno::EFAULT | Errno::ENOMEM | Errno::EAGAIN if mechanism == Mechanism::Direct => {
+        Errno::EFAULT | Errno::ENOMEM | Errno::EAGAIN if mechanism.is_direct() => {
             ErrorClass::Unsupported
         }
         _ => ErrorClass::Failed,
@@ -491,6 +525,11 @@ pub(crate) fn classify(mechanism: Mechanism, errno: Errno, moved_bytes: u64) -> 
 /// Explains why a mechanism failed with this error number.
 pub(crate) fn explain(mechanism: Mechanism, errno: Errno, facts: &CopyFacts) -> Obstacle {
     match (mechanism, errno) {
+        // io_uring is switched off, filtered or unknown, or too little memory may be locked.
+        (
+            Mechanism::DirectRing,
+            Errno::ENOSYS | Errno::EPERM | Errno::EACCES | Errno::ENOMEM | Errno::EAGAIN,
+        ) => Obstacle::NoRing,
         (_, Errno::EXDEV) => Obstacle::OtherFilesystem,
         (Mechanism::Reflink, Errno::EOPNOTSUPP | Errno::ENOTTY) => {
             Obstacle::NoReflinks(facts.destination)

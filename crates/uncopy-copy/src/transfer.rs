@@ -14,11 +14,11 @@ use super::parts::CHUNK_BYTES;
 use super::plan::{self, Attempted, ErrorClass, PlanStep};
 use super::ranges;
 use super::sparse::{self, Segment};
-use super::trial::{Trial, TrialCandidate};
-use uncopy_core::{Cost, Mechanism, Refusal, RefusalReason};
+use super::trial::{Trial, TrialCandidate, TrialCost};
+use uncopy_core::{Cost, Mechanism};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
-use uncopy_os::file;
+use uncopy_os::{clock, file};
 
 /// Number of bytes written out at a time.
 const WRITE_OUT_BYTES: u64 = 16 << 20;
@@ -40,6 +40,25 @@ pub(crate) struct Transfer<'t, 'a, 's> {
     done_bytes: u64,
     /// Offset up to which write-out has been started.
     flushed: u64,
+}
+
+/// Times at the beginning of a step.
+struct Stopwatch {
+    wall: Instant,
+    cpu: Duration,
+}
+
+impl Stopwatch {
+    fn start() -> Stopwatch {
+        Stopwatch { wall: Instant::now(), cpu: clock::thread() }
+    }
+
+    fn cost(&self, cost: TrialCost) -> Duration {
+        match cost {
+            TrialCost::WallTime => self.wall.elapsed(),
+            TrialCost::CpuTime => clock::thread().saturating_sub(self.cpu),
+        }
+    }
 }
 
 /// Whether a range was moved completely.
@@ -337,7 +356,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 continue;
             }
             let length = self.admit(piece)?;
-            let begin = Instant::now();
+            let begin = Stopwatch::start();
             let Some(mechanism) = self.active_mover.as_ref().map(|c| c.mechanism) else { continue };
             let parallel = self.gains_from_parallel(mechanism, length)?;
             let Some(active) = &mut self.active_mover else { continue };
@@ -356,7 +375,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 Ok(moved) => {
                     offset += moved.bytes;
                     self.copy.receipt.parallel_bytes += if parallel { moved.bytes } else { 0 };
-                    self.account(mechanism, moved, offset, begin.elapsed())?;
+                    self.account(mechanism, moved, offset, &begin)?;
                 }
                 Err(refused) => match self.shrunk_below(end, refused.errno)? {
                     Some(size) => end = size,
@@ -426,17 +445,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 mechanism,
             );
             match mechanism::mover(mechanism, self.ends, &self.copy.facts, setting) {
-                Ok(mover) => {
-                    let instead_of = mover.instead_of();
-                    self.copy.receipt.refusals.extend(instead_of.map(|(obstacle, errno)| {
-                        Refusal {
-                            mechanism,
-                            reason: RefusalReason::StoppedBy { obstacle, after_bytes: 0 },
-                            errno: Some(errno),
-                        }
-                    }));
-                    self.active_mover = Some(ActiveMover::new(mechanism, mover));
-                }
+                Ok(mover) => self.active_mover = Some(ActiveMover::new(mechanism, mover)),
                 Err(errno) => {
                     self.handle(mechanism, errno.into(), (0, 0))?;
                     return Ok(None);
@@ -472,7 +481,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             None => self.next_mechanism()?,
         };
         // Writes of mapped pages extend the file in order, and are quicker without.
-        let mapped = mechanism == Mechanism::Direct && !self.copy.facts.direct_reads;
+        let mapped = mechanism == Mechanism::Direct;
         let pays = end - start >= plan::RESERVE_MIN_BYTES
             && self.copy.facts.destination == Filesystem::EXT4
             && self.copy.facts.sparse != Sparse::Always
@@ -546,20 +555,21 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         mechanism: Mechanism,
         moved: Moved,
         offset: u64,
-        took: Duration,
+        begin: &Stopwatch,
     ) -> Result<()> {
         if let Some(active) = &mut self.active_mover {
             active.moved_bytes += moved.bytes;
         }
         self.copy.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
         self.copy.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
-        if self.trial.is_some() {
+        if let Some(trial) = &self.trial {
+            let took = begin.cost(trial.cost());
             self.judge(mechanism, moved.bytes, took);
         } else {
-            self.pace.done(moved.bytes, took);
+            self.pace.done(moved.bytes, begin.wall.elapsed());
         }
         self.done_bytes = self.done_bytes.max(offset);
-        if mechanism != Mechanism::Direct {
+        if !mechanism.is_direct() {
             self.write_out(offset);
         }
         self.copy.staging.has_bytes()?;

@@ -1,10 +1,11 @@
-//! Races mechanisms on a large file: the quickest one differs between processors and kernels, so each
-//! candidate moves some megabytes, and the best moves the rest.
+//! Races mechanisms on a large file: the cheapest one differs between processors, kernels and the sources' pages, so
+//! each candidate moves some megabytes, and the best moves the rest.
 
 use std::time::Duration;
 
 use super::options::{Allow, Prefer};
 use super::plan::{self, CopyFacts};
+use super::speed::{self, MIN_MEASUREMENTS};
 use uncopy_core::{Mechanism, Refusal, RefusalReason};
 
 /// Minimum size: below it the trial would cost more than it can gain.
@@ -20,27 +21,30 @@ const PROBE_BYTES: u64 = 2 << 20;
 /// moving some megabytes.
 const PARALLEL_PROBE_BYTES: u64 = 32 << 20;
 
-/// Probes of each candidate. The quickest counts, because disturbances only slow probes down.
-const ROUNDS: usize = 3;
-
-/// Share of the best rate at which a mechanism that touches the bytes less wins.
-const CLOSE_ENOUGH: f64 = 0.98;
-
-/// Factor by which two threads must be quicker than one: they occupy a second processor.
-const PARALLEL_ADVANTAGE: f64 = 1.2;
+/// Price of two threads, as a factor of their time: they occupy a second processor.
+const PARALLEL_PRICE: f64 = 1.2;
 
 /// Race between mechanisms that all work here.
 #[derive(Debug)]
 pub(crate) struct Trial {
+    /// In the order of the plan: each must be clearly cheaper than the best before it.
     entrants: Vec<Entrant>,
+    cost: TrialCost,
+}
+
+/// What a trial compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrialCost {
+    WallTime,
+    /// Processor time of the thread that moves the bytes.
+    CpuTime,
 }
 
 #[derive(Debug)]
 struct Entrant {
     way: TrialCandidate,
-    probes: usize,
-    /// Bytes per second of the quickest probe.
-    best_rate: f64,
+    /// Seconds for a byte, one number for each probe.
+    costs: Vec<f64>,
 }
 
 /// Candidate: a mechanism, with one thread or two.
@@ -55,33 +59,45 @@ impl TrialCandidate {
     pub(crate) fn probe_bytes(self) -> u64 {
         if self.parallel { PARALLEL_PROBE_BYTES } else { PROBE_BYTES }
     }
+
+    fn price(self) -> f64 {
+        if self.parallel { PARALLEL_PRICE } else { 1.0 }
+    }
 }
 
 impl Entrant {
     fn new(mechanism: Mechanism, parallel: bool) -> Entrant {
-        Entrant { way: TrialCandidate { mechanism, parallel }, probes: 0, best_rate: 0.0 }
+        Entrant { way: TrialCandidate { mechanism, parallel }, costs: Vec::new() }
     }
 
-    /// Returns the rate that is compared.
-    fn score(&self) -> f64 {
-        if self.way.parallel { self.best_rate / PARALLEL_ADVANTAGE } else { self.best_rate }
+    /// Whether it is clearly cheaper than `other`, probe by probe.
+    fn beats(&self, other: &Entrant) -> bool {
+        let pairs = self.costs.iter().zip(&other.costs);
+        let price = self.way.price() / other.way.price();
+        let shares: Vec<f64> = pairs.map(|(own, other)| price * own / other.max(1e-18)).collect();
+        speed::is_clearly_cheaper(&shares)
+    }
+
+    /// Returns the bytes per second of the median probe, rounded to 100 MB/s, so that similar files of a job share
+    /// one reason.
+    fn speed(&self) -> u64 {
+        const UNIT: u64 = 100_000_000;
+        let cost = speed::median(&self.costs).unwrap_or(f64::INFINITY).max(1e-12);
+        (1.0 / cost / UNIT as f64).round() as u64 * UNIT
     }
 }
 
 impl Trial {
-    /// Makes a trial between `candidates`, in rising order of touching the bytes, if this copy is worth
-    /// one. Where a second thread is available, mechanisms that gain from it also run with two;
-    /// `has_thread` is called only if it matters.
+    /// Makes a trial between `candidates`, in the order of the plan, if this copy is worth one. Where a second
+    /// thread is available, mechanisms that gain from it also run with two; `has_thread` is called only if it
+    /// matters.
     pub(crate) fn new(
         facts: &CopyFacts,
         candidates: &[Mechanism],
         has_thread: impl Fn() -> bool,
     ) -> Option<Trial> {
         let is_from = |min| facts.size.is_some_and(|size| size >= min);
-        let worth_it = facts.allow == Allow::Any
-            && facts.prefer == Prefer::WallTime
-            && is_from(MIN_BYTES)
-            && candidates.len() > 1;
+        let worth_it = facts.allow == Allow::Any && is_from(MIN_BYTES) && candidates.len() > 1;
         let parallel = candidates.iter().copied().filter(|mechanism| {
             is_from(PARALLEL_MIN_BYTES)
                 && plan::gains_by_ranges(facts, *mechanism, PARALLEL_PROBE_BYTES)
@@ -89,12 +105,21 @@ impl Trial {
         });
         let serial = candidates.iter().map(|mechanism| Entrant::new(*mechanism, false));
         let entrants = serial.chain(parallel.map(|mechanism| Entrant::new(mechanism, true)));
-        worth_it.then(|| Trial { entrants: entrants.collect() })
+        let cost = match facts.prefer {
+            Prefer::WallTime => TrialCost::WallTime,
+            Prefer::CpuTime => TrialCost::CpuTime,
+        };
+        worth_it.then(|| Trial { entrants: entrants.collect(), cost })
+    }
+
+    pub(crate) fn cost(&self) -> TrialCost {
+        self.cost
     }
 
     /// Returns the candidate of the next probe. `None`: all have had their probes.
     pub(crate) fn turn(&self) -> Option<TrialCandidate> {
-        self.entrants.iter().filter(|e| e.probes < ROUNDS).min_by_key(|e| e.probes).map(|e| e.way)
+        let waiting = self.entrants.iter().filter(|e| e.costs.len() < MIN_MEASUREMENTS);
+        waiting.min_by_key(|e| e.costs.len()).map(|e| e.way)
     }
 
     /// Records a probe of the current candidate. The tail of an extent is too short to count; extents
@@ -103,8 +128,7 @@ impl Trial {
         if bytes < way.probe_bytes() / 2 {
             self.entrants.retain(|e| e.way != way || !way.parallel);
         } else if let Some(entrant) = self.entrants.iter_mut().find(|e| e.way == way) {
-            entrant.probes += 1;
-            entrant.best_rate = entrant.best_rate.max(bytes as f64 / took.as_secs_f64().max(1e-9));
+            entrant.costs.push(took.as_secs_f64() / bytes as f64);
         }
     }
 
@@ -113,37 +137,31 @@ impl Trial {
         self.entrants.retain(|e| e.way.mechanism != mechanism);
     }
 
-    /// Returns the winner, with refusals of the mechanisms that touch the bytes less.
+    /// Returns the winner, with refusals of the mechanisms that touch the bytes less and were slower.
     pub(crate) fn verdict(&self) -> Option<(Mechanism, Vec<Refusal>)> {
-        let best = self.entrants.iter().map(Entrant::score).fold(0.0, f64::max);
-        let winner = self
-            .entrants
-            .iter()
-            .filter(|e| e.score() >= best * CLOSE_ENOUGH)
-            .min_by_key(|e| e.way.mechanism)?;
-        let refusals = self
-            .entrants
-            .iter()
-            .filter(|e| e.way.mechanism < winner.way.mechanism)
-            .map(|e| Refusal {
-                mechanism: e.way.mechanism,
-                reason: RefusalReason::SlowerInTrial {
-                    speed: rounded(e.best_rate),
-                    best_speed: rounded(winner.best_rate),
-                    best: winner.way.mechanism,
-                    parallel: winner.way.parallel,
-                },
+        let mut entrants = self.entrants.iter();
+        let first = entrants.next()?;
+        let winner =
+            entrants.fold(first, |best, entrant| if entrant.beats(best) { entrant } else { best });
+        let (best, best_speed) = (winner.way.mechanism, winner.speed());
+        let refusal = |entrant: &Entrant| {
+            let speed = entrant.speed();
+            let parallel = winner.way.parallel;
+            let reason = match self.cost {
+                TrialCost::WallTime => {
+                    RefusalReason::SlowerInTrial { speed, best_speed, best, parallel }
+                }
+                TrialCost::CpuTime => RefusalReason::CostlierInTrial { best },
+            };
+            let mechanism = entrant.way.mechanism;
+            (mechanism < best && speed < best_speed).then_some(Refusal {
+                mechanism,
+                reason,
                 errno: None,
             })
-            .collect();
-        Some((winner.way.mechanism, refusals))
+        };
+        Some((best, self.entrants.iter().filter_map(refusal).collect()))
     }
-}
-
-/// Rounds to 100 MB/s, so that similar files of a job share one reason.
-fn rounded(bytes_per_second: f64) -> u64 {
-    const UNIT: u64 = 100_000_000;
-    (bytes_per_second / UNIT as f64).round() as u64 * UNIT
 }
 
 #[cfg(test)]
@@ -156,6 +174,7 @@ mod tests {
         let all = serial.into_iter().chain([(ReadWrite, true)]);
         Trial {
             entrants: all.map(|(mechanism, parallel)| Entrant::new(mechanism, parallel)).collect(),
+            cost: TrialCost::WallTime,
         }
     }
 
@@ -182,7 +201,7 @@ mod tests {
     #[test]
     fn a_way_that_touches_less_wins_a_close_race() {
         let mut trial = trial();
-        run(&mut trial, |way, _| if way.mechanism == ReadWrite { 100 } else { 101 });
+        run(&mut trial, |way, _| if way.mechanism == ReadWrite { 100 } else { 104 });
         assert_eq!(trial.verdict().unwrap().0, CopyFileRange);
     }
 
@@ -212,7 +231,7 @@ mod tests {
     fn two_threads_leave_the_race_where_there_is_no_room_for_them() {
         let mut trial = trial();
         let parallel = TrialCandidate { mechanism: ReadWrite, parallel: true };
-        for _ in 0..=3 * ROUNDS {
+        for _ in 0..=3 * MIN_MEASUREMENTS {
             let Some(way) = trial.turn() else { break };
             let bytes = way.probe_bytes().min(8 << 20);
             trial.record(way, bytes, Duration::from_micros(if way == parallel { 1 } else { 100 }));

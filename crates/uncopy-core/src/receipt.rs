@@ -24,8 +24,10 @@ pub enum Mechanism {
     Reflink,
     /// `copy_file_range(2)`.
     CopyFileRange,
-    /// `O_DIRECT` writes: of the source's own mapped page-cache pages, or of pages that the device
-    /// filled through `O_DIRECT` reads.
+    /// `O_DIRECT` reads and writes of registered buffers through io_uring (`io_uring(7)`): the source stays out of
+    /// the page cache as well.
+    DirectRing,
+    /// `O_DIRECT` writes of the source's own mapped page-cache pages.
     Direct,
     /// `sendfile(2)`.
     Sendfile,
@@ -37,9 +39,10 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// Every mechanism, cheapest first.
-    pub const ALL: [Mechanism; 6] = [
+    pub const ALL: [Mechanism; 7] = [
         Mechanism::Reflink,
         Mechanism::CopyFileRange,
+        Mechanism::DirectRing,
         Mechanism::Direct,
         Mechanism::Sendfile,
         Mechanism::Splice,
@@ -52,11 +55,24 @@ impl Mechanism {
         match self {
             Mechanism::Reflink => "reflink",
             Mechanism::CopyFileRange => "copy_file_range",
+            Mechanism::DirectRing => "direct_ring",
             Mechanism::Direct => "direct",
             Mechanism::Sendfile => "sendfile",
             Mechanism::Splice => "splice",
             Mechanism::ReadWrite => "read_write",
         }
+    }
+
+    /// Whether who names it alone means `other` as well: `Direct` is every way past the page cache.
+    #[must_use]
+    pub fn includes(self, other: Mechanism) -> bool {
+        self == other || (self, other) == (Mechanism::Direct, Mechanism::DirectRing)
+    }
+
+    /// Whether it writes past the page cache.
+    #[must_use]
+    pub const fn is_direct(self) -> bool {
+        matches!(self, Mechanism::Direct | Mechanism::DirectRing)
     }
 }
 

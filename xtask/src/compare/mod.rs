@@ -59,6 +59,8 @@ pub(crate) struct Arguments {
 enum SuiteName {
     /// One file to another.
     Copy,
+    /// The default beside each mechanism alone, by size, filesystem and cache.
+    Mechanisms,
     /// Whole trees.
     Tree,
     /// Messages, within a process and between two.
@@ -79,7 +81,7 @@ impl SuiteName {
             SuiteName::Tree => &peers::TREE_COPIERS,
             SuiteName::Channel => &peers::CHANNELS,
             SuiteName::Fidl => &peers::CODECS,
-            SuiteName::Send | SuiteName::Zx => &[],
+            SuiteName::Mechanisms | SuiteName::Send | SuiteName::Zx => &[],
         }
     }
 }
@@ -94,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         SuiteName::Copy | SuiteName::Tree => {
             drop(workspace::build_release("uncopy-cli", "uncopy")?);
         }
-        SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
+        SuiteName::Mechanisms | SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
         SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
@@ -106,6 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let compared = || match arguments.suite {
         SuiteName::Send => send::on_a_network(|| compare(arguments)),
         SuiteName::Copy
+        | SuiteName::Mechanisms
         | SuiteName::Tree
         | SuiteName::Channel
         | SuiteName::Fidl
@@ -161,6 +164,7 @@ fn suite(arguments: &Arguments) -> Suite {
             quick,
             rounds,
         }),
+        SuiteName::Mechanisms => copy::mechanisms::suite(disk, quick, rounds),
         SuiteName::Tree => tree::suite(&tree::Options {
             uncopy: workspace::target_directory().join("release").join("uncopy"),
             peers,

@@ -112,7 +112,6 @@ fn target_row(suite: &str, case: &Case, target: &Target, outcomes: &[Outcome]) -
     let spread = spread(outcomes, case.again, target.metric);
     let row = Row {
         target: Some(target.limit),
-        noise: (target.against != Against::Nothing).then_some(target.band.max(spread)),
         ..Row::new(suite, &case.name, &target.subject, target.metric)
     };
     match judge(target, outcomes, spread) {
@@ -121,6 +120,7 @@ fn target_row(suite: &str, case: &Case, target: &Target, outcomes: &[Outcome]) -
             baseline: verdict.baseline,
             ratio: verdict.ratio,
             met: Some(verdict.met),
+            noise: verdict.noise,
             ..row
         },
         None => Row { skipped: Some(why_unjudged(target, outcomes)), ..row },

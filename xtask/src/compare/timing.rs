@@ -107,8 +107,13 @@ pub(super) fn printed_by(command: &mut Command) -> Result<Sample> {
 }
 
 fn cpu_nanoseconds() -> f64 {
+    processor_time().as_nanos() as f64
+}
+
+/// Returns the processor time of this process.
+pub(super) fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
-    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 #[cfg(test)]

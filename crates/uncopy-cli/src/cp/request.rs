@@ -229,6 +229,7 @@ fn allow(flags: &CopyArgs) -> Allow {
         Method::Reflink => Allow::Only(Mechanism::Reflink),
         Method::CopyFileRange => Allow::Only(Mechanism::CopyFileRange),
         Method::Direct => Allow::Only(Mechanism::Direct),
+        Method::DirectRing => Allow::Only(Mechanism::DirectRing),
         Method::Sendfile => Allow::Only(Mechanism::Sendfile),
         Method::Splice => Allow::Only(Mechanism::Splice),
         Method::ReadWrite => Allow::Only(Mechanism::ReadWrite),

@@ -479,6 +479,8 @@ pub(crate) enum Method {
     CopyFileRange,
     /// O_DIRECT writes: the device reads the pages of the source
     Direct,
+    /// O_DIRECT reads and writes through io_uring: past the page cache
+    DirectRing,
     /// sendfile(2): inside the kernel
     Sendfile,
     /// splice(2) through a pipe: inside the kernel

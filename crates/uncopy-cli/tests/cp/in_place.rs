@@ -6,7 +6,7 @@ use testbed::{CallPattern, Case, Content, Intercepted, Need, Place, SystemCall};
 
 use crate::both::metadata::{mode, set_mode};
 use crate::cp::witnessed::Pair;
-use crate::cp::{DIRECT, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
+use crate::cp::{DIRECT, DIRECT_RING, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -60,8 +60,13 @@ fn makes_a_new_name_as_well() {
 
 /// Where the source has a hole, the old file has bytes.
 fn no_old_bytes(place: Place) {
-    let mut methods =
-        vec![cp(), cp_by(DIRECT), cp().arg("--sparse=always"), cp().arg("--sparse=never")];
+    let mut methods = vec![
+        cp(),
+        cp_by(DIRECT),
+        cp_by(DIRECT_RING),
+        cp().arg("--sparse=always"),
+        cp().arg("--sparse=never"),
+    ];
     methods.extend(EVERYWHERE.map(cp_by));
     if place.has_reflinks() {
         methods.push(cp_by(REFLINK));
@@ -135,7 +140,9 @@ fn another_file_that_takes_the_name_meanwhile_is_left_alone() {
 }
 
 fn shorter_and_longer_than_before() {
-    for program in [cp(), cp_by(DIRECT)].into_iter().chain(EVERYWHERE.map(cp_by)) {
+    for program in
+        [cp(), cp_by(DIRECT), cp_by(DIRECT_RING)].into_iter().chain(EVERYWHERE.map(cp_by))
+    {
         for (source, old) in [(0, 100_000), (1, 4097), (100_000, 99_999), (99_999, 100_000)] {
             let pair = Pair::at(Place::Disk, &Content::dense(source));
             std::fs::write(&pair.destination, testbed::seeded(8, 0, old)).unwrap();

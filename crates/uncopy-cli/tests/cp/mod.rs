@@ -45,6 +45,7 @@ const fn method(flag: &'static str, name: &'static str) -> Method {
 pub(crate) const REFLINK: Method = method("reflink", "reflink");
 pub(crate) const COPY_FILE_RANGE: Method = method("copy-file-range", "copy_file_range");
 pub(crate) const DIRECT: Method = method("direct", "direct");
+pub(crate) const DIRECT_RING: Method = method("direct-ring", "direct_ring");
 pub(crate) const SENDFILE: Method = method("sendfile", "sendfile");
 pub(crate) const SPLICE: Method = method("splice", "splice");
 pub(crate) const READ_WRITE: Method = method("read-write", "read_write");

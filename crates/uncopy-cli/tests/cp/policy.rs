@@ -171,6 +171,7 @@ fn contradictions_are_refused() {
         &["--method", "read-write", "--no-user-copy"],
         &["--method", "sendfile", "--require-zero-copy"],
         &["--method", "direct", "--cache", "keep"],
+        &["--method", "direct-ring", "--cache", "keep"],
         &["--verify", "--no-verify", "--method", "nonsense"],
     ] {
         let run = pair.command(cp().args(switches)).run();

@@ -342,11 +342,12 @@ fn the_strictest_rule_holds() {
 fn a_method_that_cannot_meet_it_is_refused() {
     let pair = Pair::at(Place::Disk, &Content::dense(100));
     let old = pair.old_destination();
-    let methods = ["reflink", "copy-file-range", "direct", "sendfile", "splice", "read-write"];
+    let methods =
+        ["reflink", "copy-file-range", "direct-ring", "direct", "sendfile", "splice", "read-write"];
     for (word, able) in [
-        ("no-user-copy", &methods[..5]),
-        ("zero-copy", &methods[..3]),
-        ("moved", &methods[2..3]),
+        ("no-user-copy", &methods[..6]),
+        ("zero-copy", &methods[..4]),
+        ("moved", &methods[2..4]),
         ("shared", &methods[..2]),
         ("reflink", &methods[..1]),
     ] {

@@ -139,11 +139,12 @@ fn sizes_around_pages_and_buffers() {
 
 fn sizes_with_every_method() {
     let pair = Pair::empty(Place::Disk, Place::Disk);
-    for method in EVERYWHERE.into_iter().chain([crate::cp::DIRECT]) {
+    let direct = [crate::cp::DIRECT, crate::cp::DIRECT_RING];
+    for method in EVERYWHERE.into_iter().chain(direct) {
         for size in SIZES {
             std::fs::write(&pair.source, patterned(0, size)).unwrap();
             let run = pair.command(cp_by(method)).run();
-            if method == crate::cp::DIRECT && run.status.code() == Some(5) {
+            if direct.contains(&method) && run.status.code() == Some(5) {
                 // Not every filesystem that tests run on takes O_DIRECT.
                 continue;
             }

@@ -128,7 +128,7 @@ fn each_way_that_is_asked_for_is_taken_or_refused() {
         assert_eq!(run.receipt().by(method.name), bytes.len() as u64);
         assert!(std::fs::read(&pair.destination).unwrap() == bytes);
     }
-    for method in ["reflink", "copy-file-range", "direct"] {
+    for method in ["reflink", "copy-file-range", "direct-ring", "direct"] {
         let pair = waiting_pair();
         let program = cp().args(["--method", method]);
         let run = fed(&pair.command(program), &pair.source, &bytes);

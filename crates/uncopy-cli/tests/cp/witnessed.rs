@@ -282,6 +282,7 @@ impl Pair {
     pub(crate) fn hold_against_trace(&self, receipt: &Receipt, trace: &Trace) {
         let to = self.to.path();
         let context = || format!("{}\n{:#?}", receipt.value(), trace.calls);
+        let direct = receipt.by("direct") + receipt.by("direct_ring");
         for (mechanism, calls) in [
             ("copy_file_range", &["copy_file_range"][..]),
             ("sendfile", &["sendfile", "sendfile64"]),
@@ -289,7 +290,7 @@ impl Pair {
         ] {
             let found = trace.bytes(calls, to);
             // The end of a direct copy that fills no block goes another way.
-            let tail = if receipt.by("direct") > 0 { found.min(4095) } else { 0 };
+            let tail = if direct > 0 { found.min(4095) } else { 0 };
             assert!(
                 found == receipt.by(mechanism) || found == receipt.by(mechanism) + tail,
                 "{found} by {mechanism}: {}",
@@ -301,9 +302,10 @@ impl Pair {
         assert_eq!(cloned, receipt.by("reflink") > 0, "reflink: {}", context());
         let written = trace.bytes(&WRITES, to) - bytes_of_records(trace);
         let through_ring = !trace.named(&["io_uring_setup"]).is_empty();
-        if receipt.by("direct") > 0 {
+        assert!(through_ring || receipt.by("direct_ring") == 0, "no ring: {}", context());
+        if direct > 0 {
             assert!(opens_for_direct_io(trace, to), "no O_DIRECT: {}", context());
-            let said = receipt.by("direct") + receipt.by("read_write");
+            let said = direct + receipt.by("read_write");
             assert!(through_ring || written + 4095 >= said, "{written} written: {}", context());
         } else {
             assert_eq!(written, receipt.by("read_write"), "read_write: {}", context());

@@ -297,16 +297,16 @@ fn through_ring(way: &[&str]) {
     let file = File::new(Place::Disk, &Content::dense((7 << 20) + 77));
     let source = fs::File::open(file.source()).unwrap();
     let chill = || testbed::drop_from_cache(&source);
-    let calls = file.each_after(&chill, cp().arg("--cache=skip").args(way), true);
+    let calls = file.each_after(&chill, cp().args(way), true);
     assert!(calls.contains(&SystemCall::IO_URING_ENTER), "{calls:?}");
 }
 
 fn through_io_uring() {
-    through_ring(&["--method=direct"]);
+    through_ring(&["--method=direct-ring"]);
 }
 
 fn through_io_uring_and_further() {
-    through_ring(&[]);
+    through_ring(&["--cache=skip"]);
 }
 
 /// With words instead of receipts, and through buffers.

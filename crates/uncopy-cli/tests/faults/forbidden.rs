@@ -140,7 +140,7 @@ fn refusals_are_reported() {
     }
 }
 
-/// Past the page cache on both sides: through a ring, or its mapped pages where there is none.
+/// Past the page cache on both sides: through a ring, or by its mapped pages where there is none.
 fn cold_files_are_read_without_a_ring() {
     let (from, to) = (Place::Disk.scratch(), Place::Disk.scratch());
     let (source, copy) = (from.join("source"), to.join("copy"));
@@ -149,32 +149,42 @@ fn cold_files_are_read_without_a_ring() {
     let cold = |way: &[&str]| {
         let _ = fs::remove_file(&copy);
         drop_from_cache(&file);
-        uncopy().args(["cp", "--json", "--cache=skip"]).args(way).arg(&source).arg(&copy)
+        uncopy().args(["cp", "--json"]).args(way).arg(&source).arg(&copy)
     };
-    let direct = |receipt: &Receipt, context: &str| {
+    let went = |receipt: &Receipt, mechanism: &str, context: &str| {
         assert_same(&source, &copy);
-        assert!(receipt.by("direct") + 4096 > length, "{context}: {}", receipt.value());
+        assert!(receipt.by(mechanism) + 4096 > length, "{context}: {}", receipt.value());
     };
-    let (run, calls) = Intercepted::new(&cold(&["--method=direct"])).count();
-    assert!(calls.contains_key(&SystemCall::IO_URING_ENTER), "{calls:?}");
-    direct(&run.receipt(), "with a ring");
-    assert!(run.receipt().refusal("direct").is_none(), "{}", run.stdout);
+    let ring: &[&str] = &["--method=direct-ring"];
+    let skip: &[&str] = &["--cache=skip"];
+    let direct: &[&str] = &["--cache=skip", "--method=direct"];
+    for way in [ring, skip, direct] {
+        let (run, calls) = Intercepted::new(&cold(way)).count();
+        assert!(calls.contains_key(&SystemCall::IO_URING_ENTER), "{way:?}: {calls:?}");
+        went(&run.receipt(), "direct_ring", "with a ring");
+        assert!(run.receipt().refusal("direct_ring").is_none(), "{way:?}: {}", run.stdout);
+    }
     for errno in BOTH {
         for calls in [IO_URING, &IO_URING[2..]] {
             let context = format!("{errno} from {calls:?}");
             let calls: Vec<_> = calls.iter().map(|call| Forbidden::Call(*call)).collect();
-            let receipt = cold(&["--method=direct"]).forbidding(&calls, errno).run().receipt();
-            direct(&receipt, &context);
-            let refusal = receipt.refusal("direct").expect("it says what it did without");
-            assert_eq!(refusal.errno.as_deref(), errno.name(), "{}", receipt.value());
-            assert!(refusal.reason.contains("io_uring"), "{}", receipt.value());
+            for way in [skip, direct] {
+                let receipt = cold(way).forbidding(&calls, errno).run().receipt();
+                went(&receipt, "direct", &context);
+                let refusal = receipt.refusal("direct_ring").expect("it says what it did without");
+                assert_eq!(refusal.errno.as_deref(), errno.name(), "{}", receipt.value());
+                assert!(refusal.reason.contains("io_uring"), "{}", receipt.value());
+            }
+            // Who names the ring gets it or nothing.
+            let run = cold(ring).forbidding(&calls, errno).run();
+            assert!(run.failed(5).contains("io_uring"), "{context}: {}", run.stdout);
+            assert!(!copy.exists(), "{context}");
         }
-        // A ring that was set up and takes nothing: another way.
+        // A ring that was set up and takes nothing.
         let enter = [Forbidden::Call(SystemCall::IO_URING_ENTER)];
-        let receipt = cold(&[]).forbidding(&enter, errno).run().receipt();
-        assert_same(&source, &copy);
-        assert_eq!(receipt.by("direct"), 0, "{}", receipt.value());
-        let refusal = receipt.refusal("direct").expect("it was tried");
+        let receipt = cold(skip).forbidding(&enter, errno).run().receipt();
+        went(&receipt, "direct", "no io_uring_enter");
+        let refusal = receipt.refusal("direct_ring").expect("it was tried");
         assert_eq!(refusal.errno.as_deref(), errno.name(), "{}", receipt.value());
     }
 }

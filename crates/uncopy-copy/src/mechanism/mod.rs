@@ -17,7 +17,7 @@ pub(crate) use side::{Refused, Side};
 use super::digest::StreamedDigest;
 use super::options::Sparse;
 use super::plan::{CopyFacts, DirectPath};
-use uncopy_core::{Cost, Errno, Mechanism, Obstacle};
+use uncopy_core::{Cost, Mechanism};
 use uncopy_os::Sys;
 use uncopy_os::file::DirectAlign;
 
@@ -67,17 +67,12 @@ pub(crate) trait Mover {
     fn second_mover(&self) -> Option<Box<dyn Mover + Send>> {
         None
     }
-
-    /// Preferred variant that was tried when this was set up, and the error it met.
-    fn instead_of(&self) -> Option<(Obstacle, Errno)> {
-        None
-    }
 }
 
 /// Facts about the files that a mover needs besides their descriptors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
-    /// Alignment for `O_DIRECT` reads; `None`: the source's pages are to be mapped.
+    /// Alignment for `O_DIRECT` reads, where they are wanted.
     pub(crate) source_align: Option<DirectAlign>,
     /// Alignment for `O_DIRECT` writes, where the filesystem says.
     pub(crate) destination_align: Option<DirectAlign>,
@@ -96,14 +91,8 @@ pub(crate) fn mover(
 ) -> Sys<Box<dyn Mover>> {
     Ok(match mechanism {
         Mechanism::CopyFileRange => Box::new(copy_file_range::CopyFileRange::new(facts)),
-        Mechanism::Direct => {
-            let cost = match facts.direct {
-                DirectPath::Moves => Cost::Moved,
-                DirectPath::Unknown => Cost::Unknown,
-                DirectPath::Copies | DirectPath::None => Cost::KernelCopied,
-            };
-            direct::mover(ends, cost, setting)?
-        }
+        Mechanism::Direct => direct::mapped(ends, direct_cost(facts), setting)?,
+        Mechanism::DirectRing => direct::ring(ends, direct_cost(facts), setting)?,
         Mechanism::Sendfile => Box::new(sendfile::Sendfile::default()),
         Mechanism::Splice => Box::new(splice::Splice::new()?),
         Mechanism::ReadWrite | Mechanism::Reflink => Box::new(read_write::ReadWrite::new(
@@ -112,4 +101,13 @@ pub(crate) fn mover(
             facts.in_place,
         )),
     })
+}
+
+/// Cost of a byte that is written past the page cache.
+fn direct_cost(facts: &CopyFacts) -> Cost {
+    match facts.direct {
+        DirectPath::Moves => Cost::Moved,
+        DirectPath::Unknown => Cost::Unknown,
+        DirectPath::Copies | DirectPath::None => Cost::KernelCopied,
+    }
 }

@@ -74,6 +74,7 @@ fn asking_whether_a_way_is_excluded_allocates_nothing() {
         "may_keep_holes",
         "moves",
         "no_alignment",
+        "no_direct_reads",
         "no_reflink",
         "read_write_only",
         "shares",

@@ -1,6 +1,6 @@
 use super::*;
 use crate::tuning::Threshold;
-use Mechanism::{CopyFileRange, Direct, ReadWrite, Reflink, Sendfile, Splice};
+use Mechanism::{CopyFileRange, Direct, DirectRing, ReadWrite, Reflink, Sendfile, Splice};
 use uncopy_core::{Error, NextStep};
 
 const MIB: u64 = 1 << 20;
@@ -66,6 +66,29 @@ fn direct_goes_first_where_bytes_must_reach_the_device() {
     }
 }
 
+/// Each row: facts, and what is tried in turn.
+#[test]
+fn a_ring_is_for_sources_that_are_to_stay_out_of_the_page_cache() {
+    let cold = CopyFacts { direct_reads: true, cache: Cache::Skip, ..facts() };
+    let named = CopyFacts { allow: Allow::Only(DirectRing), ..facts() };
+    let kernel = [CopyFileRange, Splice, Sendfile, ReadWrite];
+    let rows = [
+        (cold.clone(), [&[Reflink, DirectRing, Direct], &kernel[..]].concat()),
+        (CopyFacts { require: Require::Moved, ..cold.clone() }, vec![DirectRing, Direct]),
+        (CopyFacts { allow: Allow::Only(Direct), ..cold }, vec![DirectRing, Direct]),
+        (CopyFacts { direct_reads: true, ..named.clone() }, vec![DirectRing]),
+        (named.clone(), vec![]),
+        (CopyFacts { allow: Allow::Only(Direct), ..facts() }, vec![Direct]),
+    ];
+    for (facts, expected) in rows {
+        assert_eq!(ladder(&facts), expected, "{facts:?}");
+    }
+    let reasons = refusals(&named, None);
+    let ring = reasons.iter().find(|refusal| refusal.mechanism == DirectRing);
+    assert_eq!(ring.map(|refusal| refusal.reason), Some(RefusalReason::NoDirectReads));
+    assert!(refusals(&facts(), None).iter().all(|refusal| refusal.mechanism != DirectRing));
+}
+
 #[test]
 fn holes_fill_no_dirty_budget() {
     let dirty_budget_bytes = 50 * MIB;
@@ -91,6 +114,36 @@ fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
         assert_eq!(ladder(&facts)[1], first, "{size} bytes, cold: {source_is_cold}");
         let strict = CopyFacts { require: Require::ZeroCopy, ..facts };
         assert_eq!(ladder(&strict)[1], Direct);
+    }
+}
+
+/// The kernel's own pipe is there already; a larger one takes its time to make.
+#[test]
+fn a_pipe_of_our_own_is_for_files_that_pay_for_it() {
+    let sized = |size| CopyFacts { size: Some(size), data_bytes: size, ..facts() };
+    for (size, expected) in [
+        (64 << 10, [CopyFileRange, Sendfile, Splice, ReadWrite]),
+        (SPLICE_MIN_BYTES - 1, [CopyFileRange, Sendfile, Splice, ReadWrite]),
+        (SPLICE_MIN_BYTES, [Splice, CopyFileRange, Sendfile, ReadWrite]),
+    ] {
+        assert_eq!(ladder(&sized(size))[1..5], expected, "{size}");
+    }
+}
+
+/// Each row: facts, and what a trial would compare.
+#[test]
+fn trials_compare_what_the_clock_alone_can_rank() {
+    let cpu = CopyFacts { prefer: Prefer::CpuTime, ..facts() };
+    let not_direct = CopyFacts { direct: DirectPath::Copies, ..cpu.clone() };
+    let rows = [
+        (facts(), vec![Splice, CopyFileRange, ReadWrite]),
+        (CopyFacts { durable: true, ..facts() }, vec![]),
+        (cpu, vec![Direct, CopyFileRange, Splice]),
+        (not_direct, vec![]),
+    ];
+    for (facts, expected) in rows {
+        let after_reflink = [refused(Reflink)];
+        assert_eq!(rivals(&facts, &after_reflink), expected, "{facts:?}");
     }
 }
 
@@ -126,7 +179,8 @@ fn options_rule_mechanisms_out() {
         assert_eq!(ladder(&facts), expected, "{facts:?}");
     }
     for mechanism in Mechanism::ALL {
-        let facts = CopyFacts { allow: Allow::Only(mechanism), ..all.clone() };
+        let direct_reads = mechanism == DirectRing;
+        let facts = CopyFacts { allow: Allow::Only(mechanism), direct_reads, ..all.clone() };
         assert_eq!(ladder(&facts), [mechanism]);
     }
 }
@@ -214,6 +268,10 @@ fn error_numbers_are_classified() {
         (Direct, Errno::ENOMEM, 4096, Unsupported),
         (Direct, Errno::EINVAL, 0, Unsupported),
         (Direct, Errno::EIO, 0, Failed),
+        (DirectRing, Errno::ENOSYS, 0, Unsupported),
+        (DirectRing, Errno::ENOMEM, 0, Unsupported),
+        (DirectRing, Errno::EAGAIN, 4096, Unsupported),
+        (DirectRing, Errno::EIO, 0, Failed),
         (Direct, Errno::ENOSPC, 0, Failed),
         // Nothing comes after read and write.
         (ReadWrite, Errno::EINVAL, 0, Failed),
@@ -364,15 +422,15 @@ fn a_tuned_threshold_decides_and_is_named() {
     let durable = |size| CopyFacts { durable: true, ..kib(size) };
     let cpu = |size| CopyFacts { prefer: Prefer::CpuTime, ..kib(size) };
     for (facts, tuning, way, names) in [
-        (kib(100), Tuning::BUILT_IN, Splice, vec![]),
+        (kib(100), Tuning::BUILT_IN, CopyFileRange, vec![]),
         (kib(100), small, ReadWrite, vec![Choice::ZeroCopyMin]),
-        (kib(300), small, Splice, vec![]),
-        (kib(16), smaller, Splice, vec![Choice::ZeroCopyMin]),
+        (kib(300), small, CopyFileRange, vec![]),
+        (kib(16), smaller, CopyFileRange, vec![Choice::ZeroCopyMin]),
         (kib(4), smaller, ReadWrite, vec![]),
         (durable(2048), late, CopyFileRange, vec![Choice::DirectMin]),
         (durable(100 << 10), late, Direct, vec![]),
         (durable(512), early, Direct, vec![Choice::DirectMin]),
-        (kib(512), early, Splice, vec![]),
+        (kib(512), early, CopyFileRange, vec![]),
         (cpu(8 << 10), thrifty, Splice, vec![Choice::DirectCpuMin]),
         (cpu(40 << 10), thrifty, Direct, vec![]),
     ] {

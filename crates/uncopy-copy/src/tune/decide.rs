@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::speed;
+
 /// Times of two candidates for the same work, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Round {
@@ -14,15 +16,6 @@ impl Round {
         Round { usual: self.other, other: self.usual }
     }
 }
-
-/// Maximum share of the usual candidate's time that the other may take, by the median of the rounds.
-const CLEARLY: f64 = 0.95;
-
-/// Minimum share of rounds in which the other must be quicker.
-const MOSTLY: f64 = 0.75;
-
-/// Minimum number of rounds for a conclusion.
-pub(super) const MIN_ROUNDS: usize = 3;
 
 /// Number of rounds of each comparison, interleaved with all others of its section.
 pub(super) const ROUNDS: usize = 9;
@@ -42,20 +35,16 @@ pub(super) fn section(longest: Duration, over: Duration) -> Duration {
 
 /// Returns the other candidate's time as a share of the usual one's: the median over the rounds.
 pub(super) fn ratio(rounds: &[Round]) -> Option<f64> {
-    let mut ratios: Vec<f64> = rounds
-        .iter()
-        .map(|round| round.other.as_secs_f64() / round.usual.as_secs_f64().max(1e-9))
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios.get(ratios.len() / 2).copied()
+    speed::median(&shares(rounds))
 }
 
-/// Whether the other candidate is quicker beyond noise.
+fn shares(rounds: &[Round]) -> Vec<f64> {
+    let share = |round: &Round| round.other.as_secs_f64() / round.usual.as_secs_f64().max(1e-9);
+    rounds.iter().map(share).collect()
+}
+
 fn clearly_wins(rounds: &[Round]) -> bool {
-    let wins = rounds.iter().filter(|round| round.other < round.usual).count();
-    rounds.len() >= MIN_ROUNDS
-        && ratio(rounds).is_some_and(|ratio| ratio <= CLEARLY)
-        && wins as f64 >= rounds.len() as f64 * MOSTLY
+    speed::is_clearly_cheaper(&shares(rounds))
 }
 
 /// Returns the size from which on the other candidate is used, so far `built_in`. The sizes rise; each

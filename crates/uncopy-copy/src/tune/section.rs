@@ -7,10 +7,10 @@ use super::bench::{Bench, Spent};
 use super::decide::{self, Round, may_begin};
 use super::{Compared, MeasuredSetting};
 use crate::jobs::JobOptions;
+use crate::speed;
 use crate::tree::usual_workers;
 use crate::tuning::Tuning;
-use crate::{Allow, CopyOptions, Origin, Threshold};
-use uncopy_core::Mechanism;
+use crate::{Allow, CopyOptions, Origin, Prefer, Threshold};
 use uncopy_core::Result;
 
 const KIB: u64 = 1 << 10;
@@ -33,12 +33,13 @@ pub(super) fn all(bench: &mut Bench<'_>) -> Result<Vec<MeasuredSetting>> {
     ])
 }
 
-/// Compares reading and writing small files with the kernel's copies.
+/// Compares reading and writing small files with the way that is used from this size on, whichever the filesystem
+/// has.
 fn zero_copy_min(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     let sizes = [8, 16, 32, 64, 128, 256, 512].map(|kib| kib * KIB);
     bench.begin("zero-copy-min", Duration::from_secs(9));
-    let usual = allowing(Allow::ReadWrite);
-    let other = allowing(Allow::Only(Mechanism::Splice));
+    let with = |bytes| with_tuning(|tuning| tuning.zero_copy_min = given(bytes));
+    let (usual, other) = (with(Tuning::MAX_ZERO_COPY_MIN_BYTES), with(0));
     let rows = rows(
         bench,
         &sizes,
@@ -74,8 +75,15 @@ fn direct(
     if !bench.takes_direct {
         return Ok(untouched(setting, built_in.bytes, NO_DIRECT));
     }
-    let with = |mechanism| CopyOptions { durable, ..allowing(Allow::Only(mechanism)) };
-    let (usual, other) = (with(Mechanism::Splice), with(Mechanism::Direct));
+    let prefer = if durable { Prefer::WallTime } else { Prefer::CpuTime };
+    let with = |bytes| {
+        let options = with_tuning(|tuning| {
+            (tuning.direct_min, tuning.direct_cpu_min) = (given(bytes), given(bytes));
+        });
+        CopyOptions { durable, prefer, ..options }
+    };
+    // Never, and always.
+    let (usual, other) = (with(u64::MAX), with(0));
     let time = |spent: Spent| if durable { spent.wall } else { spent.cpu };
     let rows = rows(
         bench,
@@ -93,9 +101,8 @@ fn direct(
 fn buffer_size(bench: &mut Bench<'_>) -> Result<MeasuredSetting> {
     let built_in = Tuning::BUILT_IN.buffer;
     let with = |bytes| {
-        let buffer = Threshold { bytes, origin: Origin::Given };
-        let tuning = Tuning { buffer, ..Tuning::BUILT_IN };
-        CopyOptions { tuning, ..allowing(Allow::ReadWrite) }
+        let options = with_tuning(|tuning| tuning.buffer = given(bytes));
+        CopyOptions { allow: Allow::ReadWrite, ..options }
     };
     bench.begin("buffer-size", Duration::from_secs(9));
     let source = bench.file(16 * MIB)?;
@@ -177,7 +184,7 @@ fn crossover(bench: &Bench<'_>, built_in: Threshold, rows: &[Row]) -> MeasuredSe
 }
 
 fn measured(setting: &'static str, built_in: u64, value: u64, rows: &[Row]) -> MeasuredSetting {
-    let missing = rows.iter().any(|(_, rounds)| rounds.len() < decide::MIN_ROUNDS);
+    let missing = rows.iter().any(|(_, rounds)| rounds.len() < speed::MIN_MEASUREMENTS);
     let compared = rows.iter().filter_map(|(at, rounds)| {
         Some(Compared {
             at: *at,
@@ -207,6 +214,13 @@ fn median(times: impl Iterator<Item = Duration>) -> Option<Duration> {
     times.get(times.len() / 2).copied()
 }
 
-fn allowing(allow: Allow) -> CopyOptions {
-    CopyOptions { allow, ..CopyOptions::default() }
+/// Options of copies with blocks of their own, which choose their mechanism by these sizes.
+fn with_tuning(change: impl FnOnce(&mut Tuning)) -> CopyOptions {
+    let mut tuning = Tuning::BUILT_IN;
+    change(&mut tuning);
+    CopyOptions { tuning, allow: Allow::Unshared, ..CopyOptions::default() }
+}
+
+fn given(bytes: u64) -> Threshold {
+    Threshold { bytes, origin: Origin::Given }
 }

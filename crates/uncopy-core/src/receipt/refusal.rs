@@ -53,6 +53,9 @@ pub enum RefusalReason {
     TooSmallForSetup(Threshold),
     /// Pages of a source on a network or FUSE filesystem cannot be mapped for direct writes.
     SourceNotMapped,
+    /// The source's filesystem gives no alignment for `O_DIRECT` reads, or the device below is not known to do them
+    /// without a copy, which must not happen.
+    NoDirectReads,
     /// The destination's filesystem gives no alignment for `O_DIRECT`.
     NoAlignment,
     /// The destination's filesystem copies despite `O_DIRECT`.
@@ -73,6 +76,11 @@ pub enum RefusalReason {
         best: Mechanism,
         /// Whether the winner used two threads.
         parallel: bool,
+    },
+    /// It took more processor time in a trial on this file.
+    CostlierInTrial {
+        /// The winner.
+        best: Mechanism,
     },
     /// It was slower with other files of the job.
     SlowerOnJob {
@@ -187,12 +195,14 @@ codes! { RefusalReason {
     RefusalReason::TooSmallForPinning(_) => "too_small_for_pinning",
     RefusalReason::TooSmallForSetup(_) => "too_small_for_setup",
     RefusalReason::SourceNotMapped => "source_not_mapped",
+    RefusalReason::NoDirectReads => "no_direct_reads",
     RefusalReason::NoAlignment => "no_alignment",
     RefusalReason::DirectCopies => "direct_copies",
     RefusalReason::SlowerUnlessDurable => "slower_unless_durable",
     RefusalReason::SmallerPipe => "smaller_pipe",
     RefusalReason::SlowerByTheClock => "slower_by_the_clock",
     RefusalReason::SlowerInTrial { .. } => "slower_in_trial",
+    RefusalReason::CostlierInTrial { .. } => "costlier_in_trial",
     RefusalReason::SlowerOnJob { .. } => "slower_on_job",
     RefusalReason::Compared => "compared",
     RefusalReason::StoppedBy { obstacle: Obstacle::OtherFilesystem, .. } => "other_filesystem",
@@ -292,6 +302,7 @@ impl RefusalReason {
                 "the file is so small that one read and one write are quicker"
             }
             RefusalReason::SourceNotMapped => "pages of a network or FUSE source are not mapped",
+            RefusalReason::NoDirectReads => "the source cannot be read past the page cache",
             RefusalReason::NoAlignment => {
                 "the destination's filesystem gives no alignment for O_DIRECT"
             }
@@ -306,6 +317,7 @@ impl RefusalReason {
             }
             RefusalReason::SlowerByTheClock => "slower by the clock where others work",
             RefusalReason::SlowerInTrial { .. } => "slower in a trial on this file",
+            RefusalReason::CostlierInTrial { .. } => "more processor time in a trial on this file",
             RefusalReason::SlowerOnJob { .. } => "slower on this job",
             RefusalReason::Compared => {
                 "another way was tried with this file, to compare them by the clock"
@@ -428,7 +440,7 @@ impl fmt::Display for Obstacle {
             Obstacle::NotPinned => "the pages cannot be pinned for the device",
             Obstacle::NotOnServer => "the server does not support the call",
             Obstacle::NoRing => {
-                "no reads past the page cache through io_uring: mapped pages are written instead"
+                "io_uring cannot be used, or too little memory may be locked for it"
             }
             Obstacle::MovedNothing => "it moved nothing, although the source has more",
             Obstacle::NotSupported => "the kernel does not support it for these files",

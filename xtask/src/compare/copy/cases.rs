@@ -9,9 +9,9 @@ use crate::compare::case::{Case, Role, Subject};
 use crate::compare::metric::{CPU, DISK, Metric, WALL};
 use crate::compare::verdict::{Against, Target, at_most};
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
 
 /// cp against itself differs by so much over seven rounds.
 const BAND: f64 = 0.03;
@@ -269,7 +269,7 @@ fn case_name(errand: Errand, kind: &str) -> String {
     format!("{places}/{}/{kind}", size_name(errand.length))
 }
 
-fn size_name(length: u64) -> String {
+pub(super) fn size_name(length: u64) -> String {
     match length {
         gibibytes if gibibytes % GIB == 0 => format!("{}GiB", gibibytes / GIB),
         mebibytes if mebibytes % MIB == 0 => format!("{}MiB", mebibytes / MIB),

@@ -3,6 +3,7 @@
 mod cases;
 mod contents;
 mod fixture;
+pub(super) mod mechanisms;
 mod place;
 mod subjects;
 

@@ -6,7 +6,7 @@ mod ring;
 use std::os::fd::OwnedFd;
 
 use super::{Ends, Moved, Mover, Refused, Setting};
-use uncopy_core::{Cost, Errno, Obstacle};
+use uncopy_core::{Cost, Errno};
 use uncopy_os::file::DirectAlign;
 use uncopy_os::{Sys, file, transfer};
 
@@ -24,31 +24,23 @@ pub(crate) enum Tail {
 /// Used where the filesystem does not say: the largest logical block size in use.
 const FALLBACK_ALIGN: DirectAlign = DirectAlign { memory: 4096, offset: 4096 };
 
-/// Sets up the variant that suits the source: its mapped pages, or direct reads that keep it out of
-/// the page cache.
-pub(super) fn mover(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn Mover>> {
-    let destination_align = setting.destination_align.unwrap_or(FALLBACK_ALIGN);
-    let mapped = |refused| -> Sys<Box<dyn Mover>> {
-        let whole = mapped::Mapped::new(cost);
-        let mut direct = Direct::new(ends, whole, destination_align.offset, cost, setting.tail)?;
-        direct.refused = refused;
-        Ok(Box::new(direct))
-    };
-    let Some(source_align) = setting.source_align else {
-        return mapped(None);
-    };
-    let ring_cost = match cost {
+/// Sets up writes of the source's mapped pages.
+pub(super) fn mapped(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn Mover>> {
+    let align = setting.destination_align.unwrap_or(FALLBACK_ALIGN);
+    Ok(Box::new(Direct::new(ends, mapped::Mapped::new(cost), align.offset, cost, setting.tail)?))
+}
+
+/// Sets up reads and writes past the page cache. An error: no io_uring here, not enough memory may be locked, or
+/// one of the filesystems does not take the flag.
+pub(super) fn ring(ends: Ends<'_>, cost: Cost, setting: Setting) -> Sys<Box<dyn Mover>> {
+    let [read, written] = [setting.source_align, setting.destination_align]
+        .map(|align| align.unwrap_or(FALLBACK_ALIGN).offset);
+    let cost = match cost {
         Cost::Moved if !setting.source_moves => Cost::Unknown,
         other => other,
     };
-    match ring::Ring::new(ends, ring_cost) {
-        Ok(ring) => {
-            let align = source_align.offset.max(destination_align.offset);
-            Ok(Box::new(Direct::new(ends, ring, align, ring_cost, setting.tail)?))
-        }
-        // No io_uring here, or not enough lockable memory.
-        Err(errno) => mapped(Some(errno)),
-    }
+    let ring = ring::Ring::new(ends, cost)?;
+    Ok(Box::new(Direct::new(ends, ring, read.max(written), cost, setting.tail)?))
 }
 
 /// Moves whole blocks and leaves the rest to [`Direct`].
@@ -65,8 +57,6 @@ struct Direct<B> {
     /// A second reference to the destination, to take `O_DIRECT` off at the end.
     destination: OwnedFd,
     direct: bool,
-    /// Reason why a ring could not be used, if one was wanted.
-    refused: Option<Errno>,
 }
 
 impl<B> Direct<B> {
@@ -76,8 +66,7 @@ impl<B> Direct<B> {
             .try_clone_to_owned()
             .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(Errno::EMFILE.raw())))?;
         let align = u64::from(align);
-        let mut direct =
-            Direct { whole, align, cost, tail, destination, direct: false, refused: None };
+        let mut direct = Direct { whole, align, cost, tail, destination, direct: false };
         direct.set_direct(true)?;
         Ok(direct)
     }
@@ -139,11 +128,10 @@ impl<B: WholeBlocks> Mover for Direct<B> {
             return self.step_tail(ends, offset, length);
         }
         self.set_direct(true)?;
-        self.whole.blocks(ends, offset, whole)
-    }
-
-    fn instead_of(&self) -> Option<(Obstacle, Errno)> {
-        Some((Obstacle::NoRing, self.refused?))
+        let moved = self.whole.blocks(ends, offset, whole);
+        // In a trial another mechanism has the next turn.
+        let _ = self.set_direct(false);
+        moved
     }
 }
 
