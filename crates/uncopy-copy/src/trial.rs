@@ -32,7 +32,7 @@ pub(crate) struct Trial {
     cost: TrialCost,
 }
 
-/// What a trial compares.
+/// Cost that a trial compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrialCost {
     WallTime,

@@ -175,7 +175,7 @@ fn cold_files_are_read_without_a_ring() {
                 assert_eq!(refusal.errno.as_deref(), errno.name(), "{}", receipt.value());
                 assert!(refusal.reason.contains("io_uring"), "{}", receipt.value());
             }
-            // Who names the ring gets it or nothing.
+            // The ring alone was named: it or nothing.
             let run = cold(ring).forbidding(&calls, errno).run();
             assert!(run.failed(5).contains("io_uring"), "{context}: {}", run.stdout);
             assert!(!copy.exists(), "{context}");

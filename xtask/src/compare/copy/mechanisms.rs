@@ -74,7 +74,7 @@ struct Setting {
     rounds: Option<usize>,
 }
 
-/// What is copied.
+/// A copy, or a job of copies, under some conditions.
 #[derive(Debug, Clone, Copy)]
 struct Errand {
     from: Place,
