@@ -244,7 +244,7 @@ struct TypeTally {
 fn common_types_are_judged_by_few_samples() {
     let pair = Pair::new();
     let material = Material::new();
-    for number in 0..by_extent([24, 150, 400]) {
+    for number in 0..by_extent([24, 72, 400]) {
         make(number, &pair, &material);
     }
     let root = pair.from.join("tree");
