@@ -43,6 +43,28 @@ pub trait Region {
     {
         regions.iter().try_for_each(|region| region.append_to(0, filling))
     }
+
+    /// Appends the regions in front of the first that has more than `most` bytes; returns their number.
+    ///
+    /// # Errors
+    /// The error of the first of them that fails.
+    #[inline]
+    fn append_short(
+        regions: &[Self],
+        most: usize,
+        filling: &mut Filling<'_>,
+    ) -> Result<usize, Status>
+    where
+        Self: Sized,
+    {
+        for (index, region) in regions.iter().enumerate() {
+            if region.length() > most {
+                return Ok(index);
+            }
+            region.append_to(0, filling)?;
+        }
+        Ok(regions.len())
+    }
 }
 
 impl Region for IoSlice<'_> {
@@ -64,5 +86,14 @@ impl Region for IoSlice<'_> {
     #[inline]
     fn append_all(regions: &[Self], filling: &mut Filling<'_>) -> Result<(), Status> {
         Ok(filling.append_all(regions)?)
+    }
+
+    #[inline]
+    fn append_short(
+        regions: &[Self],
+        most: usize,
+        filling: &mut Filling<'_>,
+    ) -> Result<usize, Status> {
+        Ok(filling.append_short(regions, most)?)
     }
 }

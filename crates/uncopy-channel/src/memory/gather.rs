@@ -54,33 +54,61 @@ impl<'a> Filling<'a> {
     /// [`TooLong`] at the first region that does not fit; those before it are copied.
     #[inline]
     pub fn append_all(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
-        if let [region] = regions { self.append(region) } else { self.append_each(regions) }
+        match regions {
+            [region] => self.append(region),
+            all => self.append_each(all, usize::MAX).map(drop),
+        }
     }
 
-    /// Appends the regions. Out of line, so that the loop has all registers; uses AVX2 if available.
+    /// Appends the regions in front of the first that has more than `most` bytes; returns their number.
+    ///
+    /// # Errors
+    /// [`TooLong`] at the first of them that does not fit; those before it are copied.
+    #[inline]
+    pub(crate) fn append_short(
+        &mut self,
+        regions: &[IoSlice<'_>],
+        most: usize,
+    ) -> Result<usize, TooLong> {
+        match regions {
+            [region, ..] if region.len() > most => Ok(0),
+            all => self.append_each(all, most),
+        }
+    }
+
+    /// Appends the regions in front of the first that has more than `most` bytes. Out of line, so that the loop has
+    /// all registers; uses AVX2 if available.
     #[inline(never)]
-    fn append_each(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+    fn append_each(&mut self, regions: &[IoSlice<'_>], most: usize) -> Result<usize, TooLong> {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has what the function is compiled for.
-            return unsafe { self.append_each_avx2(regions) };
+            return unsafe { self.append_each_avx2(regions, most) };
         }
-        self.append_each_plainly(regions)
+        self.append_each_plainly(regions, most)
     }
 
     /// Runs the same code, compiled for registers of 32 bytes.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn append_each_avx2(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
-        self.append_each_plainly(regions)
+    fn append_each_avx2(&mut self, regions: &[IoSlice<'_>], most: usize) -> Result<usize, TooLong> {
+        self.append_each_plainly(regions, most)
     }
 
     #[inline(always)]
-    fn append_each_plainly(&mut self, regions: &[IoSlice<'_>]) -> Result<(), TooLong> {
+    fn append_each_plainly(
+        &mut self,
+        regions: &[IoSlice<'_>],
+        most: usize,
+    ) -> Result<usize, TooLong> {
         let rest = std::mem::take(&mut self.rest);
         let mut done = 0;
-        let mut result = Ok(());
-        for region in regions {
+        let mut result = Ok(regions.len());
+        for (index, region) in regions.iter().enumerate() {
+            if region.len() > most {
+                result = Ok(index);
+                break;
+            }
             if region.len() > rest.len() - done {
                 result = Err(TooLong);
                 break;
@@ -228,6 +256,30 @@ mod tests {
             // SAFETY: all were initialised when the vector was made.
             let bytes: Vec<u8> = space.iter().map(|b| unsafe { b.assume_init() }).collect();
             assert_eq!(bytes, [regions[0], regions[1], b"!"].concat());
+        }
+    }
+
+    #[test]
+    fn appends_regions_up_to_the_first_that_is_too_long_to_be_copied() {
+        let source = [7; 300];
+        for (lengths, most, taken) in [
+            (vec![], 9, 0),
+            (vec![10], 9, 0),
+            (vec![9], 9, 1),
+            (vec![0, 3, 0, 9, 10, 1], 9, 4),
+            (vec![200, 100], 200, 2),
+            (vec![100, 201], 200, 1),
+        ] {
+            let regions: Vec<_> = lengths.iter().map(|n| IoSlice::new(&source[..*n])).collect();
+            let bytes: usize = lengths[..taken].iter().sum();
+            let mut space = [const { std::mem::MaybeUninit::uninit() }; 300];
+            let mut filling = Filling::new(&mut space[..bytes]);
+            assert_eq!(filling.append_short(&regions, most), Ok(taken), "{lengths:?}");
+            assert_eq!(filling.remaining(), 0);
+            if bytes > 0 {
+                let mut filling = Filling::new(&mut space[..bytes - 1]);
+                assert_eq!(filling.append_short(&regions, most), Err(TooLong), "{lengths:?}");
+            }
         }
     }
 

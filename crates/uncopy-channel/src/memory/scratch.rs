@@ -37,16 +37,30 @@ impl Scratch {
         fill: impl FnOnce(&mut Filling<'_>) -> Result<(), E>,
         short: E,
     ) -> Result<(), E> {
+        self.append_at_most(length, |filling| {
+            fill(filling)?;
+            if filling.remaining() == 0 { Ok(()) } else { Err(short) }
+        })
+    }
+
+    /// Appends what `fill` writes, at most `length` bytes; returns its result.
+    ///
+    /// # Errors
+    /// The error of `fill`; nothing is appended then.
+    #[inline]
+    pub(crate) fn append_at_most<T, E>(
+        &mut self,
+        length: usize,
+        fill: impl FnOnce(&mut Filling<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.0.reserve(length);
         let mut filling = Filling::new(&mut self.0.spare_capacity_mut()[..length]);
-        fill(&mut filling)?;
-        if filling.remaining() != 0 {
-            return Err(short);
-        }
-        let end = self.0.len() + length;
+        let filled = fill(&mut filling)?;
+        let filled_bytes = length - filling.remaining();
+        let end = self.0.len() + filled_bytes;
         // SAFETY: within the capacity (reserved above), and all bytes up to there were written.
         unsafe { self.0.set_len(end) };
-        Ok(())
+        Ok(filled)
     }
 }
 
@@ -63,7 +77,10 @@ mod tests {
         assert!(scratch.append(3, |filling| Ok(filling.append(b"de")?), short).is_err());
         assert!(scratch.append(1, |filling| Ok(filling.append(b"de")?), short).is_err());
         scratch.append(2, |filling| Ok(filling.append(b"de")?), short).unwrap();
-        assert_eq!((scratch.part(0..5), scratch.len()), (&b"abcde"[..], 5));
+        let filled = scratch.append_at_most(9, |filling| filling.append(b"fg").map(|()| 1));
+        assert_eq!(filled, Ok(1));
+        assert!(scratch.append_at_most(1, |filling| filling.append(b"fg")).is_err());
+        assert_eq!((scratch.part(0..7), scratch.len()), (&b"abcdefg"[..], 7));
         scratch.clear();
         assert_eq!(scratch.len(), 0);
     }

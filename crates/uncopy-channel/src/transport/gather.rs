@@ -7,7 +7,7 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use super::packet::{Content, HEADER_BYTES, Header, RECORD_BYTES};
-use super::plan::{MAX_PARTS, PARTED_BYTES, Plan, PlannedPart, plan};
+use super::plan::{IN_PLACE_BYTES, MAX_PARTS, PARTED_BYTES, Plan, PlannedPart, plan};
 use crate::Status;
 use crate::memory::{Filling, Scratch};
 use crate::region::Region;
@@ -110,16 +110,15 @@ impl<'a, R: Region> Packet<'a, R> {
     ) -> Result<(), Status> {
         let Packet { content, body, records } = self;
         let (regions, offset) = body.behind_txid();
-        let from = |index| if index == 0 { offset } else { 0 };
         let txid = body.txid.map(u32::to_ne_bytes);
         let txid = txid.as_ref().map_or(&[][..], |txid| txid);
         let behind_txid = body.bytes.checked_sub(txid.len()).ok_or(Status::InvalidArgs)?;
         let handles = records.len() / RECORD_BYTES;
         let header = Header { content: *content, handles, bytes: body.bytes }.encode();
-        let mut begin = scratch.len();
+        let begin = scratch.len();
         let fill_header = |filling: &mut Filling<'_>| {
             filling.append(&header)?;
-            Ok(filling.append(txid)?)
+            filling.append(txid)
         };
         if records.is_empty() && body.bytes < PARTED_BYTES {
             let fill = |filling: &mut Filling<'_>| {
@@ -130,29 +129,47 @@ impl<'a, R: Region> Packet<'a, R> {
             put(Place::Scratch(begin..scratch.len()));
             return Ok(());
         }
+        // Regions in front of the first large one are copied as they are seen: a list of thousands of small ones is
+        // walked once.
+        let room = HEADER_BYTES + body.bytes + records.len();
+        let copied = scratch.append_at_most(room, |filling| {
+            fill_header(filling)?;
+            let copied = append_short_from(regions, offset, filling)?;
+            if copied == regions.len() {
+                filling.append(records)?;
+            }
+            Ok::<_, Status>(copied)
+        })?;
+        put(Place::Scratch(begin..scratch.len()));
+        let behind_header = scratch.len() - begin - HEADER_BYTES - txid.len();
+        let (expected, others) = (behind_txid + records.len(), &regions[copied..]);
+        if others.is_empty() {
+            return if behind_header == expected { Ok(()) } else { Err(Status::InvalidArgs) };
+        }
+        let from = |index| if copied == 0 && index == 0 { offset } else { 0 };
         let mut parts = Plan::new();
-        let lengths = regions.iter().enumerate().map(|(index, own)| own.length() - from(index));
+        let lengths = others.iter().enumerate().map(|(index, own)| own.length() - from(index));
         let total = plan(lengths.chain([records.len()]), &mut parts)?;
-        if total != behind_txid + records.len() {
+        if behind_header + total != expected {
             return Err(Status::InvalidArgs);
         }
-        scratch.append(HEADER_BYTES + txid.len(), fill_header, Status::InvalidArgs)?;
         for part in parts.drain(..) {
             match part {
-                PlannedPart::InPlace(index) => put(match regions.get(index) {
+                PlannedPart::InPlace(index) => put(match others.get(index) {
                     Some(region) => Place::Region(region, from(index)),
                     None => Place::Records(records),
                 }),
                 PlannedPart::Joined { regions: range, bytes } => {
-                    let has_records = range.end > regions.len();
-                    let own = &regions[range.start..range.end.min(regions.len())];
+                    let begin = scratch.len();
+                    let has_records = range.end > others.len();
+                    let own = &others[range.start..range.end.min(others.len())];
+                    // The first of all others is large.
                     let fill = |filling: &mut Filling<'_>| {
-                        append_from(own, from(range.start), filling)?;
+                        R::append_all(own, filling)?;
                         if has_records { Ok(filling.append(records)?) } else { Ok(()) }
                     };
                     scratch.append(bytes, fill, Status::InvalidArgs)?;
                     put(Place::Scratch(begin..scratch.len()));
-                    begin = scratch.len();
                 }
             }
         }
@@ -209,6 +226,24 @@ pub(super) fn with_parts_of_run<'a, R: Region + 'a, T>(
     let sent = send(&messages);
     SCRATCH.set(scratch);
     sent
+}
+
+/// Appends the regions behind the first `from` bytes, which are in the first region, up to the first large one; returns
+/// their number.
+fn append_short_from<R: Region>(
+    regions: &[R],
+    from: usize,
+    filling: &mut Filling<'_>,
+) -> Result<usize, Status> {
+    const MAX_SHORT: usize = IN_PLACE_BYTES - 1;
+    match regions {
+        [first, ..] if from > 0 && first.length() - from > MAX_SHORT => Ok(0),
+        [first, rest @ ..] if from > 0 => {
+            first.append_to(from, filling)?;
+            Ok(1 + R::append_short(rest, MAX_SHORT, filling)?)
+        }
+        all => R::append_short(all, MAX_SHORT, filling),
+    }
 }
 
 /// Appends the regions behind the first `from` bytes, which are in the first region.

@@ -18,9 +18,12 @@ pub(super) const IN_PLACE_BYTES: usize = 2048;
 /// part: `send(2)` takes some 110 ns less than `sendmsg(2)`, in which a copy moves about as much.
 pub(super) const PARTED_BYTES: usize = 4096;
 
-/// Maximum number of parts: large regions, and a part in front of each and behind the last.
+/// Maximum number of parts: large regions, and a part in front of each and behind the last. The first part has the header.
 pub(super) const MAX_PARTS: usize =
     2 * ((MAX_BYTES + MAX_HANDLES * RECORD_BYTES) / IN_PLACE_BYTES) + 1;
+
+// The records of a message are never a part of their own if all its regions are small.
+const _: () = assert!(MAX_HANDLES * RECORD_BYTES < IN_PLACE_BYTES);
 
 // `UIO_MAXIOV` in `include/uapi/linux/uio.h`.
 const _: () = assert!(MAX_PARTS <= 1024);
@@ -28,20 +31,20 @@ const _: () = assert!(MAX_PARTS <= 1024);
 /// Part of a packet, by the index of its regions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PlannedPart {
-    /// Adjacent regions, `bytes` long together, that are copied. The header is in front of the first.
+    /// Adjacent regions, `bytes` long together, that are copied.
     Joined { regions: Range<usize>, bytes: usize },
     /// A region that stays where it lies.
     InPlace(usize),
 }
 
-/// Parts of a packet, in order.
-pub(super) type Plan = ArrayVec<PlannedPart, MAX_PARTS>;
+/// Parts of a packet behind the first, in order.
+pub(super) type Plan = ArrayVec<PlannedPart, { MAX_PARTS - 1 }>;
 
 /// Adjacent small regions.
 struct Run {
     begin: usize,
     bytes: usize,
-    /// Number of pieces that are not empty, the header included.
+    /// Number of regions that are not empty.
     pieces: usize,
     /// The last region that is not empty.
     last: usize,
@@ -54,22 +57,22 @@ impl Run {
 
     /// Returns its part. A single region is a part anyway, and not copied.
     fn part(self, end: usize) -> Option<PlannedPart> {
-        match (self.pieces, self.bytes) {
-            (0, _) => None,
-            (1, 1..) => Some(PlannedPart::InPlace(self.last)),
-            (_, bytes) => Some(PlannedPart::Joined { regions: self.begin..end, bytes }),
+        match self.pieces {
+            0 => None,
+            1 => Some(PlannedPart::InPlace(self.last)),
+            _ => Some(PlannedPart::Joined { regions: self.begin..end, bytes: self.bytes }),
         }
     }
 }
 
-/// Plans a packet of a header and regions of these lengths; returns their sum.
+/// Plans the regions of a packet behind those that are copied together with its header: the first of these lengths is
+/// at least [`IN_PLACE_BYTES`]. Returns their sum.
 ///
 /// # Errors
 /// [`Status::OutOfRange`] if the regions are longer than a message with its records.
 pub(super) fn plan(lengths: impl Iterator<Item = usize>, plan: &mut Plan) -> Result<usize, Status> {
     let mut put = |part| plan.try_push(part).map_err(|_| Status::OutOfRange);
-    // The header is a piece of the first run.
-    let mut run = Run { pieces: 1, ..Run::from(0) };
+    let mut run = Run::from(0);
     let (mut end, mut total) = (0, 0usize);
     for length in lengths {
         let index = end;
@@ -99,11 +102,19 @@ mod tests {
 
     const LARGE: usize = IN_PLACE_BYTES;
 
-    fn plan(lengths: &[usize]) -> Result<Plan, Status> {
+    /// Returns all parts: the regions that are copied behind the header, and the planned ones.
+    fn plan(lengths: &[usize]) -> Result<Vec<PlannedPart>, Status> {
+        let small = lengths.iter().take_while(|length| **length < LARGE).count();
+        let (first, others) = lengths.split_at(small);
         let mut plan = Plan::new();
-        let total = super::plan(lengths.iter().copied(), &mut plan)?;
-        assert_eq!(total, lengths.iter().sum::<usize>());
-        Ok(plan)
+        let total = super::plan(others.iter().copied(), &mut plan)?;
+        assert_eq!(total, others.iter().sum::<usize>());
+        let behind_first = plan.into_iter().map(|part| match part {
+            Joined { regions, bytes } => joined(regions.start + small..regions.end + small, bytes),
+            InPlace(index) => InPlace(index + small),
+        });
+        let first = joined(0..small, first.iter().sum());
+        Ok(std::iter::once(first).chain(behind_first).collect())
     }
 
     fn joined(regions: std::ops::Range<usize>, bytes: usize) -> PlannedPart {

@@ -374,9 +374,12 @@ pub(crate) fn total_bytes(regions: &[IoSlice<'_>]) -> usize {
     if regions.len() > MAX_REGIONS {
         return usize::MAX;
     }
-    // A length that alone is too long counts as the smallest such length, so that no sum overflows
-    // and the additions do not have to wait for a check each.
-    regions.iter().map(|region| region.len().min(MAX_BYTES + 1)).sum()
+    // All bits of the lengths together are at least the largest, so that one check is enough.
+    const MAX_EACH: usize = usize::MAX / MAX_REGIONS;
+    let (all, sum) = regions.iter().fold((0, 0usize), |(all, sum), region| {
+        (all | region.len(), sum.wrapping_add(region.len()))
+    });
+    if all > MAX_EACH { usize::MAX } else { sum }
 }
 
 /// Returns a message without handles, filled by `fill`. Its size has been checked.
