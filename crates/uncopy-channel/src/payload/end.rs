@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use super::cursor::Cursor;
-use super::format::{HEADER_BYTES, Header};
+use super::format::{FIRST_BYTES, HEADER_BYTES, Header, fits_into_one_message, header_bytes};
 use super::pool::{self, PeerPool};
 use super::spare::Spare;
 use super::stream::{Inlet, Outlet, Streamed};
@@ -17,9 +17,6 @@ use crate::sleep::Deadline;
 use crate::transport::wire::Wire;
 use crate::{MAX_BYTES, MAX_REGIONS, MemoryRefusal, Status};
 use uncopy_core::Cost;
-
-/// Bytes of a payload that fit into its first message.
-const FIRST_BYTES: usize = MAX_BYTES - HEADER_BYTES;
 
 /// Options of a [`PayloadChannel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -358,11 +355,8 @@ impl PayloadChannel {
                 }
                 let is_refused = length as u64 > limit;
                 let (messages, left) = (Vec::new(), length);
-                self.take_piece(
-                    Pieces { messages, length, left, is_refused },
-                    message,
-                    HEADER_BYTES,
-                )
+                let header = header_bytes(message.len());
+                self.take_piece(Pieces { messages, length, left, is_refused }, message, header)
             }
             Some(Header::Streamed { length }) if handles.is_empty() && self.inlet.is_some() => {
                 let length = usize::try_from(length).map_err(|_| self.broken())?;
@@ -435,7 +429,8 @@ impl PayloadChannel {
 
     /// Whether a payload of this length goes over a stream where there is one. Those that fit into one message never do.
     fn is_for_stream(&self, length: usize) -> bool {
-        length > FIRST_BYTES && self.options.stream_from.is_some_and(|from| length >= from)
+        !fits_into_one_message(length)
+            && self.options.stream_from.is_some_and(|from| length >= from)
     }
 
     /// Offers the peer a stream for the long payloads to come, once. Without one, they come in messages.
@@ -495,6 +490,14 @@ impl PayloadChannel {
         self.check_usable()?;
         let header = Header::Bytes { length: length as u64 }.encode();
         let mut cursor = Cursor::new(regions);
+        if length == MAX_BYTES {
+            let parts = cursor.take(length, MAX_REGIONS);
+            if total_bytes(&parts) == length {
+                self.write(&parts, Vec::new(), deadline)?;
+                return Ok(self.receipt_of_messages(length, Cost::UserCopied));
+            }
+            cursor = Cursor::new(regions);
+        }
         let mut left = length;
         let mut parts = vec![IoSlice::new(&header)];
         parts.extend(cursor.take(left.min(FIRST_BYTES), MAX_REGIONS - 1));
@@ -596,12 +599,12 @@ impl PayloadChannel {
     /// Returns the receipt of bytes in messages, which cost `local` within one process.
     fn receipt_of_messages(&self, length: usize, local: Cost) -> PayloadReceipt {
         let is_wired = self.channel.0.is_wired();
-        let (way, reason) = match length {
-            0..=FIRST_BYTES => (PayloadWay::Message, PayloadReason::Short),
-            _ if is_wired && self.is_for_stream(length) => {
-                (PayloadWay::Messages, PayloadReason::NoStream)
-            }
-            _ => (PayloadWay::Messages, PayloadReason::Cut),
+        let (way, reason) = if fits_into_one_message(length) {
+            (PayloadWay::Message, PayloadReason::Short)
+        } else if is_wired && self.is_for_stream(length) {
+            (PayloadWay::Messages, PayloadReason::NoStream)
+        } else {
+            (PayloadWay::Messages, PayloadReason::Cut)
         };
         let cost = if is_wired { Cost::KernelCopied } else { local };
         PayloadReceipt { bytes: length as u64, way, cost, reason }

@@ -1,12 +1,31 @@
 //! The header of a payload: the first bytes of its first message. Numbers are in native byte order, because both
 //! ends are on one machine.
+//!
+//! A first message of [`MAX_BYTES`] has no header: it is a payload of that length, which would not fit into one message
+//! otherwise.
 
+use crate::MAX_BYTES;
 use crate::memory::PoolShape;
 
 /// Size of the header.
 pub(super) const HEADER_BYTES: usize = 32;
-/// First bytes of every header: "uncopy's payloads, first form".
-const MAGIC: u32 = 0xc1_70_61_79;
+/// First bytes of every header: "uncopy's payloads, second form".
+const MAGIC: u32 = 0xc2_70_61_79;
+/// Maximum number of bytes behind the header in a first message: the message is shorter than one without a header, and
+/// the bytes of the next one begin a line of the cache, if those of the payload do.
+pub(super) const FIRST_BYTES: usize = MAX_BYTES - 64;
+
+const _: () = assert!(HEADER_BYTES + FIRST_BYTES < MAX_BYTES);
+
+/// Whether one message carries a payload of this length.
+pub(super) fn fits_into_one_message(length: usize) -> bool {
+    length <= FIRST_BYTES || length == MAX_BYTES
+}
+
+/// Returns the size of the header of a first message of this length.
+pub(super) fn header_bytes(message_bytes: usize) -> usize {
+    if message_bytes == MAX_BYTES { 0 } else { HEADER_BYTES }
+}
 
 /// Contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +62,11 @@ impl Header {
         encoded
     }
 
-    /// Decodes the beginning of a message; `None` if it is no header.
+    /// Decodes the beginning of a message, or describes one without a header; `None` if it is no header.
     pub(super) fn decode(message: &[u8]) -> Option<Header> {
+        if header_bytes(message.len()) == 0 {
+            return Some(Header::Bytes { length: message.len() as u64 });
+        }
         let encoded: &[u8; HEADER_BYTES] = message.first_chunk()?;
         let short = |at: usize| Some(u32::from_ne_bytes(encoded[at..at + 4].try_into().ok()?));
         let long = |at: usize| Some(u64::from_ne_bytes(encoded[at..at + 8].try_into().ok()?));
@@ -69,8 +91,35 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER_BYTES, Header};
+    use super::{FIRST_BYTES, HEADER_BYTES, Header, fits_into_one_message, header_bytes};
+    use crate::MAX_BYTES;
     use crate::memory::PoolShape;
+
+    #[test]
+    fn a_full_message_has_no_header_whatever_it_begins_with() {
+        for header in [Header::Stream, Header::Bytes { length: 3 }] {
+            let mut message = vec![0; MAX_BYTES];
+            message[..HEADER_BYTES].copy_from_slice(&header.encode());
+            let whole = Header::Bytes { length: MAX_BYTES as u64 };
+            assert_eq!(Header::decode(&message), Some(whole));
+            assert_eq!(Header::decode(&message[..MAX_BYTES - 1]), Some(header));
+        }
+        assert_eq!([MAX_BYTES, MAX_BYTES - 1, HEADER_BYTES].map(header_bytes), [0, 32, 32]);
+    }
+
+    #[test]
+    fn a_payload_in_one_message_is_at_most_as_long_as_a_first_message_or_a_full_one() {
+        for (length, fits) in [
+            (0, true),
+            (FIRST_BYTES, true),
+            (FIRST_BYTES + 1, false),
+            (MAX_BYTES - 1, false),
+            (MAX_BYTES, true),
+            (MAX_BYTES + 1, false),
+        ] {
+            assert_eq!(fits_into_one_message(length), fits, "{length}");
+        }
+    }
 
     #[test]
     fn encoded_headers_are_decoded() {

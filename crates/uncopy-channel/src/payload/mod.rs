@@ -21,7 +21,7 @@ pub use receipt::{PayloadReason, PayloadReceipt, PayloadWay};
 
 /// Where the bytes of a received payload are.
 enum Place {
-    /// In messages; the beginning of the first is the header.
+    /// In messages; the beginning of the first is the header, if it has one.
     Messages(Vec<MessageBuf>),
     Sealed(SealedBytes, Vmo),
     Lent(LentSlot),
@@ -76,8 +76,9 @@ impl Payload {
             Place::Copied(bytes) => (&[], bytes),
             Place::Streamed(bytes) => (&[], bytes),
         };
-        let skipped = |nth| if nth == 0 { format::HEADER_BYTES } else { 0 };
-        let bodies = messages.iter().enumerate().map(move |(nth, body)| &body[skipped(nth)..]);
+        let (first, others) = messages.split_at(messages.len().min(1));
+        let first = first.iter().map(|body| &body[format::header_bytes(body.len())..]);
+        let bodies = first.chain(others.iter().map(|body| &**body));
         bodies.chain(std::iter::once(whole)).filter(|piece| !piece.is_empty())
     }
 

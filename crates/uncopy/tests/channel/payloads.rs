@@ -16,9 +16,16 @@ use crate::channel::{past, send, send_handles, socket_pair};
 
 const LONG: Deadline = Deadline::INFINITE;
 /// Length from which on payloads go over a stream.
-const LONG_BYTES: usize = MAX_BYTES;
+const LONG_BYTES: usize = MAX_BYTES + 4096;
 /// Bytes of a header.
 const HEADER: usize = 32;
+/// Maximum number of bytes behind a header.
+const EDGE: usize = MAX_BYTES - 64;
+
+/// Whether a payload of this length is one message, with a header or as a full message without one.
+fn is_one_message(length: usize) -> bool {
+    length <= EDGE || length == MAX_BYTES
+}
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| (n % 251) as u8).collect()
@@ -46,7 +53,7 @@ fn with_stream() -> (PayloadChannel, PayloadChannel) {
 }
 
 fn header(kind: u32, a: u64) -> Vec<u8> {
-    let words = [0xc1_70_61_79_u32.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    let words = [0xc2_70_61_79_u32.to_ne_bytes(), kind.to_ne_bytes()].concat();
     [&words[..], &a.to_ne_bytes(), &[0; 16]].concat()
 }
 
@@ -56,8 +63,8 @@ fn hostile_sender() -> (Channel, UnixStream, PayloadChannel) {
     let mut far = streaming(far);
     std::thread::scope(|scope| {
         let received = scope.spawn(|| far.receive(LONG).unwrap().len());
-        send(&near, &[header(0, LONG_BYTES as u64), vec![1; MAX_BYTES - HEADER]].concat()).unwrap();
-        for piece in [1; LONG_BYTES - (MAX_BYTES - HEADER)].chunks(MAX_BYTES) {
+        send(&near, &[header(0, LONG_BYTES as u64), vec![1; EDGE]].concat()).unwrap();
+        for piece in [1; LONG_BYTES - EDGE].chunks(MAX_BYTES) {
             send(&near, piece).unwrap();
         }
         assert_eq!(received.join().unwrap(), LONG_BYTES);
@@ -287,9 +294,9 @@ fn said(receipt: PayloadReceipt) -> (PayloadWay, Cost, PayloadReason) {
 
 #[test]
 fn short_payloads_are_messages_and_long_ones_are_cut() {
-    let edge = MAX_BYTES - HEADER;
-    let lengths = [0, 1, edge, edge + 1, LONG_BYTES - 1, LONG_BYTES, edge + MAX_BYTES];
-    for length in lengths.into_iter().chain([edge + MAX_BYTES + 1, 3 << 20]) {
+    let around_a_message = [EDGE, EDGE + 1, MAX_BYTES - 1, MAX_BYTES, MAX_BYTES + 1];
+    let longer = [LONG_BYTES - 1, LONG_BYTES, EDGE + MAX_BYTES, EDGE + MAX_BYTES + 1, 3 << 20];
+    for length in [0, 1].into_iter().chain(around_a_message).chain(longer) {
         for (mut near, mut far, is_wired) in pairs() {
             let bytes = pattern(length);
             std::thread::scope(|scope| {
@@ -299,7 +306,7 @@ fn short_payloads_are_messages_and_long_ones_are_cut() {
                 assert_eq!((payload.len(), payload.is_empty()), (length, length == 0));
                 assert!(payload.pieces().collect::<Vec<_>>().concat() == bytes);
                 let (way, reason) = match length {
-                    _ if length <= edge => (PayloadWay::Message, PayloadReason::Short),
+                    _ if is_one_message(length) => (PayloadWay::Message, PayloadReason::Short),
                     // The peer offers a stream when the first long one comes.
                     LONG_BYTES.. if is_wired => (PayloadWay::Messages, PayloadReason::NoStream),
                     _ => (PayloadWay::Messages, PayloadReason::Cut),
@@ -319,7 +326,9 @@ fn short_payloads_are_messages_and_long_ones_are_cut() {
 #[test]
 fn regions_are_sent_from_where_they_lie() {
     // Few and long, and more than go into a message or two.
-    for (length, region) in [(200_000, 70_001), (20_000, 1), (8191, 1), (8192, 1), (100_000, 3)] {
+    let few = [(200_000, 70_001), (MAX_BYTES, 8), (MAX_BYTES, 30_001)];
+    let many = [(20_000, 1), (8191, 1), (8192, 1), (100_000, 3), (MAX_BYTES, 7)];
+    for (length, region) in few.into_iter().chain(many) {
         for (mut near, mut far, _) in pairs() {
             let bytes = pattern(length);
             let regions: Vec<_> = bytes.chunks(region).map(IoSlice::new).collect();
@@ -389,7 +398,8 @@ fn payloads_go_over_a_stream_from_the_length_that_both_ends_ask_for() {
         let with =
             |end, from| PayloadChannel::with_options(end, PayloadOptions::new().stream_from(from));
         let (mut near, mut far) = (with(near, sending), with(far, receiving));
-        for length in [100, 65_504, 65_505, BORDER - 1, BORDER, BORDER - 1, 65_505, 65_504] {
+        let lengths = [100, EDGE, EDGE + 1, MAX_BYTES, BORDER - 1, BORDER];
+        for length in lengths.into_iter().chain(lengths.into_iter().rev()) {
             let way = std::thread::scope(|scope| {
                 let received = scope.spawn(|| far.receive(LONG).unwrap());
                 let sent = near.send(&pattern(length), LONG).unwrap();
@@ -399,8 +409,8 @@ fn payloads_go_over_a_stream_from_the_length_that_both_ends_ask_for() {
                 sent.way
             });
             let is_streamed = way == PayloadWay::Stream;
-            assert_eq!(way == PayloadWay::Message, length <= 65_504);
-            let shortest = sending.zip(receiving).map(|(a, b)| a.max(b).max(65_505));
+            assert_eq!(way == PayloadWay::Message, is_one_message(length));
+            let shortest = sending.zip(receiving).map(|(a, b)| a.max(b).max(EDGE + 1));
             assert!(!is_streamed || shortest.is_some_and(|from| length >= from), "{length}");
         }
         let sent = std::thread::scope(|scope| {
@@ -491,12 +501,43 @@ fn payloads_above_the_limit_are_refused_alone() {
     }
 }
 
+/// Its bytes are those of the program, and a header that they begin with is none.
+#[test]
+fn a_full_message_is_a_payload_whatever_it_begins_with() {
+    for kind in 0..6 {
+        for (mut near, mut far, _) in pairs() {
+            let full = [header(kind, 1), pattern(MAX_BYTES - HEADER)].concat();
+            near.send(&full, LONG).unwrap();
+            // Looks for an offered stream among what has come.
+            far.send(&pattern(LONG_BYTES), LONG).unwrap();
+            let payload = far.receive(LONG).unwrap();
+            assert!(payload.bytes() == full, "{kind}");
+            assert_eq!((payload.pieces().count(), payload.receipt().way), (1, PayloadWay::Message));
+            assert!(near.receive(LONG).unwrap().bytes() == pattern(LONG_BYTES));
+        }
+    }
+}
+
+#[test]
+fn a_full_message_above_the_limit_is_refused_alone() {
+    for (near, far) in [Channel::pair(), socket_pair()] {
+        let limit = MAX_BYTES as u64 - 1;
+        let options = PayloadOptions::new().max_bytes(limit);
+        let (mut near, mut far) = (streaming(near), PayloadChannel::with_options(far, options));
+        near.send(&pattern(MAX_BYTES), LONG).unwrap();
+        near.send(b"short", LONG).unwrap();
+        let refusal = MemoryRefusal::TooLarge { bytes: MAX_BYTES as u64, limit };
+        assert_eq!(far.receive(LONG).unwrap_err(), refusal.into());
+        assert_eq!(far.receive(LONG).unwrap().bytes(), b"short");
+    }
+}
+
 #[test]
 fn a_deadline_while_receiving_loses_nothing() {
     let (near, far) = socket_pair();
     let mut far = streaming(far);
     let mut first = [0; HEADER];
-    first[..4].copy_from_slice(&0xc1_70_61_79_u32.to_ne_bytes());
+    first[..4].copy_from_slice(&0xc2_70_61_79_u32.to_ne_bytes());
     first[8..16].copy_from_slice(&10_u64.to_ne_bytes());
     send(&near, &first[..]).unwrap();
     // A header alone, then two pieces: none is whole.
@@ -513,7 +554,7 @@ fn a_deadline_while_receiving_loses_nothing() {
 #[test]
 fn a_peer_that_breaks_the_rules_of_payloads_makes_the_end_unusable() {
     let header = |kind: u32, a: u64, b: u64| {
-        let words = [0xc1_70_61_79_u32.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        let words = [0xc2_70_61_79_u32.to_ne_bytes(), kind.to_ne_bytes()].concat();
         [&words[..], &a.to_ne_bytes(), &b.to_ne_bytes(), &[0; 8]].concat()
     };
     let vmo = || Vmo::new(4096).unwrap();
@@ -535,6 +576,7 @@ fn a_peer_that_breaks_the_rules_of_payloads_makes_the_end_unusable() {
             Status::BadState,
         ),
         ("bytes with a handle", header(0, 0, 0), vec![vmo().into()], Status::BadState),
+        ("a full message with a handle", vec![1; MAX_BYTES], vec![vmo().into()], Status::BadState),
         ("memory without a handle", header(1, 1, 0), vec![], Status::BadState),
         ("memory beyond its end", header(1, 4097, 0), vec![sealed().into()], Status::BadState),
         ("a slot without a pool", header(2, 1, 0), vec![], Status::BadState),
@@ -585,7 +627,7 @@ fn slots_of_a_pool_are_checked() {
                 far.trust_peer(testbed::trusted_peer());
             }
             let mut message = [0; HEADER];
-            message[..4].copy_from_slice(&0xc1_70_61_79_u32.to_ne_bytes());
+            message[..4].copy_from_slice(&0xc2_70_61_79_u32.to_ne_bytes());
             message[4..8].copy_from_slice(&2_u32.to_ne_bytes());
             message[8..16].copy_from_slice(&u64::to_ne_bytes(length));
             message[16..24].copy_from_slice(&u64::to_ne_bytes(slot));
