@@ -131,7 +131,11 @@ impl<'a, R: Region> Packet<'a, R> {
         }
         // Regions in front of the first large one are copied as they are seen: a list of thousands of small ones is
         // walked once.
-        let room = HEADER_BYTES + body.bytes + records.len();
+        let is_large = |first: &R| first.length() - offset >= IN_PLACE_BYTES;
+        let room = match regions.first() {
+            Some(first) if is_large(first) => HEADER_BYTES + txid.len(),
+            _ => HEADER_BYTES + body.bytes + records.len(),
+        };
         let copied = scratch.append_at_most(room, |filling| {
             fill_header(filling)?;
             let copied = append_short_from(regions, offset, filling)?;
