@@ -23,6 +23,16 @@ pub trait Endpoint {
     fn receive(&mut self, look: Look) -> Result<usize>;
 }
 
+impl<E: Endpoint> Endpoint for &mut E {
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        (**self).send(bytes)
+    }
+
+    fn receive(&mut self, look: Look) -> Result<usize> {
+        (**self).receive(look)
+    }
+}
+
 /// Part of a message that its receiver reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {

@@ -2,8 +2,9 @@
 //! that wake a sleeping receiver.
 
 use std::hint::{black_box, spin_loop};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use channels::{ECHO, Echo, Endpoint, Errand, Look, echo};
 use iceoryx2::node::NodeCreationFailure;
 use iceoryx2::port::listener::Listener;
@@ -61,17 +62,15 @@ impl Iceoryx {
         Ok(Iceoryx { publisher, subscriber, event, _node: node })
     }
 
-    /// Sends until a receiver gets it: samples that are published before it subscribes are lost.
+    /// Sends until a receiver gets it: samples that are published before it subscribes are lost. Returns when the line is
+    /// quiet: with a second sample on its way both processes would work at once, which those of no other channel do.
     fn greet(&mut self, length: usize) -> Result<()> {
         let bytes = vec![1u8; length];
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while std::time::Instant::now() < deadline {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline {
             self.send(&bytes)?;
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            if self.subscriber.receive()?.is_some() {
-                // Answers to the other greetings.
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                while self.subscriber.receive()?.is_some() {}
+            if self.is_answered(length)? {
+                while self.is_answered(length)? {}
                 if let Some((_, listener)) = &self.event {
                     listener.try_wait(|_| {})?;
                 }
@@ -79,6 +78,19 @@ impl Iceoryx {
             }
         }
         bail!("the echo does not answer")
+    }
+
+    /// Waits for an answer, several times as long as one of this length takes; returns whether it came.
+    fn is_answered(&mut self, length: usize) -> Result<bool> {
+        let longest = Duration::from_millis(50 + (length as u64 >> 19));
+        let deadline = Instant::now() + longest;
+        while Instant::now() < deadline {
+            if self.subscriber.receive()?.is_some() {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(false)
     }
 }
 
@@ -142,7 +154,9 @@ fn main() -> Result<()> {
     let look = errand.look.word();
     let echo = Echo::start(&[name.into(), length.into(), event.into(), look.into()])?;
     here.greet(errand.bytes).context("cannot meet the second process")?;
-    let result = errand.measure(here);
+    errand.measure(&mut here)?;
+    let is_alone = !here.is_answered(errand.bytes)?;
     drop(echo);
-    result
+    ensure!(is_alone, "two samples were on their way at once");
+    Ok(())
 }
