@@ -21,6 +21,7 @@ mod man;
 #[cfg_attr(not(target_os = "linux"), path = "manifest_portable.rs")]
 mod manifest;
 mod progress;
+mod question;
 mod replaced_file;
 mod report;
 mod stop;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use uncopy::copy::{Control, Observer, Phase, Progress};
+use uncopy::copy::{Consent, Control, Observer, Phase, Progress};
 
 pub(crate) use job::JobBar;
 pub(crate) use line::StatusLine;
@@ -19,6 +19,7 @@ use speed::{Speed, speed};
 
 use crate::cp::Signals;
 use crate::job_control::Clock;
+use crate::question;
 use crate::report::{printable, say};
 
 /// Time before the bar appears.
@@ -144,6 +145,10 @@ impl Observer for Watch<'_> {
             self.draw(progress);
         }
         Control::Continue
+    }
+
+    fn may_replace(&mut self, destination: &Path) -> Consent {
+        question::may_replace(destination, self.signals)
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Destination<'a> {
     name: Cow<'a, OsStr>,
     /// Existing file of that name.
     pub(crate) found: Option<ExistingEntry>,
+    /// Whether the name was taken when it was looked up, also where `found` passes nothing on.
+    pub(crate) is_taken: bool,
 }
 
 /// An existing destination, held open so that its inode number cannot be reused during the copy.
@@ -66,8 +68,9 @@ impl<'a> Destination<'a> {
         };
         let found = found.map(|(handle, stat)| ExistingEntry { handle, stat });
         let (given, directory) = (DisplayPath::Path(given), Arc::new(directory));
-        let filesystem = None;
-        let mut destination = Destination { given, followed, directory, filesystem, name, found };
+        let (filesystem, is_taken) = (None, found.is_some());
+        let mut destination =
+            Destination { given, followed, directory, filesystem, name, found, is_taken };
         if let Some(found) = &destination.found
             && found.stat.file_type() != FileType::Symlink
         {
@@ -89,7 +92,9 @@ impl<'a> Destination<'a> {
         options: &CopyOptions,
     ) -> Result<Destination<'a>> {
         let (followed, filesystem, name) = (None, Some(filesystem), Cow::Borrowed(name));
-        let mut destination = Destination { given, followed, directory, filesystem, name, found };
+        let is_taken = found.is_some();
+        let mut destination =
+            Destination { given, followed, directory, filesystem, name, found, is_taken };
         if let Some(found) = &destination.found {
             destination.check(found, source, options)?;
         }

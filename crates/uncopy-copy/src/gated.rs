@@ -1,8 +1,10 @@
 //! Wraps an observer so that its copy waits at the gate of its context.
 
+use std::path::Path;
+
 use super::context::CopyContext;
 use super::control::Control;
-use super::observer::{Observer, Phase, Progress};
+use super::observer::{Consent, Observer, Phase, Progress};
 use super::pause::{Gate, Inside, Passed};
 
 /// An observer whose copy waits at the gate of its context.
@@ -41,5 +43,9 @@ impl Observer for Gated<'_> {
             }
             Passed::Stopped => Control::Stop,
         }
+    }
+
+    fn may_replace(&mut self, destination: &Path) -> Consent {
+        self.observer.may_replace(destination)
     }
 }

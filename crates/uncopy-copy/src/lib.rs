@@ -164,7 +164,7 @@ pub use stale::fuzz as fuzz_record;
 
 pub use context::CopyContext;
 pub use control::Control;
-pub use observer::{Observer, Phase, Progress};
+pub use observer::{Consent, Observer, Phase, Progress};
 pub use options::{
     Allow, Backup, Cache, CopyOptions, Digest, Existing, IfChanged, Level, Numbering, Prefer,
     Preserve, RETRIES, Require, Sparse, Transform, Verify,

@@ -43,6 +43,47 @@ pub struct Progress {
 pub trait Observer {
     /// Called between pieces, on the thread that copies.
     fn progress(&mut self, progress: Progress) -> Control;
+
+    /// Called with [`CopyOptions::ask`](super::CopyOptions::ask) before the existing file `destination` is
+    /// replaced or written into, once for each copy. Nothing has been made yet, so it may wait for a
+    /// person. Refuses by default.
+    fn may_replace(&mut self, destination: &Path) -> Consent {
+        let _ = destination;
+        Consent::Refused
+    }
+}
+
+/// Answer to the question whether an existing file may be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consent {
+    /// Replace it.
+    Given,
+    /// Leave it alone, and go on.
+    Refused,
+    /// Leave it alone, and stop the copy or the job.
+    Stop,
+}
+
+/// An observer that is asked once about the destination of a copy that is repeated.
+pub(super) struct AskedOnce<'a> {
+    observer: &'a mut dyn Observer,
+    answer: Option<Consent>,
+}
+
+impl<'a> AskedOnce<'a> {
+    pub(super) fn new(observer: &'a mut dyn Observer) -> AskedOnce<'a> {
+        AskedOnce { observer, answer: None }
+    }
+}
+
+impl Observer for AskedOnce<'_> {
+    fn progress(&mut self, progress: Progress) -> Control {
+        self.observer.progress(progress)
+    }
+
+    fn may_replace(&mut self, destination: &Path) -> Consent {
+        *self.answer.get_or_insert_with(|| self.observer.may_replace(destination))
+    }
 }
 
 /// `()` observes nothing and never stops a copy.

@@ -1,5 +1,6 @@
 //! Defines the options of a copy.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 
 use super::setters::setters;
@@ -41,6 +42,10 @@ pub struct CopyOptions {
     pub flush_source: bool,
     /// Treatment of an existing destination.
     pub existing: Existing,
+    /// Ask the observer ([`Observer::may_replace`](super::Observer::may_replace)) before an existing file is
+    /// replaced or written into, and leave it alone ([`Skip::Declined`](super::Skip::Declined)) unless it
+    /// agrees. A file that appears during the copy is left alone ([`Skip::Exists`](super::Skip::Exists)).
+    pub ask: bool,
     /// Keep the file that is replaced, under a further name. Its name itself is then replaced, as by
     /// [`Existing::Remove`].
     pub backup: Option<Backup>,
@@ -90,6 +95,7 @@ setters! {
         if_changed: IfChanged,
         flush_source: bool,
         existing: Existing,
+        ask: bool,
         backup: Option<Backup>,
         attributes_only: bool,
         preserve: Preserve,
@@ -122,6 +128,15 @@ impl CopyOptions {
     /// is not followed.
     pub(crate) fn replaces_name(&self) -> bool {
         self.existing == Existing::Remove || self.backup.is_some()
+    }
+
+    /// Returns the options for a name that was free (`is_taken`: it was not) when the observer could be
+    /// asked: what appears there later is not replaced, because nobody agreed to it.
+    pub(crate) fn after_asking(&self, is_taken: bool) -> Cow<'_, CopyOptions> {
+        match self.ask && !is_taken {
+            true => Cow::Owned(CopyOptions { existing: Existing::Keep, ..self.clone() }),
+            false => Cow::Borrowed(self),
+        }
     }
 
     /// Whether these options can be obeyed together, whatever the files are.
@@ -200,6 +215,7 @@ impl CopyOptions {
                 Contradiction::BackupSuffix,
             ),
             (self.existing == Existing::Remove && writes_into, Contradiction::RemoveInPlace),
+            (self.ask && self.existing == Existing::Keep, Contradiction::AskAboutKept),
             (transforms && self.copy_contents, Contradiction::TransformOfStream),
         ];
         rows.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, found)| Err(found))

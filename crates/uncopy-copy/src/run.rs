@@ -12,10 +12,11 @@ use super::destination::Destination;
 use super::file_copy::{CopyRequest, FileCopy};
 use super::file_plan::FilePlan;
 use super::metadata;
-use super::observer::Observer;
+use super::observer::{AskedOnce, Consent, Observer};
 use super::options::{CopyOptions, Existing, IfChanged, RETRIES, Transform};
 use super::outcome::Outcome;
 use super::pause::{Gate, Stopwatch};
+use super::skip::Skip;
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::stale::Noting;
@@ -32,6 +33,7 @@ pub(super) fn copy(
     context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    let observer = &mut AskedOnce::new(observer);
     retry_while_source_changes(options, context.gate, |flushes| {
         copy_once(source, destination, options, context, flushes, observer)
     })
@@ -94,6 +96,17 @@ fn copy_once(
     let renamed = new_name.map(|name| destination.with_file_name(name));
     let destination = renamed.as_deref().unwrap_or(destination);
     let destination = Destination::resolve(destination, &source, options)?;
+    if options.ask && destination.is_taken {
+        match observer.may_replace(destination.given.as_ref()) {
+            Consent::Given => {}
+            Consent::Refused => {
+                let skipped = Outcome::Skipped { reason: Skip::Declined, renamed: None };
+                return Ok(skipped.with_name(renamed));
+            }
+            Consent::Stop => return Err(Error::new("copy", source.path, Reason::Cancelled)),
+        }
+    }
+    let options = &*options.after_asking(destination.is_taken);
     let request = CopyRequest {
         source: &source,
         destination: &destination,

@@ -43,6 +43,8 @@ skips! {
     SameSize = "same_size", "the destination is as long as the source";
     /// The destination has the same bytes as the source (`Compare::Contents`).
     SameContents = "same_contents", "the destination has the same contents as the source";
+    /// The observer did not agree to replacing the destination (`CopyOptions::ask`).
+    Declined = "declined", "replacing the destination was declined";
     /// A symbolic link, with `Links::Skip`.
     SymbolicLink = "symbolic_link", "it is a symbolic link (links = Skip)";
     /// A FIFO, socket or device file, without `JobOptions::specials`.

@@ -42,6 +42,8 @@ options! {
     FlushSource = "flush_source",
     /// `existing = Remove`.
     Remove = "existing",
+    /// `ask`.
+    Ask = "ask",
     /// `backup`.
     Backup = "backup",
     /// `attributes_only`.

@@ -199,7 +199,7 @@ pub(crate) static KEYS: [Key; 21] = [
         name: "jobs",
         built_in: "auto",
         expected: "auto, or a number of workers from 1",
-        flags: &["jobs"],
+        flags: &["jobs", "interactive"],
         options: &[],
         set: |flags, text| {
             set(&mut flags.tree.jobs, unless("auto", text, |text| text.parse().ok()))

@@ -1,15 +1,17 @@
 //! `uncopy cp -r`, and `uncopy cp` with several files: a job of the library.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use uncopy::copy::Control;
 use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees_observed};
+use uncopy::copy::{Consent, Control};
 
 use super::target::Pair;
 use super::{Reports, Signals};
 use crate::exit::Exit;
 use crate::manifest::Manifest;
 use crate::progress::{JobBar, is_typed};
+use crate::question;
 use crate::report::{Failure, Report};
 
 /// Copies trees or several files, and reports on each entry and on the whole. Shows progress if
@@ -97,6 +99,10 @@ impl JobObserver for Watch<'_> {
 
     fn wants_records(&self) -> bool {
         self.wants_records
+    }
+
+    fn may_replace(&self, destination: &Path) -> Consent {
+        self.bar.aside(|| question::may_replace(destination, self.signals))
     }
 
     fn finished(&self, record: &Record) {

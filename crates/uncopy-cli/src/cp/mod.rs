@@ -6,6 +6,7 @@ mod list;
 mod request;
 mod target;
 
+use std::io::{IsTerminal, stdin};
 use std::path::Path;
 
 use clap::error::ErrorKind;
@@ -20,6 +21,7 @@ use crate::flags::copy::CopyArgs;
 use crate::flags::{self, conflict, naming};
 use crate::job_control::JobControl;
 use crate::manifest::Manifest;
+use crate::progress::is_typed;
 use crate::report::{self, Failure, Report};
 use crate::stop::{self, Stop};
 pub(crate) use target::Pair;
@@ -33,6 +35,13 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     let mut options = job_options(configured)?;
     let flags = &configured.flags;
     let misuse = |kind, message: String| flags::usage_error(flags.subcommand(), kind, &message);
+    if flags.interactive && !stdin().is_terminal() {
+        let message =
+            "--interactive needs a terminal as standard input, to read the answers from; leave \
+                       it out, or --no-clobber replaces nothing"
+                .to_owned();
+        return Err(misuse(ErrorKind::ValueValidation, message));
+    }
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
@@ -46,6 +55,11 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             return Ok(report::failed_to(&operation, &error, next_step));
         }
     };
+    if flags.interactive && names.sources.iter().any(|source| is_typed(source)) {
+        let message =
+            "--interactive reads answers from the terminal that the source is; copy it without";
+        return Err(misuse(ErrorKind::ArgumentConflict, message.to_owned()));
+    }
     let is_directory = match destination_is_directory(&names) {
         Ok(is_directory) => is_directory,
         Err(failure) => {

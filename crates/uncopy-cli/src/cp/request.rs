@@ -1,6 +1,7 @@
 //! Converts flags to options of the library.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -55,6 +56,7 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
         (false, true) => Existing::Force,
         (false, false) => Existing::Replace,
     };
+    options.ask = flags.interactive;
     options.backup = backup(flags, |name| std::env::var_os(name))?;
     options.attributes_only = flags.attributes_only;
     options.preserve = preserve(flags)?;
@@ -86,6 +88,7 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
         OnErrorArg::Abort => OnError::Abort,
     };
     options.bytes_per_second = flags.max_bandwidth;
+    options.jobs = if flags.interactive { NonZeroUsize::new(1) } else { flags.tree.jobs };
     if !flags.is_recursive() && !flags.copies_entries() {
         // Settings for trees, such as `links`, have no effect.
         options.sources = Sources::Files;
@@ -124,7 +127,6 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
     options.follow_outside = flags.tree.follow_outside
         || links == Some(Following::Always)
         || (flags.link && links.is_none());
-    options.jobs = flags.tree.jobs;
     for pattern in &flags.tree.patterns.in_order {
         let added = match pattern {
             Pattern::Include(pattern) => options.selection.include(pattern),
@@ -329,7 +331,8 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 41] = [
+        let rows: [(&str, Change); 42] = [
+            ("-i", |o| o.ask = true),
             ("--manifest sums", |o| o.digest = Some(Digest::Blake3)),
             ("--digest", |o| o.digest = Some(Digest::Blake3)),
             ("--digest=sha256", |o| o.digest = Some(Digest::Sha256)),

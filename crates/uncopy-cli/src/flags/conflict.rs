@@ -46,6 +46,19 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             ONE_OF_THEM,
         ),
         (flags.force && flags.no_clobber, "--force", "--no-clobber", ONE_OF_THEM),
+        (flags.interactive && flags.no_clobber, "--interactive", "--no-clobber", ONE_OF_THEM),
+        (
+            flags.interactive && flags.tree.jobs.is_some_and(|jobs| jobs.get() > 1),
+            "--interactive",
+            "--jobs",
+            "questions come from one worker; leave one of them out",
+        ),
+        (
+            flags.interactive && flags.json,
+            "--interactive",
+            "--json",
+            "a program cannot answer; leave one of them out",
+        ),
         (
             flags.remove_destination && flags.no_clobber,
             "--remove-destination",
@@ -154,6 +167,9 @@ mod tests {
             ("--no-user-copy --no-zero-copy a b", "--no-user-copy --no-zero-copy"),
             ("--require=shared --no-zero-copy a b", "--require --no-zero-copy"),
             ("-nf a b", "--force --no-clobber"),
+            ("-in a b", "--interactive --no-clobber"),
+            ("-ri -j2 a b", "--interactive --jobs"),
+            ("-i --json a b", "--interactive --json"),
             ("-n --remove-destination a b", "--remove-destination --no-clobber"),
             ("-r --checksum --size-only a b", "--checksum --size-only"),
             ("-t x --dest y a", "--target-directory --dest"),
@@ -186,6 +202,8 @@ mod tests {
     fn flags_that_agree_are_accepted() {
         for line in [
             "a b",
+            "-ri -j1 a b",
+            "-if a b",
             "--method auto --require-zero-copy a b",
             "--zero-copy --require-zero-copy a b",
             "--zero-copy --method direct a b",

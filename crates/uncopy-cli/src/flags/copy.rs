@@ -86,6 +86,12 @@ pub(crate) struct CopyArgs {
     #[arg(short, long, visible_alias = "ignore-existing", help_heading = TARGETS)]
     pub no_clobber: bool,
 
+    /// Ask before each existing file is replaced; it is left alone unless the answer begins with y
+    ///
+    /// Needs a terminal as standard input, and uses one worker.
+    #[arg(short, long, help_heading = TARGETS)]
+    pub interactive: bool,
+
     /// Replace an existing file even if its mode forbids writing
     #[arg(short, long, help_heading = TARGETS)]
     pub force: bool,

@@ -30,6 +30,7 @@ fn flag(option: CopyOption) -> &'static str {
         CopyOption::IfChanged => "--if-changed=retry",
         CopyOption::FlushSource => "--if-changed=fail, which flushes the source,",
         CopyOption::Remove => "--remove-destination",
+        CopyOption::Ask => "--interactive",
         CopyOption::Backup => "--backup",
         CopyOption::AttributesOnly => "--attributes-only",
         CopyOption::PreserveMode => "--preserve=mode",

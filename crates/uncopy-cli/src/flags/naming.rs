@@ -166,6 +166,10 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--backup contradicts --delete, which deletes what the source does not have, and so the \
              backups; leave one of them out"
         }
+        Contradiction::AskInMirror => {
+            "--interactive contradicts --delete, which removes what the source does not have without a \
+             question; leave one of them out"
+        }
         Contradiction::RemoveInPlace => {
             "--remove-destination replaces the name, and --in-place and --attributes-only write into the \
              existing file; leave one of them out"
@@ -302,13 +306,14 @@ mod tests {
     #[test]
     fn contradictions_name_flags_that_there_are() {
         use Contradiction::{
-            AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix, ComparedAndKept,
-            ComparedWithOther, ContentsInTree, DigestOfTransformed, DirectKeepsNoCache,
-            DryRunLeavesNothing, InPlaceCannotRetry, LinkCopiesNothing, OutsideNeedsFollowing,
-            RemoveInPlace, TransformInPlace, TransformNeedsReading, TransformOfStream, TreeInPlace,
-            TreeOptionOfEntries, ZerosNeedReading,
+            AskInMirror, AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix,
+            ComparedAndKept, ComparedWithOther, ContentsInTree, DigestOfTransformed,
+            DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry, LinkCopiesNothing,
+            OutsideNeedsFollowing, RemoveInPlace, TransformInPlace, TransformNeedsReading,
+            TransformOfStream, TreeInPlace, TreeOptionOfEntries, ZerosNeedReading,
         };
         for found in [
+            AskInMirror,
             AttributesAlone,
             BackupInMirror,
             BackupOfNothing,

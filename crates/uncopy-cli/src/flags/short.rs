@@ -17,8 +17,7 @@ const fn letter(letter: char, meaning: &'static str, next_step: &'static str) ->
     Letter { letter, meaning, next_step }
 }
 
-const LETTERS: [Letter; 3] = [
-    letter('i', "\"ask before overwriting\" in cp", "--no-clobber never replaces a file"),
+const LETTERS: [Letter; 2] = [
     letter(
         's',
         "\"make symbolic links\" in cp",
@@ -32,9 +31,8 @@ const LETTERS: [Letter; 3] = [
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 62] = [
+const LONG: [(&str, &str); 61] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
-    ("interactive", "--no-clobber keeps what is there, and --backup keeps a copy of it"),
     ("parents", "name each destination, or copy the tree and --include what is wanted"),
     ("files-from", "copy the tree and --include what is wanted"),
     ("chmod", "--no-preserve=mode gives new files the mode that the umask leaves"),
@@ -148,7 +146,7 @@ mod tests {
     const OF_CP: &str = "abdfHilLnprst:uvxPRS:TZ";
 
     /// Letters that both have, with the same meaning.
-    const SHARED: &str = "abdflnprtuvxHLPRST";
+    const SHARED: &str = "abdfilnprtuvxHLPRST";
 
     /// Letters that `cp` does not have.
     const OWN: &str = "hjq";
@@ -184,7 +182,7 @@ mod tests {
             ("a b -s", Some('s')),
             ("-vs a b", Some('s')),
             ("-sv a b", Some('s')),
-            ("-ri a b", Some('i')),
+            ("-rZ a b", Some('Z')),
             ("-faZx a b", Some('Z')),
             ("-y a b", None),
             ("--d a b", None),

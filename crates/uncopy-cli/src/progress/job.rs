@@ -100,10 +100,10 @@ impl JobBar {
     }
 
     /// Hides the line while `print` runs.
-    pub(crate) fn aside(&self, print: impl FnOnce()) {
+    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         let mut line = self.lock();
         line.clear();
-        print();
+        print()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `uncopy cp`, as a black box: what it says is held against what the kernel, the filesystem and
 //! strace say.
 
+mod asking;
 mod backups;
 mod coreutils;
 pub(crate) mod faults;
@@ -84,6 +85,7 @@ pub(crate) fn cp_as_nobody() -> Program {
 
 pub(crate) fn cases() -> Vec<Case> {
     [
+        asking::cases(),
         backups::cases(),
         coreutils::cases(),
         faults::cases(),

@@ -16,8 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Letters of `cp(1)` (coreutils 9) that are not supported, and a flag that is near.
-const REFUSED: [(char, &str); 3] =
-    [('i', "--no-clobber"), ('s', "--link"), ('Z', "--preserve=xattr")];
+const REFUSED: [(char, &str); 2] = [('s', "--link"), ('Z', "--preserve=xattr")];
 
 fn uncopy() -> Program {
     Program::new(env!("CARGO_BIN_EXE_uncopy")).arg("cp")

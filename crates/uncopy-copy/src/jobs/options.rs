@@ -146,6 +146,7 @@ impl JobOptions {
             (compares && makes_other_bytes, Contradiction::ComparedWithOther),
             (compares && self.copy.existing == Existing::Keep, Contradiction::ComparedAndKept),
             (self.copy.backup.is_some() && self.delete.is_some(), Contradiction::BackupInMirror),
+            (self.copy.ask && self.delete.is_some(), Contradiction::AskInMirror),
             (self.sources == Sources::Entries && is_of_trees, Contradiction::TreeOptionOfEntries),
             (self.copy.in_place, Contradiction::TreeInPlace),
             (self.copy.copy_contents, Contradiction::ContentsInTree),

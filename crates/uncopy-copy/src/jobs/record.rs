@@ -1,9 +1,9 @@
 //! Defines records of entries, progress, and the summary of a job.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Control, Skip};
+use crate::{Consent, Control, Skip};
 use uncopy_core::{
     CompressionAction, Cost, InodeFlags, Leftovers, Mechanism, Note, Portion, Receipt, Refusal,
     RefusalReason,
@@ -155,6 +155,14 @@ pub trait JobObserver: Sync {
     /// notes. A record of a small file costs a part of the time of copying it. Each worker asks once.
     fn wants_records(&self) -> bool {
         true
+    }
+
+    /// Called with [`CopyOptions::ask`](crate::CopyOptions::ask) before an existing entry of the destination
+    /// is replaced, once for each. It may wait for a person, and holds up only the worker that asks;
+    /// with several [`jobs`](super::JobOptions::jobs) several may ask at once. Refuses by default.
+    fn may_replace(&self, destination: &Path) -> Consent {
+        let _ = destination;
+        Consent::Refused
     }
 
     /// Receives a finished entry. Called by one worker at a time, in the order of [`Record::sequence`].

@@ -77,7 +77,7 @@ type Change = fn(&mut CopyOptions);
 
 #[test]
 fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
-    let rows: [(Change, CopyOption); 28] = [
+    let rows: [(Change, CopyOption); 29] = [
         (|o| o.require = Require::ZeroCopy, CopyOption::Require),
         (|o| o.require = Require::NoUserCopy, CopyOption::Require),
         (|o| o.allow = Allow::Only(Mechanism::Reflink), CopyOption::Allow),
@@ -90,6 +90,7 @@ fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
         (|o| o.flush_source = true, CopyOption::FlushSource),
         (|o| o.existing = Existing::Remove, CopyOption::Remove),
         (|o| o.backup = Some(crate::Backup::new()), CopyOption::Backup),
+        (|o| o.ask = true, CopyOption::Ask),
         (|o| o.attributes_only = true, CopyOption::AttributesOnly),
         (|o| o.preserve.mode = true, CopyOption::PreserveMode),
         (|o| o.preserve.ownership = true, CopyOption::PreserveOwnership),

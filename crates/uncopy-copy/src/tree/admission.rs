@@ -6,6 +6,7 @@ use rustix::fs::OFlags;
 use super::decide::{Decision, Policy, Side, decide};
 use super::delete::{Deleter, make_room};
 use super::place::Place;
+use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
 use crate::jobs::{Action, Compare, EntryKind, EntryOutcome};
@@ -77,12 +78,33 @@ fn check_by_policy(
             return Err(Error::new("replace", place.destination(), Reason::Refused(why)));
         }
         Decision::Make => Action::Make,
+        Decision::Replace if asks(deleter, place) => match consent(deleter, place) {
+            Consent::Given => Action::Replace,
+            Consent::Refused => {
+                let reason = Skip::Declined;
+                return Ok(Admission::Done(EntryOutcome::Skipped { reason }));
+            }
+            Consent::Stop => return Err(Error::new("copy", place.source(), Reason::Cancelled)),
+        },
         Decision::Replace | Decision::Merge | Decision::Compare => Action::Replace,
     };
     Ok(match deleter.options.dry_run {
         true => Admission::Done(EntryOutcome::Planned { action, mechanism: None }),
         false => Admission::Proceed { found, decision },
     })
+}
+
+/// Whether an existing entry is replaced with consent alone: not what was left by a killed run, and in a
+/// dry run nothing is replaced.
+fn asks(deleter: &Deleter<'_, '_>, place: &Place<'_>) -> bool {
+    let options = deleter.options;
+    options.copy.ask && !options.dry_run && !place.directory.entered.private
+}
+
+/// Asks the observer whether the existing entry may be replaced.
+fn consent(deleter: &mut Deleter<'_, '_>, place: &Place<'_>) -> Consent {
+    let control = deleter.control;
+    deleter.answer.about(place.destination(), |path| control.may_replace(path))
 }
 
 /// Looks up the existing entry of the destination's name; in a directory that this job made there

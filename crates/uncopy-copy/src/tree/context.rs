@@ -36,6 +36,7 @@ impl<'a> Context<'a> {
             options,
             inside: CopyOptions {
                 existing: Existing::Replace,
+                ask: false,
                 backup: None,
                 ..options.copy.clone()
             },

@@ -17,6 +17,7 @@ use super::decide::{DeletionVerdict, kind_of, stranger};
 use super::directory::{Directory, Open};
 use super::folding::{Mirrored, NotCompared, stood_for};
 use super::job_control::JobControl;
+use super::last_answer::LastAnswer;
 use super::listing_buffer::ListingBuffer;
 use super::place::Place;
 use super::reporter::Reporter;
@@ -34,6 +35,7 @@ pub(super) struct Deleter<'w, 'env> {
     pub(super) control: &'env JobControl<'env>,
     pub(super) reporter: &'w mut Reporter<'env>,
     pub(super) listing: &'w mut ListingBuffer,
+    pub(super) answer: &'w mut LastAnswer,
 }
 
 /// Removes what a directory of the destination has and its source has not.

@@ -98,6 +98,7 @@ pub(super) fn copy_regular(
                 return Ok(Outcome::Copied(Receipt::default()));
             }
         };
+        let options = &*options.after_asking(found.is_some());
         let given = DisplayPath::Lazy(&to);
         let destination = &find_destination(place, given, found, source, options)?;
         let request = CopyRequest { source, destination, chosen, options, context: copy_context };

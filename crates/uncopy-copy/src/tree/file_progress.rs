@@ -1,9 +1,11 @@
 //! Adds the progress of a large file of a tree to that of the whole job.
 
+use std::path::Path;
+
 use super::job_control::JobControl;
 use super::tally::Tally;
 use crate::control::Control;
-use crate::observer::{Observer, Phase, Progress};
+use crate::observer::{Consent, Observer, Phase, Progress};
 
 /// Adds the bytes that one large file moves to those that the whole job has moved.
 pub(super) struct FileProgress<'a> {
@@ -26,5 +28,9 @@ impl Observer for FileProgress<'_> {
             self.tally.count_bytes(more);
         }
         self.control.ask()
+    }
+
+    fn may_replace(&mut self, destination: &Path) -> Consent {
+        self.tally.may_replace(destination)
     }
 }

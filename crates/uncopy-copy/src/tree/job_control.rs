@@ -1,13 +1,15 @@
 //! Decides whether and when a job continues: asks the observer, waits for its pauses and its rate,
 //! and ends it.
 
+use std::path::Path;
+
 use super::context::Context;
 use super::ending::Ending;
 use super::queue::Queue;
 use super::tally::Tally;
 use crate::jobs::OnError;
 use crate::pause::Passed;
-use crate::{Control, Gate, throttle};
+use crate::{Consent, Control, Gate, throttle};
 use uncopy_core::{Error, Reason};
 
 /// Control of one job.
@@ -76,6 +78,11 @@ impl<'a> JobControl<'a> {
             }
             Passed::Stopped => Control::Stop,
         }
+    }
+
+    /// Asks the observer whether an existing file may be replaced.
+    pub(super) fn may_replace(&self, destination: &Path) -> Consent {
+        self.tally.may_replace(destination)
     }
 
     /// Waits if the job is paused, before a step that is not reported.

@@ -19,6 +19,7 @@ mod incomplete;
 mod job;
 mod job_control;
 mod journal;
+mod last_answer;
 mod links;
 mod list;
 mod listing_buffer;

@@ -68,9 +68,10 @@ fn make_entry(
     make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
 ) -> Result<EntryOutcome> {
     let fail = |errno| Error::destination("make", place.destination(), errno);
-    if let Admission::Done(outcome) = check_admission(&mut worker.deleter(), place, kind, stat)? {
-        return Ok(outcome);
-    }
+    let found = match check_admission(&mut worker.deleter(), place, kind, stat)? {
+        Admission::Proceed { found, .. } => found,
+        Admission::Done(outcome) => return Ok(outcome),
+    };
     let (context, to) = (worker.context, &*place.open.destination);
     let preserve = given_to(stat, worker.options.copy.preserve);
     let is_exposed = preserve != Preserve::default() && context.is_privileged();
@@ -98,7 +99,7 @@ fn make_entry(
         }
     };
     let options = context.copy_options(&place.directory.entered);
-    match temporary.put_in_place(options).map_err(fail)? {
+    match temporary.put_in_place(&options.after_asking(found.is_some())).map_err(fail)? {
         true => Ok(made(notes)),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
@@ -140,7 +141,7 @@ pub(super) fn make_hard_link(
         }
     }
     let copy = directory::stat_name(&from, name).map_err(fail)?;
-    if found.is_some_and(|found| identity(&found.stat) == identity(&copy)) {
+    if found.as_ref().is_some_and(|found| identity(&found.stat) == identity(&copy)) {
         return Ok(linked());
     }
     let temporary = match Temporary::linked(place, &copy, make) {
@@ -148,7 +149,7 @@ pub(super) fn make_hard_link(
         other => other.map_err(fail)?,
     };
     let options = context.copy_options(&place.directory.entered);
-    match temporary.put_in_place(options).map_err(fail)? {
+    match temporary.put_in_place(&options.after_asking(found.is_some())).map_err(fail)? {
         true => Ok(linked()),
         false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),
     }
@@ -179,9 +180,9 @@ pub(super) fn make_link_to_source(
     let to = &*place.open.destination;
     let options = worker.context.copy_options(&place.directory.entered);
     if decision == Decision::Make
-        || !(options.replaces_name() || options.existing == Existing::Force)
+        || !(options.replaces_name() || options.existing == Existing::Force || options.ask)
     {
-        // Without force an existing entry is an error, as by `ln` and `cp`.
+        // Without force or consent an existing entry is an error, as by `ln` and `cp`.
         return make(to, place.target).map(|()| linked()).map_err(fail);
     }
     let temporary = Temporary::linked(place, source, |name| make(to, name)).map_err(fail)?;

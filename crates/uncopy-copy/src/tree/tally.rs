@@ -2,10 +2,11 @@
 //! end.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::Consent;
 use crate::Control;
 use crate::jobs::{JobObserver, JobProgress, Record, Summary};
 use crate::stale::Unproven;
@@ -57,6 +58,11 @@ impl<'a> Tally<'a> {
             summary: Mutex::default(),
             unproven: Mutex::default(),
         }
+    }
+
+    /// Asks the observer whether an existing file may be replaced.
+    pub(super) fn may_replace(&self, destination: &Path) -> Consent {
+        self.observer.may_replace(destination)
     }
 
     /// Counts an entry that is finished, however it ended.

@@ -8,6 +8,7 @@ use super::delete::Deleter;
 use super::file_progress::FileProgress;
 use super::job::Job;
 use super::job_control::JobControl;
+use super::last_answer::LastAnswer;
 use super::links::Links;
 use super::listing_buffer::ListingBuffer;
 use super::place::Place;
@@ -35,6 +36,7 @@ pub(super) struct Worker<'scope, 'env> {
     pub(super) scheduler: Scheduler<'scope, 'env>,
     pub(super) reporter: Reporter<'env>,
     pub(super) listing: ListingBuffer,
+    answer: LastAnswer,
     /// Room for the contents of a small file.
     buffer: Vec<u8>,
     small: SmallFiles,
@@ -63,6 +65,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             scheduler: Scheduler::new(job, control, scope, work),
             reporter: Reporter::new(options, tally, control),
             listing: ListingBuffer::new(),
+            answer: LastAnswer::default(),
             buffer: small::buffer(&options.copy),
             small: SmallFiles::default(),
             workshop: None,
@@ -83,6 +86,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             control: self.control,
             reporter: &mut self.reporter,
             listing: &mut self.listing,
+            answer: &mut self.answer,
         }
     }
 

@@ -92,6 +92,14 @@ coded! {
         RemoveInPlace = "remove_in_place",
             "existing = Remove replaces the name, and in_place and attributes_only write into the existing file; \
              leave one of them out";
+        /// `ask`, and `existing` is `Keep`.
+        AskAboutKept = "ask_about_kept",
+            "existing = Keep replaces no file, so that there is nothing to ask about; leave out ask, or \
+             replace";
+        /// `ask` and `delete`.
+        AskInMirror = "ask_in_mirror",
+            "ask contradicts delete, which removes what the source does not have without a question; leave \
+             one of them out";
         /// `link` in a job, with an option for bytes or metadata of copies.
         LinkCopiesNothing = "link_copies_nothing",
             "link makes further names of the source's files and copies none; leave out verify, digest, transform, \

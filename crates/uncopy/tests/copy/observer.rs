@@ -1,10 +1,15 @@
 //! Progress, and the wish to stop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use testbed::Case;
 use uncopy::Mechanism;
-use uncopy::copy::{Control, CopyOptions, Phase, Progress, Verify, copy_file_observed};
+use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Sources, copy_trees_observed};
+use uncopy::copy::{
+    Consent, Control, CopyOptions, Observer, Phase, Progress, Skip, Verify, copy_file_observed,
+};
 
 use crate::copy::{EVERYWHERE, Pair, only};
 
@@ -17,6 +22,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [] stopped_at_each_point_of_a_durable_verified_copy,
         [] stopped_while_a_stream_is_read,
         [] an_observer_that_panics_leaves_nothing,
+        [] an_existing_file_is_replaced_with_consent_alone,
+        [] a_file_that_nobody_was_asked_about_is_not_replaced,
+        [] without_an_answer_nothing_is_replaced,
     ]
 }
 
@@ -151,4 +159,148 @@ fn an_observer_that_panics_leaves_nothing() {
         assert!(catch_unwind(copy).is_err());
         pair.assert_kept(Some(old));
     }
+}
+
+/// Answers questions, and makes a file while the copy runs.
+struct Person {
+    answer: Consent,
+    makes: Option<PathBuf>,
+    asked: Mutex<Vec<PathBuf>>,
+}
+
+impl Person {
+    fn new(answer: Consent) -> Person {
+        Person { answer, makes: None, asked: Mutex::default() }
+    }
+
+    fn interfere(&self) -> Control {
+        if let Some(path) = &self.makes {
+            std::fs::write(path, "old").unwrap();
+        }
+        Control::Continue
+    }
+
+    fn reply(&self, destination: &Path) -> Consent {
+        self.asked.lock().unwrap().push(destination.to_owned());
+        self.answer
+    }
+}
+
+impl Observer for &Person {
+    fn progress(&mut self, _: Progress) -> Control {
+        self.interfere()
+    }
+
+    fn may_replace(&mut self, destination: &Path) -> Consent {
+        self.reply(destination)
+    }
+}
+
+impl JobObserver for Person {
+    fn progress(&self, _: JobProgress) -> Control {
+        self.interfere()
+    }
+
+    fn may_replace(&self, destination: &Path) -> Consent {
+        self.reply(destination)
+    }
+}
+
+/// Ways to copy one file; each returns how many were copied and skipped.
+const FORMS: [Option<Sources>; 4] =
+    [None, Some(Sources::Files), Some(Sources::Entries), Some(Sources::Trees)];
+
+/// Copies the pair in this form. `Err`: the observer stopped it.
+fn copied(
+    pair: &Pair,
+    form: Option<Sources>,
+    person: &Person,
+    change: fn(&mut CopyOptions),
+) -> Result<(u64, u64), ()> {
+    let mut options = CopyOptions::new().ask(true);
+    change(&mut options);
+    let Some(sources) = form else {
+        let (source, destination) = (&pair.source, &pair.destination);
+        let outcome = copy_file_observed(source, destination, &options, &mut &*person);
+        return match outcome {
+            Ok(outcome) if outcome.is_skipped() => Ok((0, 1)),
+            Ok(_) => Ok((1, 0)),
+            Err(error) => {
+                assert!(error.is_cancelled(), "{error}");
+                Err(())
+            }
+        };
+    };
+    let options = JobOptions::new().copy(options).sources(sources);
+    let (mut source, mut destination) = (pair.source.clone(), pair.destination.clone());
+    if sources == Sources::Trees {
+        let tree = pair.scratch.join("tree");
+        std::fs::create_dir_all(&tree).unwrap();
+        let _ = std::fs::hard_link(&pair.source, tree.join("destination"));
+        (source, destination) = (tree, pair.scratch.path().to_owned());
+    }
+    let summary = copy_trees_observed([(source, destination)], &options, person);
+    std::fs::remove_dir_all(pair.scratch.join("tree")).ok();
+    match summary {
+        Ok(summary) => {
+            assert_eq!(summary.failed, 0);
+            Ok((summary.files, summary.skipped))
+        }
+        Err(error) => {
+            assert!(error.cause().is_cancelled(), "{error}");
+            Err(())
+        }
+    }
+}
+
+/// Ways to put the copy in place.
+const CHANGES: [fn(&mut CopyOptions); 3] = [
+    |_| {},
+    |options| options.existing = uncopy::copy::Existing::Remove,
+    |options| options.durable = true,
+];
+
+fn an_existing_file_is_replaced_with_consent_alone() {
+    for form in FORMS {
+        for change in CHANGES {
+            for (answer, expected) in [
+                (Consent::Given, Ok((1, 0))),
+                (Consent::Refused, Ok((0, 1))),
+                (Consent::Stop, Err(())),
+            ] {
+                let (pair, person) = (Pair::new(1 << 17), Person::new(answer));
+                let old = pair.old_destination();
+                assert_eq!(copied(&pair, form, &person, change), expected, "{form:?} {answer:?}");
+                let asked = person.asked.into_inner().unwrap();
+                assert_eq!(asked, std::slice::from_ref(&pair.destination), "{form:?} {answer:?}");
+                match answer {
+                    Consent::Given => pair.assert_copied(),
+                    _ => pair.assert_kept(Some(old)),
+                }
+            }
+        }
+    }
+}
+
+fn a_file_that_nobody_was_asked_about_is_not_replaced() {
+    for form in FORMS {
+        for change in CHANGES {
+            let (pair, mut person) = (Pair::new(4 << 20), Person::new(Consent::Given));
+            person.makes = Some(pair.destination.clone());
+            assert_eq!(copied(&pair, form, &person, change), Ok((0, 1)), "{form:?}");
+            assert_eq!(person.asked.into_inner().unwrap(), <[PathBuf; 0]>::default());
+            pair.assert_kept(Some(b"old"));
+        }
+    }
+}
+
+fn without_an_answer_nothing_is_replaced() {
+    let (pair, options) = (Pair::new(100), CopyOptions::new().ask(true));
+    let old = pair.old_destination();
+    let outcome = uncopy::copy::copy_file(&pair.source, &pair.destination, &options).unwrap();
+    let declined = matches!(outcome, uncopy::copy::Outcome::Skipped { reason: Skip::Declined, .. });
+    assert!(declined, "{outcome:?}");
+    pair.assert_kept(Some(old));
+    let kept = options.existing(uncopy::copy::Existing::Keep);
+    assert_eq!(kept.check(), Err(uncopy::copy::Contradiction::AskAboutKept));
 }
