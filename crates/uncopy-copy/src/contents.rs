@@ -121,11 +121,11 @@ impl FileCopy<'_, '_> {
         if destination.is_stream() {
             // A device or FIFO keeps its metadata.
         } else if self.facts.in_place {
-            let given = metadata::apply_in_place(staging.fd(), source, options.preserve);
-            self.receipt.notes.extend(given);
+            let given = metadata::apply_in_place(staging.fd(), source, options.given());
+            self.receipt.notes.extend(given.map_err(|lacks| lacks.error(destination.given))?);
         } else {
-            let given = metadata::apply(staging, source, destination, options.preserve);
-            self.receipt.notes.extend(given);
+            let given = metadata::apply(staging, source, destination, options.given());
+            self.receipt.notes.extend(given.map_err(|lacks| lacks.error(destination.given))?);
         }
         if source.has_reliable_size() && !destination.is_stream() {
             self.receipt.flags_not_kept = metadata::flags_not_kept(source.fd(), staging.fd());

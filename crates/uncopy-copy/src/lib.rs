@@ -7,6 +7,8 @@
 // So it is with what single files do not need.
 #![cfg_attr(not(feature = "trees"), allow(dead_code))]
 
+#[cfg_attr(not(target_os = "linux"), path = "accounts_portable.rs")]
+mod accounts;
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 mod asynchronous;
 #[cfg(all(feature = "trees", target_os = "linux"))]
@@ -22,9 +24,11 @@ mod history;
 mod jobs;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod journal;
+mod mode_changes;
 mod observer;
 mod options;
 mod outcome;
+mod owner;
 mod pause;
 // Withdrawn by tasks alone.
 #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
@@ -173,7 +177,9 @@ pub use options::{
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 pub use asynchronous::copy_file_async;
 pub use history::History;
+pub use mode_changes::{InvalidMode, ModeChanges};
 pub use outcome::Outcome;
+pub use owner::{Owner, UnknownOwner};
 pub use pause::{Gate, Pause};
 pub use skip::Skip;
 pub use throttle::Throttle;

@@ -2,13 +2,16 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use super::creation_defaults::{CreationDefaults, DirectoryDefaults, Umask};
 use super::destination::{Destination, ExistingEntry};
-use super::options::Preserve;
+use super::mode_changes::ModeChanges;
+use super::options::GivenMetadata;
+use super::owner::Owner;
 use super::source::Source;
 use super::staging::Staging;
-use uncopy_core::{Errno, InodeFlags, MetadataPart, Note};
+use uncopy_core::{Errno, Error, InodeFlags, MetadataPart, Note, Objection, Reason};
 use uncopy_os::file::{self, SETUID_SETGID, Stat};
 use uncopy_os::xattr::ACCESS_ACL;
 use uncopy_os::{Sys, name, xattr};
@@ -46,11 +49,52 @@ const NOT_FROM_OLD: &[&CStr] = &[
 pub(crate) fn creation_mode(
     source: &Stat,
     replaced: Option<&ExistingEntry>,
-    preserve: Preserve,
+    given: GivenMetadata<'_>,
 ) -> u32 {
-    let given_later = replaced.is_some() || preserve.mode || preserve.acl;
+    let given_later = replaced.is_some() || given.has_mode();
     if given_later { 0o600 } else { source.permissions() & 0o777 }
 }
+
+/// Part of the metadata that was asked for in so many words and could not be given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotGiven {
+    what: Asked,
+    errno: Errno,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Mode,
+    Owner,
+}
+
+impl NotGiven {
+    pub(crate) fn owner(errno: Errno) -> NotGiven {
+        NotGiven { what: Asked::Owner, errno }
+    }
+
+    pub(crate) fn mode(errno: Errno) -> NotGiven {
+        NotGiven { what: Asked::Mode, errno }
+    }
+
+    /// Makes the error of the copy with this path.
+    pub(crate) fn error(self, destination: impl AsRef<Path>) -> Error {
+        let NotGiven { what, errno } = self;
+        match (what, errno) {
+            (Asked::Owner, Errno::EPERM) => {
+                let reason = Reason::Refused(Objection::OwnerForbidden { errno });
+                Error::new("set the owner of", destination.as_ref(), reason)
+            }
+            (Asked::Owner, _) => {
+                Error::destination("set the owner of", destination.as_ref(), errno)
+            }
+            (Asked::Mode, _) => Error::destination("set the mode of", destination.as_ref(), errno),
+        }
+    }
+}
+
+/// What could not be given although the source has it; or what was asked for and could not be given.
+pub(crate) type Notes = Result<Vec<Note>, NotGiven>;
 
 /// Gives the new file its owner, ACL, mode, attributes and times. Returns what could not be given.
 ///
@@ -60,31 +104,32 @@ pub(crate) fn apply(
     staging: &Staging<'_>,
     source: &Source<'_>,
     destination: &Destination<'_>,
-    preserve: Preserve,
-) -> Vec<Note> {
-    let stat = source.as_begun();
+    given: GivenMetadata<'_>,
+) -> Notes {
+    let (stat, preserve) = (source.as_begun(), given.preserve);
     if let Some((directory_defaults, mode)) = staging.directory_defaults() {
-        return apply_to_new(staging.fd(), (source.fd(), stat), mode, directory_defaults, preserve);
+        return apply_to_new(staging.fd(), (source.fd(), stat), mode, directory_defaults, given);
     }
     let set_mode = |mode| staging.set_permissions(mode);
-    let mut writer =
-        MetadataWriter { set_mode: Some(&set_mode), ..MetadataWriter::new(staging.fd()) };
+    let is_hidden = given.changes.is_some();
+    let writer = MetadataWriter::new(staging.fd(), given, false);
+    let mut writer = MetadataWriter { set_mode: Some(&set_mode), is_hidden, ..writer };
     match &destination.found {
         Some(found) => {
             let kept = found.readable_handle();
-            writer.ownership(if preserve.ownership { stat } else { &found.stat });
-            writer.attributes_of_old(kept.as_ref(), preserve);
-            writer.attributes_of_source(source.fd(), preserve);
+            writer.ownership(Some(if preserve.ownership { stat } else { &found.stat }));
+            writer.attributes_of_old(kept.as_ref());
+            writer.attributes_of_source(source.fd());
             if !preserve.mode {
                 writer.mode(kept_mode(&found.stat));
             }
         }
         None => {
-            if preserve.ownership {
-                writer.ownership(stat);
-            }
-            writer.attributes_of_source(source.fd(), preserve);
-            if staging.is_temporary_name() && !preserve.mode {
+            writer.ownership(preserve.ownership.then_some(stat));
+            writer.attributes_of_source(source.fd());
+            // Created with 0600 in both cases.
+            let is_narrow = staging.is_temporary_name() || given.changes.is_some();
+            if is_narrow && !preserve.mode {
                 let (directory, umask) = (destination.directory(), &Umask::default());
                 writer.mode_of_new_name(directory, umask, stat.permissions() & 0o777);
             } else if preserve.acl && !preserve.mode {
@@ -93,33 +138,25 @@ pub(crate) fn apply(
         }
     }
     if preserve.mode {
-        writer.mode_of_source(stat, preserve);
+        writer.mode_of_source(stat);
     }
-    if preserve.timestamps {
-        writer.timestamps(stat);
-    }
-    writer.notes
+    writer.finish(stat)
 }
 
 /// Gives a file that was written in place only the metadata that the options name.
 pub(crate) fn apply_in_place(
     fd: BorrowedFd<'_>,
     source: &Source<'_>,
-    preserve: Preserve,
-) -> Vec<Note> {
+    given: GivenMetadata<'_>,
+) -> Notes {
     let stat = source.as_begun();
-    let mut writer = MetadataWriter::new(fd);
-    if preserve.ownership {
-        writer.ownership(stat);
+    let mut writer = MetadataWriter::new(fd, given, false);
+    writer.ownership(given.preserve.ownership.then_some(stat));
+    writer.attributes_of_source(source.fd());
+    if given.preserve.mode {
+        writer.mode_of_source(stat);
     }
-    writer.attributes_of_source(source.fd(), preserve);
-    if preserve.mode {
-        writer.mode_of_source(stat, preserve);
-    }
-    if preserve.timestamps {
-        writer.timestamps(stat);
-    }
-    writer.notes
+    writer.finish(stat)
 }
 
 /// Gives a file that was created with `mode` in a directory with these defaults the metadata of the
@@ -129,28 +166,25 @@ pub(crate) fn apply_to_new(
     source: (BorrowedFd<'_>, &Stat),
     mode: u32,
     directory_defaults: DirectoryDefaults<'_>,
-    preserve: Preserve,
-) -> Vec<Note> {
-    if preserve == Preserve::default() {
-        return Vec::new();
+    given: GivenMetadata<'_>,
+) -> Notes {
+    if given.is_nothing() {
+        return Ok(Vec::new());
     }
+    let preserve = given.preserve;
     let (source_fd, source) = source;
     let created =
         directory_defaults.look(fd, mode).map(|defaults| (defaults, mode & !defaults.umask));
-    let mut writer = MetadataWriter { defaults: created, ..MetadataWriter::new(fd) };
-    if preserve.ownership {
-        writer.ownership(source);
-    }
-    writer.attributes_of_source(source_fd, preserve);
+    let writer = MetadataWriter::new(fd, given, false);
+    let mut writer = MetadataWriter { defaults: created, ..writer };
+    writer.ownership(preserve.ownership.then_some(source));
+    writer.attributes_of_source(source_fd);
     if preserve.mode {
-        writer.mode_of_source(source, preserve);
+        writer.mode_of_source(source);
     } else if preserve.acl {
         writer.mode(source.permissions() & 0o777 & !directory_defaults.umask.get());
     }
-    if preserve.timestamps {
-        writer.timestamps(source);
-    }
-    writer.notes
+    writer.finish(source)
 }
 
 /// How a destination directory was created.
@@ -170,26 +204,21 @@ pub(crate) fn apply_to_directory(
     fd: BorrowedFd<'_>,
     source: (BorrowedFd<'_>, &Stat),
     made: Made<'_>,
-    preserve: Preserve,
-) -> Vec<Note> {
-    let (source_fd, source) = source;
-    let mut writer = MetadataWriter::new(fd);
-    if preserve.ownership {
-        writer.ownership(source);
-    }
-    writer.attributes_of_source(source_fd, preserve);
+    given: GivenMetadata<'_>,
+) -> Notes {
+    let ((source_fd, source), preserve) = (source, given.preserve);
+    let mut writer = MetadataWriter::new(fd, given, true);
+    writer.ownership(preserve.ownership.then_some(source));
+    writer.attributes_of_source(source_fd);
     if preserve.acl {
         writer.copy_acl(source_fd, DEFAULT_ACL);
     }
     if preserve.mode {
-        writer.mode_of_source(source, preserve);
+        writer.mode_of_source(source);
     } else {
         writer.mode_of_directory(source, made);
     }
-    if preserve.timestamps {
-        writer.timestamps(source);
-    }
-    writer.notes
+    writer.finish(source)
 }
 
 /// Copies ACL and attributes to a FIFO, socket, device or symbolic link through `O_PATH` handles,
@@ -197,10 +226,11 @@ pub(crate) fn apply_to_directory(
 pub(crate) fn apply_to_handle(
     fd: BorrowedFd<'_>,
     source: BorrowedFd<'_>,
-    preserve: Preserve,
+    given: GivenMetadata<'_>,
 ) -> Vec<Note> {
-    let mut writer = MetadataWriter::new(fd);
-    writer.attributes_of_source(source, preserve);
+    let preserve = given.preserve;
+    let mut writer = MetadataWriter::new(fd, given, false);
+    writer.attributes_of_source(source);
     if preserve.mode && !preserve.acl {
         writer.forget_inherited();
     }
@@ -231,6 +261,14 @@ impl ExistingEntry {
 
 struct MetadataWriter<'a> {
     fd: BorrowedFd<'a>,
+    given: GivenMetadata<'a>,
+    is_directory: bool,
+    /// Whether the file may have a temporary name, under which nobody may open it by an access control list
+    /// before it has its changed mode.
+    is_hidden: bool,
+    /// Whether the mode was set.
+    has_mode: bool,
+    not_given: Option<NotGiven>,
     /// Sets the mode of a file that may have a temporary name.
     set_mode: Option<&'a dyn Fn(u32) -> Sys<()>>,
     /// How the file was created and with which mode, if that is known and unchanged since.
@@ -239,15 +277,48 @@ struct MetadataWriter<'a> {
 }
 
 impl<'a> MetadataWriter<'a> {
-    fn new(fd: BorrowedFd<'a>) -> MetadataWriter<'a> {
-        MetadataWriter { fd, set_mode: None, defaults: None, notes: Vec::new() }
+    fn new(fd: BorrowedFd<'a>, given: GivenMetadata<'a>, is_directory: bool) -> MetadataWriter<'a> {
+        MetadataWriter {
+            fd,
+            given,
+            is_directory,
+            is_hidden: false,
+            has_mode: false,
+            not_given: None,
+            set_mode: None,
+            defaults: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Sets what comes last: a changed mode that was not set yet, and the times.
+    fn finish(mut self, source: &Stat) -> Notes {
+        if self.given.changes.is_some() && !self.has_mode {
+            match (self.defaults, file::stat(self.fd)) {
+                (Some((_, created)), _) => self.mode(created),
+                (None, Ok(now)) => self.mode(now.permissions()),
+                (None, Err(errno)) => self.not_given = Some(NotGiven { what: Asked::Mode, errno }),
+            }
+        }
+        if self.given.preserve.timestamps {
+            self.timestamps(source);
+        }
+        match self.not_given {
+            Some(not_given) => Err(not_given),
+            None => Ok(self.notes),
+        }
     }
 
     fn note(&mut self, what: MetadataPart, errno: Errno) {
         self.notes.push(Note::NotKept { what, errno });
     }
 
-    fn ownership(&mut self, wanted: &Stat) {
+    /// Gives the owner that is asked for, and otherwise this one.
+    fn ownership(&mut self, wanted: Option<&Stat>) {
+        let asked = self.given.owner;
+        if wanted.is_none() && asked == Owner::default() {
+            return;
+        }
         let now = match self.defaults {
             Some((defaults, _)) => (defaults.uid, defaults.gid),
             None => match file::stat(self.fd) {
@@ -255,8 +326,8 @@ impl<'a> MetadataWriter<'a> {
                 Err(_) => return,
             },
         };
-        let uid = (now.0 != wanted.uid).then_some(wanted.uid);
-        let gid = (now.1 != wanted.gid).then_some(wanted.gid);
+        let uid = asked.user.or(wanted.map(|wanted| wanted.uid)).filter(|uid| now.0 != *uid);
+        let gid = asked.group.or(wanted.map(|wanted| wanted.gid)).filter(|gid| now.1 != *gid);
         if uid.is_none() && gid.is_none() {
             return;
         }
@@ -264,6 +335,11 @@ impl<'a> MetadataWriter<'a> {
         if let Err(errno) = file::set_owner(self.fd, uid, gid) {
             // A group that the caller belongs to may be given even where the owner may not.
             let group = gid.map_or(Ok(()), |gid| file::set_owner(self.fd, None, Some(gid)));
+            let lacks_user = uid.is_some() && asked.user.is_some();
+            if lacks_user || (group.is_err() && asked.group.is_some()) {
+                self.not_given = Some(NotGiven { what: Asked::Owner, errno });
+                return;
+            }
             let what = match (uid, group) {
                 (Some(_), Ok(())) => MetadataPart::Owner,
                 (None, _) => MetadataPart::Group,
@@ -274,6 +350,10 @@ impl<'a> MetadataWriter<'a> {
     }
 
     fn mode(&mut self, mode: u32) {
+        let umask = || name::umask().unwrap_or(0o022);
+        let changed = |changes: &ModeChanges| changes.apply(mode, self.is_directory, umask());
+        let mode = self.given.changes.map_or(mode, changed);
+        self.has_mode = true;
         if self.defaults.is_some_and(|(_, created)| created == mode) {
             return;
         }
@@ -281,13 +361,17 @@ impl<'a> MetadataWriter<'a> {
             Some(set_mode) => set_mode(mode),
             None => file::set_permissions(self.fd, mode),
         };
-        if let Err(errno) = given {
-            self.note(MetadataPart::Mode, errno);
+        match given {
+            Err(errno) if self.given.changes.is_some() => {
+                self.not_given = self.not_given.or(Some(NotGiven { what: Asked::Mode, errno }));
+            }
+            Err(errno) => self.note(MetadataPart::Mode, errno),
+            Ok(()) => {}
         }
     }
 
     /// Returns the source's mode, without setuid and setgid unless the owner was copied too.
-    fn mode_of_source(&mut self, source: &Stat, preserve: Preserve) {
+    fn mode_of_source(&mut self, source: &Stat) {
         let mut mode = source.permissions();
         if mode & SETUID_SETGID != 0 {
             let owned =
@@ -297,7 +381,7 @@ impl<'a> MetadataWriter<'a> {
                 self.notes.push(Note::SetuidDropped);
             }
         }
-        if !preserve.acl && self.defaults.is_none() {
+        if !self.given.preserve.acl && self.defaults.is_none() {
             self.forget_inherited();
         }
         self.mode(mode);
@@ -314,7 +398,8 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    fn attributes_of_source(&mut self, source: BorrowedFd<'_>, preserve: Preserve) {
+    fn attributes_of_source(&mut self, source: BorrowedFd<'_>) {
+        let preserve = self.given.preserve;
         if preserve.xattr {
             self.copy_attributes(source, NOT_FROM_SOURCE);
         }
@@ -334,6 +419,11 @@ impl<'a> MetadataWriter<'a> {
                 let inherited = now() & SETGID;
                 self.mode_of_new_name(directory, umask, permissions | inherited);
             }
+            Made::AsSource if self.given.changes.is_some() => {
+                // It was made with 0700.
+                let inherited = now() & SETGID;
+                self.mode(permissions & !name::umask().unwrap_or(0o022) | inherited);
+            }
             Made::AsSource if permissions & 0o700 == 0o700 => {}
             Made::AsSource => {
                 let now = now();
@@ -343,11 +433,8 @@ impl<'a> MetadataWriter<'a> {
     }
 
     /// Copies metadata of the replaced file that the source does not give.
-    fn attributes_of_old(
-        &mut self,
-        old: Result<&std::os::fd::OwnedFd, &Errno>,
-        preserve: Preserve,
-    ) {
+    fn attributes_of_old(&mut self, old: Result<&std::os::fd::OwnedFd, &Errno>) {
+        let preserve = self.given.preserve;
         let Ok(old) = old else {
             let errno = old.err().copied().unwrap_or(Errno::EACCES);
             return self.note(MetadataPart::OfReplaced, errno);
@@ -381,7 +468,7 @@ impl<'a> MetadataWriter<'a> {
         let result = match xattr::get(from, which) {
             Ok(Some(acl)) => {
                 self.defaults = None;
-                xattr::set(self.fd, which, &acl)
+                xattr::set(self.fd, which, &self.until_it_has_its_mode(acl))
             }
             // The new file has none.
             Ok(None) if self.defaults.is_some() => Ok(()),
@@ -397,6 +484,13 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
+    /// Returns the list for a file that may have a temporary name: for its owner alone until the mode is
+    /// set, which gives the others what they may have.
+    fn until_it_has_its_mode(&self, acl: Vec<u8>) -> Vec<u8> {
+        let narrowed = if self.is_hidden { inherited(&acl, 0o700) } else { None };
+        narrowed.unwrap_or(acl)
+    }
+
     /// Gives the mode that the kernel would have, had the file been created under its final name:
     /// the directory's default ACL if it has one, else the umask (`acl(5)`, object creation).
     fn mode_of_new_name(&mut self, directory: BorrowedFd<'_>, umask: &Umask, mode: u32) {
@@ -407,8 +501,13 @@ impl<'a> MetadataWriter<'a> {
             .and_then(|acl| inherited(&acl, mode));
         match default {
             Some(acl) => {
+                let mode = self.given.changes.map(|_| mode_of(&acl));
+                let acl = self.until_it_has_its_mode(acl);
                 if let Err(errno) = xattr::set(self.fd, ACCESS_ACL, &acl) {
                     self.note(MetadataPart::DefaultAcl, errno);
+                }
+                if let Some(mode) = mode {
+                    self.mode(mode);
                 }
             }
             None => self.mode(mode & !umask.get()),
@@ -446,9 +545,21 @@ fn inherited(default: &[u8], mode: u32) -> Option<Vec<u8>> {
     Some(acl)
 }
 
+/// Returns the permission bits that such a list stands for: the mask, or without one the group, counts for
+/// the group.
+fn mode_of(acl: &[u8]) -> u32 {
+    let permissions = |tag: u16| {
+        let mut entries = acl.get(4..).unwrap_or_default().chunks_exact(8);
+        let entry = entries.find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == tag)?;
+        Some(u32::from(entry[2] & 0o7))
+    };
+    let group = permissions(0x10).or(permissions(0x04)).unwrap_or(0);
+    permissions(0x01).unwrap_or(0) << 6 | group << 3 | permissions(0x20).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::inherited;
+    use super::{inherited, mode_of};
 
     fn acl(entries: &[(u16, u8, u32)]) -> Vec<u8> {
         let mut bytes = 2u32.to_le_bytes().to_vec();
@@ -468,6 +579,7 @@ mod tests {
         let expected =
             acl(&[(1, 6, none), (2, 6, 1000), (4, 7, none), (0x10, 4, none), (0x20, 0, none)]);
         assert_eq!(inherited(&default, 0o640), Some(expected));
+        assert_eq!((mode_of(&default), mode_of(&[])), (0o775, 0));
         let minimal = acl(&[(1, 7, none), (4, 7, none), (0x20, 7, none)]);
         let expected = acl(&[(1, 6, none), (4, 4, none), (0x20, 4, none)]);
         assert_eq!(inherited(&minimal, 0o644), Some(expected));

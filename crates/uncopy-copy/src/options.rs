@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 
+use super::mode_changes::ModeChanges;
+use super::owner::Owner;
 use super::setters::setters;
 use super::tuning::Tuning;
 use uncopy_core::{Contradiction, Cost, Mechanism};
@@ -54,6 +56,11 @@ pub struct CopyOptions {
     pub attributes_only: bool,
     /// Which metadata of the source the destination gets.
     pub preserve: Preserve,
+    /// Changes of the permission bits that each copy but a symbolic link would have otherwise, as by
+    /// `chmod(1)` after the copy. No copy has wider permissions before.
+    pub mode_changes: Option<ModeChanges>,
+    /// User and group of each copy, whatever `preserve` says. A copy that cannot get them fails.
+    pub owner: Option<Owner>,
     /// Hash both sides after writing, and put the copy in place only if they agree.
     pub verify: Option<Verify>,
     /// Compute the digest of the bytes that are copied
@@ -99,6 +106,8 @@ setters! {
         backup: Option<Backup>,
         attributes_only: bool,
         preserve: Preserve,
+        mode_changes: Option<ModeChanges>,
+        owner: Option<Owner>,
         verify: Option<Verify>,
         digest: Option<Digest>,
         durable: bool,
@@ -122,6 +131,12 @@ impl CopyOptions {
     /// Whether an existing file is written to, and not replaced.
     pub(crate) fn writes_into_existing(&self) -> bool {
         self.in_place || self.attributes_only
+    }
+
+    /// Returns what copies get besides their bytes.
+    pub(crate) fn given(&self) -> GivenMetadata<'_> {
+        let (preserve, changes) = (self.preserve, self.mode_changes.as_ref());
+        GivenMetadata { preserve, changes, owner: self.owner.unwrap_or_default() }
     }
 
     /// Whether the name is replaced, so that the new file takes nothing from the old one and a symbolic link
@@ -526,6 +541,28 @@ pub struct Preserve {
 
 setters! {
     Preserve { mode: bool, ownership: bool, timestamps: bool, xattr: bool, acl: bool, }
+}
+
+/// What a copy gets besides its bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct GivenMetadata<'a> {
+    pub(crate) preserve: Preserve,
+    /// Changes of the mode.
+    pub(crate) changes: Option<&'a ModeChanges>,
+    /// Owner, where that of the source or of the replaced file does not matter.
+    pub(crate) owner: Owner,
+}
+
+impl GivenMetadata<'_> {
+    /// Whether nothing is given.
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == GivenMetadata::default()
+    }
+
+    /// Whether the mode is set when the file is complete, and must not be wider before.
+    pub(crate) fn has_mode(&self) -> bool {
+        self.preserve.mode || self.preserve.acl || self.changes.is_some()
+    }
 }
 
 impl Preserve {

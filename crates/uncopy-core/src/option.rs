@@ -58,6 +58,10 @@ options! {
     PreserveXattr = "preserve.xattr",
     /// `preserve.acl`.
     PreserveAcl = "preserve.acl",
+    /// `mode_changes`.
+    ModeChanges = "mode_changes",
+    /// `owner`.
+    Owner = "owner",
     /// `verify`.
     Verify = "verify",
     /// `digest`.

@@ -7,6 +7,8 @@
 #![cfg_attr(not(target_os = "linux"), deny(unsafe_code))]
 
 #[cfg(target_os = "linux")]
+pub mod account;
+#[cfg(target_os = "linux")]
 pub mod aligned;
 #[cfg(target_os = "linux")]
 pub mod anonymous;

@@ -10,8 +10,8 @@ use uncopy::copy::job::{
     Compare, Delete, HardLinks, JobOptions, Links, OnError, Selection, Sources,
 };
 use uncopy::copy::{
-    Allow, Backup, Cache, CopyOptions, Existing, IfChanged, Numbering, Origin, Prefer, Preserve,
-    Require, Sparse, Threshold, Transform, Tuning, Verify,
+    Allow, Backup, Cache, CopyOptions, Existing, IfChanged, ModeChanges, Numbering, Origin, Prefer,
+    Preserve, Require, Sparse, Threshold, Transform, Tuning, Verify,
 };
 
 use super::list;
@@ -60,6 +60,8 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     options.backup = backup(flags, |name| std::env::var_os(name))?;
     options.attributes_only = flags.attributes_only;
     options.preserve = preserve(flags)?;
+    options.mode_changes = flags.chmod.iter().cloned().reduce(ModeChanges::then);
+    options.owner = flags.chown;
     options.verify = verify(flags)?;
     let by_default = flags.manifest.is_some().then_some(DigestArg::default());
     options.digest = flags.digest.or(by_default).map(DigestArg::digest);
@@ -331,7 +333,10 @@ mod tests {
     #[test]
     fn every_flag_reaches_its_option() {
         type Change = fn(&mut CopyOptions);
-        let rows: [(&str, Change); 42] = [
+        let rows: [(&str, Change); 45] = [
+            ("--chmod=u=rwX,Fo-r", |o| o.mode_changes = "u=rwX,Fo-r".parse().ok()),
+            ("--chmod 644 --chmod=-x", |o| o.mode_changes = "644,-x".parse().ok()),
+            ("--chown=1:2", |o| o.owner = Some(uncopy::copy::Owner::new().user(1).group(2))),
             ("-i", |o| o.ask = true),
             ("--manifest sums", |o| o.digest = Some(Digest::Blake3)),
             ("--digest", |o| o.digest = Some(Digest::Blake3)),

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{ValueEnum, ValueHint};
-use uncopy::copy::{Digest, Level};
+use uncopy::copy::{Digest, Level, ModeChanges, Owner};
 
 use super::links::{Following, LinksArg};
 use super::tree::{RETRIES, TreeArgs};
@@ -265,6 +265,19 @@ pub(crate) struct CopyArgs {
         help_heading = SAFETY
     )]
     pub no_preserve: Vec<Attribute>,
+
+    /// Change the mode that each copy would have, as chmod does: 640, u=rwX,go-w; with D before it only
+    /// that of directories, with F only that of others
+    ///
+    /// No copy has a wider mode before. Can be repeated.
+    #[arg(long, value_name = "MODE", allow_hyphen_values = true, help_heading = SAFETY)]
+    pub chmod: Vec<ModeChanges>,
+
+    /// Give each copy this owner: USER, USER:GROUP or :GROUP, as names or numbers
+    ///
+    /// A copy that cannot get it fails, and an existing file is kept.
+    #[arg(long, value_name = "OWNER", value_parser = Owner::look_up, help_heading = SAFETY)]
+    pub chown: Option<Owner>,
 
     /// Flush the copy to the device before it replaces anything, and its directory afterwards
     #[arg(long, help_heading = SAFETY)]

@@ -38,6 +38,8 @@ fn flag(option: CopyOption) -> &'static str {
         CopyOption::PreserveTimestamps => "--preserve=timestamps",
         CopyOption::PreserveXattr => "--preserve=xattr",
         CopyOption::PreserveAcl => "--preserve=acl",
+        CopyOption::ModeChanges => "--chmod",
+        CopyOption::Owner => "--chown",
         CopyOption::Verify => "--verify",
         CopyOption::Digest => "--digest",
         CopyOption::Durable => "--durable",

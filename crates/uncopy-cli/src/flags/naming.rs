@@ -45,6 +45,12 @@ fn objection(found: &Objection) -> Cow<'static, str> {
                  --in-place writes into it instead"
             ));
         }
+        Objection::OwnerForbidden { errno } => {
+            return Cow::Owned(format!(
+                "this process may not give it that owner ({errno}); leave out --chown, name a group that you \
+                 are in, or run it as root"
+            ));
+        }
         Objection::WritingForbidden => {
             "its permissions forbid writing (EACCES); -f replaces it anyway"
         }
@@ -176,7 +182,7 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
         }
         Contradiction::LinkCopiesNothing => {
             "--link makes further names of the sources and copies none; leave out --verify, --digest, --compress, \
-             --decompress, --attributes-only and --resume"
+             --decompress, --attributes-only, --chmod, --chown and --resume"
         }
         Contradiction::ComparedWithOther => {
             "--checksum and --size-only look whether the destination is what a copy would be, and --compress, \
@@ -268,7 +274,7 @@ mod tests {
     fn reasons_name_flags_that_there_are() {
         use Objection::{
             BackupIsSource, EmptySource, EndlessLink, LeadsOutside, MakingForbidden, MountPoint,
-            MountedMeanwhile, ReplacingForbidden, RivalName, TooManyDeleted,
+            MountedMeanwhile, OwnerForbidden, ReplacingForbidden, RivalName, TooManyDeleted,
         };
         let errno = uncopy::Errno::EACCES;
         for found in [
@@ -276,6 +282,7 @@ mod tests {
             MountedMeanwhile,
             ReplacingForbidden { errno },
             MakingForbidden { errno },
+            OwnerForbidden { errno },
             BackupIsSource,
             EndlessLink,
             LeadsOutside,

@@ -31,12 +31,10 @@ const LETTERS: [Letter; 2] = [
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 61] = [
+const LONG: [(&str, &str); 59] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
     ("parents", "name each destination, or copy the tree and --include what is wanted"),
     ("files-from", "copy the tree and --include what is wanted"),
-    ("chmod", "--no-preserve=mode gives new files the mode that the umask leaves"),
-    ("chown", "--preserve=ownership keeps owner and group"),
     ("link-dest", "--link makes hard links to the source, and --reflink shares the blocks"),
     (
         "remove-source-files",

@@ -3,6 +3,7 @@
 
 mod asking;
 mod backups;
+mod changed_modes;
 mod coreutils;
 pub(crate) mod faults;
 mod in_place;
@@ -87,6 +88,7 @@ pub(crate) fn cases() -> Vec<Case> {
     [
         asking::cases(),
         backups::cases(),
+        changed_modes::cases(),
         coreutils::cases(),
         faults::cases(),
         in_place::cases(),

@@ -137,6 +137,8 @@ impl JobOptions {
             || self.copy.digest.is_some()
             || self.copy.transform != Transform::None
             || self.copy.attributes_only
+            || self.copy.mode_changes.is_some()
+            || self.copy.owner.is_some()
             || self.resume;
         let compares = self.compare != Compare::Times;
         let makes_other_bytes =
@@ -289,6 +291,7 @@ mod tests {
             linking.clone().resume(true),
             linking.clone().copy(digest),
             linking.clone().copy(CopyOptions::new().attributes_only(true)),
+            linking.clone().copy(CopyOptions::new().owner(crate::Owner::new().user(0))),
         ] {
             assert_eq!(options.check(), Err(Contradiction::LinkCopiesNothing), "{options:?}");
         }

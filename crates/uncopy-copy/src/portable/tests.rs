@@ -77,7 +77,7 @@ type Change = fn(&mut CopyOptions);
 
 #[test]
 fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
-    let rows: [(Change, CopyOption); 29] = [
+    let rows: [(Change, CopyOption); 31] = [
         (|o| o.require = Require::ZeroCopy, CopyOption::Require),
         (|o| o.require = Require::NoUserCopy, CopyOption::Require),
         (|o| o.allow = Allow::Only(Mechanism::Reflink), CopyOption::Allow),
@@ -91,6 +91,8 @@ fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
         (|o| o.existing = Existing::Remove, CopyOption::Remove),
         (|o| o.backup = Some(crate::Backup::new()), CopyOption::Backup),
         (|o| o.ask = true, CopyOption::Ask),
+        (|o| o.mode_changes = "600".parse().ok(), CopyOption::ModeChanges),
+        (|o| o.owner = Some(crate::Owner::new().user(0)), CopyOption::Owner),
         (|o| o.attributes_only = true, CopyOption::AttributesOnly),
         (|o| o.preserve.mode = true, CopyOption::PreserveMode),
         (|o| o.preserve.ownership = true, CopyOption::PreserveOwnership),

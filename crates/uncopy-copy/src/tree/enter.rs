@@ -185,8 +185,8 @@ fn open_destination(
 
 /// Returns the mode of a new directory until it is finished: it has to be filled first.
 fn creation_mode(options: &JobOptions, parent: &Directory, source: &Stat) -> u32 {
-    let preserve = options.copy.preserve;
-    let given_later = (preserve.mode || preserve.acl) && !parent.entered.private;
+    let given = options.copy.given();
+    let given_later = given.changes.is_some() || given.has_mode() && !parent.entered.private;
     if given_later { 0o700 } else { source.permissions() & 0o777 | 0o700 }
 }
 

@@ -252,7 +252,8 @@ fn copy_small(
         return Ok(None);
     };
     worker.set_next_small(NextSmallFile::after(mechanism, stat));
-    let mut notes = metadata::apply(&staging, source, destination, options.preserve);
+    let mut notes = metadata::apply(&staging, source, destination, options.given())
+        .map_err(|lacks| lacks.error(place.destination()))?;
     if staging.commit()? == Commit::Skipped {
         return Ok(Some(Outcome::exists()));
     }

@@ -75,11 +75,12 @@ pub(super) fn give_metadata(
     let options = &options.copy;
     let source = (open.source.as_fd(), &directory.entered.source);
     let destination = open.destination.as_fd();
-    let nothing = matches!(made, Made::Found) && options.preserve == Default::default();
+    let nothing = matches!(made, Made::Found) && options.given().is_nothing();
     let notes = if nothing {
         Vec::new()
     } else {
-        metadata::apply_to_directory(destination, source, made, options.preserve)
+        metadata::apply_to_directory(destination, source, made, options.given())
+            .map_err(|lacks| lacks.error(directory.destination_path()))?
     };
     if options.durable {
         file::sync(destination)

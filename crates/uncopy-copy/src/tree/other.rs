@@ -15,8 +15,11 @@ use super::directory::identity;
 use super::links::First;
 use super::place::{Place, changed_kind};
 use super::worker::Worker;
+use crate::Owner;
 use crate::Skip;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
+use crate::metadata::{NotGiven, Notes};
+use crate::options::GivenMetadata;
 use crate::stale::{self, Noted};
 use crate::{CopyOptions, Existing, Preserve, backup, metadata};
 use uncopy_core::{Errno, Error, Result};
@@ -73,11 +76,16 @@ fn make_entry(
         Admission::Done(outcome) => return Ok(outcome),
     };
     let (context, to) = (worker.context, &*place.open.destination);
-    let preserve = given_to(stat, worker.options.copy.preserve);
-    let is_exposed = preserve != Preserve::default() && context.is_privileged();
+    let given = given_to(stat, worker.options.copy.given());
+    let is_exposed = !given.is_nothing() && context.is_privileged();
+    let lacks = |lacks: NotGiven| lacks.error(place.destination());
     if place.directory.entered.is_unseen() && (!is_exposed || context.is_aside_own()) {
         make(to, place.target).map_err(fail)?;
-        let notes = give_by_name(place, to, place.target, stat, preserve);
+        let notes = give_by_name(place, to, place.target, stat, given).map_err(|not_given| {
+            // If it stays, it is reported with the error.
+            let _ = name::unlink(to, place.target);
+            lacks(not_given)
+        })?;
         return Ok(made(notes));
     }
     let (temporary, notes) = match worker.workshop(place).map_err(fail)?.directory() {
@@ -85,7 +93,7 @@ fn make_entry(
             make(own, place.target).map_err(fail)?;
             let name = place.target.to_owned();
             let temporary = Temporary { place, from: own, name, noted: Noted::NONE };
-            let notes = give_by_name(place, own, place.target, stat, preserve);
+            let notes = give_by_name(place, own, place.target, stat, given).map_err(lacks)?;
             (temporary, notes)
         }
         None if is_exposed => {
@@ -94,7 +102,7 @@ fn make_entry(
         }
         None => {
             let temporary = Temporary::new(place, |name| make(to, name)).map_err(fail)?;
-            let notes = give_by_name(place, to, &temporary.name, stat, preserve);
+            let notes = give_by_name(place, to, &temporary.name, stat, given).map_err(lacks)?;
             (temporary, notes)
         }
     };
@@ -209,10 +217,13 @@ pub(super) fn look_at_other(place: &Place<'_>, kind: EntryKind) -> Result<Stat> 
 
 /// Returns the metadata that an entry of this kind can have. A link has neither ACL nor mode, and no `user.*`
 /// attributes (`xattr(7)`).
-fn given_to(source: &Stat, preserve: Preserve) -> Preserve {
+fn given_to<'a>(source: &Stat, given: GivenMetadata<'a>) -> GivenMetadata<'a> {
     match source.file_type() {
-        FileType::Symlink => Preserve { mode: false, acl: false, ..preserve },
-        _ => preserve,
+        FileType::Symlink => {
+            let preserve = Preserve { mode: false, acl: false, ..given.preserve };
+            GivenMetadata { preserve, changes: None, ..given }
+        }
+        _ => given,
     }
 }
 
@@ -222,20 +233,26 @@ fn give_by_name(
     directory: &OwnedFd,
     name: &OsStr,
     source: &Stat,
-    given: Preserve,
-) -> Vec<Note> {
+    asked: GivenMetadata<'_>,
+) -> Notes {
+    let (given, owner) = (asked.preserve, asked.owner);
     let mut notes = Vec::new();
     let mut note = |what, errno| notes.push(Note::NotKept { what, errno });
-    if given.ownership
-        && let Err(errno) =
-            directory::set_owner(directory, name, Some(source.uid), Some(source.gid))
+    let user = owner.user.or(given.ownership.then_some(source.uid));
+    let group = owner.group.or(given.ownership.then_some(source.gid));
+    if (user.is_some() || group.is_some())
+        && let Err(errno) = directory::set_owner(directory, name, user, group)
     {
+        if owner != Owner::default() {
+            return Err(NotGiven::owner(errno));
+        }
         note(MetadataPart::OwnerAndGroup, errno);
     }
     let mut kept = Vec::new();
-    if given.mode || given.acl || given.xattr {
-        match give_to_handle(place, directory, name, source, given) {
+    if given.mode || given.acl || given.xattr || asked.changes.is_some() {
+        match give_to_handle(place, directory, name, source, asked) {
             Ok(notes) => kept = notes,
+            Err(errno) if asked.changes.is_some() => return Err(NotGiven::mode(errno)),
             Err(errno) if source.file_type() == FileType::Symlink => {
                 note(MetadataPart::Attributes, errno);
             }
@@ -248,7 +265,7 @@ fn give_by_name(
         note(MetadataPart::Times, errno);
     }
     notes.extend(kept);
-    notes
+    Ok(notes)
 }
 
 /// Result of making a further name of a file.
@@ -270,8 +287,9 @@ fn give_to_handle(
     directory: &OwnedFd,
     name: &OsStr,
     source: &Stat,
-    preserve: Preserve,
+    given: GivenMetadata<'_>,
 ) -> Sys<Vec<Note>> {
+    let preserve = given.preserve;
     // Either may have been replaced by something with more rights.
     let open = |directory: &OwnedFd, name: &OsStr| {
         let handle = name::open_existing(directory, name, OFlags::PATH)?;
@@ -282,8 +300,13 @@ fn give_to_handle(
     };
     let handle = open(directory, name)?;
     let from = open(&place.open.source, place.name)?;
-    let mut notes = metadata::apply_to_handle(handle.as_fd(), from.as_fd(), preserve);
-    if preserve.mode
+    let mut notes = metadata::apply_to_handle(handle.as_fd(), from.as_fd(), given);
+    if let Some(changes) = given.changes {
+        let now = file::stat(&handle)?.permissions();
+        let mode = if preserve.mode { source.permissions() } else { now };
+        let changed = changes.apply(mode, false, name::umask().unwrap_or(0o022));
+        directory::set_permissions_of_handle(&handle, changed)?;
+    } else if preserve.mode
         && let Err(errno) = directory::set_permissions_of_handle(&handle, source.permissions())
     {
         notes.push(Note::NotKept { what: MetadataPart::Mode, errno });

@@ -103,7 +103,7 @@ coded! {
         /// `link` in a job, with an option for bytes or metadata of copies.
         LinkCopiesNothing = "link_copies_nothing",
             "link makes further names of the source's files and copies none; leave out verify, digest, transform, \
-             attributes_only and resume";
+             attributes_only, mode_changes, owner and resume";
         /// `compare` in a job, and the copy has other bytes than its source, or none: `transform`,
         /// `attributes_only` or `link`.
         ComparedWithOther = "compared_with_other",

@@ -34,6 +34,13 @@ coded! {
         } = "making_forbidden",
             "no new file can be made beside it ({errno}); a copy of this file alone with in_place \
              writes into it instead";
+        /// The process may not give a copy the owner that the options ask for.
+        OwnerForbidden {
+            /// Error number from the kernel.
+            errno: Errno,
+        } = "owner_forbidden",
+            "this process may not give it that owner ({errno}); give it a group that the process is in, or run \
+             as root (CAP_CHOWN)";
         /// The mode of the destination forbids writing, and `existing` is not `Force`.
         WritingForbidden = "writing_forbidden",
             "its permissions forbid writing (EACCES); existing = Force replaces it anyway";
