@@ -1,6 +1,7 @@
 //! Copies owner, permissions, attributes and times to the new file.
 
-use std::ffi::CStr;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -243,6 +244,29 @@ pub(crate) fn flags_not_kept(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> In
     let flags = |fd| InodeFlags::from_bits(file::inode_flags(fd).unwrap_or(0));
     let ours = flags(source);
     if ours.is_empty() { ours } else { ours.without(flags(copy)) }
+}
+
+/// Whether a file has the ACL and the attributes that a copy of the source would get.
+pub(crate) fn has_same_attributes(
+    source: BorrowedFd<'_>,
+    other: BorrowedFd<'_>,
+    preserve: Preserve,
+) -> Sys<bool> {
+    let acl = |fd| match xattr::get(fd, ACCESS_ACL) {
+        Err(Errno::EOPNOTSUPP) => Ok(None),
+        other => other,
+    };
+    Ok((!preserve.acl || acl(source)? == acl(other)?)
+        && (!preserve.xattr || attributes(source)? == attributes(other)?))
+}
+
+fn attributes(fd: BorrowedFd<'_>) -> Sys<BTreeMap<CString, Option<Vec<u8>>>> {
+    let mut names = match xattr::names(fd) {
+        Err(Errno::EOPNOTSUPP) => Vec::new(),
+        other => other?,
+    };
+    names.retain(|name| !NOT_FROM_SOURCE.contains(&name.as_c_str()));
+    names.into_iter().map(|name| xattr::get(fd, &name).map(|value| (name, value))).collect()
 }
 
 /// The kernel clears setuid and setgid when a process without privilege writes to a file, so that

@@ -10,7 +10,7 @@ use std::io::{IsTerminal, stdin};
 use std::path::Path;
 
 use clap::error::ErrorKind;
-use uncopy::copy::job::{JobOptions, is_built};
+use uncopy::copy::job::{JobOptions, LinkDest, is_built};
 use uncopy::copy::{Contradiction, CopyOptions, Origin};
 use uncopy::{Reason, follow};
 
@@ -69,6 +69,12 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     };
     let is_directory = is_directory && !is_own_copy(&names, &options);
     options.copy.suffix = names.is_inside(is_directory);
+    if let Some(earlier) = &mut options.link_dest {
+        earlier.holds_roots = names.is_inside(is_directory) || flags.copies_entries();
+        if !flags.quiet {
+            note_missing(earlier, &names, is_directory);
+        }
+    }
     let manifest = options.copy.digest.and_then(|digest| {
         let file = flags.manifest.as_deref()?;
         Some(Manifest::new(file, digest, &names.destination))
@@ -190,6 +196,24 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         is_at_destination: false,
         exit: Exit::Failure,
     })
+}
+
+/// Notes which earlier copies do not exist, as `rsync` does: the first of many backups has none.
+fn note_missing(earlier: &LinkDest, names: &Names, is_directory: bool) {
+    let is_in_parent = earlier.holds_roots && !names.is_inside(is_directory);
+    let base = match names.destination.parent() {
+        Some(parent) if is_in_parent => parent,
+        _ => &names.destination,
+    };
+    for given in &earlier.directories {
+        let path = LinkDest::path(given, base);
+        if follow::metadata(&path).is_err() {
+            report::say(&format!(
+                "note: --link-dest {} does not exist, so nothing is linked to it",
+                path.display()
+            ));
+        }
+    }
 }
 
 /// Returns a note where a slash at the end of a source means something else in `rsync`.

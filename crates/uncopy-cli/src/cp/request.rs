@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use uncopy::Mechanism;
 use uncopy::copy::job::{
-    Compare, Delete, HardLinks, JobOptions, Links, OnError, Selection, Sources,
+    Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Selection, Sources,
 };
 use uncopy::copy::{
     Allow, Backup, Cache, CopyOptions, Existing, IfChanged, ModeChanges, Numbering, Origin, Prefer,
@@ -118,6 +118,8 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
         (false, true) => Compare::Size,
         (false, false) => Compare::Times,
     };
+    options.link_dest = (!flags.tree.link_dest.is_empty())
+        .then(|| LinkDest::new().directories(flags.tree.link_dest.clone()));
     options.resume = flags.tree.resume;
     options.retries = flags.tree.retries;
     options.specials = flags.tree.specials || flags.tree.archive;

@@ -442,6 +442,7 @@ impl CopyArgs {
                 || self.tree.update
                 || self.tree.checksum
                 || self.tree.size_only
+                || !self.tree.link_dest.is_empty()
                 || self.tree.resume)
     }
 

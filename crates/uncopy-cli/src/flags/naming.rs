@@ -184,6 +184,10 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--link makes further names of the sources and copies none; leave out --verify, --digest, --compress, \
              --decompress, --attributes-only, --chmod, --chown and --resume"
         }
+        Contradiction::LinkDestCopiesNothing => {
+            "--link-dest gives unchanged files further names and copies none of them; leave out --verify, --digest, \
+             --manifest, --compress, --decompress, --attributes-only, --chmod, --chown and --link"
+        }
         Contradiction::ComparedWithOther => {
             "--checksum and --size-only look whether the destination is what a copy would be, and --compress, \
              --decompress, --attributes-only and --link make something else; leave one of them out"
@@ -197,11 +201,11 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
              --recursive, or leave them out"
         }
         Contradiction::TreeInPlace => {
-            "--in-place contradicts --recursive, and --update, --checksum, --size-only, --link and -P of single files: it is for single files whose name must not be \
+            "--in-place contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --link and -P of single files: it is for single files whose name must not be \
              replaced; leave one of them out"
         }
         Contradiction::ContentsInTree => {
-            "--copy-contents contradicts --recursive, and --update, --checksum, --size-only, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
+            "--copy-contents contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
              pass --specials to recreate FIFOs and devices"
         }
         Contradiction::DryRunLeavesNothing => {
@@ -316,6 +320,7 @@ mod tests {
             AskInMirror, AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix,
             ComparedAndKept, ComparedWithOther, ContentsInTree, DigestOfTransformed,
             DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry, LinkCopiesNothing,
+            LinkDestCopiesNothing,
             OutsideNeedsFollowing, RemoveInPlace, TransformInPlace, TransformNeedsReading,
             TransformOfStream, TreeInPlace, TreeOptionOfEntries, ZerosNeedReading,
         };
@@ -328,6 +333,7 @@ mod tests {
             ComparedAndKept,
             ComparedWithOther,
             LinkCopiesNothing,
+            LinkDestCopiesNothing,
             RemoveInPlace,
             TreeOptionOfEntries,
             DirectKeepsNoCache,

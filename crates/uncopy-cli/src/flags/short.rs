@@ -31,17 +31,19 @@ const LETTERS: [Letter; 2] = [
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 59] = [
+const LONG: [(&str, &str); 58] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
     ("parents", "name each destination, or copy the tree and --include what is wanted"),
     ("files-from", "copy the tree and --include what is wanted"),
-    ("link-dest", "--link makes hard links to the source, and --reflink shares the blocks"),
     (
         "remove-source-files",
         "remove the source once `uncopy verify` found that the copy is the same",
     ),
     ("backup-dir", "--backup keeps the old file beside the new one"),
-    ("copy-dest", "--update copies what has changed"),
+    (
+        "copy-dest",
+        "--link-dest makes hard links to unchanged files, and --update copies what has changed",
+    ),
     ("context", "--preserve=xattr is the nearest one; the system labels new files"),
     ("keep-directory-symlink", "name the directory that the link leads to as the destination"),
     ("debug", "--verbose says how each file was copied, and why"),

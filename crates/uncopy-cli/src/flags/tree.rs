@@ -1,8 +1,9 @@
 //! Flags of `uncopy cp -r`.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
-use clap::ArgGroup;
+use clap::{ArgGroup, ValueHint};
 
 use super::links::LinkArgs;
 use super::select::Patterns;
@@ -62,6 +63,14 @@ pub(crate) struct TreeArgs {
     /// Skip files that are as long in the destination, whatever their times and contents
     #[arg(long, help_heading = TREES)]
     pub size_only: bool,
+
+    /// Make a hard link to the file in DIR, an earlier copy, where that is unchanged; can be repeated
+    ///
+    /// A file is unchanged if it has the same size and time of modification, or is the same by --checksum or
+    /// --size-only, and has all that --preserve would give its copy. A relative DIR begins at the destination
+    /// directory. Where the filesystem refuses a link, the file is copied, and a note says so.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = TREES)]
+    pub link_dest: Vec<PathBuf>,
 
     /// Delete entries of the destination that the source does not have
     ///

@@ -18,6 +18,7 @@ mod interrupted;
 mod kinds;
 mod kinds_replaced;
 mod leftovers;
+mod link_dest;
 mod links;
 mod long;
 mod manifest;
@@ -167,6 +168,7 @@ pub(crate) fn cases() -> Vec<Case> {
         kinds::cases(),
         kinds_replaced::cases(),
         leftovers::cases(),
+        link_dest::cases(),
         links::cases(),
         long::cases(),
         manifest::cases(),

@@ -1,6 +1,7 @@
 //! Defines the options of a job.
 
 use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::{Path, PathBuf};
 
 use super::select::Selection;
 use crate::setters::setters;
@@ -41,6 +42,8 @@ pub struct JobOptions {
     pub update: bool,
     /// Comparison that shows that an existing file is unchanged, so that it is skipped.
     pub compare: Compare,
+    /// Earlier copies: a file that is unchanged in one gets a further name of that file instead of a copy.
+    pub link_dest: Option<LinkDest>,
     /// Remove destination entries that the source does not have.
     pub delete: Option<Delete>,
     /// Change nothing, and report what would be done ([`EntryOutcome::Planned`](super::EntryOutcome::Planned)).
@@ -82,6 +85,7 @@ setters! {
         link: bool,
         update: bool,
         compare: Compare,
+        link_dest: Option<LinkDest>,
         delete: Option<Delete>,
         dry_run: bool,
         on_error: OnError,
@@ -93,6 +97,10 @@ setters! {
         scan_ahead: bool,
         gate: Option<Gate>,
     }
+}
+
+setters! {
+    LinkDest { directories: Vec<PathBuf>, holds_roots: bool, }
 }
 
 setters! {
@@ -123,6 +131,7 @@ impl JobOptions {
                 || !self.selection.is_everything()
                 || self.update
                 || self.compare != Compare::Times
+                || self.link_dest.is_some()
                 || self.delete.is_some()
                 || self.dry_run
                 || self.resume;
@@ -143,7 +152,15 @@ impl JobOptions {
         let compares = self.compare != Compare::Times;
         let makes_other_bytes =
             self.copy.transform != Transform::None || self.copy.attributes_only || self.link;
+        let gives_no_copy = self.link
+            || self.copy.verify.is_some()
+            || self.copy.digest.is_some()
+            || self.copy.attributes_only
+            || self.copy.mode_changes.is_some()
+            || self.copy.owner.is_some()
+            || self.copy.transform != Transform::None;
         let rows = [
+            (self.link_dest.is_some() && gives_no_copy, Contradiction::LinkDestCopiesNothing),
             (self.link && is_for_bytes, Contradiction::LinkCopiesNothing),
             (compares && makes_other_bytes, Contradiction::ComparedWithOther),
             (compares && self.copy.existing == Existing::Keep, Contradiction::ComparedAndKept),
@@ -190,6 +207,42 @@ pub enum Compare {
     /// Its size and its bytes, whatever its times are. Both files are read
     /// ([`Summary::compared_bytes`](super::Summary::compared_bytes)).
     Contents,
+}
+
+/// Earlier copies whose unchanged files get further names.
+///
+/// A regular file is unchanged if that of its path in the earlier copy is as long and has the same time of
+/// modification, or is the same by [`JobOptions::compare`], and has the metadata that
+/// [`CopyOptions::preserve`] asks for. No symbolic link below the directory is followed. The file that was
+/// examined is the one that is linked, whatever its name refers to by then. Where the filesystem refuses the link,
+/// a copy is made, with a [`Note::NotLinked`](uncopy_core::Note::NotLinked).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LinkDest {
+    /// The directories, of which the first that has the file unchanged is used. A relative path begins at the
+    /// directory that is copied to. One that does not exist has no files.
+    pub directories: Vec<PathBuf>,
+    /// Whether each is like the directory that the destinations are in, and has the copies of the roots under
+    /// the same names. Otherwise each is an earlier copy of the root. Always so for roots that are no directories.
+    pub holds_roots: bool,
+}
+
+impl LinkDest {
+    /// Makes an empty list.
+    #[must_use]
+    pub fn new() -> LinkDest {
+        LinkDest::default()
+    }
+
+    /// Returns the path of one of the directories for copies to the directory `base`, which need not exist yet:
+    /// it will be no symbolic link then.
+    #[must_use]
+    pub fn path(directory: &Path, base: &Path) -> PathBuf {
+        match directory.strip_prefix("..") {
+            Ok(rest) if !base.exists() => base.parent().unwrap_or(base).join(rest),
+            _ => base.join(directory),
+        }
+    }
 }
 
 /// Treatment of symbolic links.
@@ -270,6 +323,7 @@ mod tests {
             files.clone().specials(true),
             files.clone().update(true),
             files.clone().compare(Compare::Size),
+            files.clone().link_dest(LinkDest::new()),
             files.clone().delete(Delete::default()),
             files.clone().dry_run(true),
             files.clone().resume(true),
@@ -298,6 +352,41 @@ mod tests {
         let backup = CopyOptions::new().backup(crate::Backup::new());
         let mirror = JobOptions::new().copy(backup).delete(Delete::default());
         assert_eq!(mirror.check(), Err(Contradiction::BackupInMirror));
+    }
+
+    #[test]
+    fn earlier_copies_are_no_place_for_other_bytes() {
+        let linking = JobOptions::new().link_dest(LinkDest::new());
+        for options in [linking.clone(), linking.clone().sources(Sources::Entries)] {
+            assert_eq!(options.compare(Compare::Contents).resume(true).check(), Ok(()));
+        }
+        for options in [
+            linking.clone().link(true),
+            linking.clone().copy(CopyOptions::new().attributes_only(true)),
+            linking.clone().copy(CopyOptions::new().verify(crate::Digest::Xxh3)),
+            linking.clone().copy(CopyOptions::new().digest(crate::Digest::Xxh3)),
+        ] {
+            let expected = Err(Contradiction::LinkDestCopiesNothing);
+            assert_eq!(options.check(), expected, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn earlier_copies_lie_beside_a_destination_that_does_not_exist() {
+        let root = tempfile::tempdir().unwrap();
+        let (there, missing) = (root.path().join("there"), root.path().join("missing"));
+        std::fs::create_dir(&there).unwrap();
+        for (directory, base, expected) in [
+            ("../a", &there, there.join("../a")),
+            ("../a", &missing, root.path().join("a")),
+            ("../../a", &missing, root.path().join("../a")),
+            ("a", &missing, missing.join("a")),
+            ("/a", &missing, PathBuf::from("/a")),
+            ("/a", &there, PathBuf::from("/a")),
+        ] {
+            assert_eq!(LinkDest::path(Path::new(directory), base), expected);
+        }
+        assert_eq!(LinkDest::path(Path::new("../a"), Path::new("missing")), Path::new("a"));
     }
 
     #[test]

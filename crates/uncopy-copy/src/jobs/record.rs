@@ -59,8 +59,9 @@ pub struct Record {
 pub enum EntryOutcome {
     /// A file was copied.
     Copied(Box<Receipt>),
-    /// A name is a hard link to a file that this job copied before, or with
-    /// [`JobOptions::link`](super::JobOptions::link) to the source's.
+    /// A name is a hard link to a file that this job copied before, with
+    /// [`JobOptions::link`](super::JobOptions::link) to the source's, or with
+    /// [`JobOptions::link_dest`](super::JobOptions::link_dest) to the unchanged one of an earlier copy.
     Linked {
         /// The path of that file.
         to: PathBuf,
@@ -186,7 +187,7 @@ pub struct Summary {
     pub directories: u64,
     /// Symbolic links that were made.
     pub symlinks: u64,
-    /// Hard links to files that this job copied.
+    /// Hard links to files that this job copied, or that were unchanged in an earlier copy.
     pub hard_links: u64,
     /// FIFOs, sockets and device files that were made.
     pub specials: u64,

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use super::earlier::Earlier;
 use crate::creation_defaults::CreationDefaults;
 use crate::stale::{Noting, Register};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
@@ -81,7 +82,7 @@ impl Open {
 pub(super) enum Parent {
     /// A root of the job, or the parent directory of a root that is no directory, as the caller
     /// named it.
-    Root { source: PathBuf, destination: PathBuf, register: Register },
+    Root { source: PathBuf, destination: PathBuf, register: Register, earlier: Vec<Earlier> },
     /// A directory inside another one.
     Child { parent: Arc<Directory>, name: OsString },
 }
@@ -282,6 +283,18 @@ impl Directory {
                 Some(Parent::Child { parent, .. }) => at = parent,
                 Some(Parent::Root { register, .. }) => return register,
                 None => return &NOWHERE,
+            }
+        }
+    }
+
+    /// Returns the earlier copies of its root.
+    pub(super) fn earlier(&self) -> &[Earlier] {
+        let mut at = self;
+        loop {
+            match &at.above {
+                Some(Parent::Child { parent, .. }) => at = parent,
+                Some(Parent::Root { earlier, .. }) => return earlier,
+                None => return &[],
             }
         }
     }

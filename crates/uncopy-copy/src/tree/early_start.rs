@@ -106,6 +106,7 @@ fn is_allowed(context: &Context<'_>, resume: &Resume, place: &Place<'_>) -> bool
     place.directory.entered.is_unseen()
         && !resume.has_journal()
         && context.throttle().is_none()
+        && context.options().link_dest.is_none()
         && context.options().copy.transform == Transform::None
         // The file read early must be the one whose digest is computed.
         && context.options().copy.digest.is_none()

@@ -9,10 +9,12 @@ use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_file_admission};
 use super::context::Context;
+use super::earlier::find_unchanged;
 use super::early_start::EarlyStart;
 use super::file_progress::FileProgress;
 use super::job_control::JobControl;
 use super::journal::{self, Finished, Journal, KeptPart};
+use super::other::{Linking, link_unchanged};
 use super::partial::{self, LeftPart, Partial};
 use super::place::{OpenFile, Place, changed_kind};
 use super::reporter::Reporter;
@@ -28,7 +30,7 @@ use crate::digest;
 use crate::display_path::{DisplayPath, LazyPath};
 use crate::file_copy::CopyRequest;
 use crate::file_plan::FilePlan;
-use crate::jobs::{EntryKind, EntryOutcome};
+use crate::jobs::{Action, EntryKind, EntryOutcome};
 use crate::mechanism::Ends;
 use crate::metadata;
 use crate::observer::{self, Phase, Progress};
@@ -53,7 +55,7 @@ pub(super) fn copy_regular(
     file: OpenFile,
     chosen: Option<&Chosen>,
     early: Option<EarlyStart<'_>>,
-    link_refused: Option<Errno>,
+    mut link_refused: Option<Errno>,
 ) {
     let (context, control) = (worker.context, worker.control);
     let journal = worker.resume.journal();
@@ -79,26 +81,49 @@ pub(super) fn copy_regular(
         let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
         let source = Source::opened(DisplayPath::Lazy(&from), fd, stat, filesystem);
         let source = &source.watched(options, flushes);
-        let (mut progress, mut compared) = (worker.file_progress(), None);
+        let mut progress = worker.file_progress();
+        let (mut compared, mut compared_bytes) = (0, 0);
+        let mut count = |same_bytes| {
+            compared += 1;
+            compared_bytes += same_bytes;
+        };
         let admission = check_file_admission(&mut worker.deleter(), place, &source.stat, |found| {
             let contents = compare_contents(place, source, found, &mut progress)?;
-            compared = Some(contents.same_bytes);
+            count(contents.same_bytes);
             Ok(contents.are_same)
         });
-        if let Some(bytes) = compared {
-            let summary = worker.reporter.summary();
-            summary.compared += 1;
-            summary.compared_bytes += bytes;
-        }
-        let admission = admission?;
-        let found = match admission {
-            Admission::Proceed { found, .. } => found,
-            Admission::Done(outcome) => {
+        let unchanged = match &admission {
+            Ok(Admission::Proceed { .. } | Admission::Done(EntryOutcome::Planned { .. })) => {
+                find_unchanged(worker.options, place, source, &mut progress, count)
+            }
+            _ => Ok(None),
+        };
+        let summary = worker.reporter.summary();
+        summary.compared += compared;
+        summary.compared_bytes += compared_bytes;
+        let unchanged = unchanged?;
+        let (found, decision) = match (admission?, &unchanged) {
+            (Admission::Proceed { found, decision }, _) => (found, decision),
+            (Admission::Done(EntryOutcome::Planned { .. }), Some(_)) => {
+                let action = Action::Link;
+                done = Some(EntryOutcome::Planned { action, mechanism: None });
+                return Ok(Outcome::Copied(Receipt::default()));
+            }
+            (Admission::Done(outcome), _) => {
                 done = Some(with_mechanism(outcome, place, source, chosen, options));
                 return Ok(Outcome::Copied(Receipt::default()));
             }
         };
         let options = &*options.after_asking(found.is_some());
+        if let Some(unchanged) = &unchanged {
+            match link_unchanged(context, place, unchanged, found.as_ref(), &decision)? {
+                Linking::Done(outcome) => {
+                    done = Some(outcome);
+                    return Ok(Outcome::Copied(Receipt::default()));
+                }
+                Linking::Refused(errno) => link_refused = Some(errno),
+            }
+        }
         let given = DisplayPath::Lazy(&to);
         let destination = &find_destination(place, given, found, source, options)?;
         let request = CopyRequest { source, destination, chosen, options, context: copy_context };

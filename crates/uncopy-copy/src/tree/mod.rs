@@ -7,6 +7,7 @@ mod decide;
 mod delete;
 mod directory;
 mod doubled;
+mod earlier;
 mod early_start;
 mod ending;
 mod enter;

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags};
 
@@ -12,11 +12,13 @@ use super::context::Context;
 use super::decide::{Decision, kind_of};
 use super::delete::Deleter;
 use super::directory::identity;
+use super::earlier::{self, Unchanged};
 use super::links::First;
 use super::place::{Place, changed_kind};
 use super::worker::Worker;
 use crate::Owner;
 use crate::Skip;
+use crate::destination::ExistingEntry;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
 use crate::metadata::{NotGiven, Notes};
 use crate::options::GivenMetadata;
@@ -138,26 +140,75 @@ pub(super) fn make_hard_link(
     let name = first.path.file_name().unwrap_or_default();
     let to = &*place.open.destination;
     let fail = |errno| Error::destination("link", place.destination(), errno);
-    let linked = || Linking::Done(EntryOutcome::Linked { to: first.destination() });
     let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
-    if decision == Decision::Make {
+    let look = || -> Sys<Option<Stat>> {
+        let copy = directory::stat_name(&from, name)?;
+        let is_linked = found.is_some_and(|found| identity(&found.stat) == identity(&copy));
+        Ok((!is_linked).then_some(copy))
+    };
+    put_link(context, place, &decision, look, make, || first.destination()).map_err(fail)
+}
+
+/// Makes the destination's name another one of an unchanged file of an earlier copy. `found`: the entry that
+/// has the name.
+pub(super) fn link_unchanged(
+    context: &Context<'_>,
+    place: &Place<'_>,
+    unchanged: &Unchanged,
+    found: Option<&ExistingEntry>,
+    decision: &Decision,
+) -> Result<Linking> {
+    let (file, to) = (&unchanged.file, &*place.open.destination);
+    if found.is_some_and(|found| found.stat.is_same_file(&file.stat)) {
+        return Ok(Linking::Done(EntryOutcome::Linked { to: unchanged.path.clone() }));
+    }
+    let durable = context.options().copy.durable;
+    if durable {
+        earlier::flush(unchanged)?;
+    }
+    let make = |new: &OsStr| name::link_unnamed(&file.handle, to, new);
+    let look = || Ok(Some(file.stat.clone()));
+    let linking = put_link(context, place, decision, look, make, || unchanged.path.clone());
+    let linking = match linking {
+        // It lost its last name meanwhile.
+        Err(Errno::ENOENT) => Linking::Refused(Errno::ENOENT),
+        other => other.map_err(|e| Error::destination("link", place.destination(), e))?,
+    };
+    // A directory that is copied with all its entries is flushed after them.
+    if durable && !place.directory.entered.whole {
+        name::open_directory_for_reading(to)
+            .and_then(file::sync)
+            .map_err(|e| Error::destination("flush the directory of", place.destination(), e))?;
+    }
+    Ok(linking)
+}
+
+/// Makes the name of an entry a further one of a file, by `make`: at once where it is free. `look` returns the
+/// status of the file, or `None` if it has the name.
+fn put_link(
+    context: &Context<'_>,
+    place: &Place<'_>,
+    decision: &Decision,
+    look: impl FnOnce() -> Sys<Option<Stat>>,
+    make: impl Fn(&OsStr) -> Sys<()>,
+    path: impl Fn() -> PathBuf,
+) -> Sys<Linking> {
+    let linked = || Linking::Done(EntryOutcome::Linked { to: path() });
+    if *decision == Decision::Make {
         match make(place.target) {
             Ok(()) => return Ok(linked()),
             Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
             Err(Errno::EEXIST) if !place.directory.entered.fresh => {}
-            Err(errno) => return Err(fail(errno)),
+            Err(errno) => return Err(errno),
         }
     }
-    let copy = directory::stat_name(&from, name).map_err(fail)?;
-    if found.as_ref().is_some_and(|found| identity(&found.stat) == identity(&copy)) {
-        return Ok(linked());
-    }
-    let temporary = match Temporary::linked(place, &copy, make) {
+    let Some(file) = look()? else { return Ok(linked()) };
+    let temporary = match Temporary::linked(place, &file, make) {
         Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
-        other => other.map_err(fail)?,
+        other => other?,
     };
     let options = context.copy_options(&place.directory.entered);
-    match temporary.put_in_place(&options.after_asking(found.is_some())).map_err(fail)? {
+    match temporary.put_in_place(&options.after_asking(*decision != Decision::Make))? {
         true => Ok(linked()),
         false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),
     }

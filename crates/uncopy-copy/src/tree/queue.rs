@@ -265,6 +265,7 @@ mod tests {
             source: path(),
             destination: path(),
             register: crate::stale::Register::none(),
+            earlier: Vec::new(),
         };
         let entered = Entered {
             destination: identity(&source),

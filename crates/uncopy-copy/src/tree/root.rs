@@ -13,6 +13,7 @@ use rustix::fs::{FileType, OFlags};
 use super::decide::kind_of;
 use super::delete::delete_strangers;
 use super::directory::{Directory, Entered, Open, Parent, identity};
+use super::earlier::{self, Earlier};
 use super::entry::{copy_entry, copy_open};
 use super::finish::{end, give_metadata, made_directory};
 use super::incomplete::Unfinished;
@@ -109,7 +110,8 @@ fn copy_single(
         let follows =
             kind == FileType::RegularFile && !options.link && !options.copy.replaces_name();
         let (parent, beside, target) = resolve(destination, follows)?;
-        Ok((open_place(above, &beside, parent, &target)?, name.to_owned(), target))
+        let earlier = earlier::open_of_entry(options, &beside)?;
+        Ok((open_place(above, &beside, parent, &target, earlier)?, name.to_owned(), target))
     });
     let ((directory, open), name, target) = match opened {
         Ok(opened) => opened,
@@ -195,6 +197,7 @@ fn open_place(
     destination: &Path,
     destination_fd: OwnedFd,
     target: &OsStr,
+    earlier: Vec<Earlier>,
 ) -> Result<(Directory, Arc<Open>)> {
     let source_fd = follow::open_before_last(source)
         .map_err(|errno| Error::system("open", or_here(source), errno))?;
@@ -205,7 +208,7 @@ fn open_place(
     let open = Arc::new(Open::new(source_fd, destination_fd));
     let register = Register::new(Arc::clone(&open.destination), target);
     let (source, destination) = (source.to_owned(), destination.to_owned());
-    let above = Parent::Root { source, destination, register };
+    let above = Parent::Root { source, destination, register, earlier };
     let entered = Entered {
         source: source_stat,
         destination: identity(&destination_stat),
@@ -225,10 +228,11 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
         .and_then(|fd| Ok((file::stat(&fd)?, fd)))
         .map_err(|stopped| stopped.error("open", source))
         .and_then(|(stat, fd)| {
+            let earlier = earlier::open_of_tree(options, destination)?;
             let target = Target::open(options, source, destination, &stat)?;
-            Ok((fd, stat, target))
+            Ok((fd, stat, target, earlier))
         });
-    let (fd, stat, target) = match opened {
+    let (fd, stat, target, earlier) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             return fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
@@ -262,7 +266,7 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
     }
     let (from, to) = (source.to_owned(), destination.to_owned());
-    let above = Parent::Root { source: from, destination: to, register };
+    let above = Parent::Root { source: from, destination: to, register, earlier };
     let entered = Entered {
         source: stat,
         destination: identity(&target_stat),

@@ -104,6 +104,10 @@ coded! {
         LinkCopiesNothing = "link_copies_nothing",
             "link makes further names of the source's files and copies none; leave out verify, digest, transform, \
              attributes_only, mode_changes, owner and resume";
+        /// `link_dest` in a job, with an option for bytes of copies, or `link`.
+        LinkDestCopiesNothing = "link_dest_copies_nothing",
+            "link_dest gives unchanged files further names and copies none of them; leave out verify, digest, \
+             transform, attributes_only, mode_changes, owner and link";
         /// `compare` in a job, and the copy has other bytes than its source, or none: `transform`,
         /// `attributes_only` or `link`.
         ComparedWithOther = "compared_with_other",

@@ -33,7 +33,8 @@ pub enum Note {
         /// Number of these links, at least 1.
         links: u64,
     },
-    /// The filesystem refused a hard link to the copy of another name, so this is a separate file.
+    /// The filesystem refused a hard link to the copy of another name, or to an unchanged earlier copy, so this
+    /// is a separate file.
     NotLinked {
         /// Error number from the kernel.
         errno: Errno,
