@@ -120,6 +120,7 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
     };
     options.link_dest = (!flags.tree.link_dest.is_empty())
         .then(|| LinkDest::new().directories(flags.tree.link_dest.clone()));
+    options.remove_source = flags.tree.remove_source_files;
     options.resume = flags.tree.resume;
     options.retries = flags.tree.retries;
     options.specials = flags.tree.specials || flags.tree.archive;

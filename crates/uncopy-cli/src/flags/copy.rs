@@ -443,6 +443,7 @@ impl CopyArgs {
                 || self.tree.checksum
                 || self.tree.size_only
                 || !self.tree.link_dest.is_empty()
+                || self.tree.remove_source_files
                 || self.tree.resume)
     }
 

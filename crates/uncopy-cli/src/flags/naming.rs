@@ -184,6 +184,14 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--link makes further names of the sources and copies none; leave out --verify, --digest, --compress, \
              --decompress, --attributes-only, --chmod, --chown and --resume"
         }
+        Contradiction::RemovalNeedsCopies => {
+            "--remove-source-files removes files whose bytes were copied, and --link, --link-dest and \
+             --attributes-only copy none; leave one of them out"
+        }
+        Contradiction::RemovalInMirror => {
+            "--remove-source-files contradicts --delete, which would delete the copies of what was removed in the \
+             next run; leave one of them out"
+        }
         Contradiction::LinkDestCopiesNothing => {
             "--link-dest gives unchanged files further names and copies none of them; leave out --verify, --digest, \
              --manifest, --compress, --decompress, --attributes-only, --chmod, --chown and --link"
@@ -201,11 +209,11 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
              --recursive, or leave them out"
         }
         Contradiction::TreeInPlace => {
-            "--in-place contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --link and -P of single files: it is for single files whose name must not be \
+            "--in-place contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --remove-source-files, --link and -P of single files: it is for single files whose name must not be \
              replaced; leave one of them out"
         }
         Contradiction::ContentsInTree => {
-            "--copy-contents contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
+            "--copy-contents contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --remove-source-files, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
              pass --specials to recreate FIFOs and devices"
         }
         Contradiction::DryRunLeavesNothing => {
@@ -320,9 +328,9 @@ mod tests {
             AskInMirror, AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix,
             ComparedAndKept, ComparedWithOther, ContentsInTree, DigestOfTransformed,
             DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry, LinkCopiesNothing,
-            LinkDestCopiesNothing,
-            OutsideNeedsFollowing, RemoveInPlace, TransformInPlace, TransformNeedsReading,
-            TransformOfStream, TreeInPlace, TreeOptionOfEntries, ZerosNeedReading,
+            LinkDestCopiesNothing, OutsideNeedsFollowing, RemovalInMirror, RemovalNeedsCopies,
+            RemoveInPlace, TransformInPlace, TransformNeedsReading, TransformOfStream, TreeInPlace,
+            TreeOptionOfEntries, ZerosNeedReading,
         };
         for found in [
             AskInMirror,
@@ -334,6 +342,8 @@ mod tests {
             ComparedWithOther,
             LinkCopiesNothing,
             LinkDestCopiesNothing,
+            RemovalNeedsCopies,
+            RemovalInMirror,
             RemoveInPlace,
             TreeOptionOfEntries,
             DirectKeepsNoCache,

@@ -31,14 +31,10 @@ const LETTERS: [Letter; 2] = [
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 58] = [
+const LONG: [(&str, &str); 57] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
     ("parents", "name each destination, or copy the tree and --include what is wanted"),
     ("files-from", "copy the tree and --include what is wanted"),
-    (
-        "remove-source-files",
-        "remove the source once `uncopy verify` found that the copy is the same",
-    ),
     ("backup-dir", "--backup keeps the old file beside the new one"),
     (
         "copy-dest",

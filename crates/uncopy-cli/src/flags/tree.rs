@@ -72,6 +72,14 @@ pub(crate) struct TreeArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = TREES)]
     pub link_dest: Vec<PathBuf>,
 
+    /// Remove each file of the source whose copy is in place, and flushed with --durable
+    ///
+    /// Files are removed when everything in their SRC is copied and has its final name. One that is skipped or
+    /// fails stays, and so do directories, links and special files. One that has changed since it was read
+    /// stays, and is an error.
+    #[arg(long, help_heading = TREES)]
+    pub remove_source_files: bool,
+
     /// Delete entries of the destination that the source does not have
     ///
     /// Entries that --exclude and --include leave out stay, and nothing is deleted from a directory

@@ -129,6 +129,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         (summary.skipped, "skipped", "skipped"),
         (summary.deleted, "deleted", "deleted"),
         (summary.resumed, "file copied earlier", "files copied earlier"),
+        (summary.sources_removed, "source removed", "sources removed"),
         (summary.failed, "failed", "failed"),
         (summary.not_tried, "not tried", "not tried"),
     ];

@@ -184,6 +184,8 @@ struct Whole<'a> {
     skipped: u64,
     deleted: u64,
     resumed: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    sources_removed: u64,
     failed: u64,
     #[serde(skip_serializing_if = "is_zero")]
     compared: u64,
@@ -394,6 +396,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         skipped: summary.skipped,
         deleted: summary.deleted,
         resumed: summary.resumed,
+        sources_removed: summary.sources_removed,
         failed: summary.failed,
         compared: summary.compared,
         compared_bytes: summary.compared_bytes,

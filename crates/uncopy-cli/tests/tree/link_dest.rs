@@ -113,9 +113,10 @@ fn what_is_unchanged_is_linked() {
             scene.check(way, if has_old { "replaced" } else { "new" });
             let left = trees.to.strangers(&["destination", "earlier"]);
             assert!(left.is_empty(), "{left:?}");
-            // Once more: each name is a name of that file already.
+            // Once more: each name is a name of that file already; by contents or size it is the same.
             let run = trees.run(program());
-            assert_eq!(number(&summary(&run), "hard_links"), expected as u64, "{flags:?}");
+            let expected = if way < 2 { expected } else { 0 };
+            assert_eq!(number(&summary(&run), "hard_links"), expected as u64, "again {flags:?}");
             scene.check(way, "again");
         }
     }
@@ -211,7 +212,7 @@ fn no_planted_link_is_followed() {
     }
 }
 
-/// Another file takes the name between the comparison and the link, or none.
+/// Another file takes the name when it was examined, and before it is linked, or none.
 fn what_was_compared_is_linked() {
     for is_replaced in [true, false] {
         let trees = Trees::new();
@@ -224,8 +225,8 @@ fn what_was_compared_is_linked() {
         let compared = inode(&file);
         let program = cp().args(["-T", "--link-dest=../earlier"]);
         let program = program.arg(trees.source()).arg(trees.destination());
-        let stopped =
-            Intercepted::new(&program).stop_in(CallPattern::of(&[SystemCall::LINKAT]).nth(1));
+        let stopped = Intercepted::new(&program)
+            .stop_in(CallPattern::of(&[SystemCall::STATX]).on(&file).nth(1));
         if is_replaced {
             fs::rename(&file, &moved).unwrap();
             fs::write(&file, "planted!").unwrap();
@@ -258,7 +259,7 @@ fn refused_links_become_copies() {
             }
             let program = cp().args(["-T", "--link-dest=../earlier"]);
             let program = program.arg(trees.source()).arg(trees.destination());
-            let refused = CallPattern::of(&[SystemCall::LINKAT]).nth(1).fails(errno);
+            let refused = CallPattern::of(&[SystemCall::LINKAT]).on(&earlier).nth(1).fails(errno);
             let run = Intercepted::new(&program).inject(refused).run().run;
             assert!(run.status.success(), "{errno}: {}", run.stderr);
             let copied = events(&run, "copied");

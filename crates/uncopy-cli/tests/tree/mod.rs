@@ -30,6 +30,7 @@ mod parts;
 mod planning;
 mod planting;
 mod random;
+mod removing;
 mod resuming;
 mod retrying;
 mod roots;
@@ -179,6 +180,7 @@ pub(crate) fn cases() -> Vec<Case> {
         parts::cases(),
         planning::cases(),
         random::cases(),
+        removing::cases(),
         resuming::cases(),
         retrying::cases(),
         roots::cases(),

@@ -46,6 +46,10 @@ pub struct JobOptions {
     pub link_dest: Option<LinkDest>,
     /// Remove destination entries that the source does not have.
     pub delete: Option<Delete>,
+    /// Remove each regular file of the source that was copied, when its root is finished: all copies have their final
+    /// names then, and are flushed if wanted. A file stays that was skipped, failed, changed since, or whose name
+    /// refers to another one. Directories, links and special files stay.
+    pub remove_source: bool,
     /// Change nothing, and report what would be done ([`EntryOutcome::Planned`](super::EntryOutcome::Planned)).
     pub dry_run: bool,
     /// Reaction to an entry that cannot be copied.
@@ -87,6 +91,7 @@ setters! {
         compare: Compare,
         link_dest: Option<LinkDest>,
         delete: Option<Delete>,
+        remove_source: bool,
         dry_run: bool,
         on_error: OnError,
         jobs: Option<NonZeroUsize>,
@@ -132,6 +137,7 @@ impl JobOptions {
                 || self.update
                 || self.compare != Compare::Times
                 || self.link_dest.is_some()
+                || self.remove_source
                 || self.delete.is_some()
                 || self.dry_run
                 || self.resume;
@@ -159,7 +165,10 @@ impl JobOptions {
             || self.copy.mode_changes.is_some()
             || self.copy.owner.is_some()
             || self.copy.transform != Transform::None;
+        let shares_files = self.link || self.link_dest.is_some() || self.copy.attributes_only;
         let rows = [
+            (self.remove_source && shares_files, Contradiction::RemovalNeedsCopies),
+            (self.remove_source && self.delete.is_some(), Contradiction::RemovalInMirror),
             (self.link_dest.is_some() && gives_no_copy, Contradiction::LinkDestCopiesNothing),
             (self.link && is_for_bytes, Contradiction::LinkCopiesNothing),
             (compares && makes_other_bytes, Contradiction::ComparedWithOther),
@@ -238,6 +247,7 @@ impl LinkDest {
     /// it will be no symbolic link then.
     #[must_use]
     pub fn path(directory: &Path, base: &Path) -> PathBuf {
+        let base = if base.as_os_str().is_empty() { Path::new(".") } else { base };
         match directory.strip_prefix("..") {
             Ok(rest) if !base.exists() => base.parent().unwrap_or(base).join(rest),
             _ => base.join(directory),
@@ -324,6 +334,7 @@ mod tests {
             files.clone().update(true),
             files.clone().compare(Compare::Size),
             files.clone().link_dest(LinkDest::new()),
+            files.clone().remove_source(true),
             files.clone().delete(Delete::default()),
             files.clone().dry_run(true),
             files.clone().resume(true),
@@ -352,6 +363,22 @@ mod tests {
         let backup = CopyOptions::new().backup(crate::Backup::new());
         let mirror = JobOptions::new().copy(backup).delete(Delete::default());
         assert_eq!(mirror.check(), Err(Contradiction::BackupInMirror));
+    }
+
+    #[test]
+    fn sources_are_removed_only_for_copies_that_stay() {
+        let removing = JobOptions::new().remove_source(true);
+        assert_eq!(removing.clone().update(true).resume(true).check(), Ok(()));
+        assert_eq!(removing.clone().sources(Sources::Entries).check(), Ok(()));
+        for options in [
+            removing.clone().link(true),
+            removing.clone().link_dest(LinkDest::new()),
+            removing.clone().copy(CopyOptions::new().attributes_only(true)),
+        ] {
+            assert_eq!(options.check(), Err(Contradiction::RemovalNeedsCopies), "{options:?}");
+        }
+        let mirror = removing.delete(Delete::default());
+        assert_eq!(mirror.check(), Err(Contradiction::RemovalInMirror));
     }
 
     #[test]

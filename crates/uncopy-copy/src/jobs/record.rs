@@ -197,6 +197,8 @@ pub struct Summary {
     pub deleted: u64,
     /// Files that an earlier run had copied.
     pub resumed: u64,
+    /// Files that were removed from the source ([`JobOptions::remove_source`](super::JobOptions::remove_source)).
+    pub sources_removed: u64,
     /// Entries that could not be copied.
     pub failed: u64,
     /// Files that were read and compared with their sources ([`Compare::Contents`](super::Compare::Contents)).
@@ -361,6 +363,7 @@ impl Summary {
         self.skipped += other.skipped;
         self.deleted += other.deleted;
         self.resumed += other.resumed;
+        self.sources_removed += other.sources_removed;
         self.failed += other.failed;
         self.compared += other.compared;
         self.compared_bytes += other.compared_bytes;

@@ -5,6 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::directory::{Directory, Entered, Identity};
+use super::removals::Removals;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
@@ -28,6 +29,7 @@ pub(super) struct Context<'a> {
     is_aside_own: AtomicBool,
     /// Destination directories; no source may be one of them or lie in one.
     destinations: Mutex<Vec<Identity>>,
+    removals: Removals,
 }
 
 impl<'a> Context<'a> {
@@ -47,6 +49,7 @@ impl<'a> Context<'a> {
             privileged: OnceLock::new(),
             is_aside_own: AtomicBool::new(false),
             destinations: Mutex::default(),
+            removals: Removals::default(),
         }
     }
 
@@ -57,6 +60,11 @@ impl<'a> Context<'a> {
     /// How the files of a directory are copied.
     pub(super) fn copy_options(&self, directory: &Entered) -> &CopyOptions {
         if directory.private { &self.inside } else { &self.options.copy }
+    }
+
+    /// Files of the source that are to be removed.
+    pub(super) fn removals(&self) -> &Removals {
+        &self.removals
     }
 
     /// Gate at which workers wait while the job is paused.

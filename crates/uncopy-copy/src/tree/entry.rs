@@ -18,6 +18,7 @@ use super::links::{Claim, First, OwnedPlace};
 use super::other::{Linking, look_at_other, make_hard_link, make_link_to_source, make_other};
 use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
+use super::removal;
 use super::resume::Resume;
 use super::retry;
 use super::transform;
@@ -216,7 +217,10 @@ fn first_or_link(
         prior.filter(|p| p.path != here.path && was_copied(worker.resume, place, &p.path, stat));
     let not_copied = worker.reporter.not_copied();
     match &prior {
-        Some(first) => link_to(worker, place, kind, first),
+        Some(first) => {
+            removal::note_known(worker, stat);
+            link_to(worker, place, kind, first);
+        }
         None => make(worker),
     }
     if worker.reporter.not_copied() > not_copied {
@@ -278,7 +282,12 @@ fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, firs
     let refused = match alike
         .then(|| make_hard_link(worker.context, &mut worker.deleter(), place, kind, first))
     {
-        Some(Ok(Linking::Done(outcome))) => return worker.reporter.finish(place, kind, outcome),
+        Some(Ok(Linking::Done(outcome))) => {
+            if kind == EntryKind::File && matches!(outcome, EntryOutcome::Linked { .. }) {
+                removal::note_linked(worker, place);
+            }
+            return worker.reporter.finish(place, kind, outcome);
+        }
         Some(Ok(Linking::Refused(errno))) => Some(errno),
         Some(Err(error)) => return worker.reporter.fail(place, kind, error),
         None => None,

@@ -9,14 +9,15 @@ use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_file_admission};
 use super::context::Context;
-use super::earlier::find_unchanged;
 use super::early_start::EarlyStart;
 use super::file_progress::FileProgress;
 use super::job_control::JobControl;
 use super::journal::{self, Finished, Journal, KeptPart};
+use super::linked_unchanged::find_unchanged;
 use super::other::{Linking, link_unchanged};
 use super::partial::{self, LeftPart, Partial};
 use super::place::{OpenFile, Place, changed_kind};
+use super::removal;
 use super::reporter::Reporter;
 use super::resume::Resume;
 use super::retry;
@@ -64,12 +65,13 @@ pub(super) fn copy_regular(
         match is_done(&mut worker.file_progress(), control, journal, place, &file.fd, before) {
             Ok(false) => {}
             Ok(true) => {
+                removal::note_copied(worker, place, Some(before));
                 return worker.reporter.finish(place, EntryKind::File, EntryOutcome::Resumed);
             }
             Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
         }
     }
-    let (mut opened, mut early, mut done) = (Some(file), early, None);
+    let (mut opened, mut early, mut done, mut as_copied) = (Some(file), early, None, None);
     let options = context.copy_options(&place.directory.entered);
     let find = (|| place.source(), || place.destination());
     let (from, to) = (LazyPath::new(&find.0), LazyPath::new(&find.1));
@@ -138,13 +140,16 @@ pub(super) fn copy_regular(
         if plan == FilePlan::Small
             && let Some(outcome) = copy_small(worker, place, request, noting, early.take())?
         {
+            as_copied = Some(source.as_begun().clone());
             return Ok(outcome);
         }
         // An early start may have created the file; dropping it removes that.
         drop(early.take());
         let journal = journal.as_ref().filter(|_| plan == FilePlan::Resumable);
         let placing = placing(context, control, place, source, journal, noting);
-        request.carry_out(placing, &mut worker.file_progress())
+        let outcome = request.carry_out(placing, &mut worker.file_progress())?;
+        as_copied = Some(source.as_begun().clone());
+        Ok(outcome)
     });
     if let Some(outcome) = done {
         return worker.reporter.finish(place, EntryKind::File, outcome);
@@ -164,6 +169,8 @@ pub(super) fn copy_regular(
             if let (Some(journal), Some(before)) = (journal, before) {
                 note(control, &journal, place, &before, receipt.bytes);
             }
+            let as_copied = as_copied.filter(|_| !receipt.source_changed);
+            removal::note_copied(worker, place, as_copied.as_ref());
             worker.reporter.finish_copied(place, receipt);
         }
         Err(error) => fail_file(worker.resume, &mut worker.reporter, place, error),

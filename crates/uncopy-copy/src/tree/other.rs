@@ -12,7 +12,7 @@ use super::context::Context;
 use super::decide::{Decision, kind_of};
 use super::delete::Deleter;
 use super::directory::identity;
-use super::earlier::{self, Unchanged};
+use super::linked_unchanged::{self, Unchanged};
 use super::links::First;
 use super::place::{Place, changed_kind};
 use super::worker::Worker;
@@ -164,7 +164,7 @@ pub(super) fn link_unchanged(
     }
     let durable = context.options().copy.durable;
     if durable {
-        earlier::flush(unchanged)?;
+        linked_unchanged::flush(unchanged)?;
     }
     let make = |new: &OsStr| name::link_unnamed(&file.handle, to, new);
     let look = || Ok(Some(file.stat.clone()));

@@ -22,6 +22,7 @@ use super::journal::{Journal, sweep};
 use super::links;
 use super::list::list_open;
 use super::place::{OpenFile, Place};
+use super::removal::{self, remove_copied};
 use super::reporter::Reporter;
 use super::resume::Resume;
 use super::tally::Tally;
@@ -144,6 +145,7 @@ fn copy_single(
     end(worker, Arc::clone(&directory));
     worker_loop.work_on();
     directory.register().end();
+    remove_copied(worker_loop.worker(), &directory, &open);
     resume.set_journal(None);
     if let Some(journal) = journal
         && let Err(error) = close_journal(resume, control, &journal, parent, parent)
@@ -302,6 +304,8 @@ fn remember_links(links: &links::Links, journal: &Journal, directory: &Arc<Direc
 /// Finishes a root whose entries are done, or decides whether to keep it if the job ended early.
 fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
     let ended = root.end(worker, source, destination);
+    // Those of a finished root are removed by now.
+    removal::forget(worker);
     // The job ended early.
     root.directory.register().end();
     worker.resume.set_journal(None);
@@ -405,6 +409,7 @@ impl Finished {
         let outcome = made_directory(directory, given);
         let names = || (source.to_owned(), destination.to_owned());
         worker.reporter.finish_at(names, EntryKind::Directory, outcome);
+        remove_copied(worker, directory, open);
         Ok(true)
     }
 

@@ -104,6 +104,14 @@ coded! {
         LinkCopiesNothing = "link_copies_nothing",
             "link makes further names of the source's files and copies none; leave out verify, digest, transform, \
              attributes_only, mode_changes, owner and resume";
+        /// `remove_source` in a job, and no copy has the bytes: `link`, `link_dest` or `attributes_only`.
+        RemovalNeedsCopies = "removal_needs_copies",
+            "remove_source removes files whose bytes were copied, and link, link_dest and attributes_only copy none; \
+             leave one of them out";
+        /// `remove_source` and `delete` in a job.
+        RemovalInMirror = "removal_in_mirror",
+            "remove_source contradicts delete, which would delete the copies of what was removed by the next run; \
+             leave one of them out";
         /// `link_dest` in a job, with an option for bytes of copies, or `link`.
         LinkDestCopiesNothing = "link_dest_copies_nothing",
             "link_dest gives unchanged files further names and copies none of them; leave out verify, digest, \

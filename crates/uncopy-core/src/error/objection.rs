@@ -135,6 +135,10 @@ coded! {
         /// The source was removed while it was mirrored.
         SourceRemoved = "source_removed",
             "its source was removed meanwhile, and everything in it would go; copy again";
+        /// A source whose copy is made is not the file that was copied, or has changed since.
+        SourceNotAsCopied = "source_not_as_copied",
+            "its copy is in place, and the name refers to another file, or to a link, or the file has changed since it \
+             was read; compare them";
         /// Another run holds the journal.
         JournalHeld = "journal_held", "another run is at work on it; wait for that one";
         /// Another run checks whether the unfinished tree is a leftover.
