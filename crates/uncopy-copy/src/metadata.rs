@@ -8,7 +8,7 @@ use std::path::Path;
 use super::creation_defaults::{CreationDefaults, DirectoryDefaults, Umask};
 use super::destination::{Destination, ExistingEntry};
 use super::mode_changes::ModeChanges;
-use super::options::GivenMetadata;
+use super::options::{GivenMetadata, Preserve};
 use super::owner::Owner;
 use super::source::Source;
 use super::staging::Staging;
