@@ -7,8 +7,6 @@
 // So it is with what single files do not need.
 #![cfg_attr(not(feature = "trees"), allow(dead_code))]
 
-#[cfg_attr(not(target_os = "linux"), path = "accounts_portable.rs")]
-mod accounts;
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 mod asynchronous;
 #[cfg(all(feature = "trees", target_os = "linux"))]
@@ -30,6 +28,8 @@ mod options;
 mod outcome;
 mod owner;
 mod pause;
+#[cfg_attr(not(target_os = "linux"), path = "user_names_portable.rs")]
+mod user_names;
 // Withdrawn by tasks alone.
 #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
 mod permit;

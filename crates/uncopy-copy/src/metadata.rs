@@ -59,42 +59,44 @@ pub(crate) fn creation_mode(
 /// Part of the metadata that was asked for in so many words and could not be given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotGiven {
-    what: Asked,
+    what: GivenPart,
     errno: Errno,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum GivenPart {
     Mode,
     Owner,
 }
 
 impl NotGiven {
     pub(crate) fn owner(errno: Errno) -> NotGiven {
-        NotGiven { what: Asked::Owner, errno }
+        NotGiven { what: GivenPart::Owner, errno }
     }
 
     pub(crate) fn mode(errno: Errno) -> NotGiven {
-        NotGiven { what: Asked::Mode, errno }
+        NotGiven { what: GivenPart::Mode, errno }
     }
 
     /// Makes the error of the copy with this path.
     pub(crate) fn error(self, destination: impl AsRef<Path>) -> Error {
         let NotGiven { what, errno } = self;
         match (what, errno) {
-            (Asked::Owner, Errno::EPERM) => {
+            (GivenPart::Owner, Errno::EPERM) => {
                 let reason = Reason::Refused(Objection::OwnerForbidden { errno });
                 Error::new("set the owner of", destination.as_ref(), reason)
             }
-            (Asked::Owner, _) => {
+            (GivenPart::Owner, _) => {
                 Error::destination("set the owner of", destination.as_ref(), errno)
             }
-            (Asked::Mode, _) => Error::destination("set the mode of", destination.as_ref(), errno),
+            (GivenPart::Mode, _) => {
+                Error::destination("set the mode of", destination.as_ref(), errno)
+            }
         }
     }
 }
 
-/// What could not be given although the source has it; or what was asked for and could not be given.
+/// Notes on what could not be given although the source has it, or the failure to give what was asked for.
 pub(crate) type Notes = Result<Vec<Note>, NotGiven>;
 
 /// Gives the new file its owner, ACL, mode, attributes and times. Returns what could not be given.
@@ -321,7 +323,9 @@ impl<'a> MetadataWriter<'a> {
             match (self.defaults, file::stat(self.fd)) {
                 (Some((_, created)), _) => self.mode(created),
                 (None, Ok(now)) => self.mode(now.permissions()),
-                (None, Err(errno)) => self.not_given = Some(NotGiven { what: Asked::Mode, errno }),
+                (None, Err(errno)) => {
+                    self.not_given = Some(NotGiven { what: GivenPart::Mode, errno })
+                }
             }
         }
         if self.given.preserve.timestamps {
@@ -361,7 +365,7 @@ impl<'a> MetadataWriter<'a> {
             let group = gid.map_or(Ok(()), |gid| file::set_owner(self.fd, None, Some(gid)));
             let lacks_user = uid.is_some() && asked.user.is_some();
             if lacks_user || (group.is_err() && asked.group.is_some()) {
-                self.not_given = Some(NotGiven { what: Asked::Owner, errno });
+                self.not_given = Some(NotGiven { what: GivenPart::Owner, errno });
                 return;
             }
             let what = match (uid, group) {
@@ -387,7 +391,7 @@ impl<'a> MetadataWriter<'a> {
         };
         match given {
             Err(errno) if self.given.changes.is_some() => {
-                self.not_given = self.not_given.or(Some(NotGiven { what: Asked::Mode, errno }));
+                self.not_given = self.not_given.or(Some(NotGiven { what: GivenPart::Mode, errno }));
             }
             Err(errno) => self.note(MetadataPart::Mode, errno),
             Ok(()) => {}

@@ -543,7 +543,7 @@ setters! {
     Preserve { mode: bool, ownership: bool, timestamps: bool, xattr: bool, acl: bool, }
 }
 
-/// What a copy gets besides its bytes.
+/// Metadata that a copy gets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct GivenMetadata<'a> {
     pub(crate) preserve: Preserve,

@@ -3,8 +3,8 @@
 use std::ffi::CString;
 use std::fmt;
 
-use crate::accounts;
 use crate::setters::setters;
+use crate::user_names;
 use uncopy_core::Errno;
 
 /// User and group that copies get, whoever owns their source.
@@ -45,8 +45,8 @@ impl Owner {
             }),
         };
         let owner = Owner {
-            user: found("user", user, accounts::user_id)?,
-            group: found("group", group, accounts::group_id)?,
+            user: found("user", user, user_names::user_id)?,
+            group: found("group", group, user_names::group_id)?,
         };
         match owner {
             Owner { user: None, group: None } => {

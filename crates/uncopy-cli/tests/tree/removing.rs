@@ -238,7 +238,7 @@ fn what_cannot_be_removed_is_an_error() {
     }
 }
 
-fn is_whole(root: PathBuf, name: &str) -> bool {
+fn is_whole(root: &Path, name: &str) -> bool {
     fs::read_to_string(root.join(name)).is_ok_and(|found| found == contents(name))
 }
 
@@ -267,7 +267,7 @@ fn a_kill_leaves_a_whole_file_on_one_side() {
             is_over = Intercepted::new(&killed).inject(kill).run().run.status.success();
             for name in FILES {
                 let is_there =
-                    is_whole(trees.source(), name) || is_whole(trees.destination(), name);
+                    is_whole(&trees.source(), name) || is_whole(&trees.destination(), name);
                 assert!(is_there, "{flags:?} {is_merged}, call {nth}: {name} is lost");
             }
             let run = trees.run(program());

@@ -82,7 +82,7 @@ impl Open {
 pub(super) enum Parent {
     /// A root of the job, or the parent directory of a root that is no directory, as the caller
     /// named it.
-    Root { source: PathBuf, destination: PathBuf, register: Register, earlier: Vec<Earlier> },
+    Root { source: PathBuf, destination: PathBuf, register: Register, earlier: Box<[Earlier]> },
     /// A directory inside another one.
     Child { parent: Arc<Directory>, name: OsString },
 }

@@ -265,7 +265,7 @@ mod tests {
             source: path(),
             destination: path(),
             register: crate::stale::Register::none(),
-            earlier: Vec::new(),
+            earlier: Box::default(),
         };
         let entered = Entered {
             destination: identity(&source),

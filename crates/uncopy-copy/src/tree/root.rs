@@ -210,6 +210,7 @@ fn open_place(
     let open = Arc::new(Open::new(source_fd, destination_fd));
     let register = Register::new(Arc::clone(&open.destination), target);
     let (source, destination) = (source.to_owned(), destination.to_owned());
+    let earlier = earlier.into_boxed_slice();
     let above = Parent::Root { source, destination, register, earlier };
     let entered = Entered {
         source: source_stat,
@@ -268,7 +269,12 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
         stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
     }
     let (from, to) = (source.to_owned(), destination.to_owned());
-    let above = Parent::Root { source: from, destination: to, register, earlier };
+    let above = Parent::Root {
+        source: from,
+        destination: to,
+        register,
+        earlier: earlier.into_boxed_slice(),
+    };
     let entered = Entered {
         source: stat,
         destination: identity(&target_stat),
