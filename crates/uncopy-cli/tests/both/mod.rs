@@ -16,6 +16,8 @@ mod permissions;
 mod retrying;
 mod space;
 mod sparse;
+#[cfg(feature = "compress")]
+mod transformed;
 mod verify;
 
 use testbed::{Case, Need};
@@ -102,6 +104,8 @@ pub(crate) fn cases() -> Vec<Case> {
         retrying::cases(),
         space::cases(),
         sparse::cases(),
+        #[cfg(feature = "compress")]
+        transformed::cases(),
         verify::cases(),
     ];
     let signals = testbed::on_each_filesystem(signals, &[]);

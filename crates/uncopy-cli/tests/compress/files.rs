@@ -26,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] metadata_goes_along,
         [] the_audit_log_has_both_sizes,
         [] zero_copy_is_refused_and_not_demanded,
+        [] a_stream_is_refused,
     ];
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs, Place::Tmpfs] {
         for (name, test) in [
@@ -402,4 +403,16 @@ fn holes_come_back(place: Place) {
     let receipt = copy(compress(), &source, &filled);
     assert_eq!(said(&receipt, "action"), "left");
     assert_eq!(receipt.at("hole"), 100 * mebibyte);
+}
+
+/// Compression is decided by looking ahead, which must not block on a stream. A tree skips one.
+fn a_stream_is_refused() {
+    let pair = Pair::new();
+    let fifo = pair.from.join("fifo");
+    run_tool("mkfifo", [&fifo]);
+    for program in [compress(), decompress()] {
+        let run = program.arg(&fifo).arg(pair.to.join("b")).run();
+        assert!(run.failed(2).contains("looking ahead"), "{}", run.stderr);
+        assert!(pair.to.strangers(&[]).is_empty(), "{:?}", pair.to.strangers(&[]));
+    }
 }

@@ -6,9 +6,9 @@ mod hostile;
 mod predicting;
 mod random;
 mod trees;
-mod trouble;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,30 +19,41 @@ fn cp() -> Program {
     Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["cp", "--json"])
 }
 
-fn compress() -> Program {
+pub(crate) fn compress() -> Program {
     cp().arg("--compress=zstd")
 }
 
-fn decompress() -> Program {
+pub(crate) fn decompress() -> Program {
     cp().arg("--decompress")
 }
 
 /// Bytes that compress well, of which no two lines are the same.
-fn text(length: usize) -> Vec<u8> {
-    let lines = (0..).flat_map(|line| format!("line {line} of a text\n").into_bytes());
-    lines.take(length).collect()
+pub(crate) fn text(length: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(length + 32);
+    for line in 0.. {
+        if bytes.len() >= length {
+            break;
+        }
+        writeln!(bytes, "line {line} of a text").unwrap();
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 /// Bytes that do not compress.
-fn noise(seed: u64, length: u64) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, length: u64) -> Vec<u8> {
+    let length = usize::try_from(length).unwrap();
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let bytes = std::iter::repeat_with(|| {
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        (state >> 24) as u8
-    });
-    bytes.take(usize::try_from(length).unwrap()).collect()
+        // xorshift64*
+        bytes.extend(state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_be_bytes());
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 /// Two directories.
@@ -70,7 +81,7 @@ impl Pair {
 
 /// Copies one file, which succeeds.
 #[track_caller]
-fn copy(program: Program, from: &Path, to: &Path) -> Receipt {
+pub(crate) fn copy(program: Program, from: &Path, to: &Path) -> Receipt {
     let run = program.arg(from).arg(to).run();
     assert!(run.status.success(), "{}: {}", run.status, run.stderr);
     run.receipt()
@@ -98,13 +109,7 @@ fn events(run: &Run, event: &str) -> Vec<Receipt> {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let cases = [
-        files::cases(),
-        hostile::cases(),
-        predicting::cases(),
-        random::cases(),
-        trees::cases(),
-        trouble::cases(),
-    ];
+    let cases =
+        [files::cases(), hostile::cases(), predicting::cases(), random::cases(), trees::cases()];
     cases.into_iter().flatten().collect()
 }

@@ -218,12 +218,13 @@ impl Pair {
 
     #[track_caller]
     pub(crate) fn assert_no_strangers(&self) {
-        let strangers = self.to.strangers(&["source", "destination", "tree"]);
+        let copy = self.destination.file_name().unwrap().to_string_lossy();
+        let strangers = self.to.strangers(&["source", "destination", &copy, "tree"]);
         assert!(strangers.is_empty(), "left behind: {strangers:?}");
         if self.form == Form::NewTree && self.to.join("tree").exists() {
             let entries = std::fs::read_dir(self.to.join("tree")).unwrap();
             let mut names = entries.map(|entry| entry.unwrap().file_name());
-            let stranger = names.find(|name| name != "file");
+            let stranger = names.find(|name| **name != *copy);
             assert!(stranger.is_none(), "left behind: {stranger:?}");
         }
     }

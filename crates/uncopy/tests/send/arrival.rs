@@ -7,7 +7,7 @@ use testbed::{Case, cases, seeded};
 use uncopy::send::{Fate, InetSocket, Message, Mode, PageSize, Payload, Pool, StableBytes};
 
 use crate::send::receiver::{expect, tcp, to_the_end, udp};
-use crate::send::{LONG, all_releases, fates, here, ring, ring_options, run, sender};
+use crate::send::{LONG, all_releases, fates, here, register, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -255,8 +255,8 @@ fn registered_and_normal_buffers_mixed() {
     let socket = ring.add(socket);
     let registered = Pool::new(8, 2000, PageSize::HugeIfPossible).unwrap();
     let other = Pool::new(8, 2000, PageSize::Base).unwrap();
-    ring.register_pool(&registered).unwrap();
-    ring.register_pool(&registered).unwrap();
+    register(&mut ring, &registered);
+    register(&mut ring, &registered);
     ring.register_slots(&[42]).unwrap();
     let mut expected = Vec::new();
     for seed in 0..12 {
@@ -405,7 +405,7 @@ fn batches_of_trains_under_one_notification() {
     let (datagrams, through) = (ring.add(socket), ring.add(stream_socket));
     let length = uncopy::send::train_bytes(1200, false);
     let pool = Pool::new(6, length, PageSize::Base).unwrap();
-    ring.register_pool(&pool).unwrap();
+    register(&mut ring, &pool);
     ring.register_slots(&[5]).unwrap();
     let trains = |seeds: std::ops::Range<usize>| -> Vec<_> {
         let fill = |seed| {

@@ -12,7 +12,7 @@ use uncopy::send::{
 };
 
 use crate::send::receiver::{expect, tcp, to_the_end};
-use crate::send::{LONG, all_releases, here, ring_options, run, sender};
+use crate::send::{LONG, all_releases, here, register, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -148,7 +148,7 @@ fn a_ring_in_a_child_leaves_its_parents_streams_alone() {
         let socket = ring.add(socket);
         let pool = Pool::new(8, BYTES, PageSize::Base).unwrap();
         let registered = (!without_io_uring).then(|| {
-            ring.register_pool(&pool).unwrap();
+            register(&mut ring, &pool);
             ring.registered_pools().unwrap()
         });
         ring.register_slots(&[5]).unwrap();

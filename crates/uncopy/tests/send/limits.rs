@@ -8,7 +8,7 @@ use testbed::{Case, cases, seeded};
 use uncopy::send::{FallbackReason, Fate, InetSocket, Message, Mode, PageSize, Pool, Ring, Sender};
 
 use crate::send::receiver::{expect, refusing_port, tcp, to_the_end, udp, until_refused};
-use crate::send::{LONG, all_releases, fates, options, ring, ring_options, run, sender};
+use crate::send::{LONG, all_releases, fates, options, register, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
@@ -221,7 +221,7 @@ fn more_memory_than_may_be_locked() {
 fn a_registered_pool_stands_in(network: &Network, socket: InetSocket) {
     let mut ring = ring(Mode::Zerocopy);
     let pool = Pool::new(4, 9000, PageSize::Base).unwrap();
-    ring.register_pool(&pool).unwrap();
+    register(&mut ring, &pool);
     limit_locked_memory(4096);
     let socket = ring.add(socket);
     for _ in 0..40 {

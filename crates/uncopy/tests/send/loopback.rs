@@ -4,7 +4,7 @@ use testbed::{Case, cases};
 use uncopy::send::{FallbackReason, Fate, Message, Mode, PageSize, Pool, PoolSlice, Ring};
 
 use crate::send::receiver::{tcp, to_the_end, udp};
-use crate::send::{LONG, all_releases, fates, ring, ring_options, run, sender};
+use crate::send::{LONG, all_releases, fates, register, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -37,7 +37,7 @@ fn auto_in_a_ring_stops_lending_over_loopback() {
     let mut ring = ring(Mode::Auto);
     let socket = ring.add(socket);
     let pool = Pool::new(1, 40_000, PageSize::Base).unwrap();
-    ring.register_pool(&pool).unwrap();
+    register(&mut ring, &pool);
     for _ in 0..300 {
         ring.send(socket, Message::new(pool.take().unwrap())).unwrap();
         assert_eq!(fates(&run(&mut ring).releases), [Fate::Copied]);
@@ -104,7 +104,7 @@ fn huge_pages_arrive_over_loopback() {
     let pool = Pool::new(SLICES, length, PageSize::HugeIfPossible).unwrap();
     let mut content = Vec::new();
     let mut ring = ring::<PoolSlice>(Mode::Zerocopy);
-    ring.register_pool(&pool).unwrap();
+    register(&mut ring, &pool);
     let (receiver, socket) = udp(false);
     let (stream, stream_socket) = tcp(true);
     let (datagrams, through) = (ring.add(socket), ring.add(stream_socket));

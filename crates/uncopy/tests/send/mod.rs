@@ -22,9 +22,10 @@ mod veth;
 
 use std::net::SocketAddr;
 
-use testbed::{KernelFeature, LONG};
+use testbed::{KernelFeature, LONG, wait_for};
+use uncopy::Errno;
 use uncopy::send::{
-    Fate, InetSocket, Mode, Notification, Release, Ring, RingEvent, RingOptions, Sender,
+    Fate, InetSocket, Mode, Notification, Pool, Release, Ring, RingEvent, RingOptions, Sender,
     SenderOptions, StableBytes,
 };
 
@@ -52,6 +53,17 @@ fn ring<B: StableBytes>(mode: Mode) -> Ring<B> {
     let ring = Ring::new(&ring_options(mode));
     assert_eq!(ring.io_uring_refusal(), None, "these tests need io_uring");
     ring
+}
+
+/// Registers a pool with a ring. All processes of an ordinary user together may lock little memory, and
+/// another test may have it for the moment.
+#[track_caller]
+fn register<B: StableBytes>(ring: &mut Ring<B>, pool: &Pool) {
+    wait_for("memory that may be locked", || match ring.register_pool(pool) {
+        Ok(()) => true,
+        Err(error) if error.errno() == Some(Errno::ENOMEM) => false,
+        Err(error) => panic!("{error}"),
+    });
 }
 
 /// Waits for everything that is outstanding.

@@ -16,7 +16,7 @@ use uncopy::send::{
 };
 
 use crate::send::receiver::tcp;
-use crate::send::{LONG, ring_options};
+use crate::send::{LONG, register, ring_options};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
@@ -89,7 +89,7 @@ impl Kind {
         let mut ring = Ring::new(&options);
         assert_eq!(ring.io_uring_refusal().is_some(), self.without_io_uring);
         if let Some(pool) = pool.filter(|_| !self.without_io_uring) {
-            ring.register_pool(pool).unwrap();
+            register(&mut ring, pool);
         }
         if self.has_slots {
             ring.register_slots(&vec![0; self.streams]).unwrap();

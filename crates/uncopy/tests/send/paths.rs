@@ -10,7 +10,7 @@ use uncopy::send::{
     FallbackReason, Fate, InetSocket, Message, Mode, PageSize, Pool, RingEvent, Sender,
 };
 
-use crate::send::{LONG, all_releases, fates, options, ring, run, sender};
+use crate::send::{LONG, all_releases, fates, options, register, ring, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     let named = |name: &str, body: fn()| Case::new(format!("paths::{name}"), NEEDS, body);
@@ -93,7 +93,7 @@ fn udp_through_a_ring_is_not_copied() {
         let pool = Pool::new(64, 32_000, PageSize::HugeIfPossible).unwrap();
         for is_v6 in [false, true] {
             let mut registered = ring(Mode::Zerocopy);
-            registered.register_pool(&pool).unwrap();
+            register(&mut registered, &pool);
             let socket = registered.add(over_the_sink(is_v6));
             for _ in 0..64 {
                 registered.send(socket, Message::new(pool.take().unwrap())).unwrap();
@@ -302,7 +302,7 @@ fn a_new_peer_is_a_new_path() {
 
         let pool = Pool::new(2, 30_000, PageSize::HugeIfPossible).unwrap();
         let mut ring = ring(Mode::Zerocopy);
-        ring.register_pool(&pool).unwrap();
+        register(&mut ring, &pool);
         let through = ring.add(over_the_sink(false));
         for (to, unnamed) in [(far, 0), (here, 1)] {
             ring.socket(through).unwrap().reconnect(to).unwrap();

@@ -11,7 +11,7 @@ use uncopy::send::{
 
 use crate::send::limits::{limit_locked_memory, own_locked_memory};
 use crate::send::receiver::{expect, tcp, to_the_end, udp};
-use crate::send::{here, ring, run};
+use crate::send::{here, register, ring, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
@@ -56,7 +56,7 @@ struct Everywhere<B: StableBytes> {
 impl<B: StableBytes + std::fmt::Debug> Everywhere<B> {
     fn of(is_v6: bool, pools: &[Pool]) -> (Everywhere<B>, std::thread::JoinHandle<Vec<u8>>) {
         let mut ring = ring(Mode::Zerocopy);
-        pools.iter().for_each(|pool| ring.register_pool(pool).unwrap());
+        pools.iter().for_each(|pool| register(&mut ring, pool));
         let (receiver, socket) = udp(is_v6);
         let (stream, stream_socket) = tcp(is_v6);
         let connected = ring.add(socket);
@@ -191,7 +191,7 @@ fn sends_that_cannot_be_locked_keep_their_place_in_a_stream() {
             let received = to_the_end(stream);
             let mut ring = ring::<Vec<u8>>(Mode::Zerocopy);
             let pool = Pool::new(3, 4000, PageSize::Base).unwrap();
-            ring.register_pool(&pool).unwrap();
+            register(&mut ring, &pool);
             let kept: Vec<_> = (standing_in..3).map(|_| pool.take().unwrap()).collect();
             let through = ring.add(socket);
             limit_locked_memory(0);

@@ -10,7 +10,7 @@ use uncopy::send::{
 use uncopy::{Objection, Reason};
 
 use crate::send::receiver::{expect, tcp, to_the_end, udp};
-use crate::send::{LONG, ring, ring_options, run, sender};
+use crate::send::{LONG, register, ring, ring_options, run, sender};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -234,7 +234,7 @@ fn releases_that_were_not_posted_are_returned() {
 fn rings_of_several_threads_share_their_pools() {
     let pools = [1000, 3000].map(|bytes| Pool::new(8, bytes, PageSize::Base).unwrap());
     let mut first = ring::<PoolSlice>(Mode::Zerocopy);
-    pools.iter().for_each(|pool| first.register_pool(pool).unwrap());
+    pools.iter().for_each(|pool| register(&mut first, pool));
     let shared = first.registered_pools().unwrap();
     let send_all = |mut ring: Ring<PoolSlice>| {
         let (receiver, socket) = udp(false);
