@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use testbed::{CallPattern, Case, Intercepted, Need, Place, Program, SystemCall, by_extent};
 use uncopy::Errno;
