@@ -294,13 +294,14 @@ fn what_was_flushed_survives_a_power_cut() {
         let trees = Trees { from: Place::Disk.scratch(), to: Scratch::new_in(mount.path()) };
         fs::create_dir(trees.source()).unwrap();
         for number in 0..2000 {
-            trees.file(&format!("{number}"), "x");
+            trees.file(&format!("{number}"), "x".repeat(4096));
         }
         rustix::fs::syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
         let log = trees.to.join("log");
         let program = cp().args(["-T", "--jobs=1", "--audit"]).arg(&log);
         let program = program.arg(trees.source()).arg(trees.destination());
-        program.stop_after(SystemCall::FDATASYNC, FLUSHES).kill();
+        // Two seconds of copying: enough for these flushes on a slow disk, too.
+        program.clone().arg("--max-bandwidth=4M").stop_after(SystemCall::FDATASYNC, FLUSHES).kill();
         let written = records(&log);
         mount.cut_power();
         mount.restore_power();

@@ -222,11 +222,12 @@ mod tests {
             path: OsString::from_vec(
                 format!("a/{}/\u{fffd}", "n".repeat(number as usize % 300)).into(),
             ),
-            state: (number % 7 != 0).then_some(SourceState {
+            state: (!number.is_multiple_of(7)).then_some(SourceState {
                 file: ((8, number as u32), u64::MAX - number),
                 size: number << 33,
                 modified: Timestamp { seconds: -5, nanoseconds: number as u32 },
-                changed: (number % 2 == 0)
+                changed: number
+                    .is_multiple_of(2)
                     .then_some(Timestamp { seconds: 1 << 40, nanoseconds: 1 }),
             }),
         };
