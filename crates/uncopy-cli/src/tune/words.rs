@@ -56,9 +56,9 @@ fn describe(text: &mut String, setting: &MeasuredSetting) {
 /// Returns the headings of the two times of a setting.
 fn columns(setting: &str) -> (&'static str, &'static str) {
     match setting {
-        "zero-copy-min" => ("read_write", "splice"),
+        "zero-copy-min" => ("read_write", "in kernel"),
         "direct-min" => ("flushed", "direct"),
-        "direct-cpu-min" => ("splice, CPU", "direct, CPU"),
+        "direct-cpu-min" => ("kernel, CPU", "direct, CPU"),
         _ => ("built in", "this one"),
     }
 }
