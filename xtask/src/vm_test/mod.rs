@@ -21,6 +21,7 @@ mod testing;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::workspace;
@@ -152,18 +153,12 @@ fn boot(vmlinuz: &Path, initramfs: &Path, disk: &Path, uncopy: &Path) -> Result<
         .arg(vmlinuz)
         .arg("-initrd")
         .arg(initramfs);
-    let machine = machine.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let machine = machine
-        .spawn()
-        .context("cannot start qemu-system-x86_64; apt-get install qemu-system-x86")?;
-    let mut machine = Ending(machine);
-    let output = machine.0.stdout.take().context("its output is piped")?;
-    let reader = std::thread::spawn(move || lines_of(output));
+    let mut machine = Machine::start(&mut machine)?;
     // Takes datagrams in that nobody reads.
     let _datagrams = std::net::UdpSocket::bind(("0.0.0.0", PORT))?;
     let begin = Instant::now();
     let mut receiver: Option<Ending> = None;
-    while machine.0.try_wait()?.is_none() {
+    while machine.is_running()? {
         ensure!(begin.elapsed() < PATIENCE, "the machine does not come to its end");
         // One connection each; the next receiver follows the last.
         let is_over = match &mut receiver {
@@ -177,9 +172,36 @@ fn boot(vmlinuz: &Path, initramfs: &Path, disk: &Path, uncopy: &Path) -> Result<
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let lines = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    ensure!(lines.iter().any(|line| line == "end"), "the machine stopped early: {lines:?}");
-    Ok(lines)
+    machine.lines()
+}
+
+/// A machine at work, and the thread that reads its console. It is killed with this value.
+struct Machine {
+    process: Ending,
+    reader: JoinHandle<Result<Vec<String>>>,
+}
+
+impl Machine {
+    fn start(command: &mut Command) -> Result<Machine> {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let process = command
+            .spawn()
+            .context("cannot start qemu-system-x86_64; apt-get install qemu-system-x86")?;
+        let mut process = Ending(process);
+        let output = process.0.stdout.take().context("its output is piped")?;
+        Ok(Machine { process, reader: std::thread::spawn(move || lines_of(output)) })
+    }
+
+    fn is_running(&mut self) -> Result<bool> {
+        Ok(self.process.0.try_wait()?.is_none())
+    }
+
+    /// Returns the lines that are for us, of a machine that came to its end.
+    fn lines(self) -> Result<Vec<String>> {
+        let lines = self.reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        ensure!(lines.iter().any(|line| line == "end"), "the machine stopped early: {lines:?}");
+        Ok(lines)
+    }
 }
 
 /// Shows what the machine says, and keeps what is for us.

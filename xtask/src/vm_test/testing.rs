@@ -1,7 +1,7 @@
 //! Boots a kernel of Debian's and has it run tests, on the files of this machine.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::archive::{self, Release, Series};
 use super::kernel::Kernel;
 use super::outcome::{self, Outcome, Row};
-use super::{Ending, Kernels, initramfs, lines_of, suite};
+use super::{Kernels, Machine, initramfs, suite};
 use crate::workspace;
 
 /// First program of the guest, and what it goes on with on the host's files.
@@ -102,20 +102,13 @@ fn boot(kernel: &Kernel, directory: &Path, shared: &Path, patience: Duration) ->
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(archive);
-    let machine = machine.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let machine = machine
-        .spawn()
-        .context("cannot start qemu-system-x86_64; apt-get install qemu-system-x86")?;
-    let mut machine = Ending(machine);
-    let output = machine.0.stdout.take().context("its output is piped")?;
-    let reader = std::thread::spawn(move || lines_of(output));
+    let mut machine = Machine::start(&mut machine)?;
     let begin = Instant::now();
-    while machine.0.try_wait()?.is_none() {
+    while machine.is_running()? {
         ensure!(begin.elapsed() < patience, "the machine does not come to its end");
         std::thread::sleep(Duration::from_millis(100));
     }
-    let lines = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    ensure!(lines.iter().any(|line| line == "end"), "the machine stopped early: {lines:?}");
+    machine.lines()?;
     Ok(std::fs::remove_file(disk)?)
 }
 

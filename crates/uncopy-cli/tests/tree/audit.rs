@@ -1,7 +1,7 @@
 //! The audit log: complete, and broken by whatever is changed in it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use std::time::Duration;
@@ -192,8 +192,8 @@ fn what_is_changed_or_removed_is_noticed() {
     verify(&trees.from.join("missing"), &[]).failed(1);
 }
 
-fn a_kill_leaves_the_records_of_what_was_done() {
-    let trees = Trees::new();
+/// Kills a job of fifty files with an audit log in the middle. Returns its program, and the log.
+pub(crate) fn killed_job(trees: &Trees) -> (Program, PathBuf) {
     for number in 0..50 {
         trees.file(&format!("{number}"), vec![number; 5000]);
     }
@@ -202,6 +202,12 @@ fn a_kill_leaves_the_records_of_what_was_done() {
     let program = cp().args(["-T", "--jobs=1", "--audit"]).arg(&log);
     let program = program.arg(trees.source()).arg(trees.destination());
     program.stop_after(SystemCall::LINKAT, 20).kill();
+    (program, log)
+}
+
+fn a_kill_leaves_the_records_of_what_was_done() {
+    let trees = Trees::new();
+    let (program, log) = killed_job(&trees);
     let done = fs::read_dir(trees.destination()).unwrap().count();
     let noted = records(&log).iter().filter(|record| record["result"] == "copied").count();
     assert!(done - noted <= 1, "{noted} of {done} are in the log");

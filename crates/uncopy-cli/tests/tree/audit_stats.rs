@@ -11,6 +11,7 @@ use testbed::{
 };
 use uncopy::Errno;
 
+use crate::tree::audit::killed_job;
 use crate::tree::{Trees, cp, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -154,14 +155,7 @@ fn jobs_of_several_logs_are_summed_up() {
 
 fn a_job_that_was_killed_is_counted_and_no_error() {
     let trees = Trees::new();
-    for number in 0..50 {
-        trees.file(&format!("{number}"), vec![number; 5000]);
-    }
-    fs::create_dir(trees.destination()).unwrap();
-    let log = trees.from.join("log");
-    let program = cp().args(["-T", "--jobs=1", "--audit"]).arg(&log);
-    let program = program.arg(trees.source()).arg(trees.destination());
-    program.stop_after(SystemCall::LINKAT, 20).kill();
+    let (program, log) = killed_job(&trees);
     let killed = total(&[&log]);
     assert_eq!((&killed["jobs"], &killed["unfinished"]), (&json!(1), &json!(1)));
     assert!((19..=20).contains(&killed["results"]["copied"].as_u64().unwrap()), "{killed}");
