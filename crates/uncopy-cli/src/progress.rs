@@ -90,7 +90,7 @@ impl<'a> Watch<'a> {
                 false => Bar::Off,
             };
         }
-        let parts = parts(&self.name(), progress, self.stage.speed(progress));
+        let parts = with_bar(parts(&self.name(), progress, self.stage.speed(progress)), progress);
         let Bar::Shown { line, next } = &mut self.bar else { return };
         if at_work < *next {
             return;
@@ -170,18 +170,29 @@ fn name_of(phase: Phase) -> &'static str {
 /// Makes the parts of the line about one file.
 fn parts(name: &str, progress: Progress, speed: Speed) -> Vec<Part> {
     let Progress { done_bytes, total_bytes, phase, .. } = progress;
-    let mut parts = vec![Part::new(3, format!("{} {name}", name_of(phase))).shrinking()];
     let bytes = BinaryBytes(done_bytes);
-    if total_bytes == 0 {
-        parts.push(Part::new(1, bytes.to_string()));
-    } else {
-        let done = (done_bytes as f64 / total_bytes as f64).min(1.0);
-        parts.push(Part::new(0, format!("{:>3}%", (done * 100.0) as u64)));
-        parts.push(Part::new(6, bar(done)).close());
-        parts.push(Part::new(1, format!("{bytes}/{}", BinaryBytes(total_bytes))).close());
-    }
-    parts.push(Part::new(2, speed.rate));
+    let moved = match total_bytes {
+        0 => bytes.to_string(),
+        total => format!("{bytes}/{}", BinaryBytes(total)),
+    };
+    let mut parts = vec![
+        Part::new(3, format!("{} {name}", name_of(phase))).shrinking(),
+        Part::new(1, moved),
+        Part::new(2, speed.rate),
+    ];
     parts.extend(speed.left.map(|left| Part::new(4, left)));
+    parts
+}
+
+/// Puts a percentage and a bar behind the first part, if the size is known.
+fn with_bar(mut parts: Vec<Part>, progress: Progress) -> Vec<Part> {
+    let Progress { done_bytes, total_bytes, .. } = progress;
+    if total_bytes > 0 {
+        let done = (done_bytes as f64 / total_bytes as f64).min(1.0);
+        let moved = parts.remove(1).close();
+        let percent = Part::new(0, format!("{:>3}%", (done * 100.0) as u64));
+        parts.splice(1..1, [percent, Part::new(6, bar(done)).close(), moved]);
+    }
     parts
 }
 
@@ -200,7 +211,7 @@ mod tests {
         let mut seen = Vec::new();
         let mut see = |progress: Progress| {
             let speed = speed(progress.done_bytes, None, Duration::from_secs(1));
-            seen.push(joined(&parts("a", progress, speed)));
+            seen.push(joined(&with_bar(parts("a", progress, speed), progress)));
             Control::Continue
         };
         let directory = tempfile::tempdir().unwrap();
