@@ -1,7 +1,9 @@
 //! Reads lists of names and patterns from files.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
 
 use uncopy::follow;
 
@@ -9,6 +11,42 @@ use crate::report::{describe, of_file};
 
 /// Maximum size of a list; a larger one may be a device by mistake.
 const MAX_BYTES: u64 = 256 << 20;
+
+/// Reads names from a file, or from standard input for `-`, as `rsync` does: each ends in a line feed or carriage
+/// return, or in a zero byte if `zeros`, and one that begins with `#` or `;` is a comment.
+///
+/// # Errors
+/// A sentence for people: the file cannot be read, or a name leads out of the directory that it is looked up in.
+pub(super) fn names(path: &Path, zeros: bool) -> Result<Vec<PathBuf>, String> {
+    let lines = match zeros {
+        true => lines(path, b'\0')?,
+        false => lines(path, b'\n')?
+            .iter()
+            .flat_map(|line| line.split(|byte| *byte == b'\r'))
+            .filter(|line| !line.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect(),
+    };
+    let names = lines
+        .into_iter()
+        .filter(|line| !line.starts_with(b"#") && !line.starts_with(b";"))
+        .map(|line| PathBuf::from(OsString::from_vec(line)));
+    names.map(|name| inside(path, name)).collect()
+}
+
+/// Refuses a name that leads out of the directory that it is looked up in.
+fn inside(list: &Path, name: PathBuf) -> Result<PathBuf, String> {
+    let leaves = |part: Component<'_>| matches!(part, Component::ParentDir | Component::RootDir);
+    if !name.components().any(leaves) {
+        return Ok(name);
+    }
+    Err(format!(
+        "the list {} names {}, which may lead out of the source; write names below the source, without `..` and \
+         without a slash at the beginning",
+        list.display(),
+        name.display()
+    ))
+}
 
 /// Reads the lines of a file, or of standard input for `-`; empty ones are left out. `separator` ends a
 /// line.
@@ -36,4 +74,41 @@ pub(super) fn lines(path: &Path, separator: u8) -> Result<Vec<Vec<u8>>, String> 
         .filter(|l| !l.is_empty())
         .map(<[u8]>::to_vec)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn read(text: &[u8], zeros: bool) -> Result<Vec<Vec<u8>>, String> {
+        let list = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(list.path(), text).unwrap();
+        let names = names(list.path(), zeros)?;
+        Ok(names.iter().map(|name| name.as_os_str().as_bytes().to_vec()).collect())
+    }
+
+    #[test]
+    fn names_are_read_as_by_rsync() {
+        for (text, zeros, expected) in [
+            (&b"a\nb/c\n"[..], false, &[&b"a"[..], b"b/c"][..]),
+            (b"a\r\n\n\r\nb", false, &[b"a", b"b"]),
+            (b"#a\n;b\n./#c\n d \n", false, &[b"./#c", b" d "]),
+            (b"a\xff\nb", false, &[b"a\xff", b"b"]),
+            (b"a\nb\0\0c\r\0#d\0;e\0", true, &[b"a\nb", b"c\r"]),
+            (b"", false, &[]),
+        ] {
+            assert_eq!(read(text, zeros).unwrap(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_lead_out_are_refused() {
+        for text in [&b"../a"[..], b"a/../b", b"a/..", b"..", b"/a", b"b\n/"] {
+            let message = read(text, false).unwrap_err();
+            assert!(message.contains("may lead out"), "{message}");
+        }
+        assert_eq!(read(b"..a\na..\n", false).unwrap(), [b"..a", b"a.."]);
+    }
 }

@@ -10,7 +10,7 @@ use std::io::{IsTerminal, stdin};
 use std::path::Path;
 
 use clap::error::ErrorKind;
-use uncopy::copy::job::{JobOptions, LinkDest, is_built};
+use uncopy::copy::job::{JobOptions, LinkDest, Parents, is_built};
 use uncopy::copy::{Contradiction, CopyOptions, Origin};
 use uncopy::{Reason, follow};
 
@@ -62,6 +62,14 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     }
     let is_directory = match destination_is_directory(&names) {
         Ok(is_directory) => is_directory,
+        Err(failure) if flags.keeps_paths() => {
+            let destination = names.destination.display();
+            let message = format!(
+                "{destination}: {}; paths are kept below a directory that exists: make it first",
+                failure.reason
+            );
+            return Err(misuse(ErrorKind::ValueValidation, message));
+        }
         Err(failure) => {
             report.all_failed(&names.sources, &names.destination, &failure);
             return Ok(report.finish());
@@ -79,8 +87,22 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
         let file = flags.manifest.as_deref()?;
         Some(Manifest::new(file, digest, &names.destination))
     });
-    let pairs = target::pairs(names, is_directory, options.copy.transform)
-        .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?;
+    let pairs = match &flags.files_from {
+        Some(list) => {
+            let (source, destination) = (&names.sources[0], &names.destination);
+            options.parents = Parents::KeepBelow(source.clone());
+            let listed = list::names(list, flags.from0)
+                .map_err(|message| misuse(ErrorKind::ValueValidation, message))?;
+            let below = |name| Pair { source: source.join(name), destination: destination.clone() };
+            listed.into_iter().map(below).collect()
+        }
+        None if flags.parents => {
+            let below = |source| Pair { source, destination: names.destination.clone() };
+            names.sources.into_iter().map(below).collect()
+        }
+        None => target::pairs(names, is_directory, options.copy.transform)
+            .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?,
+    };
     if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
         report::say(&note);
     }

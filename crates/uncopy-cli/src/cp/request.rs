@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use uncopy::Mechanism;
 use uncopy::copy::job::{
-    Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Selection, Sources,
+    Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Selection, Sources,
 };
 use uncopy::copy::{
     Allow, Backup, Cache, CopyOptions, Existing, IfChanged, ModeChanges, Numbering, Origin, Prefer,
@@ -112,6 +112,7 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
         true => HardLinks::Separate,
         false => HardLinks::Keep,
     };
+    options.parents = if flags.keeps_paths() { Parents::Keep } else { Parents::Omit };
     options.update = flags.tree.update;
     options.compare = match (flags.tree.checksum, flags.tree.size_only) {
         (true, _) => Compare::Contents,

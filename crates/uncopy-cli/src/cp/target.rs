@@ -47,6 +47,7 @@ pub(crate) enum Misuse {
     NoSource,
     NoDestination { source: PathBuf },
     SeveralSourcesOneFile,
+    SeveralSourcesOneList,
     SameTarget { first: PathBuf, second: PathBuf, target: PathBuf },
 }
 
@@ -61,6 +62,9 @@ impl fmt::Display for Misuse {
             ),
             Misuse::SeveralSourcesOneFile => f.write_str(
                 "--no-target-directory takes one source; leave it out to copy into a directory",
+            ),
+            Misuse::SeveralSourcesOneList => f.write_str(
+                "--files-from names files below one directory; name it alone before the destination",
             ),
             Misuse::SameTarget { first, second, target } => write!(
                 f,
@@ -101,7 +105,10 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
             return Err(Misuse::SeveralSourcesOneFile);
         }
         Kind::File
-    } else if sources.len() > 1 || flags.target_directory.is_some() || slash {
+    } else if flags.files_from.is_some() && sources.len() > 1 {
+        return Err(Misuse::SeveralSourcesOneList);
+    } else if flags.keeps_paths() || sources.len() > 1 || flags.target_directory.is_some() || slash
+    {
         Kind::Directory
     } else {
         Kind::Either
@@ -206,6 +213,9 @@ mod tests {
             ("--source b -t d a", &["b", "a"], "d", Directory),
             ("a --dest b c", &["a", "c"], "b", Directory),
             ("-r a b/", &["a"], "b/", Either),
+            ("--parents a b", &["a"], "b", Directory),
+            ("-r --parents a b/", &["a"], "b/", Directory),
+            ("--files-from l a b", &["a"], "b", Directory),
             ("-r a b c/", &["a", "b"], "c/", Directory),
         ] {
             let expected = Names {
@@ -239,6 +249,7 @@ mod tests {
             ("a", missing("a")),
             ("--source a", missing("a")),
             ("-T a b c", Misuse::SeveralSourcesOneFile),
+            ("--files-from l a b c", Misuse::SeveralSourcesOneList),
         ] {
             assert_eq!(parse(line), Err(expected), "{line}");
         }

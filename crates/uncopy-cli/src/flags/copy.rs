@@ -78,6 +78,25 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = TARGETS)]
     pub strip_trailing_slashes: bool,
 
+    /// Keep the path of each SRC below the destination, which is a directory that exists: a/b/c becomes DST/a/b/c
+    ///
+    /// Directories of the path that are missing get the permissions of the source's, and all get what
+    /// --preserve names. Links below the destination are not followed.
+    #[arg(long, help_heading = TARGETS)]
+    pub parents: bool,
+
+    /// Copy the files and directories that the lines of FILE name below SRC, with their paths, into the
+    /// directory DST; - reads standard input
+    ///
+    /// Empty lines, and those that begin with # or ;, are left out; ./#name means such a name. A directory is
+    /// copied with its contents with --recursive alone.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = TARGETS)]
+    pub files_from: Option<PathBuf>,
+
+    /// With --files-from: names end in a zero byte, not a line break
+    #[arg(short = '0', long, requires = "files_from", help_heading = TARGETS)]
+    pub from0: bool,
+
     /// Treat DST as a file even if a directory of that name exists
     #[arg(short = 'T', long, help_heading = TARGETS)]
     pub no_target_directory: bool,
@@ -429,6 +448,11 @@ impl CopyArgs {
         self.tree.recursive || self.tree.archive
     }
 
+    /// Whether copies keep directories of their sources' paths.
+    pub(crate) fn keeps_paths(&self) -> bool {
+        self.parents || self.files_from.is_some()
+    }
+
     /// Whether single files are copied as entries of a tree are, because an option of entries is given.
     pub(crate) fn copies_entries(&self) -> bool {
         let follows = matches!(
@@ -437,6 +461,7 @@ impl CopyArgs {
         );
         !self.is_recursive()
             && (!follows
+                || self.keeps_paths()
                 || self.link
                 || self.keeps_hard_links()
                 || self.tree.update

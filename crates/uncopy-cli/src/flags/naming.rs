@@ -172,6 +172,10 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
             "--backup contradicts --delete, which deletes what the source does not have, and so the \
              backups; leave one of them out"
         }
+        Contradiction::ParentsOfPart => {
+            "--parents and --files-from add to an existing directory, and --resume and --delete are for whole trees; \
+             leave one of them out"
+        }
         Contradiction::AskInMirror => {
             "--interactive contradicts --delete, which removes what the source does not have without a \
              question; leave one of them out"
@@ -328,14 +332,15 @@ mod tests {
             AskInMirror, AttributesAlone, BackupInMirror, BackupOfNothing, BackupSuffix,
             ComparedAndKept, ComparedWithOther, ContentsInTree, DigestOfTransformed,
             DirectKeepsNoCache, DryRunLeavesNothing, InPlaceCannotRetry, LinkCopiesNothing,
-            LinkDestCopiesNothing, OutsideNeedsFollowing, RemovalInMirror, RemovalNeedsCopies,
-            RemoveInPlace, TransformInPlace, TransformNeedsReading, TransformOfStream, TreeInPlace,
-            TreeOptionOfEntries, ZerosNeedReading,
+            LinkDestCopiesNothing, OutsideNeedsFollowing, ParentsOfPart, RemovalInMirror,
+            RemovalNeedsCopies, RemoveInPlace, TransformInPlace, TransformNeedsReading,
+            TransformOfStream, TreeInPlace, TreeOptionOfEntries, ZerosNeedReading,
         };
         for found in [
             AskInMirror,
             AttributesAlone,
             BackupInMirror,
+            ParentsOfPart,
             BackupOfNothing,
             BackupSuffix,
             ComparedAndKept,

@@ -31,10 +31,8 @@ const LETTERS: [Letter; 2] = [
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 57] = [
+const LONG: [(&str, &str); 55] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
-    ("parents", "name each destination, or copy the tree and --include what is wanted"),
-    ("files-from", "copy the tree and --include what is wanted"),
     ("backup-dir", "--backup keeps the old file beside the new one"),
     (
         "copy-dest",
@@ -61,7 +59,7 @@ const LONG: [(&str, &str); 57] = [
     ("safe-links", "--links=follow copies what links in the tree lead to, and fails at others"),
     ("copy-dirlinks", "-L copies what links lead to"),
     ("keep-dirlinks", "name the directory that the link leads to as the destination"),
-    ("relative", "name each destination, or copy the tree and --include what is wanted"),
+    ("relative", "--parents keeps the path of each source"),
     ("dirs", "--recursive copies directories with everything in them"),
     ("inplace", "--in-place writes into the existing file"),
     ("append", "--resume continues a file after what is known to be right"),
@@ -145,7 +143,7 @@ mod tests {
     const SHARED: &str = "abdfilnprtuvxHLPRST";
 
     /// Letters that `cp` does not have.
-    const OWN: &str = "hjq";
+    const OWN: &str = "0hjq";
 
     fn letters() -> Vec<char> {
         let mut command = CopyArgs::augment_args(Command::new("cp"));

@@ -12,6 +12,7 @@ pub(crate) mod leftovers;
 mod mapping;
 mod matrix;
 mod names;
+mod parents;
 mod planted_links;
 mod policy;
 pub(crate) mod racing;
@@ -97,6 +98,7 @@ pub(crate) fn cases() -> Vec<Case> {
         mapping::cases(),
         matrix::cases(),
         names::cases(),
+        parents::cases(),
         planted_links::cases(),
         policy::cases(),
         racing::cases(),

@@ -16,6 +16,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("rsync")] mirrored_trees_are_those_of_rsync,
         [Need::Tool("rsync")] mirrors_by_contents_are_those_of_rsync,
         [Need::Tool("rsync")] mirrors_by_size_are_those_of_rsync,
+        [Need::Tool("rsync")] listed_trees_are_those_of_rsync,
+        [Need::Tool("rsync")] listed_entries_are_those_of_rsync,
     ]
 }
 
@@ -151,4 +153,64 @@ fn mirrors_that_compare(flag: &str) {
     let ours = ["-rT", "--delete", "--delete-empty-source", flag];
     let theirs = ["-rl", "--delete", "--force", flag];
     compared_with_rsync(kinds, &ours, &theirs, Compared::default());
+}
+
+fn listed_trees_are_those_of_rsync() {
+    listed_beside_rsync(&["-a"], &["-aHr", "--ignore-times"]);
+}
+
+/// Without `-r` a directory that is listed is made without its contents, by rsync too.
+fn listed_entries_are_those_of_rsync() {
+    listed_beside_rsync(
+        &["-dp", "--preserve=links,mode,ownership,timestamps"],
+        &["-aH", "--ignore-times"],
+    );
+}
+
+/// Copies names of generated trees, of which some are missing, by both programs, and compares.
+fn listed_beside_rsync(ours: &[&str], theirs: &[&str]) {
+    let kinds = Kinds { mixed: false, links: true, hard_links: true };
+    for seed in 0..by_extent([8, 100, 500]) {
+        let (place, mut numbers) = (Place::Disk.scratch(), Numbers(seed));
+        let [source, own, other] = ["source", "own", "other"].map(|name| place.join(name));
+        fs::create_dir(&source).unwrap();
+        fs::create_dir(&own).unwrap();
+        generate(&source, &mut numbers, kinds, 0);
+        generate(&own, &mut numbers, Kinds { hard_links: false, ..kinds }, 1);
+        run_tool("cp", ["-a".as_ref(), own.as_os_str(), other.as_os_str()]);
+        let found = Program::new("find").args(["-mindepth", "1"]).current_dir(&source).run().stdout;
+        let mut misses = false;
+        let mut list = String::from("# names\n\n");
+        for name in found.lines() {
+            if numbers.below(3) != 0 {
+                continue;
+            }
+            list += name.strip_prefix("./").filter(|_| numbers.below(2) == 0).unwrap_or(name);
+            list += if numbers.below(4) == 0 { "\n\n" } else { "\n" };
+            if numbers.below(8) == 0 {
+                misses = true;
+                list += &format!("{name}/missing\n");
+            }
+        }
+        let file = place.join("list");
+        fs::write(&file, &list).unwrap();
+        let run = Program::new(env!("CARGO_BIN_EXE_uncopy"))
+            .args(["cp", "--files-from"])
+            .arg(&file)
+            .args(ours)
+            .args([&source, &own])
+            .run();
+        assert_eq!(run.status.code(), Some(i32::from(misses)), "seed {seed}: {}", run.stderr);
+        let run = Program::new("rsync").args(theirs).arg("--files-from").arg(&file);
+        let run = run.args([&source, &other]).run();
+        assert_eq!(
+            run.status.code(),
+            Some(if misses { 23 } else { 0 }),
+            "seed {seed}: {}",
+            run.stderr
+        );
+        eprintln!("seed {seed}: {list}");
+        let compared = Compared { modes: true, times: true, ..Compared::default() };
+        assert_same_tree(&other, &own, compared);
+    }
 }

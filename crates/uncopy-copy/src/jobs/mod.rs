@@ -4,7 +4,9 @@ mod options;
 mod record;
 mod select;
 
-pub use options::{Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Sources};
+pub use options::{
+    Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Sources,
+};
 pub use record::{
     Action, EntryKind, EntryOutcome, Incomplete, JobObserver, JobProgress, Record, RefusalCount,
     Summary, Transformed,

@@ -18,6 +18,8 @@ pub struct JobOptions {
     pub copy: CopyOptions,
     /// Whether the sources are trees or single files.
     pub sources: Sources,
+    /// Directories of a source's path that its copy keeps.
+    pub parents: Parents,
     /// How symbolic links are treated.
     pub links: Links,
     /// With [`Links::Preserve`] and [`Links::Skip`]: follow a source that is a symbolic link all the same.
@@ -79,6 +81,7 @@ setters! {
     JobOptions {
         copy: CopyOptions,
         sources: Sources,
+        parents: Parents,
         links: Links,
         follow_roots: bool,
         hard_links: HardLinks,
@@ -128,6 +131,7 @@ impl JobOptions {
         if self.sources == Sources::Files {
             let has_tree_options = self.links != Links::Preserve
                 || self.follow_roots
+                || self.parents != Parents::Omit
                 || self.hard_links != HardLinks::Keep
                 || self.one_filesystem
                 || self.link
@@ -166,7 +170,9 @@ impl JobOptions {
             || self.copy.owner.is_some()
             || self.copy.transform != Transform::None;
         let shares_files = self.link || self.link_dest.is_some() || self.copy.attributes_only;
+        let is_of_whole_trees = self.resume || self.delete.is_some();
         let rows = [
+            (self.parents != Parents::Omit && is_of_whole_trees, Contradiction::ParentsOfPart),
             (self.remove_source && shares_files, Contradiction::RemovalNeedsCopies),
             (self.remove_source && self.delete.is_some(), Contradiction::RemovalInMirror),
             (self.link_dest.is_some() && gives_no_copy, Contradiction::LinkDestCopiesNothing),
@@ -202,6 +208,22 @@ pub enum Sources {
     /// [`JobOptions::copy`] says. Options of trees are refused; [`JobOptions::jobs`],
     /// [`JobOptions::retries`] and [`JobOptions::links_in_memory`] have no effect.
     Files,
+}
+
+/// Directories of a source's path that its copy keeps. Unless they are omitted, the destination of each pair is an
+/// existing directory, and missing directories below it are made with the permissions of those in the source's path.
+/// [`CopyOptions::preserve`] holds for them too, whether they are new or not. A symbolic link is followed in the path
+/// of the source, and never below the destination. For a source that does not exist none is made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Parents {
+    /// None: each source becomes its destination.
+    #[default]
+    Omit,
+    /// All: `a/b/c` and `/a/b/c` become `a/b/c` below the destination, and `../c` becomes `../c` there.
+    Keep,
+    /// Those below this directory, in which every source lies. A source with `..` below it is refused. With
+    /// [`Sources::Entries`] a directory is made without its contents.
+    KeepBelow(PathBuf),
 }
 
 /// Comparison that shows that a file of the destination is unchanged. Links and special files have no contents to compare:
@@ -337,6 +359,7 @@ mod tests {
             files.clone().remove_source(true),
             files.clone().delete(Delete::default()),
             files.clone().dry_run(true),
+            files.clone().parents(Parents::Keep),
             files.clone().resume(true),
         ] {
             assert_eq!(options.check(), Err(Contradiction::TreeOptionOfFiles), "{options:?}");
@@ -345,6 +368,16 @@ mod tests {
         (options.copy.in_place, options.copy.copy_contents) = (true, true);
         assert_eq!(options.check(), Ok(()));
         assert!(options.sources(Sources::Trees).check().is_err());
+    }
+
+    #[test]
+    fn whole_trees_have_no_parents() {
+        let keeping = JobOptions::new().parents(Parents::Keep);
+        assert_eq!(keeping.check(), Ok(()));
+        assert_eq!(keeping.clone().sources(Sources::Entries).check(), Ok(()));
+        for options in [keeping.clone().resume(true), keeping.delete(Delete::default())] {
+            assert_eq!(options.check(), Err(Contradiction::ParentsOfPart), "{options:?}");
+        }
     }
 
     #[test]

@@ -36,18 +36,7 @@ pub(super) fn enter(
     match open_pair(worker.context, &mut worker.deleter(), &place, linked) {
         Ok((entered, pair)) => {
             let parent_device = parent.entered.source.device;
-            let parent = Arc::clone(parent);
-            let pin = if entered.linked {
-                worker.budget.must_pin();
-                true
-            } else {
-                worker.budget.may_pin()
-            };
-            let pair = Arc::new(pair);
-            let above = Parent::Child { parent: Arc::clone(&parent), name: name.to_owned() };
-            // A directory is not finished before its children.
-            parent.begin();
-            let directory = Arc::new(Directory::new(above, entered, &pair, pin));
+            let (directory, pair) = begin(worker, parent, name, entered, pair);
             let leaves = directory.entered.source.device != parent_device;
             drop(open);
             if worker.options.one_filesystem && leaves {
@@ -59,6 +48,27 @@ pub(super) fn enter(
         }
         Err(error) => worker.reporter.fail(&place, EntryKind::Directory, error),
     }
+}
+
+/// Begins a pair of directories, whose first task is its listing.
+pub(super) fn begin(
+    worker: &mut Worker<'_, '_>,
+    parent: &Arc<Directory>,
+    name: &OsStr,
+    entered: Entered,
+    pair: Open,
+) -> (Arc<Directory>, Arc<Open>) {
+    let pin = if entered.linked {
+        worker.budget.must_pin();
+        true
+    } else {
+        worker.budget.may_pin()
+    };
+    let pair = Arc::new(pair);
+    let above = Parent::Child { parent: Arc::clone(parent), name: name.to_owned() };
+    // A directory is not finished before its children.
+    parent.begin();
+    (Arc::new(Directory::new(above, entered, &pair, pin)), pair)
 }
 
 /// An entry cannot even be looked at, because its directory cannot.
@@ -73,7 +83,7 @@ fn open_pair(
     place: &Place<'_>,
     linked: bool,
 ) -> Result<(Entered, Open)> {
-    let (options, above) = (deleter.options, &place.directory.entered);
+    let options = deleter.options;
     let fail = |operation, errno| Error::system(operation, place.source(), errno);
     let (source, stat) = retry::persist(options, deleter.control, place.open.filesystems, || {
         let source = if linked {
@@ -86,6 +96,18 @@ fn open_pair(
         Ok((source, stat))
     })?;
     check_source(context, place, &stat, linked)?;
+    pair_of(deleter, place, source, stat, linked)
+}
+
+/// Makes or finds the copy of an open directory of the source.
+pub(super) fn pair_of(
+    deleter: &mut Deleter<'_, '_>,
+    place: &Place<'_>,
+    source: OwnedFd,
+    stat: Stat,
+    linked: bool,
+) -> Result<(Entered, Open)> {
+    let above = &place.directory.entered;
     let destination = open_destination(deleter, place, &stat)?;
     let absent = destination.is_none();
     let fresh = destination.as_ref().is_none_or(|(fresh, _)| *fresh);
@@ -106,7 +128,7 @@ fn open_pair(
 }
 
 /// Refuses a source that is a destination, and a link to a directory that contains it.
-fn check_source(
+pub(super) fn check_source(
     context: &Context<'_>,
     place: &Place<'_>,
     source: &Stat,

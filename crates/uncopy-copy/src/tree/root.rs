@@ -91,7 +91,7 @@ fn fail(
 }
 
 /// Whether a path can only mean a directory: it ends in `/`, `.` or `..`.
-fn names_directory(path: &Path) -> bool {
+pub(super) fn names_directory(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
 }

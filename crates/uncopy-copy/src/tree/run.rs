@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use super::job::Job;
+use super::parents;
 use super::root;
 use super::scan::Scan;
 use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
-use crate::jobs::{JobObserver, JobOptions, Sources, Summary};
+use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
 use crate::pause::Stopwatch;
 use uncopy_core::Result;
 
@@ -17,6 +18,7 @@ pub(crate) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
+    let one_by_one = if options.parents == Parents::Omit { pairs } else { &[] };
     let begin = Stopwatch::start(options.gate.as_ref());
     let (job, mut sources_not_tried) = (Job::new(options, observer), 0);
     let control = &job.control();
@@ -32,7 +34,10 @@ pub(crate) fn run_job(
         if options.sources == Sources::Files {
             job.tally.count_found(pairs.len() as u64);
         }
-        for (source, destination) in pairs {
+        if options.parents != Parents::Omit {
+            parents::copy(&mut worker_loop, pairs);
+        }
+        for (source, destination) in one_by_one {
             control.rest_if_paused();
             if control.is_over() {
                 control.leave_out(1);

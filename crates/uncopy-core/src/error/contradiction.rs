@@ -100,6 +100,10 @@ coded! {
         AskInMirror = "ask_in_mirror",
             "ask contradicts delete, which removes what the source does not have without a question; leave \
              one of them out";
+        /// `parents` with `resume` or `delete`.
+        ParentsOfPart = "parents_of_part",
+            "parents adds to an existing directory, and resume and delete are for whole trees; leave one of them \
+             out";
         /// `link` in a job, with an option for bytes or metadata of copies.
         LinkCopiesNothing = "link_copies_nothing",
             "link makes further names of the source's files and copies none; leave out verify, digest, transform, \

@@ -107,6 +107,9 @@ coded! {
         LeadsOutside = "leads_outside",
             "it leads out of the tree, or by an absolute path; set follow_outside to follow it \
              anyway";
+        /// A source does not lie below the directory that `parents` names.
+        NotBelow = "not_below",
+            "it does not lie below the directory that parents names; name sources in that directory, without `..`";
         /// A compressed or decompressed copy would get the name of another entry.
         RivalName {
             /// The conflicting name.

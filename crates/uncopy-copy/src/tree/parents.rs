@@ -1,0 +1,367 @@
+//! Copies sources that keep directories of their paths: all names of a job that lead down from one pair of directories
+//! are one tree, whose directories are entered once, below open descriptors, and finished when all their names are
+//! done.
+
+mod plan;
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::decide::kind_of;
+use super::directory::{Directory, Entered, Open, Parent, identity};
+use super::earlier;
+use super::enter::{begin, check_source, pair_of};
+use super::entry::{copy_open, push};
+use super::finish::{end, give_metadata};
+use super::list::list_open;
+use super::place::{OpenFile, Place, changed_kind};
+use super::queue::{Batch, Task};
+use super::removal::{self, remove_copied};
+use super::root::names_directory;
+use super::worker::Worker;
+use super::worker_loop::WorkerLoop;
+use crate::jobs::{EntryKind, JobOptions, Links, Sources};
+use crate::metadata::Made;
+use crate::source::refuse;
+use crate::stale::Register;
+use crate::{facts, stale};
+use plan::{GivenSource, Node, Plan, Top};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_os::directory::{self, Entry};
+use uncopy_os::file::{self, Stat};
+use uncopy_os::follow::{self, FollowResult};
+use uncopy_os::name;
+
+/// Copies all sources of the job.
+pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, pairs: &[(PathBuf, PathBuf)]) {
+    let mut plan = Plan::default();
+    for (source, destination) in pairs {
+        let worker = worker_loop.worker();
+        let added = look_at(worker.options, source).and_then(|(kind, named)| {
+            plan.add(source, destination, &worker.options.parents, named)
+                .map_err(|error| (kind, error))
+        });
+        if let Err((kind, error)) = added {
+            let path = || (source.clone(), destination.clone());
+            worker.reporter.fail_at(path, kind, error);
+        }
+    }
+    for (top, root) in plan.into_trees() {
+        copy_tree(worker_loop, &top, root);
+    }
+}
+
+/// Examines a source before anything is made for it.
+fn look_at(
+    options: &JobOptions,
+    source: &Path,
+) -> std::result::Result<(EntryKind, GivenSource), (EntryKind, Error)> {
+    let follow = options.links == Links::Follow || options.follow_roots || names_directory(source);
+    let look = || -> FollowResult<(Stat, bool)> {
+        let found = directory::stat_path(source)?;
+        let is_link = found.file_type() == FileType::Symlink || names_directory(source);
+        match follow && is_link {
+            true => Ok((follow::stat(source)?, true)),
+            false => Ok((found, false)),
+        }
+    };
+    let (stat, followed) =
+        look().map_err(|stopped| (EntryKind::File, stopped.error("examine", source)))?;
+    let kind = stat.file_type();
+    let is_refused = match kind {
+        FileType::Directory => {
+            options.sources == Sources::Entries && !plan::lists_directories(&options.parents)
+        }
+        FileType::RegularFile | FileType::Symlink => false,
+        _ => options.sources == Sources::Entries && !options.specials,
+    };
+    match is_refused {
+        true => Err((kind_of(kind), refuse(source, kind))),
+        false => Ok((kind_of(kind), GivenSource { kind, followed })),
+    }
+}
+
+/// Copies the names below one pair of directories.
+fn copy_tree(worker_loop: &mut WorkerLoop<'_, '_>, top: &Top, root: Node) {
+    let worker = worker_loop.worker();
+    worker.control.rest_if_paused();
+    if worker.control.is_over() {
+        return worker.control.leave_out(root.named_sources());
+    }
+    let (directory, open) = match open_top(worker, top) {
+        Ok(opened) => opened,
+        Err(error) => return fail_all(worker, &top.source, &top.path(), &root, &error),
+    };
+    let directory = Arc::new(directory);
+    let is_whole = root.named.is_some() && worker.options.sources == Sources::Trees;
+    if is_whole {
+        list_open(worker, Arc::clone(&directory), &open, 0);
+    } else {
+        copy_names(worker, &directory, root.below);
+        end(worker, Arc::clone(&directory));
+    }
+    worker_loop.work_on();
+    directory.register().end();
+    let worker = worker_loop.worker();
+    match finish_top(worker, &directory, &open, is_whole) {
+        Ok(()) => remove_copied(worker, &directory, &open),
+        Err(error) => {
+            worker.reporter.fail_at(|| directory.names(), EntryKind::Directory, error);
+            removal::forget(worker);
+        }
+    }
+}
+
+/// Gives the directory of the destination its metadata, if it stands for one of the source, and flushes it.
+fn finish_top(
+    worker: &Worker<'_, '_>,
+    directory: &Directory,
+    open: &Open,
+    is_whole: bool,
+) -> Result<()> {
+    let options = worker.options;
+    if worker.control.is_over() {
+        return Ok(());
+    }
+    // The directory that a list belongs to leads to its names, too.
+    if is_whole || plan::lists_directories(&options.parents) {
+        give_metadata(options, worker.resume, &worker.reporter, directory, open, Made::Found)?;
+    } else if options.copy.durable && !options.dry_run {
+        name::open_directory_for_reading(&*open.destination)
+            .and_then(file::sync)
+            .map_err(|errno| Error::destination("flush", directory.destination_path(), errno))?;
+    }
+    Ok(())
+}
+
+/// Opens the directories that the names lead down from. The caller named them, or a directory that was just made there
+/// leads to them, so that only what lies below the destination must not be a link.
+fn open_top(worker: &Worker<'_, '_>, top: &Top) -> Result<(Directory, Arc<Open>)> {
+    let (options, path) = (worker.options, top.path());
+    let named = match top.source.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => &top.source,
+    };
+    let source = follow::open_root(named)
+        .or_else(|_| follow::open_directory(named))
+        .map_err(|stopped| stopped.error("open", named))?;
+    let at_destination = |errno| Error::destination("open", &path, errno);
+    let mut destination = follow::open_root(&top.destination)
+        .or_else(|_| follow::open_directory(&top.destination))
+        .map_err(|stopped| stopped.at_destination("open", &top.destination))?;
+    if !top.below.is_empty() {
+        let names: Vec<&OsStr> = top.below.iter().map(OsString::as_os_str).collect();
+        destination =
+            directory::open_beneath(&destination, &names, false).map_err(at_destination)?;
+    }
+    let stat = file::stat(&source).map_err(|errno| Error::system("examine", named, errno))?;
+    let found = identity(&file::stat(&destination).map_err(at_destination)?);
+    worker.context.add_destination(found);
+    let open = Arc::new(Open::new(source, destination));
+    let (from, to) = open.filesystems;
+    worker.budget.expect_light_work(facts::are_shared_in_turn(from, to, &options.copy));
+    let name = path.file_name().unwrap_or_default();
+    let register = match options.dry_run {
+        true => Register::none(),
+        false => Register::new(Arc::clone(&open.destination), name),
+    };
+    if !options.dry_run {
+        stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
+    }
+    // A name with `..` would be looked for in another place of an earlier copy.
+    let earlier = match top.has_dots {
+        true => Vec::new(),
+        false => earlier::open_of_entry(options, &path)?,
+    };
+    let above = Parent::Root {
+        source: top.source.clone(),
+        destination: path,
+        register,
+        earlier: earlier.into_boxed_slice(),
+    };
+    let entered = Entered {
+        source: stat,
+        destination: found,
+        fresh: false,
+        absent: false,
+        private: false,
+        whole: true,
+        linked: false,
+    };
+    Ok((Directory::new(above, entered, &open, true), open))
+}
+
+/// Copies names of an open pair of directories.
+fn copy_names(
+    worker: &mut Worker<'_, '_>,
+    directory: &Arc<Directory>,
+    names: BTreeMap<OsString, Node>,
+) {
+    let mut above = BTreeMap::new();
+    match directory.open() {
+        Ok(open) => copy_here(worker, directory, &open, names, &mut above),
+        Err(error) => {
+            let (source, destination) = directory.names();
+            for (name, node) in names {
+                fail_all(worker, &source.join(&name), &destination.join(&name), &node, &error);
+            }
+        }
+    }
+    // Only the directories that lead to the current one are open.
+    for (name, node) in above {
+        if worker.control.is_over() {
+            worker.control.leave_out(node.named_sources());
+            continue;
+        }
+        enter_above(worker, directory, &name, node);
+    }
+}
+
+/// Copies the names that lie in this directory, and returns those of directories that lie above others in `above`.
+fn copy_here(
+    worker: &mut Worker<'_, '_>,
+    directory: &Arc<Directory>,
+    open: &Arc<Open>,
+    names: BTreeMap<OsString, Node>,
+    above: &mut BTreeMap<OsString, Node>,
+) {
+    let mut batch = Batch::new(directory, open);
+    for (name, node) in names {
+        if worker.control.is_over() {
+            worker.control.leave_out(node.named_sources());
+            continue;
+        }
+        let place = Place { directory, open, name: &name, target: &name };
+        let Some(GivenSource { kind, followed }) = node.named else {
+            above.insert(name, node);
+            continue;
+        };
+        worker.tally.count_found(1);
+        if kind == FileType::Directory {
+            match worker.options.sources {
+                // Everything below it is copied too.
+                Sources::Trees => enter_whole(worker, &place, followed),
+                _ => drop(above.insert(name, node)),
+            }
+            continue;
+        }
+        match (followed, CString::new(name.as_bytes())) {
+            (false, Ok(listed)) => {
+                let entry = Entry { name: &listed, kind, inode: 0, next: 0 };
+                if batch.add(entry) {
+                    let full = std::mem::replace(&mut batch, Batch::new(directory, open));
+                    push(worker, directory, Task::Copy(full));
+                }
+            }
+            _ => copy_followed(worker, &place),
+        }
+        if !node.below.is_empty() {
+            above.insert(name, Node { named: None, below: node.below });
+        }
+    }
+    if !batch.is_empty() {
+        push(worker, directory, Task::Copy(batch));
+    }
+}
+
+/// Copies the file that a named link leads to, wherever that is.
+fn copy_followed(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = follow::open_at(&place.open.source, place.name, flags, 0)
+        .and_then(|fd| Ok((file::stat(&fd)?, fd)));
+    match opened {
+        Ok((stat, _)) if stat.file_type() != FileType::RegularFile => {
+            let error = changed_kind(place, stat.file_type());
+            worker.reporter.fail(place, EntryKind::Symlink, error);
+        }
+        Ok((stat, fd)) => copy_open(worker, place, OpenFile { fd, stat }, None),
+        Err(stopped) => {
+            let error = stopped.error("open", place.source());
+            worker.reporter.fail(place, EntryKind::File, error);
+        }
+    }
+    worker.close_workshop();
+}
+
+/// Copies a named directory with all that is in it.
+fn enter_whole(worker: &mut Worker<'_, '_>, place: &Place<'_>, followed: bool) {
+    let entered = open_source(place, followed).and_then(|(fd, stat, must_pin)| {
+        check_source(worker.context, place, &stat, must_pin)?;
+        pair_of(&mut worker.deleter(), place, fd, stat, must_pin)
+    });
+    match entered {
+        Ok((entered, pair)) => {
+            let (child, open) = begin(worker, place.directory, place.name, entered, pair);
+            list_open(worker, child, &open, 0);
+        }
+        Err(error) => worker.reporter.fail(place, EntryKind::Directory, error),
+    }
+}
+
+/// Enters a directory above named ones: makes or finds its copy.
+fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &OsStr, node: Node) {
+    let entered = directory.open().and_then(|open| {
+        let place = Place { directory, open: &open, name, target: name };
+        let (fd, stat, must_pin) = open_source(&place, true)?;
+        pair_of(&mut worker.deleter(), &place, fd, stat, must_pin)
+    });
+    match entered {
+        Ok((entered, pair)) => {
+            let (child, open) = begin(worker, directory, name, entered, pair);
+            drop(open);
+            copy_names(worker, &child, node.below);
+            end(worker, child);
+        }
+        Err(error) => {
+            let (source, destination) = directory.names();
+            fail_all(worker, &source.join(name), &destination.join(name), &node, &error);
+        }
+    }
+}
+
+/// Opens a directory of the source. Returns `true` if it cannot be opened again without following a link, or for
+/// reading.
+fn open_source(place: &Place<'_>, follows: bool) -> Result<(OwnedFd, Stat, bool)> {
+    let (above, name) = (&place.open.source, place.name);
+    let fail = |errno| Error::system("open", place.source(), errno);
+    let (fd, must_pin) = match directory::open_child(above, name) {
+        Ok(fd) => (fd, false),
+        // Names in it can be opened all the same.
+        Err(Errno::EACCES) => (directory::open_child_path(above, name).map_err(fail)?, true),
+        Err(Errno::ENOTDIR | Errno::ELOOP) if follows => {
+            let opened = follow::open_at(above, name, OFlags::RDONLY | OFlags::DIRECTORY, 0);
+            (opened.map_err(|stopped| stopped.error("open", place.source()))?, true)
+        }
+        Err(errno) => return Err(fail(errno)),
+    };
+    let stat = file::stat(&fd).map_err(|errno| Error::system("examine", place.source(), errno))?;
+    Ok((fd, stat, must_pin))
+}
+
+/// Reports the failure of each source at and below a name.
+fn fail_all(
+    worker: &mut Worker<'_, '_>,
+    source: &Path,
+    destination: &Path,
+    node: &Node,
+    error: &Error,
+) {
+    if let Some(named) = &node.named {
+        let names = || (source.to_owned(), destination.to_owned());
+        worker.reporter.fail_at(names, kind_of(named.kind), error.clone());
+    }
+    for (name, node) in &node.below {
+        fail_all(worker, &source.join(name), &destination.join(name), node, error);
+    }
+}
+
+/// Refuses a source that does not lie below the directory that it should.
+fn not_below(source: &Path) -> Error {
+    Error::new("copy", source, Reason::Refused(Objection::NotBelow))
+}
