@@ -14,8 +14,8 @@ use super::counters::{Counters, FallbackReason, Outstanding};
 use super::options::SenderOptions;
 use super::paths::Paths;
 use super::plan::Mode;
-use super::release::{Release, SendId, Sent};
-use super::transmitter::{Progress, Transmission, Transmitter};
+use super::release::{Fate, Release, SendId, Sent};
+use super::transmitter::{Progress, Transmission, Transmitter, Unfinished};
 use crate::room::inet::{InetSocket, Transport, WaitFor};
 use crate::room::zerocopy::{Completed, LendingRefusal};
 use crate::room::{Payload, StableBytes};
@@ -97,6 +97,13 @@ fn left(timeout: Option<Duration>, waits_since: &mut Option<Instant>) -> Option<
     timeout.map(|timeout| timeout.saturating_sub(waited))
 }
 
+/// Removes the path of a send.
+// Out of line, so that sends to the peer do not prepare a search in the map.
+#[cold]
+fn take_path(addressed: &mut HashMap<u64, Path>, number: u64) -> Path {
+    addressed.remove(&number).unwrap_or_default()
+}
+
 impl<B: StableBytes> Sender<B> {
     /// Sends over `socket`. Where the kernel or the socket do not support `MSG_ZEROCOPY`, everything is
     /// copied, and [`Counters::fallbacks`] says why.
@@ -141,11 +148,61 @@ impl<B: StableBytes> Sender<B> {
         if self.socket().is_inherited() {
             return self.refuse_in_child(payload);
         }
-        let decision = self.decide(payload.len(), to);
-        let mut sending = self.begin(payload, to, decision);
-        let result = self.finish(&mut sending);
-        let result = result.map_err(|errno| self.refusal_of(to, errno));
-        Sent { id: SendId(sending.transmission.number), result }
+        let (number, result) = match self.decide(payload.len(), to) {
+            Decision { choice: Choice::Copy(reason), sample: None }
+                if !self.transmitter.is_drain_due() =>
+            {
+                self.send_copied(payload, to, reason)
+            }
+            decision => {
+                let mut sending = self.begin(payload, to, decision);
+                let progress = self.advance(&mut sending);
+                (sending.transmission.number, self.finish(&mut sending, progress))
+            }
+        };
+        Sent { id: SendId(number), result: result.map_err(|errno| self.refusal_of(to, errno)) }
+    }
+
+    /// Sends a payload that the kernel copies. Usually one call takes all of it, and it is counted at once.
+    #[inline(always)]
+    fn send_copied(
+        &mut self,
+        payload: Payload<B>,
+        to: Option<SocketAddr>,
+        reason: FallbackReason,
+    ) -> (u64, Result<usize, Errno>) {
+        let length = payload.len();
+        self.count_completed();
+        match self.transmitter.copy(payload, to) {
+            Ok((number, bytes)) => {
+                self.outstanding.sends += 1;
+                self.outstanding.bytes += length;
+                self.counters.fell_back(reason);
+                self.counters.sends += 1;
+                self.counters.bytes += bytes as u64;
+                self.counters.released(Fate::Copied, bytes);
+                (number, Ok(bytes))
+            }
+            Err(unfinished) => self.send_rest(unfinished, to, reason),
+        }
+    }
+
+    /// Sends the rest of a payload that the first call has not taken whole.
+    #[cold]
+    fn send_rest(
+        &mut self,
+        unfinished: Unfinished<B>,
+        to: Option<SocketAddr>,
+        reason: FallbackReason,
+    ) -> (u64, Result<usize, Errno>) {
+        let Unfinished { payload, sent } = unfinished;
+        let mut sending = self.begin(payload, to, Choice::Copy(reason).into());
+        let send = &mut sending.transmission;
+        let progress = match self.transmitter.resume(send, sent, &mut self.counters) {
+            Some(progress) => progress,
+            None => self.advance(&mut sending),
+        };
+        (sending.transmission.number, self.finish(&mut sending, progress))
     }
 
     /// Drops the payload: a child of `fork(2)` sends nothing and gets nothing back.
@@ -166,10 +223,10 @@ impl<B: StableBytes> Sender<B> {
         Error::network("send to", subject, errno)
     }
 
-    /// Sends all of a send that has begun, waiting for room.
+    /// Sends the rest of a send that has come so far, waiting for room.
     #[inline(always)]
-    fn finish(&mut self, sending: &mut Sending) -> Result<usize, Errno> {
-        let result = match self.advance(sending) {
+    fn finish(&mut self, sending: &mut Sending, progress: Progress) -> Result<usize, Errno> {
+        let result = match progress {
             Progress::Done => Ok(sending.transmission.done),
             Progress::Failed(errno) => Err(errno),
             Progress::WaitForRoom => self.wait_and_finish(sending),
@@ -286,15 +343,25 @@ impl<B: StableBytes> Sender<B> {
 
     /// Counts and learns from completed payloads as soon as they are known, before their releases are
     /// taken.
+    #[inline]
     fn count_completed(&mut self) {
+        if self.transmitter.has_newly_completed() {
+            self.count_each_completed();
+        }
+    }
+
+    fn count_each_completed(&mut self) {
         let (socket, completed) = self.transmitter.newly_completed();
         for Completed { number, usage, .. } in completed {
             self.counters.released(usage.fate(socket), usage.bytes);
             let path = match self.addressed.is_empty() {
                 true => Path::default(),
-                false => self.addressed.remove(number).unwrap_or_default(),
+                false => take_path(&mut self.addressed, *number),
             };
-            self.paths.learn(path, usage.path_copied(socket));
+            // A copy in the call says nothing of a path.
+            if let Some(copied) = usage.path_copied(socket) {
+                self.paths.learn(path, Some(copied));
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::batch;
 use super::counters::{Counters, Outstanding};
 use super::plan::{self, AfterRefusal, RefusedSend};
 use crate::room::inet::{InetSocket, Transport};
-use crate::room::zerocopy::{Completed, InFlight, LendingRefusal};
+use crate::room::zerocopy::{Completed, InFlight, LendingRefusal, send_copied};
 use crate::room::{ByteRange, Payload, StableBytes};
 use uncopy_core::{Errno, Error, Reason, Result};
 
@@ -37,8 +37,14 @@ pub(crate) struct Transmission {
     drained: bool,
 }
 
+/// A payload that was copied in part or not at all by the first call, and what that call returned.
+pub(crate) struct Unfinished<B> {
+    pub(crate) payload: Payload<B>,
+    pub(crate) sent: Result<usize, Errno>,
+}
+
 /// How far a send has come.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Progress {
     Done,
     WaitForRoom,
@@ -80,6 +86,51 @@ impl<B: StableBytes> Transmitter<B> {
         Transmission { number, to, length, done: 0, max_bytes, lend, drained: false }
     }
 
+    /// Returns whether the error queue is to be read before the next send.
+    #[inline]
+    pub(crate) fn is_drain_due(&self) -> bool {
+        let Outstanding { sends, bytes } = self.lent_since_drain;
+        plan::is_drain_due(sends, bytes)
+    }
+
+    /// Has the kernel copy a payload by one call; returns its number and its bytes. The payload is then
+    /// completed without having been in flight, and `newly_completed`, which has returned all before it,
+    /// does not return it.
+    // In line, as `advance`.
+    #[inline(always)]
+    pub(crate) fn copy(
+        &mut self,
+        payload: Payload<B>,
+        to: Option<SocketAddr>,
+    ) -> Result<(u64, usize), Unfinished<B>> {
+        let length = payload.len();
+        let socket = self.socket();
+        let range = ByteRange { from: 0, max_bytes: batch::max_call_bytes(socket) };
+        match send_copied(socket, &payload, range, to) {
+            Ok(bytes) if bytes >= length || !batch::is_sent_in_parts(socket) => {
+                Ok((self.in_flight.complete_copied(payload, bytes), bytes))
+            }
+            sent => Err(Unfinished { payload, sent }),
+        }
+    }
+
+    /// Continues a send that has begun after its first call returned `sent`; `None`: try again at once.
+    pub(crate) fn resume(
+        &mut self,
+        send: &mut Transmission,
+        sent: Result<usize, Errno>,
+        ledger: &mut Counters,
+    ) -> Option<Progress> {
+        match sent {
+            Ok(bytes) => {
+                self.in_flight.record_copied(send.number, bytes);
+                send.done += bytes;
+                None
+            }
+            Err(errno) => self.after_refusal(send, errno, ledger),
+        }
+    }
+
     /// Uses up a number for a send that is not made.
     pub(crate) fn skip_number(&mut self) -> u64 {
         self.in_flight.skip_number()
@@ -91,8 +142,7 @@ impl<B: StableBytes> Transmitter<B> {
     #[inline(always)]
     pub(crate) fn advance(&mut self, send: &mut Transmission, ledger: &mut Counters) -> Progress {
         loop {
-            let Outstanding { sends, bytes } = self.lent_since_drain;
-            if plan::is_drain_due(sends, bytes)
+            if self.is_drain_due()
                 && let Err(errno) = self.drain(ledger)
             {
                 return Progress::Failed(errno);
@@ -200,6 +250,12 @@ impl<B: StableBytes> Transmitter<B> {
         let reason = "the kernel reports sends that were not made here, so which buffers are free is \
                       unknown; give each socket to one sender only";
         Error::new("release buffers of", self.socket().subject(), Reason::Refused(reason.into()))
+    }
+
+    /// Returns whether payloads were completed since the last call of `newly_completed`.
+    #[inline]
+    pub(crate) fn has_newly_completed(&self) -> bool {
+        self.in_flight.has_newly_completed()
     }
 
     /// Returns the payloads completed since the last call, in the order in which they were.

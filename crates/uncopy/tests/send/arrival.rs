@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] datagrams_of_every_size,
         [] datagrams_with_addresses,
         [] streams_of_every_size,
+        [] streams_of_whole_and_partial_calls,
         [] a_stream_longer_than_the_socket_holds,
         [] many_buffers_are_one_message,
         [] more_regions_than_a_packet_has_room_for,
@@ -101,6 +102,42 @@ fn streams_of_every_size() {
         let (releases, counters) = sender.close(Some(LONG)).unwrap();
         assert_eq!(releases.len(), SIZES.len());
         assert_eq!(counters.bytes as usize, expected.len());
+        assert!(received.join().unwrap() == expected, "{mode:?}");
+    }
+}
+
+/// Sends that one call takes whole, before and after those that take several.
+fn streams_of_whole_and_partial_calls() {
+    const LENGTHS: [usize; 10] = [0, 1, 600, 3 << 20, 600, 600, 2 << 20, 16_384, 0, 4000];
+    for (is_v6, mode) in [false, true].into_iter().flat_map(|v6| MODES.map(|mode| (v6, mode))) {
+        let (stream, socket) = tcp(is_v6);
+        socket.set_send_buffer_bytes(64 << 10).unwrap();
+        let received = to_the_end(stream);
+        let mut sender = sender(socket, mode);
+        let mut expected = Vec::new();
+        for (seed, length) in LENGTHS.into_iter().enumerate() {
+            expected.extend(bytes(seed, length));
+            let sent = sender.send(bytes(seed, length));
+            assert_eq!((sent.id.get() as usize, sent.result.unwrap()), (seed, length), "{mode:?}");
+            let counters = sender.counters();
+            assert_eq!(
+                (counters.sends, counters.bytes as usize),
+                (seed as u64 + 1, expected.len())
+            );
+            assert_eq!(sender.outstanding().bytes, expected.len(), "{mode:?}");
+        }
+        let (mut releases, counters) = sender.close(Some(LONG)).unwrap();
+        let in_order = releases.is_sorted_by_key(|release| release.id);
+        assert!(in_order || mode != Mode::Copy, "what is copied is released in order");
+        releases.sort_by_key(|release| release.id);
+        assert_eq!(releases.len(), LENGTHS.len());
+        for (seed, release) in releases.into_iter().enumerate() {
+            assert_eq!((release.id.get() as usize, release.bytes), (seed, LENGTHS[seed]));
+            assert!(release.payload.into_one().unwrap() == bytes(seed, LENGTHS[seed]));
+        }
+        // Over loopback whatever was lent is copied later.
+        let copied = (counters.copied_sends, counters.copied_bytes as usize);
+        assert_eq!(copied, (LENGTHS.len() as u64, expected.len()), "{mode:?}");
         assert!(received.join().unwrap() == expected, "{mode:?}");
     }
 }

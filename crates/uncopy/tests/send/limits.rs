@@ -277,17 +277,26 @@ fn a_peer_that_does_not_read() {
 }
 
 fn a_send_that_waits_too_long() {
+    for mode in [Mode::Zerocopy, Mode::Copy] {
+        send_that_waits_too_long(mode);
+    }
+}
+
+fn send_that_waits_too_long(mode: Mode) {
     let (stream, socket) = tcp(false);
-    let mut options = options(Mode::Zerocopy);
+    let mut options = options(mode);
     options.send_timeout = Some(Duration::from_millis(30));
     let mut sender = Sender::new(socket, &options);
     let length = 64 << 20;
     let error = sender.send(vec![7; length]).result.unwrap_err();
     assert_eq!(error.errno(), Some(uncopy::Errno::ETIMEDOUT), "{error}");
+    assert_eq!(sender.outstanding().bytes, length);
     let received = to_the_end(stream);
-    let (releases, _) = sender.close(Some(LONG)).unwrap();
+    let (releases, counters) = sender.close(Some(LONG)).unwrap();
     let taken = releases[0].bytes;
     assert!(0 < taken && taken < length, "{taken}");
+    assert_eq!((releases.len(), counters.failed_sends, counters.sends), (1, 1, 0), "{mode:?}");
+    assert_eq!((counters.bytes, counters.copied_bytes), (taken as u64, taken as u64), "{mode:?}");
     assert_eq!(received.join().unwrap().len(), taken, "the bytes reported as sent arrive");
 }
 
@@ -338,14 +347,16 @@ fn a_connection_that_is_reset() {
 }
 
 fn a_closed_port() {
-    until_refused(refusals_of_a_closed_port);
+    for mode in [Mode::Zerocopy, Mode::Copy] {
+        until_refused(|| refusals_of_a_closed_port(mode));
+    }
 }
 
 /// Sends to a port that refuses, and returns how many sends failed.
-fn refusals_of_a_closed_port() -> usize {
+fn refusals_of_a_closed_port(mode: Mode) -> usize {
     let port = refusing_port(false);
     let socket = InetSocket::connect_udp(port.local_addr().unwrap()).unwrap();
-    let mut sender = sender(socket, Mode::Zerocopy);
+    let mut sender = sender(socket, mode);
     let mut refusals = 0;
     for _ in 0..50 {
         match sender.send(vec![1; 3000]).result {
@@ -360,6 +371,7 @@ fn refusals_of_a_closed_port() -> usize {
     assert_eq!(releases.len(), 50);
     let unsent = fates(&releases).iter().filter(|fate| **fate == Fate::Unsent).count();
     assert_eq!(unsent, refusals);
+    assert_eq!(sender.counters().failed_sends as usize, refusals, "{mode:?}");
     refusals
 }
 

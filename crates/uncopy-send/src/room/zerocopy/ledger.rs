@@ -61,6 +61,18 @@ impl<B> Ledger<B> {
         self.sends.push(Outgoing { payload, lent_parts: 0, is_open: true, usage })
     }
 
+    /// Takes in a payload that the kernel has copied in the call, known to the caller of `newly_completed`,
+    /// which has returned all payloads that were completed before; returns its number.
+    #[inline]
+    pub(super) fn complete_copied(&mut self, payload: Payload<B>, bytes: usize) -> u64 {
+        debug_assert!(!self.has_newly_completed());
+        self.reported += 1;
+        let number = self.sends.skip();
+        let usage = Usage { copied_parts: 1, bytes, ..Usage::default() };
+        self.completed.push_back(Completed { number, payload, usage });
+        number
+    }
+
     /// Uses up a number for a payload that is not taken in.
     pub(super) fn skip_number(&mut self) -> u64 {
         self.sends.skip()
@@ -118,6 +130,12 @@ impl<B> Ledger<B> {
             }
             Report::Lost => self.is_lost = true,
         }
+    }
+
+    /// Returns whether payloads were completed since the last call of `newly_completed`.
+    #[inline]
+    pub(super) fn has_newly_completed(&self) -> bool {
+        self.reported < self.completed.len()
     }
 
     /// Returns the payloads completed since the last call, in their order.
@@ -188,5 +206,66 @@ fn complete<B>(
 ) {
     if let Some(Outgoing { payload, usage, .. }) = sends.take(number) {
         completed.push_back(Completed { number, payload, usage });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ids::CompletedRange;
+    use super::{Ledger, Report};
+    use crate::room::Payload;
+
+    #[test]
+    fn copied_payloads_are_completed_past_those_that_are_lent() {
+        for lent in [0, 1, 3, 40] {
+            for copied in [1, 2, 40] {
+                for is_counted_first in [false, true] {
+                    check(lent, copied, is_counted_first);
+                }
+            }
+        }
+    }
+
+    /// Lends payloads, has others copied, and releases the lent ones then.
+    fn check(lent: u64, copied: u64, is_counted_first: bool) {
+        let case = format!("{lent} {copied} {is_counted_first}");
+        let mut ledger = Ledger::new();
+        // A payload that is completed by its end is not known yet when the next is copied.
+        if is_counted_first {
+            let number = ledger.begin(Payload::One("first"));
+            ledger.record(number, 5, false);
+            ledger.end(number);
+        }
+        let first = u64::from(is_counted_first);
+        for number in first..first + lent {
+            assert_eq!(ledger.begin(Payload::One("lent")), number, "{case}");
+            ledger.record(number, 4, true);
+            ledger.end(number);
+        }
+        for number in first + lent..first + lent + copied {
+            let counted = ledger.newly_completed().count();
+            assert_eq!(counted, usize::from(is_counted_first && number == first + lent), "{case}");
+            assert_eq!(ledger.complete_copied(Payload::One("copied"), 6), number, "{case}");
+        }
+        if let Some(last) = lent.checked_sub(1) {
+            let range = CompletedRange { first: 0, last: last as u32, copied: false };
+            ledger.report(Report::Completed(range));
+        }
+        let counted: Vec<u64> =
+            ledger.newly_completed().map(|completed| completed.number).collect();
+        assert!(counted.into_iter().eq(first..first + lent), "{case}: the lent ones, once");
+        let mut taken = Vec::new();
+        while let Some(completed) = ledger.next_completed() {
+            taken.push(completed.number);
+            if let Payload::One("copied") = completed.payload {
+                assert_eq!((completed.usage.copied_parts, completed.usage.bytes), (1, 6), "{case}");
+            }
+        }
+        let expected = (0..first).chain(first + lent..first + lent + copied);
+        let expected: Vec<u64> = expected.chain(first..first + lent).collect();
+        assert_eq!(taken, expected, "{case}");
+        assert_eq!(ledger.outstanding(), 0, "{case}");
+        // Numbers go on, and nothing that is taken is found again.
+        assert_eq!(ledger.begin(Payload::One("next")), first + lent + copied, "{case}");
     }
 }

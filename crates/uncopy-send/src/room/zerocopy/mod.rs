@@ -134,6 +134,18 @@ impl<B: StableBytes> InFlight<B> {
         self.lent.ledger.begin(payload)
     }
 
+    /// Takes in a payload that the kernel has copied in the call, after `newly_completed` has returned all
+    /// before it, and does not return it there; returns its number.
+    #[inline]
+    pub(crate) fn complete_copied(&mut self, payload: Payload<B>, bytes: usize) -> u64 {
+        self.lent.ledger.complete_copied(payload, bytes)
+    }
+
+    /// Records that the kernel copied a part of a payload that was begun and not ended.
+    pub(crate) fn record_copied(&mut self, number: u64, bytes: usize) {
+        self.lent.ledger.record(number, bytes, false);
+    }
+
     /// Uses up a number for a payload that is not taken in.
     pub(crate) fn skip_number(&mut self) -> u64 {
         self.lent.ledger.skip_number()
@@ -200,6 +212,12 @@ impl<B: StableBytes> InFlight<B> {
     /// Returns the entries of other origin that were in the queue.
     pub(crate) fn foreign(&self) -> Foreign {
         self.lent.ledger.foreign()
+    }
+
+    /// Returns whether payloads were completed since the last call of `newly_completed`.
+    #[inline]
+    pub(crate) fn has_newly_completed(&self) -> bool {
+        self.lent.ledger.has_newly_completed()
     }
 
     /// Returns the payloads completed since the last call, in their order.

@@ -25,6 +25,10 @@ enum ModelStep {
         lent: Vec<bool>,
         is_open: bool,
     },
+    /// Sends a payload whole in one call, which copies it.
+    Copy {
+        by: usize,
+    },
     /// Lends one more part of the oldest open payload, and ends the payload.
     Finish {
         by: usize,
@@ -75,6 +79,7 @@ fn step() -> impl Strategy<Value = ModelStep> {
     prop_oneof![
         8 => (who.clone(), parts, prop::bool::weighted(0.2))
             .prop_map(|(by, lent, is_open)| ModelStep::Send { by, lent, is_open }),
+        2 => who.clone().prop_map(|by| ModelStep::Copy { by }),
         1 => who.clone().prop_map(|by| ModelStep::Finish { by }),
         1 => (who.clone(), any::<bool>()).prop_map(|(by, is_counted)| ModelStep::Fail { by, is_counted }),
         8 => (who.clone(), 0..9usize, 1..5usize)
@@ -296,13 +301,29 @@ impl Program {
         ledger.record(number, 10, lent);
     }
 
-    fn send(&mut self, by: usize, lent: &[bool], is_open: bool) {
-        let Some(ledger) = &mut self.owners[by] else { return };
+    fn memory_of(&self, by: usize) -> Memory {
         let mut world = lock(&self.world);
         let key = world.memory.len();
         world.memory.push((by, 0));
-        drop(world);
-        let memory = Memory { key, world: self.world.clone(), panics: key % 16 == 7 };
+        Memory { key, world: self.world.clone(), panics: key % 16 == 7 }
+    }
+
+    fn copy(&mut self, by: usize) {
+        let memory = self.memory_of(by);
+        let Some(ledger) = &mut self.owners[by] else { return drop(memory) };
+        let known = ledger.newly_completed().count();
+        let before = ledger.completed();
+        assert!(known <= before);
+        let number = ledger.complete_copied(Payload::One(memory), 10);
+        assert!(ledger.open(number).is_none(), "it is not under way");
+        assert_eq!(ledger.completed(), before + 1);
+        assert!(!ledger.has_newly_completed(), "the caller knows it");
+    }
+
+    fn send(&mut self, by: usize, lent: &[bool], is_open: bool) {
+        let memory = self.memory_of(by);
+        let key = memory.key;
+        let Some(ledger) = &mut self.owners[by] else { return };
         let number = ledger.begin(Payload::One(memory));
         lent.iter().for_each(|lent| self.part(by, number, key, *lent));
         match is_open {
@@ -386,6 +407,7 @@ impl Program {
     fn run(&mut self, step: ModelStep) {
         match step {
             ModelStep::Send { by, lent, is_open } => self.send(by, &lent, is_open),
+            ModelStep::Copy { by } => self.copy(by),
             ModelStep::Finish { by } if !self.open[by].is_empty() => {
                 let (number, key) = self.open[by].remove(0);
                 self.part(by, number, key, true);
