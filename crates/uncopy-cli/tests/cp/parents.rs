@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use testbed::{Case, Compared, Place, Program, Run, Scratch, assert_same_tree};
+use testbed::{Case, Compared, Place, Program, Run, Scratch, assert_same_tree, by_extent};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -69,44 +69,44 @@ fn uncopy(place: &Scratch, line: &str) -> Run {
 }
 
 fn paths_are_kept_as_cp_keeps_them() {
-    for flags in ["", "-p", "-P", "-r", "-a", "-rL", "--preserve=mode"] {
-        for sources in SOURCES {
-            for umask in ["022", "077"] {
-                let run = |program: &str| {
-                    let place = given(GIVEN);
-                    let target = "../given/d";
-                    let line = format!(
-                        "umask {umask}; cd given; {program} {flags} --parents {sources} {target}"
-                    );
-                    let run = sh(&line, place.path());
-                    // cp makes directories also for what it then refuses.
-                    let empty = "find given/d -mindepth 1 -type d -empty -delete";
-                    let tidied = if run.status.success() { "true" } else { empty };
-                    let after = sh(&format!("{tidied}; touch -d @5 given/d given"), place.path());
-                    assert!(after.status.success(), "{}", after.stderr);
-                    (place, run)
-                };
-                let (theirs, their_run) = run("cp");
-                let (ours, our_run) = run(&format!("{} cp", env!("CARGO_BIN_EXE_uncopy")));
-                let at = format!("cp {flags} --parents {sources}, umask {umask}");
-                eprintln!("{at}");
-                assert_eq!(
-                    our_run.status.success(),
-                    their_run.status.success(),
-                    "{at}: {} {}",
-                    our_run.stderr,
-                    their_run.stderr
-                );
-                // Where the last directory of the path exists by then, cp leaves the times of all as they are.
-                let is_one = !sources.contains(' ') && !sources.contains("..");
-                let preserves = ["-p", "-a"].contains(&flags);
-                let times = preserves && is_one && our_run.status.success();
-                // By `l/..` cp means the destination itself, and gives it the metadata of another directory.
-                let modes = !sources.contains("..") || ["", "-P", "-r", "-rL"].contains(&flags);
-                let compared = Compared { modes, times, ..Compared::default() };
-                assert_same_tree(&theirs.join("given"), &ours.join("given"), compared);
-            }
-        }
+    const FLAGS: [&str; 7] = ["", "-p", "-P", "-r", "-a", "-rL", "--preserve=mode"];
+    let each = FLAGS.into_iter().flat_map(|flags| {
+        SOURCES.iter().flat_map(move |sources| ["022", "077"].map(|umask| (flags, *sources, umask)))
+    });
+    // No number of rows is a multiple of five: every flag, source and umask has its turn.
+    for (flags, sources, umask) in each.step_by(by_extent([5, 1, 1])) {
+        let run = |program: &str| {
+            let place = given(GIVEN);
+            let target = "../given/d";
+            let line =
+                format!("umask {umask}; cd given; {program} {flags} --parents {sources} {target}");
+            let run = sh(&line, place.path());
+            // cp makes directories also for what it then refuses.
+            let empty = "find given/d -mindepth 1 -type d -empty -delete";
+            let tidied = if run.status.success() { "true" } else { empty };
+            let after = sh(&format!("{tidied}; touch -d @5 given/d given"), place.path());
+            assert!(after.status.success(), "{}", after.stderr);
+            (place, run)
+        };
+        let (theirs, their_run) = run("cp");
+        let (ours, our_run) = run(&format!("{} cp", env!("CARGO_BIN_EXE_uncopy")));
+        let at = format!("cp {flags} --parents {sources}, umask {umask}");
+        eprintln!("{at}");
+        assert_eq!(
+            our_run.status.success(),
+            their_run.status.success(),
+            "{at}: {} {}",
+            our_run.stderr,
+            their_run.stderr
+        );
+        // Where the last directory of the path exists by then, cp leaves the times of all as they are.
+        let is_one = !sources.contains(' ') && !sources.contains("..");
+        let preserves = ["-p", "-a"].contains(&flags);
+        let times = preserves && is_one && our_run.status.success();
+        // By `l/..` cp means the destination itself, and gives it the metadata of another directory.
+        let modes = !sources.contains("..") || ["", "-P", "-r", "-rL"].contains(&flags);
+        let compared = Compared { modes, times, ..Compared::default() };
+        assert_same_tree(&theirs.join("given"), &ours.join("given"), compared);
     }
 }
 

@@ -106,8 +106,8 @@ fn a_line_fits_the_terminal() {
     Content::dense(400_001).write(&file);
     let (program, to) = (env!("CARGO_BIN_EXE_uncopy"), trees.to.display());
     let widths = [(1, 1), (7, 7), (30, 30), (200, 200), (120, 20)];
-    let widths = widths.into_iter().take(by_extent([3, 5, 5]));
-    for ((first, then), flags) in widths.flat_map(|w| [(w, "-r"), (w, "")]) {
+    let each = widths.into_iter().flat_map(|width| [(width, "-r"), (width, "")]);
+    for ((first, then), flags) in each.step_by(by_extent([3, 1, 1])) {
         let command = format!(
             "stty cols {first} rows 5; (sleep 0.6; stty cols {then} < /dev/tty) & \
              {program} cp {flags} --max-bandwidth=300K '{}' {to}/copy; wait",
