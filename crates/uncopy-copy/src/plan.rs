@@ -167,8 +167,9 @@ pub(crate) fn next(facts: &CopyFacts, attempted: &[Attempted]) -> PlanStep {
 }
 
 /// Mechanisms between which only a trial can decide, from the next one on. By wall time: buffered copies that rank
-/// next to each other. By processor time: direct writes, whose cost depends on how the source's pages lie in memory,
-/// and the first copy inside the kernel.
+/// next to each other. By processor time: direct writes and a copy inside the kernel, if the source lies in memory, where
+/// its pages may be single ones. Those of a page cache are folios that cost little to pin, and a trial would cost more
+/// than the copy (`compare mechanisms`, 64 MiB).
 pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanism> {
     use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
     let mut open = order(facts)
@@ -179,9 +180,9 @@ pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanis
             .filter(|m| [CopyFileRange, Splice, ReadWrite].contains(m))
             .collect(),
         Prefer::CpuTime => match open.next() {
-            Some(Direct) => std::iter::once(Direct)
-                .chain(open.filter(|m| [CopyFileRange, Splice].contains(m)))
-                .collect(),
+            Some(Direct) if facts.source.is_memory() => {
+                std::iter::once(Direct).chain(open.find(|m| *m == Splice)).collect()
+            }
             _ => Vec::new(),
         },
     }

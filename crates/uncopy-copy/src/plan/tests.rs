@@ -138,7 +138,11 @@ fn trials_compare_what_the_clock_alone_can_rank() {
     let rows = [
         (facts(), vec![Splice, CopyFileRange, ReadWrite]),
         (CopyFacts { durable: true, ..facts() }, vec![]),
-        (cpu, vec![Direct, CopyFileRange, Splice]),
+        (
+            CopyFacts { source: Filesystem::from_magic(0x0102_1994), ..cpu.clone() },
+            vec![Direct, Splice],
+        ),
+        (cpu, vec![]),
         (not_direct, vec![]),
     ];
     for (facts, expected) in rows {
