@@ -45,18 +45,21 @@ pub(crate) struct Transfer<'t, 'a, 's> {
 /// Times at the beginning of a step.
 struct Stopwatch {
     wall: Instant,
-    cpu: Duration,
+    /// Only where a trial compares it: it takes a system call.
+    cpu: Option<Duration>,
 }
 
 impl Stopwatch {
-    fn start() -> Stopwatch {
-        Stopwatch { wall: Instant::now(), cpu: clock::thread() }
+    fn start(trial: Option<&Trial>) -> Stopwatch {
+        let compares_cpu = trial.is_some_and(|trial| trial.cost() == TrialCost::CpuTime);
+        Stopwatch { wall: Instant::now(), cpu: compares_cpu.then(clock::thread) }
     }
 
-    fn cost(&self, cost: TrialCost) -> Duration {
-        match cost {
-            TrialCost::WallTime => self.wall.elapsed(),
-            TrialCost::CpuTime => clock::thread().saturating_sub(self.cpu),
+    /// Returns what a trial compares.
+    fn cost(&self) -> Duration {
+        match self.cpu {
+            Some(begin) => clock::thread().saturating_sub(begin),
+            None => self.wall.elapsed(),
         }
     }
 }
@@ -356,7 +359,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 continue;
             }
             let length = self.admit(piece)?;
-            let begin = Stopwatch::start();
+            let begin = Stopwatch::start(self.trial.as_ref());
             let Some(mechanism) = self.active_mover.as_ref().map(|c| c.mechanism) else { continue };
             let parallel = self.gains_from_parallel(mechanism, length)?;
             let Some(active) = &mut self.active_mover else { continue };
@@ -562,9 +565,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         }
         self.copy.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
         self.copy.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
-        if let Some(trial) = &self.trial {
-            let took = begin.cost(trial.cost());
-            self.judge(mechanism, moved.bytes, took);
+        if self.trial.is_some() {
+            self.judge(mechanism, moved.bytes, begin.cost());
         } else {
             self.pace.done(moved.bytes, begin.wall.elapsed());
         }
