@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
-use testbed::{Case, Compared, Need, Place, Program, assert_same_tree, by_extent, run_tool};
+use testbed::{
+    Case, Compared, Need, Place, Program, Scratch, assert_same_tree, by_extent, run_tool,
+};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -98,15 +100,21 @@ fn beside_rsync(kinds: Kinds, ours: &[&str], theirs: &[&str]) {
     compared_with_rsync(kinds, ours, theirs, compared);
 }
 
+/// Makes a tree to copy, and the same older tree twice.
+fn generated(place: &Scratch, numbers: &mut Numbers, kinds: Kinds) -> [PathBuf; 3] {
+    let [source, own, other] = ["source", "own", "other"].map(|name| place.join(name));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&own).unwrap();
+    generate(&source, numbers, kinds, 0);
+    generate(&own, numbers, Kinds { hard_links: false, ..kinds }, 1);
+    run_tool("cp", ["-a".as_ref(), own.as_os_str(), other.as_os_str()]);
+    [source, own, other]
+}
+
 fn compared_with_rsync(kinds: Kinds, ours: &[&str], theirs: &[&str], compared: Compared) {
     for seed in 0..by_extent([8, 100, 500]) {
-        let (place, mut numbers) = (Place::Disk.scratch(), Numbers(seed));
-        let [source, own, other] = ["source", "own", "other"].map(|name| place.join(name));
-        fs::create_dir(&source).unwrap();
-        fs::create_dir(&own).unwrap();
-        generate(&source, &mut numbers, kinds, 0);
-        generate(&own, &mut numbers, Kinds { hard_links: false, ..kinds }, 1);
-        run_tool("cp", ["-a".as_ref(), own.as_os_str(), other.as_os_str()]);
+        let place = Place::Disk.scratch();
+        let [source, own, other] = generated(&place, &mut Numbers(seed), kinds);
         let run = Program::new(env!("CARGO_BIN_EXE_uncopy"))
             .arg("cp")
             .args(ours)
@@ -172,12 +180,7 @@ fn listed_beside_rsync(ours: &[&str], theirs: &[&str]) {
     let kinds = Kinds { mixed: false, links: true, hard_links: true };
     for seed in 0..by_extent([8, 100, 500]) {
         let (place, mut numbers) = (Place::Disk.scratch(), Numbers(seed));
-        let [source, own, other] = ["source", "own", "other"].map(|name| place.join(name));
-        fs::create_dir(&source).unwrap();
-        fs::create_dir(&own).unwrap();
-        generate(&source, &mut numbers, kinds, 0);
-        generate(&own, &mut numbers, Kinds { hard_links: false, ..kinds }, 1);
-        run_tool("cp", ["-a".as_ref(), own.as_os_str(), other.as_os_str()]);
+        let [source, own, other] = generated(&place, &mut numbers, kinds);
         let found = Program::new("find").args(["-mindepth", "1"]).current_dir(&source).run().stdout;
         let mut misses = false;
         let mut list = String::from("# names\n\n");
