@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_makes_no_sense_with_paths_is_refused,
         [] listed_names_of_any_bytes_are_copied,
         [] listed_names_that_lead_out_are_refused,
+        [] the_destination_gets_metadata_where_the_list_names_its_source,
         [] many_directories_need_few_descriptors,
     ]
 }
@@ -302,6 +303,24 @@ fn listed_names_that_lead_out_are_refused() {
         assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
         assert!(run.stderr.contains(name) && run.stderr.contains("list"), "{}", run.stderr);
         assert_eq!(fs::read_dir(place.join("given/d")).unwrap().count(), 0);
+    }
+}
+
+fn the_destination_gets_metadata_where_the_list_names_its_source() {
+    for (names, flags, expected) in [
+        ("./b/g\\n", "-a", "755"),
+        ("./b/g\\n", "-p", "755"),
+        (".\\n", "-a", "751"),
+        (".\\n", "-p", "751"),
+        ("b/g\\n./.\\n", "-dp", "751"),
+    ] {
+        let place = given(&format!(
+            "mkdir -p s/b d; echo y > s/b/g; chmod 751 s; chmod 755 d; printf '{names}' > list"
+        ));
+        let run = uncopy(&place, &format!("{flags} --files-from list s d"));
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        let mode = sh("stat -c %a d", &place.join("given")).stdout;
+        assert_eq!(mode.trim(), expected, "{names} {flags}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! entry by entry.
 
 use std::fs::{self, File, FileTimes, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -175,15 +175,22 @@ fn listed_entries_are_those_of_rsync() {
     );
 }
 
-/// Copies names of generated trees, of which some are missing, by both programs, and compares.
+const ROOT_TIME: u64 = 1_050_000_000;
+
+/// Copies names of generated trees, of which some are missing, by both programs, and compares. The destination itself
+/// gets the metadata of the source by a list that names `.`; by rsync also where a name begins with `./`.
 fn listed_beside_rsync(ours: &[&str], theirs: &[&str]) {
     let kinds = Kinds { mixed: false, links: true, hard_links: true };
     for seed in 0..by_extent([8, 100, 500]) {
         let (place, mut numbers) = (Place::Disk.scratch(), Numbers(seed));
         let [source, own, other] = generated(&place, &mut numbers, kinds);
         let found = Program::new("find").args(["-mindepth", "1"]).current_dir(&source).run().stdout;
+        // Without `-r` rsync copies what lies directly in a directory that is named so.
+        let names_root = theirs[0].ends_with('r') && numbers.below(4) == 0;
         let mut misses = false;
-        let mut list = String::from("# names\n\n");
+        let mut list = String::from(if names_root { "# names\n\n.\n" } else { "# names\n\n" });
+        fs::set_permissions(&source, Permissions::from_mode(0o750)).unwrap();
+        set_time(&source, ROOT_TIME);
         for name in found.lines() {
             if numbers.below(3) != 0 {
                 continue;
@@ -213,6 +220,19 @@ fn listed_beside_rsync(ours: &[&str], theirs: &[&str]) {
             run.stderr
         );
         eprintln!("seed {seed}: {list}");
+        let [(mode, time), theirs] = [&own, &other].map(|root| {
+            let metadata = fs::metadata(root).unwrap();
+            (metadata.mode() & 0o7777, metadata.mtime())
+        });
+        let expected = if names_root { (0o750, true) } else { (0o755, false) };
+        assert_eq!((mode, time == ROOT_TIME as i64), expected, "seed {seed}");
+        if names_root || !list.contains("\n./") {
+            assert_eq!((theirs.0, theirs.1 == ROOT_TIME as i64), expected, "seed {seed}");
+        }
+        for root in [&own, &other] {
+            fs::set_permissions(root, Permissions::from_mode(0o755)).unwrap();
+            set_time(root, ROOT_TIME);
+        }
         let compared = Compared { modes: true, times: true, ..Compared::default() };
         assert_same_tree(&other, &own, compared);
     }

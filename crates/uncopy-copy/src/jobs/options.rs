@@ -212,7 +212,8 @@ pub enum Sources {
 
 /// Directories of a source's path that its copy keeps. Unless they are omitted, the destination of each pair is an
 /// existing directory, and missing directories below it are made with the permissions of those in the source's path.
-/// [`CopyOptions::preserve`] holds for them too, whether they are new or not. A symbolic link is followed in the path
+/// [`CopyOptions::preserve`] holds for them too, whether they are new or not, but not for the destination of the pair,
+/// unless a source stands for it (`.` or the directory of `KeepBelow`). A symbolic link is followed in the path
 /// of the source, and never below the destination. For a source that does not exist none is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Parents {

@@ -99,8 +99,8 @@ fn copy_tree(worker_loop: &mut WorkerLoop<'_, '_>, top: &Top, root: Node) {
         Err(error) => return fail_all(worker, &top.source, &top.path(), &root, &error),
     };
     let directory = Arc::new(directory);
-    let is_whole = root.named.is_some() && worker.options.sources == Sources::Trees;
-    if is_whole {
+    let is_named = root.named.is_some();
+    if is_named && worker.options.sources == Sources::Trees {
         list_open(worker, Arc::clone(&directory), &open, 0);
     } else {
         copy_names(worker, &directory, root.below);
@@ -109,7 +109,7 @@ fn copy_tree(worker_loop: &mut WorkerLoop<'_, '_>, top: &Top, root: Node) {
     worker_loop.work_on();
     directory.register().end();
     let worker = worker_loop.worker();
-    match finish_top(worker, &directory, &open, is_whole) {
+    match finish_top(worker, &directory, &open, is_named) {
         Ok(()) => remove_copied(worker, &directory, &open),
         Err(error) => {
             worker.reporter.fail_at(|| directory.names(), EntryKind::Directory, error);
@@ -118,19 +118,18 @@ fn copy_tree(worker_loop: &mut WorkerLoop<'_, '_>, top: &Top, root: Node) {
     }
 }
 
-/// Gives the directory of the destination its metadata, if it stands for one of the source, and flushes it.
+/// Gives the directory of the destination its metadata, if its source was named, and flushes it.
 fn finish_top(
     worker: &Worker<'_, '_>,
     directory: &Directory,
     open: &Open,
-    is_whole: bool,
+    is_named: bool,
 ) -> Result<()> {
     let options = worker.options;
     if worker.control.is_over() {
         return Ok(());
     }
-    // The directory that a list belongs to leads to its names, too.
-    if is_whole || plan::lists_directories(&options.parents) {
+    if is_named {
         give_metadata(options, worker.resume, &worker.reporter, directory, open, Made::Found)?;
     } else if options.copy.durable && !options.dry_run {
         name::open_directory_for_reading(&*open.destination)
