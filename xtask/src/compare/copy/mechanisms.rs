@@ -43,6 +43,9 @@ const LARGE: u64 = MIB;
 const FILES: usize = 100;
 const FILE_BYTES: u64 = 4 * MIB;
 
+/// Sizes of files from one device to another.
+const TWO_DEVICES: [u64; 3] = [16 * MIB, 128 * MIB, GIB];
+
 /// Only a few subjects and rounds for longer files.
 const HUGE: u64 = 4 * GIB;
 
@@ -122,10 +125,15 @@ impl Setting {
         let mut cases = Vec::new();
         for (from, to) in places {
             for cold in [false, true] {
-                if cold && from == Place::Tmpfs {
+                // Two devices, where what matters is that both work at once.
+                let two_devices = [from, to] == [Place::Ext4, Place::Xfs];
+                if cold && from == Place::Tmpfs || two_devices && !cold {
                     continue;
                 }
                 for bytes in all {
+                    if two_devices && !TWO_DEVICES.contains(&bytes) {
+                        continue;
+                    }
                     cases.push(self.case(Errand {
                         from,
                         to,
@@ -211,13 +219,20 @@ fn mechanisms(errand: Errand) -> Vec<Mechanism> {
     use Mechanism::{CopyFileRange, Direct, DirectRing, ReadWrite, Reflink, Sendfile, Splice};
     let mut all = vec![Reflink, CopyFileRange, DirectRing, Direct, Sendfile, Splice, ReadWrite];
     let same = errand.from == errand.to;
+    let shared_by_range = same && errand.to.shares() && errand.bytes >= MIB;
     all.retain(|mechanism| match mechanism {
+        // Where a kernel call shares the blocks, whoever moves these bytes is far behind.
+        DirectRing | Direct | Sendfile | Splice if shared_by_range => false,
         Reflink => same && errand.to.shares(),
         CopyFileRange => same,
         // btrfs gives no alignment for direct writes.
         Direct => errand.to != Place::Btrfs,
         // Where the source is in memory, its pages are quicker.
-        DirectRing => errand.cold && [errand.from, errand.to] == [Place::Ext4; 2],
+        DirectRing => {
+            errand.cold
+                && errand.from == Place::Ext4
+                && matches!(errand.to, Place::Ext4 | Place::Xfs)
+        }
         Sendfile => errand.bytes < HUGE,
         _ => true,
     });
