@@ -3,18 +3,15 @@
 use std::fmt;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
-use std::time::Duration;
 
-use super::history::{FileClass, History};
 use super::pause::Gate;
 use super::permit::Permit;
 use super::throttle::Throttle;
-use uncopy_core::{Cost, Receipt};
 
-/// Surroundings that copies share: the gate where they wait, their rate, the history they learn from, and the
+/// Surroundings that copies share: the gate where they wait, their rate, and the
 /// threads they may use.
 ///
-/// The default has no gate, no rate and no history, and lets a copy use every processor.
+/// The default has no gate and no rate, and lets a copy use every processor.
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -31,7 +28,6 @@ use uncopy_core::{Cost, Receipt};
 pub struct CopyContext<'a> {
     pub(crate) gate: Option<&'a Gate>,
     pub(crate) throttle: Option<&'a Throttle>,
-    pub(crate) history: Option<&'a History>,
     pub(crate) spare_threads: Option<&'a (dyn Fn() -> usize + Sync)>,
     /// Permit to give names, where it can be withdrawn.
     pub(crate) permit: Option<&'a Permit>,
@@ -55,13 +51,6 @@ impl<'a> CopyContext<'a> {
     #[must_use]
     pub fn throttle(mut self, throttle: &'a Throttle) -> CopyContext<'a> {
         self.throttle = Some(throttle);
-        self
-    }
-
-    /// Sets the history that copies learn from and add to.
-    #[must_use]
-    pub fn history(mut self, history: &'a History) -> CopyContext<'a> {
-        self.history = Some(history);
         self
     }
 
@@ -89,22 +78,6 @@ impl<'a> CopyContext<'a> {
             || *FURTHER.get_or_init(|| available_parallelism().map_or(0, |count| count.get() - 1));
         self.spare_threads.map_or_else(further, |count| count()) > 0
     }
-
-    /// Adds to the history how long a copy took, if it used a single mechanism.
-    pub(crate) fn learn(&self, class: FileClass, receipt: &Receipt, took: Duration) {
-        // Where a rate is given, mechanisms do not differ in speed.
-        let Some(history) = self.history.filter(|_| self.throttle.is_none()) else { return };
-        let verified = receipt.verification.as_ref().map_or(Duration::ZERO, |v| v.duration);
-        let mut portions = receipt.portions.iter().filter(|p| p.cost != Cost::Hole);
-        if let Some(first) = portions.next()
-            && portions.all(|p| p.mechanism == first.mechanism)
-        {
-            let refused = receipt.refusals.iter().filter(|refusal| refusal.errno.is_some());
-            let refused = refused.map(|refusal| refusal.mechanism);
-            let bytes = receipt.bytes_by(first.mechanism);
-            history.record(class, first.mechanism, refused, bytes, took.saturating_sub(verified));
-        }
-    }
 }
 
 impl fmt::Debug for CopyContext<'_> {
@@ -112,7 +85,6 @@ impl fmt::Debug for CopyContext<'_> {
         f.debug_struct("CopyContext")
             .field("gate", &self.gate)
             .field("throttle", &self.throttle)
-            .field("history", &self.history)
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@ use super::destination::Destination;
 use super::digest::StreamedDigest;
 use super::facts;
 use super::file_plan::FileFacts;
-use super::history::FileClass;
 use super::observer::{self, Observer, Progress};
 use super::options::{CopyOptions, Existing};
 use super::plan::CopyFacts;
@@ -109,11 +108,6 @@ impl<'a, 's> FileCopy<'a, 's> {
 
     pub(crate) fn destination(&self) -> &'a Destination<'a> {
         self.request.destination
-    }
-
-    /// The files of a job that this one is compared with.
-    pub(crate) fn class(&self) -> FileClass {
-        self.facts.class(self.source.stat.size)
     }
 
     /// Reports progress.

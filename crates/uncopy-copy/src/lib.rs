@@ -17,7 +17,6 @@ mod control;
 mod copy_trees;
 pub mod follow;
 mod gated;
-mod history;
 #[cfg(feature = "trees")]
 mod jobs;
 #[cfg(all(feature = "trees", target_os = "linux"))]
@@ -176,7 +175,6 @@ pub use options::{
 
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 pub use asynchronous::copy_file_async;
-pub use history::History;
 pub use mode_changes::{InvalidMode, ModeChanges};
 pub use outcome::Outcome;
 pub use owner::{Owner, UnknownOwner};
@@ -219,7 +217,7 @@ pub fn copy_file_observed(
     copy_file_in(source, destination, options, &CopyContext::new(), observer)
 }
 
-/// As [`copy_file_observed`], with what the copy shares with others: gate, rate, history and threads.
+/// As [`copy_file_observed`], with what the copy shares with others: gate, rate and threads.
 ///
 /// # Errors
 /// As [`copy_file_observed`].

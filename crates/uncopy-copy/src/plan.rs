@@ -2,7 +2,6 @@
 //!
 //! There is no system call here, so that tables of facts and error numbers test every decision.
 
-use super::history::FileClass;
 use super::options::{Allow, Cache, Prefer, Require, Sparse};
 use super::tuning::{Origin, Tuning};
 use uncopy_core::{
@@ -91,11 +90,6 @@ impl CopyFacts {
     /// copy inside the kernel and reading it take two. Processor time would be saved by direct writes.
     fn reads_for_digest(&self) -> bool {
         self.digests && self.prefer == Prefer::WallTime && self.require == Require::Nothing
-    }
-
-    /// The files of a job that this one is compared with.
-    pub(crate) fn class(&self, size: u64) -> FileClass {
-        FileClass::new((self.source, self.destination), self.durable, size)
     }
 }
 
@@ -186,30 +180,6 @@ pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanis
             _ => Vec::new(),
         },
     }
-}
-
-/// Mechanisms that files of a job can be compared by, the preferred first: those between which only
-/// wall time decides. Direct writes count where they must reach the device anyway.
-pub(crate) fn comparable(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanism> {
-    let by_time = facts.allow == Allow::Any
-        && facts.require == Require::Nothing
-        && facts.prefer == Prefer::WallTime
-        && facts.sparse != Sparse::Always
-        && !facts.transforms
-        && facts.size.is_some();
-    if !by_time || is_small(facts) {
-        return Vec::new();
-    }
-    let mut ways: Vec<Mechanism> = order(facts).collect();
-    ways.retain(|m| {
-        ![Mechanism::Reflink, Mechanism::Sendfile].contains(m)
-            && excluded(facts, *m).is_none()
-            && !attempted.iter().any(|a| a.mechanism == *m)
-    });
-    while ways.last().is_some_and(|way| way.is_direct()) {
-        ways.pop();
-    }
-    ways
 }
 
 /// Thresholds that are not built in, and without which another mechanism would be the first.

@@ -158,9 +158,8 @@ impl<'a> CopyRequest<'a> {
             false => self.context.give_names(|| self.stage(placing, observer)),
         };
         let mut staging = staging.unwrap_or_else(|| Err(self.withdrawn()))?;
-        let begin = Stopwatch::start(self.context.gate);
         let mut copy = FileCopy::new(*self, &staging, observer);
-        let (in_place, class) = (copy.facts.in_place, copy.class());
+        let in_place = copy.facts.in_place;
         let moved = if self.options.attributes_only { Ok(None) } else { copy.move_bytes() };
         let written = moved.and_then(|digest| copy.complete(digest));
         let receipt = copy.receipt;
@@ -169,13 +168,8 @@ impl<'a> CopyRequest<'a> {
             let committed = committed.unwrap_or_else(|| Err(self.withdrawn()))?;
             finish(&mut staging, committed, receipt, directory)
         });
-        match &placed {
-            Err(error) if error.is_cancelled() => staging.leave(),
-            Ok(Outcome::Copied(_)) if self.options.attributes_only => {}
-            Ok(Outcome::Copied(receipt)) if !self.transforms() && receipt.resumed_bytes == 0 => {
-                self.context.learn(class, receipt, begin.elapsed());
-            }
-            _ => {}
+        if placed.as_ref().is_err_and(Error::is_cancelled) {
+            staging.leave();
         }
         let in_place = in_place && self.options.in_place;
         placed.map_err(|error| if in_place { error.while_in_place() } else { error })

@@ -33,7 +33,7 @@ pub(crate) struct Transfer<'t, 'a, 's> {
     /// Movers that are set up and not active: the other entrants of a trial.
     parked: Vec<ActiveMover>,
     trial: Option<Trial>,
-    /// Winner of the trial, or the mechanism that the history advises.
+    /// Winner of the trial.
     chosen: Option<Mechanism>,
     pace: Pace,
     /// Bytes done, holes included.
@@ -115,7 +115,6 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             let rivals = plan::rivals(&self.copy.facts, &self.attempted);
             let context = self.copy.context();
             self.trial = Trial::new(&self.copy.facts, &rivals, || context.has_spare_thread());
-            self.take_advice();
         }
         self.copy.receipt.decided_by = plan::decisive(&self.copy.facts, &self.attempted);
         let start = self.go_on()?;
@@ -180,18 +179,6 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.done_bytes = end;
         self.flushed = end;
         Ok(end)
-    }
-
-    /// Uses the mechanism that turned out quicker on other files of the job.
-    fn take_advice(&mut self) {
-        let Some(history) = self.copy.context().history.filter(|_| self.trial.is_none()) else {
-            return;
-        };
-        let candidates = plan::comparable(&self.copy.facts, &self.attempted);
-        if let Some(advice) = history.advise(self.copy.facts.class(self.size), &candidates) {
-            self.chosen = Some(advice.mechanism);
-            self.copy.receipt.refusals.extend(advice.refusals);
-        }
     }
 
     /// Gives a destination that gets holes its length before its bytes: XFS reserves space behind

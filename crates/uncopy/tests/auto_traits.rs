@@ -8,8 +8,8 @@ use uncopy::capabilities::{
 };
 use uncopy::copy::{
     Allow, Cache, Contradiction, Control, CopyContext, CopyOptions, Digest, Existing, Gate,
-    History, IfChanged, Level, Origin, Outcome, Pause, Phase, Prefer, Preserve, Progress, Skip,
-    Sparse, Threshold, Throttle, Transform, Tuning, Verify, job,
+    IfChanged, Level, Origin, Outcome, Pause, Phase, Prefer, Preserve, Progress, Skip, Sparse,
+    Threshold, Throttle, Transform, Tuning, Verify, job,
 };
 use uncopy::{
     Compression, Cost, Decision, Errno, Error, InodeFlags, Leftovers, Mechanism, NextStep, Note,
@@ -75,7 +75,6 @@ fn what_is_asked_of_a_copy() {
     data::<CopyOptions>();
     data::<Digest>();
     data::<Existing>();
-    data::<History>();
     data::<Gate>();
     shared::<CopyContext<'_>>();
     data::<IfChanged>();

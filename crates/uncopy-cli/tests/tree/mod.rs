@@ -1,6 +1,5 @@
 //! `uncopy cp -r`, as a black box: trees are compared by what the filesystem says of them.
 
-mod adapting;
 mod as_cp;
 mod audit;
 pub(crate) mod audit_stats;
@@ -152,7 +151,6 @@ const ONCE: [&str; 14] = [
 
 pub(crate) fn cases() -> Vec<Case> {
     let cases = [
-        adapting::cases(),
         as_cp::cases(),
         audit::cases(),
         beside_rsync::cases(),

@@ -451,25 +451,6 @@ fn a_tuned_threshold_decides_and_is_named() {
 }
 
 #[test]
-fn ways_are_compared_where_only_the_clock_decides() {
-    use Mechanism::{CopyFileRange, Direct, ReadWrite, Splice};
-    for (facts, expected) in [
-        (facts(), vec![Splice, CopyFileRange, ReadWrite]),
-        (CopyFacts { durable: true, ..facts() }, vec![Direct, CopyFileRange, Splice, ReadWrite]),
-        (CopyFacts { size: Some(4096), ..facts() }, vec![]),
-        (CopyFacts { size: None, ..facts() }, vec![]),
-        (CopyFacts { prefer: Prefer::CpuTime, ..facts() }, vec![]),
-        (CopyFacts { require: Require::NoUserCopy, ..facts() }, vec![]),
-        (CopyFacts { sparse: Sparse::Always, ..facts() }, vec![]),
-        (CopyFacts { transforms: true, ..facts() }, vec![]),
-    ] {
-        assert_eq!(comparable(&facts, &[]), expected, "{facts:?}");
-    }
-    let without = comparable(&facts(), &[refused(Splice)]);
-    assert_eq!(without, [CopyFileRange, ReadWrite]);
-}
-
-#[test]
 fn ranges_are_for_large_pieces_where_two_threads_gain() {
     let in_place = CopyFacts { in_place: true, ..facts() };
     let cpu = CopyFacts { prefer: Prefer::CpuTime, ..facts() };

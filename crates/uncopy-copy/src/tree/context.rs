@@ -9,7 +9,7 @@ use super::removals::Removals;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
-use crate::{CopyContext, CopyOptions, Existing, Gate, History, Throttle};
+use crate::{CopyContext, CopyOptions, Existing, Gate, Throttle};
 use uncopy_os::privilege;
 
 /// Options of one job, and what was learnt about the machine and the roots.
@@ -18,7 +18,6 @@ pub(super) struct Context<'a> {
     /// Options for files in a tree that is being built, which contains nothing of the caller's.
     inside: CopyOptions,
     throttle: Option<Throttle>,
-    history: History,
     /// Knowledge from samples about kinds of files.
     kinds: Kinds,
     umask: Umask,
@@ -43,7 +42,6 @@ impl<'a> Context<'a> {
                 ..options.copy.clone()
             },
             throttle: options.bytes_per_second.map(Throttle::new),
-            history: History::default(),
             kinds: Kinds::default(),
             umask: Umask::default(),
             privileged: OnceLock::new(),
@@ -96,7 +94,6 @@ impl<'a> Context<'a> {
         CopyContext {
             gate: self.gate(),
             throttle: self.throttle(),
-            history: Some(&self.history),
             spare_threads: Some(spare_threads),
             permit: None,
         }

@@ -82,17 +82,6 @@ pub enum RefusalReason {
         /// The winner.
         best: Mechanism,
     },
-    /// It was slower with other files of the job.
-    SlowerOnJob {
-        /// Speed in bytes per second, rounded to 1 MB/s.
-        speed: u64,
-        /// Speed of the quickest.
-        best_speed: u64,
-        /// The quickest mechanism.
-        best: Mechanism,
-    },
-    /// Another mechanism was tried with this file, for comparison.
-    Compared,
     /// The mechanism was tried, and failed at the beginning or later.
     StoppedBy {
         /// The obstacle.
@@ -203,8 +192,6 @@ codes! { RefusalReason {
     RefusalReason::SlowerByTheClock => "slower_by_the_clock",
     RefusalReason::SlowerInTrial { .. } => "slower_in_trial",
     RefusalReason::CostlierInTrial { .. } => "costlier_in_trial",
-    RefusalReason::SlowerOnJob { .. } => "slower_on_job",
-    RefusalReason::Compared => "compared",
     RefusalReason::StoppedBy { obstacle: Obstacle::OtherFilesystem, .. } => "other_filesystem",
     RefusalReason::StoppedBy { obstacle: Obstacle::NoReflinks(_), .. } => "no_reflinks",
     RefusalReason::StoppedBy { obstacle: Obstacle::ExtentsNotShared, .. } => "extents_not_shared",
@@ -271,13 +258,6 @@ impl RefusalReason {
                 gigabytes(best_speed),
                 if parallel { " with two threads" } else { "" },
             ),
-            RefusalReason::SlowerOnJob { speed, best_speed, best } => write!(
-                f,
-                "{}: {:.3} against {:.3} GB/s by {best}",
-                self.plain(),
-                gigabytes(speed),
-                gigabytes(best_speed),
-            ),
             RefusalReason::StoppedBy { obstacle, after_bytes: 0 } => write!(f, "{obstacle}"),
             RefusalReason::StoppedBy { obstacle, after_bytes } => {
                 write!(f, "stopped after {after_bytes} bytes: {obstacle}")
@@ -318,10 +298,6 @@ impl RefusalReason {
             RefusalReason::SlowerByTheClock => "slower by the clock where others work",
             RefusalReason::SlowerInTrial { .. } => "slower in a trial on this file",
             RefusalReason::CostlierInTrial { .. } => "more processor time in a trial on this file",
-            RefusalReason::SlowerOnJob { .. } => "slower on this job",
-            RefusalReason::Compared => {
-                "another way was tried with this file, to compare them by the clock"
-            }
             RefusalReason::Various => "various",
             // `Exclusion` and `Obstacle` have texts of their own.
             RefusalReason::ExcludedBy(_) | RefusalReason::StoppedBy { .. } => "",
