@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::extent::{self, Extent};
-use crate::kernel::{KernelFeature, lacking};
+use crate::kernel::{KernelFeature, catch_needs, lacking};
 use crate::place::{Place, disk_is_a_bare_device};
 use crate::process::find_tool;
 use crate::sandbox::{self, Sandbox};
@@ -151,6 +151,7 @@ impl Case {
         let Some(reason) = self.unmet() else {
             let Case { name, body, .. } = self;
             return Trial::ignorable_test(name.clone(), move || {
+                catch_needs();
                 let began = Instant::now();
                 let _running = Running { name: name.clone(), began, cpu_before: cpu_time() };
                 let Err(payload) = catch_unwind(AssertUnwindSafe(|| body())) else {
@@ -170,17 +171,22 @@ impl Case {
         if sandbox::root_is_asked_for() && !is_optional {
             return Trial::test(self.name, move || Err(Failed::from(reason)));
         }
-        let name = self.name.clone();
-        Trial::ignorable_test(self.name, move || {
-            record_reason(&name, &reason);
-            Ok(Completion::ignored_with(reason))
-        })
+        ignored(self.name, reason)
     }
+}
+
+/// Makes a test that shows as ignored, for a program with a harness of its own.
+pub fn ignored(name: impl Into<String>, reason: impl Into<String>) -> Trial {
+    let (name, reason) = (name.into(), reason.into());
+    Trial::ignorable_test(name.clone(), move || {
+        record_reason(&name, &reason);
+        Ok(Completion::ignored_with(reason))
+    })
 }
 
 /// Appends why a test was ignored to the file that `UNCOPY_TEST_REASONS` names, as a line of JSON: the
 /// JSON of the harness has results without reasons.
-fn record_reason(name: &str, reason: &str) {
+pub(crate) fn record_reason(name: &str, reason: &str) {
     let Some(path) = std::env::var_os("UNCOPY_TEST_REASONS") else { return };
     let line = format!("{}\n", serde_json::json!({ "name": name, "reason": reason }));
     let file = File::options().create(true).append(true).open(&path);

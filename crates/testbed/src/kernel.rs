@@ -1,10 +1,14 @@
 //! Facilities that older kernels lack, looked up without the library.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 use io_uring::{IoUring, Probe, opcode};
+use rustix::fs::{MemfdFlags, copy_file_range, memfd_create};
 
+use crate::harness::record_reason;
+use crate::scratch::run_directory;
 use crate::sys::seccomp::has_killable_waits;
 
 /// Facility of newer kernels. A test that needs one shows as ignored on a kernel that lacks it, in a root
@@ -17,6 +21,10 @@ pub enum KernelFeature {
     DirectAlignment,
     /// Supervised system calls that no signal interrupts (Linux 5.19), in which a program can be stopped.
     StoppedCalls,
+    /// `FICLONE` from one mount of a filesystem to another (Linux 5.18).
+    ClonesBetweenMounts,
+    /// `O_DIRECT` on tmpfs (Linux 6.6).
+    DirectOnTmpfs,
 }
 
 impl KernelFeature {
@@ -28,6 +36,8 @@ impl KernelFeature {
             KernelFeature::RingZerocopySends => *RING.get_or_init(ring_sends_zerocopy),
             KernelFeature::DirectAlignment => is_at_least(6, 1),
             KernelFeature::StoppedCalls => has_killable_waits(),
+            KernelFeature::ClonesBetweenMounts => is_at_least(5, 18),
+            KernelFeature::DirectOnTmpfs => is_at_least(6, 6),
         }
     }
 
@@ -40,8 +50,28 @@ impl KernelFeature {
                 "this kernel's supervised calls can be interrupted (until Linux 5.19)"
             }
             KernelFeature::DirectAlignment => "this kernel has no STATX_DIOALIGN (Linux 6.1)",
+            KernelFeature::ClonesBetweenMounts => {
+                "this kernel clones no files between mounts (until Linux 5.18)"
+            }
+            KernelFeature::DirectOnTmpfs => "this kernel's tmpfs has no O_DIRECT (until Linux 6.6)",
         }
     }
+}
+
+/// Whether this kernel's `copy_file_range` copies from one filesystem to another, as from Linux 5.3 to 5.18. A
+/// bare call is made, from memory to the directory of this run.
+///
+/// # Panics
+/// If there is no file to try it with.
+#[must_use]
+pub fn copies_between_filesystems() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let memory = memfd_create("probe", MemfdFlags::CLOEXEC).expect("Linux 3.17 has such files");
+        rustix::io::write(&memory, b"x").expect("a byte fits into memory");
+        let file = tempfile::tempfile_in(run_directory()).expect("the directory can be written to");
+        copy_file_range(&memory, Some(&mut 0), &file, Some(&mut 0), 1) == Ok(1)
+    })
 }
 
 fn ring_sends_zerocopy() -> bool {
@@ -64,12 +94,31 @@ fn is_at_least(major: u32, minor: u32) -> bool {
 /// Payload of a panic that ends a test as ignored.
 struct Lacking(&'static str);
 
+thread_local! {
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes [`need`] end the test that this thread runs as ignored, because a harness looks at its payload.
+pub(crate) fn catch_needs() {
+    IS_CAUGHT.set(true);
+}
+
 /// Ends the calling test, on its own thread, as ignored if the kernel lacks `feature`.
+///
+/// # Panics
+/// With the reason under the standard library's harness, in which a running test cannot become ignored. The
+/// reason is recorded too, so that a reader of the results can tell such a test from one that failed.
 pub fn need(feature: KernelFeature) {
-    if !feature.is_here() {
-        // Without the message of a panic.
-        std::panic::resume_unwind(Box::new(Lacking(feature.reason())));
+    if feature.is_here() {
+        return;
     }
+    let reason = feature.reason();
+    if IS_CAUGHT.get() {
+        // Without the message of a panic.
+        std::panic::resume_unwind(Box::new(Lacking(reason)));
+    }
+    record_reason(std::thread::current().name().unwrap_or_default(), reason);
+    panic!("{reason}");
 }
 
 /// Returns why a test that ended by this payload is ignored. `None`: it failed.

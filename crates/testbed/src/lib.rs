@@ -33,12 +33,12 @@ pub use channel::Transport;
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
 pub use extent::{Extent, by_extent};
 pub use gathered::{GATHERED, Gathered, SentParts};
-pub use harness::{Case, Need, on_each_filesystem, run};
+pub use harness::{Case, Need, ignored, on_each_filesystem, run};
 pub use intercept::{
     CallCounts, CallPattern, Fault, Intercept, Intercepted, Stepping, Stopped, SystemCall,
     WatchedCall,
 };
-pub use kernel::{KernelFeature, need};
+pub use kernel::{KernelFeature, copies_between_filesystems, need};
 pub use mount::{Filesystem, Mount};
 pub use outcome::copied;
 pub use place::Place;

@@ -20,6 +20,8 @@ use uncopy::doctor::{Options, Target, examine};
 use uncopy_core::Errno;
 
 const RUNNER: &str = "UNCOPY_TEST_RUNNER";
+const EMULATED: &str = "needs programs that run without UNCOPY_TEST_RUNNER";
+const UNSANITIZED: &str = "needs a compiler whose sanitizers work here";
 const SANITIZERS: &str = "-fsanitize=address,undefined";
 /// Makes Valgrind update the program counter at every access; the handlers recognise faults by it.
 const PRECISE: &str = "--vex-iropt-register-updates=allregs-at-mem-access";
@@ -109,12 +111,14 @@ fn main() {
     let is_emulated = std::env::var_os(RUNNER).is_some();
     let is_root = rustix::process::geteuid().is_root();
     let forbidden = of_bench("forbidden_calls", Bench::run_without_forbidden_calls);
-    trials.push(forbidden.with_ignored_flag(is_emulated));
+    trials.push(unless(is_emulated, EMULATED, forbidden));
     let unprivileged = of_bench("by_a_user_without_privileges", Bench::run_as_nobody);
-    trials.push(unprivileged.with_ignored_flag(is_emulated || !is_root));
+    let unprivileged = unless(!is_root, "needs user id 0, to become another user", unprivileged);
+    trials.push(unless(is_emulated, EMULATED, unprivileged));
     let can_trace = Command::new("strace").arg("-V").output().is_ok();
     let traced = of_bench("parts_of_system_calls", Bench::compare_parts);
-    trials.push(traced.with_ignored_flag(is_emulated || !can_trace));
+    let traced = unless(!can_trace, "needs strace, which is not installed", traced);
+    trials.push(unless(is_emulated, EMULATED, traced));
     let takes_all = Extent::from_env().is_full() || arguments.filter.is_some() || arguments.list;
     let mut left_out = 0;
     for (number, source) in sources().into_iter().enumerate() {
@@ -135,7 +139,7 @@ fn main() {
             let name = format!("{stem}/{}", build.name);
             let (bench, source) = (bench.clone(), source.clone());
             let trial = Trial::test(name, move || bench.build_and_run(&source, *build));
-            trials.push(trial.with_ignored_flag(is_sanitized && !can_sanitize));
+            trials.push(unless(is_sanitized && !can_sanitize, UNSANITIZED, trial));
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -145,6 +149,11 @@ fn main() {
         );
     }
     conclusion.exit();
+}
+
+/// Returns the test, or one that shows as ignored with `reason` if `is_out`.
+fn unless(is_out: bool, reason: &str, trial: Trial) -> Trial {
+    if is_out { testbed::ignored(trial.name(), reason) } else { trial }
 }
 
 fn directory_of_programs() -> PathBuf {

@@ -36,14 +36,14 @@ pub(crate) struct Arguments {
     /// of Debian's for clouds, which is fetched once (35 MB).
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["kernel", "all"])]
     unpacked: Option<PathBuf>,
-    /// Run the tests of copying, sending, channels and the C library on Debian's newest kernel of this
-    /// series (`6.12`) instead.
+    /// Run the tests of copying, sending, channels, the C library and the program on Debian's newest kernel of
+    /// this series (`6.12`) instead.
     #[arg(long, value_name = "SERIES", conflicts_with = "all")]
     kernel: Option<archive::Series>,
     /// Run them on each series that Debian's archive has now, one after the other.
     #[arg(long)]
     all: bool,
-    /// Run only these parts: `copying`, `sending`, `channels`, `c`.
+    /// Run only these parts: `copying`, `sending`, `channels`, `c`, `program`.
     #[arg(long, value_name = "PART")]
     part: Vec<String>,
     /// Run fewer programs of tests: those that depend on the kernel most.

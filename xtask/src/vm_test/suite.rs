@@ -30,13 +30,10 @@ pub(super) struct Selection {
 const BUILDS: &str = "the_sandboxed_child_of_the_example";
 
 /// Unit tests are those of system calls alone: others ask no kernel.
-const SELECTIONS: [Selection; 13] = [
+const SELECTIONS: [Selection; 16] = [
     of("os", "copying", "uncopy-os", "uncopy_os", &[], true),
     of("library", "copying", "uncopy", "library", &["copy::"], true),
     of("copy", "copying", "uncopy-copy", "uncopy_copy", &[], false),
-    of("program", "copying", "uncopy-cli", "cli", &["cp::"], false),
-    of("trees", "copying", "uncopy-cli", "cli", &["tree::"], false),
-    of("verify", "copying", "uncopy-cli", "cli", &["verify::"], false),
     of("sends", "sending", "uncopy", "library", &["send::"], true),
     of(
         "rooms",
@@ -51,6 +48,19 @@ const SELECTIONS: [Selection; 13] = [
     of("alone", "channels", "uncopy", "alone", &[], false),
     of("c", "c", "uncopy-zx", "c", &["/c11"], true),
     of("overflow", "c", "uncopy-zx", "stack_overflow", &[], false),
+    of("matrix", "program", "uncopy-cli", "cli", &["cp::matrix::"], true),
+    of(
+        "files",
+        "program",
+        "uncopy-cli",
+        "cli",
+        &["cp::", "--skip=::matrix::", "--skip=::faults::"],
+        false,
+    ),
+    of("trees", "program", "uncopy-cli", "cli", &["tree::"], false),
+    of("verify", "program", "uncopy-cli", "cli", &["verify::"], false),
+    of("faults", "program", "uncopy-cli", "cli", &["faults::"], false),
+    of("doctor", "program", "uncopy-cli", "cli", &["doctor::"], false),
 ];
 
 /// Time for the tests of one program: an emulated processor may need twenty times as long.
@@ -74,7 +84,7 @@ const fn of(
 pub(super) fn selected(parts: &[String], is_quick: bool) -> Result<Vec<&'static Selection>> {
     let exists = |part: &String| SELECTIONS.iter().any(|selection| selection.part == part);
     if let Some(unknown) = parts.iter().find(|part| !exists(part)) {
-        anyhow::bail!("no part {unknown}: copying, sending, channels, c");
+        anyhow::bail!("no part {unknown}: copying, sending, channels, c, program");
     }
     let is_chosen = |selection: &&Selection| {
         (parts.is_empty() || parts.iter().any(|part| part == selection.part))

@@ -1,6 +1,6 @@
 //! The errno matrix: what each mechanism answers between each pair of filesystems.
 
-use testbed::{Case, Content, Need, Place, run_tool};
+use testbed::{Case, Content, KernelFeature, Need, Place, copies_between_filesystems, run_tool};
 
 use crate::cp::witnessed::Pair;
 use crate::cp::{
@@ -60,6 +60,19 @@ const ROWS: [Row; 15] = [
     row("loop_ext4_to_disk", Place::Ext4, Place::Disk, ACROSS, ACROSS),
 ];
 
+impl Row {
+    /// Returns the row as this kernel has it, which may be an older one.
+    fn on_this_kernel(&self) -> Row {
+        let copy_file_range = match self.copy_file_range {
+            ACROSS if copies_between_filesystems() => Copies,
+            answer => answer,
+        };
+        let clones = self.to != Place::XfsBind || KernelFeature::ClonesBetweenMounts.is_here();
+        let reflink = if clones { self.reflink } else { ACROSS };
+        Row { reflink, copy_file_range, ..*self }
+    }
+}
+
 const METHODS: [Method; 7] =
     [REFLINK, COPY_FILE_RANGE, DIRECT_RING, DIRECT, SENDFILE, SPLICE, READ_WRITE];
 
@@ -70,10 +83,10 @@ pub(crate) fn cases() -> Vec<Case> {
             [Need::At(row.from), Need::At(row.to), Need::Tool("strace"), Need::Tool("filefrag")];
         for method in METHODS {
             let name = format!("cp::matrix::{}::{}", row.name, method.name);
-            cases.push(Case::new(name, &needs, move || forced(row, method)));
+            cases.push(Case::new(name, &needs, move || forced(&row.on_this_kernel(), method)));
         }
         let name = format!("cp::matrix::{}::auto", row.name);
-        cases.push(Case::new(name, &needs, move || automatic(row)));
+        cases.push(Case::new(name, &needs, move || automatic(&row.on_this_kernel())));
     }
     let mut more = testbed::cases![
         [Need::At(Place::Btrfs), Need::Tool("strace")] btrfs_copy_on_write_to_nodatacow,
@@ -95,7 +108,12 @@ fn has_extent_map(place: Place) -> bool {
 /// It gives an alignment for `O_DIRECT` reads (`STATX_DIOALIGN`).
 fn reads_direct(place: Place) -> bool {
     let without = [Place::Tmpfs, Place::OtherTmpfs, Place::Btrfs, Place::BtrfsSubvolume];
-    !without.contains(&place)
+    KernelFeature::DirectAlignment.is_here() && !without.contains(&place)
+}
+
+fn writes_direct(place: Place) -> bool {
+    let is_memory = matches!(place, Place::Tmpfs | Place::OtherTmpfs);
+    KernelFeature::DirectOnTmpfs.is_here() || !is_memory
 }
 
 fn forced(row: &Row, method: Method) {
@@ -103,6 +121,7 @@ fn forced(row: &Row, method: Method) {
     let answer = match method {
         REFLINK => row.reflink,
         COPY_FILE_RANGE => row.copy_file_range,
+        DIRECT if !writes_direct(row.to) => Refuses("EINVAL"),
         _ => Copies,
     };
     let (run, _) = pair.traced(cp_by(method));

@@ -362,7 +362,11 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn ring() -> SendRing<PoolSlice, ()> {
-        let setup = Setup { entries: 4, completions: None, linger: Duration::ZERO };
+        ring_with(Setup { entries: 4, completions: None, linger: Duration::ZERO })
+    }
+
+    fn ring_with<B: StableBytes>(setup: Setup) -> SendRing<B, ()> {
+        testbed::need(testbed::KernelFeature::RingZerocopySends);
         SendRing::new(setup).unwrap()
     }
 
@@ -410,7 +414,7 @@ mod tests {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let completions = Some(ENTRIES as u32);
         let setup = Setup { entries: ENTRIES as u32, completions, linger: Duration::ZERO };
-        let mut ring = SendRing::new(setup).unwrap();
+        let mut ring = ring_with(setup);
         let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
         ring.add(Arc::new(socket));
         let count = 5 * ENTRIES;
@@ -437,8 +441,7 @@ mod tests {
     fn sockets_beyond_the_registered_ones_are_used_by_descriptor() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut ring =
-            SendRing::new(Setup { entries: 4, completions: None, linger: LONG }).unwrap();
+        let mut ring = ring_with(Setup { entries: 4, completions: None, linger: LONG });
         let last = MAX_FIXED as usize;
         for _ in 0..=last {
             let socket = InetSocket::connect_udp(receiver.local_addr().unwrap()).unwrap();
@@ -511,7 +514,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = InetSocket::connect_tcp(listener.local_addr().unwrap()).unwrap();
         let linger = Duration::from_millis(20);
-        let mut ring = SendRing::new(Setup { entries: 4, completions: None, linger }).unwrap();
+        let mut ring = ring_with(Setup { entries: 4, completions: None, linger });
         ring.add(Arc::new(socket));
         let freed = Arc::new(AtomicU32::new(0));
         // The peer does not read, so the kernel keeps the second buffer.
