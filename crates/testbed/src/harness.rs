@@ -13,6 +13,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::extent::{self, Extent};
 use crate::kernel::{KernelFeature, catch_needs, lacking};
+use crate::locked_memory::{self, Reservation};
 use crate::place::{Place, disk_is_a_bare_device};
 use crate::process::find_tool;
 use crate::sandbox::{self, Sandbox};
@@ -32,6 +33,9 @@ pub enum Need {
     At(Place),
     /// [`Place::Disk`] is on ext4 or XFS directly on a device, with no other layer between.
     BareDevice,
+    /// Lockable memory, in MiB, at most 8: an ordinary user has little for all processes together, so tests
+    /// that need it run side by side only as far as it goes.
+    LockedMemory(u32),
     /// A facility of newer kernels. A root run leaves the test out without it, too.
     Kernel(KernelFeature),
 }
@@ -55,6 +59,7 @@ impl Need {
                 Some(format!("needs {name}; docs/testing.md says what it names"))
             }
             Need::At(place) => place.needs().iter().find_map(|need| need.unmet()),
+            Need::LockedMemory(_) => locked_memory::lacking(),
             Need::Kernel(feature) if feature.is_here() => None,
             Need::Kernel(feature) => Some(feature.reason().to_owned()),
             Need::BareDevice if !KernelFeature::DirectAlignment.is_here() => {
@@ -149,9 +154,14 @@ impl Case {
 
     fn into_trial(self) -> Trial {
         let Some(reason) = self.unmet() else {
+            let locked = self.needs.iter().find_map(|need| match need {
+                Need::LockedMemory(mebibytes) => Some(*mebibytes),
+                _ => None,
+            });
             let Case { name, body, .. } = self;
             return Trial::ignorable_test(name.clone(), move || {
                 catch_needs();
+                let _reservation: Option<Reservation> = locked.map(locked_memory::reserve);
                 let began = Instant::now();
                 let _running = Running { name: name.clone(), began, cpu_before: cpu_time() };
                 let Err(payload) = catch_unwind(AssertUnwindSafe(|| body())) else {

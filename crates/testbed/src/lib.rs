@@ -14,6 +14,7 @@ mod harness;
 mod intercept;
 pub mod journal;
 mod kernel;
+mod locked_memory;
 mod mount;
 pub mod network;
 mod outcome;

@@ -54,9 +54,23 @@ fn spread(directory: &Path) {
 pub(crate) fn close() {
     let run = RUN.lock().expect("no test holds this lock").take();
     if let Some(run) = run {
+        if !rustix::process::geteuid().is_root() {
+            open_to_their_owner(run.disk.path());
+        }
         let path = run.disk.path().to_owned();
         if let Err(error) = run.disk.close() {
             eprintln!("cannot remove {}: {error}", path.display());
+        }
+    }
+}
+
+/// Gives the owner all permissions on directories below, which root does without: in others, nothing can be
+/// removed.
+fn open_to_their_owner(directory: &Path) {
+    let _ = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_to_their_owner(&entry.path());
         }
     }
 }
@@ -148,6 +162,9 @@ impl Deref for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if !rustix::process::geteuid().is_root() && std::fs::remove_dir_all(self.path()).is_err() {
+            open_to_their_owner(self.path());
+        }
         // After a failed test, chattr +i and +a would prevent the removal.
         if std::thread::panicking() && is_root_run() {
             let _ = std::process::Command::new("chattr")

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testbed::network::{NEEDS, isolated};
-use testbed::{Case, LONG, cases, wait_for};
+use testbed::{Case, LONG, Need, cases, wait_for};
 use uncopy::doctor::{GREETING, HELLO};
 
 fn bench(words: &str) -> Command {
@@ -60,12 +60,18 @@ fn receiver(kind: &str) -> (Child, u16) {
     }
 }
 
+/// Batches of at most 1 MiB, of which two are in use: the default takes 8 MiB, all that an ordinary user may
+/// lock.
+const SMALL: &str = "--batch 8";
+const LOCKED: Need = Need::LockedMemory(2);
+
 fn every_mode_sends_what_arrives() {
     for kind in ["-4 tcp", "-6 tcp"] {
         let host = if kind.starts_with("-6") { "::1" } else { "127.0.0.1" };
         for mode in MODES {
             let (receiver, port) = receiver(kind);
-            let words = format!("send {kind} -D {host} -p {port} -t 0.1 --mode {mode} --json");
+            let words =
+                format!("send {kind} -D {host} -p {port} -t 0.1 {SMALL} --mode {mode} --json");
             let sent = json(&output(&words));
             let received: Value =
                 serde_json::from_slice(&receiver.wait_with_output().unwrap().stdout).unwrap();
@@ -82,7 +88,8 @@ fn slots_and_trains_are_counted() {
     let port = port();
     let receiver = UdpSocket::bind(("127.0.0.1", port)).unwrap();
     let words = format!(
-        "send -4 udp -D 127.0.0.1 -p {port} -t 0.1 --mode ring-registered --slots 3 --gso 1200 --json"
+        "send -4 udp -D 127.0.0.1 -p {port} -t 0.1 {SMALL} --mode ring-registered --slots 3 --gso 1200 \
+         --json"
     );
     let sent = json(&output(&words));
     assert_eq!(sent["size_bytes"], 54 * 1200);
@@ -95,7 +102,8 @@ fn a_run_sends_however_short_its_time_is() {
     let receiver = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let port = receiver.local_addr().unwrap().port();
     for mode in MODES {
-        let words = format!("send -4 udp -D 127.0.0.1 -p {port} -t 0.000001 --mode {mode} --json");
+        let words =
+            format!("send -4 udp -D 127.0.0.1 -p {port} -t 0.000001 {SMALL} --mode {mode} --json");
         let sent = json(&output(&words));
         assert!(sent["sends"].as_u64().unwrap() > 0, "{sent}");
     }
@@ -269,7 +277,8 @@ fn a_stream_is_looked_at_byte_for_byte() {
             listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
             bytes
         });
-        let words = format!("send {family} tcp -D {host} -p {port} -t 0.02 -s 30011 --mode {mode}");
+        let words =
+            format!("send {family} tcp -D {host} -p {port} -t 0.02 -s 30011 {SMALL} --mode {mode}");
         let sent = json(&output(&format!("{words} --json")));
         let bytes = received.join().unwrap();
         assert_eq!(sent["bytes"].as_u64().unwrap(), bytes.len() as u64, "{mode}: {sent}");
@@ -286,7 +295,8 @@ fn datagrams_are_looked_at_byte_for_byte() {
         let receiver = UdpSocket::bind((host, 0)).unwrap();
         let port = receiver.local_addr().unwrap().port();
         receiver.set_nonblocking(true).unwrap();
-        let words = format!("send {family} udp -D {host} -p {port} -t 0.01 -s 9001 --mode {mode}");
+        let words =
+            format!("send {family} udp -D {host} -p {port} -t 0.01 -s 9001 {SMALL} --mode {mode}");
         let sent = json(&output(&format!("{words} --json")));
         assert!(sent["sends"].as_u64().unwrap() > 0, "{sent}");
         // As many as there was room for.
@@ -341,20 +351,20 @@ fn the_line_says_where_nothing_is_copied() {
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
-        [] every_mode_sends_what_arrives,
-        [] slots_and_trains_are_counted,
-        [] a_run_sends_however_short_its_time_is,
-        [] a_batch_has_as_many_sends_as_were_named,
-        [] registered_and_other_memory_is_sent_in_turn,
-        [] the_first_line_is_that_of_the_kernels_tool,
+        [LOCKED] every_mode_sends_what_arrives,
+        [LOCKED] slots_and_trains_are_counted,
+        [LOCKED] a_run_sends_however_short_its_time_is,
+        [LOCKED] a_batch_has_as_many_sends_as_were_named,
+        [LOCKED] registered_and_other_memory_is_sent_in_turn,
+        [LOCKED] the_first_line_is_that_of_the_kernels_tool,
         [] a_host_is_found_by_its_name,
         [] refusals_name_the_next_step,
-        [] a_stream_is_looked_at_byte_for_byte,
-        [] datagrams_are_looked_at_byte_for_byte,
-        [] it_runs_on_the_processor_that_is_named,
+        [LOCKED] a_stream_is_looked_at_byte_for_byte,
+        [LOCKED] datagrams_are_looked_at_byte_for_byte,
+        [LOCKED] it_runs_on_the_processor_that_is_named,
         [] a_receiver_of_datagrams_counts_them_and_answers_a_probe,
         [] a_receiver_that_nobody_calls_or_that_is_left_says_so,
-        [] a_run_stays_on_its_processor_and_says_what_was_copied_by_choice,
+        [LOCKED] a_run_stays_on_its_processor_and_says_what_was_copied_by_choice,
         [] a_port_in_use_is_refused,
     ];
     let name = "bench::the_line_says_where_nothing_is_copied";

@@ -83,6 +83,8 @@ pub(crate) fn cases() -> Vec<Case> {
             [Need::At(row.from), Need::At(row.to), Need::Tool("strace"), Need::Tool("filefrag")];
         for method in METHODS {
             let name = format!("cp::matrix::{}::{}", row.name, method.name);
+            let locked = (method == DIRECT_RING).then_some(Need::LockedMemory(7));
+            let needs: Vec<Need> = needs.into_iter().chain(locked).collect();
             cases.push(Case::new(name, &needs, move || forced(&row.on_this_kernel(), method)));
         }
         let name = format!("cp::matrix::{}::auto", row.name);

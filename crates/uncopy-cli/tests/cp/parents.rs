@@ -173,7 +173,17 @@ fn other_flags_hold_for_paths_that_are_kept() {
             "-r --exclude f --files-from list a d",
             "test -f d/b/f",
         ),
-        ("", "--chmod=600 --parents a/g d", "test $(stat -c %a d/a/g) = 600"),
+        (
+            "",
+            "--chmod=D711,F600 --parents a/g d",
+            "test $(stat -c %a d/a/g) = 600; test $(stat -c %a d/a) = 711",
+        ),
+        // Its search permission is needed to look below it, unless by root.
+        (
+            "",
+            "--chmod=600 --parents a/g d",
+            "test $(stat -c %a d/a) = 600; chmod u+x d/a; test $(stat -c %a d/a/g) = 600",
+        ),
     ] {
         let place = given(&format!("{PREPARED} {prepared}"));
         let run = uncopy(&place, line);

@@ -16,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] procfs_with_every_switch,
         [] empty_file,
         [] sizes_around_pages_and_buffers,
-        [] sizes_with_every_method,
+        [Need::LockedMemory(7)] sizes_with_every_method,
         [] missing_source,
         [Need::Root] unreadable_source,
         [Need::Root] write_only_permission_is_not_enough,

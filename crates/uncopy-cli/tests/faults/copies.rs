@@ -27,8 +27,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Xfs)] by_reflink,
         [Need::At(Place::Xfs)] shared_on_xfs,
         [Need::At(Place::Btrfs)] shared_or_moved_on_btrfs,
-        [Need::BareDevice] through_io_uring,
-        [Need::BareDevice] through_io_uring_and_further,
+        [Need::BareDevice, Need::LockedMemory(7)] through_io_uring,
+        [Need::BareDevice, Need::LockedMemory(7)] through_io_uring_and_further,
         [] errors_are_reported_in_words,
         [Need::At(Place::Ext4)] by_two_threads,
     ];

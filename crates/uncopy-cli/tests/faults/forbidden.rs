@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use testbed::{
     Case, Compared, Content, Forbidden, Intercepted, Need, Place, Program, Receipt, Scratch,
@@ -17,9 +17,10 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] files_and_trees_are_copied,
         [] refusals_are_reported,
-        [Need::BareDevice] cold_files_are_read_without_a_ring,
-        [] nobody_asks_for_userfaultfd,
-        [] sends_fall_back,
+        [Need::BareDevice, Need::LockedMemory(7)] cold_files_are_read_without_a_ring,
+        [Need::BareDevice, Need::Tool("prlimit")] cold_files_are_read_without_locked_memory,
+        [Need::LockedMemory(1)] nobody_asks_for_userfaultfd,
+        [Need::LockedMemory(1)] sends_fall_back,
         [] reports_are_made,
         [Need::Root] by_a_user_without_privileges,
     ]
@@ -78,11 +79,11 @@ impl Scene {
         scene
     }
 
-    fn file(&self) -> std::path::PathBuf {
+    fn file(&self) -> PathBuf {
         self.from.join("file")
     }
 
-    fn tree(&self) -> std::path::PathBuf {
+    fn tree(&self) -> PathBuf {
         self.from.join("tree")
     }
 
@@ -140,20 +141,73 @@ fn refusals_are_reported() {
     }
 }
 
+/// A source that is not in the page cache.
+struct ColdSource {
+    from: Scratch,
+    to: Scratch,
+    file: fs::File,
+}
+
+impl ColdSource {
+    const LENGTH: u64 = (5 << 20) + 77;
+
+    fn new() -> ColdSource {
+        let (from, to) = (Place::Disk.scratch(), Place::Disk.scratch());
+        let file = Content::dense(ColdSource::LENGTH).write(&from.join("source"));
+        ColdSource { from, to, file }
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.to.join("copy")
+    }
+
+    /// Drops the source from the cache, and makes a command line that copies it.
+    fn program(&self, flags: &[&str]) -> Program {
+        let _ = fs::remove_file(self.copy());
+        drop_from_cache(&self.file);
+        let program = uncopy().args(["cp", "--json"]).args(flags);
+        program.arg(self.from.join("source")).arg(self.copy())
+    }
+
+    #[track_caller]
+    fn check(&self, receipt: &Receipt, mechanism: &str, context: &str) {
+        assert_same(&self.from.join("source"), &self.copy());
+        let is_most = receipt.by(mechanism) + 4096 > ColdSource::LENGTH;
+        assert!(is_most, "{context}: {}", receipt.value());
+    }
+}
+
+/// Registered buffers count against the limit on locked memory: where it is used up, a copy goes on without a
+/// ring and says so, and a ring that was named is refused before anything is written.
+fn cold_files_are_read_without_locked_memory() {
+    let cold = ColdSource::new();
+    let limited = |flags: &[&str]| {
+        let program = cold.program(flags).through(["prlimit", "--memlock=65536:65536"]);
+        match rustix::process::geteuid().is_root() {
+            // Its capability lifts the limit.
+            true => program.through(["setpriv", "--bounding-set=-ipc_lock"]),
+            false => program,
+        }
+    };
+    for flags in [&["--cache=skip"][..], &["--cache=skip", "--method=direct"]] {
+        let receipt = limited(flags).run().receipt();
+        cold.check(&receipt, "direct", "no lockable memory");
+        let refusal = receipt.refusal("direct_ring").expect("it was tried");
+        assert_eq!(refusal.errno.as_deref(), Some("ENOMEM"), "{}", receipt.value());
+        assert!(refusal.reason.contains("io_uring"), "{}", receipt.value());
+    }
+    let run = limited(&["--method=direct-ring"]).run();
+    assert!(run.failed(5).contains("ENOMEM"), "{}", run.stderr);
+    assert_eq!(cold.to.strangers(&[]), [""; 0]);
+}
+
 /// Past the page cache on both sides: through a ring, or by its mapped pages where there is none.
 fn cold_files_are_read_without_a_ring() {
-    let (from, to) = (Place::Disk.scratch(), Place::Disk.scratch());
-    let (source, copy) = (from.join("source"), to.join("copy"));
-    let length = (5 << 20) + 77;
-    let file = Content::dense(length).write(&source);
-    let cold = |way: &[&str]| {
-        let _ = fs::remove_file(&copy);
-        drop_from_cache(&file);
-        uncopy().args(["cp", "--json"]).args(way).arg(&source).arg(&copy)
-    };
+    let source = ColdSource::new();
+    let copy = source.copy();
+    let cold = |flags: &[&str]| source.program(flags);
     let went = |receipt: &Receipt, mechanism: &str, context: &str| {
-        assert_same(&source, &copy);
-        assert!(receipt.by(mechanism) + 4096 > length, "{context}: {}", receipt.value());
+        source.check(receipt, mechanism, context);
     };
     let ring: &[&str] = &["--method=direct-ring"];
     let skip: &[&str] = &["--cache=skip"];

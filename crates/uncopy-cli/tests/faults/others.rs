@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use testbed::{Case, Fault, Intercept, Place, Program, Scratch};
+use testbed::{Case, Fault, Intercept, Need, Place, Program, Scratch};
 
 use crate::faults::{Scene, cannot_tidy, ends_for_want_of_memory, uncopy};
 
@@ -17,7 +17,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_manifest_is_written,
     ];
     for mode in ["copy", "msg-zerocopy", "ring", "ring-registered", "auto"] {
-        cases.push(Case::new(format!("faults::others::send::{mode}"), &[], move || send(mode)));
+        let (name, needs) = (format!("faults::others::send::{mode}"), [Need::LockedMemory(1)]);
+        cases.push(Case::new(name, &needs, move || send(mode)));
     }
     cases
 }
