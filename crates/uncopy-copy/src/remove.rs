@@ -30,13 +30,13 @@ pub(crate) fn held(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
 /// one stay.
 pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> {
     let mut names: Vec<OsString> = Vec::new();
-    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    let mut buffer = Vec::with_capacity(32 << 10);
     loop {
         let at = match names.is_empty() {
             true => file::duplicate(root)?,
             false => reopen(root, &names)?,
         };
-        match first_full_directory(&at, &mut buffer)? {
+        match first_full_directory(&at, buffer.spare_capacity_mut())? {
             Some(name) => {
                 // Opened here once, so that its mode permits emptying it.
                 drop(open(&at, &name)?);
@@ -64,11 +64,11 @@ pub(crate) fn visit(
 ) -> Sys<()> {
     let root = directory::open_child(parent, top)?;
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
-    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+    let mut buffer = Vec::with_capacity(32 << 10);
     while let Some(names) = waiting.pop() {
         let at = reopen(&root, &names)?;
         let path: PathBuf = names.iter().collect();
-        directory::list(&at, &mut buffer, |entry| {
+        directory::list(&at, buffer.spare_capacity_mut(), |entry| {
             let name = OsStr::from_bytes(entry.name.to_bytes());
             let is_directory = entry.kind == FileType::Directory;
             visitor(&path.join(name), is_directory);

@@ -136,8 +136,8 @@ pub fn unlink(directory: impl AsFd, name: &OsStr) -> Sys<()> {
 pub fn names_with_prefix(directory: impl AsFd, prefix: &[u8], limit: usize) -> Sys<Vec<OsString>> {
     let reader = open_directory_for_reading(directory)?;
     let mut names = Vec::new();
-    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 32 << 10];
-    let mut entries = fs::RawDir::new(reader, &mut buffer);
+    let mut buffer = Vec::with_capacity(32 << 10);
+    let mut entries = fs::RawDir::new(reader, buffer.spare_capacity_mut());
     for _ in 0..limit {
         let Some(entry) = entries.next() else { break };
         let entry = entry?;

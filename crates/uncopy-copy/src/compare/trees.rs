@@ -1,7 +1,6 @@
 //! Compares two files, or two trees directory by directory.
 
 use std::ffi::{OsStr, OsString};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -283,9 +282,9 @@ pub(super) fn open_file(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
 
 /// Lists a directory, by name.
 pub(super) fn list(fd: &OwnedFd) -> Sys<Vec<Listed>> {
-    let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
+    let mut buffer = Vec::with_capacity(64 << 10);
     let mut entries = Vec::new();
-    directory::list(fd, &mut buffer, |entry| {
+    directory::list(fd, buffer.spare_capacity_mut(), |entry| {
         let name = OsStr::from_bytes(entry.name.to_bytes()).to_owned();
         entries.push((name, entry.kind));
         true

@@ -4,7 +4,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -190,8 +189,9 @@ pub(super) fn folding(open: &Open) -> Folding {
 /// Lists a whole directory through a separate descriptor, so that the position of another listing
 /// is kept.
 pub(super) fn list(at: impl AsFd, mut visit: impl FnMut(&OsStr, FileType)) -> Sys<()> {
-    let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
-    directory::list(name::open_directory_for_reading(at)?, &mut buffer, |entry| {
+    let mut buffer = Vec::with_capacity(32 << 10);
+    let at = name::open_directory_for_reading(at)?;
+    directory::list(at, buffer.spare_capacity_mut(), |entry| {
         visit(OsStr::from_bytes(entry.name.to_bytes()), entry.kind);
         true
     })?;

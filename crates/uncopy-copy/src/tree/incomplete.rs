@@ -7,7 +7,6 @@
 //! journal serves like one kept from the beginning.
 
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -193,7 +192,7 @@ impl Unfinished<'_> {
     /// one that its owner can empty.
     fn walk(&self, mut visit: impl FnMut(&TreePosition<'_>, &OsStr) -> bool) -> Sys<()> {
         let mut waiting = vec![PathBuf::new()];
-        let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
+        let mut buffer = Vec::with_capacity(32 << 10);
         let mut may_continue = true;
         while let Some(way) = waiting.pop().filter(|_| may_continue) {
             let names: Vec<&OsStr> = way.iter().collect();
@@ -205,7 +204,7 @@ impl Unfinished<'_> {
             });
             let position =
                 TreePosition { way: &way, source: source.as_ref(), destination: &destination };
-            directory::list(&destination, &mut buffer, |entry| {
+            directory::list(&destination, buffer.spare_capacity_mut(), |entry| {
                 let name = OsStr::from_bytes(entry.name.to_bytes());
                 match entry.kind {
                     FileType::Directory => {

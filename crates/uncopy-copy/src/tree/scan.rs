@@ -51,13 +51,13 @@ impl Scan<'_> {
         }
         let root = follow::open_root(source).map_err(|stopped| stopped.errno())?;
         let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
-        let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
+        let mut buffer = Vec::with_capacity(64 << 10);
         while let Some(names) = waiting.pop() {
             if !self.may_continue() || waiting.len() > MAX_WAITING {
                 return Ok(false);
             }
             // A directory that cannot be read is an error of the copy.
-            let _ = self.scan_directory(&root, &names, &mut waiting, &mut buffer);
+            let _ = self.scan_directory(&root, &names, &mut waiting, buffer.spare_capacity_mut());
         }
         // The root itself.
         self.tally.count_scanned(None);
