@@ -182,10 +182,9 @@ impl Intercepted {
         filter: &Filter,
         adapt: impl FnOnce(Supervisor, i32) -> Supervisor,
     ) -> Supervision {
-        let mut command = self.program.command();
-        let socket =
-            seccomp::confine_and_listen(&mut command, filter).expect("sockets can be made");
-        let running = Running::start(command);
+        let mut launch = self.program.launch();
+        let socket = seccomp::confine_and_listen(&mut launch, filter).expect("sockets can be made");
+        let running = Running::start(launch);
         let listener = Listener::receive(&socket).expect("kernels since 5.0 have listeners");
         let supervisor = Supervisor::new(self.begin, self.end, self.faults.clone());
         let supervisor = adapt(supervisor, running.process_id());

@@ -1,15 +1,19 @@
 //! Runs other programs.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open};
+
+use crate::sys::launch::Launch;
 
 /// Directories of administrators' tools, which an ordinary user's `PATH` may lack.
 const ADMIN_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
@@ -67,27 +71,37 @@ where
 /// A running program whose output is read, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
-    child: Child,
+    process: Pid,
+    status: Option<ExitStatus>,
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: Option<JoinHandle<Vec<u8>>>,
 }
 
 impl Running {
-    pub(crate) fn start(mut command: Command) -> Running {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let stdout = child.stdout.take().map(drain);
-        let stderr = child.stderr.take().map(drain);
-        Running { child, stdout, stderr }
+    pub(crate) fn start(launch: Launch) -> Running {
+        let name = format!("{:?}", launch.command);
+        let launched = launch.start().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let stdout = Some(drain(File::from(launched.stdout)));
+        let stderr = Some(drain(File::from(launched.stderr)));
+        Running { process: launched.process, status: None, stdout, stderr }
     }
 
     pub(crate) fn process_id(&self) -> i32 {
-        i32::try_from(self.child.id()).expect("process ids are small")
+        self.process.as_raw_pid()
     }
 
     /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("a child can be waited for").is_some()
+        self.wait(WaitOptions::NOHANG).is_some()
+    }
+
+    fn wait(&mut self, options: WaitOptions) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            let wait = || rustix::process::waitpid(Some(self.process), options);
+            let ended = retry_on_intr(wait).expect("a child can be waited for");
+            self.status = ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()));
+        }
+        self.status
     }
 
     /// Waits for the end; returns exit status and output.
@@ -96,26 +110,27 @@ impl Running {
     /// If it hangs.
     pub(crate) fn finish(mut self) -> Output {
         // Whoever asked whether it has ended has waited for it.
-        if !self.has_ended() && !ends_within(&self.child, HANG) {
+        if !self.has_ended() && !ends_within(self.process, HANG) {
             let process = self.process_id();
             let stack = std::fs::read_to_string(format!("/proc/{process}/stack"));
             panic!("the program hangs in {}", stack.unwrap_or_default());
         }
-        let status = self.child.wait().expect("a child can be waited for");
+        let status = self.wait(WaitOptions::empty()).expect("it has ended");
         Output { status, stdout: joined(self.stdout.take()), stderr: joined(self.stderr.take()) }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if self.status.is_none() {
+            let _ = kill_process(self.process, Signal::KILL);
+            let _ = self.wait(WaitOptions::empty());
+        }
     }
 }
 
 /// Waits until a child has ended. `false`: it goes on after `limit`.
-fn ends_within(child: &Child, limit: Duration) -> bool {
-    let process = Pid::from_child(child);
+fn ends_within(process: Pid, limit: Duration) -> bool {
     let handle = pidfd_open(process, PidfdFlags::empty()).expect("Linux 5.3 has such handles");
     let deadline = Instant::now() + limit;
     loop {

@@ -11,6 +11,7 @@ use uncopy::Errno;
 use crate::intercept::SystemCall;
 use crate::process::{Running, find_tool};
 use crate::receipt::Receipt;
+use crate::sys::launch::Launch;
 use crate::sys::seccomp::{self, Filter, FilterAction, Rule};
 
 /// Maximum time until a program reaches the point where a test stops it.
@@ -126,7 +127,7 @@ impl Program {
         self
     }
 
-    pub(crate) fn command(&self) -> Command {
+    pub(crate) fn launch(&self) -> Launch {
         let words: Vec<&OsString> = self.before.iter().chain(&self.arguments).collect();
         let program = words[0].to_str().and_then(find_tool).unwrap_or_else(|| words[0].into());
         let mut command = Command::new(program);
@@ -143,15 +144,16 @@ impl Program {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
+        let mut launch = Launch::new(command);
         for (call, errno) in &self.forbidden {
             let filter = Filter {
                 rules: vec![call.rule()],
                 for_rules: FilterAction::Fail(errno.raw()),
                 for_others: FilterAction::Allow,
             };
-            seccomp::confine(&mut command, &filter);
+            seccomp::confine(&mut launch, &filter);
         }
-        command
+        launch
     }
 
     /// Runs it to its end.
@@ -160,7 +162,7 @@ impl Program {
     /// If it hangs.
     #[must_use]
     pub fn run(&self) -> Run {
-        Run::new(Running::start(self.command()).finish())
+        Run::new(Running::start(self.launch()).finish())
     }
 }
 

@@ -5,6 +5,7 @@ mod allocator;
 mod completions;
 mod floor;
 mod fork;
+pub(crate) mod launch;
 mod lender;
 mod mapped;
 pub(crate) mod namespace;

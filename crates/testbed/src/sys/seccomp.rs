@@ -5,11 +5,11 @@ use std::io::{Error, Result};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use super::launch::Launch;
 
 /// Decision of a filter, for the calls in its rules and for all others.
 pub(crate) struct Filter {
@@ -125,23 +125,23 @@ pub(crate) fn has_killable_waits() -> bool {
 }
 
 /// Makes the program run under this filter.
-pub(crate) fn confine(command: &mut Command, filter: &Filter) {
+pub(crate) fn confine(launch: &mut Launch, filter: &Filter) {
     let mut program = filter.program();
-    // SAFETY: between fork and exec it makes system calls and nothing else.
-    unsafe { command.pre_exec(move || install(&mut program, 0).map(|_| ())) };
+    // SAFETY: it makes system calls and nothing else.
+    unsafe { launch.before(move || install(&mut program, 0).map(|_| ())) };
 }
 
 /// Makes the program run under this filter. The returned socket receives the listener as soon as
 /// the program has started.
-pub(crate) fn confine_and_listen(command: &mut Command, filter: &Filter) -> Result<UnixStream> {
+pub(crate) fn confine_and_listen(launch: &mut Launch, filter: &Filter) -> Result<UnixStream> {
     let (here, there) = UnixStream::pair()?;
     let mut program = filter.program();
     let enter = move || {
         let listener = install_with_listener(&mut program)?;
         hand_over(&there, i32::try_from(listener).unwrap_or(-1))
     };
-    // SAFETY: between fork and exec it makes system calls and nothing else.
-    unsafe { command.pre_exec(enter) };
+    // SAFETY: it makes system calls and nothing else.
+    unsafe { launch.before(enter) };
     Ok(here)
 }
 

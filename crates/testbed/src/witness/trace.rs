@@ -24,7 +24,7 @@ impl Strace {
     #[must_use]
     pub fn run(&self) -> (Run, Trace) {
         let (traced, file) = self.prepare();
-        let run = Run::new(Running::start(traced.command()).finish());
+        let run = Run::new(Running::start(traced.launch()).finish());
         (run, file.read())
     }
 

@@ -29,5 +29,5 @@ impl ListingBuffer {
 }
 
 fn listing_room() -> Vec<MaybeUninit<u8>> {
-    vec![MaybeUninit::uninit(); LISTING_BYTES]
+    Box::<[u8]>::new_uninit_slice(LISTING_BYTES).into_vec()
 }
