@@ -122,18 +122,21 @@ impl Child<'_> {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: both sets live through the calls; no handler runs in the child on this thread's memory. The
-        // child has a stack of its own, and shares the other memory while this thread waits for it to run
-        // another program or end (`CLONE_VFORK`), so what `self` points to lives and nobody else uses it.
+        // SAFETY: the set lives through the call, and is filled by it.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: both sets live through the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        let top = stack.as_mut_ptr_range().end;
+        // SAFETY: no handler of signals runs in the child on this thread's memory. The child has a stack of its
+        // own, and shares the other memory while this thread waits for it to run another program or end
+        // (`CLONE_VFORK`), so what `self` points to lives and nobody else uses it.
+        let process = unsafe { libc::clone(enter, top.cast(), flags, (&raw mut *self).cast()) };
+        let error = Error::last_os_error();
+        // SAFETY: the set lives through the call, and was filled above.
         unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            let top = stack.as_mut_ptr_range().end;
-            let process = libc::clone(enter, top.cast(), flags, (&raw mut *self).cast());
-            let error = Error::last_os_error();
             libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
-            if process < 0 { Err(error) } else { Ok(process) }
         }
+        if process < 0 { Err(error) } else { Ok(process) }
     }
 
     /// Becomes the program; returns if that fails.
@@ -154,10 +157,12 @@ impl Child<'_> {
             check(unsafe { libc::chdir(directory.as_ptr()) })?;
         }
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: the set lives through the calls; Rust programs ignore SIGPIPE, and others are not to.
+        // SAFETY: sets no handler. Rust programs ignore SIGPIPE, and others are not to.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        // SAFETY: the set lives through the call, and is filled by it.
+        unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+        // SAFETY: the set lives through the call, and was filled above.
         unsafe {
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::sigemptyset(none.as_mut_ptr());
             libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
         }
         for entry in &mut *self.entries {

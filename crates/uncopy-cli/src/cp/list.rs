@@ -1,8 +1,6 @@
 //! Reads lists of names and patterns from files.
 
-use std::ffi::OsString;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use uncopy::follow;
@@ -27,11 +25,28 @@ pub(super) fn names(path: &Path, zeros: bool) -> Result<Vec<PathBuf>, String> {
             .map(<[u8]>::to_vec)
             .collect(),
     };
-    let names = lines
-        .into_iter()
-        .filter(|line| !line.starts_with(b"#") && !line.starts_with(b";"))
-        .map(|line| PathBuf::from(OsString::from_vec(line)));
-    names.map(|name| inside(path, name)).collect()
+    let names = lines.into_iter().filter(|line| !line.starts_with(b"#") && !line.starts_with(b";"));
+    names.map(|line| inside(path, name(path, line)?)).collect()
+}
+
+/// Returns a line as the name of a file: any bytes are one.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have names of characters")]
+fn name(_list: &Path, line: Vec<u8>) -> Result<PathBuf, String> {
+    use std::os::unix::ffi::OsStringExt;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(line)))
+}
+
+/// Returns a line as the name of a file, which is text.
+///
+/// # Errors
+/// A sentence for people: the line is not UTF-8.
+#[cfg(not(unix))]
+fn name(list: &Path, line: Vec<u8>) -> Result<PathBuf, String> {
+    String::from_utf8(line).map(PathBuf::from).map_err(|error| {
+        let line = error.as_bytes().escape_ascii();
+        format!("the list {} names {line}, which is not UTF-8; write it as UTF-8", list.display())
+    })
 }
 
 /// Refuses a name that leads out of the directory that it is looked up in.
@@ -76,7 +91,7 @@ pub(super) fn lines(path: &Path, separator: u8) -> Result<Vec<Vec<u8>>, String> 
         .collect())
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::ffi::OsStrExt;
 
