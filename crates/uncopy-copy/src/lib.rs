@@ -33,6 +33,7 @@ mod user_names;
 #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
 mod permit;
 mod skip;
+pub mod systems;
 mod throttle;
 mod tuning;
 mod verdict;

@@ -6,7 +6,6 @@
 
 #[cfg(feature = "trees")]
 mod jobs;
-mod refused;
 mod temporary;
 
 use std::fs::{self, File, Metadata};
@@ -19,15 +18,22 @@ use super::observer::{self, Observer, Phase, Progress};
 use super::options::{CopyOptions, Existing, IfChanged, Sparse};
 use super::outcome::Outcome;
 use super::pause::Stopwatch;
+use super::systems;
 use super::verdict::PathVerdict;
 #[cfg(feature = "trees")]
 pub(super) use jobs::{is_built, run_job};
 use temporary::Temporary;
 use uncopy_core::CopyOption;
 use uncopy_core::other_system;
-use uncopy_core::{Cost, Mechanism, Note, Receipt};
+use uncopy_core::{Cost, Mechanism, Note, Receipt, System};
 use uncopy_core::{Error, Objection, Reason, Result};
 use uncopy_os::capabilities::AnswerReason;
+
+/// Linux, where tests run this, has all options by other code.
+const SYSTEM: System = match System::HERE {
+    System::Linux => System::Other,
+    here => here,
+};
 
 /// Nothing is tried here; see [`super::verdict`].
 pub(super) fn verdict(_: &Path, _: &Path) -> Result<PathVerdict, AnswerReason> {
@@ -43,7 +49,7 @@ pub(super) fn copy(
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
     let begin = Stopwatch::start(context.gate);
-    let not_here = refused::refused(options);
+    let not_here = systems::refused(options, SYSTEM);
     if !not_here.is_empty() {
         return Err(Error::new("write to", destination, Reason::NotHere { options: not_here }));
     }

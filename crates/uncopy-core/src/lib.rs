@@ -13,6 +13,7 @@ pub mod message;
 mod option;
 pub mod other_system;
 mod receipt;
+mod system;
 mod threshold;
 
 pub use choice::Choice;
@@ -26,6 +27,7 @@ pub use receipt::{
     MappedWrites, Mechanism, MetadataPart, Note, Obstacle, Portion, Receipt, Refusal,
     RefusalReason, SourceDigest, Unseen, Verification, VerifiedFrom,
 };
+pub use system::System;
 pub use threshold::{Decision, Origin, Threshold};
 
 /// Whether error numbers are Linux's. Other systems have other numbers.

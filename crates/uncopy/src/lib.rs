@@ -60,7 +60,7 @@ pub use uncopy_core::{
     CompressionReason, CompressionSample, Cost, Decision, DigestedFrom, Errno, Error, Exclusion,
     ExpectedBy, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism, MetadataPart, NextStep,
     Note, Objection, Obstacle, Portion, Reason, Receipt, Refusal, RefusalReason, Result,
-    SourceDigest, SourceDoubt, SystemError, Unseen, Verification, VerifiedFrom,
+    SourceDigest, SourceDoubt, System, SystemError, Unseen, Verification, VerifiedFrom,
 };
 #[cfg(all(feature = "doctor", target_os = "linux"))]
 #[doc(inline)]

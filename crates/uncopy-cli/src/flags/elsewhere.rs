@@ -55,7 +55,11 @@ fn flag(option: CopyOption) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use clap::{Args, Command};
+    use uncopy::System;
+    use uncopy::copy::systems::REQUESTS;
 
     use super::*;
     use crate::flags::copy::CopyArgs;
@@ -74,6 +78,32 @@ mod tests {
             }
             assert!(flags > 0 || *option == CopyOption::ReadStreams, "{option}");
         }
+    }
+
+    /// Renders the table of requests as `docs/systems.md` has it.
+    fn table() -> String {
+        let elsewhere = [System::MacOs, System::Windows, System::Other];
+        let mut table = String::from(
+            "| option | `uncopy cp` | macOS | Windows | others |\n|---|---|---|---|---|\n",
+        );
+        for request in &REQUESTS {
+            let flag = request.option.map_or_else(String::new, |option| match flag(option) {
+                flags if flags.starts_with('-') => format!("`{}`", flags.trim_end_matches(',')),
+                words => words.to_owned(),
+            });
+            let [macos, windows, others] = elsewhere.map(|system| request.on(system));
+            writeln!(table, "| {} | {flag} | {macos} | {windows} | {others} |", request.values)
+                .unwrap();
+        }
+        table
+    }
+
+    #[test]
+    fn the_book_has_the_table_of_requests() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/systems.md");
+        let book = std::fs::read_to_string(path).unwrap();
+        let table = table();
+        assert!(book.contains(&table), "docs/systems.md lacks this table:\n{table}");
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
     let mut all = CopyOptions::default();
     rows.iter().for_each(|(change, _)| change(&mut all));
     all.if_changed = IfChanged::Fail;
-    let named = refused::refused(&all);
+    let named = systems::refused(&all, SYSTEM);
     let but =
         |option: &CopyOption| ![CopyOption::IfChanged, CopyOption::ReadStreams].contains(option);
     assert_eq!(named, CopyOption::ALL.iter().copied().filter(but).collect::<Vec<_>>());
