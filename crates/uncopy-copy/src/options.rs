@@ -12,10 +12,8 @@ use uncopy_core::{Contradiction, Cost, Mechanism};
 /// How to copy one file. Every field but [`read_streams`](CopyOptions::read_streams) has the default of
 /// plain `uncopy cp`.
 ///
-/// All are obeyed on Linux. Elsewhere these are: `existing`; `gate`; `allow`, where it allows
-/// [`Mechanism::ReadWrite`]; `if_changed`, but for [`IfChanged::Retry`]; [`Sparse::Never`]; and the buffer of
-/// `tuning`. An option that asks for anything else is an error there
-/// ([`Reason::NotHere`](uncopy_core::Reason::NotHere)), before anything is touched.
+/// All are obeyed on Linux. [`systems::REQUESTS`](super::systems::REQUESTS) says which are elsewhere; any other is an
+/// error there ([`Reason::NotHere`](uncopy_core::Reason::NotHere)), before anything is touched.
 ///
 /// ```
 /// use uncopy::copy::{CopyOptions, Prefer};
@@ -730,7 +728,7 @@ mod tests {
     fn a_mechanism_that_cannot_meet_the_requirement_contradicts_it() {
         use Mechanism::{CopyFileRange, Direct, DirectRing, ReadWrite, Reflink, Sendfile, Splice};
         for (require, able) in [
-            (Require::Nothing, &Mechanism::ALL[..]),
+            (Require::Nothing, &Mechanism::LINUX[..]),
             (Require::NoUserCopy, &[Reflink, CopyFileRange, DirectRing, Direct, Sendfile, Splice]),
             (Require::ZeroCopy, &[Reflink, CopyFileRange, DirectRing, Direct]),
             (Require::Moved, &[DirectRing, Direct]),
@@ -738,7 +736,7 @@ mod tests {
             (Require::Reflink, &[Reflink]),
         ] {
             assert_eq!(checked(|o| o.require = require), Ok(()), "{require:?}");
-            for mechanism in Mechanism::ALL {
+            for mechanism in Mechanism::LINUX {
                 let found = checked(|o| (o.require, o.allow) = (require, Allow::Only(mechanism)));
                 let excluded =
                     Contradiction::RequireExcludesMethod { require: require.name(), mechanism };
@@ -784,7 +782,7 @@ mod tests {
     #[test]
     fn zeros_are_found_by_reading_alone() {
         let reads = [Allow::Any, Allow::ReadWrite, Allow::Only(Mechanism::ReadWrite)];
-        let others = Mechanism::ALL.into_iter().filter(|m| *m != Mechanism::ReadWrite);
+        let others = Mechanism::LINUX.into_iter().filter(|m| *m != Mechanism::ReadWrite);
         for allow in others.map(Allow::Only) {
             let found = checked(|o| (o.allow, o.sparse) = (allow, Sparse::Always));
             assert_eq!(found, Err(Contradiction::ZerosNeedReading), "{allow:?}");

@@ -1,39 +1,39 @@
-//! Copies one file on systems other than Linux: read and written piece by piece under a temporary
-//! name with the standard library alone, then renamed. Options that it cannot obey are refused
-//! before any file is touched.
+//! Copies one file on systems other than Linux: by the system's own mechanisms, or read and written piece by piece,
+//! under a temporary name that is then renamed. Options that it cannot obey are refused before any file is touched.
 //!
-//! Tests compile it on Linux too, and run it there.
+//! Tests compile it on Linux too, run it there, and play the calls of other systems.
 
+mod attempt;
+mod decide;
+#[cfg(test)]
+mod fake;
 #[cfg(feature = "trees")]
 mod jobs;
+#[cfg(test)]
+mod played;
 mod temporary;
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::context::CopyContext;
 use super::native;
 use super::observer::{self, Observer, Phase, Progress};
-use super::options::{CopyOptions, Existing, IfChanged, Sparse};
+use super::options::{CopyOptions, Existing, IfChanged};
 use super::outcome::Outcome;
 use super::pause::Stopwatch;
 use super::systems;
 use super::verdict::PathVerdict;
+use attempt::Attempts;
 #[cfg(feature = "trees")]
 pub(super) use jobs::{is_built, run_job};
 use temporary::Temporary;
-use uncopy_core::CopyOption;
-use uncopy_core::other_system;
-use uncopy_core::{Cost, Mechanism, Note, Receipt, System};
-use uncopy_core::{Error, Objection, Reason, Result};
+use uncopy_core::{CopyOption, Error, Note, Objection, Reason, Receipt, Result, System};
+use uncopy_core::{other_system, windows_path};
 use uncopy_os::capabilities::AnswerReason;
-
-/// Linux, where tests run this, has all options by other code.
-const SYSTEM: System = match System::HERE {
-    System::Linux => System::Other,
-    here => here,
-};
+use uncopy_os::native::CopyCalls;
+use uncopy_os::native_calls::SystemCalls;
 
 /// Nothing is tried here; see [`super::verdict`].
 pub(super) fn verdict(_: &Path, _: &Path) -> Result<PathVerdict, AnswerReason> {
@@ -48,25 +48,45 @@ pub(super) fn copy(
     context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    copy_by(&SystemCalls, source, destination, options, context, observer)
+}
+
+/// Copies one file by the calls of a system.
+fn copy_by(
+    calls: &dyn CopyCalls,
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+    context: &CopyContext<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
     let begin = Stopwatch::start(context.gate);
-    let not_here = systems::refused(options, SYSTEM);
+    let not_here = systems::refused(options, calls.system());
     if !not_here.is_empty() {
         return Err(Error::new("write to", destination, Reason::NotHere { options: not_here }));
     }
-    let source = Source::open(source, options)?;
-    let destination = Destination::resolve(destination, &source, options)?;
+    let source = Source::open(calls, source, options)?;
+    let destination = Destination::resolve(calls, destination, &source, options)?;
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Outcome::exists());
     }
-    let temporary = Temporary::create(&destination.path, |new| match &destination.found {
-        // It may be for fewer eyes than the source.
-        Some(_) => super::for_owner_alone(new),
-        None => native::create_like(new, &source.begun),
-    })?;
-    let bytes = move_bytes(&source, temporary.file()?, &destination, options, context, observer)?;
+    let mut temporary =
+        Temporary::create(calls, &destination.path, |new| match &destination.found {
+            // It may be for fewer eyes than the source.
+            Some(_) => super::for_owner_alone(new),
+            None => native::create_like(new, &source.begun),
+        })?;
     let mut receipt = Receipt::default();
+    let bytes = Attempts {
+        calls,
+        source: &source,
+        destination: &destination,
+        options,
+        context,
+        observer: &mut *observer,
+    }
+    .run(&mut temporary, &mut receipt)?;
     receipt.bytes = bytes;
-    receipt.add(Mechanism::ReadWrite, bytes, Cost::UserCopied);
     if let Some(what) = source.change(bytes)? {
         match options.if_changed {
             IfChanged::Accept => receipt.source_changed = true,
@@ -75,19 +95,27 @@ pub(super) fn copy(
             }
         }
     }
-    receipt.notes.push(Note::PlainWays);
-    if options.sparse == Sparse::Auto && native::may_have_holes(&source.begun) {
-        receipt.notes.push(Note::HolesFilled);
+    if decide::mechanisms(calls.system()).len() == 1 {
+        receipt.notes.push(Note::PlainWays);
     }
     if let Some(old) = &destination.found {
         receipt.notes.extend(native::give_as_old(temporary.file()?, old));
         receipt.notes.extend(Note::other_links(native::links(old)));
     }
-    let is_kept = options.existing == Existing::Keep;
-    if !temporary.put_in_place(&destination.path, is_kept)? {
+    if options.durable {
+        let flushing = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: bytes };
+        observer::report(observer, flushing, source.path)?;
+        let flushed = calls.flush(temporary.file()?);
+        flushed.map_err(|error| {
+            other_system::refused_by_destination("flush", destination.given, error)
+        })?;
+    }
+    let replaces = options.existing != Existing::Keep;
+    if !temporary.put_in_place(replaces, options.durable)? {
         // Another process created it in between.
         return Ok(Outcome::exists());
     }
+    receipt.durable = options.durable;
     receipt.duration = begin.elapsed();
     Ok(Outcome::Copied(receipt))
 }
@@ -97,18 +125,22 @@ struct Source<'a> {
     path: &'a Path,
     file: File,
     begun: Metadata,
+    may_have_holes: bool,
 }
 
 impl<'a> Source<'a> {
-    fn open(path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {
+    fn open(calls: &dyn CopyCalls, path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {
+        check_name(calls.system(), "copy", path)?;
         let fail = |error| other_system::refused("open", path, error);
         // Opening a FIFO would wait for its writer.
         check_source(path, &fs::metadata(path).map_err(fail)?, options)?;
-        let file = File::open(path).map_err(fail)?;
+        let file = calls.open_source(path).map_err(fail)?;
         let begun =
             file.metadata().map_err(|error| other_system::refused("examine", path, error))?;
         check_source(path, &begun, options)?;
-        Ok(Source { path, file, begun })
+        let may_have_holes = calls.may_have_holes(&begun);
+        let may_have_holes = may_have_holes.unwrap_or_else(|| native::may_have_holes(&begun));
+        Ok(Source { path, file, begun, may_have_holes })
     }
 
     /// Describes how the source differs from when the copy began, if it does.
@@ -136,6 +168,17 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Refuses names that Windows gives another meaning.
+fn check_name(system: System, operation: &'static str, path: &Path) -> Result<()> {
+    if system != System::Windows {
+        return Ok(());
+    }
+    let units: Vec<u16> = path.to_string_lossy().encode_utf16().collect();
+    windows_path::special(&units).map_or(Ok(()), |special| {
+        Err(Error::new(operation, path, Reason::NotRegular { kind: special.kind() }))
+    })
+}
+
 fn check_source(path: &Path, metadata: &Metadata, options: &CopyOptions) -> Result<()> {
     let reason = match native::kind(metadata) {
         None => return Ok(()),
@@ -159,6 +202,7 @@ struct Destination<'a> {
 impl<'a> Destination<'a> {
     /// Looks at the destination; changes nothing.
     fn resolve(
+        calls: &dyn CopyCalls,
         given: &'a Path,
         source: &Source<'_>,
         options: &CopyOptions,
@@ -169,6 +213,7 @@ impl<'a> Destination<'a> {
         if given.file_name().is_none() || text.ends_with(std::path::is_separator) {
             return refuse(Reason::NotRegular { kind: "a directory" });
         }
+        check_name(calls.system(), "write to", given)?;
         let new = |path| Ok(Destination { given, path, found: None });
         let (path, found) = match fs::symlink_metadata(given) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -193,7 +238,10 @@ impl<'a> Destination<'a> {
         if let Some(kind) = native::kind(&found) {
             return refuse(Reason::NotRegular { kind });
         }
-        if native::is_same_file((source.path, &source.begun), (&path, &found)) {
+        let is_same = calls
+            .is_same_file(source.path, &path)
+            .unwrap_or_else(|| native::is_same_file((source.path, &source.begun), (&path, &found)));
+        if is_same {
             return refuse(Reason::SameFile { source_path: source.path.to_owned() });
         }
         if options.existing == Existing::Replace
@@ -207,43 +255,6 @@ impl<'a> Destination<'a> {
             };
         }
         Ok(Destination { given, path, found: Some(found) })
-    }
-}
-
-/// Moves all bytes, and reports progress before each piece and after the last one.
-fn move_bytes(
-    source: &Source<'_>,
-    mut output: &File,
-    destination: &Destination<'_>,
-    options: &CopyOptions,
-    context: &CopyContext<'_>,
-    observer: &mut dyn Observer,
-) -> Result<u64> {
-    let most = options.tuning.buffer_bytes();
-    let mut buffer = vec![0; usize::try_from(most).unwrap_or(usize::MAX)];
-    let (mut input, mut done_bytes) = (&source.file, 0);
-    loop {
-        let total_bytes = source.begun.len();
-        let progress = Progress { phase: Phase::Copying, done_bytes, total_bytes };
-        observer::report(observer, progress, source.path)?;
-        let admitted = observer::wait_for_rate(observer, context.throttle, progress, most)
-            .ok_or_else(|| Error::new("copy", source.path, Reason::Cancelled))?;
-        let piece = &mut buffer[..usize::try_from(admitted).unwrap_or(usize::MAX)];
-        let read = input.read(piece);
-        if let Some(throttle) = context.throttle {
-            throttle.give_back(admitted - read.as_ref().map_or(0, |bytes| *bytes as u64));
-        }
-        match read {
-            Ok(0) => return Ok(done_bytes),
-            Ok(bytes) => {
-                output.write_all(&piece[..bytes]).map_err(|error| {
-                    other_system::refused_by_destination("write to", destination.given, error)
-                })?;
-                done_bytes += bytes as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(other_system::refused("read", source.path, error)),
-        }
     }
 }
 

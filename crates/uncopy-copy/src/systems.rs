@@ -26,6 +26,8 @@ pub enum WhyNotHere {
     OnlyLinux,
     /// The system could do it, and this library does not yet.
     NotBuilt,
+    /// It names a mechanism that this system does not have.
+    NoSuchCall,
     /// Files have no such attribute there.
     NoSuchAttribute,
 }
@@ -35,6 +37,7 @@ impl fmt::Display for WhyNotHere {
         f.write_str(match self {
             WhyNotHere::OnlyLinux => "it chooses among mechanisms of Linux",
             WhyNotHere::NotBuilt => "not built yet",
+            WhyNotHere::NoSuchCall => "no such mechanism",
             WhyNotHere::NoSuchAttribute => "files have no such attribute",
         })
     }
@@ -70,7 +73,7 @@ impl Request {
         (self.is_in)(options)
     }
 
-    /// Whether a system obeys it. Linux obeys all.
+    /// Whether a system obeys it. Linux refuses none: a mechanism of another system fails as one that cannot copy.
     #[must_use]
     pub fn on(&self, system: System) -> Support {
         let [macos, windows, other] = self.elsewhere;
@@ -86,6 +89,7 @@ impl Request {
 const YES: Support = Support::Honoured;
 const ONLY_LINUX: Support = Support::Refused(WhyNotHere::OnlyLinux);
 const NOT_BUILT: Support = Support::Refused(WhyNotHere::NotBuilt);
+const NO_SUCH_CALL: Support = Support::Refused(WhyNotHere::NoSuchCall);
 const NO_SUCH: Support = Support::Refused(WhyNotHere::NoSuchAttribute);
 
 /// Makes a row that some system refuses.
@@ -106,19 +110,32 @@ const fn honoured(values: &'static str, is_in: fn(&CopyOptions) -> bool) -> Requ
 /// Every request, in the order of the options.
 ///
 /// A value that is not in the table asks for nothing: it is the default, or has no effect.
-pub static REQUESTS: [Request; 37] = [
+pub static REQUESTS: [Request; 40] = [
     honoured("allow = Any", |o| o.allow == Allow::Any),
     honoured("allow = ReadWrite or Only(ReadWrite)", |o| {
         matches!(o.allow, Allow::ReadWrite | Allow::Only(Mechanism::ReadWrite))
     }),
+    honoured("allow = Unshared", |o| o.allow == Allow::Unshared),
     row(
         CopyOption::Allow,
-        "allow = Unshared, or another mechanism alone",
+        "allow = Only(Clonefile or Fcopyfile)",
+        |o| matches!(o.allow, Allow::Only(Mechanism::Clonefile | Mechanism::Fcopyfile)),
+        [YES, NO_SUCH_CALL, NO_SUCH_CALL],
+    ),
+    row(
+        CopyOption::Allow,
+        "allow = Only(BlockClone or CopyFile2)",
+        |o| matches!(o.allow, Allow::Only(Mechanism::BlockClone | Mechanism::CopyFile2)),
+        [NO_SUCH_CALL, YES, NO_SUCH_CALL],
+    ),
+    row(
+        CopyOption::Allow,
+        "allow = Only, of a mechanism of Linux but ReadWrite",
         |o| {
-            matches!(o.allow, Allow::Unshared)
-                || matches!(o.allow, Allow::Only(mechanism) if mechanism != Mechanism::ReadWrite)
+            matches!(o.allow, Allow::Only(only)
+                if only != Mechanism::ReadWrite && Mechanism::LINUX.contains(&only))
         },
-        [NOT_BUILT; 3],
+        [ONLY_LINUX; 3],
     ),
     row(CopyOption::Require, "require", |o| o.require != Require::Nothing, [NOT_BUILT; 3]),
     row(CopyOption::Prefer, "prefer = CpuTime", |o| o.prefer != Prefer::WallTime, [ONLY_LINUX; 3]),
@@ -177,7 +194,7 @@ pub static REQUESTS: [Request; 37] = [
     row(CopyOption::Owner, "owner", |o| o.owner.is_some(), [NOT_BUILT; 3]),
     row(CopyOption::Verify, "verify", |o| o.verify.is_some(), [NOT_BUILT; 3]),
     row(CopyOption::Digest, "digest", |o| o.digest.is_some(), [NOT_BUILT; 3]),
-    row(CopyOption::Durable, "durable", |o| o.durable, [NOT_BUILT; 3]),
+    row(CopyOption::Durable, "durable", |o| o.durable, [YES, YES, NOT_BUILT]),
     row(CopyOption::InPlace, "in_place", |o| o.in_place, [NOT_BUILT; 3]),
     row(CopyOption::CopyContents, "copy_contents", |o| o.copy_contents, [NOT_BUILT; 3]),
     // The source decides: only a stream is refused, when it is seen.
@@ -267,10 +284,13 @@ mod tests {
     }
 
     /// How to ask for each row, by its words.
-    const CHANGES: [(&str, Change); 36] = [
+    const CHANGES: [(&str, Change); 39] = [
         ("allow = Any", |_| {}),
         ("allow = ReadWrite or Only(ReadWrite)", |o| o.allow = Allow::ReadWrite),
-        ("allow = Unshared, or another mechanism alone", |o| {
+        ("allow = Unshared", |o| o.allow = Allow::Unshared),
+        ("allow = Only(Clonefile or Fcopyfile)", |o| o.allow = Allow::Only(Mechanism::Fcopyfile)),
+        ("allow = Only(BlockClone or CopyFile2)", |o| o.allow = Allow::Only(Mechanism::CopyFile2)),
+        ("allow = Only, of a mechanism of Linux but ReadWrite", |o| {
             o.allow = Allow::Only(Mechanism::Splice);
         }),
         ("require", |o| o.require = Require::ZeroCopy),
@@ -343,7 +363,8 @@ mod tests {
             assert!(request.option.is_some() || !is_refused, "{}", request.values);
             assert_eq!(request.on(System::Linux), Support::Honoured);
         }
-        let named: Vec<_> = REQUESTS.iter().filter_map(|request| request.option).collect();
+        let mut named: Vec<_> = REQUESTS.iter().filter_map(|request| request.option).collect();
+        named.dedup();
         assert_eq!(named, CopyOption::ALL);
     }
 

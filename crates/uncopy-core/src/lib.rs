@@ -15,6 +15,7 @@ pub mod other_system;
 mod receipt;
 mod system;
 mod threshold;
+pub mod windows_path;
 
 pub use choice::Choice;
 pub use errno::{Errno, SystemError};

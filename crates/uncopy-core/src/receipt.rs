@@ -35,11 +35,19 @@ pub enum Mechanism {
     Splice,
     /// `read(2)` and `write(2)` through a buffer of the program.
     ReadWrite,
+    /// macOS, `fclonefileat(2)`: the files share their blocks.
+    Clonefile,
+    /// macOS, `fcopyfile(3)`: the system's library reads and writes in the program's process.
+    Fcopyfile,
+    /// Windows, `FSCTL_DUPLICATE_EXTENTS_TO_FILE` (ReFS, Dev Drive): the files share their clusters.
+    BlockClone,
+    /// Windows, `CopyFile2`, which may share, and does not say so.
+    CopyFile2,
 }
 
 impl Mechanism {
-    /// Every mechanism, cheapest first.
-    pub const ALL: [Mechanism; 7] = [
+    /// Every mechanism of Linux, cheapest first.
+    pub const LINUX: [Mechanism; 7] = [
         Mechanism::Reflink,
         Mechanism::CopyFileRange,
         Mechanism::DirectRing,
@@ -47,6 +55,21 @@ impl Mechanism {
         Mechanism::Sendfile,
         Mechanism::Splice,
         Mechanism::ReadWrite,
+    ];
+
+    /// Every mechanism of every system.
+    pub const ALL: [Mechanism; 11] = [
+        Mechanism::Reflink,
+        Mechanism::CopyFileRange,
+        Mechanism::DirectRing,
+        Mechanism::Direct,
+        Mechanism::Sendfile,
+        Mechanism::Splice,
+        Mechanism::ReadWrite,
+        Mechanism::Clonefile,
+        Mechanism::Fcopyfile,
+        Mechanism::BlockClone,
+        Mechanism::CopyFile2,
     ];
 
     /// Name in receipts: `copy_file_range`.
@@ -60,6 +83,10 @@ impl Mechanism {
             Mechanism::Sendfile => "sendfile",
             Mechanism::Splice => "splice",
             Mechanism::ReadWrite => "read_write",
+            Mechanism::Clonefile => "clonefile",
+            Mechanism::Fcopyfile => "fcopyfile",
+            Mechanism::BlockClone => "block_clone",
+            Mechanism::CopyFile2 => "copy_file2",
         }
     }
 

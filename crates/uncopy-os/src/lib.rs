@@ -3,8 +3,7 @@
 //! There is no policy here. The crate `uncopy` re-exports [`capabilities`]; everything else is internal to
 //! uncopy's crates.
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
-#![cfg_attr(target_os = "linux", allow(unsafe_code))]
-#![cfg_attr(not(target_os = "linux"), deny(unsafe_code))]
+#![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
 pub mod account;
@@ -37,6 +36,11 @@ pub mod mapping;
 pub mod memfd;
 #[cfg(target_os = "linux")]
 pub mod name;
+pub mod native;
+#[cfg_attr(target_os = "macos", path = "native/macos.rs")]
+#[cfg_attr(target_os = "windows", path = "native/windows.rs")]
+#[cfg_attr(not(any(target_os = "macos", target_os = "windows")), path = "native/standard.rs")]
+pub mod native_calls;
 #[cfg(target_os = "linux")]
 pub mod netlink;
 #[cfg(target_os = "linux")]

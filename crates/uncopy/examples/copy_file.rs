@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut options = CopyOptions::new();
     if let Some(name) = arguments.next() {
-        let mechanism = Mechanism::ALL.into_iter().find(|m| name == m.name());
+        let mechanism = Mechanism::LINUX.into_iter().find(|m| name == m.name());
         options = options.allow(Allow::Only(mechanism.ok_or("no such mechanism")?));
     }
     let Outcome::Copied(receipt) = copy_file(source, destination, &options)? else {

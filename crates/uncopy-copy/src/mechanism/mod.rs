@@ -95,7 +95,13 @@ pub(crate) fn mover(
         Mechanism::DirectRing => direct::ring(ends, direct_cost(facts), setting)?,
         Mechanism::Sendfile => Box::new(sendfile::Sendfile::default()),
         Mechanism::Splice => Box::new(splice::Splice::new()?),
-        Mechanism::ReadWrite | Mechanism::Reflink => Box::new(read_write::ReadWrite::new(
+        // The plan has no mechanism of another system.
+        Mechanism::ReadWrite
+        | Mechanism::Reflink
+        | Mechanism::Clonefile
+        | Mechanism::Fcopyfile
+        | Mechanism::BlockClone
+        | Mechanism::CopyFile2 => Box::new(read_write::ReadWrite::new(
             facts.size.unwrap_or(u64::MAX).min(facts.tuning.buffer_bytes()),
             facts.sparse == Sparse::Always,
             facts.in_place,

@@ -8,9 +8,15 @@ use uncopy_core::Note;
 /// There are no permission bits to take over.
 pub(super) fn create_like(_: &mut OpenOptions, _: &Metadata) {}
 
-/// A new file has what its directory gives it.
-pub(super) fn give_as_old(_: &File, _: &Metadata) -> Vec<Note> {
-    vec![Note::OldMetadataGone]
+/// Makes a file read-only if the old one was. Everything else is as its directory gives it.
+pub(super) fn give_as_old(file: &File, old: &Metadata) -> Vec<Note> {
+    let mut notes = vec![Note::OldMetadataGone];
+    if old.permissions().readonly()
+        && let Err(error) = file.set_permissions(old.permissions())
+    {
+        notes.push(Note::OldPermissionsNotKept { error: error.into() });
+    }
+    notes
 }
 
 /// One file, by its path alone: hard links are not seen.

@@ -1,41 +1,48 @@
 //! Writes a temporary file in the destination's directory until it gets the destination's name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::decide::{self, AfterPlacing};
 use uncopy_core::other_system;
 use uncopy_core::{Error, Result};
+use uncopy_os::native::{CopyCalls, Placing};
 
 /// A file that is gone when this is dropped, unless it was put in place.
 pub(super) struct Temporary<'a> {
+    calls: &'a dyn CopyCalls,
     /// For whom it is made.
     destination: &'a Path,
+    /// How it is made, which says who may open it.
+    new: OpenOptions,
     file: Option<File>,
-    path: Option<PathBuf>,
+    path: PathBuf,
+    is_placed: bool,
 }
 
 impl<'a> Temporary<'a> {
     /// Makes one; `permit` says who may open it.
     pub(super) fn create(
+        calls: &'a dyn CopyCalls,
         destination: &'a Path,
         permit: impl Fn(&mut OpenOptions),
     ) -> Result<Temporary<'a>> {
+        let mut new = File::options();
+        permit(&mut new);
+        new.read(true).write(true).create_new(true);
         let mut number = 0u64;
         loop {
             let name = format!(".uncopy-{}-{number}.tmp", std::process::id());
             let path = destination.with_file_name(name);
-            let mut new = File::options();
-            permit(&mut new);
-            match new.write(true).create_new(true).open(&path) {
+            match calls.create(&new, &path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => {
-                    let parent = destination.parent().filter(|path| !path.as_os_str().is_empty());
-                    let parent = parent.unwrap_or(Path::new("."));
-                    return Err(failed("make a file in", parent, error));
+                    return Err(failed("make a file in", directory_of(destination), error));
                 }
                 Ok(file) => {
-                    return Ok(Temporary { destination, file: Some(file), path: Some(path) });
+                    let file = Some(file);
+                    return Ok(Temporary { calls, destination, new, file, path, is_placed: false });
                 }
             }
         }
@@ -48,22 +55,72 @@ impl<'a> Temporary<'a> {
         })
     }
 
-    /// Gives it its name, in one step. Returns `false` if the name is taken and `is_kept` is set.
-    pub(super) fn put_in_place(mut self, destination: &Path, is_kept: bool) -> Result<bool> {
-        // Not every system renames a file that is open.
+    /// Has a call make the file anew, which only makes new names. Its permissions stay as they were.
+    pub(super) fn make_by(
+        &mut self,
+        make: impl FnOnce(&Path) -> io::Result<u64>,
+    ) -> io::Result<u64> {
+        let permissions = match &self.file {
+            Some(file) => file.metadata()?.permissions(),
+            None => return Err(io::Error::other("it is closed already")),
+        };
         self.file = None;
-        let Some(path) = &self.path else { return Ok(true) };
-        if is_kept {
-            // The one call of the standard library that never replaces; its first name then goes.
-            return match fs::hard_link(path, destination) {
-                Ok(()) => Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-                Err(error) => Err(failed("link into place", destination, error)),
-            };
+        self.calls.remove(&self.path)?;
+        let bytes = make(&self.path)?;
+        let file = self.calls.open_made(&self.path)?;
+        file.set_permissions(permissions)?;
+        self.file = Some(file);
+        Ok(bytes)
+    }
+
+    /// Makes the file empty again after a mechanism failed.
+    pub(super) fn start_over(&mut self) -> Result<()> {
+        let fail = |error| failed("make a file in", directory_of(self.destination), error);
+        match self.file.take() {
+            Some(file) => {
+                self.calls.set_length(&file, 0).map_err(fail)?;
+                self.file = Some(file);
+            }
+            None => {
+                // A call that failed may have left a part.
+                match self.calls.remove(&self.path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(fail(error));
+                    }
+                    _ => self.file = Some(self.calls.create(&self.new, &self.path).map_err(fail)?),
+                }
+            }
         }
-        fs::rename(path, destination)
-            .map_err(|error| failed("put in place", destination, error))?;
-        self.path = None;
+        Ok(())
+    }
+
+    /// Gives it its name, in one step. Returns `false` if the name is taken and not to be replaced. With
+    /// `is_durable` the name is on the device when this returns.
+    pub(super) fn put_in_place(mut self, replaces: bool, is_durable: bool) -> Result<bool> {
+        let system = self.calls.system();
+        let mut ended = Err(io::ErrorKind::Unsupported.into());
+        for placing in decide::placings(system, replaces) {
+            let file = self.file()?;
+            let (from, to) = (&self.path, self.destination);
+            ended = self.calls.place(*placing, file, from, to, replaces);
+            let Err(error) = &ended else {
+                // A further name was made, and the first one goes.
+                self.is_placed = *placing != Placing::Link;
+                break;
+            };
+            match decide::after_placing(system, *placing, replaces, error) {
+                AfterPlacing::Taken => return Ok(false),
+                AfterPlacing::Next => {}
+                AfterPlacing::Final => break,
+            }
+        }
+        let operation = if replaces { "put in place" } else { "link into place" };
+        ended.map_err(|error| failed(operation, self.destination, error))?;
+        if is_durable {
+            let directory = directory_of(self.destination);
+            let flushed = self.calls.flush_name(self.file()?, directory);
+            flushed.map_err(|error| failed("flush", directory, error))?;
+        }
         Ok(true)
     }
 }
@@ -71,10 +128,16 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         self.file = None;
-        if let Some(path) = &self.path {
-            let _ = fs::remove_file(path);
+        if !self.is_placed {
+            let _ = self.calls.remove(&self.path);
         }
     }
+}
+
+/// Returns the directory of a file.
+pub(super) fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 fn failed(operation: &'static str, subject: &Path, error: io::Error) -> Error {

@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
@@ -11,6 +12,7 @@ use crate::{
     Allow, Cache, Control, Digest, Level, Origin, Pause, Prefer, Require, Sparse, Threshold,
     Throttle, Transform, Tuning, Verify,
 };
+use uncopy_core::{Cost, Mechanism};
 
 const MIB: usize = 1 << 20;
 
@@ -125,7 +127,7 @@ fn what_does_not_work_is_refused_by_name_before_anything_is_touched() {
     let mut all = CopyOptions::default();
     rows.iter().for_each(|(change, _)| change(&mut all));
     all.if_changed = IfChanged::Fail;
-    let named = systems::refused(&all, SYSTEM);
+    let named = systems::refused(&all, System::Other);
     let but =
         |option: &CopyOption| ![CopyOption::IfChanged, CopyOption::ReadStreams].contains(option);
     assert_eq!(named, CopyOption::ALL.iter().copied().filter(but).collect::<Vec<_>>());

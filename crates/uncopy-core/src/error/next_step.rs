@@ -1,10 +1,10 @@
 //! Next steps for the user after an error, chosen by its reason.
 
 use std::fmt;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
 use super::{Errno, Reason, SourceDoubt};
-use crate::{Exclusion, Refusal, RefusalReason, Unseen};
+use crate::{Exclusion, Refusal, RefusalReason, System, Unseen};
 
 macro_rules! steps {
     ($($step:ident = $code:literal, $text:literal;)*) => {
@@ -131,7 +131,9 @@ impl fmt::Display for NextStep {
 pub(super) fn after(operation: &str, reason: &Reason) -> Option<NextStep> {
     Some(match reason {
         Reason::System { errno } => return after_call(*errno),
-        Reason::OtherSystem { error } => return after_other_system(error.get().kind()),
+        Reason::OtherSystem { error } => {
+            return after_other_system(System::HERE, error.get());
+        }
         Reason::Network { errno } => return on_network(*errno),
         Reason::ForeignLink { .. } => NextStep::NameLinkTarget,
         Reason::SameFile { .. } => NextStep::NameOtherDestination,
@@ -200,8 +202,12 @@ fn after_call(errno: Errno) -> Option<NextStep> {
 }
 
 /// Chooses the next step on systems other than Linux, without naming what only Linux has.
-fn after_other_system(kind: ErrorKind) -> Option<NextStep> {
-    Some(match kind {
+fn after_other_system(system: System, error: &io::Error) -> Option<NextStep> {
+    // ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION: they have no kind, and pass.
+    if system == System::Windows && matches!(error.raw_os_error(), Some(32 | 33)) {
+        return Some(NextStep::WaitForUsers);
+    }
+    Some(match error.kind() {
         ErrorKind::NotFound => NextStep::CheckPath,
         ErrorKind::PermissionDenied => NextStep::CheckPermissions,
         ErrorKind::StorageFull => NextStep::FreeSpace,

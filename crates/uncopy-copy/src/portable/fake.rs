@@ -1,0 +1,269 @@
+//! Plays the calls of other systems on Linux: each does its work on real files, and can fail, be short, or be the last
+//! one before a crash.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use uncopy_core::System;
+use uncopy_os::native::{Advance, CopyCalls, OnProgress, Placing, unsupported};
+
+/// Name of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Open,
+    Create,
+    OpenMade,
+    CloneFile,
+    CopyInto,
+    CopyToNew,
+    ShareBlocks,
+    MakeSparse,
+    Prepare,
+    Read,
+    Write,
+    SetLength,
+    Flush,
+    FlushName,
+    Place(Placing),
+    Remove,
+}
+
+/// The calls of a system, played.
+pub(super) struct Fake {
+    system: System,
+    /// Calls that fail, with the system's number.
+    failing: Vec<(Call, i32)>,
+    /// Most bytes of a read or write.
+    most: usize,
+    /// Size of the pieces that a call reports.
+    piece: usize,
+    /// Number of calls after which the process is gone.
+    crash_after: Option<usize>,
+    made: RefCell<Vec<Call>>,
+    is_crashed: Cell<bool>,
+}
+
+impl Fake {
+    pub(super) fn new(system: System) -> Fake {
+        Fake {
+            system,
+            failing: Vec::new(),
+            most: usize::MAX,
+            piece: 64 << 10,
+            crash_after: None,
+            made: RefCell::default(),
+            is_crashed: Cell::new(false),
+        }
+    }
+
+    pub(super) fn fail(mut self, call: Call, code: i32) -> Fake {
+        self.failing.push((call, code));
+        self
+    }
+
+    pub(super) fn short(mut self, most: usize) -> Fake {
+        self.most = most;
+        self
+    }
+
+    pub(super) fn crash_after(mut self, calls: usize) -> Fake {
+        self.crash_after = Some(calls);
+        self
+    }
+
+    /// Calls made so far.
+    pub(super) fn made(&self) -> Vec<Call> {
+        self.made.borrow().clone()
+    }
+
+    pub(super) fn is_crashed(&self) -> bool {
+        self.is_crashed.get()
+    }
+
+    fn call<T>(&self, call: Call, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.crash_after.is_some_and(|calls| self.made.borrow().len() >= calls) {
+            self.is_crashed.set(true);
+        }
+        if self.is_crashed.get() {
+            return Err(io::Error::other("the process is gone"));
+        }
+        self.made.borrow_mut().push(call);
+        match self.failing.iter().find(|(failing, _)| *failing == call) {
+            Some((_, code)) => Err(io::Error::from_raw_os_error(*code)),
+            None => work(),
+        }
+    }
+
+    fn is(&self, system: System) -> io::Result<()> {
+        if self.system == system { Ok(()) } else { unsupported() }
+    }
+
+    /// The number of the system for a name that is taken.
+    fn taken(&self, error: io::Error) -> io::Error {
+        match (error.kind(), self.system) {
+            (io::ErrorKind::AlreadyExists, System::Windows) => io::Error::from_raw_os_error(183),
+            _ => error,
+        }
+    }
+
+    fn copy_in_pieces(
+        &self,
+        source: &File,
+        destination: &File,
+        progress: OnProgress<'_>,
+        stopped: i32,
+    ) -> io::Result<u64> {
+        let mut buffer = vec![0; self.piece];
+        let mut at = 0;
+        loop {
+            let bytes = source.read_at(&mut buffer, at)?;
+            if bytes == 0 {
+                return Ok(at);
+            }
+            destination.write_all_at(&buffer[..bytes], at)?;
+            at += bytes as u64;
+            if progress(at) == Advance::Stop {
+                return Err(io::Error::from_raw_os_error(stopped));
+            }
+        }
+    }
+}
+
+impl CopyCalls for Fake {
+    fn system(&self) -> System {
+        self.system
+    }
+
+    fn open_source(&self, path: &Path) -> io::Result<File> {
+        self.call(Call::Open, || File::open(path))
+    }
+
+    fn create(&self, options: &OpenOptions, path: &Path) -> io::Result<File> {
+        self.call(Call::Create, || options.open(path))
+    }
+
+    fn open_made(&self, path: &Path) -> io::Result<File> {
+        self.call(Call::OpenMade, || OpenOptions::new().read(true).write(true).open(path))
+    }
+
+    fn clone_file(&self, source: &File, new: &Path) -> io::Result<()> {
+        self.is(System::MacOs)?;
+        self.call(Call::CloneFile, || {
+            let to = File::create_new(new)?;
+            self.copy_in_pieces(source, &to, &mut |_| Advance::Continue, 0).map(drop)
+        })
+    }
+
+    fn copy_into(
+        &self,
+        source: &File,
+        destination: &File,
+        keeps_holes: bool,
+        progress: OnProgress<'_>,
+    ) -> io::Result<u64> {
+        self.is(System::MacOs)?;
+        assert!(!keeps_holes || source.metadata()?.len() > 0, "COPYFILE_DATA_SPARSE of nothing");
+        // ECANCELED
+        self.call(Call::CopyInto, || self.copy_in_pieces(source, destination, progress, 89))
+    }
+
+    fn copy_to_new(&self, source: &Path, new: &Path, progress: OnProgress<'_>) -> io::Result<u64> {
+        self.is(System::Windows)?;
+        self.call(Call::CopyToNew, || {
+            let (from, to) = (File::open(source)?, File::create_new(new)?);
+            // ERROR_REQUEST_ABORTED
+            let copied = self.copy_in_pieces(&from, &to, progress, 1235);
+            if copied.is_err() {
+                fs::remove_file(new)?;
+            }
+            copied
+        })
+    }
+
+    fn share_blocks(&self, source: &File, destination: &File, range: Range<u64>) -> io::Result<()> {
+        self.is(System::Windows)?;
+        self.call(Call::ShareBlocks, || {
+            let length = destination.metadata()?.len();
+            let end = range.end.min(length);
+            let mut bytes = vec![0; usize::try_from(end - range.start).unwrap()];
+            source.read_exact_at(&mut bytes, range.start)?;
+            destination.write_all_at(&bytes, range.start)
+        })
+    }
+
+    fn cluster_bytes(&self, _: &Path) -> io::Result<u64> {
+        self.is(System::Windows).map(|()| 4096)
+    }
+
+    fn match_integrity(&self, _: &File, _: &File) -> io::Result<()> {
+        self.is(System::Windows)?;
+        self.call(Call::Prepare, || Ok(()))
+    }
+
+    fn make_sparse(&self, _: &File) -> io::Result<()> {
+        self.call(Call::MakeSparse, || Ok(()))
+    }
+
+    fn data_ranges(&self, source: &File, bytes: u64) -> io::Result<Vec<Range<u64>>> {
+        // Pages that are not all zeros.
+        let mut ranges = Vec::new();
+        let mut page = [0; 4096];
+        for at in (0..bytes).step_by(page.len()) {
+            let read = source.read_at(&mut page, at)?;
+            if page[..read].iter().any(|byte| *byte != 0) {
+                ranges.push(at..(at + read as u64));
+            }
+        }
+        Ok(ranges)
+    }
+
+    fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let most = buffer.len().min(self.most);
+        self.call(Call::Read, || file.read_at(&mut buffer[..most], offset))
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let most = bytes.len().min(self.most);
+        self.call(Call::Write, || file.write_at(&bytes[..most], offset))
+    }
+
+    fn set_length(&self, file: &File, bytes: u64) -> io::Result<()> {
+        self.call(Call::SetLength, || file.set_len(bytes))
+    }
+
+    fn flush(&self, _: &File) -> io::Result<()> {
+        self.call(Call::Flush, || Ok(()))
+    }
+
+    fn flush_name(&self, _: &File, directory: &Path) -> io::Result<()> {
+        self.call(Call::FlushName, || fs::metadata(directory).map(drop))
+    }
+
+    fn place(
+        &self,
+        placing: Placing,
+        _: &File,
+        temporary: &Path,
+        destination: &Path,
+        replaces: bool,
+    ) -> io::Result<()> {
+        self.call(Call::Place(placing), || {
+            let placed = match (placing, replaces) {
+                (Placing::Link, _) => fs::hard_link(temporary, destination),
+                (_, true) => fs::rename(temporary, destination),
+                (_, false) => {
+                    fs::hard_link(temporary, destination).and_then(|()| fs::remove_file(temporary))
+                }
+            };
+            placed.map_err(|error| self.taken(error))
+        })
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.call(Call::Remove, || fs::remove_file(path))
+    }
+}
