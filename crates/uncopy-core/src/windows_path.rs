@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_told_apart() {
+    fn prefixes_are_distinguished() {
         use WindowsPrefix::{
             Device, Drive, DriveRelative, None, Root, Unc, Verbatim, VerbatimDrive, VerbatimUnc,
         };

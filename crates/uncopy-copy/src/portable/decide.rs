@@ -7,7 +7,7 @@ use crate::Allow;
 use uncopy_core::{Exclusion, Mechanism, Obstacle, System};
 use uncopy_os::native::Placing;
 
-/// What follows an error of a mechanism.
+/// Consequence of an error of a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterError {
     /// Try the next mechanism.
@@ -18,7 +18,7 @@ pub(super) enum AfterError {
     Final,
 }
 
-/// What follows an error of a call that gives a file its name.
+/// Consequence of an error of a call that gives a file its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterPlacing {
     /// The name is taken, and the file there is kept.

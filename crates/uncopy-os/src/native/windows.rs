@@ -359,6 +359,9 @@ fn copy_file_2() -> io::Result<CopyFile2> {
 }
 
 /// The progress routine. It is held while the copy pauses, because a pause of the call itself fails it.
+///
+/// # Safety
+/// `message` is valid, and `context` a `Reports` that nothing else uses meanwhile.
 unsafe extern "system" fn report(
     message: *const COPYFILE2_MESSAGE,
     context: *const c_void,
