@@ -234,7 +234,7 @@ impl Attempts<'_, '_> {
     ) -> Result<u64, Stopped> {
         let (calls, source, size) = (self.calls, self.source, self.size());
         let output = temporary.file().map_err(closed)?;
-        let mut ranges = vec![0..u64::MAX];
+        let mut ranges = Vec::from([Range { start: 0, end: u64::MAX }]);
         if self.options.sparse == Sparse::Auto && source.may_have_holes {
             let found = calls.data_ranges(&source.file, size);
             match found.and_then(|found| calls.make_sparse(output).map(|()| found)) {

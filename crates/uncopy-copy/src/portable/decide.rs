@@ -54,7 +54,7 @@ pub(super) fn excluded(mechanism: Mechanism, allow: Allow, fills_holes: bool) ->
 }
 
 /// Rows of error numbers after which another mechanism may work, or the same call again.
-type Row = (i32, AfterError);
+pub(super) type Row = (i32, AfterError);
 
 /// macOS, sys/errno.h; clonefile(2).
 pub(super) const CLONEFILE: [Row; 8] = [

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::decide::{self, AfterError};
+use super::decide::{self, AfterError, Row};
 use super::fake::{Call, Fake};
 use super::*;
 use crate::{Allow, Control, Sparse};
@@ -124,7 +124,7 @@ fn the_cheapest_mechanism_copies_and_the_receipt_names_it() {
 
 #[test]
 fn every_error_of_each_table_leads_on_or_ends_with_the_old_file() {
-    let tables: [(System, Mechanism, &[(i32, AfterError)]); 4] = [
+    let tables: [(System, Mechanism, &[Row]); 4] = [
         (System::MacOs, Mechanism::Clonefile, &decide::CLONEFILE),
         (System::MacOs, Mechanism::Fcopyfile, &decide::FCOPYFILE),
         (System::Windows, Mechanism::BlockClone, &decide::BLOCK_CLONE),
