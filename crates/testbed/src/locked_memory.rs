@@ -3,10 +3,14 @@
 //! Registered buffers of io_uring and pages that `MSG_ZEROCOPY` lends count against one limit for all
 //! processes of a user (`RLIMIT_MEMLOCK`; 8 MiB by default), unless they have `CAP_IPC_LOCK`.
 
+use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
+
+use crate::sys::locked::try_to_lock;
+use crate::wait_for;
 
 /// Sum of what running tests may lock, in MiB.
 const BUDGET: u32 = 8;
@@ -17,13 +21,23 @@ static RETURNED: Condvar = Condvar::new();
 /// Part of the budget, returned when dropped.
 pub(crate) struct Reservation(u32);
 
-/// Waits until the budget has `mebibytes` left.
+/// Waits until the budget has `mebibytes` left, and the kernel, which takes the memory of a ring back some time after
+/// its program has ended, too.
 pub(crate) fn reserve(mebibytes: u32) -> Reservation {
     let mebibytes = if is_unlimited() { 0 } else { mebibytes };
     let free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let is_short = |free: &mut u32| *free < mebibytes;
     let mut free = RETURNED.wait_while(free, is_short).unwrap_or_else(PoisonError::into_inner);
     *free -= mebibytes;
+    drop(free);
+    if mebibytes > 0 {
+        let is_free = || {
+            // Memory that begins within a page takes up one more.
+            let tried = try_to_lock(((mebibytes as usize) << 20) - 4096);
+            tried.err().is_none_or(|error| error.kind() != io::ErrorKind::OutOfMemory)
+        };
+        wait_for("memory that may be locked", is_free);
+    }
     Reservation(mebibytes)
 }
 

@@ -7,6 +7,7 @@ mod floor;
 mod fork;
 pub(crate) mod launch;
 mod lender;
+pub(crate) mod locked;
 mod mapped;
 pub(crate) mod namespace;
 pub(crate) mod reports;
