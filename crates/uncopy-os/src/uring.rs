@@ -238,6 +238,10 @@ impl Drop for DirectRing {
         if self.lost {
             // The kernel may still write into the buffers, so they are leaked.
             self.buffers.drain(..).for_each(std::mem::forget);
+        } else {
+            // The kernel closes a ring some time after its descriptor, and the memory would count as locked until
+            // then (`io_ring_exit_work` in `io_uring/io_uring.c`).
+            let _ = self.ring.submitter().unregister_buffers();
         }
     }
 }

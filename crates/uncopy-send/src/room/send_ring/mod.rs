@@ -328,9 +328,21 @@ impl<B: StableBytes, C> Drop for SendRing<B, C> {
             }
             self.settle(AFTER_ABORT);
         }
-        // Otherwise the kernel would close the sockets some time after the ring.
+        // Otherwise the kernel would close the sockets, and give locked memory back, some time after the ring.
         if self.table.fixed > 0 {
             let _ = self.ring.submitter().unregister_files();
+        }
+        // It waits for sends that use the memory.
+        if !self.table.pools.is_empty() && self.table.in_kernel == 0 {
+            let _ = self.ring.submitter().unregister_buffers();
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(ring) = self.ring.as_ref().filter(|ring| !ring.is_inherited()) {
+            let _ = ring.submitter().unregister_buffers();
         }
     }
 }
