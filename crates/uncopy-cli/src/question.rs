@@ -25,9 +25,9 @@ pub(crate) fn may_replace(destination: &Path, signals: Signals<'_>) -> Consent {
     stop.listen();
     control.listen();
     let name = destination.to_string_lossy();
-    let mut stderr = io::stderr();
-    let asked = write!(stderr, "uncopy: overwrite {}? ", printable(&name));
-    if asked.and_then(|()| stderr.flush()).is_err() {
+    // In one piece, so that what the person types meanwhile does not stand in its middle.
+    let question = format!("uncopy: overwrite {}? ", printable(&name));
+    if io::stderr().write_all(question.as_bytes()).is_err() {
         // Nobody saw the question.
         return Consent::Refused;
     }
