@@ -8,8 +8,7 @@ use super::pause::Gate;
 use super::permit::Permit;
 use super::throttle::Throttle;
 
-/// Surroundings that copies share: the gate where they wait, their rate, and the
-/// threads they may use.
+/// Surroundings that copies share: the gate where they wait, their rate, and the threads they may use.
 ///
 /// The default has no gate and no rate, and lets a copy use every processor.
 ///

@@ -46,18 +46,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// Every mechanism of Linux, cheapest first.
-    pub const LINUX: [Mechanism; 7] = [
-        Mechanism::Reflink,
-        Mechanism::CopyFileRange,
-        Mechanism::DirectRing,
-        Mechanism::Direct,
-        Mechanism::Sendfile,
-        Mechanism::Splice,
-        Mechanism::ReadWrite,
-    ];
-
-    /// Every mechanism of every system.
+    /// Every mechanism of every system: those of Linux first, cheapest first.
     pub const ALL: [Mechanism; 11] = [
         Mechanism::Reflink,
         Mechanism::CopyFileRange,
@@ -71,6 +60,12 @@ impl Mechanism {
         Mechanism::BlockClone,
         Mechanism::CopyFile2,
     ];
+
+    /// Every mechanism of Linux, cheapest first.
+    pub const LINUX: [Mechanism; 7] = match Mechanism::ALL.first_chunk() {
+        Some(first) => *first,
+        None => unreachable!(),
+    };
 
     /// Name in receipts: `copy_file_range`.
     #[must_use]

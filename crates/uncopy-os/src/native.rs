@@ -158,16 +158,24 @@ pub trait CopyCalls {
         destination: &Path,
         _replaces: bool,
     ) -> io::Result<()> {
-        match placing {
-            Placing::Rename => fs::rename(temporary, destination),
-            Placing::Link => fs::hard_link(temporary, destination),
-            Placing::ExclusiveRename | Placing::PosixRename => unsupported(),
-        }
+        place(placing, temporary, destination)
     }
 
     /// Removes a temporary file.
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+}
+
+/// Gives a file its final name by the standard library.
+///
+/// # Errors
+/// Those of the call; a way that the standard library lacks.
+pub(super) fn place(placing: Placing, temporary: &Path, destination: &Path) -> io::Result<()> {
+    match placing {
+        Placing::Rename => fs::rename(temporary, destination),
+        Placing::Link => fs::hard_link(temporary, destination),
+        Placing::ExclusiveRename | Placing::PosixRename => unsupported(),
     }
 }
 

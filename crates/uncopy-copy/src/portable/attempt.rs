@@ -242,10 +242,12 @@ impl Attempts<'_, '_> {
                 Err(_) => receipt.notes.push(Note::HolesFilled),
             }
         }
+        let most = self.options.tuning.buffer_bytes();
+        let mut buffer = vec![0; usize::try_from(most).unwrap_or(usize::MAX)];
         let (mut copied, mut end) = (0, 0);
         for range in ranges {
             let start = range.start;
-            let reached = self.move_range(output, range, &mut copied)?;
+            let reached = self.move_range(output, range, &mut buffer, &mut copied)?;
             // A source that shrank has nothing there.
             end = if reached > start { reached } else { end };
         }
@@ -265,10 +267,10 @@ impl Attempts<'_, '_> {
         &mut self,
         output: &std::fs::File,
         range: Range<u64>,
+        buffer: &mut [u8],
         copied: &mut u64,
     ) -> Result<u64, Stopped> {
-        let most = self.options.tuning.buffer_bytes();
-        let mut buffer = vec![0; usize::try_from(most).unwrap_or(usize::MAX)];
+        let most = buffer.len() as u64;
         let (calls, input, total_bytes) = (self.calls, &self.source.file, self.size());
         let throttle = self.context.throttle;
         let mut at = range.start;

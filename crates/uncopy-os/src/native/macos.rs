@@ -96,14 +96,12 @@ impl CopyCalls for SystemCalls {
         _replaces: bool,
     ) -> io::Result<()> {
         match placing {
-            Placing::Rename => std::fs::rename(temporary, destination),
-            Placing::Link => std::fs::hard_link(temporary, destination),
             Placing::ExclusiveRename => {
                 let (from, to) = (text(temporary)?, text(destination)?);
                 // SAFETY: both paths end with a zero.
                 done(unsafe { libc::renamex_np(from.as_ptr(), to.as_ptr(), libc::RENAME_EXCL) })
             }
-            Placing::PosixRename => super::native::unsupported(),
+            _ => super::native::place(placing, temporary, destination),
         }
     }
 }

@@ -115,40 +115,24 @@ impl Setting {
             512 * MIB,
             GIB,
         ];
-        let places = [
-            (Place::Ext4, Place::Ext4),
-            (Place::Xfs, Place::Xfs),
-            (Place::Btrfs, Place::Btrfs),
-            (Place::Tmpfs, Place::Ext4),
-            (Place::Ext4, Place::Xfs),
+        let (warm, both) = (&[false][..], &[false, true][..]);
+        let groups = [
+            (Place::Ext4, Place::Ext4, &all[..], both),
+            (Place::Xfs, Place::Xfs, &all, both),
+            (Place::Btrfs, Place::Btrfs, &all, both),
+            (Place::Tmpfs, Place::Ext4, &all, warm),
+            // Two devices, where what matters is that both work at once.
+            (Place::Ext4, Place::Xfs, &TWO_DEVICES, &[true]),
         ];
         let mut cases = Vec::new();
-        for (from, to) in places {
-            for cold in [false, true] {
-                // Two devices, where what matters is that both work at once.
-                let two_devices = [from, to] == [Place::Ext4, Place::Xfs];
-                if cold && from == Place::Tmpfs || two_devices && !cold {
-                    continue;
-                }
-                for bytes in all {
-                    if two_devices && !TWO_DEVICES.contains(&bytes) {
-                        continue;
-                    }
-                    cases.push(self.case(Errand {
-                        from,
-                        to,
-                        bytes,
-                        files: 1,
-                        cold,
-                        durable: false,
-                    }));
-                }
-                let many =
-                    Errand { from, to, bytes: FILE_BYTES, files: FILES, cold, durable: false };
-                cases.push(self.case(many));
+        for (from, to, sizes, caches) in groups {
+            for &cold in caches {
+                let errand = |bytes, files| Errand { from, to, bytes, files, cold, durable: false };
+                cases.extend(sizes.iter().map(|&bytes| self.case(errand(bytes, 1))));
+                cases.push(self.case(errand(FILE_BYTES, FILES)));
             }
         }
-        let (from, to) = places[0];
+        let (from, to) = (Place::Ext4, Place::Ext4);
         for (bytes, files) in [(16 * MIB, 1), (128 * MIB, 1), (GIB, 1), (FILE_BYTES, FILES)] {
             for cold in [false, true] {
                 cases.push(self.case(Errand { from, to, bytes, files, cold, durable: true }));
