@@ -14,10 +14,10 @@ use uncopy_cli::Exit;
 // of the program exports that name.
 #[unsafe(no_mangle)]
 extern "C" fn main(_count: c_int, _arguments: *const *const c_char) -> c_int {
-    let exit =
-        if open_standard_streams() { uncopy_cli::run(std::env::args_os()) } else { Exit::Failure };
-    // Also flushes standard output.
-    std::process::exit(exit.code().into())
+    if !open_standard_streams() {
+        std::process::exit(Exit::Failure.code().into())
+    }
+    uncopy_cli::run_and_exit(std::env::args_os())
 }
 
 /// Opens `/dev/null` for each standard stream that is closed: otherwise the next file would get its

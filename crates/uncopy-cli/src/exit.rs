@@ -1,7 +1,5 @@
 //! Exit codes: what a script can learn from how the program ended.
 
-use std::process::ExitCode;
-
 use uncopy::{Error, Reason};
 
 /// Exit code of the program. The numbers are part of its interface.
@@ -63,12 +61,6 @@ impl Exit {
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
     }
 }
 

@@ -32,7 +32,6 @@ mod verify;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::mem::ManuallyDrop;
 
 use clap::{ArgMatches, FromArgMatches};
 
@@ -52,17 +51,33 @@ pub fn fuzz_tuned(text: &[u8]) {
 ///
 /// Prints to standard output and standard error. A signal that stops a copy ends the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if let Some(flags) = CopyArgs::from_paths_only(&arguments) {
+    run_then(&arguments.into_iter().collect::<Vec<_>>(), |exit| exit)
+}
+
+/// Runs the program as [`run`] does, and ends the process with its exit code.
+///
+/// Frees no memory before: the system does that at once, the hundreds of descriptions of flags included.
+pub fn run_and_exit(arguments: impl IntoIterator<Item = OsString>) -> ! {
+    // Also flushes standard output.
+    run_then(&arguments.into_iter().collect::<Vec<_>>(), |exit| {
+        std::process::exit(exit.code().into())
+    })
+}
+
+/// Runs the program, and calls `end` before the memory of its flags is freed.
+fn run_then<T>(arguments: &[OsString], end: impl FnOnce(Exit) -> T) -> T {
+    if let Some(flags) = CopyArgs::from_paths_only(arguments) {
         let configured = config::Configured::new(flags, None, |_| false);
-        return exit_of(configured.and_then(|configured| cp::run(&configured)));
+        return end(exit_of(configured.and_then(|configured| cp::run(&configured))));
     }
-    // Neither is dropped: the process ends soon, and frees the memory at once.
-    let mut command = ManuallyDrop::new(command());
-    let matches = match command.try_get_matches_from_mut(&arguments) {
-        Ok(matches) => ManuallyDrop::new(matches),
-        Err(error) => return print_clap(&short::explained_on(&arguments, error)),
-    };
+    let mut command = command();
+    match command.try_get_matches_from_mut(arguments) {
+        Ok(matches) => end(run_parsed(&matches)),
+        Err(error) => end(print_clap(&short::explained_on(arguments, error))),
+    }
+}
+
+fn run_parsed(matches: &ArgMatches) -> Exit {
     match matches.subcommand() {
         Some(("cp", flags)) => {
             let configured = config::Configured::parsed(flags, None);
@@ -82,8 +97,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Some(("completions", flags)) => with_flags(flags, completions),
         Some(("man", flags)) => with_flags(flags, man::run),
         Some(_) => Exit::Usage,
-        None => exit_of(SingleArgs::from_arg_matches(&matches).and_then(|flags| {
-            let is_given = |flag: &str| SingleArgs::is_given(&matches, flag);
+        None => exit_of(SingleArgs::from_arg_matches(matches).and_then(|flags| {
+            let is_given = |flag: &str| SingleArgs::is_given(matches, flag);
             let configured = config::Configured::new(flags.into_copy(), None, is_given)?;
             cp::run(&configured)
         })),

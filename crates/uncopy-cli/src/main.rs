@@ -12,6 +12,6 @@
 mod entry;
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn main() -> std::process::ExitCode {
-    uncopy_cli::run(std::env::args_os()).into()
+fn main() {
+    uncopy_cli::run_and_exit(std::env::args_os())
 }
