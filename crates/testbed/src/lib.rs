@@ -34,7 +34,7 @@ pub use channel::Transport;
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
 pub use extent::{Extent, by_extent};
 pub use gathered::{GATHERED, Gathered, SentParts};
-pub use harness::{Case, Need, ignored, on_each_filesystem, run};
+pub use harness::{Case, Need, ignored, on_each_filesystem, run, threads};
 pub use intercept::{
     CallCounts, CallPattern, Fault, Intercept, Intercepted, Stepping, Stopped, SystemCall,
     WatchedCall,

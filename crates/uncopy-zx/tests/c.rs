@@ -88,7 +88,8 @@ const CPP_BUILDS: [Build; 5] = [
 ];
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert_with(testbed::threads);
     let bench = match Bench::new() {
         Ok(bench) => Arc::new(bench),
         Err(why) => {

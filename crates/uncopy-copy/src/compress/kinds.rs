@@ -214,8 +214,9 @@ mod tests {
     #[test]
     fn names_do_not_fill_the_memory_nor_displace_formats() {
         let kinds = Kinds::default();
+        let noise = noise(4096);
         for name in 0..100_000 {
-            let seen = look(&noise(4096), OsStr::new(&format!("a.x{name:x}")));
+            let seen = look(&noise, OsStr::new(&format!("a.x{name:x}")));
             let plan = kinds.plan(&seen, SIZE);
             kinds.learn(&plan, false);
         }
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(kinds.plan(&text(), SIZE).extent, Small);
         assert!(count() <= MAX_KINDS + 3, "{}", count());
         // A name that finds no place shares what is known of files without one.
-        let seen = look(&noise(4096), OsStr::new("a.new"));
+        let seen = look(&noise, OsStr::new("a.new"));
         assert_eq!(kinds.plan(&seen, SIZE).extent, Small);
     }
 

@@ -164,7 +164,9 @@ mod tests {
                     assert_eq!(sequence.take(key), None);
                 }
             }
-            assert!(sequence.iter().eq(map.iter().map(|(number, value)| (*number, value))));
+            if step % 16 == 0 {
+                assert!(sequence.iter().eq(map.iter().map(|(number, value)| (*number, value))));
+            }
         }
         assert!(sequence.next() > 1000);
     }
