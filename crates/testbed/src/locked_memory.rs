@@ -15,6 +15,10 @@ use crate::wait_for;
 /// Sum of what running tests may lock, in MiB.
 const BUDGET: u32 = 8;
 
+/// Part of each reservation that is not tried: a ring takes some pages itself, and memory that begins within a page
+/// one more.
+const OWN_OF_RING_BYTES: usize = 64 << 10;
+
 static FREE: Mutex<u32> = Mutex::new(BUDGET);
 static RETURNED: Condvar = Condvar::new();
 
@@ -32,8 +36,7 @@ pub(crate) fn reserve(mebibytes: u32) -> Reservation {
     drop(free);
     if mebibytes > 0 {
         let is_free = || {
-            // Memory that begins within a page takes up one more.
-            let tried = try_to_lock(((mebibytes as usize) << 20) - 4096);
+            let tried = try_to_lock(((mebibytes as usize) << 20) - OWN_OF_RING_BYTES);
             tried.err().is_none_or(|error| error.kind() != io::ErrorKind::OutOfMemory)
         };
         wait_for("memory that may be locked", is_free);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::context::CopyContext;
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions, Require, Transform};
@@ -52,6 +53,7 @@ pub(crate) fn of_dense(
         direct: DirectPath::None,
         direct_reads: false,
         source_is_cold: false,
+        has_second_thread: false,
         dirty_budget_bytes: u64::MAX,
         transforms: false,
         hashes: false,
@@ -99,7 +101,8 @@ pub(crate) fn foreseen(
         ..of_dense(source.size(), source.filesystem, destination, options)
     };
     // Files of one filesystem take direct writes alike.
-    refine_by(&mut facts, source, || same_device.then(|| source.stat.clone()));
+    let context = CopyContext::new();
+    refine_by(&mut facts, source, || same_device.then(|| source.stat.clone()), &context);
     let shares = same_device && plan::shares_by_copy_file_range(destination);
     let not_shared = (!shares).then_some(plan::Attempted {
         mechanism: Mechanism::Reflink,
@@ -113,12 +116,22 @@ pub(crate) fn foreseen(
 }
 
 /// Adds what is looked up in `/sys` and `/proc`, which takes longer than to reflink a file.
-pub(crate) fn refine(facts: &mut CopyFacts, source: &Source<'_>, staging: BorrowedFd<'_>) {
-    refine_by(facts, source, || file::stat(staging).ok());
+pub(crate) fn refine(
+    facts: &mut CopyFacts,
+    source: &Source<'_>,
+    staging: BorrowedFd<'_>,
+    context: &CopyContext<'_>,
+) {
+    refine_by(facts, source, || file::stat(staging).ok(), context);
 }
 
 /// [`refine`] for a destination that is like `written`.
-fn refine_by(facts: &mut CopyFacts, source: &Source<'_>, written: impl FnOnce() -> Option<Stat>) {
+fn refine_by(
+    facts: &mut CopyFacts,
+    source: &Source<'_>,
+    written: impl FnOnce() -> Option<Stat>,
+    context: &CopyContext<'_>,
+) {
     let size = facts.size.unwrap_or(0);
     let is_named = matches!(facts.allow, Allow::Only(only) if only.is_direct());
     if size >= facts.tuning.direct_min.bytes || facts.require.may_move() || is_named {
@@ -135,6 +148,9 @@ fn refine_by(facts: &mut CopyFacts, source: &Source<'_>, written: impl FnOnce() 
     }
     if (COLD_MATTERS_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES).contains(&size) {
         facts.source_is_cold = is_cold(source);
+    }
+    if plan::may_gain_by_ranges_from_memory(facts) {
+        facts.has_second_thread = context.throttle.is_none() && context.has_spare_thread();
     }
     if size >= BUDGET_MATTERS_BYTES {
         facts.dirty_budget_bytes = dirty_budget().unwrap_or(u64::MAX);
@@ -200,8 +216,11 @@ pub(crate) fn setting(
 }
 
 /// Most of the source is not in the page cache, as far as samples show. `false` where the
-/// kernel does not say.
+/// kernel does not say, and for files in memory: each of their pages would be looked at.
 fn is_cold(source: &Source<'_>) -> bool {
+    if source.filesystem.is_memory() {
+        return false;
+    }
     const SAMPLE_BYTES: u64 = 1 << 20;
     let size = source.stat.size;
     let samples = size.div_ceil(SAMPLE_BYTES).clamp(1, 16);

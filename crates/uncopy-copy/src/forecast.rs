@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use super::context::CopyContext;
 use super::destination::Destination;
 use super::facts;
 use super::mechanism::{self, Ends};
@@ -88,7 +89,7 @@ pub fn forecast(
         .map_err(Clone::clone)
         .and_then(|files| files.create().map_err(AnswerReason::Inconclusive));
     if let Ok(written) = &written {
-        facts::refine(&mut facts, &source, written.as_fd());
+        facts::refine(&mut facts, &source, written.as_fd(), &CopyContext::new());
     }
     let (source_device, destination_device) = (device_of(source.fd()), device_of(directory));
     let align = written.as_ref().ok().and_then(|fd| file::stat(fd).ok()).and_then(|s| s.direct);

@@ -31,6 +31,8 @@ pub struct CopyFacts {
     pub direct_reads: bool,
     /// Most of the source is still to be read from its device. Looked up only where it matters.
     pub source_is_cold: bool,
+    /// A second thread may move blocks at the same time. Looked up only where it matters.
+    pub has_second_thread: bool,
     /// Bytes that the kernel lets lie dirty before it makes writers wait.
     pub dirty_budget_bytes: u64,
     /// The bytes are changed on their way (compression).
@@ -71,6 +73,7 @@ impl CopyFacts {
             direct: DirectPath::Moves,
             direct_reads: false,
             source_is_cold: false,
+            has_second_thread: false,
             dirty_budget_bytes: u64::MAX,
             transforms: false,
             hashes: false,
@@ -123,6 +126,13 @@ pub(crate) const RESERVE_MIN_BYTES: u64 = 128 << 10;
 /// Smaller pieces are moved by one thread: making another takes its time.
 pub(crate) const RANGES_MIN_BYTES: u64 = 4 << 20;
 
+/// Minimum size for two threads that read and write without a trial, if the source lies in memory: its pages are
+/// single ones, which a copy inside the kernel takes one by one.
+const MEMORY_RANGES_MIN_BYTES: u64 = 16 << 20;
+
+/// Minimum size for a trial of two threads, whose probes are long.
+pub(crate) const PARALLEL_TRIAL_MIN_BYTES: u64 = 512 << 20;
+
 /// Two threads move a piece of this length clearly quicker than one. On ext4 and XFS one reads and
 /// looks for zeros while the other writes; the kernel's own copies hold the lock of the destination
 /// all the time, and one direct write hands the device all it can take (`docs/copy.md`).
@@ -135,6 +145,22 @@ pub(crate) fn gains_by_ranges(facts: &CopyFacts, mechanism: Mechanism, piece_byt
         // An interrupted in-place copy should mix old and new bytes as little as possible.
         && !facts.in_place
         && piece_bytes >= RANGES_MIN_BYTES
+}
+
+/// Whether [`CopyFacts::has_second_thread`] can matter.
+pub(crate) fn may_gain_by_ranges_from_memory(facts: &CopyFacts) -> bool {
+    let sizes = MEMORY_RANGES_MIN_BYTES..PARALLEL_TRIAL_MIN_BYTES;
+    facts.source.is_memory()
+        && !facts.has_holes
+        && excluded(facts, Mechanism::ReadWrite).is_none()
+        && facts.size.is_some_and(|size| {
+            sizes.contains(&size) && gains_by_ranges(facts, Mechanism::ReadWrite, size)
+        })
+}
+
+/// Two threads read and write quicker than the kernel copies (`compare mechanisms`, from tmpfs).
+fn ranges_are_faster(facts: &CopyFacts) -> bool {
+    facts.has_second_thread && may_gain_by_ranges_from_memory(facts)
 }
 
 /// A mechanism that has been tried, and what stopped it.
@@ -169,6 +195,7 @@ pub(crate) fn rivals(facts: &CopyFacts, attempted: &[Attempted]) -> Vec<Mechanis
     let mut open = order(facts)
         .filter(|m| excluded(facts, *m).is_none() && !attempted.iter().any(|a| a.mechanism == *m));
     match facts.prefer {
+        Prefer::WallTime if ranges_are_faster(facts) => Vec::new(),
         Prefer::WallTime => open
             .take_while(|m| !m.is_direct())
             .filter(|m| [CopyFileRange, Splice, ReadWrite].contains(m))
@@ -274,6 +301,9 @@ fn order(facts: &CopyFacts) -> impl Iterator<Item = Mechanism> + Clone + use<> {
         }
         Prefer::WallTime if direct_is_faster(facts) => {
             [Reflink, DirectRing, Direct, CopyFileRange, Splice, Sendfile, ReadWrite]
+        }
+        _ if ranges_are_faster(facts) => {
+            [Reflink, ReadWrite, Splice, CopyFileRange, Sendfile, DirectRing, Direct]
         }
         // The kernel's own loop behind copy_file_range and sendfile splices too, through a smaller pipe, which it
         // has already.

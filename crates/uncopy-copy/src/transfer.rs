@@ -103,7 +103,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         {
             return Ok(self.size);
         }
-        facts::refine(&mut self.copy.facts, self.copy.source, self.ends.destination);
+        let context = self.copy.context();
+        facts::refine(&mut self.copy.facts, self.copy.source, self.ends.destination, context);
         if self.size >= self.copy.facts.tuning.small_bytes()
             || self.copy.staging.is_temporary_name()
         {

@@ -4,15 +4,12 @@
 use std::time::Duration;
 
 use super::options::{Allow, Prefer};
-use super::plan::{self, CopyFacts};
+use super::plan::{self, CopyFacts, PARALLEL_TRIAL_MIN_BYTES};
 use super::speed::{self, MIN_MEASUREMENTS};
 use uncopy_core::{Mechanism, Refusal, RefusalReason};
 
 /// Minimum size: below it the trial would cost more than it can gain.
 const MIN_BYTES: u64 = 64 << 20;
-
-/// Minimum size for trying two threads, whose probes are longer.
-const PARALLEL_MIN_BYTES: u64 = 512 << 20;
 
 /// Bytes of one probe.
 const PROBE_BYTES: u64 = 2 << 20;
@@ -99,7 +96,7 @@ impl Trial {
         let is_from = |min| facts.size.is_some_and(|size| size >= min);
         let worth_it = facts.allow == Allow::Any && is_from(MIN_BYTES) && candidates.len() > 1;
         let parallel = candidates.iter().copied().filter(|mechanism| {
-            is_from(PARALLEL_MIN_BYTES)
+            is_from(PARALLEL_TRIAL_MIN_BYTES)
                 && plan::gains_by_ranges(facts, *mechanism, PARALLEL_PROBE_BYTES)
                 && has_thread()
         });
@@ -266,15 +263,18 @@ mod tests {
         use uncopy_os::capabilities::Filesystem;
         let ways = [Splice, ReadWrite];
         for (size, has_thread, destination, entrants) in [
-            (PARALLEL_MIN_BYTES, true, Filesystem::EXT4, 3),
-            (PARALLEL_MIN_BYTES - 1, true, Filesystem::EXT4, 2),
-            (PARALLEL_MIN_BYTES, false, Filesystem::EXT4, 2),
-            (PARALLEL_MIN_BYTES, true, Filesystem::BTRFS, 2),
+            (PARALLEL_TRIAL_MIN_BYTES, true, Filesystem::EXT4, 3),
+            (PARALLEL_TRIAL_MIN_BYTES - 1, true, Filesystem::EXT4, 2),
+            (PARALLEL_TRIAL_MIN_BYTES, false, Filesystem::EXT4, 2),
+            (PARALLEL_TRIAL_MIN_BYTES, true, Filesystem::BTRFS, 2),
             (MIN_BYTES - 1, true, Filesystem::EXT4, 0),
         ] {
             let facts = CopyFacts { destination, ..CopyFacts::ordinary(size) };
             let found = Trial::new(&facts, &ways, || {
-                assert!(size >= PARALLEL_MIN_BYTES, "called in vain, which costs system calls");
+                assert!(
+                    size >= PARALLEL_TRIAL_MIN_BYTES,
+                    "called in vain, which costs system calls"
+                );
                 has_thread
             });
             assert_eq!(

@@ -450,6 +450,36 @@ fn a_tuned_threshold_decides_and_is_named() {
     assert!(reported.iter().any(|text| text == expected), "{reported:?}");
 }
 
+/// Sources in memory: two threads, unless one is all there is, or there is time for a trial.
+#[test]
+fn from_memory_two_threads_read_and_write() {
+    let tmpfs = Filesystem::from_magic(0x0102_1994);
+    let of =
+        |bytes| CopyFacts { source: tmpfs, has_second_thread: true, ..CopyFacts::ordinary(bytes) };
+    for (facts, expected) in [
+        (of(16 * MIB), ReadWrite),
+        (of(511 * MIB), ReadWrite),
+        (of(16 * MIB - 1), Splice),
+        (of(512 * MIB), Splice),
+        (CopyFacts { destination: Filesystem::XFS, ..of(16 * MIB) }, ReadWrite),
+        (CopyFacts { destination: Filesystem::BTRFS, ..of(16 * MIB) }, CopyFileRange),
+        (CopyFacts { source: Filesystem::EXT4, ..of(16 * MIB) }, Splice),
+        (CopyFacts { has_second_thread: false, ..of(16 * MIB) }, Splice),
+        (CopyFacts { has_holes: true, ..of(16 * MIB) }, Splice),
+        (CopyFacts { in_place: true, ..of(16 * MIB) }, Splice),
+        (CopyFacts { prefer: Prefer::CpuTime, ..of(16 * MIB) }, Direct),
+        (CopyFacts { durable: true, ..of(16 * MIB) }, Direct),
+        (CopyFacts { require: Require::NoUserCopy, ..of(16 * MIB) }, Splice),
+        (CopyFacts { size: None, ..of(16 * MIB) }, ReadWrite),
+    ] {
+        let attempted = [Attempted { mechanism: Reflink, errno: None, moved_bytes: 0 }];
+        assert_eq!(next(&facts, &attempted), PlanStep::Try(expected), "{facts:?}");
+        let rules = ranges_are_faster(&facts) && !facts.durable;
+        assert_eq!(rules, expected == ReadWrite && facts.size.is_some(), "{facts:?}");
+        assert!(!rules || rivals(&facts, &attempted).is_empty(), "{facts:?}");
+    }
+}
+
 #[test]
 fn ranges_are_for_large_pieces_where_two_threads_gain() {
     let in_place = CopyFacts { in_place: true, ..facts() };
