@@ -119,6 +119,12 @@ impl Case {
         Case { is_repeatable: true, ..self }
     }
 
+    /// Name that filters are compared with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Leaves it out in the short extent.
     #[must_use]
     pub fn only_in_full(self) -> Case {
@@ -133,7 +139,9 @@ impl Case {
     }
 
     /// Returns the test with `place` as its [`Place::Disk`], and with a name that says so.
-    fn on(&self, place: Place) -> Option<Case> {
+    /// `None`: it names a place, or is not [repeatable](Case::repeatable).
+    #[must_use]
+    pub fn on(&self, place: Place) -> Option<Case> {
         if !self.is_repeatable || self.names_a_place() {
             return None;
         }

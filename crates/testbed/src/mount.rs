@@ -118,11 +118,12 @@ impl Mount {
         Mount { point: over.to_owned(), _own_point: None, image: None, options: Vec::new() }
     }
 
-    /// Mounts an overlay of three directories of one filesystem.
+    /// Mounts an overlay of three directories, of which `lower` may be on another filesystem: directories have another
+    /// device than files then.
     #[must_use]
     pub fn overlay(lower: &Path, upper: &Path, work: &Path) -> Mount {
         let options = format!(
-            "lowerdir={},upperdir={},workdir={}",
+            "xino=off,lowerdir={},upperdir={},workdir={}",
             lower.display(),
             upper.display(),
             work.display()

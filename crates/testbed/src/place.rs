@@ -38,6 +38,8 @@ pub enum Place {
     Overlay,
     /// The upper directory of [`Place::Overlay`].
     OverlayUpper,
+    /// overlayfs on directories of [`Place::Tmpfs`] and [`Place::Xfs`]: directories have another device than files.
+    OverlayOfTwo,
 }
 
 /// Large enough for the largest test file; the image is sparse.
@@ -59,7 +61,11 @@ impl Place {
         match self {
             Place::Disk | Place::TestDirectory => &[],
             Place::Ext4 => &[Need::Root, Need::Tool("mkfs.ext4")],
-            Place::Xfs | Place::XfsBind | Place::Overlay | Place::OverlayUpper => XFS,
+            Place::Xfs
+            | Place::XfsBind
+            | Place::Overlay
+            | Place::OverlayUpper
+            | Place::OverlayOfTwo => XFS,
             Place::Btrfs | Place::BtrfsSubvolume => BTRFS,
             Place::Tmpfs | Place::OtherTmpfs => &[Need::Root],
         }
@@ -130,14 +136,8 @@ impl Place {
             }
             Place::Tmpfs | Place::OtherTmpfs => keep(Mount::tmpfs(IMAGE_MEBIBYTES)),
             Place::XfsBind => keep(Mount::bind(&Place::Xfs.path())),
-            Place::Overlay => {
-                let base = Place::Xfs.path();
-                let [lower, upper, work] = ["lower", "upper", "work"].map(|name| base.join(name));
-                for directory in [&lower, &upper, &work] {
-                    std::fs::create_dir_all(directory).expect("a filesystem just mounted");
-                }
-                keep(Mount::overlay(&lower, &upper, &work))
-            }
+            Place::Overlay => overlay(&Place::Xfs.path(), &Place::Xfs.path(), ""),
+            Place::OverlayOfTwo => overlay(&Place::Tmpfs.path(), &Place::Xfs.path(), "of two "),
             Place::OverlayUpper => {
                 let _ = Place::Overlay.path();
                 Place::Xfs.path().join("upper")
@@ -161,6 +161,7 @@ impl Place {
                 | Place::XfsBind
                 | Place::Overlay
                 | Place::OverlayUpper
+                | Place::OverlayOfTwo
         )
     }
 }
@@ -171,6 +172,17 @@ fn shares(directory: &Path) -> bool {
     let source = file();
     rustix::io::write(&source, &[1; 4096]).expect("a test directory is writable");
     rustix::fs::ioctl_ficlone(file(), &source).is_ok()
+}
+
+/// Mounts an overlay of new directories, whose names begin with `prefix`.
+fn overlay(lower: &Path, upper: &Path, prefix: &str) -> PathBuf {
+    let directories = [(lower, "lower"), (upper, "upper"), (upper, "work")].map(|(base, name)| {
+        let directory = base.join(format!("{prefix}{name}"));
+        std::fs::create_dir_all(&directory).expect("a filesystem just mounted");
+        directory
+    });
+    let [lower, upper, work] = directories;
+    keep(Mount::overlay(&lower, &upper, &work))
 }
 
 /// The namespace unmounts it when its last process ends.

@@ -8,8 +8,11 @@ mod record;
 mod sweep;
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use rustix::fs::FileType;
+use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, name};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -48,6 +51,17 @@ impl Kind {
 pub(crate) fn temporary_name(destination: &OsStr, kind: Kind) -> Sys<OsString> {
     let random = u128::from_ne_bytes(name::random_bytes()?);
     Ok(format!("{}{random:032x}{}", prefix(destination), kind.suffix()).into())
+}
+
+/// Whether an entry lies on the filesystem of a record: a file of `device` in `directory`. On overlayfs directories have
+/// another device than files (`Documentation/filesystems/overlayfs.rst`, "Inode properties").
+fn is_on_filesystem(entry: &Stat, device: (u32, u32), directory: impl AsFd) -> bool {
+    match entry.file_type() {
+        FileType::Directory => {
+            file::stat(directory).is_ok_and(|directory| directory.device == entry.device)
+        }
+        _ => entry.device == device,
+    }
 }
 
 /// Whether a name looks like a temporary name of a file or tree, or like that of a record or journal. A

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testbed::{
-    CallPattern, Case, Compared, Intercept, Intercepted, Need, Program, Run, SystemCall,
+    CallPattern, Case, Compared, Intercept, Intercepted, Need, Place, Program, Run, SystemCall,
     WatchedCall, assert_same_tree,
 };
 use uncopy::Errno;
@@ -14,7 +14,7 @@ use uncopy::Errno;
 use crate::tree::{Trees, cp, file_in, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    let mut cases = testbed::cases![
         [] what_was_just_copied_stays,
         [] a_source_with_such_names_is_copied,
         [Need::Root] a_source_with_such_names_is_copied_by_a_user,
@@ -33,7 +33,12 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] where_links_are_made_goes_with_the_next_run,
         [] a_file_with_the_name_of_the_journal_is_kept,
         [] a_copied_journal_is_not_trusted,
-    ]
+    ];
+    let is_killed = |case: &&Case| case.name().contains("::killed_at_any_moment_of_a_");
+    let on_overlay = cases.iter().filter(is_killed);
+    let on_overlay = on_overlay.filter_map(|case| case.on(Place::OverlayOfTwo)).collect::<Vec<_>>();
+    cases.extend(on_overlay);
+    cases
 }
 
 const DIGEST: &str = "b5c6bc853ed41089";

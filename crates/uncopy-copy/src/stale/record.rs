@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Kind, format, temporary_name};
+use super::{Kind, format, is_on_filesystem, temporary_name};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, FileId, Stat};
 use uncopy_os::{Sys, directory, name, transfer};
@@ -96,8 +96,12 @@ impl Register {
         stat: &Stat,
     ) -> Noted<'_> {
         let mut state = self.made();
-        let RegisterState::Made(record) = &mut *state else { return Noted(None) };
-        let slot = record.note(path, name, stat);
+        let (RegisterState::Made(record), Some((directory, _))) = (&mut *state, &self.place) else {
+            return Noted(None);
+        };
+        // On another filesystem mounted below, inode numbers are not comparable.
+        let is_known = stat.birth.is_some() && is_on_filesystem(stat, record.device, directory);
+        let slot = is_known.then(|| record.note(path, name, stat)).flatten();
         Noted(slot.map(|slot| (self, slot)))
     }
 
@@ -239,10 +243,6 @@ impl Record {
     }
 
     fn note(&mut self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Option<usize> {
-        // On another filesystem mounted below, inode numbers are not comparable.
-        if stat.device != self.device || stat.birth.is_none() {
-            return None;
-        }
         let slot = self.take_slot()?;
         self.write(slot, path, name, stat.id()).then_some(slot)
     }
@@ -292,7 +292,8 @@ impl Noted<'_> {
     fn became(self, path: impl FnOnce() -> PathBuf, name: &OsStr, stat: &Stat) -> Self {
         if let Some((register, slot)) = self.0
             && let RegisterState::Made(record) = &mut *lock(&register.state)
-            && stat.device == record.device
+            && let Some((directory, _)) = &register.place
+            && is_on_filesystem(stat, record.device, directory)
             && stat.birth.is_some()
             && let Some(bytes) = format::slot(&record.head, &path(), name, stat.id())
         {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 
 use super::format::{self, Entry};
-use super::{Kind, kind_of, prefix, record};
+use super::{Kind, is_on_filesystem, kind_of, prefix, record};
 #[cfg(feature = "trees")]
 use crate::journal::is_journalled;
 use crate::remove;
@@ -215,7 +215,7 @@ fn remove_intended(place: Place<'_>, entry: &Entry, record: &Stat) -> Sys<()> {
     let can_be_it = stat.file_type() == FileType::Directory
         && stat.uid == file::effective_uid()
         && stat.permissions() & 0o077 == 0
-        && stat.device == record.device
+        && is_on_filesystem(&stat, record.device, place.directory)
         && stat.birth >= record.birth
         && stat.birth.is_some();
     if !can_be_it || place.is_in_source(entry.path.as_os_str(), &entry.name) {
@@ -246,7 +246,9 @@ fn remove_entry(place: Place<'_>, entry: &Entry, device: (u32, u32)) -> Sys<()> 
         Ok(stat) => stat,
         Err(errno) => return gone(errno),
     };
-    let is_it = |stat: &Stat| entry.id.is_surely(&stat.id()) && stat.device == device;
+    let is_it = |stat: &Stat| {
+        entry.id.is_surely(&stat.id()) && is_on_filesystem(stat, device, place.directory)
+    };
     // A file that the source has too belongs to the caller.
     if !is_it(&stat) || place.is_in_source(entry.path.as_os_str(), &entry.name) {
         return Ok(());
