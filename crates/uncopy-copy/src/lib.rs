@@ -82,6 +82,11 @@ mod metadata;
 #[cfg_attr(unix, path = "portable/posix.rs")]
 #[cfg_attr(not(unix), path = "portable/plain.rs")]
 mod native;
+#[cfg(all(feature = "trees", any(test, not(target_os = "linux"))))]
+#[cfg_attr(unix, path = "portable/tree/posix.rs")]
+#[cfg_attr(windows, path = "portable/tree/windows.rs")]
+#[cfg_attr(not(any(unix, windows)), path = "portable/tree/plain.rs")]
+mod native_trees;
 #[cfg(target_os = "linux")]
 mod outlet;
 #[cfg(target_os = "linux")]

@@ -12,6 +12,8 @@ mod jobs;
 #[cfg(test)]
 mod played;
 mod temporary;
+#[cfg(feature = "trees")]
+mod tree;
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -60,13 +62,35 @@ fn copy_by(
     context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    copy_as(calls, source, destination, options, context, LinkAtEnd::Followed, observer)
+}
+
+/// Treatment of a symbolic link at the end of a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LinkAtEnd {
+    /// The copy goes where it leads.
+    Followed,
+    /// The copy takes its place, as that of anything else that is no directory.
+    Replaced,
+}
+
+/// Copies one file, as a single one or as an entry of a tree.
+fn copy_as(
+    calls: &dyn CopyCalls,
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+    context: &CopyContext<'_>,
+    at_end: LinkAtEnd,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
     let begin = Stopwatch::start(context.gate);
     let not_here = systems::refused(options, calls.system());
     if !not_here.is_empty() {
         return Err(Error::new("write to", destination, Reason::NotHere { options: not_here }));
     }
     let source = Source::open(calls, source, options)?;
-    let destination = Destination::resolve(calls, destination, &source, options)?;
+    let destination = Destination::resolve(calls, destination, &source, options, at_end)?;
     if destination.found.is_some() && options.existing == Existing::Keep {
         return Ok(Outcome::exists());
     }
@@ -206,6 +230,7 @@ impl<'a> Destination<'a> {
         given: &'a Path,
         source: &Source<'_>,
         options: &CopyOptions,
+        at_end: LinkAtEnd,
     ) -> Result<Destination<'a>> {
         let refuse = |reason| Err(Error::new("write to", given, reason));
         let fail = |error| other_system::refused_by_destination("examine", given, error);
@@ -222,6 +247,9 @@ impl<'a> Destination<'a> {
             Err(error) => return Err(fail(error)),
             Ok(link) if link.is_symlink() && options.existing == Existing::Keep => {
                 return Ok(Destination { given, path: given.to_owned(), found: Some(link) });
+            }
+            Ok(other) if at_end == LinkAtEnd::Replaced && !other.is_file() && !other.is_dir() => {
+                return new(given.to_owned());
             }
             Ok(link) if link.is_symlink() => match fs::canonicalize(given) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 macro_rules! options {
     ($($(#[doc = $doc:literal])* $option:ident = $name:literal,)*) => {
-        /// An option of `CopyOptions`, as named in errors.
+        /// An option of `CopyOptions`, or of `JobOptions` for trees, as named in errors.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum CopyOption {
             $($(#[doc = $doc])* $option,)*
@@ -82,6 +82,26 @@ options! {
     DirectCpuMin = "tuning.direct_cpu_min",
     /// `transform`.
     Transform = "transform",
+    /// `parents`.
+    Parents = "parents",
+    /// `specials`.
+    Specials = "specials",
+    /// `link`.
+    Link = "link",
+    /// `compare = Contents`.
+    Compare = "compare",
+    /// `link_dest`.
+    LinkDest = "link_dest",
+    /// `delete`.
+    Delete = "delete",
+    /// `remove_source`.
+    RemoveSource = "remove_source",
+    /// `jobs`, if there are to be several.
+    Jobs = "jobs",
+    /// `resume`.
+    Resume = "resume",
+    /// `links_in_memory`.
+    LinksInMemory = "links_in_memory",
 }
 
 impl fmt::Display for CopyOption {

@@ -36,6 +36,17 @@ pub enum Placing {
     Link,
 }
 
+/// Identity of a file or directory, and the number of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// Volume.
+    pub volume: u64,
+    /// Number in the volume.
+    pub number: u64,
+    /// Number of names.
+    pub names: u64,
+}
+
 /// The calls. Errors have the system's own numbers; a call that the system lacks fails as unsupported.
 pub trait CopyCalls {
     /// The system, whose error numbers they are.
@@ -119,6 +130,11 @@ pub trait CopyCalls {
 
     /// Whether two names are of one file. `None`: its metadata says so.
     fn is_same_file(&self, _one: &Path, _other: &Path) -> Option<bool> {
+        None
+    }
+
+    /// Identifies what has a name: a symbolic link is followed if it `follows`. `None`: its metadata does so.
+    fn identify(&self, _path: &Path, _follows: bool) -> Option<io::Result<FileIdentity>> {
         None
     }
 

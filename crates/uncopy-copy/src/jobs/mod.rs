@@ -1,9 +1,12 @@
 //! Defines options, records and summaries of jobs.
 
+mod decide;
 mod options;
 mod record;
 mod select;
+mod waits;
 
+pub(crate) use decide::{Decision, Policy, Side, decide};
 pub use options::{
     Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Sources,
 };
@@ -12,3 +15,4 @@ pub use record::{
     Summary, Transformed,
 };
 pub use select::Selection;
+pub(crate) use waits::{GLANCE, delay};

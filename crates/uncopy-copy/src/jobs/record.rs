@@ -315,6 +315,70 @@ impl Summary {
         }
     }
 
+    /// Counts a finished entry. Returns `true` if it is reported even if the observer wants no records.
+    pub(crate) fn add_outcome(&mut self, kind: EntryKind, outcome: &EntryOutcome) -> bool {
+        match outcome {
+            EntryOutcome::Copied(receipt) => {
+                self.add_receipt(receipt);
+                Summary::has_notes(receipt)
+            }
+            EntryOutcome::Linked { .. } => {
+                self.hard_links += 1;
+                false
+            }
+            EntryOutcome::Made { notes, flags_not_kept } => {
+                match kind {
+                    EntryKind::Directory => self.directories += 1,
+                    EntryKind::Symlink => self.symlinks += 1,
+                    _ => self.specials += 1,
+                }
+                !notes.is_empty() || !flags_not_kept.is_empty()
+            }
+            EntryOutcome::Skipped { .. } => {
+                self.skipped += 1;
+                // This was not requested by the caller.
+                kind == EntryKind::Special
+            }
+            EntryOutcome::Resumed => {
+                self.resumed += 1;
+                false
+            }
+            EntryOutcome::Deleted { entries } => {
+                self.deleted += entries;
+                false
+            }
+            EntryOutcome::Planned { action, .. } => {
+                self.add_planned(kind, *action);
+                // A dry run exists to be reported.
+                true
+            }
+            EntryOutcome::Failed(_) => {
+                self.failed += 1;
+                true
+            }
+        }
+    }
+
+    /// Whether the receipt contains something that a person should know, even if no records are wanted.
+    pub(crate) fn has_notes(receipt: &Receipt) -> bool {
+        !receipt.notes.is_empty() || !receipt.flags_not_kept.is_empty()
+    }
+
+    fn add_planned(&mut self, kind: EntryKind, action: Action) {
+        let counter = match (action, kind) {
+            (Action::Delete { entries }, _) => {
+                self.deleted += entries;
+                return;
+            }
+            (Action::Link, _) => &mut self.hard_links,
+            (_, EntryKind::Directory) => &mut self.directories,
+            (_, EntryKind::Symlink) => &mut self.symlinks,
+            (_, EntryKind::Special) => &mut self.specials,
+            _ => &mut self.files,
+        };
+        *counter += 1;
+    }
+
     pub(crate) fn add_portion(&mut self, portion: Portion) {
         if portion.bytes == 0 {
             return;

@@ -30,6 +30,16 @@ pub(super) enum Call {
     FlushName,
     Place(Placing),
     Remove,
+    /// Calls of trees.
+    List,
+    MakeDirectory,
+    MakeLink,
+    MakeName,
+    RenameEntry,
+    RemoveDirectory,
+    SetMode,
+    SetDirectoryTimes,
+    FlushDirectory,
 }
 
 /// The calls of a system, played.
@@ -41,6 +51,8 @@ pub(super) struct Fake {
     most: usize,
     /// Size of the pieces that a call reports.
     piece: usize,
+    /// Name of an entry that cannot be read, and the number of the error.
+    unreadable: Option<(&'static str, i32)>,
     /// Number of calls after which the process is gone.
     crash_after: Option<usize>,
     made: RefCell<Vec<Call>>,
@@ -54,6 +66,7 @@ impl Fake {
             failing: Vec::new(),
             most: usize::MAX,
             piece: 64 << 10,
+            unreadable: None,
             crash_after: None,
             made: RefCell::default(),
             is_crashed: Cell::new(false),
@@ -63,6 +76,22 @@ impl Fake {
     pub(super) fn fail(mut self, call: Call, code: i32) -> Fake {
         self.failing.push((call, code));
         self
+    }
+
+    /// Has an entry of this name be one that cannot be read.
+    pub(super) fn unreadable(mut self, name: &'static str, code: i32) -> Fake {
+        self.unreadable = Some((name, code));
+        self
+    }
+
+    /// Fails for the entry that cannot be read.
+    pub(super) fn read(&self, path: &Path) -> io::Result<()> {
+        match self.unreadable {
+            Some((name, code)) if path.file_name().is_some_and(|found| found == name) => {
+                Err(io::Error::from_raw_os_error(code))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn short(mut self, most: usize) -> Fake {
@@ -84,7 +113,11 @@ impl Fake {
         self.is_crashed.get()
     }
 
-    fn call<T>(&self, call: Call, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(super) fn call<T>(
+        &self,
+        call: Call,
+        work: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         if self.crash_after.is_some_and(|calls| self.made.borrow().len() >= calls) {
             self.is_crashed.set(true);
         }
@@ -139,6 +172,7 @@ impl CopyCalls for Fake {
     }
 
     fn open_source(&self, path: &Path) -> io::Result<File> {
+        self.read(path)?;
         self.call(Call::Open, || File::open(path))
     }
 

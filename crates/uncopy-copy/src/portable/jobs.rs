@@ -1,5 +1,4 @@
-//! Copies jobs on systems other than Linux: single files one after the other; trees are not
-//! supported yet.
+//! Copies jobs on systems other than Linux, one file after the other.
 
 use std::path::{Path, PathBuf};
 
@@ -9,18 +8,16 @@ use crate::jobs::{
 use crate::pause::Stopwatch;
 use crate::written::WrittenFiles;
 use crate::{Control, CopyContext, Observer, Outcome, Phase, Progress, Throttle, copy_file_in};
-use uncopy_core::{Contradiction, Error, Reason, Result};
+use uncopy_core::{Error, Reason, Result};
 
-/// Copies single files, and refuses trees; see [`crate::job::copy_trees`].
+/// Copies single files or trees; see [`crate::job::copy_trees`].
 pub(crate) fn run_job(
     pairs: &[(PathBuf, PathBuf)],
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
     if options.sources != Sources::Files {
-        let subject = pairs.first().map_or_else(PathBuf::new, |(_, to)| to.clone());
-        let reason = Reason::Options(Contradiction::TreesOnLinux);
-        return (Summary::default(), Err(Error::new("write to", subject, reason)));
+        return super::tree::run(pairs, options, observer);
     }
     let begin = Stopwatch::start(options.gate.as_ref());
     let mut files = Files::new(pairs.len(), options, observer);
@@ -118,14 +115,10 @@ impl<'a> Files<'a> {
 
     /// Counts and reports a file that is finished, however it ended.
     fn finish(&mut self, source: &Path, destination: PathBuf, outcome: EntryOutcome) {
-        match &outcome {
-            EntryOutcome::Copied(receipt) => {
-                self.summary.add_receipt(receipt);
-                self.progress.mechanism = receipt.portions.last().map(|portion| portion.mechanism);
-            }
-            EntryOutcome::Failed(_) => self.summary.failed += 1,
-            _ => self.summary.skipped += 1,
+        if let EntryOutcome::Copied(receipt) = &outcome {
+            self.progress.mechanism = receipt.portions.last().map(|portion| portion.mechanism);
         }
+        self.summary.add_outcome(EntryKind::File, &outcome);
         self.progress.entries += 1;
         self.observer.finished(&Record {
             sequence: self.progress.entries,

@@ -3,15 +3,15 @@
 
 use rustix::fs::OFlags;
 
-use super::decide::{Decision, Policy, Side, decide};
+use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
 use super::place::Place;
 use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
-use crate::jobs::{Action, Compare, EntryKind, EntryOutcome};
+use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
 use uncopy_core::{Errno, Error, Reason, Result};
-use uncopy_os::file::{self, Stat};
+use uncopy_os::file::{self, Stat, Timestamp};
 use uncopy_os::name;
 
 /// Whether an entry is to be made.
@@ -29,9 +29,9 @@ pub(super) fn check_admission(
     kind: EntryKind,
     source: &Stat,
 ) -> Result<Admission> {
-    let policy = Policy::of(deleter.options, &place.directory.entered);
+    let policy = policy_of(deleter.options, &place.directory.entered);
     let policy = Policy { compare: Compare::Times, ..policy };
-    check_by_policy(deleter, place, Side::new(kind, source), policy, |_| Ok(false))
+    check_by_policy(deleter, place, side_of(kind, source), policy, |_| Ok(false))
 }
 
 /// Decides about a file of this status; `has_same_contents` compares it with the existing one.
@@ -41,19 +41,19 @@ pub(super) fn check_file_admission(
     source: &Stat,
     has_same_contents: impl FnOnce(&ExistingEntry) -> Result<bool>,
 ) -> Result<Admission> {
-    let policy = Policy::of(deleter.options, &place.directory.entered);
-    check_by_policy(deleter, place, Side::new(EntryKind::File, source), policy, has_same_contents)
+    let policy = policy_of(deleter.options, &place.directory.entered);
+    check_by_policy(deleter, place, side_of(EntryKind::File, source), policy, has_same_contents)
 }
 
 fn check_by_policy(
     deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
-    source: Side<EntryKind>,
+    source: Side<Timestamp>,
     policy: Policy,
     has_same_contents: impl FnOnce(&ExistingEntry) -> Result<bool>,
 ) -> Result<Admission> {
     let found = find(place)?;
-    let side = |found: &ExistingEntry| Side::new(found.stat.file_type(), &found.stat);
+    let side = |found: &ExistingEntry| side_of(kind_of(found.stat.file_type()), &found.stat);
     let decision = match (decide(source, found.as_ref().map(side), policy), &found) {
         (Decision::Compare, Some(found)) => match has_same_contents(found)? {
             true => Decision::Skip(Skip::SameContents),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::context::Context;
-use super::decide::{Decision, Policy, Side, decide};
+use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
 use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::open_link;
@@ -16,7 +16,7 @@ use super::place::Place;
 use super::reporter::Reporter;
 use super::retry;
 use super::worker::Worker;
-use crate::jobs::{EntryKind, JobOptions};
+use crate::jobs::{Decision, EntryKind, JobOptions, decide};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
@@ -176,12 +176,12 @@ fn open_destination(
                 Err(Errno::ENOENT) if dry_run => return Ok(None),
                 other => other.map_err(|errno| fail("examine", errno))?,
             };
-            let found = Side::new(stat.file_type(), &stat);
-            let directory = Side::new(EntryKind::Directory, source);
-            let policy = Policy::of(options, above);
+            let found = side_of(kind_of(stat.file_type()), &stat);
+            let directory = side_of(EntryKind::Directory, source);
+            let policy = policy_of(options, above);
             match decide(directory, Some(found), policy) {
                 Decision::MakeRoom => {
-                    make_room(deleter, place, found.kind)?;
+                    make_room(deleter, place, stat.file_type())?;
                     if dry_run {
                         return Ok(None);
                     }

@@ -9,7 +9,7 @@ use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_admission};
 use super::context::Context;
-use super::decide::{Decision, kind_of};
+use super::decide::kind_of;
 use super::delete::Deleter;
 use super::directory::identity;
 use super::linked_unchanged::{self, Unchanged};
@@ -19,7 +19,7 @@ use super::worker::Worker;
 use crate::Owner;
 use crate::Skip;
 use crate::destination::ExistingEntry;
-use crate::jobs::{Action, EntryKind, EntryOutcome};
+use crate::jobs::{Action, Decision, EntryKind, EntryOutcome};
 use crate::metadata::{NotGiven, Notes};
 use crate::options::GivenMetadata;
 use crate::stale::{self, Noted};

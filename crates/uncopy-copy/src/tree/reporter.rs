@@ -7,7 +7,7 @@ use super::job_control::JobControl;
 use super::place::Place;
 use super::tally::Tally;
 use crate::Control;
-use crate::jobs::{Action, EntryKind, EntryOutcome, JobOptions, Record, Summary};
+use crate::jobs::{EntryKind, EntryOutcome, JobOptions, Record, Summary};
 use crate::stale::Unproven;
 use uncopy_core::{Error, Receipt};
 
@@ -38,7 +38,7 @@ impl<'env> Reporter<'env> {
 
     /// Whether a file with this receipt is reported as it is, and not only counted.
     pub(super) fn reports(&self, receipt: &Receipt) -> bool {
-        self.wants_records || has_notes(receipt)
+        self.wants_records || Summary::has_notes(receipt)
     }
 
     /// Results of this worker.
@@ -107,62 +107,11 @@ impl<'env> Reporter<'env> {
     /// Counts an entry. Returns `true` if it is reported even if the observer wants no records.
     fn count(&mut self, kind: EntryKind, outcome: &EntryOutcome) -> bool {
         match outcome {
-            EntryOutcome::Copied(receipt) => {
-                self.summary.add_receipt(receipt);
-                has_notes(receipt)
-            }
-            EntryOutcome::Linked { .. } => {
-                self.summary.hard_links += 1;
-                false
-            }
-            EntryOutcome::Made { notes, flags_not_kept } => {
-                match kind {
-                    EntryKind::Directory => self.summary.directories += 1,
-                    EntryKind::Symlink => self.summary.symlinks += 1,
-                    _ => self.summary.specials += 1,
-                }
-                !notes.is_empty() || !flags_not_kept.is_empty()
-            }
-            EntryOutcome::Skipped { .. } => {
-                self.summary.skipped += 1;
-                self.tally.count_skipped();
-                // This was not requested by the caller.
-                kind == EntryKind::Special
-            }
-            EntryOutcome::Resumed => {
-                self.summary.resumed += 1;
-                false
-            }
-            EntryOutcome::Deleted { entries } => {
-                self.summary.deleted += entries;
-                false
-            }
-            EntryOutcome::Planned { action, .. } => {
-                self.count_planned(kind, *action);
-                // A dry run exists to be reported.
-                true
-            }
-            EntryOutcome::Failed(_) => {
-                self.summary.failed += 1;
-                self.tally.count_failed();
-                true
-            }
+            EntryOutcome::Skipped { .. } => self.tally.count_skipped(),
+            EntryOutcome::Failed(_) => self.tally.count_failed(),
+            _ => {}
         }
-    }
-
-    fn count_planned(&mut self, kind: EntryKind, action: Action) {
-        let counter = match (action, kind) {
-            (Action::Delete { entries }, _) => {
-                self.summary.deleted += entries;
-                return;
-            }
-            (Action::Link, _) => &mut self.summary.hard_links,
-            (_, EntryKind::Directory) => &mut self.summary.directories,
-            (_, EntryKind::Symlink) => &mut self.summary.symlinks,
-            (_, EntryKind::Special) => &mut self.summary.specials,
-            _ => &mut self.summary.files,
-        };
-        *counter += 1;
+        self.summary.add_outcome(kind, outcome)
     }
 
     /// Counts an entry whose record is done; the observer may stop the job.
@@ -196,9 +145,4 @@ impl<'env> Reporter<'env> {
         }
         self.finish_at(names, kind, EntryOutcome::Failed(error));
     }
-}
-
-/// Whether the receipt contains something that a person should know, even if no records are wanted.
-fn has_notes(receipt: &Receipt) -> bool {
-    !receipt.notes.is_empty() || !receipt.flags_not_kept.is_empty()
 }

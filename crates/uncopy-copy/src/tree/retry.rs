@@ -4,21 +4,11 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::job_control::JobControl;
-use crate::jobs::JobOptions;
+use crate::jobs::{GLANCE, JobOptions, delay};
 use crate::watch::Flushes;
 use crate::{Outcome, run};
 use uncopy_core::{Errno, Result};
 use uncopy_os::capabilities::Filesystem;
-
-/// Wait before the first retry; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-
-/// Maximum wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
-/// Interval at which a waiting worker checks whether the job is over. Every wait is a multiple of
-/// it.
-const GLANCE: Duration = Duration::from_millis(50);
 
 /// Copies a file, and retries as often as the options allow if it changes or an error may be
 /// transient.
@@ -75,12 +65,6 @@ fn passes(errno: Errno, is_network: bool) -> bool {
     }
 }
 
-/// Returns the wait before the next retry.
-fn delay(time: u32) -> Duration {
-    let doublings = time.saturating_sub(1).min(16);
-    (FIRST_WAIT * 2_u32.pow(doublings)).min(LONGEST_WAIT)
-}
-
 fn wait(control: &JobControl<'_>, delay: Duration) {
     for _ in 0..delay.as_millis() / GLANCE.as_millis() {
         if control.is_over() {
@@ -109,12 +93,5 @@ mod tests {
         ] {
             assert_eq!(passes(errno, is_network), expected, "{errno} {is_network}");
         }
-    }
-
-    #[test]
-    fn each_wait_is_longer_up_to_a_limit() {
-        let waits = [1, 2, 3, 9, 10, 100, u32::MAX].map(|time| delay(time).as_millis());
-        assert_eq!(waits, [100, 200, 400, 25_600, 30_000, 30_000, 30_000]);
-        assert!(waits.iter().all(|wait| wait.is_multiple_of(GLANCE.as_millis())));
     }
 }

@@ -155,8 +155,5 @@ coded! {
         /// `follow_outside`, and `links` is not `Follow`.
         OutsideNeedsFollowing = "outside_needs_following",
             "follow_outside only says how far links = Follow goes; add that, or leave it out";
-        /// A job on a system other than Linux.
-        TreesOnLinux = "trees_on_linux",
-            "whole trees are copied on Linux alone so far; name the files";
     }
 }

@@ -107,6 +107,10 @@ coded! {
         LeadsOutside = "leads_outside",
             "it leads out of the tree, or by an absolute path; set follow_outside to follow it \
              anyway";
+        /// Windows lets this process make no symbolic links.
+        LinksNeedRight = "links_need_right",
+            "this process may not make symbolic links; turn on the developer mode of Windows or run as \
+             administrator, or set links to Follow or Skip";
         /// A source does not lie below the directory that `parents` names.
         NotBelow = "not_below",
             "it does not lie below the directory that parents names; name sources in that directory, without `..`";

@@ -39,6 +39,11 @@ pub enum Note {
         /// Error number from the kernel.
         errno: Errno,
     },
+    /// It has several names in the source, and this system did not make it another name of the copy.
+    SeparateFile {
+        /// The error returned.
+        error: SystemError,
+    },
     /// The source cannot be read again, so its digest was computed during the copy.
     DigestAsItCame,
     /// It was neither compressed nor decompressed, although requested.
@@ -115,7 +120,7 @@ codes! { Note {
     Note::InPlace => "in_place",
     Note::VerifiedInPlace => "verified_in_place",
     Note::OtherLinks { .. } => "other_links",
-    Note::NotLinked { .. } => "not_linked",
+    Note::NotLinked { .. } | Note::SeparateFile { .. } => "not_linked",
     Note::DigestAsItCame => "digest_as_it_came",
     Note::CopiedAsItIs { .. } => "copied_as_it_is",
     Note::JournalCut => "journal_cut",
@@ -180,6 +185,12 @@ impl fmt::Display for Note {
                 return write!(
                     f,
                     "a file of its own: the filesystem refused a hard link to the copy ({errno})"
+                );
+            }
+            Note::SeparateFile { error } => {
+                return write!(
+                    f,
+                    "a file of its own: this system made no further name of the copy ({error})"
                 );
             }
             Note::DigestAsItCame => {

@@ -19,9 +19,9 @@ use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, COPY_FILE_FAIL_IF_EXISTS, COPYFILE2_CALLBACK_CHUNK_FINISHED,
     COPYFILE2_EXTENDED_PARAMETERS, COPYFILE2_MESSAGE, COPYFILE2_MESSAGE_ACTION,
     COPYFILE2_PROGRESS_CANCEL, COPYFILE2_PROGRESS_CONTINUE, DELETE, FILE_ATTRIBUTE_SPARSE_FILE,
-    FILE_RENAME_INFO, FILE_SHARE_READ, FILE_SHARE_WRITE, FileRenameInfoEx, GetDiskFreeSpaceW,
-    GetFileInformationByHandle, MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH, MoveFileExW,
-    SetFileInformationByHandle,
+    FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_RENAME_INFO, FILE_SHARE_READ,
+    FILE_SHARE_WRITE, FileRenameInfoEx, GetDiskFreeSpaceW, GetFileInformationByHandle,
+    MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH, MoveFileExW, SetFileInformationByHandle,
 };
 use windows_sys::Win32::System::IO::DeviceIoControl;
 use windows_sys::Win32::System::Ioctl::{
@@ -33,7 +33,7 @@ use windows_sys::Win32::System::Ioctl::{
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
 use windows_sys::core::{HRESULT, PCWSTR};
 
-use super::native::{Advance, CopyCalls, OnProgress, Placing, Reports};
+use super::native::{Advance, CopyCalls, FileIdentity, OnProgress, Placing, Reports};
 use uncopy_core::{System, windows_path};
 
 /// The calls of Windows.
@@ -177,12 +177,19 @@ impl CopyCalls for SystemCalls {
     }
 
     fn is_same_file(&self, one: &Path, other: &Path) -> Option<bool> {
-        let [one, other] =
-            [one, other].map(|path| File::open(path).and_then(|file| identity(&file)));
+        let [one, other] = [one, other].map(|path| File::open(path).and_then(|file| facts(&file)));
         match (one, other) {
-            (Ok(one), Ok(other)) => Some(one == other),
+            (Ok(one), Ok(other)) => Some((one.volume, one.number) == (other.volume, other.number)),
             _ => None,
         }
+    }
+
+    fn identify(&self, path: &Path, follows: bool) -> Option<io::Result<FileIdentity>> {
+        let at_link = if follows { 0 } else { FILE_FLAG_OPEN_REPARSE_POINT };
+        let mut options = OpenOptions::new();
+        // Without any right, so that nobody else is disturbed.
+        options.access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS | at_link);
+        Some(options.open(path).and_then(|file| facts(&file)))
     }
 
     fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -275,13 +282,14 @@ fn rename_by_handle(file: &File, destination: &Path, replaces: bool) -> io::Resu
     })
 }
 
-/// Returns the volume and the number of a file.
-fn identity(file: &File) -> io::Result<(u32, u64)> {
+/// Identifies an open file.
+fn facts(file: &File) -> io::Result<FileIdentity> {
     let mut found = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is open while `file` is borrowed, and the call writes the structure.
     done(unsafe { GetFileInformationByHandle(handle(file), &raw mut found) })?;
     let number = u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow);
-    Ok((found.dwVolumeSerialNumber, number))
+    let (volume, names) = (found.dwVolumeSerialNumber.into(), found.nNumberOfLinks.into());
+    Ok(FileIdentity { volume, number, names })
 }
 
 /// Returns a path for calls, with a zero at its end. A long one gets the form without a limit.

@@ -1,0 +1,79 @@
+//! Copies trees on systems other than Linux: one worker, which walks by paths, a directory after the other.
+
+mod calls;
+mod entry;
+#[cfg(test)]
+mod fake;
+mod identity;
+mod names;
+mod place;
+mod root;
+mod scan;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::path::PathBuf;
+
+use crate::jobs::{JobObserver, JobOptions, Summary};
+use crate::pause::Stopwatch;
+use crate::{Gate, Throttle, systems};
+use calls::TreeCalls;
+use identity::Identity;
+use names::Names;
+use tally::Tally;
+use uncopy_core::{Error, Reason, Result};
+use uncopy_os::native_calls::SystemCalls;
+
+/// Copies trees, or single entries as entries of a tree; see [`crate::job::copy_trees`].
+pub(super) fn run(
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    run_by(&SystemCalls, pairs, options, observer)
+}
+
+/// Copies them by the calls of a system.
+fn run_by(
+    calls: &dyn TreeCalls,
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    let not_here = systems::refused_for_trees(options, calls.system());
+    if !not_here.is_empty() {
+        let subject = pairs.first().map_or_else(PathBuf::new, |(_, to)| to.clone());
+        let error = Error::new("write to", subject, Reason::NotHere { options: not_here });
+        return (Summary::default(), Err(error));
+    }
+    let begin = Stopwatch::start(options.gate.as_ref());
+    let _inside = options.gate.as_ref().map(Gate::enter);
+    let throttle = options.bytes_per_second.map(Throttle::new);
+    let mut tally = Tally::new(options, observer, throttle.as_ref());
+    if options.scan_ahead {
+        scan::run(&mut tally, pairs, options);
+    }
+    let (names, destinations) = (Names::default(), Vec::new());
+    let mut job = Job { calls, options, tally, names, destinations };
+    let mut not_begun = pairs.iter();
+    while !job.tally.is_over()
+        && let Some((source, destination)) = not_begun.next()
+    {
+        job.copy_root(source, destination);
+    }
+    let (mut summary, ended) = job.tally.into_summary(not_begun.len() as u64);
+    summary.duration = begin.elapsed();
+    (summary, ended)
+}
+
+/// A job on its way.
+struct Job<'a> {
+    calls: &'a dyn TreeCalls,
+    options: &'a JobOptions,
+    tally: Tally<'a>,
+    names: Names,
+    /// Existing directories that are copied to.
+    destinations: Vec<Identity>,
+}

@@ -1,0 +1,39 @@
+//! Makes directories on systems that are neither Unix nor Windows.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::path::Path;
+
+use uncopy_os::native::unsupported;
+
+pub(super) fn make_directory(path: &Path, _: u32) -> io::Result<()> {
+    fs::create_dir(path)
+}
+
+/// Not available on this system.
+pub(super) fn make_link(_: &Path, _: &Path, _: bool) -> io::Result<()> {
+    unsupported()
+}
+
+/// There is one kind of links.
+pub(super) fn is_of_directory(_: &Metadata) -> bool {
+    false
+}
+
+/// There are no modes.
+pub(super) fn mode(_: &Metadata) -> u32 {
+    0
+}
+
+pub(super) fn set_mode(_: &Path, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn set_mode_of(_: &File, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Not available on this system.
+pub(super) fn set_times(_: &Path, _: &Metadata) -> io::Result<()> {
+    unsupported()
+}

@@ -1,0 +1,47 @@
+//! Makes directories and links on Windows.
+
+use std::fs::{self, File, FileTimes, Metadata, OpenOptions};
+use std::io;
+use std::os::windows::fs::{FileTypeExt, OpenOptionsExt, symlink_dir, symlink_file};
+use std::path::Path;
+
+/// `FILE_WRITE_ATTRIBUTES` and `FILE_FLAG_BACKUP_SEMANTICS` (winnt.h, winbase.h); the latter opens directories.
+const WRITE_ATTRIBUTES: u32 = 0x100;
+const OPEN_DIRECTORY: u32 = 0x0200_0000;
+
+/// Makes a directory; its access rights are inherited.
+pub(super) fn make_directory(path: &Path, _: u32) -> io::Result<()> {
+    fs::create_dir(path)
+}
+
+/// Makes a symbolic link of the kind of the source's.
+pub(super) fn make_link(target: &Path, new: &Path, is_of_directory: bool) -> io::Result<()> {
+    if is_of_directory { symlink_dir(target, new) } else { symlink_file(target, new) }
+}
+
+/// Whether a link was made for a directory, whatever it leads to.
+pub(super) fn is_of_directory(link: &Metadata) -> bool {
+    link.file_type().is_symlink_dir()
+}
+
+/// There are no modes.
+pub(super) fn mode(_: &Metadata) -> u32 {
+    0
+}
+
+pub(super) fn set_mode(_: &Path, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn set_mode_of(_: &File, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Gives a directory the times of another.
+pub(super) fn set_times(path: &Path, source: &Metadata) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let directory =
+        options.access_mode(WRITE_ATTRIBUTES).custom_flags(OPEN_DIRECTORY).open(path)?;
+    let times = FileTimes::new().set_accessed(source.accessed()?);
+    directory.set_times(times.set_modified(source.modified()?))
+}
