@@ -41,7 +41,7 @@ impl Scene {
         (summary, records)
     }
 
-    fn beside(&self) -> Vec<String> {
+    fn siblings(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -108,7 +108,7 @@ fn new_and_merged_trees_have_every_level_and_the_receipts_add_up() {
         assert_eq!(summary.bytes, 100_005);
         let moved: u64 = summary.portions.iter().map(|portion| portion.bytes).sum();
         assert_eq!(moved, summary.bytes);
-        assert_eq!(scene.beside(), ["copy", "source"]);
+        assert_eq!(scene.siblings(), ["copy", "source"]);
     }
 }
 
@@ -210,7 +210,7 @@ fn a_stop_leaves_no_new_tree() {
         if scene.destination.exists() {
             assert_eq!(contents(&scene.destination), contents(&scene.source));
         } else {
-            assert_eq!(scene.beside(), ["source"], "{at}");
+            assert_eq!(scene.siblings(), ["source"], "{at}");
         }
     }
 }
@@ -222,7 +222,7 @@ fn what_trees_do_not_obey_is_refused_before_anything_is_touched() {
     let error = copy_trees_observed(pairs, &JobOptions::new().resume(true), &()).unwrap_err();
     let options = vec![CopyOption::Resume];
     assert_eq!(*error.cause().reason(), Reason::NotHere { options });
-    assert_eq!(scene.beside(), ["source"]);
+    assert_eq!(scene.siblings(), ["source"]);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn an_aborted_tree_is_removed() {
     impl JobObserver for Obstruct<'_> {
         fn finished(&self, record: &Record) {
             if record.source.ends_with("empty") {
-                let begun = self.0.beside();
+                let begun = self.0.siblings();
                 let begun = self.0.directory.path().join(&begun[0]);
                 fs::create_dir(begun.join("file")).unwrap();
             }
@@ -244,7 +244,7 @@ fn an_aborted_tree_is_removed() {
     let options = JobOptions::new().on_error(OnError::Abort);
     let error = copy_trees_observed(pairs, &options, &Obstruct(&scene)).unwrap_err();
     assert_eq!(error.summary().failed, 1);
-    assert_eq!(scene.beside(), ["source"]);
+    assert_eq!(scene.siblings(), ["source"]);
 }
 
 /// Makes a link, if this process may: Wine 8 makes none.

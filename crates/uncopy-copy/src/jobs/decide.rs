@@ -60,7 +60,7 @@ impl Policy {
 }
 
 /// Decides by kind and time of the source and of the existing entry.
-pub(crate) fn decide<Time: PartialOrd>(
+pub(crate) fn decide<Time: PartialOrd + Copy>(
     source: Side<Time>,
     found: Option<Side<Time>>,
     policy: Policy,
@@ -83,7 +83,7 @@ pub(crate) fn decide<Time: PartialOrd>(
 }
 
 /// Decides about a file where an older one exists, or one that is as old.
-fn decide_file<Time: PartialOrd>(
+fn decide_file<Time: PartialOrd + Copy>(
     source: Side<Time>,
     found: Side<Time>,
     policy: Policy,

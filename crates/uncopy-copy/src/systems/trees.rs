@@ -8,8 +8,8 @@ use uncopy_core::{CopyOption, System};
 
 /// Every request of a job of trees or of entries of them, in the order of the options.
 ///
-/// What [`REQUESTS`](super::REQUESTS) refuses for each file is refused for trees too; options of files are listed here where
-/// trees refuse more. A job of single files has no further options.
+/// Trees also refuse each request of [`REQUESTS`](super::REQUESTS) that files refuse; options of files are listed here where trees
+/// refuse more. A job of single files has no further options.
 pub static TREE_REQUESTS: [Request<JobOptions>; 36] = [
     honoured("sources = Trees or Entries", |o| o.sources != Sources::Files),
     row(

@@ -17,8 +17,8 @@ use tempfile::TempDir;
 use super::calls::TreeCalls;
 use super::run_by;
 use crate::jobs::{
-    Compare, Delete, EntryKind, EntryOutcome, HardLinks, Incomplete, JobObserver, JobOptions,
-    JobProgress, Links, OnError, Record, Sources, Summary,
+    Compare, Delete, EntryOutcome, HardLinks, Incomplete, JobObserver, JobOptions, JobProgress,
+    Links, OnError, Record, Sources, Summary,
 };
 use crate::portable::fake::{Call, Fake};
 use crate::{Control, CopyOptions, Existing, Pause, Skip};
@@ -35,7 +35,7 @@ struct Scene {
     destination: PathBuf,
 }
 
-/// What an entry is, with its bytes or its target.
+/// Kind of an entry, with its bytes or its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Shape {
     Directory,
@@ -113,7 +113,7 @@ impl Scene {
     }
 
     /// Names beside source and destination.
-    fn beside(&self) -> Vec<OsString> {
+    fn siblings(&self) -> Vec<OsString> {
         let mut names: Vec<_> = fs::read_dir(self.directory.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
@@ -149,18 +149,21 @@ fn shapes(root: &Path) -> BTreeMap<PathBuf, Shape> {
 
 /// Keeps every record.
 #[derive(Default)]
-struct Records(Mutex<Vec<(u64, EntryKind, PathBuf, PathBuf, String, Option<Error>)>>);
+struct Records(Mutex<Vec<Ended>>);
+
+/// Destination of an entry, its outcome in words, and its error.
+type Ended = (PathBuf, String, Option<Error>);
 
 impl Records {
     fn errors(&self) -> Vec<Error> {
-        self.0.lock().unwrap().iter().filter_map(|record| record.5.clone()).collect()
+        self.0.lock().unwrap().iter().filter_map(|record| record.2.clone()).collect()
     }
 
     /// Words for the outcome of each destination.
     fn outcomes(&self, root: &Path) -> BTreeMap<PathBuf, String> {
         let records = self.0.lock().unwrap();
         let of = |path: &Path| path.strip_prefix(root).unwrap().to_owned();
-        records.iter().map(|(.., to, outcome, _)| (of(to), outcome.clone())).collect()
+        records.iter().map(|(to, outcome, _)| (of(to), outcome.clone())).collect()
     }
 }
 
@@ -181,8 +184,7 @@ impl JobObserver for Records {
         };
         let mut records = self.0.lock().unwrap();
         assert_eq!(record.sequence, records.len() as u64 + 1);
-        let source = record.source.clone();
-        records.push((record.sequence, record.kind, source, destination, outcome, error));
+        records.push((destination, outcome, error));
     }
 }
 
@@ -194,7 +196,7 @@ fn every_system() -> Vec<Box<dyn TreeCalls>> {
     all
 }
 
-/// What a copy of the source is like.
+/// Returns the entries of a copy.
 fn expected(scene: &Scene, links: Links) -> BTreeMap<PathBuf, Shape> {
     let mut expected = shapes(&scene.source);
     let linked: Vec<PathBuf> = expected
@@ -244,7 +246,7 @@ fn new_and_merged_trees_are_like_their_sources_with_links_as_wanted() {
                 ended.unwrap();
                 assert_eq!(records.errors().len(), 0, "{what}: {:?}", records.errors());
                 assert_eq!(shapes(&scene.destination), expected, "{what}");
-                assert_eq!(scene.beside(), ["copy", "source"], "{what}");
+                assert_eq!(scene.siblings(), ["copy", "source"], "{what}");
                 let files = expected.iter().filter(|(path, shape)| {
                     matches!(shape, Shape::File(_)) && !path.ends_with("own")
                 });
@@ -286,14 +288,14 @@ fn an_entry_that_cannot_be_read_is_reported_and_the_rest_is_copied() {
                 };
                 assert_eq!(copy.get(&path), expected, "{name}: {}", path.display());
             }
-            assert_eq!(scene.beside(), ["copy", "source"]);
+            assert_eq!(scene.siblings(), ["copy", "source"]);
 
             let scene = Scene::new();
             let options = JobOptions::new().on_error(OnError::Abort);
             let (summary, ended) = scene.run(&fake, &options, &());
             assert_eq!(summary.failed, 1);
             assert!(ended.is_err() && summary.stopped_early);
-            assert_eq!(scene.beside(), ["source"], "an aborted tree leaves nothing");
+            assert_eq!(scene.siblings(), ["source"], "an aborted tree leaves nothing");
         }
     }
 }
@@ -570,7 +572,7 @@ fn a_new_tree_is_for_its_owner_alone_until_it_is_complete() {
     struct Look<'a>(&'a Scene, Mutex<u32>);
     impl JobObserver for Look<'_> {
         fn progress(&self, progress: JobProgress) -> Control {
-            let begun = self.0.beside();
+            let begun = self.0.siblings();
             if progress.entries > 0 && begun.len() == 2 && !self.0.destination.exists() {
                 let begun = self.0.directory.path().join(&begun[0]);
                 assert!(begun.extension().is_some_and(|extension| extension == "tree"));
@@ -666,7 +668,7 @@ fn a_stop_at_each_report_leaves_whole_files_and_no_new_tree() {
             assert!(summary.stopped_early && summary.incomplete.is_none());
             assert_whole(&scene, is_merged, &format!("{is_merged} {at}"));
             if !is_merged && !scene.destination.exists() {
-                assert_eq!(scene.beside(), ["source"], "{at}");
+                assert_eq!(scene.siblings(), ["source"], "{at}");
             }
         }
     }
@@ -825,12 +827,12 @@ fn what_trees_do_not_obey_is_refused_by_name_before_anything_is_changed() {
     let named = vec![CopyOption::Delete, CopyOption::Jobs, CopyOption::Resume];
     assert_eq!(*ended.unwrap_err().reason(), Reason::NotHere { options: named });
     assert_eq!(summary, Summary::default());
-    assert_eq!(scene.beside(), ["source"]);
+    assert_eq!(scene.siblings(), ["source"]);
 }
 
 #[test]
 fn names_that_a_filesystem_takes_for_one_are_errors() {
-    // What a filesystem that folds names does: the second name finds the first one's copy.
+    // As on a filesystem that folds names, the second name finds the first one's copy.
     struct Fold<'a>(&'a Scene);
     impl JobObserver for Fold<'_> {
         fn finished(&self, record: &Record) {
@@ -874,7 +876,7 @@ fn a_scan_ahead_gives_totals_and_rate_and_pause_hold() {
             std::thread::yield_now();
         }
         assert_eq!(pause.copies(), 1);
-        assert_eq!(scene.beside(), ["source"], "nothing is made during a pause");
+        assert_eq!(scene.siblings(), ["source"], "nothing is made during a pause");
         pause.resume();
         copy.join().unwrap().1.unwrap();
     });
@@ -905,7 +907,7 @@ fn durable_trees_flush_each_directory_before_the_name_and_the_one_above_after_it
 #[test]
 fn filesystems_below_are_left_out_if_wanted() {
     let scene = Scene::empty();
-    // Of another filesystem than the source's: /proc has many, and names in it are stable.
+    // A directory of another filesystem than the source's.
     symlink("/proc/self/fd", scene.source.join("elsewhere")).unwrap();
     let options = JobOptions::new().links(Links::Follow).follow_outside(true).one_filesystem(true);
     let summary = scene.copy(&options);
