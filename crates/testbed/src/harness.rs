@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use crate::extent::{self, Extent};
 use crate::kernel::{KernelFeature, catch_needs, lacking};
 use crate::locked_memory::{self, Reservation};
-use crate::place::{Place, disk_is_a_bare_device};
+use crate::place::{Place, disk_has_kernel_times, disk_is_a_bare_device};
 use crate::process::find_tool;
 use crate::sandbox::{self, Sandbox};
 use crate::scratch;
@@ -33,6 +33,8 @@ pub enum Need {
     At(Place),
     /// [`Place::Disk`] is on ext4 or XFS directly on a device, with no other layer between.
     BareDevice,
+    /// [`Place::Disk`] is on ext4, XFS, btrfs or tmpfs, whose times of files are those of the kernel's clock.
+    KernelTimes,
     /// Lockable memory, in MiB, at most 8: an ordinary user has little for all processes together, so tests
     /// that need it run side by side only as far as it goes.
     LockedMemory(u32),
@@ -70,6 +72,10 @@ impl Need {
                 "needs UNCOPY_TEST_DIR on ext4 or XFS directly on a device (no loop, dm, md)"
                     .to_owned(),
             ),
+            Need::KernelTimes if disk_has_kernel_times() => None,
+            Need::KernelTimes => {
+                Some("needs UNCOPY_TEST_DIR on ext4, XFS, btrfs or tmpfs".to_owned())
+            }
         }
     }
 }

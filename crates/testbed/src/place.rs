@@ -42,6 +42,11 @@ pub enum Place {
     OverlayOfTwo,
 }
 
+/// Magic numbers (`include/uapi/linux/magic.h`).
+const MAGIC: [(i64, Place); 3] =
+    [(0xEF53, Place::Ext4), (0x5846_5342, Place::Xfs), (0x9123_683E, Place::Btrfs)];
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
 /// Large enough for the largest test file; the image is sparse.
 const IMAGE_MEBIBYTES: u64 = 6 << 10;
 
@@ -81,10 +86,8 @@ impl Place {
     /// differs from that of [`Place::Disk`].
     #[must_use]
     pub fn beside_the_disk() -> Vec<Place> {
-        // include/uapi/linux/magic.h
-        let magic = [(0xEF53, Place::Ext4), (0x5846_5342, Place::Xfs), (0x9123_683E, Place::Btrfs)];
-        let disk = rustix::fs::statfs(run_directory()).expect("the directory of this run is there");
-        let others = magic.into_iter().filter(|(number, _)| *number != disk.f_type);
+        let disk = magic_of_the_disk();
+        let others = MAGIC.into_iter().filter(|(number, _)| *number != disk);
         others.map(|(_, place)| place).collect()
     }
 
@@ -189,6 +192,16 @@ fn overlay(lower: &Path, upper: &Path, prefix: &str) -> PathBuf {
 fn keep(mount: Mount) -> PathBuf {
     let mount: &'static Mount = Box::leak(Box::new(mount));
     mount.path().to_owned()
+}
+
+fn magic_of_the_disk() -> i64 {
+    rustix::fs::statfs(run_directory()).expect("the directory of this run is there").f_type
+}
+
+/// Whether [`Place::Disk`] is a filesystem whose times of files are those of the kernel's clock.
+pub(crate) fn disk_has_kernel_times() -> bool {
+    let disk = magic_of_the_disk();
+    disk == TMPFS_MAGIC || MAGIC.iter().any(|(number, _)| *number == disk)
 }
 
 /// Whether an `O_DIRECT` write in [`Place::Disk`] goes from the caller's pages to a device: ext4 or

@@ -318,6 +318,11 @@ impl<'a> Bench<'a> {
         drop(mover);
         let said = format!("{} bytes", moved.bytes);
         Ok(match (mechanism, moved.cost) {
+            (Mechanism::CopyFileRange, Cost::Unknown)
+                if !plan::extents_show_sharing(self.facts.destination) =>
+            {
+                (Cost::Unknown, format!("{said}, and FIEMAP is no evidence here"))
+            }
             (Mechanism::CopyFileRange, Cost::Unknown) => match sharing(copy.as_fd()) {
                 Sharing::Shared => (Cost::Shared, format!("{said}, FIEMAP shows them shared")),
                 Sharing::Copied => (Cost::KernelCopied, format!("{said}, FIEMAP shows a copy")),

@@ -16,7 +16,7 @@ use uncopy_os::{Sys, file};
 
 /// Size of the file that a verdict is about: too large for one read and one write, too small for a
 /// trial by the clock, in the page cache.
-const FILE_BYTES: u64 = 16 << 20;
+const FILE_BYTES: u64 = 8 << 20;
 
 /// See [`super::verdict`].
 pub(super) fn verdict(from: &Path, to: &Path) -> Result<PathVerdict, AnswerReason> {

@@ -455,6 +455,12 @@ pub(crate) fn shares_by_copy_file_range(filesystem: Filesystem) -> bool {
     filesystem == Filesystem::XFS || filesystem == Filesystem::BTRFS
 }
 
+/// FIEMAP shows whether extents are shared, also through overlayfs, which asks its upper filesystem (`ovl_fiemap`).
+/// Others do not say, as a server's clones on CIFS.
+pub(crate) fn extents_show_sharing(filesystem: Filesystem) -> bool {
+    shares_by_copy_file_range(filesystem) || filesystem == Filesystem::OVERLAYFS
+}
+
 /// Excludes mechanisms for sources without a known size: those are read, unless the options name copies
 /// in the kernel.
 fn to_the_end(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {

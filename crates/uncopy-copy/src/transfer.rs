@@ -609,11 +609,12 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
 
     /// `copy_file_range` may have shared: the new file's extents show it.
     fn settle_sharing(&mut self, size: u64) {
-        let remaps = [Filesystem::XFS, Filesystem::BTRFS].contains(&self.copy.facts.destination);
+        let is_shown = plan::extents_show_sharing(self.copy.facts.destination);
         let unknown = |p: &&mut uncopy_core::Portion| {
             p.mechanism == Mechanism::CopyFileRange && p.cost == Cost::Unknown
         };
-        let Some(portion) = self.copy.receipt.portions.iter_mut().find(unknown).filter(|_| remaps)
+        let Some(portion) =
+            self.copy.receipt.portions.iter_mut().find(unknown).filter(|_| is_shown)
         else {
             return;
         };

@@ -67,6 +67,8 @@ impl Filesystem {
     pub const XFS: Filesystem = Filesystem { magic: 0x5846_5342 };
     /// Btrfs.
     pub const BTRFS: Filesystem = Filesystem { magic: 0x9123_683E };
+    /// overlayfs.
+    pub const OVERLAYFS: Filesystem = Filesystem { magic: 0x794c_7630 };
     /// OpenZFS.
     pub const ZFS: Filesystem = Filesystem { magic: 0x2FC1_2FC1 };
     /// F2FS.

@@ -19,7 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// As large as the file that a verdict is about.
-const LENGTH: u64 = 16 << 20;
+const LENGTH: u64 = 8 << 20;
 
 fn capabilities() -> Program {
     Program::new(env!("CARGO_BIN_EXE_uncopy")).arg("capabilities")

@@ -14,7 +14,7 @@ use crate::tree::{Trees, cp};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [Need::Tool("prlimit")] an_unfinished_tree_outlives_its_record,
+        [Need::Tool("prlimit"), Need::KernelTimes] an_unfinished_tree_outlives_its_record,
         [Need::Tool("prlimit")] a_journal_that_cannot_be_read_is_no_reason,
     ]
 }

@@ -15,7 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Tool("prlimit")] a_merge_ends_at_the_first_such_error,
         [Need::Tool("prlimit")] nothing_is_deleted_after_it,
-        [Need::Tool("prlimit")] flags_that_go_with_it,
+        [Need::Tool("prlimit"), Need::KernelTimes] flags_that_go_with_it,
         [Need::Tool("prlimit")] an_audit_log_has_it,
         [Need::Root, Need::Tool("prlimit"), Need::Tool("setpriv")] its_owner_can_delete_it,
         [Need::Root] a_source_that_cannot_be_read_is_another_matter,

@@ -44,6 +44,7 @@ use uncopy_core::{
     Cost, DigestedFrom, InodeFlags, Mechanism, Note, Portion, Receipt, SourceDigest,
 };
 use uncopy_core::{Errno, Error, Result};
+use uncopy_os::capabilities::Filesystem;
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{name, transfer};
@@ -394,7 +395,13 @@ fn with_mechanism(
             EntryOutcome::Planned { action, mechanism: Some(Mechanism::ReadWrite) }
         }
         EntryOutcome::Planned { action, .. } => {
-            let same_device = source.stat.device == place.directory.entered.destination.0;
+            let entered = &place.directory.entered;
+            let device = match source.filesystem {
+                // Its files have another device than its directories.
+                Filesystem::OVERLAYFS => entered.source.device,
+                _ => source.stat.device,
+            };
+            let same_device = device == entered.destination.0;
             let filesystem = place.open.filesystems.1;
             let mechanism = facts::foreseen(source, filesystem, same_device, options);
             EntryOutcome::Planned { action, mechanism }
