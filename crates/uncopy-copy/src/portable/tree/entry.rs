@@ -50,7 +50,7 @@ impl Job<'_> {
                     Admission::Proceed { replaces } => {
                         let made = match kind {
                             EntryKind::Symlink => self.make_link(place, metadata, replaces),
-                            _ => self.copy_or_link(place, metadata, replaces, LinkAtEnd::Replaced),
+                            _ => self.copy_or_link(place, metadata, replaces),
                         }?;
                         if let Some(above) = above {
                             self.note_taken(above, place);
@@ -65,12 +65,11 @@ impl Job<'_> {
     }
 
     /// Copies a file, or makes its name another one of a file that was copied before.
-    pub(super) fn copy_or_link(
+    fn copy_or_link(
         &mut self,
         place: &Place,
         metadata: &Metadata,
         replaces: bool,
-        at_end: LinkAtEnd,
     ) -> Result<EntryOutcome> {
         let file = (self.options.hard_links == HardLinks::Keep)
             .then(|| identify(self.calls, &place.source, true, metadata))
@@ -86,7 +85,7 @@ impl Job<'_> {
                 Err(error) => refused = Some(Note::SeparateFile { error: error.into() }),
             }
         }
-        match self.copy_file(place, at_end)? {
+        match self.copy_file(place)? {
             Outcome::Skipped { reason, .. } => Ok(EntryOutcome::Skipped { reason }),
             Outcome::Copied(mut receipt) => {
                 receipt.notes.extend(refused);
@@ -99,8 +98,9 @@ impl Job<'_> {
     }
 
     /// Copies a file, and tries again as often as the options allow if an error may pass.
-    fn copy_file(&mut self, place: &Place, at_end: LinkAtEnd) -> Result<Outcome> {
+    fn copy_file(&mut self, place: &Place) -> Result<Outcome> {
         let options = &self.options.copy;
+        let at_end = LinkAtEnd::Replaced;
         let (gate, throttle) = (self.options.gate.as_ref(), self.tally.throttle());
         let context = CopyContext { gate, throttle, ..CopyContext::new() };
         let mut tries = 0;

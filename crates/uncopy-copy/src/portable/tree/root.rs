@@ -10,13 +10,14 @@ use super::Job;
 use super::calls::TreeCalls;
 use super::entry::{make_beside, remove_entry};
 use super::identity::{Identity, identify};
-use super::place::{Admission, Place, Within, kind_of, look, side_of};
+use super::place::{Place, Within, kind_of, look};
 use super::tally::incomplete;
 use super::walk::{Directory, Modes, outcome_of};
+use crate::Existing;
 use crate::jobs::{EntryKind, Links, Sources};
 use crate::native_trees;
+use crate::portable::check_name;
 use crate::portable::temporary::directory_of;
-use crate::portable::{LinkAtEnd, check_name};
 use uncopy_core::{Error, Objection, Reason, Result, other_system};
 
 /// Mode of a tree that has no name yet.
@@ -70,33 +71,27 @@ impl Job<'_> {
         destination: &Path,
         metadata: &Metadata,
     ) -> Result<()> {
-        let root = self.names.add_root(destination);
-        let place = Place {
-            source: source.to_owned(),
-            named: destination.to_owned(),
-            actual: destination.to_owned(),
-            root,
-            within: Within::default(),
-        };
+        let fail = |error| other_system::refused_by_destination("examine", destination, error);
         check_name(self.calls.system(), "write to", destination)?;
-        if kind_of(metadata) != EntryKind::File {
-            return self.copy_entry(&place, metadata, None);
-        }
-        let found = match fs::metadata(destination) {
-            Ok(found) => Some(found),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                return Err(other_system::refused_by_destination("examine", destination, error));
-            }
+        let follows =
+            kind_of(metadata) == EntryKind::File && self.options.copy.existing != Existing::Keep;
+        let link = look(destination).map_err(fail)?.filter(|found| follows && found.is_symlink());
+        let target = match link {
+            Some(_) => match fs::canonicalize(destination) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let reason = Reason::Refused(Objection::LinkToNothing);
+                    return Err(Error::new("write to", destination, reason));
+                }
+                target => Some(target.map_err(fail)?),
+            },
+            None => None,
         };
-        let outcome = match self.admit(&place, side_of(metadata), found.as_ref())? {
-            Admission::Done(outcome) => outcome,
-            Admission::Proceed { replaces } => {
-                self.copy_or_link(&place, metadata, replaces, LinkAtEnd::Followed)?
-            }
-        };
-        self.tally.finish(source, destination, EntryKind::File, outcome);
-        Ok(())
+        let root = self.names.add_root(destination);
+        let actual = target.unwrap_or_else(|| destination.to_owned());
+        self.names.move_root(root, Some(actual.clone()));
+        let (source, named) = (source.to_owned(), destination.to_owned());
+        let place = Place { source, named, actual, root, within: Within::default() };
+        self.copy_entry(&place, metadata, None)
     }
 
     fn copy_tree(&mut self, source: &Path, destination: &Path, metadata: Metadata) -> Result<()> {
@@ -133,6 +128,14 @@ impl Job<'_> {
         }
         ended?;
         if let Some(done) = done {
+            if is_aside && self.options.copy.durable {
+                // It has its name anyway.
+                let flushed = self.calls.flush_directory(directory_of(destination), None);
+                flushed.map_err(|error| {
+                    let operation = "flush the directory of";
+                    other_system::refused_by_destination(operation, destination, error)
+                })?;
+            }
             self.tally.finish(source, destination, EntryKind::Directory, outcome_of(&done));
         }
         Ok(())
@@ -249,13 +252,6 @@ impl Job<'_> {
             }
             self.calls.rename_entry(&root.place.actual, named).map_err(fail)?;
             self.names.move_root(root.place.root, Some(named.clone()));
-            if self.options.copy.durable {
-                let above = directory_of(named);
-                let flushed = self.calls.flush_directory(above, None);
-                flushed.map_err(|error| {
-                    other_system::refused_by_destination("flush the directory of", named, error)
-                })?;
-            }
         }
         Ok(())
     }

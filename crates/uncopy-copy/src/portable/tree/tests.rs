@@ -638,6 +638,21 @@ fn single_entries_are_copied_as_entries_of_a_tree() {
     let pairs = [(scene.source.join("file"), scene.path("one"))];
     run_by(&SystemCalls, &pairs, &options, &()).1.unwrap();
     assert_eq!(fs::read(scene.path("target")).unwrap(), contents(1, 70_001));
+    assert!(fs::symlink_metadata(scene.path("one")).unwrap().is_symlink());
+
+    // Also if another name of it was copied before, and no link is made to nothing.
+    fs::hard_link(scene.source.join("file"), scene.source.join("second")).unwrap();
+    symlink("nothing", scene.path("two")).unwrap();
+    let named = [("file", "first"), ("second", "one"), ("file", "two")];
+    let pairs = named.map(|(from, to)| (scene.source.join(from), scene.path(to)));
+    let records = Records::default();
+    run_by(&SystemCalls, &pairs, &options, &records).1.unwrap();
+    let inode = |name| fs::symlink_metadata(scene.path(name)).unwrap().ino();
+    assert_eq!(inode("first"), inode("target"));
+    assert!(fs::symlink_metadata(scene.path("one")).unwrap().is_symlink());
+    let [error] = &records.errors()[..] else { panic!("{:?}", records.errors()) };
+    assert_eq!(*error.reason(), Reason::Refused(Objection::LinkToNothing), "{error}");
+    assert_eq!(error.subject(), scene.path("two"));
 }
 
 #[test]
