@@ -25,6 +25,8 @@ pub enum KernelFeature {
     ClonesBetweenMounts,
     /// `O_DIRECT` on tmpfs (Linux 6.6).
     DirectOnTmpfs,
+    /// `cachestat(2)` (Linux 6.5), which shows pages that are dirty.
+    CacheState,
 }
 
 impl KernelFeature {
@@ -38,6 +40,7 @@ impl KernelFeature {
             KernelFeature::StoppedCalls => has_killable_waits(),
             KernelFeature::ClonesBetweenMounts => is_at_least(5, 18),
             KernelFeature::DirectOnTmpfs => is_at_least(6, 6),
+            KernelFeature::CacheState => is_at_least(6, 5),
         }
     }
 
@@ -54,6 +57,7 @@ impl KernelFeature {
                 "this kernel clones no files between mounts (until Linux 5.18)"
             }
             KernelFeature::DirectOnTmpfs => "this kernel's tmpfs has no O_DIRECT (until Linux 6.6)",
+            KernelFeature::CacheState => "this kernel has no cachestat(2) (Linux 6.5)",
         }
     }
 }

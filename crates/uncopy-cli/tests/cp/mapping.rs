@@ -10,12 +10,17 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
-use testbed::{Case, MappedWriter, Need, Place, Program, Run, Stores, is_of_one_moment};
+use testbed::{
+    Case, KernelFeature, MappedWriter, Need, Place, Program, Run, Stores, is_of_one_moment,
+};
 
 use crate::cp::witnessed::Pair;
 use crate::cp::{COPY_FILE_RANGE, DIRECT, EVERYWHERE, REFLINK, cp, cp_by};
 
 const PLACES: [Place; 3] = [Place::Ext4, Place::Xfs, Place::Btrfs];
+
+/// Stores are noticed by pages that become dirty.
+const DIRTY_PAGES: Need = Need::Kernel(KernelFeature::CacheState);
 
 /// Several pieces.
 const LENGTH: u64 = 12 << 20;
@@ -41,19 +46,19 @@ pub(crate) fn cases() -> Vec<Case> {
         let on = format!("on_{}", format!("{place:?}").to_lowercase());
         for (name, begin) in BEGINS {
             let name = |what| format!("cp::mapping::{what}::{name}::{on}");
-            let needs = [Need::At(place)];
+            let needs = [Need::At(place), DIRTY_PAGES];
             cases.push(Case::new(name("files"), &needs, move || files(place, begin)));
             cases.push(Case::new(name("trees"), &needs, move || trees(place, begin)));
         }
         let name = |what| format!("cp::mapping::{what}::{on}");
-        let needs = [Need::At(place)];
+        let needs = [Need::At(place), DIRTY_PAGES];
         cases.push(Case::new(name("small_files_whose_times_are_old"), &needs, move || old(place)));
         cases.push(Case::new(name("a_quiet_writer"), &needs, move || quiet(place)));
     }
     cases.append(&mut testbed::cases![
         [Need::At(Place::Tmpfs)] nothing_is_claimed_where_nothing_can_be_known,
-        [Need::At(Place::Ext4), Need::Tool("setpriv")] nothing_is_claimed_of_the_files_of_others,
-        [Need::At(Place::Ext4)] dirty_pages_are_reported,
+        [Need::At(Place::Ext4), Need::Tool("setpriv"), DIRTY_PAGES] nothing_is_claimed_of_the_files_of_others,
+        [Need::At(Place::Ext4), DIRTY_PAGES] dirty_pages_are_reported,
     ]);
     cases
 }

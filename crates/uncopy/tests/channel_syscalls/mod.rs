@@ -88,7 +88,8 @@ fn gather([near, far]: &[Channel; 2]) {
 
 /// Sleeps until its time is over, in each way.
 fn sleep([near, far]: &[Channel; 2]) {
-    let soon = || Deadline::after(Duration::from_millis(5));
+    // Later than a traced program on an emulated processor comes to its wait.
+    let soon = || Deadline::after(Duration::from_millis(100));
     marked(|| {
         assert_eq!(far.wait_one(Signals::READABLE, soon()), Err(Status::TimedOut));
         assert_eq!(far.receive(soon()).unwrap_err(), Status::TimedOut);

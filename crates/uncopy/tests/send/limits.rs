@@ -42,7 +42,10 @@ fn a_sender_that_takes_no_releases_continues() {
         // The sender's list of releases grows; the kernel's outstanding reports do not.
         assert!(sender.outstanding().sends - sender.released() <= 64);
     }
-    assert_eq!(sender.counters().no_buffer_space, 0);
+    // Before Linux 6.7 there is room for fewer reports than 64 by default, and some sends copy.
+    let room = std::fs::read_to_string("/proc/sys/net/core/optmem_max").unwrap();
+    let is_for_all = room.trim().parse::<u64>().unwrap() >= 128 << 10;
+    assert!(sender.counters().no_buffer_space == 0 || !is_for_all, "{:?}", sender.counters());
     assert_eq!(all_releases(&mut sender).len(), 20_000);
     drop(receiver);
 }
