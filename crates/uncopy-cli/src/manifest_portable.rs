@@ -1,4 +1,4 @@
-//! `--manifest FILE` on systems where no digest is computed while copying: the option is refused before.
+//! `--manifest FILE` on systems where it is refused before.
 
 use std::path::Path;
 

@@ -3,13 +3,14 @@
 //! The further name is made first, as a hard link, so that the name never refers to nothing and the old
 //! file always has one. Where the filesystem has no hard links the old file is renamed.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::FileType;
 
-use super::options::{Backup, Numbering};
+use super::backup_name::{self, BackupName};
+use super::options::Backup;
 use super::stale;
 use uncopy_core::Errno;
 use uncopy_os::file::Stat;
@@ -23,17 +24,9 @@ pub(crate) fn keep(directory: BorrowedFd<'_>, target: &OsStr, backup: &Backup) -
         Ok(found) if found.file_type() == FileType::Directory => return Err(Errno::EISDIR),
         Ok(_) => {}
     }
-    let last = match backup.numbering {
-        Numbering::Never => None,
-        Numbering::Always => Some(last_number(directory, target)?),
-        Numbering::IfThereAreSome => {
-            let last = last_number(directory, target)?;
-            (last > 0).then_some(last)
-        }
-    };
-    match last {
-        Some(last) => keep_numbered(directory, target, last),
-        None => keep_simple(directory, target, &simple_name(target, backup)),
+    match BackupName::choose(target, backup, || last_number(directory, target))? {
+        BackupName::Numbered { last } => keep_numbered(directory, target, last),
+        BackupName::Simple(kept) => keep_simple(directory, target, &kept),
     }
 }
 
@@ -44,43 +37,22 @@ pub(crate) fn would_overwrite(
     backup: &Backup,
     source: &Stat,
 ) -> bool {
-    backup.numbering != Numbering::Always
-        && directory::stat_name(directory, &simple_name(target, backup))
-            .is_ok_and(|found| found.is_same_file(source))
-}
-
-fn simple_name(target: &OsStr, backup: &Backup) -> OsString {
-    let mut name = target.to_owned();
-    name.push(&backup.suffix);
-    name
-}
-
-fn numbered_name(target: &OsStr, number: u64) -> OsString {
-    let mut name = target.to_owned();
-    name.push(format!(".~{number}~"));
-    name
+    backup_name::overwritten(target, backup).is_some_and(|kept| {
+        directory::stat_name(directory, &kept).is_ok_and(|found| found.is_same_file(source))
+    })
 }
 
 /// Returns the highest number of a backup of this name; 0: there is none.
 fn last_number(directory: BorrowedFd<'_>, target: &OsStr) -> Sys<u64> {
-    let mut prefix = target.as_bytes().to_vec();
-    prefix.extend(b".~");
-    let names = name::names_with_prefix(directory, &prefix, usize::MAX)?;
-    Ok(names.iter().filter_map(|name| number_of(name, &prefix)).max().unwrap_or(0))
-}
-
-/// Parses the number of a backup, as `cp` writes it: without zeros before it.
-fn number_of(name: &OsStr, prefix: &[u8]) -> Option<u64> {
-    let digits = name.as_bytes().strip_prefix(prefix)?.strip_suffix(b"~")?;
-    let is_number = digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0");
-    is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+    let names = name::names_with_prefix(directory, target.as_bytes(), usize::MAX)?;
+    Ok(backup_name::last_number(target, names.iter().map(|name| name.as_os_str())))
 }
 
 fn keep_numbered(directory: BorrowedFd<'_>, target: &OsStr, last: u64) -> Sys<()> {
     let mut number = last;
     loop {
         number = number.checked_add(1).ok_or(Errno::EOVERFLOW)?;
-        let kept = numbered_name(target, number);
+        let kept = backup_name::with_number(target, number);
         let made = match directory::hard_link(directory, target, directory, &kept) {
             Err(errno) if cannot_link(errno) => name::rename_new(directory, target, &kept),
             other => other,
@@ -127,6 +99,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::options::Numbering;
 
     fn contents(path: &Path) -> BTreeMap<String, String> {
         let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());

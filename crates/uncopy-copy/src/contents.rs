@@ -16,13 +16,13 @@ use super::source::Source;
 use super::staging::Staging;
 use super::stream;
 use super::transfer::Transfer;
+use super::verification;
 use super::verify::{self, Original};
 use super::watch;
 use uncopy_core::{
-    Cost, DigestedFrom, Exclusion, MappedWrites, Mechanism, Note, Portion, Receipt, Refusal,
-    RefusalReason, SourceDigest, Unseen,
+    Cost, Exclusion, MappedWrites, Mechanism, Note, Portion, Refusal, RefusalReason, Unseen,
 };
-use uncopy_core::{Errno, Error, Reason, Result, SourceDoubt};
+use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::file;
 
 impl FileCopy<'_, '_> {
@@ -158,10 +158,7 @@ impl FileCopy<'_, '_> {
             if digest.is_some() {
                 self.receipt.notes.push(Note::DigestAsItCame);
             }
-            // The digest of what was read of the source, which is not read again.
-            let streamed = self.receipt.source_digest.as_ref();
-            let streamed = streamed.filter(|known| known.algorithm == wanted.algorithm.name());
-            let digest = digest.or_else(|| streamed.map(|known| known.value.clone()));
+            let digest = digest.or_else(|| verification::streamed(&self.receipt, wanted.algorithm));
             let is_read_again = digest.is_none();
             let original = digest.map_or(Original::Again(source_bytes), Original::AsItCame);
             self.report(Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: reached })?;
@@ -170,7 +167,7 @@ impl FileCopy<'_, '_> {
                 Err(error) if error.is_verification_failed() => {
                     // The likelier reason, if there is one.
                     self.check_change()?;
-                    let doubt = doubt(&self.receipt).filter(|_| is_read_again);
+                    let doubt = verification::doubt(&self.receipt).filter(|_| is_read_again);
                     return Err(error.with_doubt(doubt));
                 }
                 other => self.receipt.verification = Some(other?),
@@ -187,16 +184,9 @@ impl FileCopy<'_, '_> {
         else {
             return Ok(());
         };
-        let verification = self.receipt.verification.as_ref();
-        let verified =
-            verification.filter(|v| v.algorithm == algorithm.name() && !v.digest.is_empty());
+        let verified = verification::read_from_copy(&self.receipt, algorithm);
         self.receipt.source_digest = Some(match verified {
-            Some(verified) => SourceDigest {
-                algorithm: verified.algorithm,
-                value: verified.digest.clone(),
-                from: DigestedFrom::ReadFromCopy,
-                duration: verified.duration,
-            },
+            Some(verified) => verified,
             None => verify::digest_copy(self, algorithm)?,
         });
         Ok(())
@@ -233,16 +223,6 @@ impl FileCopy<'_, '_> {
             Err(Errno::EINVAL) if self.destination().is_stream() => Ok(()),
             other => other.map_err(|e| Error::destination("flush", given, e)),
         }
-    }
-}
-
-/// Why a source that was read twice may have had other contents the second time.
-fn doubt(receipt: &Receipt) -> Option<SourceDoubt> {
-    match receipt.mapped_writes {
-        _ if receipt.source_changed => Some(SourceDoubt::Changed),
-        MappedWrites::NoneSeen => None,
-        MappedWrites::Seen => Some(SourceDoubt::Changed),
-        MappedWrites::Unknown(why) => Some(SourceDoubt::Unseen(why)),
     }
 }
 

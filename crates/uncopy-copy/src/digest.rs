@@ -4,11 +4,8 @@
 use std::fmt::Write as _;
 
 use std::time::{Duration, Instant};
-#[cfg(not(all(feature = "blake3", feature = "sha256")))]
-use uncopy_core::Errno;
 
-use uncopy_core::{DigestedFrom, SourceDigest};
-use uncopy_os::Sys;
+use uncopy_core::{DigestedFrom, Errno, SourceDigest};
 
 use super::options::Digest;
 
@@ -24,7 +21,7 @@ pub(crate) enum Hasher {
 impl Hasher {
     /// Begins a digest. `EOPNOTSUPP`: this build lacks it, which
     /// [`CopyOptions::check`](super::CopyOptions::check) reports earlier.
-    pub(crate) fn new(algorithm: Digest) -> Sys<Hasher> {
+    pub(crate) fn new(algorithm: Digest) -> Result<Hasher, Errno> {
         match algorithm {
             #[cfg(feature = "blake3")]
             Digest::Blake3 => Ok(Hasher::Blake3(Box::default())),
@@ -48,6 +45,30 @@ impl Hasher {
         }
     }
 
+    /// Adds the first `size` bytes of a file, or as many as it has. `read_at` reads at an offset; `on_progress` gets the
+    /// number of bytes done. Both may end it.
+    pub(crate) fn update_from<E>(
+        &mut self,
+        size: u64,
+        buffer: &mut [u8],
+        mut read_at: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
+        mut on_progress: impl FnMut(u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut done = 0;
+        while done < size {
+            let read = read_at(buffer, done)?;
+            if read == 0 {
+                break;
+            }
+            // The last block may reach beyond `size` if the file grew.
+            let n = (read as u64).min(size - done);
+            self.update(&buffer[..n as usize]);
+            done += n;
+            on_progress(done)?;
+        }
+        Ok(())
+    }
+
     /// Returns the hexadecimal digest.
     pub(crate) fn finish(self) -> String {
         match self {
@@ -61,7 +82,11 @@ impl Hasher {
 }
 
 /// Returns the digest of bytes that are in memory.
-pub(crate) fn of_bytes(algorithm: Digest, bytes: &[u8], from: DigestedFrom) -> Sys<SourceDigest> {
+pub(crate) fn of_bytes(
+    algorithm: Digest,
+    bytes: &[u8],
+    from: DigestedFrom,
+) -> Result<SourceDigest, Errno> {
     let begin = Instant::now();
     let mut hasher = Hasher::new(algorithm)?;
     hasher.update(bytes);
@@ -82,7 +107,7 @@ pub(crate) struct StreamedDigest {
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 impl StreamedDigest {
-    pub(crate) fn new(algorithm: Digest) -> Sys<StreamedDigest> {
+    pub(crate) fn new(algorithm: Digest) -> Result<StreamedDigest, Errno> {
         let hasher = Hasher::new(algorithm)?;
         Ok(StreamedDigest { algorithm, hasher, end: 0, duration: Duration::ZERO })
     }

@@ -42,6 +42,7 @@ mod verdict;
 mod active_mover;
 #[cfg(target_os = "linux")]
 mod backup;
+mod backup_name;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
@@ -52,7 +53,6 @@ mod conversion;
 mod creation_defaults;
 #[cfg(target_os = "linux")]
 mod destination;
-#[cfg(target_os = "linux")]
 mod digest;
 #[cfg(target_os = "linux")]
 mod display_path;
@@ -105,6 +105,7 @@ mod private;
 mod ranges;
 #[cfg(target_os = "linux")]
 mod remove;
+mod retries;
 #[cfg(target_os = "linux")]
 mod run;
 mod setters;
@@ -112,6 +113,8 @@ mod setters;
 mod small;
 #[cfg(target_os = "linux")]
 mod source;
+#[cfg(any(test, not(target_os = "linux")))]
+mod source_mode;
 #[cfg(target_os = "linux")]
 mod sparse;
 mod speed;
@@ -129,6 +132,7 @@ mod tree;
 mod trial;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 pub mod tune;
+mod verification;
 #[cfg(target_os = "linux")]
 mod verify;
 #[cfg(target_os = "linux")]

@@ -4,11 +4,15 @@
 //! Tests compile it on Linux too, run it there, and play the calls of other systems.
 
 mod attempt;
+mod backup;
+mod complete;
 mod decide;
+mod destination;
 #[cfg(test)]
 mod fake;
 #[cfg(feature = "trees")]
 mod jobs;
+mod names;
 #[cfg(test)]
 mod played;
 mod temporary;
@@ -16,22 +20,24 @@ mod temporary;
 mod tree;
 
 use std::fs::{self, File, Metadata};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::context::CopyContext;
+use super::digest::StreamedDigest;
 use super::native;
-use super::observer::{self, Observer, Phase, Progress};
-use super::options::{CopyOptions, Existing, IfChanged};
+use super::observer::{AskedOnce, Consent, Observer};
+use super::options::{CopyOptions, Existing};
 use super::outcome::Outcome;
-use super::pause::Stopwatch;
+use super::retries::retry_while_source_changes;
+use super::skip::Skip;
 use super::systems;
 use super::verdict::PathVerdict;
 use attempt::Attempts;
+use destination::Destination;
 #[cfg(feature = "trees")]
 pub(super) use jobs::{is_built, run_job};
-use temporary::Temporary;
-use uncopy_core::{CopyOption, Error, Note, Objection, Reason, Receipt, Result, System};
+use temporary::{Ending, Temporary};
+use uncopy_core::{CopyOption, Error, Note, Reason, Receipt, Result, System};
 use uncopy_core::{other_system, windows_path};
 use uncopy_os::capabilities::AnswerReason;
 use uncopy_os::native::CopyCalls;
@@ -84,64 +90,92 @@ fn copy_as(
     at_end: LinkAtEnd,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    let begin = Stopwatch::start(context.gate);
     let not_here = systems::refused(options, calls.system());
     if !not_here.is_empty() {
         return Err(Error::new("write to", destination, Reason::NotHere { options: not_here }));
     }
+    let observer = &mut AskedOnce::new(observer);
+    retry_while_source_changes(options, context.gate, |_| {
+        copy_once(calls, source, destination, options, context, at_end, observer)
+    })
+}
+
+fn copy_once(
+    calls: &dyn CopyCalls,
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+    context: &CopyContext<'_>,
+    at_end: LinkAtEnd,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
     let source = Source::open(calls, source, options)?;
     let destination = Destination::resolve(calls, destination, &source, options, at_end)?;
-    if destination.found.is_some() && options.existing == Existing::Keep {
-        return Ok(Outcome::exists());
-    }
-    let mut temporary =
-        Temporary::create(calls, &destination.path, |new| match &destination.found {
-            // It may be for fewer eyes than the source.
-            Some(_) => super::for_owner_alone(new),
-            None => native::create_like(new, &source.begun),
-        })?;
-    let mut receipt = Receipt::default();
-    let bytes = Attempts {
-        calls,
-        source: &source,
-        destination: &destination,
-        options,
-        context,
-        observer: &mut *observer,
-    }
-    .run(&mut temporary, &mut receipt)?;
-    receipt.bytes = bytes;
-    if let Some(what) = source.change(bytes)? {
-        match options.if_changed {
-            IfChanged::Accept => receipt.source_changed = true,
-            IfChanged::Fail | IfChanged::Retry => {
-                return Err(Error::new("copy", source.path, Reason::SourceChanged { what }));
+    if options.ask && destination.is_taken {
+        match observer.may_replace(destination.given) {
+            Consent::Given => {}
+            Consent::Refused => {
+                return Ok(Outcome::Skipped { reason: Skip::Declined, renamed: None });
             }
+            Consent::Stop => return Err(Error::new("copy", source.path, Reason::Cancelled)),
         }
     }
-    if decide::mechanisms(calls.system()).len() == 1 {
-        receipt.notes.push(Note::PlainWays);
-    }
-    if let Some(old) = &destination.found {
-        receipt.notes.extend(native::give_as_old(temporary.file()?, old));
-        receipt.notes.extend(Note::other_links(native::links(old)));
-    }
-    if options.durable {
-        let flushing = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: bytes };
-        observer::report(observer, flushing, source.path)?;
-        let flushed = calls.flush(temporary.file()?);
-        flushed.map_err(|error| {
-            other_system::refused_by_destination("flush", destination.given, error)
-        })?;
-    }
-    let replaces = options.existing != Existing::Keep;
-    if !temporary.put_in_place(replaces, options.durable)? {
-        // Another process created it in between.
+    let options = &*options.after_asking(destination.is_taken);
+    if destination.is_taken && options.existing == Existing::Keep {
         return Ok(Outcome::exists());
     }
-    receipt.durable = options.durable;
-    receipt.duration = begin.elapsed();
-    Ok(Outcome::Copied(receipt))
+    let path = &destination.path;
+    let temporary = match &destination.found {
+        Some(found) if options.writes_into_existing() => {
+            Temporary::existing(calls, path, destination.given, found)?
+        }
+        // It may be for fewer eyes than the source.
+        found => Temporary::create(calls, path, |new| match found {
+            None if !options.preserve.mode => native::create_like(new, &source.begun),
+            _ => super::for_owner_alone(new),
+        })?,
+    };
+    let in_place = options.in_place && temporary.is_in_place();
+    let digest = options.digest.map(StreamedDigest::new).transpose();
+    let digest = digest.map_err(|errno| Error::system("hash", source.path, errno))?;
+    let (source, destination) = (&source, &destination);
+    let attempts = Attempts { calls, source, destination, options, context, observer, digest };
+    attempts.carry_out(temporary).map_err(|error| match in_place {
+        true => error.while_in_place(),
+        false => error,
+    })
+}
+
+impl Attempts<'_, '_> {
+    /// Writes the copy and puts it in place.
+    fn carry_out(mut self, mut temporary: Temporary<'_>) -> Result<Outcome> {
+        let options = self.options;
+        let mut receipt = Receipt::default();
+        if !options.attributes_only {
+            receipt.bytes = self.run(&mut temporary, &mut receipt)?;
+        }
+        self.check_contents(&temporary, &mut receipt)?;
+        if decide::mechanisms(self.calls.system()).len() == 1 {
+            receipt.notes.push(Note::PlainWays);
+        }
+        let last = self.give_metadata(&temporary, &mut receipt)?;
+        if options.durable {
+            self.flush(&temporary, receipt.bytes)?;
+        }
+        let ending = Ending {
+            replaces: options.existing != Existing::Keep,
+            backup: options.backup.as_ref(),
+            last,
+            is_durable: options.durable,
+        };
+        let Some(notes) = temporary.put_in_place(ending)? else {
+            // Another process created it in between.
+            return Ok(Outcome::exists());
+        };
+        receipt.notes.extend(notes);
+        receipt.durable = options.durable;
+        Ok(Outcome::Copied(receipt))
+    }
 }
 
 /// An open regular file, and what it was like before its first byte was read.
@@ -165,6 +199,13 @@ impl<'a> Source<'a> {
         let may_have_holes = calls.may_have_holes(&begun);
         let may_have_holes = may_have_holes.unwrap_or_else(|| native::may_have_holes(&begun));
         Ok(Source { path, file, begun, may_have_holes })
+    }
+
+    /// Whether another name is one of this file.
+    fn is_file(&self, calls: &dyn CopyCalls, path: &Path, found: &Metadata) -> bool {
+        calls
+            .is_same_file(self.path, path)
+            .unwrap_or_else(|| native::is_same_file((self.path, &self.begun), (path, found)))
     }
 
     /// Describes how the source differs from when the copy began, if it does.
@@ -212,78 +253,6 @@ fn check_source(path: &Path, metadata: &Metadata, options: &CopyOptions) -> Resu
         Some(kind) => Reason::NotRegular { kind },
     };
     Err(Error::new("copy", path, reason))
-}
-
-/// Where the copy goes.
-struct Destination<'a> {
-    given: &'a Path,
-    /// Where a symbolic link at the end of that path leads to, or the path itself.
-    path: PathBuf,
-    /// The file that is there now.
-    found: Option<Metadata>,
-}
-
-impl<'a> Destination<'a> {
-    /// Looks at the destination; changes nothing.
-    fn resolve(
-        calls: &dyn CopyCalls,
-        given: &'a Path,
-        source: &Source<'_>,
-        options: &CopyOptions,
-        at_end: LinkAtEnd,
-    ) -> Result<Destination<'a>> {
-        let refuse = |reason| Err(Error::new("write to", given, reason));
-        let fail = |error| other_system::refused_by_destination("examine", given, error);
-        let text = given.to_string_lossy();
-        if given.file_name().is_none() || text.ends_with(std::path::is_separator) {
-            return refuse(Reason::NotRegular { kind: "a directory" });
-        }
-        check_name(calls.system(), "write to", given)?;
-        let new = |path| Ok(Destination { given, path, found: None });
-        let (path, found) = match fs::symlink_metadata(given) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return new(given.to_owned());
-            }
-            Err(error) => return Err(fail(error)),
-            Ok(link) if link.is_symlink() && options.existing == Existing::Keep => {
-                return Ok(Destination { given, path: given.to_owned(), found: Some(link) });
-            }
-            Ok(other) if at_end == LinkAtEnd::Replaced && !other.is_file() && !other.is_dir() => {
-                return new(given.to_owned());
-            }
-            Ok(link) if link.is_symlink() => match fs::canonicalize(given) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return refuse(Reason::Refused(Objection::LinkToNothing));
-                }
-                Err(error) => return Err(fail(error)),
-                Ok(path) => {
-                    let found = fs::metadata(&path).map_err(fail)?;
-                    (path, found)
-                }
-            },
-            Ok(found) => (given.to_owned(), found),
-        };
-        if let Some(kind) = native::kind(&found) {
-            return refuse(Reason::NotRegular { kind });
-        }
-        let is_same = calls
-            .is_same_file(source.path, &path)
-            .unwrap_or_else(|| native::is_same_file((source.path, &source.begun), (&path, &found)));
-        if is_same {
-            return refuse(Reason::SameFile { source_path: source.path.to_owned() });
-        }
-        if options.existing == Existing::Replace
-            && let Err(error) = File::options().write(true).open(&path)
-        {
-            return match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    refuse(Reason::Refused(Objection::WritingForbiddenHere))
-                }
-                _ => Err(other_system::refused_by_destination("open for writing", given, error)),
-            };
-        }
-        Ok(Destination { given, path, found: Some(found) })
-    }
 }
 
 #[cfg(test)]

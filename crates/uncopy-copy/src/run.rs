@@ -13,15 +13,14 @@ use super::file_copy::{CopyRequest, FileCopy};
 use super::file_plan::FilePlan;
 use super::metadata;
 use super::observer::{AskedOnce, Consent, Observer};
-use super::options::{CopyOptions, Existing, IfChanged, RETRIES, Transform};
+use super::options::{CopyOptions, Existing, Transform};
 use super::outcome::Outcome;
-use super::pause::{Gate, Stopwatch};
+use super::retries::{Flushes, retry_while_source_changes};
 use super::skip::Skip;
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
 use super::stale::Noting;
 use super::stream;
-use super::watch::Flushes;
 use uncopy_core::{Contradiction, Error, Note, Reason, Receipt, Result};
 use uncopy_os::{directory, follow};
 
@@ -37,40 +36,6 @@ pub(super) fn copy(
     retry_while_source_changes(options, context.gate, |flushes| {
         copy_once(source, destination, options, context, flushes, observer)
     })
-}
-
-/// Repeats a copy while its source changes, as often as the options allow.
-pub(super) fn retry_while_source_changes(
-    options: &CopyOptions,
-    gate: Option<&Gate>,
-    mut copy_once: impl FnMut(&Cell<Flushes>) -> Result<Outcome>,
-) -> Result<Outcome> {
-    let begin = Stopwatch::start(gate);
-    let (mut retries, flushes) = (0, Cell::default());
-    loop {
-        let mut copied = copy_once(&flushes);
-        match &mut copied {
-            Err(error)
-                if error.is_source_changed()
-                    && options.if_changed == IfChanged::Retry
-                    && retries < RETRIES
-                    && !flushes.get().gave_up
-                    && !options.in_place =>
-            {
-                retries += 1;
-                continue;
-            }
-            // Changed where it is: a receipt is large.
-            Ok(Outcome::Copied(receipt)) => {
-                receipt.retries = retries;
-                let Flushes { count, took, .. } = flushes.get();
-                (receipt.source_flushes, receipt.source_flush_duration) = (count, took);
-                receipt.duration = begin.elapsed();
-            }
-            _ => {}
-        }
-        return copied;
-    }
 }
 
 fn copy_once(

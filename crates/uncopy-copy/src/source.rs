@@ -9,7 +9,8 @@ use rustix::fs::{FileType, OFlags};
 
 use super::display_path::DisplayPath;
 use super::options::{CopyOptions, IfChanged};
-use super::watch::{self, Begin, Flushes, Watch};
+use super::retries::Flushes;
+use super::watch::{self, Begin, Watch};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_core::{MappedWrites, Unseen};
 use uncopy_os::capabilities::Filesystem;

@@ -14,6 +14,7 @@ use super::observer::{Observer, Phase, Progress};
 use super::options::{Digest, Verify};
 use super::pause::{Gate, Stopwatch};
 use super::source::Source;
+use super::verification;
 use uncopy_core::{DigestedFrom, SourceDigest, Verification, VerifiedFrom};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::AlignedBuffer;
@@ -77,20 +78,7 @@ pub(crate) fn verify(
     };
     let from = reader.from;
     drop(reader);
-    if expected != found {
-        return Err(Error::new(
-            "verify",
-            staging.destination().given,
-            Reason::VerificationFailed {
-                algorithm: algorithm.name(),
-                expected,
-                found,
-                doubt: None,
-            },
-        ));
-    }
-    let duration = begin.elapsed();
-    Ok(Verification { algorithm: algorithm.name(), digest: found, from, duration })
+    verification::compare(algorithm, expected, found, from, begin, staging.destination().given)
 }
 
 /// Computes the digest of the copy from its descriptor; the page cache may answer.
@@ -230,21 +218,13 @@ fn hash(
         }
     }
     let mut buffer = AlignedBuffer::new(size.min(READ_BYTES as u64) as usize);
-    let mut done = 0;
-    while done < size {
-        match transfer::read_at(fd, &mut buffer, done) {
-            Ok(0) => break,
-            Ok(n) => {
-                // The last block may reach beyond `size` if the file grew.
-                let n = (n as u64).min(size - done);
-                hasher.update(&buffer[..n as usize]);
-                done += n;
-            }
+    let read_at = |buffer: &mut [u8], offset| loop {
+        match transfer::read_at(fd, buffer, offset) {
             Err(Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
+            read => return read.map_err(Trouble::System),
         }
-        go_on(done)?;
-    }
+    };
+    hasher.update_from(size, &mut buffer, read_at, |done| go_on(done).map_err(Trouble::System))?;
     Ok(hasher.finish())
 }
 

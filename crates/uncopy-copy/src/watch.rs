@@ -54,22 +54,6 @@ pub(crate) fn may_flush(options: &CopyOptions) -> bool {
     }
 }
 
-/// Flushes of one source, over all attempts to copy it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Flushes {
-    pub(crate) count: u32,
-    pub(crate) took: Duration,
-    /// Whether the last flushes were in vain, so that another attempt would be too.
-    pub(crate) gave_up: bool,
-}
-
-impl Flushes {
-    /// Adds one flush.
-    pub(crate) fn and(self, took: Duration) -> Flushes {
-        Flushes { count: self.count + 1, took: self.took + took, ..self }
-    }
-}
-
 /// Action before the first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {

@@ -3,7 +3,8 @@
 //! Each method is one call, or the few that make one. Which is tried, and what an error means, is decided elsewhere.
 
 use std::any::Any;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
@@ -65,6 +66,11 @@ pub trait CopyCalls {
     /// Opens a file that a call has made.
     fn open_made(&self, path: &Path) -> io::Result<File> {
         File::open(path)
+    }
+
+    /// Opens a file that exists, to be read and written where it is.
+    fn open_existing(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(path)
     }
 
     /// Makes a file that shares all blocks with `source` (`fclonefileat`).
@@ -155,6 +161,16 @@ pub trait CopyCalls {
         file.set_len(bytes)
     }
 
+    /// Sets the permissions of an open file.
+    fn set_permissions(&self, file: &File, permissions: Permissions) -> io::Result<()> {
+        file.set_permissions(permissions)
+    }
+
+    /// Gives a file the times of another: those of access and modification; where the system has it, that of creation.
+    fn set_times(&self, file: &File, from: &Metadata) -> io::Result<()> {
+        file.set_times(access_and_modification(from)?)
+    }
+
     /// Writes a file to the device: `F_FULLFSYNC` on macOS, `FlushFileBuffers` on Windows.
     fn flush(&self, file: &File) -> io::Result<()> {
         file.sync_all()
@@ -177,10 +193,33 @@ pub trait CopyCalls {
         place(placing, temporary, destination)
     }
 
+    /// Gives a file a further name, which must be free.
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        fs::hard_link(original, link)
+    }
+
+    /// Renames a file, and replaces one that has the new name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// Returns the names in a directory.
+    fn names(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    }
+
     /// Removes a temporary file.
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }
+}
+
+/// Returns the times that every system has.
+///
+/// # Errors
+/// The system does not give them.
+pub(super) fn access_and_modification(from: &Metadata) -> io::Result<FileTimes> {
+    Ok(FileTimes::new().set_accessed(from.accessed()?).set_modified(from.modified()?))
 }
 
 /// Gives a file its final name by the standard library.

@@ -6,12 +6,14 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use uncopy::copy::{
-    Allow, Control, CopyOptions, Existing, Outcome, Progress, copy_file, copy_file_observed,
+    Allow, Backup, Cache, Control, CopyOptions, Digest, Existing, IfChanged, Numbering, Outcome,
+    Phase, Preserve, Progress, copy_file, copy_file_observed,
 };
-use uncopy::{Mechanism, Reason, Receipt, System};
+use uncopy::{Mechanism, Note, Reason, Receipt, System};
 
 const SIZE: usize = 700_001;
 const OLD: &str = "old contents";
@@ -206,9 +208,159 @@ fn one_file_is_not_copied_to_itself() {
 #[test]
 fn what_is_not_obeyed_is_refused_before_anything_is_touched() {
     let scene = Scene::new();
-    let error = scene.copy(&CopyOptions::new().in_place(true)).unwrap_err();
+    let error = scene.copy(&CopyOptions::new().cache(Cache::Skip)).unwrap_err();
     assert!(matches!(error.reason(), Reason::NotHere { .. }), "{error}");
     assert_eq!(scene.names(), ["source"]);
+}
+
+#[test]
+fn a_copy_is_verified_and_its_digest_is_that_of_the_source() {
+    for allow in [Allow::Any, Allow::ReadWrite] {
+        let options = CopyOptions::new().allow(allow).verify(Digest::Xxh3).digest(Digest::Xxh3);
+        let scene = Scene::with_old();
+        let receipt = scene.copied(&options);
+        let (verified, digest) = (receipt.verification.unwrap(), receipt.source_digest.unwrap());
+        assert_eq!((verified.algorithm, &verified.digest), ("xxh3", &digest.value));
+        // Other bytes have another.
+        fs::write(&scene.source, "other").unwrap();
+        let receipt = scene.copy(&options).unwrap().into_receipt().unwrap();
+        assert_ne!(receipt.source_digest.unwrap().value, digest.value);
+    }
+}
+
+#[test]
+fn a_copy_that_another_program_changes_is_not_put_in_place() {
+    let scene = Scene::with_old();
+    let mut is_spoiled = false;
+    let mut observer = |progress: Progress| {
+        if progress.phase == Phase::Verifying && !is_spoiled {
+            is_spoiled = true;
+            let temporary = scene.names().into_iter().find(|name| name.starts_with(".uncopy-"));
+            let temporary = scene.directory.path().join(temporary.unwrap());
+            // While it is written others may open it as this library does.
+            let mut bytes = fs::read(&temporary).unwrap();
+            bytes[SIZE / 2] ^= 1;
+            fs::write(&temporary, bytes).unwrap();
+        }
+        Control::Continue
+    };
+    let options = CopyOptions::new().verify(Digest::Xxh3);
+    let ended = copy_file_observed(&scene.source, &scene.destination, &options, &mut observer);
+    let error = ended.unwrap_err();
+    assert!(is_spoiled && error.is_verification_failed(), "{error}");
+    scene.assert_old();
+}
+
+#[test]
+fn a_source_that_changes_once_is_copied_again() {
+    for allow in [Allow::Any, Allow::ReadWrite] {
+        let scene = Scene::with_old();
+        let mut is_changed = false;
+        let mut observer = |progress: Progress| {
+            if progress.done_bytes > 0 && !is_changed {
+                is_changed = true;
+                let mut changed = scene.contents.clone();
+                changed.push(1);
+                fs::write(&scene.source, changed).unwrap();
+            }
+            Control::Continue
+        };
+        let options = CopyOptions::new().allow(allow).if_changed(IfChanged::Retry);
+        let ended = copy_file_observed(&scene.source, &scene.destination, &options, &mut observer);
+        assert_eq!(ended.unwrap().into_receipt().unwrap().retries, 1);
+        assert_eq!(fs::metadata(&scene.destination).unwrap().len(), SIZE as u64 + 1);
+        assert_eq!(scene.names(), ["copy", "source"]);
+    }
+}
+
+#[test]
+fn the_old_file_is_kept_as_a_backup() {
+    for (numbering, kept) in [
+        (Numbering::Never, &["copy~"][..]),
+        (Numbering::Always, &["copy.~1~", "copy.~2~"]),
+        (Numbering::IfThereAreSome, &["copy~"]),
+    ] {
+        let scene = Scene::with_old();
+        let options = CopyOptions::new().backup(Backup::new().numbering(numbering));
+        for kept in kept {
+            scene.copy(&options).unwrap();
+            let kept = fs::read(scene.directory.path().join(kept)).unwrap();
+            assert!(kept == OLD.as_bytes() || kept == scene.contents);
+        }
+        assert!(fs::read(&scene.destination).unwrap() == scene.contents);
+        let mut names: Vec<_> =
+            ["copy", "source"].iter().chain(kept).map(ToString::to_string).collect();
+        names.sort();
+        assert_eq!(scene.names(), names);
+        let first = fs::read_to_string(scene.directory.path().join(kept[0])).unwrap();
+        assert_eq!(first, OLD);
+    }
+}
+
+#[test]
+fn the_name_of_a_read_only_file_is_replaced() {
+    let scene = Scene::with_old();
+    let mut permissions = fs::metadata(&scene.destination).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&scene.destination, permissions).unwrap();
+    scene.copied(&CopyOptions::new().existing(Existing::Remove));
+    assert!(!fs::metadata(&scene.destination).unwrap().permissions().readonly());
+}
+
+#[test]
+fn times_of_the_source_are_kept() {
+    let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000 + seconds);
+    for (has_old, attributes_only) in [(false, false), (true, false), (false, true), (true, true)] {
+        let scene = if has_old { Scene::with_old() } else { Scene::new() };
+        let source = File::options().write(true).open(&scene.source).unwrap();
+        source.set_times(fs::FileTimes::new().set_accessed(at(2)).set_modified(at(4))).unwrap();
+        drop(source);
+        let options = CopyOptions::new()
+            .preserve(Preserve::default().timestamps(true))
+            .attributes_only(attributes_only);
+        let receipt = scene.copy(&options).unwrap().into_receipt().unwrap();
+        let lost = |note: &Note| matches!(note, Note::NotKeptElsewhere { .. });
+        assert!(!receipt.notes.iter().any(lost), "{:?}", receipt.notes);
+        let found = fs::metadata(&scene.destination).unwrap();
+        assert_eq!(found.modified().unwrap(), at(4));
+        // Where the system keeps it.
+        if let (Ok(found), Ok(source)) =
+            (found.created(), fs::metadata(&scene.source).unwrap().created())
+        {
+            assert_eq!(found, source);
+        }
+        let bytes = fs::read(&scene.destination).unwrap();
+        match (attributes_only, has_old) {
+            (true, true) => assert!(bytes == OLD.as_bytes()),
+            (true, false) => assert!(bytes.is_empty()),
+            (false, _) => assert!(bytes == scene.contents),
+        }
+        assert_eq!(scene.names(), ["copy", "source"]);
+    }
+}
+
+#[test]
+fn a_file_is_written_where_it_is_and_stays_after_a_stop() {
+    let in_place = CopyOptions::new().in_place(true).durable(true).verify(Digest::Xxh3);
+    let scene = Scene::with_old();
+    let linked = scene.directory.path().join("linked");
+    fs::hard_link(&scene.destination, &linked).unwrap();
+    let receipt = scene.copy(&in_place).unwrap().into_receipt().unwrap();
+    assert!(fs::read(&linked).unwrap() == scene.contents, "it is another file");
+    assert!(receipt.durable && receipt.notes.contains(&Note::InPlace), "{:?}", receipt.notes);
+
+    for stop_at in 0.. {
+        let scene = Scene::with_old();
+        let mut reports = 0;
+        let mut observer = |_: Progress| {
+            reports += 1;
+            if reports > stop_at { Control::Stop } else { Control::Continue }
+        };
+        let ended = copy_file_observed(&scene.source, &scene.destination, &in_place, &mut observer);
+        assert_eq!(scene.names(), ["copy", "source"]);
+        let Err(error) = ended else { break };
+        assert!(error.is_cancelled(), "{error}");
+    }
 }
 
 #[cfg(windows)]

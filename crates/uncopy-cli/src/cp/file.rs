@@ -7,7 +7,6 @@ use super::target::Pair;
 use super::{Reports, Signals};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
-use crate::flags::elsewhere;
 use crate::progress::Watch;
 use crate::report::Failure;
 
@@ -48,10 +47,6 @@ pub(super) fn copy(
         Err(error) => {
             manifest = None;
             let mut failure = Failure::from(&error);
-            if flags.single && elsewhere::is_verification(&error) {
-                failure.next_step =
-                    Some("pass --no-verify; without a subcommand copies are verified");
-            }
             if flags.single && pair.source.is_dir() {
                 failure.next_step = Some("name a file, or copy it all with: uncopy cp -r");
             }

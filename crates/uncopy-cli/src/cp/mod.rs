@@ -12,13 +12,13 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use uncopy::copy::job::{JobOptions, LinkDest, Parents, is_built};
 use uncopy::copy::{Contradiction, CopyOptions, Origin};
-use uncopy::{Reason, follow};
+use uncopy::{Reason, System, follow};
 
 use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
-use crate::flags::{self, conflict, naming};
+use crate::flags::{self, conflict, elsewhere, naming};
 use crate::job_control::JobControl;
 use crate::manifest::Manifest;
 use crate::progress::is_typed;
@@ -41,6 +41,11 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
                        it out, or --no-clobber replaces nothing"
                 .to_owned();
         return Err(misuse(ErrorKind::ValueValidation, message));
+    }
+    if let Some(refusal) = elsewhere::manifest_refusal(System::HERE)
+        && flags.manifest.is_some()
+    {
+        return Err(misuse(ErrorKind::ValueValidation, refusal.to_owned()));
     }
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;

@@ -234,13 +234,7 @@ fn backup(
 
 fn allow(flags: &CopyArgs) -> Allow {
     match flags.method {
-        Method::Reflink => Allow::Only(Mechanism::Reflink),
-        Method::CopyFileRange => Allow::Only(Mechanism::CopyFileRange),
-        Method::Direct => Allow::Only(Mechanism::Direct),
-        Method::DirectRing => Allow::Only(Mechanism::DirectRing),
-        Method::Sendfile => Allow::Only(Mechanism::Sendfile),
-        Method::Splice => Allow::Only(Mechanism::Splice),
-        Method::ReadWrite => Allow::Only(Mechanism::ReadWrite),
+        Method::Only(mechanism) => Allow::Only(mechanism),
         Method::Auto if flags.reflink == Some(ReflinkArg::Always) => {
             Allow::Only(Mechanism::Reflink)
         }

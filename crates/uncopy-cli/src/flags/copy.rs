@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{ValueEnum, ValueHint};
 use uncopy::copy::{Digest, Level, ModeChanges, Owner};
+use uncopy::{Mechanism, System};
 
 use super::links::{Following, LinksArg};
 use super::tree::{RETRIES, TreeArgs};
@@ -514,25 +516,86 @@ const REPORT: &str = "Reports";
 const SETTINGS: &str = "Settings";
 
 /// `--method`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// The cheapest one that works
+    /// The cheapest one that works.
     #[default]
     Auto,
-    /// Share the blocks (FICLONE)
-    Reflink,
-    /// copy_file_range(2): inside the kernel or the filesystem
-    CopyFileRange,
-    /// O_DIRECT writes: the device reads the pages of the source
-    Direct,
-    /// O_DIRECT reads and writes through io_uring: past the page cache
-    DirectRing,
-    /// sendfile(2): inside the kernel
-    Sendfile,
-    /// splice(2) through a pipe: inside the kernel
-    Splice,
-    /// read(2) and write(2) through the memory of this program
-    ReadWrite,
+    /// This one.
+    Only(Mechanism),
+}
+
+impl Method {
+    /// Returns what a system offers, the cheapest first.
+    const fn on(system: System) -> &'static [Method] {
+        use Method::{Auto, Only};
+        match system {
+            System::Linux => &[
+                Auto,
+                Only(Mechanism::Reflink),
+                Only(Mechanism::CopyFileRange),
+                Only(Mechanism::Direct),
+                Only(Mechanism::DirectRing),
+                Only(Mechanism::Sendfile),
+                Only(Mechanism::Splice),
+                Only(Mechanism::ReadWrite),
+            ],
+            System::MacOs => &[
+                Auto,
+                Only(Mechanism::Clonefile),
+                Only(Mechanism::Fcopyfile),
+                Only(Mechanism::ReadWrite),
+            ],
+            System::Windows => &[
+                Auto,
+                Only(Mechanism::BlockClone),
+                Only(Mechanism::CopyFile2),
+                Only(Mechanism::ReadWrite),
+            ],
+            _ => &[Auto, Only(Mechanism::ReadWrite)],
+        }
+    }
+}
+
+impl ValueEnum for Method {
+    fn value_variants<'a>() -> &'a [Method] {
+        Method::on(System::HERE)
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Method::Auto => ("auto", "The cheapest one that works"),
+            Method::Only(mechanism) => match mechanism {
+                Mechanism::Reflink => ("reflink", "Share the blocks (FICLONE)"),
+                Mechanism::CopyFileRange => {
+                    ("copy-file-range", "copy_file_range(2): inside the kernel or the filesystem")
+                }
+                Mechanism::Direct => {
+                    ("direct", "O_DIRECT writes: the device reads the pages of the source")
+                }
+                Mechanism::DirectRing => (
+                    "direct-ring",
+                    "O_DIRECT reads and writes through io_uring: past the page cache",
+                ),
+                Mechanism::Sendfile => ("sendfile", "sendfile(2): inside the kernel"),
+                Mechanism::Splice => ("splice", "splice(2) through a pipe: inside the kernel"),
+                Mechanism::ReadWrite => {
+                    ("read-write", "read(2) and write(2) through the memory of this program")
+                }
+                Mechanism::Clonefile => ("clonefile", "Share the blocks (fclonefileat)"),
+                Mechanism::Fcopyfile => {
+                    ("fcopyfile", "fcopyfile(3): the system's library reads and writes")
+                }
+                Mechanism::BlockClone => {
+                    ("block-clone", "Share the clusters (FSCTL_DUPLICATE_EXTENTS_TO_FILE)")
+                }
+                Mechanism::CopyFile2 => {
+                    ("copy-file2", "CopyFile2, which newer systems make a clone of")
+                }
+            },
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
 }
 
 /// `--require`; the stricter words come later.
@@ -692,6 +755,8 @@ impl DigestArg {
 mod tests {
     use clap::{Args, Command, FromArgMatches};
 
+    use uncopy::copy::{Allow, CopyOptions, systems};
+
     use super::*;
 
     #[test]
@@ -721,5 +786,30 @@ mod tests {
                 assert_eq!(format!("{found:?}"), format!("{parsed:?}"));
             }
         }
+    }
+
+    #[test]
+    fn each_system_offers_its_own_mechanisms() {
+        for system in System::ALL {
+            let offered = Method::on(system);
+            assert_eq!(offered.first(), Some(&Method::default()), "{system}");
+            let mut names: Vec<_> = offered
+                .iter()
+                .map(|method| method.to_possible_value().unwrap().get_name().to_owned())
+                .collect();
+            assert!(names.contains(&"read-write".to_owned()), "{system}");
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), offered.len(), "{system}");
+            for method in offered {
+                let Method::Only(mechanism) = *method else { continue };
+                let options = CopyOptions::new().allow(Allow::Only(mechanism));
+                assert_eq!(systems::refused(&options, system), [], "{system} {mechanism}");
+            }
+        }
+        let is_offered = |mechanism| {
+            System::ALL.iter().any(|system| Method::on(*system).contains(&Method::Only(mechanism)))
+        };
+        assert!(Mechanism::ALL.into_iter().all(is_offered));
     }
 }

@@ -1,7 +1,7 @@
 //! Flags of `uncopy cp` that work only on Linux.
 
+use uncopy::System;
 use uncopy::copy::CopyOption;
-use uncopy::{Error, Reason};
 
 /// Next step for such flags.
 pub(crate) const NEXT_STEP: &str =
@@ -14,9 +14,10 @@ pub(crate) fn not_here(options: &[CopyOption]) -> String {
     format!("{} {does} not work on this system yet", flags.join(", "))
 }
 
-/// Whether verification is the only option that does not work on this system.
-pub(crate) fn is_verification(error: &Error) -> bool {
-    matches!(error.reason(), Reason::NotHere { options } if options[..] == [CopyOption::Verify])
+/// Returns why `--manifest` is refused on a system.
+pub(crate) fn manifest_refusal(system: System) -> Option<&'static str> {
+    const REFUSAL: &str = "--manifest does not work on this system yet; leave it out, and take the digests of --json and --digest";
+    (system != System::Linux).then_some(REFUSAL)
 }
 
 /// Returns the flag, or the kind of source, that needs the option.
@@ -68,7 +69,6 @@ mod tests {
     use std::fmt::Write;
 
     use clap::{Args, Command};
-    use uncopy::System;
     use uncopy::copy::systems::{REQUESTS, Request, TREE_REQUESTS};
 
     use super::*;
@@ -115,6 +115,13 @@ mod tests {
         let book = std::fs::read_to_string(path).unwrap();
         for table in [table(&REQUESTS), table(&TREE_REQUESTS)] {
             assert!(book.contains(&table), "docs/systems.md lacks this table:\n{table}");
+        }
+    }
+
+    #[test]
+    fn manifests_are_written_on_linux_alone() {
+        for system in System::ALL {
+            assert_eq!(manifest_refusal(system).is_none(), system == System::Linux, "{system}");
         }
     }
 

@@ -4,17 +4,21 @@ use std::io;
 use std::ops::Range;
 
 use super::decide::{self, AfterError};
-use super::temporary::{Temporary, directory_of};
+use super::names::directory_of;
+use super::temporary::Temporary;
 use super::{Destination, Source};
 use crate::context::CopyContext;
+use crate::digest::StreamedDigest;
 use crate::observer::{self, Observer, Phase, Progress};
 use crate::options::{CopyOptions, Sparse};
 use uncopy_core::other_system;
-use uncopy_core::{Cost, Error, Mechanism, Note, Reason, Receipt, Refusal, RefusalReason, Result};
+use uncopy_core::{
+    Cost, Error, Mechanism, Note, Reason, Receipt, Refusal, RefusalReason, Result, System,
+};
 use uncopy_os::native::{Advance, CopyCalls};
 
 /// Why a mechanism stopped.
-enum Stopped {
+pub(super) enum Stopped {
     /// The observer asked for it.
     Cancelled,
     /// A call on the source failed.
@@ -31,6 +35,8 @@ pub(super) struct Attempts<'a, 'b> {
     pub(super) options: &'a CopyOptions,
     pub(super) context: &'a CopyContext<'b>,
     pub(super) observer: &'a mut dyn Observer,
+    /// Digest of the bytes that pass through the program, if one is wanted.
+    pub(super) digest: Option<StreamedDigest>,
 }
 
 impl Attempts<'_, '_> {
@@ -43,7 +49,7 @@ impl Attempts<'_, '_> {
     ) -> Result<u64> {
         let system = self.calls.system();
         for mechanism in decide::mechanisms(system).iter().copied() {
-            if let Some(reason) = self.excluded(mechanism) {
+            if let Some(reason) = self.excluded(mechanism, temporary.is_in_place()) {
                 receipt.refusals.push(Refusal { mechanism, reason, errno: None });
                 continue;
             }
@@ -72,9 +78,9 @@ impl Attempts<'_, '_> {
     }
 
     /// Why a mechanism is not tried.
-    fn excluded(&self, mechanism: Mechanism) -> Option<RefusalReason> {
+    fn excluded(&self, mechanism: Mechanism, is_in_place: bool) -> Option<RefusalReason> {
         let fills_holes = self.options.sparse == Sparse::Never && self.source.may_have_holes;
-        let exclusion = decide::excluded(mechanism, self.options.allow, fills_holes);
+        let exclusion = decide::excluded(mechanism, self.options.allow, fills_holes, is_in_place);
         match exclusion {
             Some(exclusion) => Some(RefusalReason::ExcludedBy(exclusion)),
             None if self.size() == 0 && mechanism != Mechanism::ReadWrite => {
@@ -84,7 +90,7 @@ impl Attempts<'_, '_> {
         }
     }
 
-    fn cancelled(&self) -> Error {
+    pub(super) fn cancelled(&self) -> Error {
         Error::new("copy", self.source.path, Reason::Cancelled)
     }
 
@@ -123,16 +129,9 @@ impl Attempts<'_, '_> {
     fn repeat<T>(
         &self,
         mechanism: Mechanism,
-        mut call: impl FnMut() -> io::Result<T>,
+        call: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
-        loop {
-            match call() {
-                Err(error)
-                    if decide::after_error(self.calls.system(), mechanism, &error)
-                        == AfterError::Again => {}
-                ended => return ended,
-            }
-        }
+        repeat(self.calls.system(), mechanism, call)
     }
 
     fn clone_file(&mut self, temporary: &mut Temporary<'_>) -> Result<u64, Stopped> {
@@ -235,7 +234,10 @@ impl Attempts<'_, '_> {
         let (calls, source, size) = (self.calls, self.source, self.size());
         let output = temporary.file().map_err(closed)?;
         let mut ranges = Vec::from([Range { start: 0, end: u64::MAX }]);
-        if self.options.sparse == Sparse::Auto && source.may_have_holes {
+        if self.options.sparse == Sparse::Auto && source.may_have_holes && temporary.is_in_place() {
+            // Where a hole of the source is, the old file may have bytes.
+            receipt.notes.push(Note::HolesFilled);
+        } else if self.options.sparse == Sparse::Auto && source.may_have_holes {
             let found = calls.data_ranges(&source.file, size);
             match found.and_then(|found| calls.make_sparse(output).map(|()| found)) {
                 Ok(found) => ranges = up_to_the_end(found, size),
@@ -247,19 +249,34 @@ impl Attempts<'_, '_> {
         let (mut copied, mut end) = (0, 0);
         for range in ranges {
             let start = range.start;
+            self.digest_hole(end, start)?;
             let reached = self.move_range(output, range, &mut buffer, &mut copied)?;
             // A source that shrank has nothing there.
             end = if reached > start { reached } else { end };
         }
         if end < size && self.source.file.metadata().is_ok_and(|now| now.len() >= size) {
             // A hole at the end.
+            self.digest_hole(end, size)?;
             calls.set_length(output, size).map_err(Stopped::Destination)?;
             end = size;
             self.report(end)?;
         }
+        if temporary.is_in_place() {
+            calls.set_length(output, end).map_err(Stopped::Destination)?;
+        }
         receipt.add(Mechanism::ReadWrite, copied, Cost::UserCopied);
         receipt.add(Mechanism::ReadWrite, end - copied, Cost::Hole);
         Ok(end)
+    }
+
+    /// Adds the zeros of a hole to the digest.
+    fn digest_hole(&mut self, start: u64, end: u64) -> Result<(), Stopped> {
+        let mut at = start;
+        while let Some(digest) = self.digest.as_mut().filter(|_| at < end) {
+            at = digest.add_hole(at, end);
+            self.report(at)?;
+        }
+        Ok(())
     }
 
     /// Moves a range, or what the source has of it. Returns where it ended.
@@ -299,10 +316,27 @@ impl Attempts<'_, '_> {
                     more => written += more,
                 }
             }
+            if let Some(digest) = &mut self.digest {
+                digest.add(at, &piece[..bytes]);
+            }
             at += bytes as u64;
             *copied += bytes as u64;
         }
         Ok(at)
+    }
+}
+
+/// Makes a call again while it is interrupted.
+pub(super) fn repeat<T>(
+    system: System,
+    mechanism: Mechanism,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if decide::after_error(system, mechanism, &error) == AfterError::Again => {}
+            ended => return ended,
+        }
     }
 }
 

@@ -38,8 +38,14 @@ pub(super) fn mechanisms(system: System) -> &'static [Mechanism] {
     }
 }
 
-/// Why the options exclude a mechanism. With `fills_holes` holes of the source are to become zeros.
-pub(super) fn excluded(mechanism: Mechanism, allow: Allow, fills_holes: bool) -> Option<Exclusion> {
+/// Why the options exclude a mechanism. With `fills_holes` holes of the source are to become zeros; with `is_in_place` an
+/// existing file is written.
+pub(super) fn excluded(
+    mechanism: Mechanism,
+    allow: Allow,
+    fills_holes: bool,
+    is_in_place: bool,
+) -> Option<Exclusion> {
     let is_last = mechanism == Mechanism::ReadWrite;
     // `CopyFile2` shares blocks by itself on newer systems.
     let may_share =
@@ -48,6 +54,8 @@ pub(super) fn excluded(mechanism: Mechanism, allow: Allow, fills_holes: bool) ->
         Allow::Only(only) if only != mechanism => Some(Exclusion::AnotherNamed),
         Allow::ReadWrite if !is_last => Some(Exclusion::ReadWriteOnly),
         Allow::Unshared if may_share => Some(Exclusion::SharesBlocks),
+        // Some make new files alone, and the others may leave old bytes in holes.
+        _ if is_in_place && !is_last => Some(Exclusion::NotInPlace),
         _ if fills_holes && !is_last => Some(Exclusion::MayKeepHoles),
         _ => None,
     }
@@ -151,22 +159,54 @@ pub(super) fn after_placing(
 ) -> AfterPlacing {
     let code = error.raw_os_error();
     let is_one_of = |codes: &[i32]| code.is_some_and(|code| codes.contains(&code));
-    let is_taken = match system {
-        System::MacOs => is_one_of(&TAKEN_MACOS),
-        System::Windows => is_one_of(&TAKEN_WINDOWS),
-        _ => error.kind() == io::ErrorKind::AlreadyExists,
-    };
     let has_no_call = match placing {
         Placing::ExclusiveRename => is_one_of(&NO_EXCLUSIVE_RENAME),
         Placing::PosixRename => is_one_of(&NO_POSIX_RENAME),
         Placing::Rename | Placing::Link => false,
     };
     match () {
-        () if is_taken && !replaces => AfterPlacing::Taken,
+        () if is_taken(system, error) && !replaces => AfterPlacing::Taken,
         () if has_no_call || (code.is_none() && error.kind() == io::ErrorKind::Unsupported) => {
             AfterPlacing::Next
         }
         () => AfterPlacing::Final,
+    }
+}
+
+/// Whether an error says that a name is taken.
+pub(super) fn is_taken(system: System, error: &io::Error) -> bool {
+    let codes: &[i32] = match system {
+        System::MacOs => &TAKEN_MACOS,
+        System::Windows => &TAKEN_WINDOWS,
+        _ => &[],
+    };
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+        || (codes.is_empty() && error.kind() == io::ErrorKind::AlreadyExists)
+}
+
+/// Numbers that say that a file gets no hard link: the filesystem has none, or the file has too many.
+pub(super) const NO_LINK_MACOS: [i32; 5] = [1, 31, 45, 78, 102];
+pub(super) const NO_LINK_WINDOWS: [i32; 5] = [1, 5, 50, 120, 1142];
+
+/// Whether an error says that a file gets no hard link, and may be renamed instead.
+pub(super) fn cannot_link(system: System, error: &io::Error) -> bool {
+    let codes: &[i32] = match system {
+        System::MacOs => &NO_LINK_MACOS,
+        System::Windows => &NO_LINK_WINDOWS,
+        _ => {
+            use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
+            return matches!(error.kind(), PermissionDenied | TooManyLinks | Unsupported);
+        }
+    };
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Call that renames a file to a name that must be free, by names alone.
+pub(super) fn rename_to_free(system: System) -> Option<Placing> {
+    match system {
+        System::MacOs => Some(Placing::ExclusiveRename),
+        System::Windows => Some(Placing::Rename),
+        _ => None,
     }
 }
 
@@ -241,12 +281,22 @@ mod tests {
             ),
         ] {
             let found = [Clonefile, Fcopyfile, BlockClone, CopyFile2, ReadWrite]
-                .map(|mechanism| excluded(mechanism, allow, fills_holes));
+                .map(|mechanism| excluded(mechanism, allow, fills_holes, false));
             assert_eq!(found, expected, "{allow:?} {fills_holes}");
         }
         for system in System::ALL {
             assert_eq!(mechanisms(system).last(), Some(&ReadWrite), "{system}");
         }
+    }
+
+    #[test]
+    fn an_existing_file_is_written_by_reads_and_writes_alone() {
+        use Mechanism::{BlockClone, Clonefile, CopyFile2, Fcopyfile, ReadWrite};
+        for mechanism in [Clonefile, Fcopyfile, BlockClone, CopyFile2] {
+            let found = excluded(mechanism, Allow::Any, false, true);
+            assert_eq!(found, Some(Exclusion::NotInPlace), "{mechanism}");
+        }
+        assert_eq!(excluded(ReadWrite, Allow::Any, true, true), None);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! one before a crash.
 
 use std::cell::{Cell, RefCell};
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -17,6 +18,7 @@ pub(super) enum Call {
     Open,
     Create,
     OpenMade,
+    OpenExisting,
     CloneFile,
     CopyInto,
     CopyToNew,
@@ -26,9 +28,14 @@ pub(super) enum Call {
     Read,
     Write,
     SetLength,
+    SetPermissions,
+    SetTimes,
     Flush,
     FlushName,
     Place(Placing),
+    HardLink,
+    Rename,
+    Names,
     Remove,
     /// Calls of trees.
     List,
@@ -47,6 +54,10 @@ pub(super) struct Fake {
     system: System,
     /// Calls that fail, with the system's number.
     failing: Vec<(Call, i32)>,
+    /// The one call among all of its name that fails, where not each does.
+    nth: Option<usize>,
+    /// Whether a flush finds a byte that the device has changed.
+    spoils: bool,
     /// Most bytes of a read or write.
     most: usize,
     /// Size of the pieces that a call reports.
@@ -64,6 +75,8 @@ impl Fake {
         Fake {
             system,
             failing: Vec::new(),
+            nth: None,
+            spoils: false,
             most: usize::MAX,
             piece: 64 << 10,
             unreadable: None,
@@ -92,6 +105,18 @@ impl Fake {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails the call of this name and number alone.
+    pub(super) fn fail_nth(mut self, call: Call, nth: usize, code: i32) -> Fake {
+        self.nth = Some(nth);
+        self.fail(call, code)
+    }
+
+    /// Changes a byte of each file that is flushed.
+    pub(super) fn spoil(mut self) -> Fake {
+        self.spoils = true;
+        self
     }
 
     pub(super) fn short(mut self, most: usize) -> Fake {
@@ -124,8 +149,10 @@ impl Fake {
         if self.is_crashed.get() {
             return Err(io::Error::other("the process is gone"));
         }
+        let before = self.made.borrow().iter().filter(|made| **made == call).count();
         self.made.borrow_mut().push(call);
-        match self.failing.iter().find(|(failing, _)| *failing == call) {
+        let fails = self.nth.is_none_or(|nth| nth == before);
+        match self.failing.iter().find(|(failing, _)| *failing == call && fails) {
             Some((_, code)) => Err(io::Error::from_raw_os_error(*code)),
             None => work(),
         }
@@ -182,6 +209,10 @@ impl CopyCalls for Fake {
 
     fn open_made(&self, path: &Path) -> io::Result<File> {
         self.call(Call::OpenMade, || OpenOptions::new().read(true).write(true).open(path))
+    }
+
+    fn open_existing(&self, path: &Path) -> io::Result<File> {
+        self.call(Call::OpenExisting, || OpenOptions::new().read(true).write(true).open(path))
     }
 
     fn clone_file(&self, source: &File, new: &Path) -> io::Result<()> {
@@ -269,8 +300,22 @@ impl CopyCalls for Fake {
         self.call(Call::SetLength, || file.set_len(bytes))
     }
 
-    fn flush(&self, _: &File) -> io::Result<()> {
-        self.call(Call::Flush, || Ok(()))
+    fn set_permissions(&self, file: &File, permissions: Permissions) -> io::Result<()> {
+        self.call(Call::SetPermissions, || file.set_permissions(permissions))
+    }
+
+    fn set_times(&self, file: &File, from: &Metadata) -> io::Result<()> {
+        self.call(Call::SetTimes, || {
+            let times = FileTimes::new().set_accessed(from.accessed()?);
+            file.set_times(times.set_modified(from.modified()?))
+        })
+    }
+
+    fn flush(&self, file: &File) -> io::Result<()> {
+        self.call(Call::Flush, || match self.spoils {
+            true => file.write_all_at(&[0], file.metadata()?.len() / 2),
+            false => Ok(()),
+        })
     }
 
     fn flush_name(&self, _: &File, directory: &Path) -> io::Result<()> {
@@ -294,6 +339,22 @@ impl CopyCalls for Fake {
                 }
             };
             placed.map_err(|error| self.taken(error))
+        })
+    }
+
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        self.call(Call::HardLink, || {
+            fs::hard_link(original, link).map_err(|error| self.taken(error))
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Rename, || fs::rename(from, to))
+    }
+
+    fn names(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        self.call(Call::Names, || {
+            fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
         })
     }
 

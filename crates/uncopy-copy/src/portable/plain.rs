@@ -3,6 +3,8 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::path::Path;
 
+use super::source_mode::SourceMode;
+
 use uncopy_core::Note;
 
 /// There are no permission bits to take over.
@@ -17,6 +19,11 @@ pub(super) fn give_as_old(file: &File, old: &Metadata) -> Vec<Note> {
         notes.push(Note::OldPermissionsNotKept { error: error.into() });
     }
     notes
+}
+
+/// The read-only attribute is all that there is of a mode.
+pub(super) fn mode_of_source(_: &File, source: &Metadata) -> SourceMode {
+    SourceMode { first: source.permissions(), last: None, note: None }
 }
 
 /// One file, by its path alone: hard links are not seen.

@@ -1,6 +1,8 @@
 //! Copies by the calls of other systems, played on Linux: every error of each table, short counts, a stop at each
 //! report, a crash after each call.
 
+mod obeyed;
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,7 +11,7 @@ use tempfile::TempDir;
 use super::decide::{self, AfterError, Row};
 use super::fake::{Call, Fake};
 use super::*;
-use crate::{Allow, Control, Sparse};
+use crate::{Allow, Control, Progress, Sparse};
 use uncopy_core::{Cost, Exclusion, Mechanism, RefusalReason};
 use uncopy_os::native::Placing;
 
@@ -340,7 +342,7 @@ fn a_name_taken_meanwhile_is_kept() {
 
 #[test]
 fn durable_flushes_the_file_before_it_gets_its_name_and_the_name_after() {
-    for system in ELSEWHERE {
+    for system in [System::MacOs, System::Windows, System::Other] {
         for mechanism in decide::mechanisms(system) {
             let scene = Scene::new(true);
             let fake = until(*mechanism, system);

@@ -4,11 +4,14 @@ use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
+use super::source_mode::SourceMode;
+
 use uncopy_core::Note;
 
 const PERMISSIONS: u32 = 0o777;
 const GROUP: u32 = 0o070;
 const STICKY: u32 = 0o1000;
+const SETUID_SETGID: u32 = 0o6000;
 
 /// A file that is made has the permission bits of another, less the umask.
 pub(super) fn create_like(new: &mut OpenOptions, source: &Metadata) {
@@ -35,6 +38,22 @@ pub(super) fn give_as_old(file: &File, old: &Metadata) -> Vec<Note> {
         notes.push(Note::OldPermissionsNotKept { error: error.into() });
     }
     notes
+}
+
+/// Mode of the source for its copy: `first`, and what is for its final name alone. Without setuid and setgid where the
+/// owner is another.
+pub(super) fn mode_of_source(file: &File, source: &Metadata) -> SourceMode {
+    let mode = source.mode() & (SETUID_SETGID | STICKY | PERMISSIONS);
+    let first = Permissions::from_mode(mode & !SETUID_SETGID);
+    if mode & SETUID_SETGID == 0 {
+        return SourceMode { first, last: None, note: None };
+    }
+    let is_owned =
+        file.metadata().is_ok_and(|new| (new.uid(), new.gid()) == (source.uid(), source.gid()));
+    match is_owned {
+        true => SourceMode { first, last: Some(Permissions::from_mode(mode)), note: None },
+        false => SourceMode { first, last: None, note: Some(Note::SetuidDropped) },
+    }
 }
 
 /// One file, by device and inode.

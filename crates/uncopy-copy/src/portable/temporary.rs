@@ -1,13 +1,28 @@
 //! Writes a temporary file in the destination's directory until it gets the destination's name.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::decide::{self, AfterPlacing};
+use super::names::{directory_of, temporary_path};
+use super::{backup, native};
+use crate::options::Backup;
 use uncopy_core::other_system;
-use uncopy_core::{Error, Result};
+use uncopy_core::{Error, MetadataPart, Note, Objection, Reason, Result};
 use uncopy_os::native::{CopyCalls, Placing};
+
+/// How a file gets its name.
+pub(super) struct Ending<'a> {
+    /// Whether it replaces a file that has the name.
+    pub(super) replaces: bool,
+    /// How such a file is kept.
+    pub(super) backup: Option<&'a Backup>,
+    /// Permissions that it gets when it has the name.
+    pub(super) last: Option<Permissions>,
+    /// Whether the name is to be on the device.
+    pub(super) is_durable: bool,
+}
 
 /// A file that is gone when this is dropped, unless it was put in place.
 pub(super) struct Temporary<'a> {
@@ -33,8 +48,7 @@ impl<'a> Temporary<'a> {
         new.read(true).write(true).create_new(true);
         let mut number = 0u64;
         loop {
-            let name = format!(".uncopy-{}-{number}.tmp", std::process::id());
-            let path = destination.with_file_name(name);
+            let path = temporary_path(destination, number);
             match calls.create(&new, &path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => {
@@ -46,6 +60,29 @@ impl<'a> Temporary<'a> {
                 }
             }
         }
+    }
+
+    /// Opens a file that exists, to be written where it is; `given` is its path for people.
+    pub(super) fn existing(
+        calls: &'a dyn CopyCalls,
+        destination: &'a Path,
+        given: &Path,
+        found: &std::fs::Metadata,
+    ) -> Result<Temporary<'a>> {
+        let fail = |error| failed("open for writing", given, error);
+        let file = calls.open_existing(destination).map_err(fail)?;
+        let now = file.metadata().map_err(fail)?;
+        if native::identity(&now) != native::identity(found) {
+            let reason = Reason::Refused(Objection::FileReplaced);
+            return Err(Error::new("write to", given, reason));
+        }
+        let (new, path) = (File::options(), destination.to_owned());
+        Ok(Temporary { calls, destination, new, file: Some(file), path, is_placed: true })
+    }
+
+    /// Whether it was there before.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.is_placed
     }
 
     /// The open file.
@@ -94,10 +131,42 @@ impl<'a> Temporary<'a> {
         Ok(())
     }
 
-    /// Gives it its name, in one step. Returns `false` if the name is taken and not to be replaced. With
-    /// `is_durable` the name is on the device when this returns.
-    pub(super) fn put_in_place(mut self, replaces: bool, is_durable: bool) -> Result<bool> {
+    /// Gives it its name, in one step. Returns `None` if the name is taken and not to be replaced, and otherwise what it
+    /// could not be given.
+    pub(super) fn put_in_place(mut self, ending: Ending<'_>) -> Result<Option<Vec<Note>>> {
+        let Ending { replaces, backup, last, is_durable } = ending;
+        if !self.is_placed && !self.give_name(replaces, backup)? {
+            return Ok(None);
+        }
+        let mut notes = Vec::new();
+        if let Some(last) = last {
+            match self.calls.set_permissions(self.file()?, last) {
+                Err(error) => notes.push(Note::NotKeptElsewhere {
+                    what: MetadataPart::SetuidAndSetgid,
+                    error: error.into(),
+                }),
+                Ok(()) if is_durable => {
+                    let flushed = self.calls.flush(self.file()?);
+                    flushed.map_err(|error| failed("flush", self.destination, error))?;
+                }
+                Ok(()) => {}
+            }
+        }
+        if is_durable {
+            let directory = directory_of(self.destination);
+            let flushed = self.calls.flush_name(self.file()?, directory);
+            flushed.map_err(|error| failed("flush", directory, error))?;
+        }
+        Ok(Some(notes))
+    }
+
+    /// Returns `false` if the name is taken and not to be replaced.
+    fn give_name(&mut self, replaces: bool, backup: Option<&Backup>) -> Result<bool> {
         let system = self.calls.system();
+        if let Some(backup) = backup.filter(|_| replaces) {
+            let kept = backup::keep(self.calls, self.file()?, self.destination, backup);
+            kept.map_err(|error| failed("keep a backup of", self.destination, error))?;
+        }
         let mut ended = Err(io::ErrorKind::Unsupported.into());
         for placing in decide::placings(system, replaces) {
             let file = self.file()?;
@@ -115,13 +184,7 @@ impl<'a> Temporary<'a> {
             }
         }
         let operation = if replaces { "put in place" } else { "link into place" };
-        ended.map_err(|error| failed(operation, self.destination, error))?;
-        if is_durable {
-            let directory = directory_of(self.destination);
-            let flushed = self.calls.flush_name(self.file()?, directory);
-            flushed.map_err(|error| failed("flush", directory, error))?;
-        }
-        Ok(true)
+        ended.map_err(|error| failed(operation, self.destination, error)).map(|()| true)
     }
 }
 
@@ -132,12 +195,6 @@ impl Drop for Temporary<'_> {
             let _ = self.calls.remove(&self.path);
         }
     }
-}
-
-/// Returns the directory of a file.
-pub(super) fn directory_of(path: &Path) -> &Path {
-    let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
 }
 
 fn failed(operation: &'static str, subject: &Path, error: io::Error) -> Error {

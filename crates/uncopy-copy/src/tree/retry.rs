@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::job_control::JobControl;
+use crate::Outcome;
 use crate::jobs::{GLANCE, JobOptions, delay};
-use crate::watch::Flushes;
-use crate::{Outcome, run};
+use crate::retries::{Flushes, retry_while_source_changes};
 use uncopy_core::{Errno, Result};
 use uncopy_os::capabilities::Filesystem;
 
@@ -21,7 +21,7 @@ pub(super) fn repeated(
     let mut tries = 0;
     let mut copied = persist(options, control, filesystems, || {
         tries += 1;
-        run::retry_while_source_changes(&options.copy, options.gate.as_ref(), &mut copy_once)
+        retry_while_source_changes(&options.copy, options.gate.as_ref(), &mut copy_once)
     });
     // Changed where it is: a receipt is large.
     if let Ok(Outcome::Copied(receipt)) = &mut copied {

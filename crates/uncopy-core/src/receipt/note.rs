@@ -20,6 +20,13 @@ pub enum Note {
         /// Error number from the kernel.
         errno: Errno,
     },
+    /// A part of the metadata could not be set on the copy, on systems other than Linux.
+    NotKeptElsewhere {
+        /// The part.
+        what: MetadataPart,
+        /// The error returned.
+        error: SystemError,
+    },
     /// No metadata was set, because other users may rename files in the directory.
     NothingGiven,
     /// Setuid and setgid were dropped, because the owner differs.
@@ -103,18 +110,30 @@ pub enum MetadataPart {
 }
 
 codes! { Note {
-    Note::NotKept { what: MetadataPart::Owner, .. } => "owner_not_kept",
-    Note::NotKept { what: MetadataPart::Group, .. } => "group_not_kept",
-    Note::NotKept { what: MetadataPart::OwnerAndGroup, .. } => "owner_and_group_not_kept",
-    Note::NotKept { what: MetadataPart::Mode, .. } => "mode_not_kept",
-    Note::NotKept { what: MetadataPart::ModeAndAcl, .. } => "mode_and_acl_not_kept",
-    Note::NotKept { what: MetadataPart::SetuidAndSetgid, .. } => "setuid_not_kept",
-    Note::NotKept { what: MetadataPart::Acl, .. } => "acl_not_kept",
-    Note::NotKept { what: MetadataPart::DefaultAcl, .. } => "default_acl_not_kept",
-    Note::NotKept { what: MetadataPart::Times, .. } => "times_not_kept",
-    Note::NotKept { what: MetadataPart::Attributes, .. } => "attributes_not_kept",
-    Note::NotKept { what: MetadataPart::Attribute(_), .. } => "attribute_not_kept",
-    Note::NotKept { what: MetadataPart::OfReplaced, .. } => "replaced_attributes_not_kept",
+    Note::NotKept { what: MetadataPart::Owner, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::Owner, .. } => "owner_not_kept",
+    Note::NotKept { what: MetadataPart::Group, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::Group, .. } => "group_not_kept",
+    Note::NotKept { what: MetadataPart::OwnerAndGroup, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::OwnerAndGroup, .. } => "owner_and_group_not_kept",
+    Note::NotKept { what: MetadataPart::Mode, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::Mode, .. } => "mode_not_kept",
+    Note::NotKept { what: MetadataPart::ModeAndAcl, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::ModeAndAcl, .. } => "mode_and_acl_not_kept",
+    Note::NotKept { what: MetadataPart::SetuidAndSetgid, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::SetuidAndSetgid, .. } => "setuid_not_kept",
+    Note::NotKept { what: MetadataPart::Acl, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::Acl, .. } => "acl_not_kept",
+    Note::NotKept { what: MetadataPart::DefaultAcl, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::DefaultAcl, .. } => "default_acl_not_kept",
+    Note::NotKept { what: MetadataPart::Times, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::Times, .. } => "times_not_kept",
+    Note::NotKept { what: MetadataPart::Attributes, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::Attributes, .. } => "attributes_not_kept",
+    Note::NotKept { what: MetadataPart::Attribute(_), .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::Attribute(_), .. } => "attribute_not_kept",
+    Note::NotKept { what: MetadataPart::OfReplaced, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::OfReplaced, .. } => "replaced_attributes_not_kept",
     Note::NothingGiven => "nothing_given",
     Note::SetuidDropped => "setuid_dropped",
     Note::InPlace => "in_place",
@@ -160,6 +179,9 @@ impl fmt::Display for Note {
         f.write_str(match self {
             Note::NotKept { what, errno } => {
                 return write!(f, "{what} could not be kept ({errno})");
+            }
+            Note::NotKeptElsewhere { what, error } => {
+                return write!(f, "{what} could not be kept: {error}");
             }
             Note::NothingGiven => {
                 "owner, mode, attributes and times could not be kept: others may rename what is made in \

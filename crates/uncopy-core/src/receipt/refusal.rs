@@ -127,6 +127,8 @@ pub enum Exclusion {
     BytesNotSeen,
     /// It may keep holes that should be filled.
     MayKeepHoles,
+    /// It is for new files, and an existing one is written.
+    NotInPlace,
 }
 
 /// Obstacle met by a mechanism that was tried.
@@ -175,6 +177,7 @@ codes! { RefusalReason {
     RefusalReason::ExcludedBy(Exclusion::CannotSeeZeros) => "cannot_see_zeros",
     RefusalReason::ExcludedBy(Exclusion::BytesNotSeen) => "bytes_not_seen",
     RefusalReason::ExcludedBy(Exclusion::MayKeepHoles) => "may_keep_holes",
+    RefusalReason::ExcludedBy(Exclusion::NotInPlace) => "not_in_place",
     RefusalReason::Transformed => "transformed",
     RefusalReason::Hashed => "hashed",
     RefusalReason::StreamDestination => "stream_destination",
@@ -352,7 +355,7 @@ impl Exclusion {
             | Exclusion::Moves
             | Exclusion::Shares
             | Exclusion::NoReflink => Choice::Require,
-            Exclusion::KnownAfterwards => Choice::InPlace,
+            Exclusion::KnownAfterwards | Exclusion::NotInPlace => Choice::InPlace,
             Exclusion::BypassesCache => Choice::CacheKeep,
             Exclusion::CannotSeeZeros => Choice::SparseAlways,
             Exclusion::BytesNotSeen => Choice::Digest,
@@ -387,6 +390,7 @@ impl Exclusion {
             Exclusion::CannotSeeZeros => " looks at every byte",
             Exclusion::BytesNotSeen => " is computed in one pass from the bytes on their way",
             Exclusion::MayKeepHoles => ": it may keep holes",
+            Exclusion::NotInPlace => ": it is for new files",
         })
     }
 }

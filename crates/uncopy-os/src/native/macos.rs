@@ -1,9 +1,10 @@
 //! Calls of macOS: `fclonefileat(2)`, `fcopyfile(3)`, `renamex_np(2)`, `lseek(2)`.
 
 use std::ffi::{CString, c_int, c_void};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
+use std::os::darwin::fs::FileTimesExt;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -85,6 +86,12 @@ impl CopyCalls for SystemCalls {
             at = end;
         }
         Ok(ranges)
+    }
+
+    fn set_times(&self, file: &File, from: &Metadata) -> io::Result<()> {
+        let times = super::native::access_and_modification(from)?;
+        // Not every filesystem has a time of creation.
+        file.set_times(from.created().map_or(times, |created| times.set_created(created)))
     }
 
     fn place(

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::{offset_of, size_of};
 use std::ops::Range;
 use std::os::windows::ffi::OsStrExt;
-use std::os::windows::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::windows::fs::{FileExt, FileTimesExt, MetadataExt, OpenOptionsExt};
 use std::os::windows::io::AsRawHandle;
 use std::path::Path;
 use std::ptr;
@@ -200,6 +200,11 @@ impl CopyCalls for SystemCalls {
         file.seek_write(bytes, offset)
     }
 
+    fn set_times(&self, file: &File, from: &Metadata) -> io::Result<()> {
+        let times = super::native::access_and_modification(from)?;
+        file.set_times(times.set_created(from.created()?))
+    }
+
     /// Flushes the file once more, which now has its name: directories cannot be flushed.
     fn flush_name(&self, file: &File, _directory: &Path) -> io::Result<()> {
         file.sync_all()
@@ -250,7 +255,8 @@ fn forbid_writing(path: &Path) -> io::Result<bool> {
 
 /// Returns whether the attribute was changed.
 fn set_read_only(path: &Path, is_read_only: bool) -> io::Result<bool> {
-    let mut permissions = fs::metadata(path)?.permissions();
+    // A symbolic link has permissions of its own.
+    let mut permissions = fs::symlink_metadata(path)?.permissions();
     if permissions.readonly() == is_read_only {
         return Ok(false);
     }

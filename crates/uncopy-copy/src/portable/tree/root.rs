@@ -17,7 +17,7 @@ use crate::Existing;
 use crate::jobs::{EntryKind, Links, Sources};
 use crate::native_trees;
 use crate::portable::check_name;
-use crate::portable::temporary::directory_of;
+use crate::portable::names::directory_of;
 use uncopy_core::{Error, Objection, Reason, Result, other_system};
 
 /// Mode of a tree that has no name yet.

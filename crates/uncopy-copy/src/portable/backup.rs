@@ -1,0 +1,81 @@
+//! Keeps the file that a copy replaces, under a further name beside it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use super::decide;
+use super::names::{directory_of, temporary_path};
+use crate::backup_name::{self, BackupName};
+use crate::options::Backup;
+use uncopy_os::native::CopyCalls;
+
+/// Gives the entry `target`, if there is one, the name of a backup too. A hard link first, so that neither the old file nor
+/// its name is ever missing; where there are no hard links, the entry is renamed. `new` is the file that replaces it.
+pub(super) fn keep(
+    calls: &dyn CopyCalls,
+    new: &File,
+    target: &Path,
+    backup: &Backup,
+) -> io::Result<()> {
+    match fs::symlink_metadata(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => {}
+    }
+    let name = target.file_name().unwrap_or_default();
+    match BackupName::choose(name, backup, || last_number(calls, target, name))? {
+        BackupName::Numbered { last } => keep_numbered(calls, new, target, last),
+        BackupName::Simple(kept) => keep_simple(calls, target, &target.with_file_name(kept)),
+    }
+}
+
+fn last_number(calls: &dyn CopyCalls, target: &Path, name: &OsStr) -> io::Result<u64> {
+    let names = calls.names(directory_of(target))?;
+    Ok(backup_name::last_number(name, names.iter().map(|name| name.as_os_str())))
+}
+
+fn keep_numbered(calls: &dyn CopyCalls, new: &File, target: &Path, last: u64) -> io::Result<()> {
+    let (system, name) = (calls.system(), target.file_name().unwrap_or_default());
+    let mut number = last;
+    loop {
+        number = number.checked_add(1).ok_or(io::ErrorKind::AlreadyExists)?;
+        let kept = target.with_file_name(backup_name::with_number(name, number));
+        let made = match (calls.hard_link(target, &kept), decide::rename_to_free(system)) {
+            (Err(error), Some(rename)) if decide::cannot_link(system, &error) => {
+                calls.place(rename, new, target, &kept, false)
+            }
+            (made, _) => made,
+        };
+        match made {
+            // Another process was quicker.
+            Err(error) if decide::is_taken(system, &error) => {}
+            // So was one that removed the old file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            made => return made,
+        }
+    }
+}
+
+fn keep_simple(calls: &dyn CopyCalls, target: &Path, kept: &Path) -> io::Result<()> {
+    let system = calls.system();
+    let mut number = 0;
+    let temporary = loop {
+        let temporary = temporary_path(target, number);
+        match calls.hard_link(target, &temporary) {
+            Ok(()) => break temporary,
+            Err(error) if decide::is_taken(system, &error) => number += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if decide::cannot_link(system, &error) => return calls.rename(target, kept),
+            Err(error) => return Err(error),
+        }
+    };
+    let renamed = calls.rename(&temporary, kept);
+    // A rename between two names of one file does nothing (rename(2)).
+    match calls.remove(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => renamed.and(Err(error)),
+        _ => renamed,
+    }
+}

@@ -1,0 +1,209 @@
+//! Does everything that comes before a copy gets its name: verifies it, gives it metadata, flushes it.
+
+use std::fs::{File, Permissions};
+use std::io;
+
+use super::attempt::{Attempts, Stopped};
+use super::native;
+use super::temporary::Temporary;
+use crate::digest::Hasher;
+use crate::observer::{self, Phase, Progress};
+use crate::options::{Digest, IfChanged, Verify};
+use crate::pause::Stopwatch;
+use crate::verification;
+use uncopy_core::other_system;
+use uncopy_core::{
+    DigestedFrom, Error, Mechanism, MetadataPart, Note, Reason, Receipt, Result, SourceDigest,
+    Verification, VerifiedFrom,
+};
+
+/// Size of one read of what is verified.
+const READ_BYTES: usize = 1 << 20;
+
+/// File to hash, and what comes before it in the progress.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    file: &'a File,
+    bytes: u64,
+    before_bytes: u64,
+    total_bytes: u64,
+}
+
+impl Attempts<'_, '_> {
+    /// Verifies the contents, computes their digest, and checks that the source did not change.
+    pub(super) fn check_contents(
+        &mut self,
+        temporary: &Temporary<'_>,
+        receipt: &mut Receipt,
+    ) -> Result<()> {
+        receipt.source_digest = self.digest.take().and_then(|digest| digest.finish(receipt.bytes));
+        if let Some(wanted) = self.options.verify {
+            self.flush(temporary, receipt.bytes)?;
+            match self.verify(temporary, receipt, wanted) {
+                Err(error) if error.is_verification_failed() => {
+                    // The likelier reason, if there is one.
+                    self.check_change(receipt)?;
+                    let is_read_again = verification::streamed(receipt, wanted.algorithm).is_none();
+                    let doubt = verification::doubt(receipt).filter(|_| is_read_again);
+                    return Err(error.with_doubt(doubt));
+                }
+                verified => receipt.verification = Some(verified?),
+            }
+        }
+        self.check_change(receipt)?;
+        if let Some(algorithm) = self.options.digest.filter(|_| receipt.source_digest.is_none()) {
+            receipt.source_digest = Some(match verification::read_from_copy(receipt, algorithm) {
+                Some(known) => known,
+                None => self.digest_copy(temporary, receipt.bytes, algorithm)?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes whether the source changed, and fails if it must not have.
+    fn check_change(&self, receipt: &mut Receipt) -> Result<()> {
+        let source = self.source;
+        let copied = if self.options.attributes_only { source.begun.len() } else { receipt.bytes };
+        match source.change(copied)? {
+            Some(what) if self.options.if_changed != IfChanged::Accept => {
+                Err(Error::new("copy", source.path, Reason::SourceChanged { what }))
+            }
+            changed => {
+                receipt.source_changed = changed.is_some();
+                Ok(())
+            }
+        }
+    }
+
+    /// Compares the copy, whose data has been flushed, with the source.
+    fn verify(
+        &mut self,
+        temporary: &Temporary<'_>,
+        receipt: &Receipt,
+        Verify { algorithm, .. }: Verify,
+    ) -> Result<Verification> {
+        let begin = Stopwatch::start(self.context.gate);
+        let (source, bytes) = (self.source, receipt.bytes);
+        let (expected, before_bytes) = match verification::streamed(receipt, algorithm) {
+            Some(streamed) => (streamed, 0),
+            None => {
+                let total_bytes = bytes.saturating_mul(2);
+                let side = Side { file: &source.file, bytes, before_bytes: 0, total_bytes };
+                let read = |error| other_system::refused("read", source.path, error);
+                (self.hash(side, algorithm, read)?, bytes)
+            }
+        };
+        let total_bytes = before_bytes.saturating_add(bytes);
+        let side = Side { file: temporary.file()?, bytes, before_bytes, total_bytes };
+        let found = self.hash_copy(side, algorithm)?;
+        let given = self.destination.given;
+        // It may still be in the memory of the system.
+        verification::compare(algorithm, expected, found, VerifiedFrom::Cache, begin, given)
+    }
+
+    fn digest_copy(
+        &mut self,
+        temporary: &Temporary<'_>,
+        bytes: u64,
+        algorithm: Digest,
+    ) -> Result<SourceDigest> {
+        let begin = Stopwatch::start(self.context.gate);
+        let side = Side { file: temporary.file()?, bytes, before_bytes: 0, total_bytes: bytes };
+        Ok(SourceDigest {
+            algorithm: algorithm.name(),
+            value: self.hash_copy(side, algorithm)?,
+            from: DigestedFrom::ReadFromCopy,
+            duration: begin.elapsed(),
+        })
+    }
+
+    fn hash_copy(&mut self, side: Side<'_>, algorithm: Digest) -> Result<String> {
+        let path = self.source.path;
+        self.hash(side, algorithm, |error| {
+            other_system::refused_by_destination("read back the copy of", path, error)
+        })
+    }
+
+    /// Returns the hexadecimal digest of a file.
+    fn hash(
+        &mut self,
+        side: Side<'_>,
+        algorithm: Digest,
+        failed: impl FnOnce(io::Error) -> Error,
+    ) -> Result<String> {
+        let Side { file, bytes, before_bytes, total_bytes } = side;
+        let (calls, path) = (self.calls, self.source.path);
+        let mut hasher =
+            Hasher::new(algorithm).map_err(|errno| Error::system("hash", path, errno))?;
+        let most = usize::try_from(bytes).unwrap_or(usize::MAX).min(READ_BYTES);
+        let mut buffer = vec![0; most];
+        let system = calls.system();
+        let read_at = |buffer: &mut [u8], offset| {
+            super::attempt::repeat(system, Mechanism::ReadWrite, || {
+                calls.read_at(file, &mut *buffer, offset)
+            })
+            .map_err(Stopped::Source)
+        };
+        let observer = &mut *self.observer;
+        let hashed = hasher.update_from(bytes, &mut buffer, read_at, |done| {
+            let done_bytes = before_bytes + done;
+            let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes };
+            observer::report(observer, progress, path).map_err(|_| Stopped::Cancelled)
+        });
+        match hashed {
+            Ok(()) => Ok(hasher.finish()),
+            Err(Stopped::Cancelled) => Err(self.cancelled()),
+            Err(Stopped::Source(error) | Stopped::Destination(error)) => Err(failed(error)),
+        }
+    }
+
+    /// Writes the copy to the device.
+    pub(super) fn flush(&mut self, temporary: &Temporary<'_>, bytes: u64) -> Result<()> {
+        let flushing = Progress { phase: Phase::Flushing, done_bytes: 0, total_bytes: bytes };
+        observer::report(self.observer, flushing, self.source.path)?;
+        let flushed = self.calls.flush(temporary.file()?);
+        let given = self.destination.given;
+        flushed.map_err(|error| other_system::refused_by_destination("flush", given, error))
+    }
+
+    /// Gives the copy the metadata of the file that it replaces, and what the options name of the source's. Returns
+    /// permissions that it may have only under its final name.
+    pub(super) fn give_metadata(
+        &self,
+        temporary: &Temporary<'_>,
+        receipt: &mut Receipt,
+    ) -> Result<Option<Permissions>> {
+        let (file, source, preserve) = (temporary.file()?, self.source, self.options.preserve);
+        let notes = &mut receipt.notes;
+        let mut last = None;
+        match &self.destination.found {
+            Some(_) if self.options.in_place => {
+                notes.push(Note::InPlace);
+                notes.extend(self.options.verify.map(|_| Note::VerifiedInPlace));
+            }
+            Some(_) if self.options.attributes_only => {}
+            Some(old) => {
+                notes.extend(native::give_as_old(file, old));
+                notes.extend(Note::other_links(native::links(old)));
+            }
+            None => {}
+        }
+        if preserve.mode {
+            let mode = native::mode_of_source(file, &source.begun);
+            notes.extend(mode.note);
+            last = mode.last;
+            if let Err(error) = self.calls.set_permissions(file, mode.first) {
+                last = None;
+                let error = error.into();
+                notes.push(Note::NotKeptElsewhere { what: MetadataPart::Mode, error });
+            }
+        }
+        if preserve.timestamps
+            && let Err(error) = self.calls.set_times(file, &source.begun)
+        {
+            let error = error.into();
+            notes.push(Note::NotKeptElsewhere { what: MetadataPart::Times, error });
+        }
+        Ok(last)
+    }
+}
