@@ -88,8 +88,6 @@ options! {
     Specials = "specials",
     /// `link`.
     Link = "link",
-    /// `compare = Contents`.
-    Compare = "compare",
     /// `link_dest`.
     LinkDest = "link_dest",
     /// `delete`.

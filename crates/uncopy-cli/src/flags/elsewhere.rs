@@ -54,7 +54,6 @@ fn flag(option: CopyOption) -> &'static str {
         CopyOption::Parents => "--parents and --files-from",
         CopyOption::Specials => "--specials",
         CopyOption::Link => "--link",
-        CopyOption::Compare => "--checksum",
         CopyOption::LinkDest => "--link-dest",
         CopyOption::Delete => "--delete",
         CopyOption::RemoveSource => "--remove-source-files",

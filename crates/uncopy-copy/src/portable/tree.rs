@@ -1,6 +1,7 @@
 //! Copies trees on systems other than Linux: one worker, which walks by paths, a directory after the other.
 
 mod calls;
+mod contents;
 mod entry;
 #[cfg(test)]
 mod fake;

@@ -10,7 +10,7 @@ use uncopy_core::{CopyOption, System};
 ///
 /// Trees also refuse each request of [`REQUESTS`](super::REQUESTS) that files refuse; options of files are listed here where trees
 /// refuse more. A job of single files has no further options.
-pub static TREE_REQUESTS: [Request<JobOptions>; 36] = [
+pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
     honoured("sources = Trees or Entries", |o| o.sources != Sources::Files),
     row(
         CopyOption::Parents,
@@ -30,13 +30,7 @@ pub static TREE_REQUESTS: [Request<JobOptions>; 36] = [
     honoured("selection", |o| !o.selection.is_everything()),
     row(CopyOption::Link, "link", |o| o.link, [NOT_BUILT; 3]),
     honoured("update", |o| o.update),
-    honoured("compare = Size", |o| o.compare == Compare::Size),
-    row(
-        CopyOption::Compare,
-        "compare = Contents",
-        |o| o.compare == Compare::Contents,
-        [NOT_BUILT; 3],
-    ),
+    honoured("compare = Size or Contents", |o| o.compare != Compare::Times),
     row(CopyOption::LinkDest, "link_dest", |o| o.link_dest.is_some(), [NOT_BUILT; 3]),
     row(CopyOption::Delete, "delete", |o| o.delete.is_some(), [NOT_BUILT; 3]),
     row(CopyOption::RemoveSource, "remove_source", |o| o.remove_source, [NOT_BUILT; 3]),
@@ -159,7 +153,7 @@ mod tests {
     type Change = fn(&mut JobOptions);
 
     /// How to ask for each row, by its words.
-    const CHANGES: [(&str, Change); 36] = [
+    const CHANGES: [(&str, Change); 35] = [
         ("sources = Trees or Entries", |o| o.sources = Sources::Entries),
         ("parents = Keep or KeepBelow", |o| o.parents = Parents::Keep),
         ("links = Preserve", |_| {}),
@@ -172,8 +166,7 @@ mod tests {
         ("selection", |o| o.selection.exclude("a").unwrap()),
         ("link", |o| o.link = true),
         ("update", |o| o.update = true),
-        ("compare = Size", |o| o.compare = Compare::Size),
-        ("compare = Contents", |o| o.compare = Compare::Contents),
+        ("compare = Size or Contents", |o| o.compare = Compare::Contents),
         ("link_dest", |o| o.link_dest = Some(LinkDest::new())),
         ("delete", |o| o.delete = Some(Delete::default())),
         ("remove_source", |o| o.remove_source = true),

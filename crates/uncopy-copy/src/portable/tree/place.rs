@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use super::Job;
 use super::identity::{Identity, identify};
+use crate::Skip;
 use crate::jobs::{Action, Compare};
 use crate::jobs::{Decision, EntryKind, EntryOutcome, Policy, Side, decide};
 use uncopy_core::other_system;
@@ -88,7 +89,7 @@ impl Job<'_> {
 
     /// Decides about an entry that is no directory.
     pub(super) fn admit(
-        &self,
+        &mut self,
         place: &Place,
         source: Side<Option<SystemTime>>,
         found: Option<&Metadata>,
@@ -103,6 +104,13 @@ impl Job<'_> {
             }
             Decision::Refuse(why) => {
                 return Err(Error::new("replace", &place.named, Reason::Refused(why)));
+            }
+            Decision::Compare
+                if let Some(found) = found
+                    && self.has_same_contents(place, found)? =>
+            {
+                let reason = Skip::SameContents;
+                return Ok(Admission::Done(EntryOutcome::Skipped { reason }));
             }
             Decision::Make | Decision::MakeRoom => Action::Make,
             Decision::Replace | Decision::Merge | Decision::Compare => Action::Replace,

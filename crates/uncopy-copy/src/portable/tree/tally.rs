@@ -72,6 +72,12 @@ impl<'a> Tally<'a> {
         self.progress.total_entries = self.progress.total_entries.max(self.found);
     }
 
+    /// Counts a file that was compared, and the bytes that were the same.
+    pub(super) fn add_compared(&mut self, same_bytes: u64) {
+        self.summary.compared += 1;
+        self.summary.compared_bytes += same_bytes;
+    }
+
     /// Whether the destination caused the end of the job, and an unfinished tree is kept.
     pub(super) fn keeps_incomplete(&self) -> bool {
         let lasts = self.stopped.as_ref().is_some_and(Error::is_lasting);

@@ -441,6 +441,7 @@ fn what_exists_is_kept_or_skipped_as_the_options_say() {
         (JobOptions::new().update(true), false, true, "copied"),
         (JobOptions::new().compare(Compare::Size), false, true, "same_size"),
         (JobOptions::new().compare(Compare::Size), true, false, "copied"),
+        (JobOptions::new().compare(Compare::Contents), true, true, "copied"),
     ] {
         for dry_run in [false, true] {
             let scene = Scene::empty();
@@ -928,4 +929,29 @@ fn filesystems_below_are_left_out_if_wanted() {
     let summary = scene.copy(&options);
     assert_eq!((summary.directories, summary.files, summary.failed), (2, 0, 0));
     assert_eq!(fs::read_dir(scene.destination.join("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn files_of_the_same_contents_are_skipped_and_others_copied_whatever_their_times_are() {
+    for calls in every_system() {
+        for (old, expected) in [
+            (contents(1, 600_000), "same_contents"),
+            (contents(2, 600_000), "copied"),
+            (contents(1, 599_999), "copied"),
+        ] {
+            let scene = Scene::empty();
+            fs::write(scene.source.join("file"), contents(1, 600_000)).unwrap();
+            fs::create_dir(&scene.destination).unwrap();
+            fs::write(scene.destination.join("file"), &old).unwrap();
+            let records = Records::default();
+            let options = JobOptions::new().compare(Compare::Contents);
+            let (summary, ended) = scene.run(&*calls, &options, &records);
+            ended.unwrap();
+            assert_eq!(records.outcomes(&scene.destination)[Path::new("file")], expected);
+            assert_eq!(summary.compared, u64::from(old.len() == 600_000));
+            let same_bytes = if expected == "same_contents" { 1_200_000 } else { 0 };
+            assert_eq!(summary.compared_bytes, same_bytes, "{}", calls.system());
+            assert_eq!(fs::read(scene.destination.join("file")).unwrap(), contents(1, 600_000));
+        }
+    }
 }
