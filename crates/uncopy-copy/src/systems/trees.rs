@@ -88,7 +88,7 @@ pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
         [NOT_BUILT; 3],
     ),
     row(CopyOption::Owner, "copy.owner", |o| o.copy.owner.is_some(), [NOT_BUILT; 3]),
-    row(CopyOption::Durable, "copy.durable", |o| o.copy.durable, [YES, NOT_BUILT, NOT_BUILT]),
+    row(CopyOption::Durable, "copy.durable", |o| o.copy.durable, [YES, NOT_BUILT, YES]),
     row(
         CopyOption::Transform,
         "copy.transform",

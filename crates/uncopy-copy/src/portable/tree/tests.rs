@@ -955,3 +955,28 @@ fn files_of_the_same_contents_are_skipped_and_others_copied_whatever_their_times
         }
     }
 }
+
+#[test]
+fn modes_and_times_of_directories_and_files_are_preserved_if_wanted() {
+    for is_merged in [false, true] {
+        let scene = Scene::new();
+        let scene = if is_merged { scene.with_destination() } else { scene };
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let names =
+            [("a/b/c/deep", 0o640), ("a/b", 0o711), ("a", 0o555), ("empty", 0o1777), (".", 0o750)];
+        for (name, mode) in names {
+            let path = scene.source.join(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            File::open(&path).unwrap().set_modified(time).unwrap();
+        }
+        let mut options = JobOptions::new();
+        (options.copy.preserve.mode, options.copy.preserve.timestamps) = (true, true);
+        let summary = scene.copy(&options);
+        assert_eq!(summary.failed, 0);
+        for (name, mode) in names {
+            let found = fs::metadata(scene.destination.join(name)).unwrap();
+            assert_eq!(found.mode() & 0o7777, mode, "{name} {is_merged}");
+            assert_eq!(found.modified().unwrap(), time, "{name} {is_merged}");
+        }
+    }
+}

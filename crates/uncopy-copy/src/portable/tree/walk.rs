@@ -18,6 +18,7 @@ use uncopy_core::{Error, InodeFlags, Objection, Reason, Result, other_system};
 
 /// Permissions that a directory needs while it is filled.
 const FILLABLE: u32 = 0o700;
+const SETUID_SETGID: u32 = 0o6000;
 
 /// A directory, and its copy.
 pub(super) struct Directory {
@@ -293,7 +294,8 @@ impl Job<'_> {
             given.map_err(|error| fail("set the times of", error))?;
         }
         let mode = match copy.preserve.mode {
-            true => Some(native_trees::mode(metadata)),
+            // Setuid and setgid are for the owner and group of the source.
+            true => Some(native_trees::mode(metadata) & !SETUID_SETGID),
             false => (within.is_fresh && modes.first != modes.last).then_some(modes.last),
         };
         if copy.durable {
