@@ -17,6 +17,9 @@ use crate::sys::seccomp::has_killable_waits;
 pub enum KernelFeature {
     /// Sends from memory that io_uring lends, one region or several (Linux 6.1).
     RingZerocopySends,
+    /// Rings whose releases say whether memory was copied: all but those of Linux 6.1, which lends it and does not say
+    /// (`IORING_SEND_ZC_REPORT_USAGE`, Linux 6.2).
+    RingReports,
     /// `STATX_DIOALIGN` (Linux 6.1): how `O_DIRECT` must be aligned.
     DirectAlignment,
     /// Supervised system calls that no signal interrupts (Linux 5.19), in which a program can be stopped.
@@ -36,6 +39,9 @@ impl KernelFeature {
         static RING: OnceLock<bool> = OnceLock::new();
         match self {
             KernelFeature::RingZerocopySends => *RING.get_or_init(ring_sends_zerocopy),
+            KernelFeature::RingReports => {
+                is_at_least(6, 2) || !KernelFeature::RingZerocopySends.is_here()
+            }
             KernelFeature::DirectAlignment => is_at_least(6, 1),
             KernelFeature::StoppedCalls => has_killable_waits(),
             KernelFeature::ClonesBetweenMounts => is_at_least(5, 18),
@@ -48,6 +54,9 @@ impl KernelFeature {
         match self {
             KernelFeature::RingZerocopySends => {
                 "this kernel's io_uring has no zero-copy sends (Linux 6.1)"
+            }
+            KernelFeature::RingReports => {
+                "this kernel's io_uring does not say whether lent memory was copied (Linux 6.2)"
             }
             KernelFeature::StoppedCalls => {
                 "this kernel's supervised calls can be interrupted (until Linux 5.19)"

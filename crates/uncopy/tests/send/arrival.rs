@@ -249,6 +249,7 @@ fn owners_of_every_kind() {
 }
 
 fn datagrams_through_a_ring() {
+    testbed::need(testbed::KernelFeature::RingReports);
     for (is_v6, mode) in [false, true].into_iter().flat_map(|v6| MODES.map(|mode| (v6, mode))) {
         let (receiver, socket) = udp(is_v6);
         let mut ring = ring(mode);
@@ -367,6 +368,7 @@ fn trains_longer_than_a_packet() {
 
 fn a_ring_sends_more_than_a_train() {
     testbed::need(testbed::KernelFeature::RingZerocopySends);
+    testbed::need(testbed::KernelFeature::RingReports);
     // Three trains, the last cut short.
     let content = bytes(3, 150 * 100 + 11);
     let pool = Pool::new(1, content.len(), PageSize::Base).unwrap();

@@ -33,6 +33,7 @@ fn auto_stops_lending_over_loopback() {
 }
 
 fn auto_in_a_ring_stops_lending_over_loopback() {
+    testbed::need(testbed::KernelFeature::RingReports);
     let (_receiver, socket) = udp(true);
     let mut ring = ring(Mode::Auto);
     let socket = ring.add(socket);
@@ -48,6 +49,7 @@ fn auto_in_a_ring_stops_lending_over_loopback() {
 
 /// The reports of joined sends are unreliable; tested with one send at a time, and with many.
 fn auto_in_a_ring_stops_lending_streams_over_loopback() {
+    testbed::need(testbed::KernelFeature::RingReports);
     for at_once in [1, 32] {
         let (stream, socket) = tcp(false);
         let received = to_the_end(stream);
