@@ -70,6 +70,13 @@ struct Package {
     sha256: String,
 }
 
+impl Package {
+    /// Whether it has modules: all but images that have a package of modules beside them.
+    fn has_modules(&self) -> bool {
+        !self.url.contains("/linux-binary-")
+    }
+}
+
 /// Returns the newest kernel of each series that the archive has now. Indices are kept in `directory`.
 ///
 /// # Errors
@@ -209,6 +216,8 @@ fn newest(images: Vec<Image>) -> BTreeMap<Series, Release> {
             *release = Release { version, packages: vec![package] };
         }
     }
+    // A series that is leaving the archive may have its image without its modules.
+    newest.retain(|_, release| release.packages.iter().any(Package::has_modules));
     newest
 }
 
@@ -240,6 +249,8 @@ mod tests {
             package("linux-image-5.10.0-46-amd64-dbg", "5.10.300-1", large),
             package("linux-image-amd64", "5.10.300-1", large),
             package("linux-image-6.1-amd64", "6.1.999-1", 2000),
+            package("linux-binary-6.19.14+deb13-amd64", "6.19.14-1", large),
+            package("linux-image-6.19.14+deb13-amd64", "6.19.14-1", 2052),
             package("linux-modules-7.2.13+deb14-amd64", "7.2.13-1", large),
             package("linux-binary-7.2.13+deb14-amd64", "7.2.13-1", large),
             package("linux-image-7.2.13+deb14-amd64", "7.2.13-1", 1892),
