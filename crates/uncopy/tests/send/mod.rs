@@ -47,10 +47,18 @@ fn ring_options(mode: Mode) -> RingOptions {
     RingOptions::new().mode(mode)
 }
 
-/// Makes a ring with io_uring, which must be available if the kernel has what it takes.
+/// Makes a ring with io_uring, which must be available if the kernel has what it takes. Its queues count as locked
+/// memory, which another test may have for the moment.
 fn ring<B: StableBytes>(mode: Mode) -> Ring<B> {
     testbed::need(KernelFeature::RingZerocopySends);
-    let ring = Ring::new(&ring_options(mode));
+    let mut ring = Ring::new(&ring_options(mode));
+    wait_for("memory for a ring", || {
+        let is_short = ring.io_uring_refusal() == Some(Errno::ENOMEM);
+        if is_short {
+            ring = Ring::new(&ring_options(mode));
+        }
+        !is_short
+    });
     assert_eq!(ring.io_uring_refusal(), None, "these tests need io_uring");
     ring
 }
