@@ -309,10 +309,12 @@ fn in_turn(cases: Vec<Case>) -> Vec<Case> {
     numbered.into_iter().map(|(_, case)| case).collect()
 }
 
-/// Returns four times the number of CPUs: tests mostly wait for programs, times and disks.
+/// Returns four times the number of CPUs: tests mostly wait for programs, times and disks. Twice the number for a user
+/// whose memory that may be locked all tests share.
 #[must_use]
 pub fn threads() -> usize {
-    4 * std::thread::available_parallelism().map_or(1, NonZero::get)
+    let for_each = if locked_memory::is_unlimited() { 4 } else { 2 };
+    for_each * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 fn reasons(cases: &[Case], arguments: &Arguments) -> BTreeMap<String, usize> {

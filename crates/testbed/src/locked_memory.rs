@@ -59,7 +59,7 @@ pub(crate) fn lacking() -> Option<String> {
     (!is_enough && !is_unlimited()).then(reason)
 }
 
-fn is_unlimited() -> bool {
+pub(crate) fn is_unlimited() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK))
 }
 
