@@ -137,16 +137,24 @@ fn a_missing_source_and_a_missing_directory_are_named() {
     assert_eq!(scene.names(), ["source"]);
 }
 
+/// Returns an observer that lets this many reports pass, and stops the copy at the next one.
+fn stop_after(reports: u32) -> impl FnMut(Progress) -> Control {
+    let mut left = reports;
+    move |_| match left.checked_sub(1) {
+        Some(fewer) => {
+            left = fewer;
+            Control::Continue
+        }
+        None => Control::Stop,
+    }
+}
+
 #[test]
 fn a_stop_at_each_report_leaves_what_was_there() {
     for allow in [Allow::Any, Allow::ReadWrite] {
         for stop_at in 0.. {
             let scene = Scene::with_old();
-            let mut reports = 0;
-            let mut observer = |_: Progress| {
-                reports += 1;
-                if reports > stop_at { Control::Stop } else { Control::Continue }
-            };
+            let mut observer = stop_after(stop_at);
             let options = CopyOptions::new().allow(allow);
             let ended =
                 copy_file_observed(&scene.source, &scene.destination, &options, &mut observer);
@@ -351,11 +359,7 @@ fn a_file_is_written_where_it_is_and_stays_after_a_stop() {
 
     for stop_at in 0.. {
         let scene = Scene::with_old();
-        let mut reports = 0;
-        let mut observer = |_: Progress| {
-            reports += 1;
-            if reports > stop_at { Control::Stop } else { Control::Continue }
-        };
+        let mut observer = stop_after(stop_at);
         let ended = copy_file_observed(&scene.source, &scene.destination, &in_place, &mut observer);
         assert_eq!(scene.names(), ["copy", "source"]);
         let Err(error) = ended else { break };
