@@ -113,8 +113,6 @@ mod setters;
 mod small;
 #[cfg(target_os = "linux")]
 mod source;
-#[cfg(any(test, not(target_os = "linux")))]
-mod source_mode;
 #[cfg(target_os = "linux")]
 mod sparse;
 mod speed;
@@ -139,6 +137,7 @@ mod verify;
 mod watch;
 #[cfg(feature = "trees")]
 mod written;
+mod zeros;
 
 #[cfg(feature = "trees")]
 pub mod job {
@@ -238,13 +237,27 @@ pub fn copy_file_in(
     context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    let destination = destination.as_ref();
+    let (source, destination) = (source.as_ref(), destination.as_ref());
+    copy_gated(source, destination, options, context, observer, |observer| {
+        run::copy(source, destination, options, context, observer)
+    })
+}
+
+/// Makes a copy by `copy` if its options agree with each other, with an observer that waits at the gate.
+fn copy_gated(
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+    context: &CopyContext<'_>,
+    observer: &mut dyn Observer,
+    copy: impl FnOnce(&mut dyn Observer) -> Result<Outcome>,
+) -> Result<Outcome> {
     options.check().map_err(|found| Error::new("write to", destination, Reason::Options(found)))?;
     let mut observer = Gated::new(observer, *context);
     if observer.begin() == Control::Stop {
-        return Err(Error::new("copy", source.as_ref(), Reason::Cancelled));
+        return Err(Error::new("copy", source, Reason::Cancelled));
     }
-    run::copy(source.as_ref(), destination, options, context, &mut observer)
+    copy(&mut observer)
 }
 
 /// Returns how files go from one directory to another, which may be the same.

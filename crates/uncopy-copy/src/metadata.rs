@@ -354,26 +354,15 @@ impl<'a> MetadataWriter<'a> {
                 Err(_) => return,
             },
         };
-        let uid = asked.user.or(wanted.map(|wanted| wanted.uid)).filter(|uid| now.0 != *uid);
-        let gid = asked.group.or(wanted.map(|wanted| wanted.gid)).filter(|gid| now.1 != *gid);
-        if uid.is_none() && gid.is_none() {
+        let lacking = asked.lacking(wanted.map(|wanted| (wanted.uid, wanted.gid)), now);
+        if lacking == Owner::default() {
             return;
         }
         self.defaults = None;
-        if let Err(errno) = file::set_owner(self.fd, uid, gid) {
-            // A group that the caller belongs to may be given even where the owner may not.
-            let group = gid.map_or(Ok(()), |gid| file::set_owner(self.fd, None, Some(gid)));
-            let lacks_user = uid.is_some() && asked.user.is_some();
-            if lacks_user || (group.is_err() && asked.group.is_some()) {
-                self.not_given = Some(NotGiven { what: GivenPart::Owner, errno });
-                return;
-            }
-            let what = match (uid, group) {
-                (Some(_), Ok(())) => MetadataPart::Owner,
-                (None, _) => MetadataPart::Group,
-                (Some(_), Err(_)) => MetadataPart::OwnerAndGroup,
-            };
-            self.note(what, errno);
+        match asked.give(lacking, |uid, gid| file::set_owner(self.fd, uid, gid)) {
+            Ok(None) => {}
+            Ok(Some((what, errno))) => self.note(what, errno),
+            Err(errno) => self.not_given = Some(NotGiven { what: GivenPart::Owner, errno }),
         }
     }
 

@@ -152,6 +152,11 @@ impl CopyOptions {
         }
     }
 
+    /// Returns the options for a tree that is being built, which contains nothing of the caller's.
+    pub(crate) fn in_own_tree(&self) -> CopyOptions {
+        CopyOptions { existing: Existing::Replace, ask: false, backup: None, ..self.clone() }
+    }
+
     /// Whether these options can be obeyed together, whatever the files are.
     ///
     /// Every copy begins with it; a caller with many files to copy asks once, before the first.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::setters::setters;
 use crate::user_names;
-use uncopy_core::Errno;
+use uncopy_core::{Errno, MetadataPart};
 
 /// User and group that copies get, whoever owns their source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,6 +26,42 @@ impl Owner {
     #[must_use]
     pub fn new() -> Owner {
         Owner::default()
+    }
+
+    /// Returns what a file of the owner `now` lacks of this owner, and of the `wanted` one where this says nothing: user
+    /// and group.
+    pub(crate) fn lacking(self, wanted: Option<(u32, u32)>, now: (u32, u32)) -> Owner {
+        let user = self.user.or(wanted.map(|wanted| wanted.0)).filter(|user| now.0 != *user);
+        let group = self.group.or(wanted.map(|wanted| wanted.1)).filter(|group| now.1 != *group);
+        Owner { user, group }
+    }
+
+    /// Gives a file what it lacks, by `set`. Returns the part that it could not get and that nobody asked for.
+    ///
+    /// # Errors
+    /// It could not get what this owner asks for.
+    pub(crate) fn give<E>(
+        self,
+        lacking: Owner,
+        mut set: impl FnMut(Option<u32>, Option<u32>) -> Result<(), E>,
+    ) -> Result<Option<(MetadataPart, E)>, E> {
+        let Owner { user, group } = lacking;
+        if lacking == Owner::default() {
+            return Ok(None);
+        }
+        let Err(error) = set(user, group) else { return Ok(None) };
+        // A group that the caller belongs to may be given even where the owner may not.
+        let given_group = group.map_or(Ok(()), |group| set(None, Some(group)));
+        let lacks_user = user.is_some() && self.user.is_some();
+        if lacks_user || (given_group.is_err() && self.group.is_some()) {
+            return Err(error);
+        }
+        let what = match (user, given_group) {
+            (Some(_), Ok(())) => MetadataPart::Owner,
+            (None, _) => MetadataPart::Group,
+            (Some(_), Err(_)) => MetadataPart::OwnerAndGroup,
+        };
+        Ok(Some((what, error)))
     }
 
     /// Reads `USER`, `USER:GROUP` or `:GROUP`, names or numbers. A name that there is wins over its number,
@@ -103,6 +139,45 @@ impl std::error::Error for UnknownOwner {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_given_or_an_error_and_the_rest_a_note() {
+        use MetadataPart::{Group, OwnerAndGroup};
+        let owner = |user, group| Owner { user, group };
+        let nothing = owner(None, None);
+        let (me, others) = ((1, 10), Some((2, 20)));
+        // Asked for, wanted, owner now; lacking; what an attempt becomes that may change nothing, and one that may change
+        // the group.
+        for (asked, wanted, now, lacking, none_allowed, group_allowed) in [
+            (nothing, None, me, nothing, Ok(None), Ok(None)),
+            (nothing, Some(me), me, nothing, Ok(None), Ok(None)),
+            (
+                nothing,
+                others,
+                me,
+                owner(Some(2), Some(20)),
+                Ok(Some(OwnerAndGroup)),
+                Ok(Some(MetadataPart::Owner)),
+            ),
+            (nothing, Some((1, 20)), me, owner(None, Some(20)), Ok(Some(Group)), Ok(None)),
+            (owner(Some(2), None), None, me, owner(Some(2), None), Err(()), Err(())),
+            (owner(Some(1), None), others, me, owner(None, Some(20)), Ok(Some(Group)), Ok(None)),
+            (owner(None, Some(20)), others, me, owner(Some(2), Some(20)), Err(()), {
+                Ok(Some(MetadataPart::Owner))
+            }),
+            (owner(None, Some(10)), None, me, nothing, Ok(None), Ok(None)),
+            (owner(Some(3), Some(30)), others, me, owner(Some(3), Some(30)), Err(()), Err(())),
+        ] {
+            assert_eq!(asked.lacking(wanted, now), lacking, "{asked:?} {wanted:?}");
+            let part = |given: Result<Option<(MetadataPart, ())>, ()>| {
+                given.map(|note| note.map(|(what, ())| what))
+            };
+            assert_eq!(part(asked.give(lacking, |_, _| Err(()))), none_allowed, "{asked:?}");
+            let of_groups = |user: Option<u32>, _| if user.is_some() { Err(()) } else { Ok(()) };
+            assert_eq!(part(asked.give(lacking, of_groups)), group_allowed, "{asked:?}");
+            assert_eq!(part(asked.give(lacking, |_, _| Ok(()))), Ok(None));
+        }
+    }
 
     #[test]
     fn owners_are_names_or_numbers() {

@@ -12,7 +12,10 @@ mod destination;
 mod fake;
 #[cfg(feature = "trees")]
 mod jobs;
+mod metadata;
 mod names;
+#[cfg(feature = "trees")]
+mod passing;
 #[cfg(test)]
 mod played;
 mod temporary;
@@ -131,7 +134,7 @@ fn copy_once(
         }
         // It may be for fewer eyes than the source.
         found => Temporary::create(calls, path, |new| match found {
-            None if !options.preserve.mode => native::create_like(new, &source.begun),
+            None if !options.given().has_mode() => native::create_like(new, &source.begun),
             _ => super::for_owner_alone(new),
         })?,
     };

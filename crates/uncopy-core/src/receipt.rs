@@ -41,7 +41,7 @@ pub enum Mechanism {
     Fcopyfile,
     /// Windows, `FSCTL_DUPLICATE_EXTENTS_TO_FILE` (ReFS, Dev Drive): the files share their clusters.
     BlockClone,
-    /// Windows, `CopyFile2`, which may share, and does not say so.
+    /// Windows, `CopyFile2`, which may share, and does not say so; the extents of the copy may.
     CopyFile2,
 }
 

@@ -41,6 +41,9 @@ pub mod native;
 #[cfg_attr(target_os = "windows", path = "native/windows.rs")]
 #[cfg_attr(not(any(target_os = "macos", target_os = "windows")), path = "native/standard.rs")]
 pub mod native_calls;
+#[cfg_attr(unix, path = "native/owners.rs")]
+#[cfg_attr(not(unix), path = "native/no_owners.rs")]
+mod native_owners;
 #[cfg(target_os = "linux")]
 pub mod netlink;
 #[cfg(target_os = "linux")]
@@ -55,6 +58,9 @@ pub mod privilege;
 pub mod probe;
 #[cfg(all(target_os = "linux", feature = "tokio"))]
 pub mod reactor;
+#[cfg(any(test, target_os = "windows"))]
+#[path = "native/references.rs"]
+mod references;
 #[cfg(target_os = "linux")]
 pub mod seqpacket;
 #[cfg(target_os = "linux")]

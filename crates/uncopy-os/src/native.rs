@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
+use crate::native_owners;
 use uncopy_core::System;
 
 /// Answer to a report of progress.
@@ -99,6 +100,11 @@ pub trait CopyCalls {
         unsupported()
     }
 
+    /// Whether each block of a file is one of a further file too. Fails where the system does not say so.
+    fn shares_all_blocks(&self, _file: &File) -> io::Result<bool> {
+        unsupported()
+    }
+
     /// Shares a range of whole clusters (`FSCTL_DUPLICATE_EXTENTS_TO_FILE`), of which the last may end behind the file.
     fn share_blocks(
         &self,
@@ -161,6 +167,31 @@ pub trait CopyCalls {
         file.set_len(bytes)
     }
 
+    /// Sets owner and group of an open file or directory; `None`: it stays.
+    fn set_owner(&self, file: &File, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+        native_owners::set_owner(file, user, group)
+    }
+
+    /// Sets owner and group of a symbolic link.
+    fn set_owner_of_link(
+        &self,
+        link: &Path,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> io::Result<()> {
+        native_owners::set_owner_of_link(link, user, group)
+    }
+
+    /// Gives a file or directory the extended attributes of another, and the flags that do not forbid to rename it.
+    fn copy_attributes(&self, _source: &File, _copy: &File) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Gives a file or directory the access control list of another.
+    fn copy_acl(&self, _source: &File, _copy: &File) -> io::Result<()> {
+        unsupported()
+    }
+
     /// Sets the permissions of an open file.
     fn set_permissions(&self, file: &File, permissions: Permissions) -> io::Result<()> {
         file.set_permissions(permissions)
@@ -201,6 +232,11 @@ pub trait CopyCalls {
     /// Renames a file, and replaces one that has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    /// Renames an entry to a name that must be free, where the system has a call for that.
+    fn rename_to_free(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        unsupported()
     }
 
     /// Returns the names in a directory.

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use uncopy::copy::{
     Allow, Backup, Cache, Control, CopyOptions, Digest, Existing, IfChanged, Numbering, Outcome,
-    Phase, Preserve, Progress, copy_file, copy_file_observed,
+    Phase, Preserve, Progress, Sparse, copy_file, copy_file_observed,
 };
-use uncopy::{Mechanism, Note, Reason, Receipt, System};
+use uncopy::{Cost, Mechanism, Note, Reason, Receipt, System};
 
 const SIZE: usize = 700_001;
 const OLD: &str = "old contents";
@@ -222,6 +222,18 @@ fn what_is_not_obeyed_is_refused_before_anything_is_touched() {
 }
 
 #[test]
+fn zeros_become_holes_if_wanted() {
+    let mut scene = Scene::new();
+    scene.contents = vec![0; 1 << 20];
+    scene.contents[500_000] = 1;
+    fs::write(&scene.source, &scene.contents).unwrap();
+    let receipt = scene.copied(&CopyOptions::new().sparse(Sparse::Always));
+    let is_filled = receipt.notes.contains(&Note::HolesFilled);
+    let holes = if is_filled { 0 } else { (1 << 20) - 4096 };
+    assert_eq!(receipt.bytes_at(Cost::Hole), holes);
+}
+
+#[test]
 fn a_copy_is_verified_and_its_digest_is_that_of_the_source() {
     for allow in [Allow::Any, Allow::ReadWrite] {
         let options = CopyOptions::new().allow(allow).verify(Digest::Xxh3).digest(Digest::Xxh3);
@@ -407,5 +419,55 @@ mod windows {
             assert!(matches!(error.reason(), Reason::NotRegular { .. }), "{error}");
         }
         assert_eq!(scene.names(), ["source"]);
+    }
+}
+
+#[cfg(unix)]
+mod on_unix {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use uncopy::copy::Owner;
+
+    #[test]
+    fn owner_and_mode_that_are_asked_for_are_given() {
+        for scene in [Scene::new(), Scene::with_old()] {
+            let own = fs::metadata(&scene.source).unwrap();
+            let mut options = CopyOptions::new();
+            options.owner = Some(Owner::new().user(own.uid()).group(own.gid()));
+            options.mode_changes = "u=rw,go=".parse().ok();
+            options.preserve = Preserve::default().mode(true).ownership(true);
+            scene.copied(&options);
+            let found = fs::metadata(&scene.destination).unwrap();
+            assert_eq!((found.uid(), found.gid()), (own.uid(), own.gid()));
+            assert_eq!(found.mode() & 0o7777, 0o600);
+        }
+    }
+
+    #[test]
+    fn attributes_and_acl_are_given_on_macos() {
+        if System::HERE != System::MacOs {
+            return;
+        }
+        for allow in [Allow::Any, Allow::ReadWrite] {
+            let scene = Scene::with_old();
+            let tool = |program: &str, arguments: &[&str]| {
+                let ran = std::process::Command::new(program).args(arguments).output().unwrap();
+                assert!(ran.status.success(), "{program}: {ran:?}");
+                String::from_utf8(ran.stdout).unwrap()
+            };
+            let [source, copy] =
+                [&scene.source, &scene.destination].map(|path| path.to_str().unwrap().to_owned());
+            tool("xattr", &["-w", "org.example.a", "value", &source]);
+            tool("chmod", &["+a", "everyone deny delete", &source]);
+            tool("chflags", &["hidden", &source]);
+            let options = CopyOptions::new().preserve(Preserve::default().xattr(true).acl(true));
+            let receipt = scene.copied(&options.allow(allow));
+            assert_eq!(tool("xattr", &["-p", "org.example.a", &copy]).trim(), "value");
+            assert!(tool("ls", &["-le", &copy]).contains("deny delete"));
+            assert!(tool("ls", &["-lO", &copy]).contains("hidden"));
+            let gone = Note::OldAttributesGone;
+            assert!(!receipt.notes.contains(&gone), "{:?}", receipt.notes);
+        }
     }
 }

@@ -12,7 +12,7 @@ use uncopy::copy::job::{
     EntryOutcome, JobObserver, JobOptions, JobProgress, Links, OnError, Record, Summary,
     copy_trees_observed,
 };
-use uncopy::copy::{Control, CopyOption, CopyOptions, Existing};
+use uncopy::copy::{Backup, Control, CopyOption, CopyOptions, Existing, Numbering};
 use uncopy::{Error, Reason};
 
 /// A source of three levels.
@@ -216,6 +216,34 @@ fn a_stop_leaves_no_new_tree() {
 }
 
 #[test]
+fn replaced_files_are_kept_or_give_nothing_on_and_attributes_leave_bytes() {
+    let merge = |copy: CopyOptions| {
+        let scene = Scene::new();
+        fs::create_dir(&scene.destination).unwrap();
+        fs::write(scene.destination.join("file"), "old").unwrap();
+        let (summary, records) = scene.copy(&JobOptions::new().copy(copy));
+        assert_eq!(summary.failed, 0, "{:?}", records.errors());
+        assert_eq!(scene.siblings(), ["copy", "source"]);
+        (contents(&scene.source), contents(&scene.destination))
+    };
+    for numbering in [Numbering::Never, Numbering::Always] {
+        let (mut expected, found) =
+            merge(CopyOptions::new().backup(Backup::new().numbering(numbering)));
+        let kept = if numbering == Numbering::Never { "file~" } else { "file.~1~" };
+        expected.insert(kept.into(), Some(b"old".into()));
+        assert_eq!(found, expected);
+    }
+    let (expected, found) = merge(CopyOptions::new().existing(Existing::Remove));
+    assert_eq!(found, expected);
+    let (mut expected, found) = merge(CopyOptions::new().attributes_only(true));
+    for bytes in expected.values_mut().flatten() {
+        bytes.clear();
+    }
+    expected.insert("file".into(), Some(b"old".into()));
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn what_trees_do_not_obey_is_refused_before_anything_is_touched() {
     let scene = Scene::new();
     let pairs = [(&scene.source, &scene.destination)];
@@ -307,4 +335,41 @@ fn reserved_names_in_the_source_are_refused_one_by_one() {
         assert!(matches!(error.reason(), Reason::NotRegular { .. }), "{error}");
     }
     assert_eq!((summary.failed, summary.files), (made, 3));
+}
+
+#[cfg(windows)]
+#[test]
+fn a_file_that_another_program_holds_for_a_while_is_copied_in_trees_and_among_several_files() {
+    use std::os::windows::fs::OpenOptionsExt;
+    use std::thread;
+    use std::time::Duration;
+    use uncopy::copy::job::Sources;
+
+    for sources in [Sources::Trees, Sources::Files] {
+        for retries in [0u32, 5] {
+            let scene = Scene::new();
+            let (from, to) = match sources {
+                Sources::Files => (scene.source.join("file"), scene.destination.clone()),
+                _ => (scene.source.clone(), scene.destination.clone()),
+            };
+            let mut exclusively = fs::File::options();
+            let held = exclusively.read(true).share_mode(0).open(scene.source.join("file"));
+            let held = held.unwrap();
+            let records = Records::default();
+            let options = JobOptions::new().sources(sources).retries(retries);
+            let summary = thread::scope(|scope| {
+                let copy = scope.spawn(|| copy_trees_observed([(&from, &to)], &options, &records));
+                thread::sleep(Duration::from_millis(250));
+                if retries == 0 {
+                    let ended = copy.join().unwrap();
+                    drop(held);
+                    return ended;
+                }
+                drop(held);
+                copy.join().unwrap()
+            });
+            let failed = u64::from(retries == 0);
+            assert_eq!(summary.unwrap().failed, failed, "{sources:?} {:?}", records.errors());
+        }
+    }
 }

@@ -91,6 +91,7 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
     };
     options.bytes_per_second = flags.max_bandwidth;
     options.jobs = if flags.interactive { NonZeroUsize::new(1) } else { flags.tree.jobs };
+    options.retries = flags.tree.retries;
     if !flags.is_recursive() && !flags.copies_entries() {
         // Settings for trees, such as `links`, have no effect.
         options.sources = Sources::Files;
@@ -123,7 +124,6 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
         .then(|| LinkDest::new().directories(flags.tree.link_dest.clone()));
     options.remove_source = flags.tree.remove_source_files;
     options.resume = flags.tree.resume;
-    options.retries = flags.tree.retries;
     options.specials = flags.tree.specials || flags.tree.archive;
     if flags.copies_entries() {
         options.sources = Sources::Entries;

@@ -6,12 +6,12 @@ use super::read::Reader;
 use super::table::{self, Table};
 use crate::conversion::Conversion;
 use crate::file_copy::FileCopy;
-use crate::mechanism::read_write;
 use crate::observer::{Phase, Progress};
 use crate::options::Sparse;
 use crate::source::Source;
 use crate::sparse::{self, Segment};
 use crate::staging::Staging;
+use crate::zeros;
 use uncopy_core::{Cost, Mechanism};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::{file, transfer};
@@ -103,7 +103,7 @@ impl Sink<'_, '_, '_> {
         loop {
             let bytes = reader.read(&mut buffer).map_err(|trouble| trouble.on("read", path))?;
             self.done_bytes = reader.consumed();
-            for (range, zero) in read_write::runs(&buffer[..bytes]) {
+            for (range, zero) in zeros::runs(&buffer[..bytes]) {
                 if zero && sparse != Sparse::Never {
                     self.skip_zeros(range.len() as u64)?;
                 } else {

@@ -61,8 +61,8 @@ pub struct JobOptions {
     /// Rate limit for all workers together, in bytes per second.
     pub bytes_per_second: Option<NonZeroU64>,
     /// Number of retries of a file after a transient error: `EINTR`, `EAGAIN`, `ESTALE`, and `EIO` on
-    /// network filesystems. The first retry comes after 100 ms, each further one after twice as long. 0 by
-    /// default; `uncopy cp` uses 3.
+    /// network filesystems; on Windows one that another program holds. The first retry comes after 100 ms, each
+    /// further one after twice as long. 0 by default; `uncopy cp` uses 3.
     pub retries: u32,
     /// Keep a journal of each tree beside its destination, and resume from the journal of a killed or
     /// stopped run with the same options. It is removed when the tree is complete.
@@ -205,8 +205,8 @@ pub enum Sources {
     Entries,
     /// Single files, one after the other, each as [`copy_file`](crate::copy_file) copies it: a symbolic
     /// link is followed, a directory is refused, and FIFOs and devices are read as
-    /// [`JobOptions::copy`] says. Options of trees are refused; [`JobOptions::jobs`],
-    /// [`JobOptions::retries`] and [`JobOptions::links_in_memory`] have no effect.
+    /// [`JobOptions::copy`] says. Options of trees are refused; [`JobOptions::jobs`] and
+    /// [`JobOptions::links_in_memory`] have no effect, and on Linux [`JobOptions::retries`] has none.
     Files,
 }
 

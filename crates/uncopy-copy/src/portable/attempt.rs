@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use super::decide::{self, AfterError};
+use super::decide::{self, AfterError, Holes};
 use super::names::directory_of;
 use super::temporary::Temporary;
 use super::{Destination, Source};
@@ -11,6 +11,7 @@ use crate::context::CopyContext;
 use crate::digest::StreamedDigest;
 use crate::observer::{self, Observer, Phase, Progress};
 use crate::options::{CopyOptions, Sparse};
+use crate::zeros;
 use uncopy_core::other_system;
 use uncopy_core::{
     Cost, Error, Mechanism, Note, Reason, Receipt, Refusal, RefusalReason, Result, System,
@@ -79,8 +80,8 @@ impl Attempts<'_, '_> {
 
     /// Why a mechanism is not tried.
     fn excluded(&self, mechanism: Mechanism, is_in_place: bool) -> Option<RefusalReason> {
-        let fills_holes = self.options.sparse == Sparse::Never && self.source.may_have_holes;
-        let exclusion = decide::excluded(mechanism, self.options.allow, fills_holes, is_in_place);
+        let holes = Holes::of(self.options.sparse, self.source.may_have_holes);
+        let exclusion = decide::excluded(mechanism, self.options.allow, holes, is_in_place);
         match exclusion {
             Some(exclusion) => Some(RefusalReason::ExcludedBy(exclusion)),
             None if self.size() == 0 && mechanism != Mechanism::ReadWrite => {
@@ -105,8 +106,13 @@ impl Attempts<'_, '_> {
             // The library's loop reads and writes in this process.
             Mechanism::Fcopyfile => (self.copy_into(temporary)?, Cost::UserCopied),
             Mechanism::BlockClone => (self.share_blocks(temporary)?, Cost::Shared),
-            // Newer systems make a clone of it, and do not say so.
-            Mechanism::CopyFile2 => (self.copy_to_new(temporary)?, Cost::Unknown),
+            Mechanism::CopyFile2 => {
+                let bytes = self.copy_to_new(temporary)?;
+                // Newer systems make a clone of it and do not say so; the extents may.
+                let answer = temporary.file().map(|copy| self.calls.shares_all_blocks(copy));
+                let is_shared = matches!(answer, Ok(Ok(true)));
+                (bytes, if is_shared { Cost::Shared } else { Cost::Unknown })
+            }
             _ => return self.read_and_write(temporary, receipt),
         };
         receipt.add(mechanism, bytes, cost);
@@ -234,14 +240,27 @@ impl Attempts<'_, '_> {
         let (calls, source, size) = (self.calls, self.source, self.size());
         let output = temporary.file().map_err(closed)?;
         let mut ranges = Vec::from([Range { start: 0, end: u64::MAX }]);
-        if self.options.sparse == Sparse::Auto && source.may_have_holes && temporary.is_in_place() {
+        let may_have_holes = self.options.sparse != Sparse::Never && source.may_have_holes;
+        let mut makes_holes = self.options.sparse == Sparse::Always;
+        if (may_have_holes || makes_holes) && temporary.is_in_place() {
             // Where a hole of the source is, the old file may have bytes.
             receipt.notes.push(Note::HolesFilled);
-        } else if self.options.sparse == Sparse::Auto && source.may_have_holes {
-            let found = calls.data_ranges(&source.file, size);
-            match found.and_then(|found| calls.make_sparse(output).map(|()| found)) {
-                Ok(found) => ranges = up_to_the_end(found, size),
-                Err(_) => receipt.notes.push(Note::HolesFilled),
+            makes_holes = false;
+        } else if may_have_holes || makes_holes {
+            let found = match may_have_holes {
+                true => {
+                    calls.data_ranges(&source.file, size).map(|found| up_to_the_end(found, size))
+                }
+                false => Ok(ranges.clone()),
+            };
+            match (calls.make_sparse(output), found) {
+                (Ok(()), Ok(found)) => ranges = found,
+                // Zeros are looked for all the same.
+                (Ok(()), Err(_)) if makes_holes => {}
+                (made, _) => {
+                    receipt.notes.push(Note::HolesFilled);
+                    makes_holes &= made.is_ok();
+                }
             }
         }
         let most = self.options.tuning.buffer_bytes();
@@ -250,7 +269,7 @@ impl Attempts<'_, '_> {
         for range in ranges {
             let start = range.start;
             self.digest_hole(end, start)?;
-            let reached = self.move_range(output, range, &mut buffer, &mut copied)?;
+            let reached = self.move_range(output, range, &mut buffer, makes_holes, &mut copied)?;
             // A source that shrank has nothing there.
             end = if reached > start { reached } else { end };
         }
@@ -261,7 +280,7 @@ impl Attempts<'_, '_> {
             end = size;
             self.report(end)?;
         }
-        if temporary.is_in_place() {
+        if temporary.is_in_place() || makes_holes {
             calls.set_length(output, end).map_err(Stopped::Destination)?;
         }
         receipt.add(Mechanism::ReadWrite, copied, Cost::UserCopied);
@@ -279,12 +298,13 @@ impl Attempts<'_, '_> {
         Ok(())
     }
 
-    /// Moves a range, or what the source has of it. Returns where it ended.
+    /// Moves a range, or what the source has of it, without blocks of zeros if it `makes_holes`. Returns where it ended.
     fn move_range(
         &mut self,
         output: &std::fs::File,
         range: Range<u64>,
         buffer: &mut [u8],
+        makes_holes: bool,
         copied: &mut u64,
     ) -> Result<u64, Stopped> {
         let most = buffer.len() as u64;
@@ -306,23 +326,37 @@ impl Attempts<'_, '_> {
             if bytes == 0 {
                 break;
             }
-            let mut written = 0;
-            while written < bytes {
-                let put = self.repeat(Mechanism::ReadWrite, || {
-                    calls.write_at(output, &piece[written..bytes], at + written as u64)
-                });
-                match put.map_err(Stopped::Destination)? {
-                    0 => return Err(Stopped::Destination(io::ErrorKind::WriteZero.into())),
-                    more => written += more,
+            if makes_holes {
+                for (run, _) in zeros::runs(&piece[..bytes]).iter().filter(|(_, is_zero)| !is_zero)
+                {
+                    self.write(output, &piece[run.clone()], at + run.start as u64)?;
+                    *copied += run.len() as u64;
                 }
+            } else {
+                self.write(output, &piece[..bytes], at)?;
+                *copied += bytes as u64;
             }
             if let Some(digest) = &mut self.digest {
                 digest.add(at, &piece[..bytes]);
             }
             at += bytes as u64;
-            *copied += bytes as u64;
         }
         Ok(at)
+    }
+
+    /// Writes all bytes.
+    fn write(&self, output: &std::fs::File, bytes: &[u8], at: u64) -> Result<(), Stopped> {
+        let mut written = 0;
+        while written < bytes.len() {
+            let put = self.repeat(Mechanism::ReadWrite, || {
+                self.calls.write_at(output, &bytes[written..], at + written as u64)
+            });
+            match put.map_err(Stopped::Destination)? {
+                0 => return Err(Stopped::Destination(io::ErrorKind::WriteZero.into())),
+                more => written += more,
+            }
+        }
+        Ok(())
     }
 }
 

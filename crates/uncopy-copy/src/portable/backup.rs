@@ -1,7 +1,7 @@
 //! Keeps the file that a copy replaces, under a further name beside it.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -12,13 +12,8 @@ use crate::options::Backup;
 use uncopy_os::native::CopyCalls;
 
 /// Gives the entry `target`, if there is one, the name of a backup too. A hard link first, so that neither the old file nor
-/// its name is ever missing; where there are no hard links, the entry is renamed. `new` is the file that replaces it.
-pub(super) fn keep(
-    calls: &dyn CopyCalls,
-    new: &File,
-    target: &Path,
-    backup: &Backup,
-) -> io::Result<()> {
+/// its name is ever missing; where there are no hard links, the entry is renamed.
+pub(super) fn keep(calls: &dyn CopyCalls, target: &Path, backup: &Backup) -> io::Result<()> {
     match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
@@ -27,7 +22,7 @@ pub(super) fn keep(
     }
     let name = target.file_name().unwrap_or_default();
     match BackupName::choose(name, backup, || last_number(calls, target, name))? {
-        BackupName::Numbered { last } => keep_numbered(calls, new, target, last),
+        BackupName::Numbered { last } => keep_numbered(calls, target, last),
         BackupName::Simple(kept) => keep_simple(calls, target, &target.with_file_name(kept)),
     }
 }
@@ -37,17 +32,19 @@ fn last_number(calls: &dyn CopyCalls, target: &Path, name: &OsStr) -> io::Result
     Ok(backup_name::last_number(name, names.iter().map(|name| name.as_os_str())))
 }
 
-fn keep_numbered(calls: &dyn CopyCalls, new: &File, target: &Path, last: u64) -> io::Result<()> {
+fn keep_numbered(calls: &dyn CopyCalls, target: &Path, last: u64) -> io::Result<()> {
     let (system, name) = (calls.system(), target.file_name().unwrap_or_default());
     let mut number = last;
     loop {
         number = number.checked_add(1).ok_or(io::ErrorKind::AlreadyExists)?;
         let kept = target.with_file_name(backup_name::with_number(name, number));
-        let made = match (calls.hard_link(target, &kept), decide::rename_to_free(system)) {
-            (Err(error), Some(rename)) if decide::cannot_link(system, &error) => {
-                calls.place(rename, new, target, &kept, false)
+        let made = match calls.hard_link(target, &kept) {
+            Err(error)
+                if decide::cannot_link(system, &error) && decide::renames_to_free_names(system) =>
+            {
+                calls.rename_to_free(target, &kept)
             }
-            (made, _) => made,
+            made => made,
         };
         match made {
             // Another process was quicker.

@@ -1,10 +1,9 @@
-//! Does everything that comes before a copy gets its name: verifies it, gives it metadata, flushes it.
+//! Looks at a copy before it gets its name: verifies it, computes its digest, flushes it.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
 
 use super::attempt::{Attempts, Stopped};
-use super::native;
 use super::temporary::Temporary;
 use crate::digest::Hasher;
 use crate::observer::{self, Phase, Progress};
@@ -13,8 +12,8 @@ use crate::pause::Stopwatch;
 use crate::verification;
 use uncopy_core::other_system;
 use uncopy_core::{
-    DigestedFrom, Error, Mechanism, MetadataPart, Note, Reason, Receipt, Result, SourceDigest,
-    Verification, VerifiedFrom,
+    DigestedFrom, Error, Mechanism, Reason, Receipt, Result, SourceDigest, Verification,
+    VerifiedFrom,
 };
 
 /// Size of one read of what is verified.
@@ -164,46 +163,5 @@ impl Attempts<'_, '_> {
         let flushed = self.calls.flush(temporary.file()?);
         let given = self.destination.given;
         flushed.map_err(|error| other_system::refused_by_destination("flush", given, error))
-    }
-
-    /// Gives the copy the metadata of the file that it replaces, and what the options name of the source's. Returns
-    /// permissions that it may have only under its final name.
-    pub(super) fn give_metadata(
-        &self,
-        temporary: &Temporary<'_>,
-        receipt: &mut Receipt,
-    ) -> Result<Option<Permissions>> {
-        let (file, source, preserve) = (temporary.file()?, self.source, self.options.preserve);
-        let notes = &mut receipt.notes;
-        let mut last = None;
-        match &self.destination.found {
-            Some(_) if self.options.in_place => {
-                notes.push(Note::InPlace);
-                notes.extend(self.options.verify.map(|_| Note::VerifiedInPlace));
-            }
-            Some(_) if self.options.attributes_only => {}
-            Some(old) => {
-                notes.extend(native::give_as_old(file, old));
-                notes.extend(Note::other_links(native::links(old)));
-            }
-            None => {}
-        }
-        if preserve.mode {
-            let mode = native::mode_of_source(file, &source.begun);
-            notes.extend(mode.note);
-            last = mode.last;
-            if let Err(error) = self.calls.set_permissions(file, mode.first) {
-                last = None;
-                let error = error.into();
-                notes.push(Note::NotKeptElsewhere { what: MetadataPart::Mode, error });
-            }
-        }
-        if preserve.timestamps
-            && let Err(error) = self.calls.set_times(file, &source.begun)
-        {
-            let error = error.into();
-            notes.push(Note::NotKeptElsewhere { what: MetadataPart::Times, error });
-        }
-        Ok(last)
     }
 }

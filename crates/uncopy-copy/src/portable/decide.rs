@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::Allow;
+use crate::{Allow, Sparse};
 use uncopy_core::{Exclusion, Mechanism, Obstacle, System};
 use uncopy_os::native::Placing;
 
@@ -38,12 +38,33 @@ pub(super) fn mechanisms(system: System) -> &'static [Mechanism] {
     }
 }
 
-/// Why the options exclude a mechanism. With `fills_holes` holes of the source are to become zeros; with `is_in_place` an
-/// existing file is written.
+/// Treatment of holes and zeros of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holes {
+    /// Holes stay holes, as far as that is possible.
+    Kept,
+    /// Holes become zeros.
+    Filled,
+    /// Blocks of zeros become holes.
+    Made,
+}
+
+impl Holes {
+    /// `may_have_holes`: the source may.
+    pub(super) fn of(sparse: Sparse, may_have_holes: bool) -> Holes {
+        match sparse {
+            Sparse::Always => Holes::Made,
+            Sparse::Never if may_have_holes => Holes::Filled,
+            Sparse::Never | Sparse::Auto => Holes::Kept,
+        }
+    }
+}
+
+/// Why the options exclude a mechanism. With `is_in_place` an existing file is written.
 pub(super) fn excluded(
     mechanism: Mechanism,
     allow: Allow,
-    fills_holes: bool,
+    holes: Holes,
     is_in_place: bool,
 ) -> Option<Exclusion> {
     let is_last = mechanism == Mechanism::ReadWrite;
@@ -56,7 +77,8 @@ pub(super) fn excluded(
         Allow::Unshared if may_share => Some(Exclusion::SharesBlocks),
         // Some make new files alone, and the others may leave old bytes in holes.
         _ if is_in_place && !is_last => Some(Exclusion::NotInPlace),
-        _ if fills_holes && !is_last => Some(Exclusion::MayKeepHoles),
+        _ if holes == Holes::Filled && !is_last => Some(Exclusion::MayKeepHoles),
+        _ if holes == Holes::Made && !is_last => Some(Exclusion::CannotSeeZeros),
         _ => None,
     }
 }
@@ -201,13 +223,14 @@ pub(super) fn cannot_link(system: System, error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Call that renames a file to a name that must be free, by names alone.
-pub(super) fn rename_to_free(system: System) -> Option<Placing> {
-    match system {
-        System::MacOs => Some(Placing::ExclusiveRename),
-        System::Windows => Some(Placing::Rename),
-        _ => None,
-    }
+/// Whether a system opens symbolic links themselves, so that what is done with one is done with no other file.
+pub(super) fn opens_links(system: System) -> bool {
+    system == System::MacOs
+}
+
+/// Whether a system has a call that renames to a name that must be free.
+pub(super) fn renames_to_free_names(system: System) -> bool {
+    matches!(system, System::MacOs | System::Windows)
 }
 
 /// Largest piece of one call that shares blocks: below 4 GiB, in whole clusters of any size.
@@ -237,40 +260,22 @@ mod tests {
 
     #[test]
     fn options_exclude_mechanisms() {
-        use Exclusion::{AnotherNamed, MayKeepHoles, ReadWriteOnly, SharesBlocks};
+        use Exclusion::{AnotherNamed, CannotSeeZeros, MayKeepHoles, ReadWriteOnly, SharesBlocks};
         use Mechanism::{BlockClone, Clonefile, CopyFile2, Fcopyfile, ReadWrite};
-        for (allow, fills_holes, expected) in [
-            (Allow::Any, false, [None; 5]),
-            (
-                Allow::Any,
-                true,
-                [
-                    Some(MayKeepHoles),
-                    Some(MayKeepHoles),
-                    Some(MayKeepHoles),
-                    Some(MayKeepHoles),
-                    None,
-                ],
-            ),
+        let others = |why| [Some(why), Some(why), Some(why), Some(why), None];
+        for (allow, holes, expected) in [
+            (Allow::Any, Holes::Kept, [None; 5]),
+            (Allow::Any, Holes::Filled, others(MayKeepHoles)),
+            (Allow::Any, Holes::Made, others(CannotSeeZeros)),
             (
                 Allow::Unshared,
-                false,
+                Holes::Kept,
                 [Some(SharesBlocks), None, Some(SharesBlocks), Some(SharesBlocks), None],
             ),
-            (
-                Allow::ReadWrite,
-                false,
-                [
-                    Some(ReadWriteOnly),
-                    Some(ReadWriteOnly),
-                    Some(ReadWriteOnly),
-                    Some(ReadWriteOnly),
-                    None,
-                ],
-            ),
+            (Allow::ReadWrite, Holes::Kept, others(ReadWriteOnly)),
             (
                 Allow::Only(Clonefile),
-                false,
+                Holes::Kept,
                 [
                     None,
                     Some(AnotherNamed),
@@ -281,8 +286,18 @@ mod tests {
             ),
         ] {
             let found = [Clonefile, Fcopyfile, BlockClone, CopyFile2, ReadWrite]
-                .map(|mechanism| excluded(mechanism, allow, fills_holes, false));
-            assert_eq!(found, expected, "{allow:?} {fills_holes}");
+                .map(|mechanism| excluded(mechanism, allow, holes, false));
+            assert_eq!(found, expected, "{allow:?} {holes:?}");
+        }
+        for (sparse, has_holes, expected) in [
+            (Sparse::Auto, false, Holes::Kept),
+            (Sparse::Auto, true, Holes::Kept),
+            (Sparse::Never, false, Holes::Kept),
+            (Sparse::Never, true, Holes::Filled),
+            (Sparse::Always, false, Holes::Made),
+            (Sparse::Always, true, Holes::Made),
+        ] {
+            assert_eq!(Holes::of(sparse, has_holes), expected, "{sparse:?} {has_holes}");
         }
         for system in System::ALL {
             assert_eq!(mechanisms(system).last(), Some(&ReadWrite), "{system}");
@@ -293,10 +308,10 @@ mod tests {
     fn an_existing_file_is_written_by_reads_and_writes_alone() {
         use Mechanism::{BlockClone, Clonefile, CopyFile2, Fcopyfile, ReadWrite};
         for mechanism in [Clonefile, Fcopyfile, BlockClone, CopyFile2] {
-            let found = excluded(mechanism, Allow::Any, false, true);
+            let found = excluded(mechanism, Allow::Any, Holes::Kept, true);
             assert_eq!(found, Some(Exclusion::NotInPlace), "{mechanism}");
         }
-        assert_eq!(excluded(ReadWrite, Allow::Any, true, true), None);
+        assert_eq!(excluded(ReadWrite, Allow::Any, Holes::Filled, true), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, fchown, lchown};
 use std::path::Path;
 
 use uncopy_core::System;
@@ -22,12 +22,17 @@ pub(super) enum Call {
     CloneFile,
     CopyInto,
     CopyToNew,
+    AskShared,
     ShareBlocks,
     MakeSparse,
     Prepare,
     Read,
     Write,
     SetLength,
+    CopyAttributes,
+    CopyAcl,
+    SetOwner,
+    SetOwnerOfLink,
     SetPermissions,
     SetTimes,
     Flush,
@@ -35,11 +40,13 @@ pub(super) enum Call {
     Place(Placing),
     HardLink,
     Rename,
+    RenameToFree,
     Names,
     Remove,
     /// Calls of trees.
     List,
     MakeDirectory,
+    OpenDirectory,
     MakeLink,
     MakeName,
     RenameEntry,
@@ -47,6 +54,11 @@ pub(super) enum Call {
     SetMode,
     SetDirectoryTimes,
     FlushDirectory,
+}
+
+/// Whether this user may give files away.
+pub(super) fn is_root() -> bool {
+    uncopy_os::file::effective_uid() == 0
 }
 
 /// The calls of a system, played.
@@ -62,6 +74,8 @@ pub(super) struct Fake {
     most: usize,
     /// Size of the pieces that a call reports.
     piece: usize,
+    /// Whether the extents of a file are shared, if the system says so.
+    shares: Option<bool>,
     /// Name of an entry that cannot be read, and the number of the error.
     unreadable: Option<(&'static str, i32)>,
     /// Number of calls after which the process is gone.
@@ -79,6 +93,7 @@ impl Fake {
             spoils: false,
             most: usize::MAX,
             piece: 64 << 10,
+            shares: None,
             unreadable: None,
             crash_after: None,
             made: RefCell::default(),
@@ -88,6 +103,12 @@ impl Fake {
 
     pub(super) fn fail(mut self, call: Call, code: i32) -> Fake {
         self.failing.push((call, code));
+        self
+    }
+
+    /// Says of each file whether all its extents are shared.
+    pub(super) fn sharing(mut self, shares: bool) -> Fake {
+        self.shares = Some(shares);
         self
     }
 
@@ -249,6 +270,11 @@ impl CopyCalls for Fake {
         })
     }
 
+    fn shares_all_blocks(&self, _: &File) -> io::Result<bool> {
+        self.is(System::Windows)?;
+        self.call(Call::AskShared, || self.shares.map_or_else(unsupported, Ok))
+    }
+
     fn share_blocks(&self, source: &File, destination: &File, range: Range<u64>) -> io::Result<()> {
         self.is(System::Windows)?;
         self.call(Call::ShareBlocks, || {
@@ -298,6 +324,31 @@ impl CopyCalls for Fake {
 
     fn set_length(&self, file: &File, bytes: u64) -> io::Result<()> {
         self.call(Call::SetLength, || file.set_len(bytes))
+    }
+
+    /// For a user who is not root it does nothing.
+    fn set_owner(&self, file: &File, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+        self.call(Call::SetOwner, || if is_root() { fchown(file, user, group) } else { Ok(()) })
+    }
+
+    fn set_owner_of_link(
+        &self,
+        link: &Path,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> io::Result<()> {
+        let set = || if is_root() { lchown(link, user, group) } else { Ok(()) };
+        self.call(Call::SetOwnerOfLink, set)
+    }
+
+    fn copy_attributes(&self, _: &File, _: &File) -> io::Result<()> {
+        self.is(System::MacOs)?;
+        self.call(Call::CopyAttributes, || Ok(()))
+    }
+
+    fn copy_acl(&self, _: &File, _: &File) -> io::Result<()> {
+        self.is(System::MacOs)?;
+        self.call(Call::CopyAcl, || Ok(()))
     }
 
     fn set_permissions(&self, file: &File, permissions: Permissions) -> io::Result<()> {
@@ -350,6 +401,13 @@ impl CopyCalls for Fake {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call(Call::Rename, || fs::rename(from, to))
+    }
+
+    fn rename_to_free(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::RenameToFree, || {
+            let linked = fs::hard_link(from, to).and_then(|()| fs::remove_file(from));
+            linked.map_err(|error| self.taken(error))
+        })
     }
 
     fn names(&self, directory: &Path) -> io::Result<Vec<OsString>> {

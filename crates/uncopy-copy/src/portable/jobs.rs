@@ -2,13 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use super::{copy_by, passing};
 use crate::jobs::{
     EntryKind, EntryOutcome, JobObserver, JobOptions, JobProgress, Record, Sources, Summary,
 };
 use crate::pause::Stopwatch;
 use crate::written::WrittenFiles;
-use crate::{Control, CopyContext, Observer, Outcome, Phase, Progress, Throttle, copy_file_in};
+use crate::{
+    Consent, Control, CopyContext, Gate, Observer, Outcome, Phase, Progress, Throttle, copy_gated,
+};
 use uncopy_core::{Error, Reason, Result};
+use uncopy_os::native::CopyCalls;
+use uncopy_os::native_calls::SystemCalls;
 
 /// Copies single files or trees; see [`crate::job::copy_trees`].
 pub(crate) fn run_job(
@@ -16,11 +21,21 @@ pub(crate) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    if options.sources != Sources::Files {
-        return super::tree::run(pairs, options, observer);
+    match options.sources {
+        Sources::Files => copy_files_by(&SystemCalls, pairs, options, observer),
+        Sources::Trees | Sources::Entries => super::tree::run(pairs, options, observer),
     }
+}
+
+/// Copies single files by the calls of a system.
+pub(super) fn copy_files_by(
+    calls: &dyn CopyCalls,
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
     let begin = Stopwatch::start(options.gate.as_ref());
-    let mut files = Files::new(pairs.len(), options, observer);
+    let mut files = Files::new(calls, pairs.len(), options, observer);
     let ended = files.copy_all(pairs);
     let mut summary = files.summary;
     summary.duration = begin.elapsed();
@@ -34,6 +49,7 @@ pub(crate) fn is_built(_: &Path, _: &Path, _: &JobOptions) -> bool {
 
 /// Single files of one job.
 struct Files<'a> {
+    calls: &'a dyn CopyCalls,
     options: &'a JobOptions,
     observer: &'a dyn JobObserver,
     throttle: Option<Throttle>,
@@ -43,9 +59,15 @@ struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    fn new(files: usize, options: &'a JobOptions, observer: &'a dyn JobObserver) -> Files<'a> {
+    fn new(
+        calls: &'a dyn CopyCalls,
+        files: usize,
+        options: &'a JobOptions,
+        observer: &'a dyn JobObserver,
+    ) -> Files<'a> {
         let progress = JobProgress { total_entries: files as u64, ..JobProgress::default() };
         Files {
+            calls,
             options,
             observer,
             throttle: options.bytes_per_second.map(Throttle::new),
@@ -74,18 +96,26 @@ impl<'a> Files<'a> {
     /// The job is over.
     fn copy(&mut self, source: &Path, destination: &Path) -> Result<()> {
         let options = &self.options.copy;
+        let mut is_stopped = false;
         let copied = self.written.check(destination, options).and_then(|()| {
-            let context = CopyContext {
-                gate: self.options.gate.as_ref(),
-                throttle: self.throttle.as_ref(),
-                ..CopyContext::new()
+            let (calls, observer, gate) = (self.calls, self.observer, self.options.gate.as_ref());
+            let throttle = self.throttle.as_ref();
+            let context = CopyContext { gate, throttle, ..CopyContext::new() };
+            let before = self.progress.bytes;
+            let attempt = |total: &mut JobProgress| {
+                let mut progress = FileProgress { observer, before, total };
+                copy_gated(source, destination, options, &context, &mut progress, |progress| {
+                    copy_by(calls, source, destination, options, &context, progress)
+                })
             };
-            let mut progress = FileProgress {
-                observer: self.observer,
-                before: self.progress.bytes,
-                total: &mut self.progress,
+            let ask = |progress: &mut JobProgress| {
+                let ask = || observer.progress(*progress);
+                let answer = gate.map_or_else(ask, |gate: &Gate| gate.control(ask));
+                is_stopped |= answer == Control::Stop;
+                answer
             };
-            copy_file_in(source, destination, options, &context, &mut progress)
+            let (system, retries) = (calls.system(), self.options.retries);
+            passing::persist(&mut self.progress, system, retries, attempt, ask)
         });
         let (mut ended, mut copy) = (Ok(()), destination.to_owned());
         let outcome = match copied {
@@ -107,9 +137,10 @@ impl<'a> Files<'a> {
             }
         };
         self.finish(source, copy, outcome);
-        match self.observer.progress(self.progress) {
-            Control::Stop if ended.is_ok() => Err(Error::new("copy", source, Reason::Cancelled)),
-            _ => ended,
+        is_stopped |= self.observer.progress(self.progress) == Control::Stop;
+        match is_stopped && ended.is_ok() {
+            true => Err(Error::new("copy", source, Reason::Cancelled)),
+            false => ended,
         }
     }
 
@@ -144,5 +175,9 @@ impl Observer for FileProgress<'_> {
             self.total.bytes = self.before + progress.done_bytes;
         }
         self.observer.progress(*self.total)
+    }
+
+    fn may_replace(&mut self, destination: &Path) -> Consent {
+        self.observer.may_replace(destination)
     }
 }

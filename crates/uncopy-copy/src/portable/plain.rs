@@ -1,29 +1,56 @@
 //! Copies the metadata of files that the standard library supports on every system.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions, Permissions};
+use std::io;
 use std::path::Path;
 
-use super::source_mode::SourceMode;
-
+use super::mode_changes::ModeChanges;
 use uncopy_core::Note;
 
 /// There are no permission bits to take over.
 pub(super) fn create_like(_: &mut OpenOptions, _: &Metadata) {}
 
-/// Makes a file read-only if the old one was. Everything else is as its directory gives it.
-pub(super) fn give_as_old(file: &File, old: &Metadata) -> Vec<Note> {
-    let mut notes = vec![Note::OldMetadataGone];
-    if old.permissions().readonly()
-        && let Err(error) = file.set_permissions(old.permissions())
-    {
-        notes.push(Note::OldPermissionsNotKept { error: error.into() });
-    }
-    notes
+/// There are no permission bits.
+pub(super) fn create_for_everybody(_: &mut OpenOptions) {}
+
+/// There are no permission bits.
+pub(super) fn umask_of(_: &Metadata) -> u32 {
+    0
+}
+
+/// Loss of a file that replaces another one: everything is as its directory gives it.
+pub(super) fn loss_of_old() -> Note {
+    Note::OldMetadataGone
+}
+
+/// Not available on this system.
+pub(super) fn owner(_: &Metadata) -> Option<(u32, u32)> {
+    None
+}
+
+/// A file is read-only if the one that it replaces was.
+pub(super) fn mode_of_old(old: &Metadata, _: bool) -> Option<Permissions> {
+    old.permissions().readonly().then(|| old.permissions())
+}
+
+/// A new file is as its directory gives it.
+pub(super) fn mode_of_new(_: &Metadata, _: u32) -> Option<Permissions> {
+    None
 }
 
 /// The read-only attribute is all that there is of a mode.
-pub(super) fn mode_of_source(_: &File, source: &Metadata) -> SourceMode {
-    SourceMode { first: source.permissions(), last: None, note: None }
+pub(super) fn mode_of_source(_: &Metadata, source: &Metadata) -> (Permissions, Option<Note>) {
+    (source.permissions(), None)
+}
+
+/// Not available on this system.
+pub(super) fn changed(_: &Permissions, _: &ModeChanges, _: u32) -> io::Result<Permissions> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Nothing of it depends on the name.
+pub(super) fn until_named(mode: Permissions, _: bool) -> (Permissions, Option<Permissions>) {
+    (mode, None)
 }
 
 /// One file, by its path alone: hard links are not seen.

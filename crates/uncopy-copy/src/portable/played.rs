@@ -1,6 +1,7 @@
 //! Copies by the calls of other systems, played on Linux: every error of each table, short counts, a stop at each
 //! report, a crash after each call.
 
+mod given;
 mod obeyed;
 
 use std::fs;
@@ -120,6 +121,29 @@ fn the_cheapest_mechanism_copies_and_the_receipt_names_it() {
             let before = decide::mechanisms(system).iter().take_while(|other| **other != mechanism);
             assert_eq!(refused, before.copied().collect::<Vec<_>>(), "{mechanism}");
             assert!(!receipt.notes.contains(&Note::PlainWays));
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_unknown_cost_is_shared_only_if_its_extents_say_so() {
+    for (shares, expected) in
+        [(None, Cost::Unknown), (Some(false), Cost::Unknown), (Some(true), Cost::Shared)]
+    {
+        // ERROR_INVALID_FUNCTION, ERROR_ACCESS_DENIED
+        for refused in [None, Some(1), Some(5)] {
+            let scene = Scene::new(true);
+            let mut fake = until(Mechanism::CopyFile2, System::Windows);
+            if let Some(shares) = shares {
+                fake = fake.sharing(shares);
+            }
+            if let Some(code) = refused {
+                fake = fake.fail(Call::AskShared, code);
+            }
+            let outcome = scene.copy(&fake, &CopyOptions::default()).unwrap();
+            let cost = if refused.is_some() { Cost::Unknown } else { expected };
+            assert_eq!(outcome.into_receipt().unwrap().bytes_at(cost), SIZE as u64, "{shares:?}");
+            scene.assert_copied("copy_file2");
         }
     }
 }
@@ -414,6 +438,63 @@ fn holes_stay_holes_by_reads_and_writes_too() {
         let receipt = scene.copy(&Fake::new(system), &options).unwrap().into_receipt().unwrap();
         assert_eq!(receipt.bytes_by(Mechanism::ReadWrite), receipt.bytes);
         assert_eq!(receipt.bytes_at(Cost::Hole), 0);
+    }
+}
+
+#[test]
+fn zeros_become_holes_if_wanted_by_reads_and_writes_alone() {
+    const BLOCK: usize = 4096;
+    let some = |blocks: &[usize], length: usize| {
+        let mut contents = vec![0; length];
+        for block in blocks {
+            contents[block * BLOCK + 7] = 1;
+        }
+        contents
+    };
+    for system in [System::MacOs, System::Windows, System::Other] {
+        for (contents, written) in [
+            (some(&[0, 70], 100 * BLOCK), 2 * BLOCK),
+            (some(&[99], 100 * BLOCK), BLOCK),
+            (some(&[100], 100 * BLOCK + 9), 9),
+            (some(&[], 100 * BLOCK + 1), 0),
+            (some(&[], 0), 0),
+        ] {
+            for has_old in [false, true] {
+                for most in [usize::MAX, BLOCK] {
+                    let what = format!("{system} {} {written} {most}", contents.len());
+                    let scene = Scene::of(contents.clone(), has_old);
+                    let mut options = CopyOptions::new().sparse(Sparse::Always);
+                    options.digest = Some(crate::Digest::Xxh3);
+                    options.verify = options.digest.map(crate::Verify::from);
+                    let fake = Fake::new(system).short(most);
+                    let receipt = scene.copy(&fake, &options).unwrap().into_receipt().unwrap();
+                    scene.assert_copied(&what);
+                    let holes = (contents.len() - written) as u64;
+                    assert_eq!(receipt.bytes_at(Cost::Hole), holes, "{what}");
+                    assert_eq!(receipt.bytes_at(Cost::UserCopied), written as u64, "{what}");
+                    let why = RefusalReason::ExcludedBy(Exclusion::CannotSeeZeros);
+                    assert!(receipt.refusals.iter().all(|refusal| refusal.reason == why), "{what}");
+                    let copy = fs::metadata(&scene.destination).unwrap();
+                    let blocks = std::os::unix::fs::MetadataExt::blocks(&copy);
+                    assert!(blocks * 512 <= (written + 4 * BLOCK) as u64, "{what}: {blocks}");
+                }
+            }
+        }
+        // Old bytes may lie where a hole would be.
+        let scene = Scene::of(vec![0; 3 * BLOCK], false);
+        fs::write(&scene.destination, vec![9; 5 * BLOCK]).unwrap();
+        let options = CopyOptions::new().sparse(Sparse::Always).in_place(true);
+        let receipt = scene.copy(&Fake::new(system), &options).unwrap().into_receipt().unwrap();
+        scene.assert_copied("in place");
+        assert!(receipt.notes.contains(&Note::HolesFilled));
+        // Where a file gets no holes, zeros are written.
+        let scene = Scene::of(vec![0; 3 * BLOCK], false);
+        let fake = Fake::new(system).fail(Call::MakeSparse, 1);
+        let options = CopyOptions::new().sparse(Sparse::Always);
+        let receipt = scene.copy(&fake, &options).unwrap().into_receipt().unwrap();
+        scene.assert_copied("without holes");
+        assert_eq!(receipt.bytes_at(Cost::UserCopied), 3 * BLOCK as u64);
+        assert!(receipt.notes.contains(&Note::HolesFilled));
     }
 }
 

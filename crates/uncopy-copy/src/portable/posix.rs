@@ -1,14 +1,15 @@
 //! Copies the metadata of files on Unix.
 
-use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::fs::{Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use super::source_mode::SourceMode;
-
+use super::mode_changes::ModeChanges;
 use uncopy_core::Note;
 
 const PERMISSIONS: u32 = 0o777;
+const OWNER: u32 = 0o700;
 const GROUP: u32 = 0o070;
 const STICKY: u32 = 0o1000;
 const SETUID_SETGID: u32 = 0o6000;
@@ -18,41 +19,68 @@ pub(super) fn create_like(new: &mut OpenOptions, source: &Metadata) {
     new.mode(source.mode() & PERMISSIONS);
 }
 
-/// Gives a file owner and mode of the one that it replaces; setuid and setgid are not for new contents.
-/// Returns what is not kept.
-pub(super) fn give_as_old(file: &File, old: &Metadata) -> Vec<Note> {
-    let mut notes = vec![Note::OldAttributesGone];
-    let mut mode = old.mode() & (STICKY | PERMISSIONS);
-    let is_owned =
-        file.metadata().is_ok_and(|new| (new.uid(), new.gid()) == (old.uid(), old.gid()));
-    if !is_owned && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        // A user who may not give a file away may still give it to one of his groups.
-        if fchown(file, None, Some(old.gid())).is_ok() {
-            notes.push(Note::OldOwnerNotKept);
-        } else {
-            mode &= !GROUP;
-            notes.push(Note::OldOwnerAndGroupNotKept);
-        }
-    }
-    if let Err(error) = file.set_permissions(Permissions::from_mode(mode)) {
-        notes.push(Note::OldPermissionsNotKept { error: error.into() });
-    }
-    notes
+/// A file that is made has every permission bit, less the umask.
+pub(super) fn create_for_everybody(new: &mut OpenOptions) {
+    new.mode(PERMISSIONS);
 }
 
-/// Mode of the source for its copy: `first`, and what is for its final name alone. Without setuid and setgid where the
-/// owner is another.
-pub(super) fn mode_of_source(file: &File, source: &Metadata) -> SourceMode {
+/// Returns the umask under which such a file was made.
+pub(super) fn umask_of(made: &Metadata) -> u32 {
+    PERMISSIONS & !made.mode()
+}
+
+/// Loss of a file that replaces another one, whatever it is given.
+pub(super) fn loss_of_old() -> Note {
+    Note::OldAttributesGone
+}
+
+/// Returns user and group.
+pub(super) fn owner(metadata: &Metadata) -> Option<(u32, u32)> {
+    Some((metadata.uid(), metadata.gid()))
+}
+
+/// Returns the mode of a file for one that replaces it: setuid and setgid are not for new contents, and what the group
+/// may is not for another group.
+pub(super) fn mode_of_old(old: &Metadata, keeps_group: bool) -> Option<Permissions> {
+    let mode = old.mode() & (STICKY | PERMISSIONS);
+    Some(Permissions::from_mode(if keeps_group { mode } else { mode & !GROUP }))
+}
+
+/// Returns the mode of a new file.
+pub(super) fn mode_of_new(source: &Metadata, umask: u32) -> Option<Permissions> {
+    Some(Permissions::from_mode(source.mode() & PERMISSIONS & !umask))
+}
+
+/// Returns the mode of the source for its copy, which is like `now`: without setuid and setgid where the owner is
+/// another.
+pub(super) fn mode_of_source(now: &Metadata, source: &Metadata) -> (Permissions, Option<Note>) {
     let mode = source.mode() & (SETUID_SETGID | STICKY | PERMISSIONS);
-    let first = Permissions::from_mode(mode & !SETUID_SETGID);
-    if mode & SETUID_SETGID == 0 {
-        return SourceMode { first, last: None, note: None };
+    let is_owned = owner(now) == owner(source);
+    match mode & SETUID_SETGID == 0 || is_owned {
+        true => (Permissions::from_mode(mode), None),
+        false => (Permissions::from_mode(mode & !SETUID_SETGID), Some(Note::SetuidDropped)),
     }
-    let is_owned =
-        file.metadata().is_ok_and(|new| (new.uid(), new.gid()) == (source.uid(), source.gid()));
-    match is_owned {
-        true => SourceMode { first, last: Some(Permissions::from_mode(mode)), note: None },
-        false => SourceMode { first, last: None, note: Some(Note::SetuidDropped) },
+}
+
+/// Changes the mode of a file.
+pub(super) fn changed(
+    before: &Permissions,
+    changes: &ModeChanges,
+    umask: u32,
+) -> io::Result<Permissions> {
+    Ok(Permissions::from_mode(changes.apply(before.mode(), false, umask)))
+}
+
+/// Returns what of a mode a file may have under a temporary name, and all of it if that is less. With `is_hidden` it is
+/// for the owner alone.
+pub(super) fn until_named(
+    mode: Permissions,
+    is_hidden: bool,
+) -> (Permissions, Option<Permissions>) {
+    let first = mode.mode() & if is_hidden { OWNER } else { !SETUID_SETGID };
+    match first == mode.mode() {
+        true => (mode, None),
+        false => (Permissions::from_mode(first), Some(mode)),
     }
 }
 

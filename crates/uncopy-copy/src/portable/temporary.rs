@@ -18,10 +18,19 @@ pub(super) struct Ending<'a> {
     pub(super) replaces: bool,
     /// How such a file is kept.
     pub(super) backup: Option<&'a Backup>,
-    /// Permissions that it gets when it has the name.
-    pub(super) last: Option<Permissions>,
+    /// Metadata that it gets when it has the name.
+    pub(super) last: Last<'a>,
     /// Whether the name is to be on the device.
     pub(super) is_durable: bool,
+}
+
+/// Metadata that a file gets when it has its name.
+#[derive(Default)]
+pub(super) struct Last<'a> {
+    /// File whose access control list it gets.
+    pub(super) acl_of: Option<&'a File>,
+    /// Permissions that it gets after that.
+    pub(super) permissions: Option<Permissions>,
 }
 
 /// A file that is gone when this is dropped, unless it was put in place.
@@ -138,19 +147,24 @@ impl<'a> Temporary<'a> {
         if !self.is_placed && !self.give_name(replaces, backup)? {
             return Ok(None);
         }
-        let mut notes = Vec::new();
-        if let Some(last) = last {
-            match self.calls.set_permissions(self.file()?, last) {
-                Err(error) => notes.push(Note::NotKeptElsewhere {
-                    what: MetadataPart::SetuidAndSetgid,
-                    error: error.into(),
-                }),
-                Ok(()) if is_durable => {
-                    let flushed = self.calls.flush(self.file()?);
-                    flushed.map_err(|error| failed("flush", self.destination, error))?;
-                }
-                Ok(()) => {}
-            }
+        let (mut notes, file) = (Vec::new(), self.file()?);
+        let mut give = |what, given: io::Result<()>| {
+            let note = given.map_err(|error| Note::NotKeptElsewhere { what, error: error.into() });
+            notes.extend(note.err());
+        };
+        let Last { acl_of, permissions } = last;
+        let is_changed = acl_of.is_some() || permissions.is_some();
+        if let Some(from) = acl_of {
+            give(MetadataPart::Acl, self.calls.copy_acl(from, file));
+        }
+        if let Some(permissions) = permissions {
+            let what =
+                if acl_of.is_some() { MetadataPart::Mode } else { MetadataPart::SetuidAndSetgid };
+            give(what, self.calls.set_permissions(file, permissions));
+        }
+        if is_durable && is_changed {
+            let flushed = self.calls.flush(file);
+            flushed.map_err(|error| failed("flush", self.destination, error))?;
         }
         if is_durable {
             let directory = directory_of(self.destination);
@@ -164,7 +178,7 @@ impl<'a> Temporary<'a> {
     fn give_name(&mut self, replaces: bool, backup: Option<&Backup>) -> Result<bool> {
         let system = self.calls.system();
         if let Some(backup) = backup.filter(|_| replaces) {
-            let kept = backup::keep(self.calls, self.file()?, self.destination, backup);
+            let kept = backup::keep(self.calls, self.destination, backup);
             kept.map_err(|error| failed("keep a backup of", self.destination, error))?;
         }
         let mut ended = Err(io::ErrorKind::Unsupported.into());

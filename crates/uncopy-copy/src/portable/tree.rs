@@ -15,11 +15,12 @@ mod tally;
 mod tests;
 mod walk;
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
-use crate::{Gate, Throttle, systems};
+use crate::{CopyOptions, Gate, Throttle, systems};
 use calls::TreeCalls;
 use identity::Identity;
 use names::Names;
@@ -57,7 +58,9 @@ fn run_by(
         scan::run(&mut tally, pairs, options);
     }
     let (names, destinations) = (Names::default(), Vec::new());
-    let mut job = Job { calls, options, tally, names, destinations };
+    let inside = &options.copy.in_own_tree();
+    let umask = OnceCell::new();
+    let mut job = Job { calls, options, inside, umask, tally, names, destinations };
     let mut not_begun = pairs.iter();
     while !job.tally.is_over()
         && let Some((source, destination)) = not_begun.next()
@@ -73,6 +76,10 @@ fn run_by(
 struct Job<'a> {
     calls: &'a dyn TreeCalls,
     options: &'a JobOptions,
+    /// Options for what lies in a tree that has no name yet.
+    inside: &'a CopyOptions,
+    /// The umask, once it is known.
+    umask: OnceCell<u32>,
     tally: Tally<'a>,
     names: Names,
     /// Existing directories that are copied to.

@@ -1,6 +1,6 @@
 //! Says which system obeys which option of a job of trees (pure).
 
-use super::{NOT_BUILT, Request, Support, YES, honoured, refused, row};
+use super::{NO_SUCH, NOT_BUILT, Request, Support, YES, honoured, refused, row};
 use crate::Existing;
 use crate::Transform;
 use crate::jobs::{Compare, HardLinks, JobOptions, Links, OnError, Parents, Sources};
@@ -58,36 +58,36 @@ pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
         CopyOption::Remove,
         "copy.existing = Remove",
         |o| o.copy.existing == Existing::Remove,
-        [NOT_BUILT; 3],
+        [YES; 3],
     ),
-    row(CopyOption::Ask, "copy.ask", |o| o.copy.ask, [NOT_BUILT; 3]),
-    row(CopyOption::Backup, "copy.backup", |o| o.copy.backup.is_some(), [NOT_BUILT; 3]),
-    row(
-        CopyOption::AttributesOnly,
-        "copy.attributes_only",
-        |o| o.copy.attributes_only,
-        [NOT_BUILT; 3],
-    ),
+    row(CopyOption::Ask, "copy.ask", |o| o.copy.ask, [YES; 3]),
+    row(CopyOption::Backup, "copy.backup", |o| o.copy.backup.is_some(), [YES; 3]),
+    row(CopyOption::AttributesOnly, "copy.attributes_only", |o| o.copy.attributes_only, [YES; 3]),
     row(
         CopyOption::PreserveOwnership,
         "copy.preserve.ownership",
         |o| o.copy.preserve.ownership,
-        [NOT_BUILT; 3],
+        [YES, NOT_BUILT, YES],
     ),
     row(
         CopyOption::PreserveXattr,
         "copy.preserve.xattr",
         |o| o.copy.preserve.xattr,
-        [NOT_BUILT; 3],
+        [YES, NOT_BUILT, NOT_BUILT],
     ),
-    row(CopyOption::PreserveAcl, "copy.preserve.acl", |o| o.copy.preserve.acl, [NOT_BUILT; 3]),
+    row(
+        CopyOption::PreserveAcl,
+        "copy.preserve.acl",
+        |o| o.copy.preserve.acl,
+        [YES, NOT_BUILT, NOT_BUILT],
+    ),
     row(
         CopyOption::ModeChanges,
         "copy.mode_changes",
         |o| o.copy.mode_changes.is_some(),
-        [NOT_BUILT; 3],
+        [YES, NO_SUCH, YES],
     ),
-    row(CopyOption::Owner, "copy.owner", |o| o.copy.owner.is_some(), [NOT_BUILT; 3]),
+    row(CopyOption::Owner, "copy.owner", |o| o.copy.owner.is_some(), [YES, NOT_BUILT, YES]),
     row(CopyOption::Durable, "copy.durable", |o| o.copy.durable, [YES, NOT_BUILT, YES]),
     row(
         CopyOption::Transform,

@@ -9,7 +9,7 @@ use super::removals::Removals;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
-use crate::{CopyContext, CopyOptions, Existing, Gate, Throttle};
+use crate::{CopyContext, CopyOptions, Gate, Throttle};
 use uncopy_os::privilege;
 
 /// Options of one job, and what was learnt about the machine and the roots.
@@ -35,12 +35,7 @@ impl<'a> Context<'a> {
     pub(super) fn new(options: &'a JobOptions) -> Context<'a> {
         Context {
             options,
-            inside: CopyOptions {
-                existing: Existing::Replace,
-                ask: false,
-                backup: None,
-                ..options.copy.clone()
-            },
+            inside: options.copy.in_own_tree(),
             throttle: options.bytes_per_second.map(Throttle::new),
             kinds: Kinds::default(),
             umask: Umask::default(),

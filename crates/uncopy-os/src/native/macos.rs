@@ -1,12 +1,13 @@
 //! Calls of macOS: `fclonefileat(2)`, `fcopyfile(3)`, `renamex_np(2)`, `lseek(2)`.
 
 use std::ffi::{CString, c_int, c_void};
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::darwin::fs::FileTimesExt;
+use std::os::darwin::fs::{FileTimesExt, MetadataExt};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr;
 
@@ -16,6 +17,10 @@ use uncopy_core::System;
 /// The calls of macOS.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemCalls;
+
+/// Flags that are kept with extended attributes (chflags(2)): of the others some forbid to write or rename the file, and
+/// some say how it is stored.
+const KEPT_FLAGS: u32 = libc::UF_HIDDEN | libc::UF_NODUMP;
 
 /// `CLONE_NOOWNERCOPY` (sys/clonefile.h): the clone belongs to the caller.
 const CLONE_NOOWNERCOPY: u32 = 2;
@@ -94,6 +99,35 @@ impl CopyCalls for SystemCalls {
         file.set_times(from.created().map_or(times, |created| times.set_created(created)))
     }
 
+    fn copy_attributes(&self, source: &File, copy: &File) -> io::Result<()> {
+        copy_parts(source, copy, libc::COPYFILE_XATTR)?;
+        let (wanted, now) = (source.metadata()?.st_flags(), copy.metadata()?.st_flags());
+        let flags = now & !KEPT_FLAGS | wanted & KEPT_FLAGS;
+        if flags == now {
+            return Ok(());
+        }
+        // SAFETY: the descriptor is open while `copy` is borrowed.
+        done(unsafe { libc::fchflags(copy.as_raw_fd(), flags) })
+    }
+
+    fn copy_acl(&self, source: &File, copy: &File) -> io::Result<()> {
+        copy_parts(source, copy, libc::COPYFILE_ACL)
+    }
+
+    /// The link itself is opened, so that nothing else that got its name meanwhile is given away.
+    fn set_owner_of_link(
+        &self,
+        link: &Path,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> io::Result<()> {
+        let link = OpenOptions::new().read(true).custom_flags(libc::O_SYMLINK).open(link)?;
+        match link.metadata()?.is_symlink() {
+            true => self.set_owner(&link, user, group),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
     fn place(
         &self,
         placing: Placing,
@@ -103,14 +137,23 @@ impl CopyCalls for SystemCalls {
         _replaces: bool,
     ) -> io::Result<()> {
         match placing {
-            Placing::ExclusiveRename => {
-                let (from, to) = (text(temporary)?, text(destination)?);
-                // SAFETY: both paths end with a zero.
-                done(unsafe { libc::renamex_np(from.as_ptr(), to.as_ptr(), libc::RENAME_EXCL) })
-            }
+            Placing::ExclusiveRename => self.rename_to_free(temporary, destination),
             _ => super::native::place(placing, temporary, destination),
         }
     }
+
+    fn rename_to_free(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (text(from)?, text(to)?);
+        // SAFETY: both paths end with a zero.
+        done(unsafe { libc::renamex_np(from.as_ptr(), to.as_ptr(), libc::RENAME_EXCL) })
+    }
+}
+
+/// Copies parts of the metadata between open files.
+fn copy_parts(source: &File, copy: &File, parts: libc::copyfile_flags_t) -> io::Result<()> {
+    let (from, to) = (source.as_raw_fd(), copy.as_raw_fd());
+    // SAFETY: both descriptors are open while the files are borrowed; without a state the call makes its own.
+    done(unsafe { libc::fcopyfile(from, to, ptr::null_mut(), parts) })
 }
 
 fn text(path: &Path) -> io::Result<CString> {

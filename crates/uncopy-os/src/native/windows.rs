@@ -12,8 +12,8 @@ use std::path::Path;
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{
-    ERROR_MORE_DATA, ERROR_PROC_NOT_FOUND, ERROR_REQUEST_ABORTED, GENERIC_READ, GENERIC_WRITE,
-    HANDLE,
+    ERROR_HANDLE_EOF, ERROR_MORE_DATA, ERROR_PROC_NOT_FOUND, ERROR_REQUEST_ABORTED, GENERIC_READ,
+    GENERIC_WRITE, HANDLE,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, COPY_FILE_FAIL_IF_EXISTS, COPYFILE2_CALLBACK_CHUNK_FINISHED,
@@ -27,13 +27,15 @@ use windows_sys::Win32::System::IO::DeviceIoControl;
 use windows_sys::Win32::System::Ioctl::{
     DUPLICATE_EXTENTS_DATA, FILE_ALLOCATED_RANGE_BUFFER, FSCTL_DUPLICATE_EXTENTS_TO_FILE,
     FSCTL_GET_INTEGRITY_INFORMATION, FSCTL_GET_INTEGRITY_INFORMATION_BUFFER,
-    FSCTL_QUERY_ALLOCATED_RANGES, FSCTL_SET_INTEGRITY_INFORMATION,
-    FSCTL_SET_INTEGRITY_INFORMATION_BUFFER, FSCTL_SET_SPARSE,
+    FSCTL_GET_RETRIEVAL_POINTERS_AND_REFCOUNT, FSCTL_QUERY_ALLOCATED_RANGES,
+    FSCTL_SET_INTEGRITY_INFORMATION, FSCTL_SET_INTEGRITY_INFORMATION_BUFFER, FSCTL_SET_SPARSE,
+    STARTING_VCN_INPUT_BUFFER,
 };
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
 use windows_sys::core::{HRESULT, PCWSTR};
 
 use super::native::{Advance, CopyCalls, FileIdentity, OnProgress, Placing, Reports};
+use super::references::{self, Answer};
 use uncopy_core::{System, windows_path};
 
 /// The calls of Windows.
@@ -93,6 +95,21 @@ impl CopyCalls for SystemCalls {
             // HRESULT_FROM_WIN32: the number is in the lower half.
             failed => Err(io::Error::from_raw_os_error(failed & 0xffff)),
         }
+    }
+
+    fn shares_all_blocks(&self, file: &File) -> io::Result<bool> {
+        references::are_all_shared(|cluster, buffer| {
+            let from = STARTING_VCN_INPUT_BUFFER { StartingVcn: offset(cluster)? };
+            let request = FSCTL_GET_RETRIEVAL_POINTERS_AND_REFCOUNT;
+            match control(file, request, &from, buffer) {
+                Ok(words) => Ok(Some(Answer { words, has_more: false })),
+                Err(error) if error.raw_os_error() == Some(code(ERROR_MORE_DATA)) => {
+                    Ok(Some(Answer { words: buffer.len(), has_more: true }))
+                }
+                Err(error) if error.raw_os_error() == Some(code(ERROR_HANDLE_EOF)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     fn share_blocks(&self, source: &File, destination: &File, range: Range<u64>) -> io::Result<()> {
@@ -221,13 +238,8 @@ impl CopyCalls for SystemCalls {
         match placing {
             Placing::PosixRename => rename_by_handle(file, destination, replaces),
             Placing::Rename => {
-                let (from, to) = (text(temporary)?, text(destination)?);
                 let was_read_only = replaces && allow_writing(destination).unwrap_or(false);
-                let flag = if replaces { MOVEFILE_REPLACE_EXISTING } else { 0 };
-                // SAFETY: both paths end with a zero.
-                let moved = done(unsafe {
-                    MoveFileExW(from.as_ptr(), to.as_ptr(), flag | MOVEFILE_WRITE_THROUGH)
-                });
+                let moved = move_file(temporary, destination, replaces);
                 if moved.is_err() && was_read_only {
                     let _ = forbid_writing(destination);
                 }
@@ -238,10 +250,21 @@ impl CopyCalls for SystemCalls {
         }
     }
 
+    fn rename_to_free(&self, from: &Path, to: &Path) -> io::Result<()> {
+        move_file(from, to, false)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let _ = allow_writing(path);
         fs::remove_file(path)
     }
+}
+
+fn move_file(from: &Path, to: &Path, replaces: bool) -> io::Result<()> {
+    let (from, to) = (text(from)?, text(to)?);
+    let flag = if replaces { MOVEFILE_REPLACE_EXISTING } else { 0 };
+    // SAFETY: both paths end with a zero.
+    done(unsafe { MoveFileExW(from.as_ptr(), to.as_ptr(), flag | MOVEFILE_WRITE_THROUGH) })
 }
 
 /// Takes the read-only attribute away. Returns whether the file had it.

@@ -45,6 +45,11 @@ pub(super) trait TreeCalls: CopyCalls {
         fs::remove_dir(path)
     }
 
+    /// Opens a directory, for what is given to open ones.
+    fn open_directory(&self, path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
     /// Sets the mode of a directory, where directories have modes.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         native_trees::set_mode(path, mode)

@@ -6,19 +6,17 @@ use std::path::{Path, PathBuf};
 
 use super::Job;
 use super::calls::TreeCalls;
-use super::identity::{Identified, identify};
-use super::place::{Admission, Place, kind_of, name_taken, side_of};
-use super::tally::FileProgress;
+use super::identity::{Identified, Identity, identify};
+use super::place::{Admission, Found, Place, kind_of, look, name_taken, side_of};
+use super::tally::{FileProgress, Tally};
 use super::walk::Directory;
 use crate::context::CopyContext;
-use crate::jobs::{EntryKind, EntryOutcome, HardLinks, Links, delay};
+use crate::jobs::{EntryKind, EntryOutcome, HardLinks, Links};
 use crate::native_trees;
-use crate::portable::{LinkAtEnd, copy_as};
-use crate::{Existing, Outcome, Skip};
+use crate::portable::metadata::{give_owner, not_kept};
+use crate::portable::{LinkAtEnd, backup, copy_as, decide, passing};
+use crate::{Backup, CopyOptions, Existing, Outcome, Skip};
 use uncopy_core::{Error, InodeFlags, Note, Objection, Reason, Result, System, other_system};
-
-/// `ERROR_SHARING_VIOLATION` and `ERROR_LOCK_VIOLATION` (winerror.h): another program holds the file for now.
-const HELD: [i32; 2] = [32, 33];
 
 /// `ERROR_PRIVILEGE_NOT_HELD`.
 const NO_RIGHT: i32 = 1314;
@@ -44,16 +42,17 @@ impl Job<'_> {
                 {
                     return Err(name_taken(place));
                 }
-                let found = found.map(|found| found.metadata);
-                match self.admit(place, side_of(metadata), found.as_ref())? {
+                let there = found.as_ref().map(|found| &found.metadata);
+                match self.admit(place, side_of(metadata), there)? {
                     Admission::Done(outcome) => outcome,
                     Admission::Proceed { replaces } => {
+                        let found = found.as_ref();
                         let made = match kind {
                             EntryKind::Symlink => self.make_link(place, metadata, replaces),
-                            _ => self.copy_or_link(place, metadata, replaces),
+                            _ => self.copy_or_link(place, metadata, found.filter(|_| replaces)),
                         }?;
                         if let Some(above) = above {
-                            self.note_taken(above, place);
+                            self.note_taken(above, place, found.map(|found| &found.identity));
                         }
                         made
                     }
@@ -69,8 +68,9 @@ impl Job<'_> {
         &mut self,
         place: &Place,
         metadata: &Metadata,
-        replaces: bool,
+        replaced: Option<&Found>,
     ) -> Result<EntryOutcome> {
+        let options = &*self.options_for(place, replaced.is_some());
         let file = (self.options.hard_links == HardLinks::Keep)
             .then(|| identify(self.calls, &place.source, true, metadata))
             .filter(|file| file.names > 1);
@@ -80,12 +80,27 @@ impl Job<'_> {
         {
             let calls = self.calls;
             let make = |new: &Path| calls.make_name(&first.actual, new);
-            match put(calls, &place.actual, replaces, make) {
+            let is_linked = |replaced: &Found| is_file(calls, &first.actual, &replaced.identity);
+            let made = match replaced {
+                // A rename between two names of one file does nothing (rename(2)).
+                Some(replaced) if is_linked(replaced) => Ok(()),
+                _ => {
+                    let backup = options.backup.as_ref();
+                    put(calls, &place.actual, replaced.is_some(), backup, make, |_| Ok(()))
+                }
+            };
+            match made {
                 Ok(()) => return Ok(EntryOutcome::Linked { to: first.named }),
-                Err(error) => refused = Some(Note::SeparateFile { error: error.into() }),
+                Err(NotPut::Unmade(error)) => {
+                    refused = Some(Note::SeparateFile { error: error.into() });
+                }
+                Err(NotPut::Unplaced { operation, error }) => {
+                    let named = &place.named;
+                    return Err(other_system::refused_by_destination(operation, named, error));
+                }
             }
         }
-        match self.copy_file(place)? {
+        match self.copy_file(place, options)? {
             Outcome::Skipped { reason, .. } => Ok(EntryOutcome::Skipped { reason }),
             Outcome::Copied(mut receipt) => {
                 receipt.notes.extend(refused);
@@ -98,30 +113,18 @@ impl Job<'_> {
     }
 
     /// Copies a file, and tries again as often as the options allow if an error may pass.
-    fn copy_file(&mut self, place: &Place) -> Result<Outcome> {
-        let options = &self.options.copy;
-        let at_end = LinkAtEnd::Replaced;
+    fn copy_file(&mut self, place: &Place, options: &CopyOptions) -> Result<Outcome> {
+        let (calls, at_end) = (self.calls, LinkAtEnd::Replaced);
         let (gate, throttle) = (self.options.gate.as_ref(), self.tally.throttle());
         let context = CopyContext { gate, throttle, ..CopyContext::new() };
-        let mut tries = 0;
-        loop {
-            let mut progress = FileProgress::new(&mut self.tally);
+        let attempt = |tally: &mut Tally<'_>| {
+            let mut progress = FileProgress::new(tally);
             let (from, to) = (&place.source, &place.actual);
-            let mut copied =
-                copy_as(self.calls, from, to, options, &context, at_end, &mut progress);
-            match &mut copied {
-                Ok(Outcome::Copied(receipt)) => receipt.retries += tries,
-                Err(error) if tries < self.options.retries && passes(self.calls, error) => {
-                    tries += 1;
-                    self.tally.wait(delay(tries));
-                    if !self.tally.is_over() {
-                        continue;
-                    }
-                }
-                _ => {}
-            }
-            return copied.map_err(|error| self.as_named(place, error));
-        }
+            copy_as(calls, from, to, options, &context, at_end, &mut progress)
+        };
+        let (system, retries) = (calls.system(), self.options.retries);
+        let copied = passing::persist(&mut self.tally, system, retries, attempt, Tally::ask_or_end);
+        copied.map_err(|error| self.as_named(place, error))
     }
 
     /// Has an error name the path that the caller knows.
@@ -143,44 +146,98 @@ impl Job<'_> {
             .map_err(|error| other_system::refused("read the link", &place.source, error))?;
         let is_of_directory = native_trees::is_of_directory(metadata);
         let make = |new: &Path| self.calls.make_link(&target, new, is_of_directory);
-        match put(self.calls, &place.actual, replaces, make) {
-            Ok(()) => {
-                Ok(EntryOutcome::Made { notes: Vec::new(), flags_not_kept: InodeFlags::default() })
-            }
+        let options = self.options_for(place, replaces);
+        let mut notes = Vec::new();
+        let give = |new: &Path| self.give_link_owner(place, metadata, new, &mut notes);
+        match put(self.calls, &place.actual, replaces, options.backup.as_ref(), make, give) {
+            Ok(()) => Ok(EntryOutcome::Made { notes, flags_not_kept: InodeFlags::default() }),
             // Another process made it in between.
-            Err(error)
+            Err(NotPut::Unmade(error))
                 if error.kind() == io::ErrorKind::AlreadyExists
-                    && self.options.copy.existing == Existing::Keep =>
+                    && options.existing == Existing::Keep =>
             {
                 Ok(EntryOutcome::Skipped { reason: Skip::Exists })
             }
-            Err(error) if is_without_right(self.calls, &error) => {
+            Err(NotPut::Unmade(error)) if is_without_right(self.calls, &error) => {
                 let reason = Reason::Refused(Objection::LinksNeedRight);
                 Err(Error::new("make the link", &place.named, reason))
             }
-            Err(error) => {
+            Err(NotPut::Unmade(error)) => {
                 Err(other_system::refused_by_destination("make the link", &place.named, error))
+            }
+            Err(NotPut::Unplaced { operation, error }) => {
+                Err(other_system::refused_by_destination(operation, &place.named, error))
             }
         }
     }
+
+    /// Gives a link the owner that is asked for, and otherwise that of the source if it is preserved.
+    fn give_link_owner(
+        &self,
+        place: &Place,
+        source: &Metadata,
+        link: &Path,
+        notes: &mut Vec<Note>,
+    ) -> io::Result<()> {
+        let (calls, copy) = (self.calls, &self.options.copy);
+        if !copy.preserve.ownership && copy.owner.is_none() {
+            return Ok(());
+        }
+        // Elsewhere others could have put a name of another file in its place by now.
+        let is_safe = place.within.is_private || decide::opens_links(calls.system());
+        let mut is_left = false;
+        let wanted = copy.preserve.ownership.then_some(source);
+        let given = give_owner(copy, wanted, &fs::symlink_metadata(link)?, |user, group| {
+            is_left = !is_safe;
+            if is_safe { calls.set_owner_of_link(link, user, group) } else { Ok(()) }
+        })?;
+        notes.extend(given.map(|(what, error)| not_kept(what, error)));
+        notes.extend(is_left.then_some(Note::NothingGiven));
+        Ok(())
+    }
 }
 
-/// Makes an entry by `make`: at once where the name is free, and else under a temporary name, which replaces it.
+/// Why an entry did not get its name.
+enum NotPut {
+    /// It could not be made.
+    Unmade(io::Error),
+    /// It was made, and is gone again, because this failed.
+    Unplaced { operation: &'static str, error: io::Error },
+}
+
+/// Makes an entry by `make` and gives it its owner by `give`: at once where the name is free, and else under a temporary
+/// name, which replaces what is there. That is kept if there is to be a `backup`.
 fn put(
     calls: &dyn TreeCalls,
     path: &Path,
     replaces: bool,
+    backup: Option<&Backup>,
     make: impl Fn(&Path) -> io::Result<()>,
-) -> io::Result<()> {
-    if !replaces {
-        return make(path);
-    }
-    let temporary = make_beside(path, "tmp", make)?;
-    let placed = calls.rename_entry(&temporary, path);
-    if placed.is_err() {
-        remove_entry(calls, &temporary);
-    }
-    placed
+    give: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<(), NotPut> {
+    let made = match replaces {
+        true => make_beside(path, "tmp", make),
+        false => make(path).map(|()| path.to_owned()),
+    };
+    let made = made.map_err(NotPut::Unmade)?;
+    let place = || {
+        if let Some(backup) = backup {
+            let kept = backup::keep(calls, path, backup);
+            kept.map_err(|error| ("keep a backup of", error))?;
+        }
+        calls.rename_entry(&made, path).map_err(|error| ("put in place", error))
+    };
+    let given = give(&made).map_err(|error| ("set the owner of", error));
+    given.and_then(|()| if replaces { place() } else { Ok(()) }).map_err(|(operation, error)| {
+        remove_entry(calls, &made);
+        NotPut::Unplaced { operation, error }
+    })
+}
+
+/// Whether a path is a name of this file.
+fn is_file(calls: &dyn TreeCalls, path: &Path, identity: &Identity) -> bool {
+    let found = look(path).ok().flatten();
+    found.is_some_and(|found| identify(calls, path, false, &found).identity == *identity)
 }
 
 /// Makes an entry under a temporary name beside another one. Returns its path.
@@ -205,20 +262,6 @@ pub(super) fn remove_entry(calls: &dyn TreeCalls, path: &Path) {
     if calls.remove(path).is_err() {
         let _ = calls.remove_directory(path);
     }
-}
-
-/// Whether an operation may succeed a little later.
-fn passes(calls: &dyn TreeCalls, error: &Error) -> bool {
-    let Reason::OtherSystem { error } = error.reason() else { return false };
-    let error = error.get();
-    let is_held = error.raw_os_error().is_some_and(|code| HELD.contains(&code));
-    let passes = matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted
-            | io::ErrorKind::WouldBlock
-            | io::ErrorKind::StaleNetworkFileHandle
-    );
-    passes || (is_held && calls.system() == System::Windows)
 }
 
 fn is_without_right(calls: &dyn TreeCalls, error: &io::Error) -> bool {

@@ -1,7 +1,7 @@
 //! Plays the calls that copy trees; see [`crate::portable::fake`].
 
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::Path;
 
@@ -34,6 +34,10 @@ impl TreeCalls for Fake {
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
         self.call(Call::RemoveDirectory, || fs::remove_dir(path))
+    }
+
+    fn open_directory(&self, path: &Path) -> io::Result<File> {
+        self.call(Call::OpenDirectory, || File::open(path))
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Defines an entry of the source and the place of its copy, and looks at what is there.
 
+use std::borrow::Cow;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,9 +8,9 @@ use std::time::SystemTime;
 
 use super::Job;
 use super::identity::{Identity, identify};
-use crate::Skip;
 use crate::jobs::{Action, Compare};
 use crate::jobs::{Decision, EntryKind, EntryOutcome, Policy, Side, decide};
+use crate::{Consent, CopyOptions, Skip};
 use uncopy_core::other_system;
 use uncopy_core::{Error, Objection, Reason, Result};
 
@@ -67,7 +68,7 @@ pub(super) fn side_of(metadata: &Metadata) -> Side<Option<SystemTime>> {
     Side { kind: kind_of(metadata), modified: metadata.modified().ok(), size: metadata.len() }
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
     /// Looks at the entry that has the name of a copy.
     pub(super) fn find(&self, place: &Place) -> Result<Option<Found>> {
         if place.within.is_absent {
@@ -115,10 +116,37 @@ impl Job<'_> {
             Decision::Make | Decision::MakeRoom => Action::Make,
             Decision::Replace | Decision::Merge | Decision::Compare => Action::Replace,
         };
+        if action == Action::Replace && self.asks(place) {
+            match self.tally.may_replace(&place.named) {
+                Consent::Given => {}
+                Consent::Refused => {
+                    let reason = Skip::Declined;
+                    return Ok(Admission::Done(EntryOutcome::Skipped { reason }));
+                }
+                Consent::Stop => return Err(Error::new("copy", &place.source, Reason::Cancelled)),
+            }
+        }
         Ok(match self.options.dry_run {
             true => Admission::Done(EntryOutcome::Planned { action, mechanism: None }),
             false => Admission::Proceed { replaces: action == Action::Replace },
         })
+    }
+
+    /// Whether an existing entry is replaced with consent alone. In a dry run nothing is replaced.
+    fn asks(&self, place: &Place) -> bool {
+        self.options.copy.ask && !self.options.dry_run && !place.within.is_private
+    }
+
+    /// Returns the options for a copy whose name was taken or free when the observer could be asked.
+    pub(super) fn options_for(&self, place: &Place, is_taken: bool) -> Cow<'a, CopyOptions> {
+        let options = if place.within.is_private { self.inside } else { &self.options.copy };
+        match options.ask {
+            true => {
+                let options = options.after_asking(is_taken).into_owned();
+                Cow::Owned(CopyOptions { ask: false, ..options })
+            }
+            false => Cow::Borrowed(options),
+        }
     }
 }
 

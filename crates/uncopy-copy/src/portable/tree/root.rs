@@ -18,7 +18,7 @@ use crate::jobs::{EntryKind, Links, Sources};
 use crate::native_trees;
 use crate::portable::check_name;
 use crate::portable::names::directory_of;
-use uncopy_core::{Error, Objection, Reason, Result, other_system};
+use uncopy_core::{Error, Note, Objection, Reason, Result, other_system};
 
 /// Mode of a tree that has no name yet.
 const PRIVATE: u32 = 0o700;
@@ -73,8 +73,10 @@ impl Job<'_> {
     ) -> Result<()> {
         let fail = |error| other_system::refused_by_destination("examine", destination, error);
         check_name(self.calls.system(), "write to", destination)?;
-        let follows =
-            kind_of(metadata) == EntryKind::File && self.options.copy.existing != Existing::Keep;
+        let copy = &self.options.copy;
+        let follows = kind_of(metadata) == EntryKind::File
+            && copy.existing != Existing::Keep
+            && !copy.replaces_name();
         let link = look(destination).map_err(fail)?.filter(|found| follows && found.is_symlink());
         let target = match link {
             Some(_) => match fs::canonicalize(destination) {
@@ -104,13 +106,23 @@ impl Job<'_> {
         let (source_path, named) = (source.to_owned(), destination.to_owned());
         let place = Place { source: source_path, named, actual: actual.clone(), root, within };
         let (is_left_out, taken, left) = (false, HashSet::new(), Vec::new());
-        let way = PathBuf::new();
-        let directory =
-            Directory { place, way, identity, metadata, within, modes, is_left_out, taken, left };
+        let (way, copy) = (PathBuf::new(), self.identify_copy(&place, !is_aside));
+        let directory = Directory {
+            place,
+            way,
+            identity,
+            copy,
+            metadata,
+            within,
+            modes,
+            is_left_out,
+            taken,
+            left,
+        };
         let done = self.walk(directory);
         let ended = match &done {
             Some(done) => self.end_root(done, is_aside),
-            None => Ok(()),
+            None => Ok(Vec::new()),
         };
         if is_aside && (done.is_none() || ended.is_err()) {
             // Whether the error ends the job decides what becomes of the tree.
@@ -126,7 +138,7 @@ impl Job<'_> {
             }
             return Ok(());
         }
-        ended?;
+        let notes = ended?;
         if let Some(done) = done {
             if is_aside && self.options.copy.durable {
                 // It has its name anyway.
@@ -136,7 +148,7 @@ impl Job<'_> {
                     other_system::refused_by_destination(operation, destination, error)
                 })?;
             }
-            self.tally.finish(source, destination, EntryKind::Directory, outcome_of(&done));
+            self.tally.finish(source, destination, EntryKind::Directory, outcome_of(&done, notes));
         }
         Ok(())
     }
@@ -239,10 +251,10 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Finishes a root whose entries are done, and gives it its name.
-    fn end_root(&mut self, root: &Directory, is_aside: bool) -> Result<()> {
+    /// Finishes a root whose entries are done, and gives it its name. Returns what it could not be given.
+    fn end_root(&mut self, root: &Directory, is_aside: bool) -> Result<Vec<Note>> {
         let named = &root.place.named;
-        self.give(root)?;
+        let mut notes = self.give(root, is_aside)?;
         if is_aside {
             let fail = |error| other_system::refused_by_destination("put in place", named, error);
             // A rename may replace an empty directory; nothing else is lost where one appears right now.
@@ -252,8 +264,11 @@ impl Job<'_> {
             }
             self.calls.rename_entry(&root.place.actual, named).map_err(fail)?;
             self.names.move_root(root.place.root, Some(named.clone()));
+            if self.options.copy.preserve.acl {
+                self.give_acl(root, named, &mut notes);
+            }
         }
-        Ok(())
+        Ok(notes)
     }
 }
 

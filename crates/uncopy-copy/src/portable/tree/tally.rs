@@ -1,11 +1,10 @@
 //! Counts and reports how entries ended, and decides whether the job goes on.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::jobs::{
-    EntryKind, EntryOutcome, GLANCE, Incomplete, JobObserver, JobOptions, JobProgress, OnError,
-    Record, Summary,
+    EntryKind, EntryOutcome, Incomplete, JobObserver, JobOptions, JobProgress, OnError, Record,
+    Summary,
 };
 use crate::observer::{Consent, Observer, Phase, Progress};
 use crate::pause::Passed;
@@ -113,14 +112,18 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Waits before a further try, unless the job ends meanwhile.
-    pub(super) fn wait(&mut self, delay: Duration) {
-        for _ in 0..delay.as_millis() / GLANCE.as_millis() {
-            std::thread::sleep(GLANCE);
-            if self.ask() == Control::Stop {
-                return self.cancel();
-            }
+    /// Asks the observer whether an existing entry may be replaced.
+    pub(super) fn may_replace(&self, destination: &Path) -> Consent {
+        self.observer.may_replace(destination)
+    }
+
+    /// As [`Tally::ask`]; a stop ends the job.
+    pub(super) fn ask_or_end(&mut self) -> Control {
+        let answer = self.ask();
+        if answer == Control::Stop {
+            self.cancel();
         }
+        answer
     }
 
     fn cancel(&mut self) {
@@ -147,9 +150,7 @@ impl<'a> Tally<'a> {
             self.observer.finished(&Record { sequence, kind, source, destination, outcome });
         }
         self.progress.entries += 1;
-        if self.ask() == Control::Stop {
-            self.cancel();
-        }
+        let _ = self.ask_or_end();
     }
 
     /// Reports an entry that could not be copied.
@@ -200,10 +201,6 @@ impl Observer for FileProgress<'_, '_> {
             self.tally.progress.bytes += more;
         }
         self.tally.ask()
-    }
-
-    fn may_replace(&mut self, destination: &Path) -> Consent {
-        self.tally.observer.may_replace(destination)
     }
 }
 

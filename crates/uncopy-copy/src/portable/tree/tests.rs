@@ -1,5 +1,8 @@
 //! Trees as other systems copy them, on Linux: by the standard library's calls and by the played ones of each system.
 
+mod given;
+mod obeyed;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

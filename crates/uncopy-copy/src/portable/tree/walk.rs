@@ -5,16 +5,18 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Job;
 use super::identity::{Identified, Identity, identify};
 use super::place::{Place, Within, kind_of, look, name_taken, side_of};
 use crate::jobs::{Action, Decision, EntryKind, EntryOutcome, Links, Policy, decide};
-use crate::native_trees;
 use crate::portable::check_name;
-use uncopy_core::{Error, InodeFlags, Objection, Reason, Result, other_system};
+use crate::portable::metadata::{self, give_owner, not_kept};
+use crate::{native, native_trees};
+use uncopy_core::{Error, InodeFlags, MetadataPart, Note, Objection, Reason, Result, other_system};
 
 /// Permissions that a directory needs while it is filled.
 const FILLABLE: u32 = 0o700;
@@ -26,6 +28,8 @@ pub(super) struct Directory {
     /// Path from the root, with slashes on every system: what a selection matches.
     pub(super) way: PathBuf,
     pub(super) identity: Identity,
+    /// Identity of the copy, if it is known.
+    pub(super) copy: Option<Identity>,
     pub(super) metadata: Metadata,
     /// Facts for the entries.
     pub(super) within: Within,
@@ -222,7 +226,7 @@ impl Job<'_> {
             self.options.one_filesystem && identity.is_elsewhere(&above.identity)
         });
         if let Some(above) = above {
-            self.note_taken(above, place);
+            self.note_taken(above, place, None);
         }
         Ok(Directory {
             place: Place {
@@ -233,6 +237,7 @@ impl Job<'_> {
             },
             way,
             identity,
+            copy: self.identify_copy(place, false),
             metadata,
             within,
             modes,
@@ -243,60 +248,117 @@ impl Job<'_> {
     }
 
     /// Remembers an entry of an existing directory that this job has made or gone into: under another spelling it would
-    /// be found again.
-    pub(super) fn note_taken(&self, above: &mut Directory, place: &Place) {
+    /// be found again. One that was there `before` is not remembered: it may have several names.
+    pub(super) fn note_taken(
+        &self,
+        above: &mut Directory,
+        place: &Place,
+        before: Option<&Identity>,
+    ) {
         if above.within.is_fresh || above.within.is_absent {
             return;
         }
         if let Ok(Some(metadata)) = look(&place.actual) {
             let made = identify(self.calls, &place.actual, false, &metadata);
-            above.taken.insert(made.identity);
+            if before != Some(&made.identity) {
+                above.taken.insert(made.identity);
+            }
         }
+    }
+
+    /// Identifies the copy of a directory if it is to be opened later. A link is followed if the caller named it.
+    pub(super) fn identify_copy(&self, place: &Place, follows: bool) -> Option<Identity> {
+        let (copy, preserve) = (&self.options.copy, self.options.copy.preserve);
+        if !(preserve.ownership || preserve.xattr || preserve.acl || copy.owner.is_some()) {
+            return None;
+        }
+        let path = &place.actual;
+        let found = if follows { fs::metadata(path) } else { fs::symlink_metadata(path) };
+        Some(identify(self.calls, path, follows, &found.ok()?).identity)
     }
 
     /// Makes a directory that can be filled.
     fn make_directory(&self, place: &Place, source: &Metadata) -> Result<Modes> {
         let source_mode = native_trees::mode(source);
-        let mode = source_mode & 0o777 | FILLABLE;
+        // Others may have less in the end.
+        let keeps_mode = self.options.copy.preserve.mode;
+        let is_narrow = self.options.copy.given().has_mode();
+        let mode = if is_narrow { FILLABLE } else { source_mode & 0o777 | FILLABLE };
         let made = self.calls.make_directory(&place.actual, mode).and_then(|()| {
             let made = fs::symlink_metadata(&place.actual)?;
             let first = native_trees::mode(&made);
-            Ok(Modes { first, last: first & !(FILLABLE & !source_mode) })
+            let last = match is_narrow {
+                true if keeps_mode => first,
+                true => first & !0o777 | source_mode & 0o777 & !self.umask(place),
+                false => first & !(FILLABLE & !source_mode),
+            };
+            Ok(Modes { first, last })
         });
         made.map_err(|error| {
             other_system::refused_by_destination("make the directory", &place.named, error)
         })
     }
 
+    /// Returns the umask, which is seen at a file that is made in the copy of a directory. Where none can be made, it leaves
+    /// all to the owner.
+    fn umask(&self, directory: &Place) -> u32 {
+        if let Some(umask) = self.umask.get() {
+            return *umask;
+        }
+        match metadata::umask(self.calls, &directory.actual.join("umask")) {
+            Ok(umask) => *self.umask.get_or_init(|| umask),
+            Err(_) => metadata::OWNER_ALONE,
+        }
+    }
+
     /// Finishes a directory whose entries are done.
     fn finish(&mut self, directory: &Directory) {
         let Place { source, named, .. } = &directory.place;
-        match self.give(directory) {
-            Ok(()) => {
-                let outcome = outcome_of(directory);
+        match self.give(directory, false) {
+            Ok(notes) => {
+                let outcome = outcome_of(directory, notes);
                 self.tally.finish(source, named, EntryKind::Directory, outcome);
             }
             Err(error) => self.tally.fail(source, named, EntryKind::Directory, error),
         }
     }
 
-    /// Gives a directory its mode and times, and flushes it, as far as that is wanted.
-    pub(super) fn give(&self, directory: &Directory) -> Result<()> {
+    /// Gives a directory its owner, mode and times, and flushes it, as far as that is wanted. Returns what it could not
+    /// be given. With `is_renamed` it gets another name, which an ACL could forbid: that comes later.
+    pub(super) fn give(&self, directory: &Directory, is_renamed: bool) -> Result<Vec<Note>> {
         let Directory { place, metadata, within, modes, .. } = directory;
         if within.is_absent || self.options.dry_run {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let copy = &self.options.copy;
         let fail =
             |operation, error| other_system::refused_by_destination(operation, &place.named, error);
+        let mut notes = Vec::new();
+        if copy.preserve.ownership || copy.preserve.xattr || copy.owner.is_some() {
+            self.give_to_open(directory, &mut notes)?;
+        }
+        if copy.preserve.acl && !is_renamed {
+            self.give_acl(directory, &place.actual, &mut notes);
+        }
+        // The umask is found out before the times are set.
+        let before = match &copy.mode_changes {
+            Some(changes) => {
+                let now = fs::metadata(&place.actual).map_err(|error| fail("examine", error))?;
+                Some((changes, native_trees::mode(&now), self.umask(place)))
+            }
+            None => None,
+        };
         if copy.preserve.timestamps {
             let given = self.calls.set_directory_times(&place.actual, metadata);
             given.map_err(|error| fail("set the times of", error))?;
         }
         let mode = match copy.preserve.mode {
-            // Setuid and setgid are for the owner and group of the source.
-            true => Some(native_trees::mode(metadata) & !SETUID_SETGID),
+            true => Some(self.mode_of_source(directory, &mut notes)),
             false => (within.is_fresh && modes.first != modes.last).then_some(modes.last),
+        };
+        let mode = match before {
+            Some((changes, now, umask)) => Some(changes.apply(mode.unwrap_or(now), true, umask)),
+            None => mode,
         };
         if copy.durable {
             let flushed = self.calls.flush_directory(&place.actual, mode);
@@ -305,14 +367,78 @@ impl Job<'_> {
             let given = self.calls.set_mode(&place.actual, mode);
             given.map_err(|error| fail("set the mode of", error))?;
         }
+        Ok(notes)
+    }
+
+    /// Gives a directory what is given to an open one, so that no other that got its name meanwhile gets it: owner and
+    /// attributes.
+    fn give_to_open(&self, directory: &Directory, notes: &mut Vec<Note>) -> Result<()> {
+        let Directory { place, metadata, .. } = directory;
+        let (calls, copy) = (self.calls, &self.options.copy);
+        let fail =
+            |operation, error| other_system::refused_by_destination(operation, &place.named, error);
+        let (opened, now) = self.open_copy(directory, &place.actual)?;
+        let wanted = copy.preserve.ownership.then_some(metadata);
+        let given =
+            give_owner(copy, wanted, &now, |user, group| calls.set_owner(&opened, user, group));
+        let given = given.map_err(|error| fail("set the owner of", error))?;
+        notes.extend(given.map(|(what, error)| not_kept(what, error)));
+        if copy.preserve.xattr {
+            let source = calls.open_directory(&place.source);
+            let given = source.and_then(|source| calls.copy_attributes(&source, &opened));
+            notes.extend(given.err().map(|error| not_kept(MetadataPart::Attributes, error)));
+        }
         Ok(())
+    }
+
+    /// Gives a directory, which is at this path now, the access control list of its source.
+    pub(super) fn give_acl(&self, directory: &Directory, path: &Path, notes: &mut Vec<Note>) {
+        let opened = self.open_copy(directory, path).map_err(io::Error::from);
+        let given = opened.and_then(|(opened, _)| {
+            let source = self.calls.open_directory(&directory.place.source)?;
+            self.calls.copy_acl(&source, &opened)?;
+            // Under its first name it is flushed with everything else.
+            match self.options.copy.durable && path != directory.place.actual {
+                true => self.calls.flush(&opened),
+                false => Ok(()),
+            }
+        });
+        notes.extend(given.err().map(|error| not_kept(MetadataPart::Acl, error)));
+    }
+
+    /// Opens the copy of a directory at this path, and nothing that took its place.
+    fn open_copy(&self, directory: &Directory, path: &Path) -> Result<(File, Metadata)> {
+        let named = &directory.place.named;
+        let fail = |operation, error| other_system::refused_by_destination(operation, named, error);
+        let opened = self.calls.open_directory(path).map_err(|error| fail("open", error))?;
+        let now = opened.metadata().map_err(|error| fail("examine", error))?;
+        match native::identity(&now) {
+            Some((volume, number)) if directory.copy != Some(Identity::Numbers(volume, number)) => {
+                let reason = Reason::Refused(Objection::DirectoryReplaced);
+                Err(Error::new("go on in", named, reason))
+            }
+            _ => Ok((opened, now)),
+        }
+    }
+
+    /// Returns the mode of the source, without setuid and setgid if the owner of the copy is another.
+    fn mode_of_source(&self, directory: &Directory, notes: &mut Vec<Note>) -> u32 {
+        let mode = native_trees::mode(&directory.metadata);
+        let copy = fs::metadata(&directory.place.actual);
+        let owner = native::owner(&directory.metadata);
+        let is_owned = copy.is_ok_and(|copy| native::owner(&copy) == owner);
+        if mode & SETUID_SETGID == 0 || is_owned {
+            return mode;
+        }
+        notes.push(Note::SetuidDropped);
+        mode & !SETUID_SETGID
     }
 }
 
 /// Returns the outcome of a directory that is done.
-pub(super) fn outcome_of(directory: &Directory) -> EntryOutcome {
+pub(super) fn outcome_of(directory: &Directory, notes: Vec<Note>) -> EntryOutcome {
     match directory.within.is_absent {
         true => EntryOutcome::Planned { action: Action::Make, mechanism: None },
-        false => EntryOutcome::Made { notes: Vec::new(), flags_not_kept: InodeFlags::default() },
+        false => EntryOutcome::Made { notes, flags_not_kept: InodeFlags::default() },
     }
 }
