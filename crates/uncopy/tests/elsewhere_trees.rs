@@ -244,6 +244,20 @@ fn replaced_files_are_kept_or_give_nothing_on_and_attributes_leave_bytes() {
 }
 
 #[test]
+fn durable_trees_flush_directories() {
+    for is_merged in [false, true] {
+        let scene = Scene::new();
+        if is_merged {
+            fs::create_dir_all(scene.destination.join("a")).unwrap();
+        }
+        let options = JobOptions::new().copy(CopyOptions::new().durable(true));
+        let (summary, records) = scene.copy(&options);
+        assert_eq!(summary.failed, 0, "{:?}", records.errors());
+        assert_eq!(contents(&scene.destination), contents(&scene.source));
+    }
+}
+
+#[test]
 fn what_trees_do_not_obey_is_refused_before_anything_is_touched() {
     let scene = Scene::new();
     let pairs = [(&scene.source, &scene.destination)];

@@ -88,7 +88,7 @@ pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
         [YES, NO_SUCH, YES],
     ),
     row(CopyOption::Owner, "copy.owner", |o| o.copy.owner.is_some(), [YES, NOT_BUILT, YES]),
-    row(CopyOption::Durable, "copy.durable", |o| o.copy.durable, [YES, NOT_BUILT, YES]),
+    row(CopyOption::Durable, "copy.durable", |o| o.copy.durable, [YES; 3]),
     row(
         CopyOption::Transform,
         "copy.transform",

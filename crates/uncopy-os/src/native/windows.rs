@@ -222,7 +222,7 @@ impl CopyCalls for SystemCalls {
         file.set_times(times.set_created(from.created()?))
     }
 
-    /// Flushes the file once more, which now has its name: directories cannot be flushed.
+    /// Flushes the file once more, which now has its name: only a directory that may be written to can be flushed.
     fn flush_name(&self, file: &File, _directory: &Path) -> io::Result<()> {
         file.sync_all()
     }

@@ -62,7 +62,7 @@ pub(super) trait TreeCalls: CopyCalls {
 
     /// Sets the mode of a directory, and writes it with its names to the device. It may forbid opening it again.
     fn flush_directory(&self, path: &Path, mode: Option<u32>) -> io::Result<()> {
-        let directory = File::open(path)?;
+        let directory = native_trees::open_directory_to_flush(path)?;
         if let Some(mode) = mode {
             native_trees::set_mode_of(&directory, mode)?;
         }

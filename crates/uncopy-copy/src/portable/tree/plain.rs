@@ -25,6 +25,11 @@ pub(super) fn mode(_: &Metadata) -> u32 {
     0
 }
 
+/// Opens a directory so that it can be flushed.
+pub(super) fn open_directory_to_flush(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 pub(super) fn set_mode(_: &Path, _: u32) -> io::Result<()> {
     Ok(())
 }

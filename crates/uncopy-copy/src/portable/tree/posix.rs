@@ -25,6 +25,11 @@ pub(super) fn mode(metadata: &Metadata) -> u32 {
     metadata.mode() & 0o7777
 }
 
+/// Opens a directory so that it can be flushed.
+pub(super) fn open_directory_to_flush(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }

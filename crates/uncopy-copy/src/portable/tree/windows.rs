@@ -29,6 +29,11 @@ pub(super) fn mode(_: &Metadata) -> u32 {
     0
 }
 
+/// Opens a directory so that it can be flushed, for which `FlushFileBuffers` wants the right to write.
+pub(super) fn open_directory_to_flush(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(OPEN_DIRECTORY).open(path)
+}
+
 pub(super) fn set_mode(_: &Path, _: u32) -> io::Result<()> {
     Ok(())
 }
