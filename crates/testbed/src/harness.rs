@@ -125,6 +125,13 @@ impl Case {
         Case { is_repeatable: true, ..self }
     }
 
+    /// Adds a need.
+    #[must_use]
+    pub fn needing(mut self, need: Need) -> Case {
+        self.needs.push(need);
+        self
+    }
+
     /// Name that filters are compared with.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -22,7 +22,7 @@ mod veth;
 
 use std::net::SocketAddr;
 
-use testbed::{KernelFeature, LONG, wait_for};
+use testbed::{KernelFeature, LONG, Need, wait_for};
 use uncopy::Errno;
 use uncopy::send::{
     Fate, InetSocket, Mode, Notification, Pool, Release, Ring, RingEvent, RingOptions, Sender,
@@ -147,5 +147,6 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
     ]
     .into_iter()
     .flatten()
+    .map(|case| case.needing(Need::LockedMemory(2)))
     .collect()
 }
