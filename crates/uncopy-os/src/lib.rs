@@ -24,6 +24,7 @@ pub mod epoll;
 pub mod eventfd;
 #[cfg(target_os = "linux")]
 pub mod file;
+pub mod file_id;
 #[cfg(target_os = "linux")]
 pub mod follow;
 #[cfg(target_os = "linux")]

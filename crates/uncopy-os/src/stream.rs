@@ -4,7 +4,9 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::net::sockopt::Timeout;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags,
     SocketType, sockopt,
@@ -31,6 +33,21 @@ pub fn is_of_pair(fd: impl AsFd) -> bool {
     sockopt::socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
         && sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::STREAM)
         && rustix::net::getpeername(fd).is_ok_and(|peer| peer.is_none_or(is_unnamed))
+}
+
+/// Whether a socket has a stream of bytes. An error: it is no socket.
+pub fn is_stream(fd: impl AsFd) -> Sys<bool> {
+    Ok(sockopt::socket_type(fd)? == SocketType::STREAM)
+}
+
+/// Returns how long a send on a blocking socket waits for room (`SO_SNDTIMEO`); `None`: as long as it takes.
+pub fn send_timeout(fd: impl AsFd) -> Sys<Option<Duration>> {
+    Ok(sockopt::socket_timeout(fd, Timeout::Send)?)
+}
+
+/// Sets how long a send on a blocking socket waits for room.
+pub fn set_send_timeout(fd: impl AsFd, timeout: Option<Duration>) -> Sys<()> {
+    Ok(sockopt::set_socket_timeout(fd, Timeout::Send, timeout)?)
 }
 
 /// Sends the first bytes of all parts together, at most [`MAX_PARTS`]; returns their number.

@@ -89,6 +89,7 @@ mod choice;
 mod coalesced_reports;
 mod cost_model;
 mod counters;
+mod file_transfer;
 mod notifier;
 mod options;
 mod paths;
@@ -111,6 +112,10 @@ pub use asynchronous::{AsyncSender, NotReleased, Pending};
 pub use auto::Lending;
 pub use batch::train_bytes;
 pub use counters::{Counters, Fallback, FallbackReason, Outstanding};
+pub use file_transfer::{
+    FileTransferOptions, NotTransferred, receive_to_file, receive_to_file_observed, send_file,
+    send_file_observed,
+};
 #[cfg(test)]
 pub(crate) use notifier::{Binding, Slots};
 pub use notifier::{MAX_SLOTS, Notification};

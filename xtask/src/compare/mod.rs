@@ -10,6 +10,7 @@ mod machine;
 pub(crate) mod memory;
 mod message;
 mod metric;
+mod remote;
 pub(crate) mod report;
 mod rounds;
 pub(crate) mod row;
@@ -67,6 +68,8 @@ enum SuiteName {
     Channel,
     /// Values to messages and back.
     Fidl,
+    /// Files over sockets.
+    Remote,
     /// Datagrams to a device that drops them without copying.
     Send,
     /// The C library against the Rust library, and both against published figures of Zircon.
@@ -81,7 +84,7 @@ impl SuiteName {
             SuiteName::Tree => &peers::TREE_COPIERS,
             SuiteName::Channel => &peers::CHANNELS,
             SuiteName::Fidl => &peers::CODECS,
-            SuiteName::Mechanisms | SuiteName::Send | SuiteName::Zx => &[],
+            SuiteName::Mechanisms | SuiteName::Remote | SuiteName::Send | SuiteName::Zx => &[],
         }
     }
 }
@@ -96,7 +99,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         SuiteName::Copy | SuiteName::Tree => {
             drop(workspace::build_release("uncopy-cli", "uncopy")?);
         }
-        SuiteName::Mechanisms | SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
+        SuiteName::Mechanisms
+        | SuiteName::Channel
+        | SuiteName::Fidl
+        | SuiteName::Remote
+        | SuiteName::Send => {}
         SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
@@ -112,6 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         | SuiteName::Tree
         | SuiteName::Channel
         | SuiteName::Fidl
+        | SuiteName::Remote
         | SuiteName::Zx => compare(arguments),
     };
     let failure = "the comparison did not come to its end";
@@ -174,6 +182,7 @@ fn suite(arguments: &Arguments) -> Suite {
         }),
         SuiteName::Channel => channel::suite(peers, brief("channel")),
         SuiteName::Fidl => fidl::suite(peers, brief("fidl")),
+        SuiteName::Remote => remote::suite(brief("remote")),
         SuiteName::Send => send::suite(brief("send")),
         SuiteName::Zx => zx::suite(brief("zx")),
     }

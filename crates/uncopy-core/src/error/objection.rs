@@ -60,6 +60,21 @@ coded! {
         MessageSocket = "message_socket",
             "it is a socket that keeps messages apart, and would lose their ends; name one whose bytes \
              come as a stream, or a pipe";
+        /// The peer of a transfer ended before all bytes had come.
+        ShortPeer {
+            /// Number of bytes that did not come.
+            missing_bytes: u64,
+        } = "short_peer",
+            "the peer ended {missing_bytes} bytes too early; look at its errors, and transfer the rest again";
+        /// The file of a transfer ends before its range.
+        FileEnds {
+            /// Length of the file in bytes, as far as it was sent.
+            end: u64,
+        } = "file_ends",
+            "it ends at byte {end}, before the range does; ask for less, or look for who made it shorter";
+        /// The file of a transfer is open to be appended to, which ignores offsets (`O_APPEND`).
+        AppendOnly = "append_only",
+            "it is open to be appended to (O_APPEND), so that offsets are ignored; open it without";
         /// Two entries of a new directory have the same name there.
         NameTaken = "name_taken",
             "another entry of this copy has this name already (the filesystem ignores upper and \
@@ -150,6 +165,9 @@ coded! {
         JournalHeld = "journal_held", "another run is at work on it; wait for that one";
         /// Another run checks whether the unfinished tree is a leftover.
         Inspected = "inspected", "another run looks at what was begun; copy again";
+        /// An unfinished tree was copied without a journal, and nothing shows what of it is whole.
+        NothingNoted = "nothing_noted",
+            "nothing was noted while it was copied (resume is not set); begin with resume to go on later";
         /// The journal beside an unfinished tree belongs to another tree.
         JournalOfTree {
             /// The other tree.

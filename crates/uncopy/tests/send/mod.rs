@@ -4,6 +4,7 @@
 
 mod arrival;
 mod ending;
+mod files;
 mod filter;
 mod fork;
 mod limits;
@@ -131,6 +132,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
     [
         arrival::cases(),
         ending::cases(),
+        files::cases(),
         fork::cases(),
         limits::cases(),
         loopback::cases(),

@@ -1,0 +1,279 @@
+//! The suite `remote`: files over sockets, beside the bare calls.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::net::RecvFlags;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+use uncopy::send::{FileTransferOptions, receive_to_file, send_file};
+
+use super::brief::{BriefRuns, Options};
+use super::case::{Case, Role, Subject, Suite};
+use super::metric::{CPU_EACH, TIME_EACH};
+use super::timing::sample;
+use super::verdict::{Target, at_most};
+
+const RUN: Duration = Duration::from_millis(400);
+const ROUNDS: usize = 21;
+const SIZES: [(&str, u64); 2] = [("1MiB", 1 << 20), ("256MiB", 256 << 20)];
+/// Size of a pipe and of a buffer.
+const PIECE: usize = 1 << 20;
+
+const SEND_FILE: &str = "uncopy, send_file";
+const SENDFILE: &str = "sendfile";
+const READ_SEND: &str = "read and send";
+const RECEIVE_TO_FILE: &str = "uncopy, receive_to_file";
+const SPLICE: &str = "splice";
+const RECV_WRITE: &str = "recv and write";
+
+/// The suite.
+pub(super) fn suite(options: Options) -> Suite {
+    let runs = BriefRuns::new(options, RUN, ROUNDS);
+    let notes = runs.notes(NOTES);
+    Suite { name: "remote", notes, absent: Vec::new(), cases: cases(&runs) }
+}
+
+/// How it is measured.
+const NOTES: &[&str] = &[
+    "time: wall time of one file over one TCP connection over loopback, until the other side has all of it; cpu: user \
+     and system time of both sides, two threads of one process; value: median over rounds of a run's mean; ratio: median \
+     of each round's ratio",
+    "files lie in memory (memfd_create), written before; send_file: the other side discards the bytes without copying \
+     (MSG_TRUNC); receive_to_file: the other side sends a file by sendfile",
+    "sendfile, splice, read and send, recv and write: the bare calls in a loop, in pieces of at most 1 MiB; both with a \
+     buffer of 1 MiB",
+];
+
+fn cases(runs: &BriefRuns) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (size, bytes) in SIZES {
+        let time = runs.time;
+        let sent = |name, role, way: SendWay| {
+            let open = move || Sending::open(bytes);
+            Subject::piece(name, role, open, move |sending, _| {
+                sample(time, || sending.send(bytes, way))
+            })
+        };
+        let subjects = vec![
+            sent(SEND_FILE, Role::Own, SendWay::Own),
+            sent(SENDFILE, Role::Yardstick, SendWay::Sendfile),
+            sent(READ_SEND, Role::Yardstick, SendWay::Buffer),
+        ];
+        cases.push(runs.case(
+            format!("send_file/{size}"),
+            SENDFILE,
+            subjects,
+            beside(SEND_FILE, SENDFILE),
+        ));
+        let received = |name, role, way: ReceiveWay| {
+            let open = move || Receiving::open(bytes);
+            Subject::piece(name, role, open, move |receiving, _| {
+                sample(time, || receiving.receive(bytes, way))
+            })
+        };
+        let subjects = vec![
+            received(RECEIVE_TO_FILE, Role::Own, ReceiveWay::Own),
+            received(SPLICE, Role::Yardstick, ReceiveWay::Splice),
+            received(RECV_WRITE, Role::Yardstick, ReceiveWay::Buffer),
+        ];
+        cases.push(runs.case(
+            format!("receive_to_file/{size}"),
+            SPLICE,
+            subjects,
+            beside(RECEIVE_TO_FILE, SPLICE),
+        ));
+    }
+    cases
+}
+
+fn beside(own: &str, bare: &str) -> Vec<Target> {
+    [TIME_EACH, CPU_EACH].map(|metric| at_most(1.03, metric, own, bare)).into()
+}
+
+fn file_of(bytes: u64) -> Result<File> {
+    let file = File::from(rustix::fs::memfd_create("compare", rustix::fs::MemfdFlags::CLOEXEC)?);
+    let piece = vec![1; PIECE];
+    for at in (0..bytes).step_by(PIECE) {
+        file.write_all_at(&piece, at)?;
+    }
+    Ok(file)
+}
+
+fn connection() -> Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    Ok((near, listener.accept()?.0))
+}
+
+#[derive(Clone, Copy)]
+enum SendWay {
+    Own,
+    Sendfile,
+    Buffer,
+}
+
+/// A connection whose other side discards what comes, and answers when a file is complete.
+struct Sending {
+    file: File,
+    socket: TcpStream,
+    buffer: Vec<u8>,
+    /// Ends when the socket is closed.
+    _other_side: JoinHandle<Result<()>>,
+}
+
+impl Sending {
+    fn open(bytes: u64) -> Result<Sending> {
+        let (socket, far) = connection()?;
+        let other_side = std::thread::spawn(move || discard(&far, bytes));
+        let (file, buffer) = (file_of(bytes)?, vec![0; PIECE]);
+        Ok(Sending { file, socket, buffer, _other_side: other_side })
+    }
+
+    fn send(&mut self, bytes: u64, way: SendWay) -> Result<()> {
+        let Sending { file, socket, buffer, .. } = self;
+        match way {
+            SendWay::Own => {
+                send_file(&*file, 0..bytes, &*socket, &FileTransferOptions::new())?;
+            }
+            SendWay::Sendfile => send_bare(file, bytes, &*socket)?,
+            SendWay::Buffer => {
+                for at in (0..bytes).step_by(PIECE) {
+                    file.read_exact_at(buffer, at)?;
+                    socket.write_all(buffer)?;
+                }
+            }
+        }
+        socket.read_exact(&mut [0]).context("the other side is gone")
+    }
+}
+
+/// Discards files of this length, and answers each.
+fn discard(mut socket: &TcpStream, bytes: u64) -> Result<()> {
+    let mut space = vec![0; PIECE];
+    loop {
+        let mut left = bytes;
+        while left > 0 {
+            let most = space.len().min(usize::try_from(left)?);
+            let (_, discarded) = rustix::net::recv(socket, &mut space[..most], RecvFlags::TRUNC)?;
+            if discarded == 0 {
+                return Ok(());
+            }
+            left -= discarded as u64;
+        }
+        socket.write_all(&[1])?;
+    }
+}
+
+fn send_bare(file: &File, bytes: u64, socket: impl AsFd) -> Result<()> {
+    let mut at = 0;
+    while at < bytes {
+        let piece = PIECE.min(usize::try_from(bytes - at)?);
+        let sent = rustix::fs::sendfile(&socket, file, Some(&mut at), piece)?;
+        ensure!(sent > 0, "the file is too short");
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum ReceiveWay {
+    Own,
+    Splice,
+    Buffer,
+}
+
+/// A connection whose other side sends a file whenever it is asked to.
+struct Receiving {
+    file: File,
+    socket: TcpStream,
+    buffer: Vec<u8>,
+    pipe: (OwnedFd, OwnedFd),
+    /// Ends when the socket is closed.
+    _other_side: JoinHandle<Result<()>>,
+}
+
+impl Receiving {
+    fn open(bytes: u64) -> Result<Receiving> {
+        let (socket, mut far) = connection()?;
+        let sent = file_of(bytes)?;
+        let other_side = std::thread::spawn(move || {
+            while far.read_exact(&mut [0]).is_ok() {
+                send_bare(&sent, bytes, &far)?;
+            }
+            Ok(())
+        });
+        let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::pipe::fcntl_setpipe_size(&pipe.1, PIECE)?;
+        let (file, buffer) = (file_of(bytes)?, vec![0; PIECE]);
+        Ok(Receiving { file, socket, buffer, pipe, _other_side: other_side })
+    }
+
+    fn receive(&mut self, bytes: u64, way: ReceiveWay) -> Result<()> {
+        let Receiving { file, socket, buffer, pipe, .. } = self;
+        socket.write_all(&[1])?;
+        let mut at = 0;
+        match way {
+            ReceiveWay::Own => {
+                receive_to_file(&*socket, &*file, 0..bytes, &FileTransferOptions::new())?;
+            }
+            ReceiveWay::Splice => {
+                let flags = SpliceFlags::MOVE;
+                while at < bytes {
+                    let most = PIECE.min(usize::try_from(bytes - at)?);
+                    let mut taken =
+                        rustix::pipe::splice(&*socket, None, &pipe.1, None, most, flags)?;
+                    ensure!(taken > 0, "the other side is gone");
+                    while taken > 0 {
+                        let to = Some(&mut at);
+                        taken -= rustix::pipe::splice(&pipe.0, None, &*file, to, taken, flags)?;
+                    }
+                }
+            }
+            ReceiveWay::Buffer => {
+                while at < bytes {
+                    let most = PIECE.min(usize::try_from(bytes - at)?);
+                    let received = socket.read(&mut buffer[..most])?;
+                    ensure!(received > 0, "the other side is gone");
+                    file.write_all_at(&buffer[..received], at)?;
+                    at += received as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::case::assert;
+
+    #[test]
+    fn cases_are_sound() {
+        let cases = cases(&BriefRuns::new(Options::nowhere(), RUN, ROUNDS));
+        assert_eq!(cases.len(), 4);
+        assert::sound(&cases);
+    }
+
+    #[test]
+    fn every_way_moves_whole_files() {
+        let bytes = 3 * PIECE as u64;
+        let mut sending = Sending::open(bytes).unwrap();
+        for way in [SendWay::Own, SendWay::Sendfile, SendWay::Buffer, SendWay::Own] {
+            sending.send(bytes, way).unwrap();
+        }
+        let mut receiving = Receiving::open(bytes).unwrap();
+        for way in [ReceiveWay::Own, ReceiveWay::Splice, ReceiveWay::Buffer, ReceiveWay::Own] {
+            receiving.file.set_len(0).unwrap();
+            receiving.receive(bytes, way).unwrap();
+            let mut received = vec![0; 3 * PIECE];
+            receiving.file.read_exact_at(&mut received, 0).unwrap();
+            assert!(received.iter().all(|byte| *byte == 1));
+        }
+    }
+}
