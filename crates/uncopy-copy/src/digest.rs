@@ -9,6 +9,11 @@ use uncopy_core::{DigestedFrom, Errno, SourceDigest};
 
 use super::options::Digest;
 
+pub(crate) const CHUNK_DIGEST_BYTES: usize = 32;
+
+/// The BLAKE3 digest of a chunk.
+pub(crate) type ChunkDigest = [u8; CHUNK_DIGEST_BYTES];
+
 /// Streaming digest.
 pub(crate) enum Hasher {
     #[cfg(feature = "blake3")]

@@ -19,13 +19,18 @@ pub mod follow;
 mod gated;
 #[cfg(feature = "trees")]
 mod jobs;
-#[cfg(all(feature = "trees", target_os = "linux"))]
+#[cfg(feature = "trees")]
+#[cfg_attr(not(target_os = "linux"), path = "journal/portable.rs")]
 mod journal;
+mod journal_name;
 mod mode_changes;
 mod observer;
 mod options;
 mod outcome;
 mod owner;
+#[cfg(feature = "trees")]
+#[cfg_attr(not(unix), path = "path_bytes_portable.rs")]
+mod path_bytes;
 mod pause;
 #[cfg_attr(not(target_os = "linux"), path = "user_names_portable.rs")]
 mod user_names;

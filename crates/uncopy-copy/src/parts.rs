@@ -13,11 +13,6 @@ use super::mechanism::Refused;
 /// A chunk of all but huge files: parts end where one of them does.
 pub(crate) const CHUNK_BYTES: u64 = 8 << 20;
 
-pub(crate) const CHUNK_DIGEST_BYTES: usize = 32;
-
-/// The BLAKE3 digest of a chunk.
-pub(crate) type ChunkDigest = [u8; CHUNK_DIGEST_BYTES];
-
 /// An unfinished file, and the name that it has in the destination's directory.
 pub(crate) type Unfinished = (OwnedFd, OsString);
 

@@ -14,8 +14,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::fs::FileType;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, name};
-use xxhash_rust::xxh3::xxh3_64;
 
+#[cfg(feature = "trees")]
+pub(crate) use crate::journal_name::journal_name;
+use crate::journal_name::{BEGIN as BEGIN_TEXT, DIGEST_DIGITS, JOURNAL, name_digest};
 #[cfg(fuzzing)]
 pub use format::fuzz;
 pub(crate) use record::{Noted, Noting, Register};
@@ -70,17 +72,8 @@ pub(crate) fn is_temporary(name: &OsStr) -> bool {
     kind_of(name).is_some() || is_journal(name)
 }
 
-/// Suffix of journal names.
-const JOURNAL: &str = ".journal";
-
-const BEGIN: &[u8] = b".uncopy-";
-const DIGEST_DIGITS: usize = 16;
+const BEGIN: &[u8] = BEGIN_TEXT.as_bytes();
 const RANDOM_DIGITS: usize = 32;
-
-/// Returns the name of the journal beside a destination; each destination has its own.
-pub(crate) fn journal_name(destination: &OsStr) -> OsString {
-    format!(".uncopy-{}{JOURNAL}", name_digest(destination)).into()
-}
 
 /// Returns the name of the journal for the destination of a tree with this temporary name.
 fn journal_beside(tree: &OsStr) -> Option<OsString> {
@@ -109,12 +102,7 @@ fn is_hexadecimal(text: &[u8], digits: usize) -> bool {
 }
 
 fn prefix(destination: &OsStr) -> String {
-    format!(".uncopy-{}-", name_digest(destination))
-}
-
-/// Returns a name's XXH3 digest, 64 bits, as hexadecimal. Nothing is removed because of it.
-fn name_digest(name: &OsStr) -> String {
-    format!("{:0DIGEST_DIGITS$x}", xxh3_64(name.as_bytes()))
+    format!("{BEGIN_TEXT}{}-", name_digest(destination))
 }
 
 #[cfg(test)]

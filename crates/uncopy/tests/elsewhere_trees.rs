@@ -188,6 +188,40 @@ fn a_destination_in_its_source_is_refused() {
 }
 
 #[test]
+fn a_job_that_was_stopped_is_gone_on_with() {
+    /// Stops the job after this number of entries.
+    struct StopAfter(u64);
+    impl JobObserver for StopAfter {
+        fn progress(&self, progress: JobProgress) -> Control {
+            if progress.entries < self.0 { Control::Continue } else { Control::Stop }
+        }
+    }
+
+    for is_merged in [false, true] {
+        for entries in 1..8 {
+            let scene = Scene::new();
+            if is_merged {
+                fs::create_dir_all(scene.destination.join("a")).unwrap();
+            }
+            let pairs = [(&scene.source, &scene.destination)];
+            let options = JobOptions::new().resume(true);
+            let stopped = copy_trees_observed(pairs, &options, &StopAfter(entries)).unwrap_err();
+            assert!(stopped.cause().is_cancelled(), "{}", stopped.cause());
+            let other = JobOptions::new().resume(true).links(Links::Skip);
+            let (_, records) = scene.copy(&other);
+            let errors = records.errors();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            let (summary, records) = scene.copy(&options);
+            assert!(records.errors().is_empty(), "{:?}", records.errors());
+            assert_eq!(contents(&scene.destination), contents(&scene.source));
+            assert_eq!(summary.resumed + summary.files, 3, "{entries}: {summary:?}");
+            assert_eq!(summary.resumed, stopped.summary().files, "{entries}");
+            assert_eq!(scene.siblings(), ["copy", "source"]);
+        }
+    }
+}
+
+#[test]
 fn a_stop_leaves_no_new_tree() {
     /// Stops at a report.
     struct StopAt(u64, Mutex<u64>);
@@ -261,8 +295,8 @@ fn durable_trees_flush_directories() {
 fn what_trees_do_not_obey_is_refused_before_anything_is_touched() {
     let scene = Scene::new();
     let pairs = [(&scene.source, &scene.destination)];
-    let error = copy_trees_observed(pairs, &JobOptions::new().resume(true), &()).unwrap_err();
-    let options = vec![CopyOption::Resume];
+    let error = copy_trees_observed(pairs, &JobOptions::new().link(true), &()).unwrap_err();
+    let options = vec![CopyOption::Link];
     assert_eq!(*error.cause().reason(), Reason::NotHere { options });
     assert_eq!(scene.siblings(), ["source"]);
 }

@@ -69,7 +69,7 @@ fn cases(runs: &BriefRuns) -> Vec<Case> {
             format!("send_file/{size}"),
             SENDFILE,
             subjects,
-            beside(SEND_FILE, SENDFILE),
+            targets(SEND_FILE, SENDFILE),
         ));
         let received = |name, role, way: ReceiveWay| {
             let open = move || Receiving::open(bytes);
@@ -86,13 +86,13 @@ fn cases(runs: &BriefRuns) -> Vec<Case> {
             format!("receive_to_file/{size}"),
             SPLICE,
             subjects,
-            beside(RECEIVE_TO_FILE, SPLICE),
+            targets(RECEIVE_TO_FILE, SPLICE),
         ));
     }
     cases
 }
 
-fn beside(own: &str, bare: &str) -> Vec<Target> {
+fn targets(own: &str, bare: &str) -> Vec<Target> {
     [TIME_EACH, CPU_EACH].map(|metric| at_most(1.03, metric, own, bare)).into()
 }
 

@@ -1,12 +1,14 @@
 //! Defines options, records and summaries of jobs.
 
 mod decide;
+mod fingerprint;
 mod options;
 mod record;
 mod select;
 mod waits;
 
 pub(crate) use decide::{Decision, Policy, Side, decide};
+pub(crate) use fingerprint::fingerprint;
 pub use options::{
     Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Sources,
 };

@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::parts::{CHUNK_DIGEST_BYTES, ChunkDigest};
-use uncopy_os::file::FileId;
+use crate::digest::{CHUNK_DIGEST_BYTES, ChunkDigest};
+use crate::path_bytes;
+use uncopy_os::file_id::FileId;
 
 /// Magic number of every frame; it contains the version of the format.
-const MAGIC: &[u8; 4] = b"UJ5\n";
+pub(crate) const MAGIC: &[u8; 4] = b"UJ5\n";
 const CHECKSUM_BYTES: usize = 16;
 const FIELDS_BYTES: usize = 12;
 const HEAD_BYTES: usize = FIELDS_BYTES + CHECKSUM_BYTES;
@@ -121,7 +121,7 @@ pub(crate) fn begin_frame(own: FileId, begun: &Begun) -> Vec<u8> {
     match &begun.aside {
         None => frame(BEGIN, &[&begun.fingerprint, &own]),
         Some(Built { name, id }) => {
-            frame(BEGIN, &[&begun.fingerprint, &own, &id.to_bytes(), name.as_bytes()])
+            frame(BEGIN, &[&begun.fingerprint, &own, &id.to_bytes(), name.as_encoded_bytes()])
         }
     }
 }
@@ -138,7 +138,7 @@ fn parse_begun(payload: &[u8]) -> Option<(FileId, Begun)> {
 
 fn parse_built(bytes: &[u8]) -> Option<Built> {
     let (id, name) = bytes.split_first_chunk()?;
-    let name = (!name.is_empty()).then(|| OsString::from_vec(name.to_vec()))?;
+    let name = path_bytes::decode(name).filter(|name| !name.is_empty())?;
     Some(Built { name, id: FileId::from_bytes(id) })
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn linked_frame(linked: &[u8]) -> Vec<u8> {
 pub(crate) fn push_link(linked: &mut Vec<u8>, inode: u64, path: &OsStr) {
     linked.extend(inode.to_le_bytes());
     linked.extend((path.len() as u32).to_le_bytes());
-    linked.extend(path.as_bytes());
+    linked.extend(path.as_encoded_bytes());
 }
 
 fn parse_links(mut rest: &[u8], visitor: &mut impl JournalVisitor) -> Option<()> {
@@ -169,7 +169,7 @@ fn parse_links(mut rest: &[u8], visitor: &mut impl JournalVisitor) -> Option<()>
         let (length, behind) = behind.split_first_chunk()?;
         let length = u32::from_le_bytes(*length) as usize;
         let (path, behind) = behind.split_at_checked(length)?;
-        visitor.linked(u64::from_le_bytes(*inode), OsStr::from_bytes(path));
+        visitor.linked(u64::from_le_bytes(*inode), &path_bytes::decode(path)?);
         rest = behind;
     }
     rest.is_empty().then_some(())
@@ -184,7 +184,7 @@ pub(crate) fn ended_frame(ended: &[u8]) -> Vec<u8> {
 pub(crate) fn chunks_frame(part: &Part, first: u64) -> Vec<u8> {
     let numbers = [part.chunk_bytes, first].map(u64::to_le_bytes).concat();
     let lengths = [part.name.len(), part.path.len()].map(|n| (n as u32).to_le_bytes()).concat();
-    let (name, path) = (part.name.as_bytes(), part.path.as_bytes());
+    let (name, path) = (part.name.as_encoded_bytes(), part.path.as_encoded_bytes());
     let chunks = part.chunks.as_flattened();
     frame(CHUNKS, &[&part.source, &part.id.to_bytes(), &numbers, &lengths, name, path, chunks])
 }
@@ -199,13 +199,12 @@ fn parse_chunks(payload: &[u8]) -> Option<(u64, Part)> {
     let (name, rest) = rest.split_at_checked(length(0) as usize)?;
     let (path, rest) = rest.split_at_checked(length(4) as usize)?;
     let (chunks, rest) = rest.as_chunks::<CHUNK_DIGEST_BYTES>();
-    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let part = Part {
         source: *source,
-        name: text(name),
+        name: path_bytes::decode(name)?,
         id: FileId::from_bytes(id),
         chunk_bytes: number(0),
-        path: text(path),
+        path: path_bytes::decode(path)?,
         chunks: chunks.to_vec(),
     };
     (rest.is_empty() && part.chunk_bytes > 0).then_some((number(8), part))
@@ -213,7 +212,7 @@ fn parse_chunks(payload: &[u8]) -> Option<(u64, Part)> {
 
 /// Returns the key of a part: the digest of its path from the root.
 pub(crate) fn part_key(path: &OsStr) -> Short {
-    short(blake3::hash(path.as_bytes()))
+    short(blake3::hash(path.as_encoded_bytes()))
 }
 
 /// Receives the entries that are too many to keep in memory, frame by frame.
@@ -404,6 +403,8 @@ fn parse_bytes(bytes: &[u8]) -> Result<(Contents, Count), Unusable> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
     use uncopy_os::file::Timestamp;
 

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, fchown, lchown};
+use std::os::unix::fs::{FileExt, MetadataExt, fchown, lchown};
 use std::path::Path;
 
 use uncopy_core::System;
@@ -54,6 +54,7 @@ pub(super) enum Call {
     SetMode,
     SetDirectoryTimes,
     FlushDirectory,
+    OpenToFlush,
 }
 
 /// Whether this user may give files away.
@@ -78,6 +79,8 @@ pub(super) struct Fake {
     shares: Option<bool>,
     /// Name of an entry that cannot be read, and the number of the error.
     unreadable: Option<(&'static str, i32)>,
+    /// Number of the user.
+    user: u32,
     /// Number of calls after which the process is gone.
     crash_after: Option<usize>,
     made: RefCell<Vec<Call>>,
@@ -95,6 +98,7 @@ impl Fake {
             piece: 64 << 10,
             shares: None,
             unreadable: None,
+            user: rustix::process::geteuid().as_raw(),
             crash_after: None,
             made: RefCell::default(),
             is_crashed: Cell::new(false),
@@ -142,6 +146,12 @@ impl Fake {
 
     pub(super) fn short(mut self, most: usize) -> Fake {
         self.most = most;
+        self
+    }
+
+    /// Has another user run it.
+    pub(super) fn user(mut self, user: u32) -> Fake {
+        self.user = user;
         self
     }
 
@@ -293,6 +303,10 @@ impl CopyCalls for Fake {
     fn match_integrity(&self, _: &File, _: &File) -> io::Result<()> {
         self.is(System::Windows)?;
         self.call(Call::Prepare, || Ok(()))
+    }
+
+    fn is_own(&self, metadata: &Metadata) -> bool {
+        metadata.uid() == self.user
     }
 
     fn make_sparse(&self, _: &File) -> io::Result<()> {

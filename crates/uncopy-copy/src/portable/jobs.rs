@@ -42,9 +42,9 @@ pub(super) fn copy_files_by(
     (summary, ended)
 }
 
-/// There are no journals; see [`crate::job::is_built`].
-pub(crate) fn is_built(_: &Path, _: &Path, _: &JobOptions) -> bool {
-    false
+/// See [`crate::job::is_built`].
+pub(crate) fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
+    super::tree::is_built(source, destination, options)
 }
 
 /// Single files of one job.

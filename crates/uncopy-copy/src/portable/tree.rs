@@ -6,8 +6,10 @@ mod entry;
 #[cfg(test)]
 mod fake;
 mod identity;
+mod journal;
 mod names;
 mod place;
+mod remove;
 mod root;
 mod scan;
 mod tally;
@@ -16,13 +18,14 @@ mod tests;
 mod walk;
 
 use std::cell::OnceCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
 use crate::{CopyOptions, Gate, Throttle, systems};
 use calls::TreeCalls;
 use identity::Identity;
+use journal::Journal;
 use names::Names;
 use tally::Tally;
 use uncopy_core::{Error, Reason, Result};
@@ -35,6 +38,11 @@ pub(super) fn run(
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
     run_by(&SystemCalls, pairs, options, observer)
+}
+
+/// See [`crate::job::is_built`].
+pub(super) fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
+    root::is_tree_built(&SystemCalls, source, destination, options)
 }
 
 /// Copies them by the calls of a system.
@@ -60,12 +68,17 @@ fn run_by(
     let (names, destinations) = (Names::default(), Vec::new());
     let inside = &options.copy.in_own_tree();
     let umask = OnceCell::new();
-    let mut job = Job { calls, options, inside, umask, tally, names, destinations };
+    let (journal, ended) = (None, Vec::new());
+    let mut job = Job { calls, options, inside, umask, tally, names, destinations, journal, ended };
     let mut not_begun = pairs.iter();
     while !job.tally.is_over()
         && let Some((source, destination)) = not_begun.next()
     {
         job.copy_root(source, destination);
+    }
+    if !job.tally.is_over() {
+        // All roots are done, so another run needs no journals.
+        job.ended.drain(..).for_each(|journal| journal.remove(calls));
     }
     let (mut summary, ended) = job.tally.into_summary(not_begun.len() as u64);
     summary.duration = begin.elapsed();
@@ -84,4 +97,8 @@ struct Job<'a> {
     names: Names,
     /// Existing directories that are copied to.
     destinations: Vec<Identity>,
+    /// Journal of the root that is being copied.
+    journal: Option<Journal>,
+    /// Journals of the roots that are done.
+    ended: Vec<Journal>,
 }

@@ -47,7 +47,7 @@ pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
     ),
     honoured("bytes_per_second", |o| o.bytes_per_second.is_some()),
     honoured("retries, scan_ahead, gate", |o| o.retries > 0 || o.scan_ahead || o.gate.is_some()),
-    row(CopyOption::Resume, "resume", |o| o.resume, [NOT_BUILT; 3]),
+    row(CopyOption::Resume, "resume", |o| o.resume, [YES, YES, NOT_BUILT]),
     row(
         CopyOption::LinksInMemory,
         "links_in_memory",

@@ -9,8 +9,9 @@ use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use crate::digest::ChunkDigest;
 use crate::mechanism::Refused;
-use crate::parts::{CHUNK_BYTES, ChunkDigest, Parts, Unfinished};
+use crate::parts::{CHUNK_BYTES, Parts, Unfinished};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::AlignedBuffer;
 use uncopy_os::file::{FileId, Stat};

@@ -12,10 +12,10 @@ use rustix::fs::FileType;
 use super::directory::{Identity, identity};
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::partial;
-use crate::jobs::JobOptions;
+use crate::jobs::{JobOptions, fingerprint};
 use crate::private::{self, Private};
 use crate::stale::{Noting, Register, Unproven};
-use crate::{CopyOptions, Tuning, remove, stale};
+use crate::{remove, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::Stat;
 use uncopy_os::follow::{self, FollowError};
@@ -210,34 +210,6 @@ pub(super) fn or_here(path: &Path) -> &Path {
 
 fn make_error(destination: &Path, errno: Errno) -> Error {
     Error::destination("make a directory beside", destination, errno)
-}
-
-/// Identifies a job: by the source's root and all options that decide what its copy is like.
-pub(super) fn fingerprint(options: &JobOptions, source: &Path, inode: u64) -> Short {
-    // The resolved name is used, independent of the caller's spelling; the device number may change
-    // with a reboot.
-    let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
-    // Tuning changes how bytes are moved, and not what is copied.
-    let mut copied = CopyOptions { tuning: Tuning::BUILT_IN, ..options.copy.clone() };
-    // The name given for a tree does not matter; single files are passed without an inode.
-    copied.suffix &= inode == 0;
-    let text = format!(
-        "{} {:?} {inode} {:?} {:?} {} {} {:?} {} {:?} {} {}",
-        env!("CARGO_PKG_VERSION"),
-        source,
-        copied,
-        options.links,
-        options.follow_outside,
-        options.specials,
-        options.selection,
-        options.follow_roots,
-        options.hard_links,
-        options.one_filesystem,
-        options.link,
-    );
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
-    bytes
 }
 
 /// Opens the journal for a destination that exists or is put in place as a whole, and begins it if

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::darwin::fs::{FileTimesExt, MetadataExt};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::Path;
 use std::ptr;
 
@@ -126,6 +126,11 @@ impl CopyCalls for SystemCalls {
             true => self.set_owner(&link, user, group),
             false => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    fn is_own(&self, metadata: &Metadata) -> bool {
+        // SAFETY: it reads no memory and cannot fail.
+        metadata.uid() == unsafe { libc::geteuid() }
     }
 
     fn place(

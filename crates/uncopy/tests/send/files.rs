@@ -283,7 +283,7 @@ fn deadlines_and_stops_end_a_transfer_whatever_the_peer_does() {
             };
             let stopped = receive_to_file_observed(near, &to, 0..10, &soon(), &mut stop);
             assert_eq!(reason(stopped), (Reason::Cancelled, 0));
-            // What was sent before is there in order.
+            // Everything that was sent before is there in order.
             receive_to_file(far, &to, 0..10, &soon()).unwrap();
             let mut found = [0; 10];
             to.read_exact_at(&mut found, 0).unwrap();

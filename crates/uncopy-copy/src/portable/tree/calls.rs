@@ -60,6 +60,11 @@ pub(super) trait TreeCalls: CopyCalls {
         native_trees::set_times(path, source)
     }
 
+    /// Opens a file so that it can be flushed.
+    fn open_to_flush(&self, path: &Path) -> io::Result<File> {
+        native_trees::open_to_flush(path)
+    }
+
     /// Sets the mode of a directory, and writes it with its names to the device. It may forbid opening it again.
     fn flush_directory(&self, path: &Path, mode: Option<u32>) -> io::Result<()> {
         let directory = native_trees::open_directory_to_flush(path)?;

@@ -46,7 +46,12 @@ impl Job<'_> {
 }
 
 /// Reads until the buffer is full or the file ends. Returns the number of bytes.
-fn fill(calls: &dyn TreeCalls, file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+pub(super) fn fill(
+    calls: &dyn TreeCalls,
+    file: &File,
+    buffer: &mut [u8],
+    at: u64,
+) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match calls.read_at(file, &mut buffer[filled..], at + filled as u64) {

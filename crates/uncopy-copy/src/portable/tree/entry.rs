@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use super::Job;
 use super::calls::TreeCalls;
 use super::identity::{Identified, Identity, identify};
+use super::journal::Copied;
 use super::place::{Admission, Found, Place, kind_of, look, name_taken, side_of};
+use super::remove::remove_entry;
 use super::tally::{FileProgress, Tally};
 use super::walk::Directory;
 use crate::context::CopyContext;
@@ -39,6 +41,7 @@ impl Job<'_> {
                 let found = self.find(place)?;
                 if let (Some(found), Some(above)) = (&found, &above)
                     && above.taken.contains(&found.identity)
+                    && !self.is_further_name(place, metadata, &found.identity)
                 {
                     return Err(name_taken(place));
                 }
@@ -74,6 +77,12 @@ impl Job<'_> {
         let file = (self.options.hard_links == HardLinks::Keep)
             .then(|| identify(self.calls, &place.source, true, metadata))
             .filter(|file| file.names > 1);
+        if self.is_resumed(place, metadata, file.is_some()) {
+            if let Some(file) = file {
+                self.names.add(file, place.root, &place.named);
+            }
+            return Ok(EntryOutcome::Resumed);
+        }
         let mut refused = None;
         if let Some(Identified { identity, .. }) = &file
             && let Some(first) = self.names.find(identity)
@@ -104,12 +113,54 @@ impl Job<'_> {
             Outcome::Skipped { reason, .. } => Ok(EntryOutcome::Skipped { reason }),
             Outcome::Copied(mut receipt) => {
                 receipt.notes.extend(refused);
+                self.note(place, metadata, file.is_some())?;
                 if let Some(file) = file {
                     self.names.add(file, place.root, &place.named);
                 }
                 Ok(EntryOutcome::Copied(Box::new(receipt)))
             }
         }
+    }
+
+    /// Whether an entry of the destination is the copy of a file of which this is another name, as an earlier run left it.
+    fn is_further_name(&self, place: &Place, source: &Metadata, found: &Identity) -> bool {
+        let is_resumed = place.within.is_private && self.journal.is_some();
+        if !is_resumed || self.options.hard_links != HardLinks::Keep || !source.is_file() {
+            return false;
+        }
+        let file = identify(self.calls, &place.source, true, source);
+        let first = self.names.peek(&file.identity).filter(|first| first.actual != place.actual);
+        first.is_some_and(|first| is_file(self.calls, &first.actual, found))
+    }
+
+    /// Whether an earlier run copied a file, and neither side has changed since.
+    fn is_resumed(&self, place: &Place, source: &Metadata, has_names: bool) -> bool {
+        let Some(journal) = self.journal.as_ref().filter(|journal| journal.is_continued()) else {
+            return false;
+        };
+        let Ok(Some(found)) = look(&place.actual) else { return false };
+        let way = self.names.way(place.root, &place.named);
+        let (source, copy) = ((&*place.source, source), (&*place.actual, &found));
+        journal.has(self.calls, &Copied { way, source, copy, has_names })
+    }
+
+    /// Notes a finished file in the journal.
+    ///
+    /// # Errors
+    /// The journal cannot be written: the job is over.
+    fn note(&mut self, place: &Place, source: &Metadata, has_names: bool) -> Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let way = self.names.way(place.root, &place.named);
+        let noted = fs::symlink_metadata(&place.actual).and_then(|found| {
+            let (source, copy) = ((&*place.source, source), (&*place.actual, &found));
+            journal.add(self.calls, &Copied { way, source, copy, has_names })
+        });
+        noted.map_err(|error| {
+            let operation = "write the journal for";
+            let error = other_system::refused_by_destination(operation, &place.named, error);
+            self.tally.stop(error.clone());
+            error
+        })
     }
 
     /// Copies a file, and tries again as often as the options allow if an error may pass.
@@ -254,13 +305,6 @@ pub(super) fn make_beside(
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             made => return made.map(|()| new),
         }
-    }
-}
-
-/// Removes a file or link, as far as possible. On Windows a link to a directory is removed as one.
-pub(super) fn remove_entry(calls: &dyn TreeCalls, path: &Path) {
-    if calls.remove(path).is_err() {
-        let _ = calls.remove_directory(path);
     }
 }
 

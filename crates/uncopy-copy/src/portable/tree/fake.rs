@@ -48,6 +48,10 @@ impl TreeCalls for Fake {
         self.call(Call::SetDirectoryTimes, || native_trees::set_times(path, source))
     }
 
+    fn open_to_flush(&self, path: &Path) -> io::Result<File> {
+        self.call(Call::OpenToFlush, || File::open(path))
+    }
+
     fn flush_directory(&self, path: &Path, mode: Option<u32>) -> io::Result<()> {
         self.call(Call::FlushDirectory, || match mode {
             Some(mode) => native_trees::set_mode(path, mode),

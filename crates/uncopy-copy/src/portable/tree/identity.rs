@@ -16,6 +16,14 @@ pub(super) enum Identity {
 }
 
 impl Identity {
+    /// Returns the number in its filesystem, or 0.
+    pub(super) fn number(&self) -> u64 {
+        match self {
+            Identity::Numbers(_, number) => *number,
+            Identity::Path(_) => 0,
+        }
+    }
+
     /// Whether both are known to be on different filesystems.
     pub(super) fn is_elsewhere(&self, other: &Identity) -> bool {
         matches!((self, other), (Identity::Numbers(one, _), Identity::Numbers(other, _)) if one != other)

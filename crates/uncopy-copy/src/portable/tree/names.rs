@@ -56,24 +56,38 @@ impl Names {
         Some(join(named, below))
     }
 
+    /// Returns the path of an entry from its root.
+    pub(super) fn way<'a>(&self, root: usize, named: &'a Path) -> &'a Path {
+        named.strip_prefix(&self.roots[root].named).unwrap_or(named)
+    }
+
     /// Notes that a file was copied to this path, named as the caller knows it.
     pub(super) fn add(&mut self, file: Identified, root: usize, named: &Path) {
         if file.names < 2 {
             return;
         }
-        let path = named.strip_prefix(&self.roots[root].named).unwrap_or(named).to_owned();
+        let path = self.way(root, named).to_owned();
         let left = file.names - 1;
         self.copies.insert(file.identity, Copied { root, path, left });
     }
 
+    /// Returns the same as [`Names::find`], and counts nothing.
+    pub(super) fn peek(&self, file: &Identity) -> Option<First> {
+        self.first(self.copies.get(file)?)
+    }
+
+    fn first(&self, copied: &Copied) -> Option<First> {
+        let Root { named, actual } = &self.roots[copied.root];
+        Some(First {
+            named: join(named, &copied.path),
+            actual: join(actual.as_ref()?, &copied.path),
+        })
+    }
+
     /// Returns the copy of a file of which another name was copied.
     pub(super) fn find(&mut self, file: &Identity) -> Option<First> {
+        let found = self.peek(file);
         let copied = self.copies.get_mut(file)?;
-        let Root { named, actual } = &self.roots[copied.root];
-        let found = actual.as_ref().map(|actual| First {
-            named: join(named, &copied.path),
-            actual: join(actual, &copied.path),
-        });
         copied.left = copied.left.saturating_sub(1);
         if copied.left == 0 {
             self.copies.remove(file);

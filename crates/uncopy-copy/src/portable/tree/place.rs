@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use super::Job;
 use super::identity::{Identity, identify};
+use super::remove::remove_tree;
 use crate::jobs::{Action, Compare};
 use crate::jobs::{Decision, EntryKind, EntryOutcome, Policy, Side, decide};
 use crate::{Consent, CopyOptions, Skip};
@@ -113,7 +114,12 @@ impl<'a> Job<'a> {
                 let reason = Skip::SameContents;
                 return Ok(Admission::Done(EntryOutcome::Skipped { reason }));
             }
-            Decision::Make | Decision::MakeRoom => Action::Make,
+            Decision::MakeRoom => {
+                // An earlier run made a directory of what is none now, in a tree of this job.
+                remove_tree(self.calls, &place.actual);
+                Action::Make
+            }
+            Decision::Make => Action::Make,
             Decision::Replace | Decision::Merge | Decision::Compare => Action::Replace,
         };
         if action == Action::Replace && self.asks(place) {

@@ -42,3 +42,8 @@ pub(super) fn set_mode_of(_: &File, _: u32) -> io::Result<()> {
 pub(super) fn set_times(_: &Path, _: &Metadata) -> io::Result<()> {
     unsupported()
 }
+
+/// Opens a file so that it can be flushed.
+pub(super) fn open_to_flush(path: &Path) -> io::Result<File> {
+    File::open(path)
+}

@@ -43,3 +43,8 @@ pub(super) fn set_times(path: &Path, source: &Metadata) -> io::Result<()> {
     let times = FileTimes::new().set_accessed(source.accessed()?);
     File::open(path)?.set_times(times.set_modified(source.modified()?))
 }
+
+/// Opens a file so that it can be flushed.
+pub(super) fn open_to_flush(path: &Path) -> io::Result<File> {
+    File::open(path)
+}

@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 
 use super::Job;
 use super::calls::TreeCalls;
-use super::entry::{make_beside, remove_entry};
+use super::entry::make_beside;
 use super::identity::{Identity, identify};
+use super::journal::{Journal, file_id, is_built, is_tree_name, journal_path};
 use super::place::{Place, Within, kind_of, look};
+use super::remove::remove_tree;
 use super::tally::incomplete;
 use super::walk::{Directory, Modes, outcome_of};
 use crate::Existing;
-use crate::jobs::{EntryKind, Links, Sources};
+use crate::jobs::{EntryKind, EntryOutcome, JobOptions, Links, Sources, fingerprint};
+use crate::journal::format::{Begun, Built, Short};
 use crate::native_trees;
 use crate::portable::check_name;
 use crate::portable::names::directory_of;
@@ -30,6 +33,8 @@ struct Target {
     modes: Modes,
     /// Whether it is built under a temporary name.
     is_aside: bool,
+    /// The journal, if the job has journals.
+    journal: Option<Journal>,
 }
 
 impl Job<'_> {
@@ -99,7 +104,8 @@ impl Job<'_> {
     fn copy_tree(&mut self, source: &Path, destination: &Path, metadata: Metadata) -> Result<()> {
         let identity = identify(self.calls, source, true, &metadata).identity;
         let target = self.open_target(source, destination, &metadata, &identity)?;
-        let Target { actual, within, modes, is_aside } = target;
+        let Target { actual, within, modes, is_aside, journal } = target;
+        self.journal = journal;
         let root = self.names.add_root(destination);
         self.names.move_root(root, Some(actual.clone()));
         let done_before = self.tally.done_entries();
@@ -124,22 +130,30 @@ impl Job<'_> {
             Some(done) => self.end_root(done, is_aside),
             None => Ok(Vec::new()),
         };
-        if is_aside && (done.is_none() || ended.is_err()) {
+        let journal = self.journal.take();
+        let is_left = done.is_none() || ended.is_err();
+        if is_left && (is_aside || journal.is_some()) {
             // Whether the error ends the job decides what becomes of the tree.
             if let Err(error) = ended {
                 self.tally.fail(source, destination, EntryKind::Directory, error);
             }
-            if self.tally.keeps_incomplete() {
-                let entries = self.tally.done_entries().saturating_sub(done_before);
-                self.tally.keep(incomplete(source, destination, actual, entries));
-            } else {
-                remove_tree(self.calls, &actual);
-                self.names.move_root(root, None);
-            }
-            return Ok(());
+            let entries = self.tally.done_entries().saturating_sub(done_before);
+            let left = Left { root, actual, is_aside, journal, entries };
+            return self.leave(source, destination, left);
         }
         let notes = ended?;
         if let Some(done) = done {
+            let mut outcome = outcome_of(&done, notes);
+            if let Some(mut journal) = journal {
+                // If the last files are not noted, the next run copies them again.
+                let _ = journal.flush(self.calls);
+                if journal.was_cut
+                    && let EntryOutcome::Made { notes, .. } = &mut outcome
+                {
+                    notes.push(Note::JournalCut);
+                }
+                self.ended.push(journal);
+            }
             if is_aside && self.options.copy.durable {
                 // It has its name anyway.
                 let flushed = self.calls.flush_directory(directory_of(destination), None);
@@ -148,9 +162,65 @@ impl Job<'_> {
                     other_system::refused_by_destination(operation, destination, error)
                 })?;
             }
-            self.tally.finish(source, destination, EntryKind::Directory, outcome_of(&done, notes));
+            self.tally.finish(source, destination, EntryKind::Directory, outcome);
         }
         Ok(())
+    }
+
+    /// Removes what was made of a tree that did not get its name, or keeps it for a run that goes on with it.
+    fn leave(&mut self, source: &Path, destination: &Path, left: Left) -> Result<()> {
+        let Left { root, actual, is_aside, journal, entries } = left;
+        let has_journal = journal.is_some();
+        let noted = journal.map_or(Ok(()), |mut journal| journal.flush(self.calls));
+        if is_aside && self.tally.keeps_incomplete() {
+            let kept = incomplete(source, destination, actual, entries, has_journal);
+            self.tally.keep(kept);
+        } else if is_aside && !has_journal {
+            remove_tree(self.calls, &actual);
+            self.names.move_root(root, None);
+        }
+        match noted {
+            // Whatever ended the job was reported.
+            Err(_) if self.tally.is_over() => Ok(()),
+            noted => noted.map_err(|error| unwritten(destination, error)),
+        }
+    }
+
+    /// Opens the journal of a destination, if the job has journals.
+    fn open_journal(
+        &self,
+        source: &Path,
+        destination: &Path,
+        identity: &Identity,
+    ) -> Result<Option<(Journal, Short)>> {
+        if !self.options.resume || self.options.dry_run {
+            return Ok(None);
+        }
+        let fingerprint = fingerprint(self.options, source, identity.number());
+        let journal = Journal::open(self.calls, destination, fingerprint)?;
+        Ok(Some((journal, fingerprint)))
+    }
+
+    /// Returns the tree that an earlier run began beside the destination, if it is there.
+    fn find_begun(&self, destination: &Path, built: &Built) -> Result<Option<PathBuf>> {
+        let foreign = || {
+            let journal = journal_path(destination).unwrap_or_default();
+            let reason = Reason::Refused(Objection::JournalForeign { journal });
+            Err(Error::new("resume the copy to", destination, reason))
+        };
+        if !is_tree_name(&built.name) {
+            return foreign();
+        }
+        let path = directory_of(destination).join(&built.name);
+        let found = look(&path)
+            .map_err(|error| other_system::refused_by_destination("examine", &path, error))?;
+        match found {
+            Some(found) if is_built(self.calls, built, &path, &found) => {
+                if self.calls.is_own(&found) { Ok(Some(path)) } else { foreign() }
+            }
+            // Another file has its name, so the unfinished tree is gone.
+            _ => Ok(None),
+        }
     }
 
     /// Finds the destination of a directory, or makes a temporary one beside it.
@@ -170,8 +240,10 @@ impl Job<'_> {
                 self.check_outside(source, destination, destination, identity)?;
                 let found = identify(self.calls, destination, true, &found).identity;
                 self.destinations.push(found);
+                let journal = self.journal_of_existing(source, destination, identity)?;
                 let (actual, is_aside) = (destination.to_owned(), false);
-                return Ok(Target { actual, within, modes: Modes::default(), is_aside });
+                let modes = Modes::default();
+                return Ok(Target { actual, within, modes, is_aside, journal });
             }
             Ok(_) => return refuse(Objection::NotDirectory),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
@@ -191,25 +263,77 @@ impl Job<'_> {
                 within,
                 modes: Modes::default(),
                 is_aside: false,
+                journal: None,
             });
         }
+        let mut journal = self.open_journal(source, &destination, identity)?;
+        let begun = journal.as_ref().and_then(|(journal, _)| journal.begun()?.aside.clone());
+        let begun = begun.map(|built| self.find_begun(&destination, &built)).transpose()?.flatten();
         let calls = self.calls;
+        if let Some(actual) = begun {
+            within.is_private = true;
+            // It may have its last mode already.
+            let found = fs::symlink_metadata(&actual).map_err(fail)?;
+            let private = native_trees::mode(&found) & 0o7000 | PRIVATE;
+            calls.set_mode(&actual, private).map_err(fail)?;
+            let modes = self.modes_of_new(&actual, metadata).map_err(fail)?;
+            self.add_destination(&actual);
+            let journal = journal.map(|(journal, _)| journal);
+            return Ok(Target { actual, within, modes, is_aside: true, journal });
+        }
         let actual = make_beside(&destination, "tree", |new| calls.make_directory(new, PRIVATE));
         let actual = actual.map_err(|error| {
             other_system::refused_by_destination("make a directory in", above, error)
         })?;
         (within.is_fresh, within.is_private) = (true, true);
-        let modes = match self.modes_of_new(&actual, metadata) {
+        let begun = self.modes_of_new(&actual, metadata).map_err(fail).and_then(|modes| {
+            if let Some((journal, fingerprint)) = &mut journal {
+                let begun = begin(calls, journal, *fingerprint, Some(&actual));
+                begun.map_err(|error| unwritten(&destination, error))?;
+            }
+            Ok(modes)
+        });
+        let modes = match begun {
             Ok(modes) => modes,
             Err(error) => {
                 remove_tree(calls, &actual);
-                return Err(fail(error));
+                return Err(error);
             }
         };
-        if let Ok(made) = fs::symlink_metadata(&actual) {
-            self.destinations.push(identify(calls, &actual, false, &made).identity);
+        self.add_destination(&actual);
+        let journal = journal.map(|(journal, _)| journal);
+        Ok(Target { actual, within, modes, is_aside: true, journal })
+    }
+
+    /// Opens the journal of a directory that exists, and begins it if it is new.
+    fn journal_of_existing(
+        &self,
+        source: &Path,
+        destination: &Path,
+        identity: &Identity,
+    ) -> Result<Option<Journal>> {
+        let path = fs::canonicalize(destination)
+            .map_err(|error| other_system::refused_by_destination("examine", destination, error))?;
+        let Some((mut journal, fingerprint)) = self.open_journal(source, &path, identity)? else {
+            return Ok(None);
+        };
+        let begun = journal.begun().and_then(|begun| begun.aside.clone());
+        let aside = begun.map(|built| self.find_begun(&path, &built)).transpose()?.flatten();
+        if let Some(aside) = &aside {
+            // The destination appeared meanwhile, and nothing would name this tree any more.
+            remove_tree(self.calls, aside);
         }
-        Ok(Target { actual, within, modes, is_aside: true })
+        if journal.begun().is_none() || aside.is_some() {
+            let begun = begin(self.calls, &mut journal, fingerprint, None);
+            begun.map_err(|error| unwritten(destination, error))?;
+        }
+        Ok(Some(journal))
+    }
+
+    fn add_destination(&mut self, path: &Path) {
+        if let Ok(found) = fs::symlink_metadata(path) {
+            self.destinations.push(identify(self.calls, path, false, &found).identity);
+        }
     }
 
     /// Returns the modes of a new tree. To learn what a directory of the source's mode gets here, one is made where nobody
@@ -220,8 +344,10 @@ impl Job<'_> {
         if first & 0o777 == 0 || wanted == PRIVATE {
             return Ok(Modes { first, last: first });
         }
-        let trial = private.join("mode");
-        self.calls.make_directory(&trial, wanted)?;
+        // A tree that an earlier run began may hold an entry of any name.
+        let trial = make_beside(&private.join("mode"), "tmp", |trial| {
+            self.calls.make_directory(trial, wanted)
+        })?;
         let made = native_trees::mode(&fs::symlink_metadata(&trial)?);
         self.calls.remove_directory(&trial)?;
         Ok(Modes { first, last: first & 0o7000 | made & 0o777 })
@@ -256,6 +382,10 @@ impl Job<'_> {
         let named = &root.place.named;
         let mut notes = self.give(root, is_aside)?;
         if is_aside {
+            if let Some(journal) = &mut self.journal {
+                // Else another run would copy into the tree that has this name.
+                journal.flush(self.calls).map_err(|error| unwritten(named, error))?;
+            }
             let fail = |error| other_system::refused_by_destination("put in place", named, error);
             // A rename may replace an empty directory; nothing else is lost where one appears right now.
             if look(named).map_err(fail)?.is_some() {
@@ -272,29 +402,57 @@ impl Job<'_> {
     }
 }
 
+/// A tree that did not get its name.
+struct Left {
+    root: usize,
+    actual: PathBuf,
+    is_aside: bool,
+    journal: Option<Journal>,
+    /// Number of entries in it.
+    entries: u64,
+}
+
+/// Begins a journal. `aside`: the new tree, if there is one.
+fn begin(
+    calls: &dyn TreeCalls,
+    journal: &mut Journal,
+    fingerprint: Short,
+    aside: Option<&Path>,
+) -> io::Result<()> {
+    let built = |path: &Path| {
+        let id = file_id(calls, path, false, &fs::symlink_metadata(path)?)?;
+        Ok::<_, io::Error>(Built { name: path.file_name().unwrap_or_default().to_owned(), id })
+    };
+    let aside = aside.map(built).transpose()?;
+    journal.begin(calls, Begun { fingerprint, aside })
+}
+
+fn unwritten(destination: &Path, error: io::Error) -> Error {
+    other_system::refused_by_destination("write the journal for", destination, error)
+}
+
+/// Whether the destination is the tree that an earlier run of this job has made; see [`crate::job::is_built`].
+pub(super) fn is_tree_built(
+    calls: &dyn TreeCalls,
+    source: &Path,
+    destination: &Path,
+    options: &JobOptions,
+) -> bool {
+    let look = || {
+        let from = fs::metadata(source).ok()?;
+        let path = fs::canonicalize(destination).ok()?;
+        let found = fs::symlink_metadata(&path).ok()?;
+        let begun = Journal::peek(calls, &path)?;
+        let number = identify(calls, source, true, &from).identity.number();
+        let is_same = begun.fingerprint == fingerprint(options, source, number);
+        Some(is_same && is_built(calls, &begun.aside?, &path, &found))
+    };
+    options.resume && look().unwrap_or(false)
+}
+
 /// Whether a path can only mean a directory: it ends in a separator, `.` or `..`.
 fn names_directory(path: &Path) -> bool {
     let text = path.to_string_lossy();
     let text = text.strip_suffix('.').unwrap_or(&text);
     path.file_name().is_none() || text.ends_with(std::path::is_separator)
-}
-
-/// Removes a tree that this job made, as far as possible, without following links.
-fn remove_tree(calls: &dyn TreeCalls, root: &Path) {
-    let mut open = vec![(root.to_owned(), false)];
-    while let Some((path, is_listed)) = open.pop() {
-        if is_listed {
-            let _ = calls.remove_directory(&path);
-            continue;
-        }
-        // A finished directory may have a mode that forbids emptying it.
-        let _ = calls.set_mode(&path, PRIVATE);
-        open.push((path.clone(), true));
-        for (name, is_directory) in calls.list(&path).unwrap_or_default() {
-            match is_directory {
-                true => open.push((path.join(name), false)),
-                false => remove_entry(calls, &path.join(name)),
-            }
-        }
-    }
 }

@@ -9,7 +9,7 @@ use crate::jobs::{
 use crate::observer::{Consent, Observer, Phase, Progress};
 use crate::pause::Passed;
 use crate::{Control, Throttle};
-use uncopy_core::{Error, Reason, Result};
+use uncopy_core::{Error, Objection, Reason, Result};
 
 /// Counts of one job, and the observer that receives them.
 pub(super) struct Tally<'a> {
@@ -204,20 +204,21 @@ impl Observer for FileProgress<'_, '_> {
     }
 }
 
-/// Makes the record of an unfinished tree. There are no journals here.
+/// Makes the record of an unfinished tree.
 pub(super) fn incomplete(
     source: &Path,
     destination: &Path,
     path: PathBuf,
     entries: u64,
+    has_journal: bool,
 ) -> Incomplete {
-    let reason = Reason::NotHere { options: vec![uncopy_core::CopyOption::Resume] };
+    let reason = || Reason::Refused(Objection::NothingNoted);
     Incomplete {
         source: source.to_owned(),
         destination: destination.to_owned(),
         path: std::path::absolute(&path).unwrap_or(path),
         entries,
-        no_journal: Some(reason),
+        no_journal: (!has_journal).then(reason),
         removed_by_next: false,
     }
 }

@@ -2,6 +2,7 @@
 
 mod given;
 mod obeyed;
+mod resume;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -741,7 +742,7 @@ fn a_full_destination_ends_the_job_and_keeps_the_unfinished_tree() {
     };
     assert_eq!(destination, scene.destination);
     assert!(path.is_dir() && !scene.destination.exists());
-    assert_eq!(no_journal, Some(Reason::NotHere { options: vec![CopyOption::Resume] }));
+    assert_eq!(no_journal, Some(Reason::Refused(Objection::NothingNoted)));
     assert!(summary.stopped_early && summary.not_tried > 0);
 
     let scene = Scene::new();
@@ -841,12 +842,10 @@ fn a_file_that_another_program_holds_is_tried_again() {
 #[test]
 fn what_trees_do_not_obey_is_refused_by_name_before_anything_is_changed() {
     let scene = Scene::new();
-    let options = JobOptions::new()
-        .resume(true)
-        .delete(Delete::default())
-        .jobs(NonZeroUsize::new(2).unwrap());
+    let options =
+        JobOptions::new().link(true).delete(Delete::default()).jobs(NonZeroUsize::new(2).unwrap());
     let (summary, ended) = scene.run(&Fake::new(System::MacOs), &options, &());
-    let named = vec![CopyOption::Delete, CopyOption::Jobs, CopyOption::Resume];
+    let named = vec![CopyOption::Link, CopyOption::Delete, CopyOption::Jobs];
     assert_eq!(*ended.unwrap_err().reason(), Reason::NotHere { options: named });
     assert_eq!(summary, Summary::default());
     assert_eq!(scene.siblings(), ["source"]);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::Job;
 use super::identity::{Identified, Identity, identify};
 use super::place::{Place, Within, kind_of, look, name_taken, side_of};
+use super::remove::{remove_entry, remove_tree};
 use crate::jobs::{Action, Decision, EntryKind, EntryOutcome, Links, Policy, decide};
 use crate::portable::check_name;
 use crate::portable::metadata::{self, give_owner, not_kept};
@@ -213,13 +214,22 @@ impl Job<'_> {
             Some(found) => {
                 let policy = Policy::of(self.options, within.is_private, within.is_whole);
                 let sides = (side_of(&metadata), Some(side_of(&found.metadata)));
-                if let Decision::Refuse(why) = decide(sides.0, sides.1, policy) {
+                let decision = decide(sides.0, sides.1, policy);
+                if let Decision::Refuse(why) = decision {
                     return Err(Error::new("write to", &place.named, Reason::Refused(why)));
                 }
                 if above.as_ref().is_some_and(|above| above.taken.contains(&found.identity)) {
                     return Err(name_taken(place));
                 }
-                within.is_fresh = false;
+                within.is_fresh = decision == Decision::MakeRoom;
+                if within.is_fresh {
+                    // An earlier run copied a file that is a directory now.
+                    remove_entry(self.calls, &place.actual);
+                    modes = self.make_directory(place, &metadata)?;
+                } else if within.is_private {
+                    // An earlier run made it.
+                    modes = self.modes_of_begun(place, &metadata, &found.metadata)?;
+                }
             }
         }
         let is_left_out = above.as_ref().is_some_and(|above| {
@@ -311,6 +321,35 @@ impl Job<'_> {
         }
     }
 
+    /// Has a directory that an earlier run made be one that can be filled.
+    fn modes_of_begun(&self, place: &Place, source: &Metadata, found: &Metadata) -> Result<Modes> {
+        let mode = native_trees::mode(found);
+        let first = mode | FILLABLE;
+        if first != mode {
+            self.calls.set_mode(&place.actual, first).map_err(|error| {
+                other_system::refused_by_destination("set the mode of", &place.named, error)
+            })?;
+        }
+        Ok(Modes { first, last: first & !(FILLABLE & !native_trees::mode(source)) })
+    }
+
+    /// Removes what an earlier run left in a tree that it made and the source does not have: temporary files, and
+    /// copies of what is gone since.
+    fn sweep(&self, directory: &Directory) {
+        let Directory { place, within, .. } = directory;
+        if !within.is_private || within.is_fresh || within.is_absent {
+            return;
+        }
+        for (name, is_directory) in self.calls.list(&place.actual).unwrap_or_default() {
+            let is_gone = matches!(look(&place.source.join(&name)), Ok(None));
+            match (is_gone, is_directory) {
+                (false, _) => {}
+                (true, true) => remove_tree(self.calls, &place.actual.join(&name)),
+                (true, false) => remove_entry(self.calls, &place.actual.join(&name)),
+            }
+        }
+    }
+
     /// Finishes a directory whose entries are done.
     fn finish(&mut self, directory: &Directory) {
         let Place { source, named, .. } = &directory.place;
@@ -330,6 +369,7 @@ impl Job<'_> {
         if within.is_absent || self.options.dry_run {
             return Ok(Vec::new());
         }
+        self.sweep(directory);
         let copy = &self.options.copy;
         let fail =
             |operation, error| other_system::refused_by_destination(operation, &place.named, error);
@@ -354,7 +394,8 @@ impl Job<'_> {
         }
         let mode = match copy.preserve.mode {
             true => Some(self.mode_of_source(directory, &mut notes)),
-            false => (within.is_fresh && modes.first != modes.last).then_some(modes.last),
+            // Those of a directory that was there before are equal.
+            false => (modes.first != modes.last).then_some(modes.last),
         };
         let mode = match before {
             Some((changes, now, umask)) => Some(changes.apply(mode.unwrap_or(now), true, umask)),

@@ -50,3 +50,8 @@ pub(super) fn set_times(path: &Path, source: &Metadata) -> io::Result<()> {
     let times = FileTimes::new().set_accessed(source.accessed()?);
     directory.set_times(times.set_modified(source.modified()?))
 }
+
+/// Opens a file so that it can be flushed, for which `FlushFileBuffers` wants the right to write.
+pub(super) fn open_to_flush(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(path)
+}

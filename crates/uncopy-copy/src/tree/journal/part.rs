@@ -9,9 +9,9 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 
 use super::{Journal, state};
+use crate::digest::ChunkDigest;
 use crate::journal::format::{Part, Short};
 use crate::journal::is_own;
-use crate::parts::ChunkDigest;
 use crate::stale;
 use crate::tree::partial::{self, Keep, LeftPart, is_whole};
 use uncopy_core::{Errno, Error, Result};
