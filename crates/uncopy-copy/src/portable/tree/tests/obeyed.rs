@@ -14,7 +14,7 @@ const NAMES: [&str; 3] = ["file", "link", "second"];
 fn taken() -> Scene {
     let scene = Scene::empty();
     let (source, copy) = (&scene.source, &scene.destination);
-    fs::write(source.join("file"), contents(1, 70_001)).unwrap();
+    fs::write(source.join("file"), contents(1, 9001)).unwrap();
     fs::hard_link(source.join("file"), source.join("second")).unwrap();
     symlink("file", source.join("link")).unwrap();
     fs::create_dir(copy).unwrap();
