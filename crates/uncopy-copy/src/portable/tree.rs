@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
-use crate::{CopyOptions, Gate, Throttle, systems};
+use crate::{CopyOptions, Existing, Gate, Throttle, systems};
 use calls::TreeCalls;
 use identity::Identity;
 use journal::Journal;
@@ -66,7 +66,8 @@ fn run_by(
         scan::run(&mut tally, pairs, options);
     }
     let (names, destinations) = (Names::default(), Vec::new());
-    let inside = &options.copy.in_own_tree();
+    // A file that a killed run left there passes nothing on.
+    let inside = &CopyOptions { existing: Existing::Remove, ..options.copy.in_own_tree() };
     let umask = OnceCell::new();
     let (journal, ended) = (None, Vec::new());
     let mut job = Job { calls, options, inside, umask, tally, names, destinations, journal, ended };

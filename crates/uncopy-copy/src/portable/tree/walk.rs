@@ -289,24 +289,31 @@ impl Job<'_> {
 
     /// Makes a directory that can be filled.
     fn make_directory(&self, place: &Place, source: &Metadata) -> Result<Modes> {
-        let source_mode = native_trees::mode(source);
         // Others may have less in the end.
-        let keeps_mode = self.options.copy.preserve.mode;
-        let is_narrow = self.options.copy.given().has_mode();
-        let mode = if is_narrow { FILLABLE } else { source_mode & 0o777 | FILLABLE };
+        let mode = match self.options.copy.given().has_mode() {
+            true => FILLABLE,
+            false => native_trees::mode(source) & 0o777 | FILLABLE,
+        };
         let made = self.calls.make_directory(&place.actual, mode).and_then(|()| {
             let made = fs::symlink_metadata(&place.actual)?;
-            let first = native_trees::mode(&made);
-            let last = match is_narrow {
-                true if keeps_mode => first,
-                true => first & !0o777 | source_mode & 0o777 & !self.umask(place),
-                false => first & !(FILLABLE & !source_mode),
-            };
-            Ok(Modes { first, last })
+            Ok(self.modes_of_made(place, source, native_trees::mode(&made)))
         });
         made.map_err(|error| {
             other_system::refused_by_destination("make the directory", &place.named, error)
         })
+    }
+
+    /// Returns the modes of a directory that this job or an earlier run of it made, and that is filled with the mode
+    /// `first`.
+    fn modes_of_made(&self, place: &Place, source: &Metadata, first: u32) -> Modes {
+        let source = native_trees::mode(source);
+        let copy = &self.options.copy;
+        let last = match copy.given().has_mode() {
+            true if copy.preserve.mode => first,
+            true => first & !0o777 | source & 0o777 & !self.umask(place),
+            false => first & !(FILLABLE & !source),
+        };
+        Modes { first, last }
     }
 
     /// Returns the umask, which is seen at a file that is made in the copy of a directory. Where none can be made, it leaves
@@ -330,7 +337,7 @@ impl Job<'_> {
                 other_system::refused_by_destination("set the mode of", &place.named, error)
             })?;
         }
-        Ok(Modes { first, last: first & !(FILLABLE & !native_trees::mode(source)) })
+        Ok(self.modes_of_made(place, source, first))
     }
 
     /// Removes what an earlier run left in a tree that it made and the source does not have: temporary files, and

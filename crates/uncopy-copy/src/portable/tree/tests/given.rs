@@ -235,3 +235,39 @@ fn files_and_directories_get_attributes_and_acl() {
         }
     }
 }
+
+#[test]
+fn a_job_that_was_killed_gives_its_tree_the_same_modes_when_it_is_gone_on_with() {
+    let umask = uncopy_os::name::umask().unwrap();
+    for (system, changes, acl) in [
+        (System::MacOs, Some("go-w"), false),
+        (System::Other, Some("go-w"), false),
+        (System::MacOs, None, true),
+    ] {
+        let mut copy = CopyOptions::new();
+        copy.mode_changes = changes.and_then(|changes| changes.parse().ok());
+        copy.preserve.acl = acl;
+        let options = JobOptions::new().copy(copy).resume(true);
+        for calls in (0..).step_by(3) {
+            let scene = Scene::new();
+            let fake = Fake::new(system).crash_after(calls);
+            let _ = scene.run(&fake, &options, &());
+            let what = format!("{system} {changes:?} {acl} {calls}");
+            if !fake.is_crashed() {
+                break;
+            }
+            let (_, ended) = scene.run(&Fake::new(system), &options, &());
+            ended.unwrap_or_else(|error| panic!("{what}: {error}"));
+            for path in all(&scene.source) {
+                let name = path.strip_prefix(&scene.source).unwrap();
+                let copy = fs::symlink_metadata(scene.destination.join(name)).unwrap();
+                if copy.is_symlink() {
+                    continue;
+                }
+                let mode = fs::symlink_metadata(&path).unwrap().mode() & 0o777 & !umask;
+                let expected = if changes.is_some() { mode & !0o022 } else { mode };
+                assert_eq!(copy.mode() & 0o777, expected, "{what}: {}", name.display());
+            }
+        }
+    }
+}
