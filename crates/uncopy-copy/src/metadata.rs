@@ -15,7 +15,7 @@ use super::staging::Staging;
 use uncopy_core::{Errno, Error, InodeFlags, MetadataPart, Note, Objection, Reason};
 use uncopy_os::file::{self, SETUID_SETGID, Stat};
 use uncopy_os::xattr::ACCESS_ACL;
-use uncopy_os::{Sys, name, xattr};
+use uncopy_os::{Sys, name, privilege, xattr};
 
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
@@ -124,7 +124,7 @@ pub(crate) fn apply(
             writer.attributes_of_old(kept.as_ref());
             writer.attributes_of_source(source.fd());
             if !preserve.mode {
-                writer.mode(kept_mode(&found.stat));
+                writer.mode_of_old(&found.stat);
             }
         }
         None => {
@@ -271,13 +271,6 @@ fn attributes(fd: BorrowedFd<'_>) -> Sys<BTreeMap<CString, Option<Vec<u8>>>> {
     names.into_iter().map(|name| xattr::get(fd, &name).map(|value| (name, value))).collect()
 }
 
-/// The kernel clears setuid and setgid when a process without privilege writes to a file, so that
-/// new contents do not run with old rights.
-fn kept_mode(old: &Stat) -> u32 {
-    let mode = old.permissions();
-    if file::effective_uid() == 0 { mode } else { mode & !SETUID_SETGID }
-}
-
 impl ExistingEntry {
     /// Opens a file to read its attributes; an `O_PATH` handle gives no access to them.
     fn readable_handle(&self) -> Sys<std::os::fd::OwnedFd> {
@@ -387,21 +380,37 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    /// Returns the source's mode, without setuid and setgid unless the owner was copied too.
+    /// Gives the source's mode, without setuid and setgid unless the owner was copied too.
     fn mode_of_source(&mut self, source: &Stat) {
-        let mut mode = source.permissions();
-        if mode & SETUID_SETGID != 0 {
-            let owned =
-                file::stat(self.fd).is_ok_and(|now| now.uid == source.uid && now.gid == source.gid);
-            if !owned {
-                mode &= !SETUID_SETGID;
-                self.notes.push(Note::SetuidDropped);
-            }
-        }
+        let mode = self.mode_of_owner(source);
         if !self.given.preserve.acl && self.defaults.is_none() {
             self.forget_inherited();
         }
         self.mode(mode);
+    }
+
+    /// Gives the mode of the replaced file, without setuid and setgid unless its owner was kept and the caller may
+    /// keep them: the kernel clears them when a process without this privilege writes to a file, so that new contents
+    /// do not run with old rights.
+    fn mode_of_old(&mut self, old: &Stat) {
+        let mode = old.permissions();
+        let mode = match mode & SETUID_SETGID == 0 || privilege::keeps_setuid_of_written() {
+            true => self.mode_of_owner(old),
+            false => mode & !SETUID_SETGID,
+        };
+        self.mode(mode);
+    }
+
+    /// Returns the mode of a file, without setuid and setgid unless the new file has the same owner and group.
+    fn mode_of_owner(&mut self, of: &Stat) -> u32 {
+        let mode = of.permissions();
+        let is_owned =
+            || file::stat(self.fd).is_ok_and(|now| (now.uid, now.gid) == (of.uid, of.gid));
+        if mode & SETUID_SETGID == 0 || is_owned() {
+            return mode;
+        }
+        self.notes.push(Note::SetuidDropped);
+        mode & !SETUID_SETGID
     }
 
     /// Entries inherited from a default ACL would give more than the source's mode does.

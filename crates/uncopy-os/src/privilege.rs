@@ -13,3 +13,9 @@ pub fn overrides_file_ownership() -> bool {
     let has = || capabilities(None).is_ok_and(|sets| sets.effective.intersects(reaching));
     super::file::effective_uid() == 0 || has()
 }
+
+/// Whether a file that the thread writes to keeps setuid and setgid (`CAP_FSETID`; `setattr_should_drop_suidgid` in
+/// `fs/attr.c`).
+pub fn keeps_setuid_of_written() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::FSETID))
+}

@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4), Need::Tool("setfacl"), Need::Tool("cp")] old_file_keeps_what_it_has_like_cp,
         [Need::At(Place::Ext4)] what_cannot_be_kept_is_said,
         [Need::At(Place::Tmpfs)] setuid_is_no_matter_of_new_contents,
+        [Need::Root, Need::Tool("setpriv")] setuid_of_old_stays_only_with_its_owner,
     ];
     cases.extend(cases_over![
         Form::ALL;
@@ -350,6 +351,43 @@ fn setuid_is_no_matter_of_new_contents(form: Form) {
     let _ = pair.succeed(cp_as_nobody());
     pair.assert_copied();
     assert_eq!(mode(&pair.destination), 0o755);
+}
+
+/// New contents never run with the rights of somebody else: not with root's, if the owner could not be kept,
+/// and not with the old ones, if a write takes them away.
+fn setuid_of_old_stays_only_with_its_owner(form: Form) {
+    let without = |capability: &str| {
+        let dropped = format!("-{capability}");
+        ["setpriv".to_owned(), format!("--bounding-set={dropped}"), format!("--inh-caps={dropped}")]
+    };
+    for (wrapper, owner_before, flags, owner_after, keeps) in [
+        (None, (1000, 1000), &[][..], (1000, 1000), true),
+        (Some(without("chown")), (1000, 1000), &[], (0, 0), false),
+        (Some(without("chown")), (0, 0), &[], (0, 0), true),
+        (Some(without("chown")), (0, 1000), &[], (0, 0), false),
+        (Some(without("fsetid")), (1000, 1000), &[], (1000, 1000), false),
+        (None, (1000, 1000), &["--preserve=ownership"], (0, 0), false),
+        (None, (1000, 1000), &["--chown=2000"], (2000, 1000), false),
+    ] {
+        for old_mode in [0o6755, 0o4755, 0o2755] {
+            let pair = Pair::of(form, Place::Tmpfs, &Content::dense(LENGTH));
+            pair.old_destination();
+            let (user, group) = owner_before;
+            std::os::unix::fs::chown(&pair.destination, Some(user), Some(group)).unwrap();
+            set_mode(&pair.destination, old_mode);
+            let program = cp().args(flags);
+            let program = match &wrapper {
+                Some(wrapper) => program.through(wrapper),
+                None => program,
+            };
+            let _ = pair.succeed(program);
+            pair.assert_copied();
+            let context = format!("{wrapper:?} {owner_before:?} {flags:?} {old_mode:o}");
+            assert_eq!(owner(&pair.destination), owner_after, "{context}");
+            let expected = if keeps { old_mode } else { 0o755 };
+            assert_eq!(mode(&pair.destination), expected, "{context}");
+        }
+    }
 }
 
 /// tmpfs takes no attribute of this length; the copy succeeds and says what it lacks.
