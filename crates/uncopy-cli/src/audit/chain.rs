@@ -10,7 +10,7 @@ use super::{digest, is_unwritten};
 
 /// Longest line that is read. The longest that is written has the arguments of a program (2 MiB,
 /// execve(2)), of which each byte may take six in JSON.
-const MAX_LINE_BYTES: u64 = 16 << 20;
+pub(super) const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// Record of a log: the keys that are evaluated.
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ mod stats;
 mod verify;
 
 use std::fs::{File, TryLockError};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::flags::audit::AuditArgs;
 use crate::report::json::SCHEMA;
 use crate::report::of_file;
+use chain::{MAX_LINE_BYTES, Record};
 use flusher::Flusher;
 
 /// Checks or summarizes logs.
@@ -61,7 +62,8 @@ struct Tally {
 impl Audit {
     /// Opens a log, or creates one that only its owner can read, and begins a job in it.
     ///
-    /// # Errors The log is not writable, or ends with an incomplete line.
+    /// # Errors
+    /// The log is not writable, ends with an incomplete line, or the file is no log.
     pub(crate) fn open(path: &Path) -> io::Result<Audit> {
         let file = follow::append(path).map_err(|error| of_file(&error))?;
         // Two programs must not write one chain.
@@ -159,26 +161,52 @@ fn now() -> String {
 
 /// Returns the digest of the last line of a log, for the next line; truncates traces of a crash
 /// after it.
+///
+/// # Errors
+/// The file is no log: its first or its last line is not a record. It was not changed.
 fn last_digest(file: &File) -> io::Result<Option<String>> {
     let mut reader = BufReader::new(file);
-    let (mut line, mut last, mut end) = (Vec::new(), None, 0);
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        if is_unwritten(&line) {
+    let (mut line, mut last_line, mut end) = (Vec::new(), Vec::new(), 0);
+    while (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
+        if end > 0 && is_unwritten(&line) {
+            check_record(&last_line)?;
             file.set_len(end)?;
             break;
         }
         end += line.len() as u64;
+        let is_first = last_line.is_empty();
         match line.pop() {
-            Some(b'\n') => last = Some(digest(&line)),
+            Some(b'\n') if is_first => check_record(&line)?,
+            Some(b'\n') => {}
+            _ if line.len() as u64 + 1 >= MAX_LINE_BYTES
+                || (is_first && !line.starts_with(b"{")) =>
+            {
+                return Err(no_log());
+            }
             _ => {
                 return Err(io::Error::other(
                     "it ends with an incomplete line, after a crash; keep it and name another file",
                 ));
             }
         }
+        std::mem::swap(&mut line, &mut last_line);
         line.clear();
     }
-    Ok(last)
+    if end == 0 {
+        return Ok(None);
+    }
+    check_record(&last_line)?;
+    Ok(Some(digest(&last_line)))
+}
+
+fn check_record(line: &[u8]) -> io::Result<()> {
+    serde_json::from_slice::<Record>(line).map(|_| ()).map_err(|_| no_log())
+}
+
+fn no_log() -> io::Error {
+    io::Error::other(
+        "it has contents that are no audit log; they were left alone, name another file",
+    )
 }
 
 /// Whether these are zeros in place of records that did not reach the disk before a crash, although

@@ -3,11 +3,12 @@
 mod file;
 mod job;
 mod list;
+mod own_files;
 mod request;
 mod target;
 
 use std::io::{IsTerminal, stdin};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use uncopy::copy::job::{JobOptions, LinkDest, Parents, is_built};
@@ -50,16 +51,6 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     let names = target::names(flags)
         .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
 
-    let audit = flags.audit.as_deref().map(Audit::open).transpose();
-    let mut report = match audit {
-        Ok(audit) => Report::new(flags, audit),
-        Err(error) => {
-            let named = flags.audit.as_deref().unwrap_or(Path::new("")).display();
-            let operation = format!("begin the audit log {named}");
-            let next_step = "name a file that can be written to, or leave out --audit";
-            return Ok(report::failed_to(&operation, &error, next_step));
-        }
-    };
     if flags.interactive && names.sources.iter().any(|source| is_typed(source)) {
         let message =
             "--interactive reads answers from the terminal that the source is; copy it without";
@@ -76,7 +67,17 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             return Err(misuse(ErrorKind::ValueValidation, message));
         }
         Err(failure) => {
-            report.all_failed(&names.sources, &names.destination, &failure);
+            let destination = &names.destination;
+            let pair = |source: &PathBuf| Pair {
+                source: source.clone(),
+                destination: destination.clone(),
+            };
+            let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
+            let mut report = match begin_report(flags, &options, &pairs)? {
+                Ok(report) => report,
+                Err(exit) => return Ok(exit),
+            };
+            report.all_failed(&names.sources, destination, &failure);
             return Ok(report.finish());
         }
     };
@@ -111,6 +112,10 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
         report::say(&note);
     }
+    let report = match begin_report(flags, &options, &pairs)? {
+        Ok(report) => report,
+        Err(exit) => return Ok(exit),
+    };
     let stop = match Stop::new() {
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
@@ -127,6 +132,27 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             job::copy(pairs, options, flags.tree.progress, signals, reports)
         }
     })
+}
+
+/// Begins the report and the audit log, when the run's own files were checked against those that it copies.
+///
+/// # Errors
+/// One of its own files has another part in the copy; the inner error: the log cannot be begun. Nothing was touched.
+fn begin_report(
+    flags: &CopyArgs,
+    options: &JobOptions,
+    pairs: &[Pair],
+) -> Result<Result<Report, Exit>, clap::Error> {
+    own_files::check(flags, options, pairs).map_err(|misplaced| {
+        flags::usage_error(flags.subcommand(), ErrorKind::ArgumentConflict, &misplaced.to_string())
+    })?;
+    let audit = flags.audit.as_deref().map(Audit::open).transpose();
+    Ok(audit.map(|audit| Report::new(flags, audit)).map_err(|error| {
+        let named = flags.audit.as_deref().unwrap_or(Path::new("")).display();
+        let operation = format!("begin the audit log {named}");
+        let next_step = "name a file that can be written to, or leave out --audit";
+        report::failed_to(&operation, &error, next_step)
+    }))
 }
 
 /// Where a copy is reported: as it goes on, and in a manifest at its end.

@@ -12,6 +12,7 @@ pub(crate) mod leftovers;
 mod mapping;
 mod matrix;
 mod names;
+mod own_files;
 mod parents;
 mod planted_links;
 mod policy;
@@ -98,6 +99,7 @@ pub(crate) fn cases() -> Vec<Case> {
         mapping::cases(),
         matrix::cases(),
         names::cases(),
+        own_files::cases(),
         parents::cases(),
         planted_links::cases(),
         policy::cases(),
