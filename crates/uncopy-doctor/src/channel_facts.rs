@@ -87,6 +87,9 @@ pub struct ChannelHolder {
     pub open_files: Option<u64>,
     /// Limit on open descriptors (`RLIMIT_NOFILE`).
     pub max_open_files: Limit,
+    /// Whether its descriptors in messages are not limited (`CAP_SYS_RESOURCE` or `CAP_SYS_ADMIN` in the first user
+    /// namespace; `too_many_unix_fds` in `net/unix/garbage.c`).
+    pub is_exempt: bool,
     /// Bytes of locked memory. Channels lock none.
     pub locked_bytes: Option<u64>,
     /// Limit on locked memory (`RLIMIT_MEMLOCK`).

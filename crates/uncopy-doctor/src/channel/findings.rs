@@ -130,7 +130,8 @@ fn in_flight(writer: &ChannelEnd, reader: &ChannelEnd) -> Option<DoctorFinding> 
     let descriptors = reader.unread_descriptors?;
     let limited = writer.holders.iter().filter_map(|holder| {
         let limit = holder.max_open_files.soft?;
-        (descriptors > 0 && descriptors >= limit / 2).then_some((holder, limit))
+        let is_near = descriptors > 0 && descriptors >= limit / 2;
+        (is_near && !holder.is_exempt).then_some((holder, limit))
     });
     let (sender, limit) = limited.min_by_key(|(_, limit)| *limit)?;
     let fact = ChannelFound::DescriptorsInFlight { descriptors, reader: reader.reader() };

@@ -242,9 +242,27 @@ fn holder(owner: Owner) -> ChannelHolder {
             .any(|path| fs::read_to_string(path).is_ok_and(|text| says_frozen(&text))),
         open_files: entries.ok().map(|entries| entries.count() as u64),
         max_open_files: limit_in(&limits, "Max open files"),
+        is_exempt: may_exceed(&status) && is_in_first_namespace(pid),
         locked_bytes: number_after(&status, "VmLck:").map(|kib| kib << 10),
         max_locked_bytes: limit_in(&limits, "Max locked memory"),
     }
+}
+
+/// Whether the effective capabilities in `/proc/PID/status` have one that lifts the limit on descriptors in messages.
+fn may_exceed(status: &str) -> bool {
+    const SYS_ADMIN: u64 = 1 << 21;
+    const SYS_RESOURCE: u64 = 1 << 24;
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
+        .is_some_and(|effective| effective & (SYS_ADMIN | SYS_RESOURCE) != 0)
+}
+
+/// Whether a process is in the first user namespace. One that cannot be looked at is not known to be.
+fn is_in_first_namespace(pid: u32) -> bool {
+    // `PROC_USER_INIT_INO` in include/linux/proc_ns.h.
+    const FIRST: &str = "user:[4026531837]";
+    fs::read_link(format!("/proc/{pid}/ns/user")).is_ok_and(|link| link.as_os_str() == FIRST)
 }
 
 fn number_in_file(path: &str) -> Option<u64> {
@@ -323,6 +341,20 @@ mod tests {
             assert_eq!(nature_of(nature), expected);
         }
         assert!(is_channel(nature(libc::AF_UNIX, libc::SOCK_SEQPACKET, false)));
+    }
+
+    #[test]
+    fn two_capabilities_lift_the_limit_on_descriptors_in_messages() {
+        for (digits, expected) in [
+            ("000001ffffffffff", true),
+            ("0000000000200000", true),
+            ("0000000001000000", true),
+            ("0000000000dfffff", false),
+            ("0000000000000000", false),
+            ("?", false),
+        ] {
+            assert_eq!(may_exceed(&format!("Name:\tx\nCapEff:\t{digits}\n")), expected, "{digits}");
+        }
     }
 
     #[test]

@@ -173,9 +173,9 @@ impl Filter {
     ) -> (Tally, Tally) {
         let (mut sampled, mut called) = (Tally::new(), Tally::new());
         let mut fresh = Vec::new();
-        let end = Instant::now() + time;
+        let begin = Instant::now();
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = time.saturating_sub(begin.elapsed());
             std::thread::sleep(left.min(PERIOD));
             samplers.iter_mut().for_each(|sampler| sampler.take(&mut fresh));
             self.count(&mut sampled, &mut fresh, By::Sample, stacks.as_deref_mut());

@@ -12,6 +12,7 @@ fn holder(pid: u32) -> ChannelHolder {
         descriptor: 5,
         state: Some('S'),
         is_frozen: false,
+        is_exempt: false,
         open_files: Some(10),
         max_open_files: limit,
         locked_bytes: Some(0),
@@ -247,6 +248,12 @@ fn descriptors_in_messages_count_for_their_sender() {
         far(f).holders[0].max_open_files.soft = Some(1 << 20);
     });
     assert_eq!(more(|f| far(f).unread_descriptors = Some(511)), []);
+    // Nobody who may send them is limited.
+    let exempt = |f: &mut ChannelFacts| {
+        far(f).unread_descriptors = Some(5000);
+        f.near.holders[0].is_exempt = true;
+    };
+    assert_eq!(more(exempt), []);
     assert_eq!(
         more(|f| {
             far(f).unread_descriptors = Some(512);
