@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use tokio::sync::Notify;
@@ -47,7 +47,8 @@ use uncopy_os::reactor::{self, Watched};
 /// # Cancelling
 /// Every future may be dropped at any time. A send that has not begun is not made. A send that has begun, on
 /// a stream that is full, is finished before the next one begins, so that no message is cut off; its buffers
-/// are dropped when they are released. Nothing is ever released early. If no send follows and the sender is
+/// are dropped when they are released. While it cannot be finished, because the socket cannot be watched (`EMFILE`), the
+/// next send fails with that error and is not made. Nothing is ever released early. If no send follows and the sender is
 /// dropped, the connection is aborted: the peer reads a reset, and no normal end after half a message.
 ///
 /// [`SenderOptions::send_timeout`](super::SenderOptions::send_timeout) is ignored here; use
@@ -82,10 +83,13 @@ struct Core<B: StableBytes> {
     /// Notifies tasks of releases that another task has read.
     news: Notify,
     /// Epoll set that is readable when the socket has room.
-    room: OnceLock<Watched>,
+    room: Watch,
     /// Epoll set that is readable when the error queue has entries.
-    reports: OnceLock<Watched>,
+    reports: Watch,
 }
+
+/// Epoll set with the socket, once it is registered with a runtime.
+type Watch = Mutex<Option<Arc<Watched>>>;
 
 struct SenderState<B: StableBytes> {
     sender: Sender<B>,
@@ -171,8 +175,13 @@ impl<B: StableBytes> AsyncSender<B> {
         if let Err(error) = self.core.check_owner("send to") {
             return refused(error);
         }
-        // Finishes a send whose future was dropped. Its result is not needed any more.
-        let _ = self.core.finish().await;
+        // Finishes a send whose future was dropped. Its result is not needed any more, unless it is not finished: on a
+        // stream this one would stand in the middle of it.
+        if let Err(error) = self.core.finish().await
+            && self.core.state().current.is_some()
+        {
+            return refused(error);
+        }
         let collected = self.core.state().collect();
         let number = {
             let mut state = self.core.state();
@@ -219,6 +228,7 @@ impl<B: StableBytes> Core<B> {
 
     /// Finishes the current send; returns the number of bytes sent.
     async fn finish(&self) -> Result<usize> {
+        let mut has_watched_anew = false;
         loop {
             // Checked again because a wait may have begun in the parent.
             self.check_owner("send to")?;
@@ -227,7 +237,15 @@ impl<B: StableBytes> Core<B> {
             }
             let interest = Interest { write: true, ..Interest::default() };
             let room = self.watch(&self.room, interest)?;
-            let mut guard = room.readable().await.map_err(|error| unwatched(&error))?;
+            let mut guard = match room.readable().await {
+                Ok(guard) => guard,
+                Err(error) if has_watched_anew => return Err(unwatched(&error)),
+                Err(_) => {
+                    has_watched_anew = true;
+                    forget(&self.room, &room);
+                    continue;
+                }
+            };
             self.check_owner("send to")?;
             if let Some(result) = self.state().advance() {
                 return result;
@@ -239,16 +257,24 @@ impl<B: StableBytes> Core<B> {
 
     /// Watches an epoll set with the socket in the runtime. The runtime must not watch the socket itself: it
     /// takes a report in the error queue for a connection that can never be written to again.
-    fn watch<'a>(&self, place: &'a OnceLock<Watched>, interest: Interest) -> Result<&'a Watched> {
-        if let Some(watched) = place.get() {
-            return Ok(watched);
+    fn watch(&self, watch: &Watch, interest: Interest) -> Result<Arc<Watched>> {
+        let mut place = watch.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watched) = &*place {
+            return Ok(Arc::clone(watched));
         }
         let state = self.state();
         let set = epoll::set_of(state.sender.socket().fd(), interest)
             .map_err(|errno| state.sender.socket().error("watch", errno))?;
         let watched = reactor::watch(Arc::new(set)).map_err(|error| unwatched(&error))?;
-        Ok(place.get_or_init(|| watched))
+        Ok(Arc::clone(place.insert(Arc::new(watched))))
     }
+}
+
+/// Has a set be registered anew: the runtime that it was registered with has ended.
+fn forget(watch: &Watch, ended: &Arc<Watched>) {
+    let mut place = watch.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another task may have registered a new one.
+    place.take_if(|watched| Arc::ptr_eq(watched, ended));
 }
 
 fn unwatched(error: &std::io::Error) -> Error {
@@ -317,6 +343,7 @@ impl<B: StableBytes> Pending<B> {
 
     async fn wait(&self) -> Result<Release<B>> {
         let core = &*self.core;
+        let mut has_watched_anew = false;
         loop {
             let mut news = pin!(core.news.notified());
             // From here no notification is missed, even before the first poll.
@@ -332,7 +359,15 @@ impl<B: StableBytes> Pending<B> {
             })
             .await;
             if let Some(guard) = guard {
-                let mut guard = guard.map_err(|error| unwatched(&error))?;
+                let mut guard = match guard {
+                    Ok(guard) => guard,
+                    Err(error) if has_watched_anew => return Err(unwatched(&error)),
+                    Err(_) => {
+                        has_watched_anew = true;
+                        forget(&core.reports, &reports);
+                        continue;
+                    }
+                };
                 if let Some(release) = self.try_take()? {
                     return Ok(release);
                 }

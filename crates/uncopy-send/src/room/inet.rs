@@ -98,16 +98,25 @@ impl InetSocket {
         match rustix::net::connect(&socket.fd, &to) {
             Ok(()) => {}
             Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
-                socket.wait(WaitFor::Room, Some(timeout));
-                if let Some(errno) = socket.take_error() {
-                    return Err(fail(errno));
+                let begin = Instant::now();
+                // A wait ends early if a signal arrives.
+                loop {
+                    let left = timeout.saturating_sub(begin.elapsed());
+                    socket.wait(WaitFor::Room, Some(left));
+                    if let Some(errno) = socket.take_error() {
+                        return Err(fail(errno));
+                    }
+                    if socket.peer_address().is_some() {
+                        break;
+                    }
+                    if left.is_zero() {
+                        return Err(fail(Errno::ETIMEDOUT));
+                    }
                 }
             }
             Err(errno) => return Err(fail(errno.into())),
         }
-        if socket.peer_address().is_none() {
-            return Err(fail(Errno::ETIMEDOUT));
-        }
+        rustix::io::ioctl_fionbio(&socket.fd, false).map_err(|errno| fail(errno.into()))?;
         Ok(socket)
     }
 
@@ -314,9 +323,19 @@ impl InetSocket {
             match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::empty()) {
                 Ok((n, _)) => return Ok(n),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => self.wait(WaitFor::Input, None),
+                Err(rustix::io::Errno::AGAIN) => self.wait_for_input(),
                 Err(errno) => return Err(self.error("receive on", errno)),
             }
+        }
+    }
+
+    /// Sleeps until a nonblocking socket has input, or a little while if only reports are in the error queue.
+    fn wait_for_input(&self) {
+        let mut polled = [PollFd::new(&self.fd, PollFlags::IN)];
+        // A failed wait is treated as one that ended early.
+        let _ = rustix::event::poll(&mut polled, None);
+        if !polled[0].revents().intersects(PollFlags::IN | PollFlags::HUP) {
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -325,13 +344,13 @@ impl InetSocket {
     /// # Errors
     /// As `recv(2)`.
     pub fn receive_within(&self, bytes: &mut [u8], timeout: Duration) -> Result<Option<usize>> {
-        let deadline = Instant::now() + timeout;
+        let begin = Instant::now();
         loop {
             match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::DONTWAIT) {
                 Ok((n, _)) => return Ok(Some(n)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = timeout.saturating_sub(begin.elapsed());
                     if left.is_zero() {
                         return Ok(None);
                     }
@@ -483,7 +502,6 @@ impl InetSocket {
     /// no timeout).
     pub(crate) fn wait(&self, wanted: WaitFor, timeout: Option<Duration>) {
         let flags = match wanted {
-            WaitFor::Input => PollFlags::IN,
             WaitFor::Room => PollFlags::OUT,
             WaitFor::Errors => PollFlags::empty(),
         };
@@ -543,7 +561,6 @@ impl InetSocket {
 /// A condition to wait for on an [`InetSocket`]. A queued error ends every wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitFor {
-    Input,
     Room,
     Errors,
 }
@@ -580,5 +597,25 @@ fn subject(transport: Transport, address: SocketAddr) -> String {
 impl fmt::Debug for InetSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "InetSocket({})", self.subject())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use rustix::fs::{OFlags, fcntl_getfl};
+
+    use super::InetSocket;
+
+    #[test]
+    fn a_socket_waits_in_the_kernel_however_it_was_connected() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let within = InetSocket::connect_tcp_within(to, Duration::from_secs(9)).unwrap();
+        for socket in [within, InetSocket::connect_tcp(to).unwrap()] {
+            assert!(!fcntl_getfl(&socket.fd).unwrap().contains(OFlags::NONBLOCK));
+        }
     }
 }

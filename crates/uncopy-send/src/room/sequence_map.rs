@@ -1,14 +1,21 @@
 //! A map whose keys are consecutive numbers, given out by the map. Pure.
 
+use std::collections::BTreeMap;
+
 /// Maps numbers to values. Each value gets the next number, counted from zero, when it is put in; values
-/// are taken out in any order. Uses memory for all numbers from the oldest value on.
+/// are taken out in any order. Few old values among many newer ones that were taken out are set aside, so that memory
+/// and time are those of the values, and not of the numbers between them.
 #[derive(Debug)]
 pub(crate) struct SequenceMap<T> {
     /// Empty, or a power of two in length; the place of a number is its remainder.
     places: Vec<Option<T>>,
-    /// Number of the oldest value; the next number if the map is empty.
+    /// Number of the oldest value that has a place; the next number if there is none.
     first: u64,
     next: u64,
+    /// Number of values that have a place.
+    placed: usize,
+    /// Values with lower numbers.
+    aside: BTreeMap<u64, T>,
 }
 
 /// Number of places of the first allocation.
@@ -16,7 +23,7 @@ const FEW: usize = 16;
 
 impl<T> SequenceMap<T> {
     pub(crate) const fn new() -> SequenceMap<T> {
-        SequenceMap { places: Vec::new(), first: 0, next: 0 }
+        SequenceMap { places: Vec::new(), first: 0, next: 0, placed: 0, aside: BTreeMap::new() }
     }
 
     /// Returns the number that the next value gets.
@@ -28,7 +35,7 @@ impl<T> SequenceMap<T> {
     /// Returns the number of values, if they are taken out in their order.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        (self.next - self.first) as usize
+        (self.next - self.first) as usize + self.aside.len()
     }
 
     /// Puts a value in; returns its number.
@@ -44,6 +51,7 @@ impl<T> SequenceMap<T> {
         let (number, place) = self.vacant();
         // The place is empty. Dropping its old content would force the new value into memory first.
         std::mem::forget(place.replace(make()));
+        self.placed += 1;
         number
     }
 
@@ -62,7 +70,7 @@ impl<T> SequenceMap<T> {
     #[inline]
     fn vacant(&mut self) -> (u64, &mut Option<T>) {
         if self.next - self.first == self.places.len() as u64 {
-            self.grow();
+            self.make_room();
         }
         let (number, place) = (self.next, self.place(self.next));
         self.next += 1;
@@ -71,35 +79,51 @@ impl<T> SequenceMap<T> {
 
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
-        self.places.get(self.place_of(number)?)?.as_ref()
+        match self.place_of(number) {
+            Some(place) => self.places.get(place)?.as_ref(),
+            None => self.aside.get(&number),
+        }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
-        let place = self.place_of(number)?;
-        self.places.get_mut(place)?.as_mut()
+        match self.place_of(number) {
+            Some(place) => self.places.get_mut(place)?.as_mut(),
+            None => self.aside.get_mut(&number),
+        }
     }
 
     /// Removes a value.
     #[inline]
     pub(crate) fn take(&mut self, number: u64) -> Option<T> {
-        let place = self.place_of(number)?;
+        let Some(place) = self.place_of(number) else { return self.aside.remove(&number) };
         let value = self.places.get_mut(place)?.take()?;
+        self.placed -= 1;
+        self.skip_empty();
+        Some(value)
+    }
+
+    /// Advances to the oldest value that has a place.
+    #[inline]
+    fn skip_empty(&mut self) {
         while self.first < self.next && self.places[self.place(self.first)].is_none() {
             self.first += 1;
         }
-        Some(value)
     }
 
     /// Removes the oldest value.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.take(self.first)
+        match self.aside.pop_first() {
+            Some((_, value)) => Some(value),
+            None => self.take(self.first),
+        }
     }
 
     /// Iterates over all values in ascending order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        (self.first..self.next).filter_map(|number| Some((number, self.get(number)?)))
+        let aside = self.aside.iter().map(|(number, value)| (*number, value));
+        aside.chain((self.first..self.next).filter_map(|number| Some((number, self.get(number)?))))
     }
 
     /// Returns the place of a number that may be in the map.
@@ -112,6 +136,23 @@ impl<T> SequenceMap<T> {
     #[inline]
     fn place(&self, number: u64) -> usize {
         number as usize & self.places.len().wrapping_sub(1)
+    }
+
+    /// Makes room for another number: sets the oldest values aside until half of the places are free, if few have a
+    /// value, and doubles the places otherwise.
+    #[cold]
+    fn make_room(&mut self) {
+        if self.places.len() <= FEW || self.placed > self.places.len() / 4 {
+            return self.grow();
+        }
+        while self.next - self.first > self.places.len() as u64 / 2 {
+            let place = self.place(self.first);
+            if let Some(value) = self.places[place].take() {
+                self.aside.insert(self.first, value);
+                self.placed -= 1;
+            }
+            self.skip_empty();
+        }
     }
 
     #[cold]
@@ -169,6 +210,25 @@ mod tests {
             }
         }
         assert!(sequence.next() > 1000);
+    }
+
+    #[test]
+    fn an_old_value_costs_no_memory_for_the_numbers_behind_it() {
+        let mut sequence = SequenceMap::new();
+        let (oldest, second) = (sequence.push(7u64), sequence.push(8));
+        for number in 2..100_000 {
+            assert_eq!(sequence.push(number), number);
+            // One is there all the time.
+            if number > 2 {
+                assert_eq!(sequence.take(number - 1), Some(number - 1));
+            }
+        }
+        assert!(sequence.places.len() <= 4 * super::FEW, "{}", sequence.places.len());
+        assert_eq!(sequence.get(oldest), Some(&7));
+        assert_eq!(sequence.get_mut(second), Some(&mut 8));
+        let numbers: Vec<u64> = sequence.iter().map(|(number, _)| number).collect();
+        assert_eq!(numbers, [oldest, second, 99_999]);
+        assert_eq!([(); 4].map(|()| sequence.pop()), [Some(7), Some(8), Some(99_999), None]);
     }
 
     #[test]

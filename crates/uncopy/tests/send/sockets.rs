@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use testbed::{Case, cases};
 use uncopy::send::{InetSocket, Mode, Transport};
@@ -14,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] an_accepted_connection_sends_and_receives,
         [] a_datagram_socket_is_reconnected,
         [] a_refused_connection_names_the_peer,
+        [] the_longest_wait_is_accepted,
     ]
 }
 
@@ -60,4 +62,14 @@ fn a_refused_connection_names_the_peer() {
     let error = InetSocket::connect_tcp(closed).unwrap_err();
     assert_eq!(error.errno(), Some(uncopy::Errno::ECONNREFUSED));
     assert!(error.to_string().contains(&closed.to_string()), "{error}");
+}
+
+fn the_longest_wait_is_accepted() {
+    let listener = TcpListener::bind(here(false)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let socket = InetSocket::connect_tcp_within(to, Duration::MAX).unwrap();
+    listener.accept().unwrap().0.write_all(b"bytes").unwrap();
+    let mut bytes = [0; 5];
+    assert_eq!(socket.receive_within(&mut bytes, Duration::MAX).unwrap(), Some(5));
+    assert_eq!(&bytes, b"bytes");
 }

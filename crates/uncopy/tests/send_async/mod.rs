@@ -263,3 +263,30 @@ async fn a_child_is_refused_and_leaves_its_parents_runtime_alone() {
     let bytes = received.join().unwrap();
     assert!(bytes[200_000..240_000] == buffer[..] && bytes.ends_with(&[2; 10]));
 }
+
+/// A runtime ends in the middle of a send: in the next one the rest goes before the send that follows.
+#[test]
+fn a_send_that_its_runtime_left_is_finished_in_the_next_one() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    const BYTES: usize = 8 << 20;
+    let (stream, socket) = tcp();
+    socket.set_send_buffer_bytes(64 << 10).unwrap();
+    let sender = AsyncSender::new(Sender::new(socket, &SenderOptions::new().mode(Mode::Copy)));
+    let first = runtime();
+    let cut_off = first.block_on(async {
+        timeout(Duration::from_millis(50), sender.send(vec![b'A'; BYTES])).await.is_err()
+    });
+    assert!(cut_off, "the peer does not read");
+    drop(first);
+    let received = read_to_the_end(stream);
+    runtime().block_on(async {
+        let (sent, second) = timeout(LONG, sender.send(vec![b'B'; 1000])).await.unwrap();
+        assert_eq!(sent.unwrap(), 1000);
+        timeout(LONG, second.release()).await.unwrap().unwrap();
+        drop(sender);
+    });
+    let bytes = received.join().unwrap();
+    assert_eq!(bytes.len(), BYTES + 1000);
+    assert!(bytes[..BYTES].iter().all(|byte| *byte == b'A'));
+    assert!(bytes[BYTES..].iter().all(|byte| *byte == b'B'));
+}
