@@ -177,14 +177,29 @@ pub trait CopyCalls {
         native_owners::set_owner(file, user, group)
     }
 
-    /// Sets owner and group of a symbolic link.
-    fn set_owner_of_link(
+    /// Makes a FIFO, socket or device like another one, of its permissions less the umask.
+    fn make_special(&self, _source: &Metadata, _new: &Path) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Sets owner and group of whatever has a name. A symbolic link is not followed.
+    fn set_owner_of_name(
         &self,
-        link: &Path,
+        name: &Path,
         user: Option<u32>,
         group: Option<u32>,
     ) -> io::Result<()> {
-        native_owners::set_owner_of_link(link, user, group)
+        native_owners::set_owner_of_name(name, user, group)
+    }
+
+    /// Sets owner and group of a symbolic link, and of nothing else that got its name.
+    fn set_owner_of_link(
+        &self,
+        _link: &Path,
+        _user: Option<u32>,
+        _group: Option<u32>,
+    ) -> io::Result<()> {
+        unsupported()
     }
 
     /// Gives a file or directory the extended attributes of another, and the flags that do not forbid to rename it.

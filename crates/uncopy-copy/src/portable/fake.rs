@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, fchown, lchown};
 use std::path::Path;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use uncopy_core::System;
 use uncopy_os::native::{Advance, CopyCalls, OnProgress, Placing, unsupported};
 
@@ -33,6 +34,8 @@ pub(super) enum Call {
     CopyAcl,
     SetOwner,
     SetOwnerOfLink,
+    SetOwnerOfName,
+    MakeSpecial,
     SetPermissions,
     SetTimes,
     Flush,
@@ -345,12 +348,32 @@ impl CopyCalls for Fake {
         self.call(Call::SetOwner, || if is_root() { fchown(file, user, group) } else { Ok(()) })
     }
 
+    fn make_special(&self, source: &Metadata, new: &Path) -> io::Result<()> {
+        self.is(System::MacOs)?;
+        self.call(Call::MakeSpecial, || {
+            let kind = FileType::from_raw_mode(source.mode());
+            let mode = Mode::from_raw_mode(source.mode() & 0o777);
+            mknodat(CWD, new, kind, mode, source.rdev()).map_err(io::Error::from)
+        })
+    }
+
+    fn set_owner_of_name(
+        &self,
+        name: &Path,
+        user: Option<u32>,
+        group: Option<u32>,
+    ) -> io::Result<()> {
+        let set = || if is_root() { lchown(name, user, group) } else { Ok(()) };
+        self.call(Call::SetOwnerOfName, set)
+    }
+
     fn set_owner_of_link(
         &self,
         link: &Path,
         user: Option<u32>,
         group: Option<u32>,
     ) -> io::Result<()> {
+        self.is(System::MacOs)?;
         let set = || if is_root() { lchown(link, user, group) } else { Ok(()) };
         self.call(Call::SetOwnerOfLink, set)
     }

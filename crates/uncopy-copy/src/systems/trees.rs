@@ -26,7 +26,7 @@ pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
     }),
     honoured("one_filesystem", |o| o.one_filesystem),
     honoured("follow_outside", |o| o.follow_outside),
-    row(CopyOption::Specials, "specials", |o| o.specials, [NOT_BUILT; 3]),
+    row(CopyOption::Specials, "specials", |o| o.specials, [YES, NOT_BUILT, NOT_BUILT]),
     honoured("selection", |o| !o.selection.is_everything()),
     row(CopyOption::Link, "link", |o| o.link, [NOT_BUILT; 3]),
     honoured("update", |o| o.update),

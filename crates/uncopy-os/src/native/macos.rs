@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::os::darwin::fs::{FileTimesExt, MetadataExt};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt as _, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::ptr;
 
@@ -114,14 +115,34 @@ impl CopyCalls for SystemCalls {
         copy_parts(source, copy, libc::COPYFILE_ACL)
     }
 
-    /// The link itself is opened, so that nothing else that got its name meanwhile is given away.
+    fn make_special(&self, source: &Metadata, new: &Path) -> io::Result<()> {
+        let kind = source.file_type();
+        if kind.is_socket() {
+            // mknod(2) makes none; one that is closed stays.
+            return UnixListener::bind(new).map(drop);
+        }
+        let mode = libc::mode_t::try_from(source.mode()).map_err(io::Error::other)?;
+        let (new, permissions) = (text(new)?, mode & 0o777);
+        if kind.is_fifo() {
+            // SAFETY: the path ends with a zero.
+            return done(unsafe { libc::mkfifo(new.as_ptr(), permissions) });
+        }
+        let device = libc::dev_t::try_from(source.rdev()).map_err(io::Error::other)?;
+        // SAFETY: the path ends with a zero.
+        done(unsafe { libc::mknod(new.as_ptr(), mode & libc::S_IFMT | permissions, device) })
+    }
+
+    /// The link itself is opened, so that nothing else is given away.
     fn set_owner_of_link(
         &self,
         link: &Path,
         user: Option<u32>,
         group: Option<u32>,
     ) -> io::Result<()> {
-        let link = OpenOptions::new().read(true).custom_flags(libc::O_SYMLINK).open(link)?;
+        let link = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_SYMLINK | libc::O_NONBLOCK)
+            .open(link)?;
         match link.metadata()?.is_symlink() {
             true => self.set_owner(&link, user, group),
             false => Err(io::ErrorKind::NotFound.into()),

@@ -12,6 +12,6 @@ pub(crate) fn set_owner(_: &File, _: Option<u32>, _: Option<u32>) -> io::Result<
 }
 
 /// Not available on this system.
-pub(crate) fn set_owner_of_link(_: &Path, _: Option<u32>, _: Option<u32>) -> io::Result<()> {
+pub(crate) fn set_owner_of_name(_: &Path, _: Option<u32>, _: Option<u32>) -> io::Result<()> {
     unsupported()
 }

@@ -9,10 +9,10 @@ pub(crate) fn set_owner(file: &File, user: Option<u32>, group: Option<u32>) -> i
     fchown(file, user, group)
 }
 
-pub(crate) fn set_owner_of_link(
-    link: &Path,
+pub(crate) fn set_owner_of_name(
+    name: &Path,
     user: Option<u32>,
     group: Option<u32>,
 ) -> io::Result<()> {
-    lchown(link, user, group)
+    lchown(name, user, group)
 }

@@ -11,14 +11,17 @@ use super::journal::Copied;
 use super::place::{Admission, Found, Place, kind_of, look, name_taken, side_of};
 use super::remove::remove_entry;
 use super::tally::{FileProgress, Tally};
-use super::walk::Directory;
+use super::walk::{Directory, mode_of_source};
 use crate::context::CopyContext;
 use crate::jobs::{EntryKind, EntryOutcome, HardLinks, Links};
 use crate::native_trees;
 use crate::portable::metadata::{give_owner, not_kept};
+use crate::portable::names::directory_of;
 use crate::portable::{LinkAtEnd, backup, copy_as, decide, passing};
 use crate::{Backup, CopyOptions, Existing, Outcome, Skip};
-use uncopy_core::{Error, InodeFlags, Note, Objection, Reason, Result, System, other_system};
+use uncopy_core::{
+    Error, InodeFlags, MetadataPart, Note, Objection, Reason, Result, System, other_system,
+};
 
 /// `ERROR_PRIVILEGE_NOT_HELD`.
 const NO_RIGHT: i32 = 1314;
@@ -36,7 +39,7 @@ impl Job<'_> {
         let skipped = |reason| EntryOutcome::Skipped { reason };
         let outcome = match kind {
             EntryKind::Symlink if self.options.links == Links::Skip => skipped(Skip::SymbolicLink),
-            EntryKind::Special => skipped(Skip::Special),
+            EntryKind::Special if !self.options.specials => skipped(Skip::Special),
             _ => {
                 let found = self.find(place)?;
                 if let (Some(found), Some(above)) = (&found, &above)
@@ -52,6 +55,7 @@ impl Job<'_> {
                         let found = found.as_ref();
                         let made = match kind {
                             EntryKind::Symlink => self.make_link(place, metadata, replaces),
+                            EntryKind::Special => self.make_special(place, metadata, replaces),
                             _ => self.copy_or_link(place, metadata, found.filter(|_| replaces)),
                         }?;
                         if let Some(above) = above {
@@ -197,9 +201,34 @@ impl Job<'_> {
             .map_err(|error| other_system::refused("read the link", &place.source, error))?;
         let is_of_directory = native_trees::is_of_directory(metadata);
         let make = |new: &Path| self.calls.make_link(&target, new, is_of_directory);
+        let give = |new: &Path, notes: &mut _| self.give_to_link(place, metadata, new, notes);
+        self.make_other(place, replaces, "make the link", make, give)
+    }
+
+    /// Makes a FIFO, socket or device like that of the source.
+    fn make_special(
+        &self,
+        place: &Place,
+        metadata: &Metadata,
+        replaces: bool,
+    ) -> Result<EntryOutcome> {
+        let make = |new: &Path| self.calls.make_special(metadata, new);
+        let give = |new: &Path, notes: &mut _| self.give_to_special(place, metadata, new, notes);
+        self.make_other(place, replaces, "make", make, give)
+    }
+
+    /// Makes an entry that is neither file nor directory.
+    fn make_other(
+        &self,
+        place: &Place,
+        replaces: bool,
+        operation: &'static str,
+        make: impl Fn(&Path) -> io::Result<()>,
+        give: impl FnOnce(&Path, &mut Vec<Note>) -> Result<(), NotGiven>,
+    ) -> Result<EntryOutcome> {
         let options = self.options_for(place, replaces);
         let mut notes = Vec::new();
-        let give = |new: &Path| self.give_link_owner(place, metadata, new, &mut notes);
+        let give = |new: &Path| give(new, &mut notes);
         match put(self.calls, &place.actual, replaces, options.backup.as_ref(), make, give) {
             Ok(()) => Ok(EntryOutcome::Made { notes, flags_not_kept: InodeFlags::default() }),
             // Another process made it in between.
@@ -214,7 +243,7 @@ impl Job<'_> {
                 Err(Error::new("make the link", &place.named, reason))
             }
             Err(NotPut::Unmade(error)) => {
-                Err(other_system::refused_by_destination("make the link", &place.named, error))
+                Err(other_system::refused_by_destination(operation, &place.named, error))
             }
             Err(NotPut::Unplaced { operation, error }) => {
                 Err(other_system::refused_by_destination(operation, &place.named, error))
@@ -223,29 +252,86 @@ impl Job<'_> {
     }
 
     /// Gives a link the owner that is asked for, and otherwise that of the source if it is preserved.
-    fn give_link_owner(
+    fn give_to_link(
         &self,
         place: &Place,
         source: &Metadata,
         link: &Path,
         notes: &mut Vec<Note>,
-    ) -> io::Result<()> {
+    ) -> Result<(), NotGiven> {
         let (calls, copy) = (self.calls, &self.options.copy);
         if !copy.preserve.ownership && copy.owner.is_none() {
             return Ok(());
         }
-        // Elsewhere others could have put a name of another file in its place by now.
-        let is_safe = place.within.is_private || decide::opens_links(calls.system());
+        let (is_private, opens_links) =
+            (place.within.is_private, decide::opens_links(calls.system()));
         let mut is_left = false;
         let wanted = copy.preserve.ownership.then_some(source);
-        let given = give_owner(copy, wanted, &fs::symlink_metadata(link)?, |user, group| {
-            is_left = !is_safe;
-            if is_safe { calls.set_owner_of_link(link, user, group) } else { Ok(()) }
-        })?;
-        notes.extend(given.map(|(what, error)| not_kept(what, error)));
+        let fail = |error| NotGiven { operation: "set the owner of", error };
+        let now = fs::symlink_metadata(link).map_err(fail)?;
+        let given = give_owner(copy, wanted, &now, |user, group| match is_private {
+            true => calls.set_owner_of_name(link, user, group),
+            false if opens_links => calls.set_owner_of_link(link, user, group),
+            // Others could have put a name of another file in its place by now.
+            false => {
+                is_left = true;
+                Ok(())
+            }
+        });
+        notes.extend(given.map_err(fail)?.map(|(what, error)| not_kept(what, error)));
         notes.extend(is_left.then_some(Note::NothingGiven));
         Ok(())
     }
+
+    /// Gives a FIFO, socket or device owner and mode, where nobody can have put another file in its place by now.
+    fn give_to_special(
+        &self,
+        place: &Place,
+        source: &Metadata,
+        path: &Path,
+        notes: &mut Vec<Note>,
+    ) -> Result<(), NotGiven> {
+        let (calls, copy) = (self.calls, &self.options.copy);
+        let is_given = copy.preserve.mode || copy.preserve.ownership;
+        if !is_given && copy.owner.is_none() && copy.mode_changes.is_none() {
+            return Ok(());
+        }
+        if !place.within.is_private {
+            notes.push(Note::NothingGiven);
+            return Ok(());
+        }
+        let fail = |operation| move |error| NotGiven { operation, error };
+        let now = fs::symlink_metadata(path).map_err(fail("examine"))?;
+        let wanted = copy.preserve.ownership.then_some(source);
+        let given = give_owner(copy, wanted, &now, |user, group| {
+            calls.set_owner_of_name(path, user, group)
+        });
+        let given = given.map_err(fail("set the owner of"))?;
+        notes.extend(given.map(|(what, error)| not_kept(what, error)));
+        let mode = match copy.preserve.mode {
+            true => Some(mode_of_source(source, path, notes)),
+            false => None,
+        };
+        let changed = copy.mode_changes.as_ref().map(|changes| {
+            let umask = self.umask(directory_of(path));
+            changes.apply(mode.unwrap_or_else(|| native_trees::mode(&now)), false, umask)
+        });
+        let Some(wanted) = changed.or(mode) else { return Ok(()) };
+        match calls.set_mode(path, wanted) {
+            Err(error) if changed.is_some() => Err(fail("set the mode of")(error)),
+            Err(error) => {
+                notes.push(not_kept(MetadataPart::Mode, error));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Metadata that was asked for and could not be given.
+struct NotGiven {
+    operation: &'static str,
+    error: io::Error,
 }
 
 /// Why an entry did not get its name.
@@ -256,7 +342,7 @@ enum NotPut {
     Unplaced { operation: &'static str, error: io::Error },
 }
 
-/// Makes an entry by `make` and gives it its owner by `give`: at once where the name is free, and else under a temporary
+/// Makes an entry by `make` and gives it its metadata by `give`: at once where the name is free, and else under a temporary
 /// name, which replaces what is there. That is kept if there is to be a `backup`.
 fn put(
     calls: &dyn TreeCalls,
@@ -264,7 +350,7 @@ fn put(
     replaces: bool,
     backup: Option<&Backup>,
     make: impl Fn(&Path) -> io::Result<()>,
-    give: impl FnOnce(&Path) -> io::Result<()>,
+    give: impl FnOnce(&Path) -> Result<(), NotGiven>,
 ) -> Result<(), NotPut> {
     let made = match replaces {
         true => make_beside(path, "tmp", make),
@@ -278,7 +364,7 @@ fn put(
         }
         calls.rename_entry(&made, path).map_err(|error| ("put in place", error))
     };
-    let given = give(&made).map_err(|error| ("set the owner of", error));
+    let given = give(&made).map_err(|NotGiven { operation, error }| (operation, error));
     given.and_then(|()| if replaces { place() } else { Ok(()) }).map_err(|(operation, error)| {
         remove_entry(calls, &made);
         NotPut::Unplaced { operation, error }

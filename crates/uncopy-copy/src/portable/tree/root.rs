@@ -57,7 +57,10 @@ impl Job<'_> {
         };
         let kind = kind_of(&metadata);
         let copied = match kind {
-            EntryKind::Directory | EntryKind::Special if options.sources == Sources::Entries => {
+            EntryKind::Directory | EntryKind::Special
+                if options.sources == Sources::Entries
+                    && (kind == EntryKind::Directory || !options.specials) =>
+            {
                 let kind = crate::native::kind(&metadata).unwrap_or("no regular file");
                 Err(Error::new("copy", source, Reason::NotRegular { kind }))
             }

@@ -310,7 +310,7 @@ impl Job<'_> {
         let copy = &self.options.copy;
         let last = match copy.given().has_mode() {
             true if copy.preserve.mode => first,
-            true => first & !0o777 | source & 0o777 & !self.umask(place),
+            true => first & !0o777 | source & 0o777 & !self.umask(&place.actual),
             false => first & !(FILLABLE & !source),
         };
         Modes { first, last }
@@ -318,11 +318,11 @@ impl Job<'_> {
 
     /// Returns the umask, which is seen at a file that is made in the copy of a directory. Where none can be made, it leaves
     /// all to the owner.
-    fn umask(&self, directory: &Place) -> u32 {
+    pub(super) fn umask(&self, directory: &Path) -> u32 {
         if let Some(umask) = self.umask.get() {
             return *umask;
         }
-        match metadata::umask(self.calls, &directory.actual.join("umask")) {
+        match metadata::umask(self.calls, &directory.join("umask")) {
             Ok(umask) => *self.umask.get_or_init(|| umask),
             Err(_) => metadata::OWNER_ALONE,
         }
@@ -391,7 +391,7 @@ impl Job<'_> {
         let before = match &copy.mode_changes {
             Some(changes) => {
                 let now = fs::metadata(&place.actual).map_err(|error| fail("examine", error))?;
-                Some((changes, native_trees::mode(&now), self.umask(place)))
+                Some((changes, native_trees::mode(&now), self.umask(&place.actual)))
             }
             None => None,
         };
@@ -400,7 +400,7 @@ impl Job<'_> {
             given.map_err(|error| fail("set the times of", error))?;
         }
         let mode = match copy.preserve.mode {
-            true => Some(self.mode_of_source(directory, &mut notes)),
+            true => Some(mode_of_source(metadata, &place.actual, &mut notes)),
             // Those of a directory that was there before are equal.
             false => (modes.first != modes.last).then_some(modes.last),
         };
@@ -468,19 +468,18 @@ impl Job<'_> {
             _ => Ok((opened, now)),
         }
     }
+}
 
-    /// Returns the mode of the source, without setuid and setgid if the owner of the copy is another.
-    fn mode_of_source(&self, directory: &Directory, notes: &mut Vec<Note>) -> u32 {
-        let mode = native_trees::mode(&directory.metadata);
-        let copy = fs::metadata(&directory.place.actual);
-        let owner = native::owner(&directory.metadata);
-        let is_owned = copy.is_ok_and(|copy| native::owner(&copy) == owner);
-        if mode & SETUID_SETGID == 0 || is_owned {
-            return mode;
-        }
-        notes.push(Note::SetuidDropped);
-        mode & !SETUID_SETGID
+/// Returns the mode of the source, without setuid and setgid if the owner of the copy, which has this path, is another.
+pub(super) fn mode_of_source(source: &Metadata, copy: &Path, notes: &mut Vec<Note>) -> u32 {
+    let mode = native_trees::mode(source);
+    let owner = native::owner(source);
+    let is_owned = fs::metadata(copy).is_ok_and(|copy| native::owner(&copy) == owner);
+    if mode & SETUID_SETGID == 0 || is_owned {
+        return mode;
     }
+    notes.push(Note::SetuidDropped);
+    mode & !SETUID_SETGID
 }
 
 /// Returns the outcome of a directory that is done.

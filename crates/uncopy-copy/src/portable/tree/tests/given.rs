@@ -1,6 +1,6 @@
 //! Owners and modes that entries of trees get on other systems, played. Files change their owner for root alone.
 
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 
 use super::*;
 use crate::portable::fake::is_root;
@@ -147,7 +147,7 @@ fn an_owner_that_is_not_given_is_an_error_if_it_is_asked_for_and_else_a_note() {
             copy.preserve.ownership = !is_asked;
             copy.owner = is_asked.then(|| Owner::new().user(333));
             let fake = Fake::new(system).fail(Call::SetOwner, EPERM);
-            let fake = fake.fail(Call::SetOwnerOfLink, EPERM);
+            let fake = fake.fail(Call::SetOwnerOfName, EPERM);
             let noted = Noted::default();
             scene.run(&fake, &JobOptions::new().copy(copy), &noted).1.unwrap();
             let (notes, errors) = noted.0.into_inner().unwrap();
@@ -269,5 +269,77 @@ fn a_job_that_was_killed_gives_its_tree_the_same_modes_when_it_is_gone_on_with()
                 assert_eq!(copy.mode() & 0o777, expected, "{what}: {}", name.display());
             }
         }
+    }
+}
+
+#[test]
+fn special_files_are_made_anew_and_get_owner_and_mode_where_that_is_certain() {
+    let umask = uncopy_os::name::umask().unwrap();
+    let fifo = |path: &Path| {
+        mknodat(CWD, path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o642)).unwrap();
+    };
+    for is_merged in [false, true] {
+        for (preserves, changes) in
+            [(false, None), (true, None), (false, Some("g+x")), (true, Some("g+x"))]
+        {
+            for is_taken in [false, true] {
+                let scene = Scene::new();
+                let scene = if is_merged { scene.with_destination() } else { scene };
+                fifo(&scene.source.join("a/fifo"));
+                mknodat(CWD, scene.source.join("socket"), FileType::Socket, Mode::from(0o600), 0)
+                    .unwrap();
+                if is_merged && is_taken {
+                    fs::write(scene.destination.join("a/fifo"), "old").unwrap();
+                }
+                let mut copy = CopyOptions::new().preserve(Preserve::default().mode(preserves));
+                copy.mode_changes = changes.and_then(|changes: &str| changes.parse().ok());
+                copy.backup = Some(crate::Backup::new());
+                let options = JobOptions::new().copy(copy.clone()).specials(true);
+                let noted = Noted::default();
+                let fake = Fake::new(System::MacOs);
+                let (summary, ended) = scene.run(&fake, &options, &noted);
+                ended.unwrap();
+                let (notes, errors) = noted.0.into_inner().unwrap();
+                let what = format!("{is_merged} {preserves} {changes:?} {is_taken}");
+                assert!(errors.is_empty(), "{what}: {errors:?}");
+                assert_eq!((summary.specials, summary.skipped), (2, 0), "{what}");
+                let copied = scene.destination.join("a/fifo");
+                let found = fs::symlink_metadata(&copied).unwrap();
+                assert!(found.file_type().is_fifo(), "{what}");
+                let socket = fs::symlink_metadata(scene.destination.join("socket")).unwrap();
+                assert!(socket.file_type().is_socket(), "{what}");
+                let is_given = !is_merged && (preserves || changes.is_some());
+                let made = 0o642 & !umask;
+                let before = if preserves && is_given { 0o642 } else { made };
+                let expected = match copy.mode_changes.filter(|_| is_given) {
+                    Some(changes) => changes.apply(before, false, umask),
+                    None => before,
+                };
+                assert_eq!(found.mode() & 0o777, expected, "{what}");
+                let is_left = notes.contains(&(copied, Note::NothingGiven));
+                assert_eq!(is_left, is_merged && (preserves || changes.is_some()), "{what}");
+                let kept = scene.destination.join("a/fifo~");
+                assert_eq!(kept.exists(), is_merged && is_taken, "{what}");
+            }
+        }
+    }
+    // An entry that cannot be made is an error, and the rest is copied.
+    let scene = Scene::new();
+    fifo(&scene.source.join("fifo"));
+    let fake = Fake::new(System::MacOs).fail(Call::MakeSpecial, EPERM);
+    let errors = scene.errors(&fake, &JobOptions::new().specials(true));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0].subject(), scene.destination.join("fifo"));
+    assert!(scene.destination.join("file").exists());
+    // One that is named alone.
+    for specials in [false, true] {
+        let scene = Scene::new();
+        fifo(&scene.path("fifo"));
+        let options = JobOptions::new().sources(Sources::Entries).specials(specials);
+        let pairs = [(scene.path("fifo"), scene.path("one"))];
+        let (summary, ended) = run_by(&Fake::new(System::MacOs), &pairs, &options, &());
+        ended.unwrap();
+        assert_eq!((summary.specials, summary.failed), (specials.into(), (!specials).into()));
     }
 }
