@@ -66,7 +66,10 @@ impl Transport {
 }
 
 /// Returns the handle as another process receives it.
-fn carried<T: Into<Handle> + TryFrom<Handle, Error = Handle>>(handle: T) -> T {
+///
+/// # Panics
+/// If descriptors run out.
+pub fn carried<T: Into<Handle> + TryFrom<Handle, Error = Handle>>(handle: T) -> T {
     let (near, far) = Channel::pair();
     let far = Channel::from_fd(far.into_fd().expect("descriptors")).expect("a socket");
     near.write(&[], vec![handle.into()]).expect("room for a message");

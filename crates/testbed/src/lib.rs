@@ -30,7 +30,7 @@ mod tree;
 mod wait;
 pub mod witness;
 
-pub use channel::Transport;
+pub use channel::{Transport, carried};
 pub use content::{Content, assert_same, drop_from_cache, patterned, seeded};
 pub use extent::{Extent, by_extent};
 pub use gathered::{GATHERED, Gathered, SentParts};

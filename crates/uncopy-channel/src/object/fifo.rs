@@ -107,6 +107,7 @@ impl Fifo {
         }
         let end = locked.end(side);
         let size = end.element;
+        let was_full = !end.has_room();
         let count = elements.len().min(end.bytes.len());
         if count == 0 {
             return Err(locked.nothing_to_read(side));
@@ -114,10 +115,13 @@ impl Fifo {
         for (to, from) in elements.iter_mut().zip(end.bytes.drain(..count)) {
             *to = from;
         }
-        if end.bytes.is_empty() {
+        let (is_empty, has_room) = (end.bytes.is_empty(), end.has_room());
+        if is_empty {
             locked.update(side, Signals::READABLE, Signals::empty());
         }
-        locked.room_made(side, wire.as_deref(), Signals::READABLE);
+        if was_full && has_room {
+            locked.room_made(side, wire.as_deref());
+        }
         Ok(count / size)
     }
 }
@@ -185,9 +189,10 @@ impl End for FifoEnd {
     }
 
     fn take_backlog_packets(&mut self) -> Vec<Piece> {
-        let bytes = std::mem::take(&mut self.bytes);
-        let (front, back) = bytes.as_slices();
-        Piece::of(&[IoSlice::new(front), IoSlice::new(back)]).into_iter().collect()
+        let mut bytes = std::mem::take(&mut self.bytes);
+        // An end takes in no packet above its capacity, and may hold almost twice as much.
+        let pieces = bytes.make_contiguous().chunks(self.capacity);
+        pieces.filter_map(|piece| Piece::of(&[IoSlice::new(piece)])).collect()
     }
 
     fn kind_bits(&self) -> u32 {

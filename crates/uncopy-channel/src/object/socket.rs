@@ -130,6 +130,19 @@ impl SocketEnd {
     }
 }
 
+/// Sends bytes over the socket to another process, as many as it takes; returns how many, and why no
+/// more.
+fn send_pieces(wire: &Wire, bytes: &[u8]) -> (usize, Result<(), Status>) {
+    let mut sent = 0;
+    for piece in bytes.chunks(MAX_PIECE_BYTES) {
+        if let Err(status) = wire.send(Content::Message, piece) {
+            return (sent, Err(status));
+        }
+        sent += piece.len();
+    }
+    (sent, Ok(()))
+}
+
 /// Signals that are cleared when nothing can be written any more.
 const CLEARED_AT_THE_END: Signals = Signals::WRITABLE.union(Signals::WRITE_THRESHOLD);
 
@@ -171,40 +184,31 @@ impl Socket {
         let (side, peer) = (self.0.side, self.0.side.peer());
         let is_finished = locked.signals(side).contains(Signals::WRITE_DISABLED);
         let kind = locked.end(side).kind;
-        let transport = locked.transport(side)?;
+        let wire = locked.wire_to_peer(side)?;
         if is_finished {
             return Err(Status::BadState);
         }
         kind.check_write(bytes)?;
-        match transport {
-            Transport::Wired(wire) => self.transmit(&wire, bytes),
-            Transport::Local(mut locked) => {
-                let end = locked.end(peer);
-                let count = end.put(bytes)?;
-                let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
-                if !is_empty {
-                    locked.update(peer, Signals::empty(), Signals::READABLE);
-                }
-                if is_full {
-                    locked.update(side, Signals::WRITABLE, Signals::empty());
-                }
-                update_thresholds(&mut locked, peer);
-                Ok(count)
-            }
+        if let Some(wire) = wire {
+            // Under the lock, so that neither another write nor the end of writing comes in between.
+            let (sent, result) = send_pieces(&wire, bytes);
+            drop(locked);
+            return match self.0.record_sent(result) {
+                Err(status) if sent == 0 => Err(status),
+                _ => Ok(sent),
+            };
         }
-    }
-
-    /// Sends bytes over the socket to another process, as many as it takes.
-    fn transmit(&self, wire: &Wire, bytes: &[u8]) -> Result<usize, Status> {
-        let mut sent = 0;
-        for piece in bytes.chunks(MAX_PIECE_BYTES) {
-            match self.0.transmit(wire, piece) {
-                Ok(()) => sent += piece.len(),
-                Err(status) if sent == 0 => return Err(status),
-                Err(_) => break,
-            }
+        let end = locked.end(peer);
+        let count = end.put(bytes)?;
+        let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
+        if !is_empty {
+            locked.update(peer, Signals::empty(), Signals::READABLE);
         }
-        Ok(sent)
+        if is_full {
+            locked.update(side, Signals::WRITABLE, Signals::empty());
+        }
+        update_thresholds(&mut locked, peer);
+        Ok(count)
     }
 
     /// Reads bytes of the stream, or one datagram; returns how many. The part of a datagram that does
@@ -244,14 +248,15 @@ impl Socket {
                 status => status,
             });
         }
+        let was_full = !end.has_room();
         let count = end.get(bytes, keep);
-        let (is_empty, is_full) = (end.bytes.is_empty(), end.bytes.len() == CAPACITY_BYTES);
+        let (is_empty, has_room) = (end.bytes.is_empty(), end.has_room());
         if is_empty {
             locked.update(side, Signals::READABLE, Signals::empty());
         }
         // The peer writes no more if it is finished; over a socket the end is still to come.
-        if wire.is_some() || !is_finished && !is_full {
-            locked.room_made(side, wire.as_deref(), Signals::READABLE);
+        if was_full && has_room && (wire.is_some() || !is_finished) {
+            locked.room_made(side, wire.as_deref());
         }
         update_thresholds(&mut locked, side);
         Ok(count)
@@ -331,7 +336,8 @@ impl Socket {
     }
 
     /// Disables writing at this end. The peer can still read what was written; then its reads return
-    /// [`Status::BadState`].
+    /// [`Status::BadState`]. Another process that holds this end can still write, but the peer drops
+    /// that.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::MANAGE_SOCKET`]; if the peer is in another process
@@ -385,7 +391,9 @@ impl End for SocketEnd {
         let Load { body, parcel } = load;
         let is_sound = !body.is_empty() && parcel.is_empty();
         match content {
-            Content::Message if is_sound && !end.is_finished => {
+            // From a process that holds the same end as the one that has disabled its writing.
+            Content::Message if is_sound && end.is_finished => {}
+            Content::Message if is_sound => {
                 end.bytes.extend(&*body);
                 if end.kind == SocketKind::Datagram {
                     end.datagrams.push_back(body.len());

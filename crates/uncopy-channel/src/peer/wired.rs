@@ -78,26 +78,37 @@ pub(crate) enum Transport<'a, T> {
 }
 
 impl<'a, T: End> Locked<'a, T> {
-    /// Returns where what `side` sends goes. Every operation that sends asks here, once.
+    /// Returns where what `side` sends goes. Every operation that sends asks here, once, or
+    /// [`wire_to_peer`](Self::wire_to_peer) if it sends under the lock.
     ///
     /// # Errors
     /// [`Status::PeerClosed`] if nothing can be sent any more.
     #[inline(always)]
     pub(crate) fn transport(self, side: Side) -> Result<Transport<'a, T>, Status> {
-        if self.is_orphan(side) {
-            return Err(Status::PeerClosed);
-        }
-        Ok(match self.wire(side) {
+        Ok(match self.wire_to_peer(side)? {
             None => Transport::Local(self),
             Some(wire) => Transport::Wired(wire),
         })
     }
 
-    /// Lets more come to `side`, which has room again: from the socket, until one of the signals is
-    /// set, or from the peer.
-    pub(crate) fn room_made(&mut self, side: Side, wire: Option<&Wire>, until: Signals) {
+    /// Returns the socket that what `side` sends goes to, if the other end is in another process.
+    ///
+    /// # Errors
+    /// [`Status::PeerClosed`] if nothing can be sent any more.
+    #[inline(always)]
+    pub(crate) fn wire_to_peer(&self, side: Side) -> Result<Option<StdArc<Wire>>, Status> {
+        if self.is_orphan(side) { Err(Status::PeerClosed) } else { Ok(self.wire(side)) }
+    }
+
+    /// Lets more come to `side`, which was full and has room again: from the socket or from the peer.
+    pub(crate) fn room_made(&mut self, side: Side, wire: Option<&Wire>) {
         match wire {
-            Some(wire) => self.pump(side, wire, until),
+            Some(wire) => {
+                // All that there is room for: changes of signals come behind messages.
+                self.pump(side, wire, Signals::empty());
+                // Those who sleep do not poll the socket of a full end.
+                self.recheck_waiters(side);
+            }
             None if self.is_orphan(side) => {}
             None => self.update(side.peer(), Signals::empty(), Signals::WRITABLE),
         }

@@ -1,6 +1,6 @@
 //! Fifos.
 
-use testbed::{LONG, Transport};
+use testbed::{LONG, Transport, carried};
 use uncopy::channel::{Deadline, Fifo, Object, Rights, Signals, Status};
 
 use crate::channel::{is_orphan, past};
@@ -67,4 +67,25 @@ pub(crate) fn a_fifo_needs_the_rights_to_read_and_write(over: Transport) {
     assert!(!is_orphan(&far), "there is a duplicate");
     drop(mute);
     assert!(is_orphan(&far));
+}
+
+/// An end with a socket takes in packets while it is not full, so that it may hold almost twice its
+/// capacity.
+#[test]
+fn an_end_that_holds_more_than_its_capacity_moves_with_all_of_it() {
+    let (near, far) = Transport::Socket.fifos(4, 4);
+    assert_eq!(near.write(b"one.two."), Ok(2));
+    assert_eq!(near.write(b"threfourfivesix."), Ok(4));
+    assert!(far.wait_one(Signals::READABLE, past()).is_ok());
+    let far = carried(carried(far));
+    let mut elements = [0; 28];
+    let mut found = 0;
+    while let Ok(count) = far.read(&mut elements[found..]) {
+        found += 4 * count;
+    }
+    assert_eq!(&elements[..found], b"one.two.threfourfivesix.");
+    assert_eq!(near.write(b"more"), Ok(1));
+    assert_eq!(far.read(&mut elements), Ok(1));
+    assert_eq!(far.write(b"back"), Ok(1));
+    assert_eq!(near.read(&mut elements), Ok(1));
 }

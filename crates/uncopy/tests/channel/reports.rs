@@ -210,6 +210,61 @@ pub(crate) fn a_wait_that_is_woken_for_nothing_keeps_its_place(over: Transport) 
 }
 
 /// User packets, of which there is always one, do not keep the port from looking at sockets.
+/// Fills `far`, and nothing else.
+fn fill(near: &Handle, far: &Handle) {
+    let (count, write): (_, fn(&Handle) -> _) = match near {
+        Handle::Channel(_) => (4096, |near| match near {
+            Handle::Channel(channel) => send(channel, b"data"),
+            _ => unreachable!(),
+        }),
+        Handle::Fifo(_) => (4, |near| match near {
+            Handle::Fifo(fifo) => fifo.write(b"data").map(drop),
+            _ => unreachable!(),
+        }),
+        _ => (4, |near| match near {
+            Handle::Socket(socket) => socket.write(&[0; 64 << 10]).map(drop),
+            _ => unreachable!(),
+        }),
+    };
+    for _ in 0..count {
+        write(near).unwrap();
+        // Receives it, so that the kernel has room for the next.
+        far.signals();
+    }
+}
+
+fn read_some(far: &Handle) {
+    match far {
+        Handle::Channel(channel) => drop(channel.read().unwrap()),
+        Handle::Fifo(fifo) => assert_eq!(fifo.read(&mut [0; 4]), Ok(1)),
+        Handle::Socket(socket) => assert_eq!(socket.read(&mut [0; 16]), Ok(16)),
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// The end stays readable, so that no other signal changes.
+pub(crate) fn a_read_at_a_full_end_wakes_waits_for_what_is_behind(over: Transport) {
+    for (name, wait) in WAIT_METHODS {
+        for (near, far, _) in readable_ends(over) {
+            fill(&near, &far);
+            near.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+            std::thread::scope(|threads| {
+                let wait = || wait(&far, Signals::USER_0, Deadline::after(LONG));
+                let waiter = threads.spawn(wait);
+                std::thread::sleep(TICK);
+                read_some(&far);
+                let observed = waiter.join().unwrap();
+                assert!(
+                    observed.is_ok_and(|observed| observed.contains(Signals::USER_0)),
+                    "{name}: {observed:?}: {far:?}"
+                );
+            });
+            let all = Signals::USER_0 | Signals::READABLE;
+            assert!(far.signals().contains(all), "{far:?}");
+        }
+    }
+}
+
 pub(crate) fn a_busy_port_receives_from_the_other_end(over: Transport) {
     for (near, far, write) in readable_ends(over) {
         let port = Port::new();

@@ -1,7 +1,9 @@
 //! Zircon's sockets.
 
-use testbed::{LONG, Transport};
-use uncopy::channel::{Deadline, Object, Rights, Signals, SocketKind, Status};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use testbed::{LONG, Transport, by_extent, carried};
+use uncopy::channel::{Deadline, Object, Rights, Signals, Socket, SocketKind, Status};
 
 pub(crate) fn a_stream_keeps_no_boundaries(over: Transport) {
     let (near, far) = over.sockets(SocketKind::Stream);
@@ -92,4 +94,82 @@ pub(crate) fn disabled_writing_is_signaled_at_both_ends(over: Transport) {
     assert_eq!(near.signals(), Signals::WRITE_DISABLED, "room does not make it writable again");
     drop(near);
     assert_eq!(far.read(&mut [0; 8]), Err(Status::PeerClosed));
+}
+
+/// Reads until that fails; returns the bytes and the error.
+fn read_all(socket: &Socket) -> (Vec<u8>, Status) {
+    let (mut all, mut piece) = (Vec::new(), vec![0; 1 << 17]);
+    loop {
+        match socket.read(&mut piece) {
+            Ok(count) => all.extend_from_slice(&piece[..count]),
+            Err(status) => return (all, status),
+        }
+    }
+}
+
+/// Each write is longer than a packet.
+pub(crate) fn writes_of_several_threads_are_not_interleaved(over: Transport) {
+    for _ in 0..by_extent([30, 300, 20_000]) {
+        let (near, far) = over.sockets(SocketKind::Stream);
+        std::thread::scope(|threads| {
+            for byte in *b"ab" {
+                let near = &near;
+                threads.spawn(move || near.write(&vec![byte; 80_000]));
+            }
+        });
+        let (all, _) = read_all(&far);
+        let changes = all.windows(2).filter(|two| two[0] != two[1]).count();
+        assert!(changes <= 1, "{changes} changes");
+    }
+}
+
+pub(crate) fn what_was_written_before_the_end_arrives_and_nothing_else(over: Transport) {
+    for kind in [SocketKind::Stream, SocketKind::Datagram] {
+        for round in 0..by_extent([50, 1000, 100_000]) {
+            let (near, far) = over.sockets(kind);
+            far.write(b"reply").unwrap();
+            let written = AtomicUsize::new(0);
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    loop {
+                        match near.write(b"0123456789") {
+                            Ok(count) => drop(written.fetch_add(count, Ordering::Relaxed)),
+                            Err(Status::ShouldWait) => std::thread::yield_now(),
+                            Err(_) => break,
+                        }
+                    }
+                });
+                for _ in 0..(round % 977) * 3 {
+                    std::hint::spin_loop();
+                }
+                while near.disable_write() == Err(Status::ShouldWait) {
+                    far.signals();
+                }
+            });
+            let (all, status) = read_all(&far);
+            let expected = (written.into_inner(), Status::BadState);
+            assert_eq!((all.len(), status), expected, "{kind:?}, round {round}");
+            assert_eq!(near.read(&mut [0; 8]), Ok(5), "{kind:?}, round {round}");
+        }
+    }
+}
+
+/// The writer does not know that the end was written.
+#[test]
+fn what_another_process_writes_behind_the_end_is_dropped() {
+    for kind in [SocketKind::Stream, SocketKind::Datagram] {
+        let (near, far) = Socket::pair(kind);
+        let elsewhere = carried(near.duplicate(None).unwrap());
+        far.write(b"reply").unwrap();
+        near.write(b"first").unwrap();
+        near.disable_write().unwrap();
+        elsewhere.write(b"second").unwrap();
+        assert_eq!(read_all(&far), (b"first".to_vec(), Status::BadState));
+        assert_eq!(far.write(b"more"), Ok(4));
+        assert!(!far.signals().contains(Signals::PEER_CLOSED));
+        let replies: Vec<u8> = [&near, &near].iter().flat_map(|end| read_all(end).0).collect();
+        assert_eq!(replies, b"replymore");
+        assert_eq!(elsewhere.signals(), Signals::WRITABLE);
+        assert_eq!(near.signals(), Signals::WRITE_DISABLED);
+    }
 }

@@ -67,6 +67,7 @@ macro_rules! suite {
                 several_waits_on_one_object_are_notified_newest_first,
                 a_wait_that_is_woken_for_nothing_keeps_its_place,
                 a_busy_port_receives_from_the_other_end,
+                a_read_at_a_full_end_wakes_waits_for_what_is_behind,
             ],
             fifos: [
                 a_fifo_takes_whole_elements_and_returns_how_many,
@@ -79,6 +80,8 @@ macro_rules! suite {
                 a_datagram_is_read_whole_or_cut_off,
                 a_datagram_is_sent_whole_or_not_at_all,
                 disabled_writing_is_signaled_at_both_ends,
+                writes_of_several_threads_are_not_interleaved,
+                what_was_written_before_the_end_arrives_and_nothing_else,
             ],
             events: [
                 an_event_has_its_own_signal_and_user_signals,

@@ -205,11 +205,7 @@ fn take(
         locked.update(side, Signals::READABLE, Signals::empty());
     }
     if was_full && has_room {
-        locked.room_made(side, wire.as_deref(), Signals::empty());
-        if wire.is_some() {
-            // Packets that stayed in the socket may end a wait.
-            locked.recheck_waiters(side);
-        }
+        locked.room_made(side, wire.as_deref());
     }
     Ok(Taken { message: message.whole()?, fits })
 }
