@@ -83,6 +83,16 @@ pub(crate) fn find(flags: &CopyArgs) -> Option<Conflict> {
             "--files-from=-",
             "standard input is one or the other; name the list as a file",
         ),
+        (
+            flags.lists_on_standard_input() > 1,
+            "--exclude-from=-",
+            if flags.files_from.as_deref().is_some_and(|list| list == "-") {
+                "--files-from=-"
+            } else {
+                "another --exclude-from=-"
+            },
+            "standard input is one list; name the other as a file",
+        ),
         (flags.tree.checksum && flags.tree.size_only, "--checksum", "--size-only", ONE_OF_THEM),
         (
             into_directory && flags.dest.is_some(),
@@ -192,6 +202,11 @@ mod tests {
             ("--parents -T a b", "--parents --no-target-directory"),
             ("--files-from l -T a b", "--files-from --no-target-directory"),
             ("-i --files-from - a b", "--interactive --files-from=-"),
+            ("-r --exclude-from - --files-from - a b", "--exclude-from=- --files-from=-"),
+            (
+                "-r --exclude-from - --exclude-from=- a b",
+                "--exclude-from=- another --exclude-from=-",
+            ),
             ("-n --remove-destination a b", "--remove-destination --no-clobber"),
             ("-r --checksum --size-only a b", "--checksum --size-only"),
             ("-t x --dest y a", "--target-directory --dest"),
@@ -227,6 +242,8 @@ mod tests {
             "-ri -j1 a b",
             "-if a b",
             "-i --files-from l a b",
+            "-r --exclude-from - --files-from l a b",
+            "-r --exclude-from l --files-from - a b",
             "--parents -t d a b",
             "--method auto --require-zero-copy a b",
             "--zero-copy --require-zero-copy a b",

@@ -10,6 +10,7 @@ use uncopy::copy::{Digest, Level, ModeChanges, Owner};
 use uncopy::{Mechanism, System};
 
 use super::links::{Following, LinksArg};
+use super::select::Pattern;
 use super::tree::{RETRIES, TreeArgs};
 
 /// Forms of the command line.
@@ -476,7 +477,9 @@ impl CopyArgs {
 
     /// Whether hard links between single files are kept, as by `cp`; trees keep them in any case.
     fn keeps_hard_links(&self) -> bool {
-        let are_several = self.source.len() + self.paths.len() > 2;
+        let destinations = usize::from(self.target_directory.is_none() && self.dest.is_none());
+        let are_several =
+            self.files_from.is_some() || self.source.len() + self.paths.len() > 1 + destinations;
         let keeps = |item: &Attribute| match item {
             Attribute::Links => true,
             Attribute::All => are_several,
@@ -489,6 +492,17 @@ impl CopyArgs {
     pub(crate) fn separates_hard_links(&self) -> bool {
         self.no_preserve.contains(&Attribute::Links)
             || !(self.is_recursive() || self.keeps_hard_links())
+    }
+
+    /// Number of lists that are read from standard input.
+    pub(crate) fn lists_on_standard_input(&self) -> usize {
+        let patterns = self.tree.patterns.in_order.iter();
+        let patterns = patterns.filter(|pattern| match pattern {
+            Pattern::ExcludeFrom(list) => list.as_os_str() == "-",
+            _ => false,
+        });
+        let names = self.files_from.iter().filter(|list| list.as_os_str() == "-");
+        names.count() + patterns.count()
     }
 
     /// Returns the destination, if the flags name one.

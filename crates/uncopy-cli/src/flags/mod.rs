@@ -26,7 +26,7 @@ pub(crate) mod tune;
 pub(crate) mod verify;
 
 use clap::error::ErrorKind;
-use clap::{Args, Command, Subcommand as _};
+use clap::{Arg, ArgAction, Args, Command, Subcommand as _};
 
 use crate::exit;
 use crate::report::printable;
@@ -51,6 +51,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         about: "Copy files the cheapest correct way",
         flags: |command| {
             CopyArgs::augment_args(command)
+                .mut_args(repeatable)
                 .override_usage(copy::USAGE)
                 .after_help(copy::EXAMPLES)
                 .after_long_help(format!(
@@ -139,6 +140,7 @@ See `uncopy cp --help` for more examples and for exit codes.";
 #[must_use]
 pub fn command() -> Command {
     let root = SingleArgs::augment_args(Command::new("uncopy"))
+        .mut_args(repeatable)
         .version(env!("CARGO_PKG_VERSION"))
         .about("Copies files with the fewest copies the system allows, and reports what happened")
         .override_usage(single::USAGE)
@@ -150,6 +152,14 @@ pub fn command() -> Command {
         let command = Command::new(subcommand.name).about(subcommand.about);
         root.subcommand(command.defer(subcommand.flags))
     })
+}
+
+/// Lets a flag be given again, as by an alias and by hand: one without a value means the same, and of
+/// `--backup` the last one counts, as in `cp(1)`.
+fn repeatable(flag: Arg) -> Arg {
+    let is_switch = matches!(flag.get_action(), ArgAction::SetTrue);
+    let id = flag.get_id().clone();
+    if is_switch || id == "backup" { flag.overrides_with(id) } else { flag }
 }
 
 /// Makes a usage error of `subcommand`, or of the program if there is none of that name, in the form

@@ -35,7 +35,7 @@ pub(crate) struct TreeArgs {
     pub archive: bool,
 
     /// Leave out what lies on other filesystems; directories that they are mounted on are made
-    #[arg(short = 'x', long, requires = "whole", help_heading = TREES)]
+    #[arg(short = 'x', long, help_heading = TREES)]
     pub one_file_system: bool,
 
     /// With --links=follow: also follow links out of the tree and absolute links

@@ -1,7 +1,9 @@
 //! `--durable`: after a power cut there is the old file or the new one, whole.
 
-use testbed::witness::{Call, Trace};
-use testbed::{Case, Content, Filesystem, Mount, Need, Place, Scratch, by_extent, run_tool};
+use testbed::witness::{Call, Strace, Trace};
+use testbed::{
+    Case, Content, Filesystem, Mount, Need, Place, Program, Scratch, by_extent, run_tool,
+};
 
 use crate::both::{Form, cases_over};
 use crate::cp::leftovers::calls_of_the_copy;
@@ -24,6 +26,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] flush_then_rename_then_flush_the_directory,
         [Need::Tool("strace")] flush_then_link_then_flush_the_directory,
         [Need::Tool("strace")] metadata_is_flushed_too,
+    ]);
+    cases.extend(testbed::cases![
+        [Need::Tool("strace")] names_of_links_and_fifos_are_flushed,
     ]);
     cases
 }
@@ -216,4 +221,57 @@ fn power_cut_in_each_call_on_ext4(form: Form) {
 
 fn power_cut_in_each_call_on_xfs(form: Form) {
     power_cut_in_each_call(form, Filesystem::Xfs);
+}
+
+/// Flushes the directory of an entry without bytes after it has its name, and never without the flag.
+fn names_of_links_and_fifos_are_flushed() {
+    const GIVEN: &str = "echo x > file; ln file other; ln -s file link; mkfifo fifo; echo y > old; \
+                         mkdir d s; ln file s/a; ln -s a s/l; ln s/a s/b; mkdir -p e/s/sub";
+    let directory = |place: &Scratch, name: &str| match name {
+        "" => place.path().to_owned(),
+        name => place.join(name),
+    };
+    for line in [
+        "-l file new",
+        "-lf file old",
+        "-lP link new",
+        "-l link new",
+        "-P link new",
+        "-P --remove-destination link old",
+        "-a link new",
+        "-a fifo new",
+        "-a file other d",
+        "-d file other link d",
+        "-l file d",
+        "-P --parents s/l d",
+        "-rl s d",
+        "-rlT s e/s",
+        "-aT s e/s",
+    ] {
+        for flag in ["--durable", "--no-durable"] {
+            let place = Place::Disk.scratch();
+            let given = Program::new("sh").args(["-euc", GIVEN]).current_dir(place.path()).run();
+            assert!(given.status.success(), "{}", given.stderr);
+            let program = cp().arg(flag).args(line.split(' ')).current_dir(place.path());
+            let (run, trace) = Strace::new(&program).run();
+            assert!(run.status.success(), "{line}: {}", run.stderr);
+            let at = match line.rsplit(' ').next() {
+                Some("d") if line.contains("--parents") => "d/s",
+                Some(at @ ("d" | "e/s")) => at,
+                _ => "",
+            };
+            let flushed = format!("<{}>", directory(&place, at).display());
+            let named = ["linkat", "link", "symlinkat", "mknodat", "renameat2", "renameat"];
+            let last = trace.calls.iter().rposition(|call| {
+                named.contains(&call.name.as_str())
+                    && call.value() == Some(0)
+                    && !call.arguments.contains(".record")
+            });
+            let last = last.unwrap_or_else(|| panic!("{line}: nothing is made"));
+            let is_flushed = trace.calls[last..]
+                .iter()
+                .any(|call| is_flush(call) && call.arguments.contains(&flushed));
+            assert_eq!(is_flushed, flag == "--durable", "{line}: {:#?}", &trace.calls[last..]);
+        }
+    }
 }

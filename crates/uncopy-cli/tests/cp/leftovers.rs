@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_leftover_of_another_copy_stays,
         [] a_leftover_without_a_record_stays_and_is_named,
         [] only_own_leftovers_are_removed,
+        [] what_another_run_has_put_in_place_is_no_leftover,
     ]
 }
 
@@ -267,4 +268,21 @@ fn only_own_leftovers_are_removed() {
         assert!(pair.to.join(other).exists(), "{other} was removed");
     }
     assert!(link.is_symlink() && directory.is_dir() && file.is_file());
+}
+
+/// A file that another run was still writing when the directory was listed is gone when it is looked at.
+fn what_another_run_has_put_in_place_is_no_leftover() {
+    for call in [SystemCall::STATX, SystemCall::OPENAT, SystemCall::FLOCK] {
+        let pair = Pair::at(Place::Disk, &Content::dense(LENGTH));
+        pair.old_destination();
+        let left = leave_one(&pair);
+        let stop = CallPattern::of(&[call]).on(&left).nth(1);
+        let stopped = Intercepted::new(&pair.command(cp())).stop_in(stop);
+        std::fs::remove_file(&left).unwrap();
+        let run = stopped.resume().run;
+        assert!(run.status.success(), "{}", run.stderr);
+        let named = left.file_name().unwrap().to_str().unwrap();
+        assert!(!run.stderr.contains(named), "{}: {}", call.name(), run.stderr);
+        assert!(!run.stdout.contains(named), "{}: {}", call.name(), run.stdout);
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::time::Duration;
 
 use testbed::{Case, Compared, Forbidden, Need, Program, SystemCall, assert_same_tree, run_tool};
 use uncopy::Errno;
@@ -21,6 +22,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] names_of_links_and_fifos_of_a_user,
         [Need::Root] names_of_devices,
         [] refused_names_of_links_and_fifos,
+        [] a_name_beside_one_that_is_up_to_date,
+        [] a_newer_file_is_left_apart,
+        [] a_plan_to_link_says_what_the_run_does,
     ]
 }
 
@@ -229,4 +233,97 @@ fn refused_names_of_links_and_fifos() {
         assert_eq!(noted.count(), 2 * DIRECTORIES.len(), "{}", run.stdout);
         assert_eq!(number(&summary(&run), "hard_links"), 0);
     }
+}
+
+/// A skipped file has its copy, of which a further name is made; one that was kept or declined has none.
+fn a_name_beside_one_that_is_up_to_date() {
+    for (flag, keeps) in
+        [("--update", true), ("--checksum", true), ("--size-only", true), ("--no-clobber", false)]
+    {
+        for (form, others) in [(&["-rT"][..], false), (&["-d"], true), (&["-a", "-t"], true)] {
+            for first in ["a", "b"] {
+                let trees = Trees::new();
+                let file = trees.file("a", "text");
+                fs::hard_link(&file, trees.source().join("b")).unwrap();
+                fs::create_dir(trees.destination()).unwrap();
+                let to = trees.destination().join(first);
+                fs::write(&to, "text").unwrap();
+                let time = fs::metadata(&file).unwrap().modified().unwrap();
+                fs::File::options().write(true).open(&to).unwrap().set_modified(time).unwrap();
+                let copy = plain_cp().arg(flag).args(form);
+                let copy = match (form.last(), others) {
+                    (Some(&"-t"), _) => copy
+                        .arg(trees.destination())
+                        .args(["a", "b"].map(|name| trees.source().join(name))),
+                    (_, true) => copy
+                        .args(["a", "b"].map(|name| trees.source().join(name)))
+                        .arg(trees.destination()),
+                    (_, false) => copy.arg(trees.source()).arg(trees.destination()),
+                };
+                let run = copy.run();
+                assert!(run.status.success(), "{flag} {form:?}: {}", run.stderr);
+                let copies = ["a", "b"].map(|name| trees.destination().join(name));
+                let inodes = copies.each_ref().map(|copy| fs::metadata(copy).unwrap().ino());
+                assert_eq!(inodes[0] == inodes[1], keeps, "{flag} {form:?} {first}");
+                assert!(copies.iter().all(|copy| fs::read(copy).unwrap() == b"text"));
+            }
+        }
+    }
+}
+
+/// By `cp -u` it would be replaced, or get a further name, by the order in which names are met.
+fn a_newer_file_is_left_apart() {
+    for flags in [&["-u"][..], &["-u", "--checksum"], &["-a", "-u"]] {
+        for newer in ["a", "b"] {
+            let trees = Trees::new();
+            let file = trees.file("a", "old");
+            fs::hard_link(&file, trees.source().join("b")).unwrap();
+            fs::create_dir(trees.destination()).unwrap();
+            fs::write(trees.destination().join(newer), "newer").unwrap();
+            let time = fs::metadata(&file).unwrap().modified().unwrap() - Duration::from_secs(9);
+            fs::File::open(&file).unwrap().set_modified(time).unwrap();
+            let program = plain_cp().arg("-rT").args(flags);
+            let run = program.arg(trees.source()).arg(trees.destination()).run();
+            assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+            for name in ["a", "b"] {
+                let expected = if name == newer { "newer" } else { "old" };
+                let copy = fs::read_to_string(trees.destination().join(name)).unwrap();
+                assert_eq!(copy, expected, "{flags:?} {name}");
+            }
+        }
+    }
+}
+
+/// A taken name is an error unless it may be replaced, and no error if it is a name of the file already.
+fn a_plan_to_link_says_what_the_run_does() {
+    let prepared = || {
+        let trees = Trees::new();
+        let file = trees.file("file", "new");
+        fs::create_dir(trees.destination()).unwrap();
+        (file, trees)
+    };
+    for flag in [&[][..], &["-f"], &["--remove-destination"], &["-b"], &["-n"], &["-u"]] {
+        for found in ["nothing", "other", "same"] {
+            let ends = [&["--dry-run"][..], &[]].map(|dry| {
+                let (file, trees) = prepared();
+                let to = trees.destination().join("file");
+                match found {
+                    "other" => fs::write(&to, "old").unwrap(),
+                    "same" => fs::hard_link(&file, &to).unwrap(),
+                    _ => {}
+                }
+                let program = plain_cp().args(["-rlT"]).args(flag).args(dry);
+                let run = program.arg(trees.source()).arg(trees.destination()).run();
+                (run.status.code(), run.stderr.contains("EEXIST"))
+            });
+            assert_eq!(ends[0], ends[1], "{flag:?}, found {found}");
+            let is_error = found == "other" && flag.is_empty();
+            assert_eq!(ends[0].1, is_error, "{flag:?}, found {found}: {:?}", ends[0]);
+        }
+    }
+}
+
+/// `uncopy cp` without flags.
+fn plain_cp() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_uncopy")).arg("cp")
 }

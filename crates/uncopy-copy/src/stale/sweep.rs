@@ -96,7 +96,10 @@ fn unproven(place: Place<'_>, name: OsString) -> Option<Unproven> {
     // An entry of another user is left to that user.
     let is_named =
         (stat.uid == me || me == 0) && !matches!(lock(place.directory, &name, &stat), Lock::Held);
-    is_named.then(|| Unproven { name, id: stat.id() })
+    // A run that lives may have put it in place meanwhile, and let go of its lock.
+    let is_there =
+        || directory::stat_name(place.directory, &name).is_ok_and(|now| now.id() == stat.id());
+    (is_named && is_there()).then_some(Unproven { id: stat.id(), name })
 }
 
 /// State of an entry's lock.

@@ -215,7 +215,7 @@ fn first_or_link(
     let here = First::new(place);
     let prior =
         prior.filter(|p| p.path != here.path && was_copied(worker.resume, place, &p.path, stat));
-    let not_copied = worker.reporter.not_copied();
+    let (not_copied, up_to_date) = (worker.reporter.not_copied(), worker.reporter.up_to_date());
     match &prior {
         Some(first) => {
             removal::note_known(worker, stat);
@@ -223,7 +223,14 @@ fn first_or_link(
         }
         None => make(worker),
     }
-    if worker.reporter.not_copied() > not_copied {
+    // The entry that a skipped one was skipped for may be newer, and of another kind.
+    let is_other = || {
+        let copy = directory::stat_name(&*place.open.destination, place.target);
+        let is_newer = |copy: &Stat| worker.options.update && copy.modified > stat.modified;
+        !copy.is_ok_and(|copy| copy.file_type() == stat.file_type() && !is_newer(&copy))
+    };
+    let reporter = &worker.reporter;
+    if reporter.not_copied() > not_copied || (reporter.up_to_date() > up_to_date && is_other()) {
         // One of the waiting names becomes the first.
         for waiting in worker.links.failed(file) {
             go_on_at(worker, &waiting, kind, |worker, place| {

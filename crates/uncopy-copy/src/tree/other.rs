@@ -110,9 +110,20 @@ fn make_entry(
     };
     let options = context.copy_options(&place.directory.entered);
     match temporary.put_in_place(&options.after_asking(found.is_some())).map_err(fail)? {
-        true => Ok(made(notes)),
+        true => flush_name(context, place).map(|()| made(notes)),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
+}
+
+/// Flushes the directory of an entry that has its name, if that is asked for. A directory that is copied with
+/// all its entries is flushed after them.
+fn flush_name(context: &Context<'_>, place: &Place<'_>) -> Result<()> {
+    if !context.options().copy.durable || place.directory.entered.whole {
+        return Ok(());
+    }
+    name::open_directory_for_reading(&*place.open.destination)
+        .and_then(file::sync)
+        .map_err(|e| Error::destination("flush the directory of", place.destination(), e))
 }
 
 /// Makes the destination's name another one of the file at `first`.
@@ -131,13 +142,18 @@ pub(super) fn make_hard_link(
             let action = Action::Link;
             return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
         }
+        Admission::Done(EntryOutcome::Skipped { reason: Skip::AsNew })
+            if let Some(found) = found_apart(context, place, &stat, first) =>
+        {
+            if context.options().dry_run {
+                let action = Action::Link;
+                return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
+            }
+            (Some(found), Decision::Replace)
+        }
         Admission::Done(outcome) => return Ok(Linking::Done(outcome)),
     };
-    let fail = |errno| Error::destination("find the first name again", first.destination(), errno);
-    let root = first.root.open_destination()?;
-    let above: Vec<&OsStr> = first.path.parent().into_iter().flat_map(Path::iter).collect();
-    let from = directory::open_beneath(&*root, &above, true).map_err(fail)?;
-    let name = first.path.file_name().unwrap_or_default();
+    let (from, name) = open_first(first)?;
     let to = &*place.open.destination;
     let fail = |errno| Error::destination("link", place.destination(), errno);
     let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
@@ -146,7 +162,40 @@ pub(super) fn make_hard_link(
         let is_linked = found.is_some_and(|found| identity(&found.stat) == identity(&copy));
         Ok((!is_linked).then_some(copy))
     };
-    put_link(context, place, &decision, look, make, || first.destination()).map_err(fail)
+    let linking =
+        put_link(context, place, &decision, look, make, || first.destination()).map_err(fail)?;
+    flush_name(context, place).map(|()| linking)
+}
+
+/// Opens the directory of a copied file in the destination. Returns it with the name of the file.
+fn open_first(first: &First) -> Result<(OwnedFd, &OsStr)> {
+    let fail = |errno| Error::destination("find the first name again", first.destination(), errno);
+    let root = first.root.open_destination()?;
+    let above: Vec<&OsStr> = first.path.parent().into_iter().flat_map(Path::iter).collect();
+    let from = directory::open_beneath(&*root, &above, true).map_err(fail)?;
+    Ok((from, first.path.file_name().unwrap_or_default()))
+}
+
+/// Returns the existing entry of a name that is up to date, but no name of the copied file that it should be one
+/// of. One that is newer than the source stays as it is.
+fn found_apart(
+    context: &Context<'_>,
+    place: &Place<'_>,
+    source: &Stat,
+    first: &First,
+) -> Option<ExistingEntry> {
+    let handle = name::open_existing(&*place.open.destination, place.target, OFlags::PATH).ok()?;
+    let stat = file::stat(&handle).ok()?;
+    // In a dry run the first name may be missing.
+    let copy = open_first(first).and_then(|(from, name)| {
+        directory::stat_name(&from, name)
+            .map_err(|errno| Error::destination("examine", first.destination(), errno))
+    });
+    let is_apart = !copy.is_ok_and(|copy| copy.is_same_file(&stat));
+    let may_go = !context.options().copy.ask
+        && stat.modified == source.modified
+        && stat.file_type() == source.file_type();
+    (is_apart && may_go).then_some(ExistingEntry { handle, stat })
 }
 
 /// Makes the destination's name another one of an unchanged file of an earlier copy. `found`: the entry that
@@ -162,8 +211,7 @@ pub(super) fn link_unchanged(
     if found.is_some_and(|found| found.stat.is_same_file(&file.stat)) {
         return Ok(Linking::Done(EntryOutcome::Linked { to: unchanged.path.clone() }));
     }
-    let durable = context.options().copy.durable;
-    if durable {
+    if context.options().copy.durable {
         linked_unchanged::flush(unchanged)?;
     }
     let make = |new: &OsStr| name::link_unnamed(&file.handle, to, new);
@@ -174,13 +222,7 @@ pub(super) fn link_unchanged(
         Err(Errno::ENOENT) => Linking::Refused(Errno::ENOENT),
         other => other.map_err(|e| Error::destination("link", place.destination(), e))?,
     };
-    // A directory that is copied with all its entries is flushed after them.
-    if durable && !place.directory.entered.whole {
-        name::open_directory_for_reading(to)
-            .and_then(file::sync)
-            .map_err(|e| Error::destination("flush the directory of", place.destination(), e))?;
-    }
-    Ok(linking)
+    flush_name(context, place).map(|()| linking)
 }
 
 /// Makes the name of an entry a further one of a file, by `make`: at once where it is free. `look` returns the
@@ -222,10 +264,21 @@ pub(super) fn make_link_to_source(
     source: &Stat,
     make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
 ) -> Result<EntryOutcome> {
+    let fail = |errno| Error::destination("link", place.destination(), errno);
+    let to = &*place.open.destination;
+    let options = worker.context.copy_options(&place.directory.entered);
+    let may_replace = options.replaces_name() || options.existing == Existing::Force || options.ask;
     let admission = check_admission(&mut worker.deleter(), place, kind, source)?;
     let (found, decision) = match admission {
         Admission::Proceed { found, decision } => (found, decision),
-        Admission::Done(EntryOutcome::Planned { .. }) => {
+        Admission::Done(EntryOutcome::Planned { action, .. }) => {
+            let is_taken = || {
+                let found = directory::stat_name(to, place.target);
+                found.is_ok_and(|found| !found.is_same_file(source))
+            };
+            if action == Action::Replace && !may_replace && is_taken() {
+                return Err(fail(Errno::EEXIST));
+            }
             let action = Action::Link;
             return Ok(EntryOutcome::Planned { action, mechanism: None });
         }
@@ -235,18 +288,14 @@ pub(super) fn make_link_to_source(
     if found.is_some_and(|found| found.stat.is_same_file(source)) {
         return Ok(linked());
     }
-    let fail = |errno| Error::destination("link", place.destination(), errno);
-    let to = &*place.open.destination;
-    let options = worker.context.copy_options(&place.directory.entered);
-    if decision == Decision::Make
-        || !(options.replaces_name() || options.existing == Existing::Force || options.ask)
-    {
+    if decision == Decision::Make || !may_replace {
         // Without force or consent an existing entry is an error, as by `ln` and `cp`.
-        return make(to, place.target).map(|()| linked()).map_err(fail);
+        make(to, place.target).map_err(fail)?;
+        return flush_name(worker.context, place).map(|()| linked());
     }
     let temporary = Temporary::linked(place, source, |name| make(to, name)).map_err(fail)?;
     match temporary.put_in_place(options).map_err(fail)? {
-        true => Ok(linked()),
+        true => flush_name(worker.context, place).map(|()| linked()),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
 }

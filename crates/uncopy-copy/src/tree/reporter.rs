@@ -7,6 +7,7 @@ use super::job_control::JobControl;
 use super::place::Place;
 use super::tally::Tally;
 use crate::Control;
+use crate::Skip;
 use crate::jobs::{EntryKind, EntryOutcome, JobOptions, Record, Summary};
 use crate::stale::Unproven;
 use uncopy_core::{Error, Receipt};
@@ -17,6 +18,8 @@ pub(super) struct Reporter<'env> {
     tally: &'env Tally<'env>,
     control: &'env JobControl<'env>,
     summary: Summary,
+    /// Entries that were skipped because their copy is up to date.
+    up_to_date: u64,
     /// The observer's answer.
     wants_records: bool,
 }
@@ -28,7 +31,8 @@ impl<'env> Reporter<'env> {
         control: &'env JobControl<'env>,
     ) -> Reporter<'env> {
         let wants_records = tally.wants_records();
-        Reporter { options, tally, control, summary: Summary::default(), wants_records }
+        let summary = Summary::default();
+        Reporter { options, tally, control, summary, up_to_date: 0, wants_records }
     }
 
     /// Whether the observer wants a record of every entry.
@@ -56,9 +60,15 @@ impl<'env> Reporter<'env> {
         self.tally.add(&self.summary);
     }
 
-    /// Number of entries that this worker did not copy: they failed, or were skipped.
+    /// Number of entries that have no copy by this worker: they failed, or were skipped although their copy is
+    /// not up to date.
     pub(super) fn not_copied(&self) -> u64 {
-        self.summary.failed + self.summary.skipped
+        self.summary.failed + self.summary.skipped - self.up_to_date
+    }
+
+    /// Number of entries that this worker skipped because their copy is up to date.
+    pub(super) fn up_to_date(&self) -> u64 {
+        self.up_to_date
     }
 
     /// Counts a finished entry, and reports it.
@@ -107,7 +117,10 @@ impl<'env> Reporter<'env> {
     /// Counts an entry. Returns `true` if it is reported even if the observer wants no records.
     fn count(&mut self, kind: EntryKind, outcome: &EntryOutcome) -> bool {
         match outcome {
-            EntryOutcome::Skipped { .. } => self.tally.count_skipped(),
+            EntryOutcome::Skipped { reason } => {
+                self.up_to_date += u64::from(is_up_to_date(*reason));
+                self.tally.count_skipped();
+            }
             EntryOutcome::Failed(_) => self.tally.count_failed(),
             _ => {}
         }
@@ -145,4 +158,9 @@ impl<'env> Reporter<'env> {
         }
         self.finish_at(names, kind, EntryOutcome::Failed(error));
     }
+}
+
+/// Whether a skipped entry has a copy that is what another one would be.
+fn is_up_to_date(reason: Skip) -> bool {
+    matches!(reason, Skip::AsNew | Skip::SameSize | Skip::SameContents)
 }
