@@ -19,7 +19,7 @@ use super::retries::{Flushes, retry_while_source_changes};
 use super::skip::Skip;
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
-use super::stale::Noting;
+use super::stale::{Noting, Sweeper};
 use super::stream;
 use uncopy_core::{Contradiction, Error, Note, Reason, Receipt, Result};
 use uncopy_os::{directory, follow};
@@ -30,22 +30,32 @@ pub(super) fn copy(
     destination: &Path,
     options: &CopyOptions,
     context: &CopyContext<'_>,
+    sweeper: &dyn Sweeper,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
     let observer = &mut AskedOnce::new(observer);
     retry_while_source_changes(options, context.gate, |flushes| {
-        copy_once(source, destination, options, context, flushes, observer)
+        let surroundings = Surroundings { context, sweeper, flushes };
+        copy_once(source, destination, options, surroundings, observer)
     })
+}
+
+/// Parts that all attempts to copy a file share.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    context: &'a CopyContext<'a>,
+    sweeper: &'a dyn Sweeper,
+    flushes: &'a Cell<Flushes>,
 }
 
 fn copy_once(
     source: &Path,
     destination: &Path,
     options: &CopyOptions,
-    context: &CopyContext<'_>,
-    flushes: &Cell<Flushes>,
+    surroundings: Surroundings<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    let Surroundings { context, sweeper, flushes } = surroundings;
     if options.existing == Existing::Keep && options.read_streams && is_kept(source, destination) {
         return Ok(Outcome::exists());
     }
@@ -89,8 +99,8 @@ fn copy_once(
     let register = destination.register();
     // A name that exists only between two calls is not worth a record, which takes longer than they do.
     let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
-    let placing =
-        Placing::Aside { is_swept: false, is_unseen: false, directory_defaults: None, noting };
+    let sweeper = Some(sweeper);
+    let placing = Placing::Aside { sweeper, is_unseen: false, directory_defaults: None, noting };
     let mut outcome = request.carry_out(placing, observer)?;
     if let Outcome::Copied(receipt) = &mut outcome
         && let Some(chosen) = request.chosen.filter(|_| !request.transforms() && !options.suffix)
@@ -169,20 +179,20 @@ impl<'a> CopyRequest<'a> {
             {
                 Staging::in_place(destination, observer)
             }
-            Placing::Aside { is_swept, is_unseen, directory_defaults, noting } => {
+            Placing::Aside { sweeper, is_unseen, directory_defaults, noting } => {
                 let staging = Staging::aside(destination, mode, options.existing, noting)?
                     .with_backup(options.backup.as_ref());
                 let defaults = directory_defaults.filter(|_| found.is_none());
-                Ok(staging.among(defaults, mode).swept(is_swept).unseen(is_unseen))
+                Ok(staging.among(defaults, mode).swept_by(sweeper).unseen(is_unseen))
             }
             Placing::Private { directory_defaults } => {
                 Ok(Staging::private(destination, mode)?.among(Some(directory_defaults), mode))
             }
-            Placing::Kept { parts, begun, is_unseen, is_swept, named_late } => {
+            Placing::Kept { parts, begun, is_unseen, sweeper, named_late } => {
                 let staging =
                     Staging::kept(destination, parts, begun, options.existing, named_late)?
                         .with_backup(options.backup.as_ref());
-                Ok(staging.swept(is_swept).unseen(is_unseen))
+                Ok(staging.swept_by(sweeper).unseen(is_unseen))
             }
         }
     }

@@ -14,7 +14,7 @@ use super::mechanism::{Refused, Side};
 use super::observer::Observer;
 use super::options::{Backup, Existing};
 use super::parts::{Parts, Unfinished};
-use super::stale::{Kind, Noted, Noting, Unproven};
+use super::stale::{Kind, Noted, Noting, Sweeper, Unproven};
 use super::{backup, outlet, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_core::{Leftovers, MetadataPart, Note};
@@ -37,8 +37,8 @@ pub(crate) struct Staging<'a> {
     /// Whether the name is known to be free: an entry found under it anyway is another one of this
     /// copy.
     is_unseen: bool,
-    /// Whether the caller removes the leftovers of earlier runs.
-    is_swept: bool,
+    /// Removes the leftovers of earlier runs, unless the caller does.
+    sweeper: Option<&'a dyn Sweeper>,
     /// Whether another run can resume this large file.
     parts: Option<Mutex<Box<dyn Parts + 'a>>>,
     /// Defaults of new files in its directory, and the mode that the file was created with.
@@ -51,7 +51,7 @@ pub(crate) struct Staging<'a> {
 pub(crate) enum Placing<'a> {
     /// Without a name where the filesystem supports that, else under a temporary one.
     Aside {
-        is_swept: bool,
+        sweeper: Option<&'a dyn Sweeper>,
         is_unseen: bool,
         directory_defaults: Option<DirectoryDefaults<'a>>,
         noting: Noting<'a>,
@@ -63,7 +63,7 @@ pub(crate) enum Placing<'a> {
         parts: Box<dyn Parts + 'a>,
         begun: Option<Unfinished>,
         is_unseen: bool,
-        is_swept: bool,
+        sweeper: Option<&'a dyn Sweeper>,
         /// The name comes with the first bytes.
         named_late: bool,
     },
@@ -126,7 +126,7 @@ impl<'a> Staging<'a> {
             keep_existing: false,
             backup: None,
             is_unseen: false,
-            is_swept: false,
+            sweeper: None,
             parts: None,
             directory_defaults: None,
             last_mode: Cell::new(None),
@@ -166,9 +166,9 @@ impl<'a> Staging<'a> {
         self
     }
 
-    /// Sets whether the caller removes the leftovers of earlier runs in the directory.
-    pub(crate) fn swept(mut self, is_swept: bool) -> Staging<'a> {
-        self.is_swept = is_swept;
+    /// Sets what removes the leftovers of earlier runs in the directory; `None`: the caller does.
+    pub(crate) fn swept_by(mut self, sweeper: Option<&'a dyn Sweeper>) -> Staging<'a> {
+        self.sweeper = sweeper;
         self
     }
 
@@ -443,8 +443,8 @@ impl<'a> Staging<'a> {
             };
         }
         drop(noted);
-        if !self.is_unseen && !self.is_swept {
-            self.unproven = stale::remove_leftovers(directory, name);
+        if let Some(sweeper) = self.sweeper.filter(|_| !self.is_unseen) {
+            self.unproven = sweeper.remove_leftovers(directory, name);
         }
         Ok(Commit::Done)
     }

@@ -21,9 +21,9 @@ use crate::journal_name::{BEGIN as BEGIN_TEXT, DIGEST_DIGITS, JOURNAL, name_dige
 #[cfg(fuzzing)]
 pub use format::fuzz;
 pub(crate) use record::{Noted, Noting, Register};
-pub(crate) use sweep::{Unproven, remove_leftovers};
+pub(crate) use sweep::{SweepAnew, Sweeper, Unproven};
 #[cfg(feature = "trees")]
-pub(crate) use sweep::{claim, sweep, sweep_proven};
+pub(crate) use sweep::{TemporaryNames, claim, remove_leftovers, sweep, sweep_proven};
 
 /// Kind of object that is built under a temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,10 @@
 
 use std::path::{Path, PathBuf};
 
+use testbed::witness::Strace;
 use testbed::{
-    CallPattern, Case, Content, Fault, Intercept, Intercepted, Place, Program, Run, SystemCall,
-    WatchedCall, assert_same,
+    CallPattern, Case, Content, Fault, Intercept, Intercepted, Need, Place, Program, Run,
+    SystemCall, WatchedCall, assert_same,
 };
 use uncopy::Errno;
 
@@ -26,6 +27,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_leftover_without_a_record_stays_and_is_named,
         [] only_own_leftovers_are_removed,
         [] what_another_run_has_put_in_place_is_no_leftover,
+        [Need::Tool("strace")] a_directory_of_many_files_is_listed_once,
+        [] leftovers_of_each_file_are_found_in_one_listing,
     ]
 }
 
@@ -284,5 +287,60 @@ fn what_another_run_has_put_in_place_is_no_leftover() {
         let named = left.file_name().unwrap().to_str().unwrap();
         assert!(!run.stderr.contains(named), "{}: {}", call.name(), run.stderr);
         assert!(!run.stdout.contains(named), "{}: {}", call.name(), run.stdout);
+    }
+}
+
+/// A directory of a job with many sources, prepared: `s` with files or directories, and `d` with some of their names.
+fn sources_over_old(is_tree: bool, count: usize, old: usize) -> (Pair, Vec<String>) {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let names: Vec<String> = (0..count).map(|number| format!("n{number}")).collect();
+    for (directory, names) in [(&pair.from, &names[..]), (&pair.to, &names[..old])] {
+        for name in names {
+            let path = directory.join(name);
+            let file = if is_tree { path.join("file") } else { path };
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, directory.path().as_os_str().as_encoded_bytes()).unwrap();
+        }
+    }
+    (pair, names)
+}
+
+/// One listing ends with an empty answer: two calls.
+fn a_directory_of_many_files_is_listed_once() {
+    for (flags, is_tree) in
+        [(&[][..], false), (&["-p"], false), (&["-d"], false), (&["-a"], false), (&["-r"], true)]
+    {
+        for old in [12, 0] {
+            let (pair, names) = sources_over_old(is_tree, 12, old);
+            let sources = names.iter().map(|name| pair.from.join(name));
+            let program = cp().args(flags).args(sources).arg(pair.to.path());
+            let (run, trace) = Strace::new(&program).run();
+            assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+            let at = format!("<{}>", pair.to.path().display());
+            let listings = trace.named(&["getdents64"]);
+            let listings = listings.iter().filter(|call| call.arguments.contains(&at)).count();
+            assert!(listings <= 4, "{flags:?} {old}: {listings} listings");
+        }
+    }
+}
+
+/// The names of all temporary files are known after the first file; each is told with its own.
+fn leftovers_of_each_file_are_found_in_one_listing() {
+    for flags in [&[][..], &["-d"], &["-a"]] {
+        let (pair, names) = sources_over_old(false, 3, 3);
+        let sources = || names.iter().map(|name| pair.from.join(name));
+        for source in sources() {
+            let kill = CallPattern::of(&RENAME_CALLS).kills();
+            let _ = cp().arg(source).arg(pair.to.path()).run_with([kill]);
+        }
+        let left = temporaries(pair.to.path());
+        assert_eq!(left.len(), 3, "{left:?}");
+        let run = cp().args(flags).args(sources()).arg(pair.to.path()).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        for left in left {
+            let named = left.file_name().unwrap().to_str().unwrap();
+            assert!(run.stdout.contains(named), "{flags:?} {named}: {}", run.stdout);
+            assert!(left.exists());
+        }
     }
 }

@@ -70,7 +70,7 @@ fn abort_leaves_nothing() {
 fn flags_of_trees_need_recursive() {
     let trees = Trees::new();
     let plain = Program::new(env!("CARGO_BIN_EXE_uncopy")).arg("cp");
-    for flag in ["--one-file-system", "--specials", "--retries=1", "--jobs=2", "--progress"] {
+    for flag in ["--specials", "--retries=1", "--jobs=2", "--progress"] {
         trees.run(plain.clone().arg(flag)).failed(2);
     }
     assert!(trees.run(plain).failed(1).contains("a directory"));

@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] names_of_devices,
         [] refused_names_of_links_and_fifos,
         [] a_name_beside_one_that_is_up_to_date,
+        [] more_roots_than_descriptors,
         [] a_newer_file_is_left_apart,
         [] a_plan_to_link_says_what_the_run_does,
     ]
@@ -266,6 +267,52 @@ fn a_name_beside_one_that_is_up_to_date() {
                 let inodes = copies.each_ref().map(|copy| fs::metadata(copy).unwrap().ino());
                 assert_eq!(inodes[0] == inodes[1], keeps, "{flag} {form:?} {first}");
                 assert!(copies.iter().all(|copy| fs::read(copy).unwrap() == b"text"));
+            }
+        }
+    }
+}
+
+/// A file of a root that is done is found again by the root's path.
+fn more_roots_than_descriptors() {
+    const ROOTS: usize = 90;
+    for (flags, is_tree) in [(&["-a"][..], false), (&["-d"], false), (&["-r"], true)] {
+        for is_merged in [false, true] {
+            let trees = Trees::new();
+            let name = |group: &str, number: usize| match is_tree {
+                true => format!("{group}{number}/file"),
+                false => format!("{group}{number}"),
+            };
+            let mut sources = Vec::new();
+            for number in 0..ROOTS {
+                let file = trees.file(&name("a", number), format!("{number}"));
+                let other = trees.source().join(name("b", number));
+                fs::create_dir_all(other.parent().unwrap()).unwrap();
+                fs::hard_link(file, other).unwrap();
+            }
+            // All of the first names, and then all of the second.
+            for group in ["a", "b"] {
+                let roots =
+                    (0..ROOTS).map(|number| trees.source().join(format!("{group}{number}")));
+                sources.extend(roots);
+            }
+            fs::create_dir(trees.destination()).unwrap();
+            if is_merged && is_tree {
+                for source in &sources {
+                    let name = source.file_name().unwrap();
+                    fs::create_dir(trees.destination().join(name)).unwrap();
+                }
+            }
+            let limited = ["sh", "-c", "ulimit -n 64; exec \"$0\" \"$@\""];
+            let program = plain_cp().through(limited).args(flags).args(sources);
+            let run = program.arg(trees.destination()).run();
+            assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+            assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+            for number in 0..ROOTS {
+                let inode = |group| {
+                    let path = trees.destination().join(name(group, number));
+                    fs::metadata(path).unwrap().ino()
+                };
+                assert_eq!(inode("a"), inode("b"), "{flags:?} {number}");
             }
         }
     }

@@ -1,8 +1,14 @@
 //! Removes leftovers of killed runs that their records list. All other entries that look like leftovers
 //! stay, and are reported.
 
+#[cfg(feature = "trees")]
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(feature = "trees")]
+use std::os::unix::ffi::OsStrExt;
+#[cfg(feature = "trees")]
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FileType, OFlags};
 
@@ -32,6 +38,49 @@ struct Place<'a> {
     directory: BorrowedFd<'a>,
     /// Source of the copy. Entries that the source has too belong to the caller.
     source: Option<BorrowedFd<'a>>,
+}
+
+/// Removes what earlier runs left beside a destination that has its new file.
+pub(crate) trait Sweeper: Sync {
+    /// Removes recorded leftovers, and returns those without evidence.
+    fn remove_leftovers(&self, directory: BorrowedFd<'_>, destination: &OsStr) -> Vec<Unproven>;
+}
+
+/// Lists the directory each time, for a single copy.
+pub(crate) struct SweepAnew;
+
+impl Sweeper for SweepAnew {
+    fn remove_leftovers(&self, directory: BorrowedFd<'_>, destination: &OsStr) -> Vec<Unproven> {
+        remove_leftovers(directory, destination)
+    }
+}
+
+/// Device and inode of a directory.
+#[cfg(feature = "trees")]
+type DirectoryId = ((u32, u32), u64);
+
+/// Temporary names in the directories that a job replaces files in, each listed once: a directory of many
+/// files would be listed for each of them.
+#[cfg(feature = "trees")]
+#[derive(Debug, Default)]
+pub(crate) struct TemporaryNames {
+    listed: Mutex<HashMap<DirectoryId, Vec<OsString>>>,
+}
+
+#[cfg(feature = "trees")]
+impl Sweeper for TemporaryNames {
+    fn remove_leftovers(&self, directory: BorrowedFd<'_>, destination: &OsStr) -> Vec<Unproven> {
+        let Ok(stat) = file::stat(directory) else { return Vec::new() };
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = listed.entry((stat.device, stat.inode)).or_insert_with(|| {
+            name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES).unwrap_or_default()
+        });
+        let prefix = prefix(destination);
+        let is_own = |name: &&OsString| name.as_bytes().starts_with(prefix.as_bytes());
+        let own = names.iter().filter(is_own).cloned().collect();
+        drop(listed);
+        go_through(Place { directory, source: None }, own)
+    }
 }
 
 /// Removes recorded leftovers of earlier runs to the same destination, unless they are locked; reports

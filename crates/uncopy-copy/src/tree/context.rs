@@ -9,6 +9,7 @@ use super::removals::Removals;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
+use crate::stale::TemporaryNames;
 use crate::{CopyContext, CopyOptions, Gate, Throttle};
 use uncopy_os::privilege;
 
@@ -29,6 +30,7 @@ pub(super) struct Context<'a> {
     /// Destination directories; no source may be one of them or lie in one.
     destinations: Mutex<Vec<Identity>>,
     removals: Removals,
+    temporary_names: TemporaryNames,
 }
 
 impl<'a> Context<'a> {
@@ -43,6 +45,7 @@ impl<'a> Context<'a> {
             is_aside_own: AtomicBool::new(false),
             destinations: Mutex::default(),
             removals: Removals::default(),
+            temporary_names: TemporaryNames::default(),
         }
     }
 
@@ -58,6 +61,11 @@ impl<'a> Context<'a> {
     /// Files of the source that are to be removed.
     pub(super) fn removals(&self) -> &Removals {
         &self.removals
+    }
+
+    /// Temporary names in the directories of single entries.
+    pub(super) fn temporary_names(&self) -> &TemporaryNames {
+        &self.temporary_names
     }
 
     /// Gate at which workers wait while the job is paused.

@@ -343,7 +343,7 @@ impl Directory {
 }
 
 /// Refuses a directory that is not the former one.
-fn check(fd: &OwnedFd, expected: Identity, path: &Path) -> Result<()> {
+pub(super) fn check(fd: &OwnedFd, expected: Identity, path: &Path) -> Result<()> {
     let stat = file::stat(fd).map_err(|errno| Error::system("examine", path, errno))?;
     if identity(&stat) == expected {
         return Ok(());

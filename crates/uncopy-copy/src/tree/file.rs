@@ -38,7 +38,7 @@ use crate::observer::{self, Phase, Progress};
 use crate::small::{self, NextSmallFile, SmallCopy};
 use crate::source::{self, Source};
 use crate::staging::{Commit, Placing, Staging};
-use crate::stale::Noting;
+use crate::stale::{Noting, Sweeper};
 use crate::{CopyOptions, IfChanged, Require, facts, watch};
 use uncopy_core::{
     Cost, DigestedFrom, InodeFlags, Mechanism, Note, Portion, Receipt, SourceDigest,
@@ -334,7 +334,9 @@ fn placing<'a>(
     noting: Noting<'a>,
 ) -> Placing<'a> {
     let is_unseen = place.directory.entered.is_unseen();
-    let is_swept = place.directory.entered.whole;
+    // A directory that is copied with all its entries is swept after them.
+    let names: &dyn Sweeper = context.temporary_names();
+    let sweeper = (!place.directory.entered.whole).then_some(names);
     let directory_defaults = context.directory_defaults(place.directory);
     // A file that does not meet the requirement never gets a name.
     let requires = context.copy_options(&place.directory.entered).require != Require::Nothing;
@@ -348,12 +350,12 @@ fn placing<'a>(
                 .map_or_else(Default::default, |LeftPart { file, chunks }| (Some(file), chunks));
             let parts = Partial::new(Box::new(keep), source.stat.size, noted);
             let named_late = requires;
-            Placing::Kept { parts: Box::new(parts), begun, is_unseen, is_swept, named_late }
+            Placing::Kept { parts: Box::new(parts), begun, is_unseen, sweeper, named_late }
         }
         None if is_unseen && !requires => Placing::Private { directory_defaults },
         None => {
             let directory_defaults = Some(directory_defaults);
-            Placing::Aside { is_swept, is_unseen, directory_defaults, noting }
+            Placing::Aside { sweeper, is_unseen, directory_defaults, noting }
         }
     }
 }

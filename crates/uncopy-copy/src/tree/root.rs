@@ -33,7 +33,7 @@ use crate::destination::follow_link;
 use crate::jobs::{EntryKind, Links, Sources};
 use crate::metadata::Made;
 use crate::source::refuse;
-use crate::stale::Register;
+use crate::stale::{Register, Sweeper};
 use crate::{facts, stale};
 use uncopy_core::Note;
 use uncopy_core::{Error, Result};
@@ -341,10 +341,10 @@ fn open_register(open: &Open, destination: &Path, is_merged: bool) -> Register {
 
 /// Removes the leftovers of a run that was killed while it built this directory, or just after
 /// that.
-fn sweep_beside(tally: &Tally<'_>, destination: &Path) {
+fn sweep_beside(sweeper: &dyn Sweeper, tally: &Tally<'_>, destination: &Path) {
     let Ok((above, name)) = split(destination) else { return };
     if let Ok(parent) = follow::open_directory(or_here(above)) {
-        let unproven = stale::remove_leftovers(parent.as_fd(), name);
+        let unproven = sweeper.remove_leftovers(parent.as_fd(), name);
         tally.add_unproven(unproven, |name| destination.with_file_name(name));
     }
 }
@@ -387,7 +387,8 @@ impl Finished {
                     .map_err(|e| Error::destination("write the journal for", destination, e))?;
             }
             aside.put_in_place(&open.destination, destination)?;
-            let unproven = aside.remove_leftovers(kept.is_some());
+            let names = worker.context.temporary_names();
+            let unproven = aside.remove_leftovers(names, kept.is_some());
             worker.tally.add_unproven(unproven, |name| destination.with_file_name(name));
             if options.copy.durable
                 && let Err(error) = aside.flush_name(destination)
@@ -397,7 +398,7 @@ impl Finished {
                 return Ok(true);
             }
         } else if !options.dry_run {
-            sweep_beside(worker.tally, destination);
+            sweep_beside(worker.context.temporary_names(), worker.tally, destination);
         }
         if let Some((journal, parent)) = kept {
             if journal.was_cut {

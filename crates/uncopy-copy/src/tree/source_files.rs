@@ -22,10 +22,10 @@ impl SourceFiles {
         let spare_threads = worker.scheduler.spare_workers();
         let context = worker.context.copy_context(&spare_threads);
         let mut progress = worker.file_progress();
-        let copied = self
-            .written
-            .check(destination, options)
-            .and_then(|()| run::copy(source, destination, options, &context, &mut progress));
+        let copied = self.written.check(destination, options).and_then(|()| {
+            let sweeper = worker.context.temporary_names();
+            run::copy(source, destination, options, &context, sweeper, &mut progress)
+        });
         let (outcome, destination) = match copied {
             Ok(outcome) => {
                 let destination = outcome.renamed().unwrap_or(destination).to_owned();

@@ -14,7 +14,7 @@ use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::partial;
 use crate::jobs::{JobOptions, fingerprint};
 use crate::private::{self, Private};
-use crate::stale::{Noting, Register, Unproven};
+use crate::stale::{Noting, Register, Sweeper, Unproven};
 use crate::{remove, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::Stat;
@@ -362,10 +362,14 @@ impl Aside {
     /// Removes leftovers of killed runs to the same destination, and returns possible ones. A tree
     /// that a run left to the caller is kept; if the caller has renamed or removed that, the
     /// journal that named it is removed.
-    pub(super) fn remove_leftovers(&self, has_journal: bool) -> Vec<Unproven> {
+    pub(super) fn remove_leftovers(
+        &self,
+        sweeper: &dyn Sweeper,
+        has_journal: bool,
+    ) -> Vec<Unproven> {
         self.register.end();
         let parent = self.parent.as_fd();
-        let mut unproven = stale::remove_leftovers(parent, &self.name);
+        let mut unproven = sweeper.remove_leftovers(parent, &self.name);
         if let Some((built, own)) = Journal::kept(parent, &self.name) {
             unproven.retain(|found| found.name != built.name);
             if !has_journal && !is_there(parent, &built) {

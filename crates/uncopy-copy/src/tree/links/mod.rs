@@ -4,15 +4,17 @@ mod spill;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use spill::Spill;
 
-use super::directory::{Directory, Identity};
+use super::directory::{Directory, Identity, check};
 use super::place::Place;
+use super::target::or_here;
 use uncopy_core::{Error, Result};
-use uncopy_os::Sys;
+use uncopy_os::{Sys, follow};
 
 /// Default number of files with further expected names that are kept in memory; further files go to
 /// disk.
@@ -51,10 +53,41 @@ impl OwnedPlace {
     }
 }
 
+/// The root of a copied file. It keeps no descriptor: a job may have more roots than those it may open.
+#[derive(Debug)]
+pub(super) struct LinkRoot {
+    /// Gone once all entries of the root are done.
+    directory: Weak<Directory>,
+    destination: PathBuf,
+    identity: Identity,
+}
+
+impl LinkRoot {
+    fn of(root: &Arc<Directory>) -> LinkRoot {
+        LinkRoot {
+            directory: Arc::downgrade(root),
+            destination: root.destination_path(),
+            identity: root.entered.destination,
+        }
+    }
+
+    /// Returns the open destination: the one that the job works in, or the one of this path if it is the same.
+    pub(super) fn open_destination(&self) -> Result<Arc<OwnedFd>> {
+        if let Some(root) = self.directory.upgrade() {
+            return root.open_destination();
+        }
+        let path = or_here(&self.destination);
+        let opened = follow::open_directory(path)
+            .map_err(|stopped| stopped.at_destination("open again", path))?;
+        check(&opened, self.identity, path)?;
+        Ok(Arc::new(opened))
+    }
+}
+
 /// The destination name of a copied file.
 #[derive(Debug, Clone)]
 pub(super) struct First {
-    pub(super) root: Arc<Directory>,
+    pub(super) root: Arc<LinkRoot>,
     /// Path in the destination, from its root.
     pub(super) path: PathBuf,
     /// Whether the file was renamed, because it was compressed or decompressed.
@@ -68,11 +101,11 @@ impl First {
             root = parent;
         }
         let path = place.directory.path_from_root().join(place.target);
-        First { root: Arc::clone(root), path, renamed: place.is_renamed() }
+        First { root: Arc::new(LinkRoot::of(root)), path, renamed: place.is_renamed() }
     }
 
     pub(super) fn destination(&self) -> PathBuf {
-        self.root.destination_path().join(&self.path)
+        self.root.destination.join(&self.path)
     }
 }
 
@@ -106,7 +139,7 @@ struct LinksState {
     /// Copied, and further names are expected.
     kept: HashMap<Identity, Copied>,
     spilled: Option<Spill>,
-    roots: Vec<Arc<Directory>>,
+    roots: Vec<Arc<LinkRoot>>,
 }
 
 /// The name under which a file was copied, and the number of further names.
@@ -188,7 +221,8 @@ impl Links {
 
     /// Records that an earlier run copied the file with this inode under this name of the source.
     pub(super) fn was_copied(&self, inode: u64, root: &Arc<Directory>, path: &Path) -> Sys<()> {
-        let first = First { root: Arc::clone(root), path: path.to_owned(), renamed: false };
+        let root = Arc::new(LinkRoot::of(root));
+        let first = First { root, path: path.to_owned(), renamed: false };
         // Each file is looked up once.
         self.lock().put((JOURNALLED, inode), &first, 1)
     }
@@ -224,7 +258,9 @@ impl LinksState {
         if expected == 0 {
             return Ok(());
         }
-        let known = self.roots.iter().position(|root| Arc::ptr_eq(root, &first.root));
+        // Roots are copied one after the other. A weak pointer keeps the address from being used again.
+        let is_it = |root: &Arc<LinkRoot>| Weak::ptr_eq(&root.directory, &first.root.directory);
+        let known = self.roots.iter().rposition(is_it);
         let root = known.unwrap_or_else(|| {
             self.roots.push(Arc::clone(&first.root));
             self.roots.len() - 1
