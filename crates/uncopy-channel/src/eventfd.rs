@@ -43,6 +43,16 @@ impl Raised {
         &self.epoll
     }
 
+    /// Wakes those who poll the set for an edge: its sockets hold more, although nothing new comes.
+    pub(super) fn report_again(&self) {
+        let is_raised = self.is_raised.load(Ordering::Relaxed);
+        // Cannot fail: the counter is 0, or a small number that `lower` makes 0.
+        let _ = eventfd::raise(&self.fd);
+        if !is_raised {
+            let _ = eventfd::lower(&self.fd);
+        }
+    }
+
     /// Raises or lowers the eventfd.
     pub(super) fn follow(&self, raise: bool) {
         if self.is_raised.swap(raise, Ordering::Relaxed) != raise {

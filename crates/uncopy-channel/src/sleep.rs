@@ -10,6 +10,8 @@ use super::signals::Signals;
 use super::status::Status;
 use super::sync::{Arc, Condvar, Mutex, PoisonError, lock};
 use super::transport::wire::Wire;
+#[cfg(not(shuttle))]
+use uncopy_os::fork::Generation;
 use uncopy_os::seqpacket::{self, Ready};
 use uncopy_os::{eventfd, thread};
 
@@ -159,20 +161,23 @@ enum Sleep {
 
 #[cfg(not(shuttle))]
 thread_local! {
-    /// This thread's waiter, while it does not sleep.
-    static OWN: Cell<Option<Arc<Waiter>>> = const { Cell::new(None) };
+    /// This thread's waiter, while it does not sleep, and the process that made it.
+    static OWN: Cell<Option<(Generation, Arc<Waiter>)>> = const { Cell::new(None) };
 }
 
 /// Runs `run` with this thread's waiter.
 #[cfg(not(shuttle))]
 pub(super) fn with_waiter<T>(run: impl FnOnce(&Arc<Waiter>) -> T) -> T {
-    let mut waiter = OWN.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let generation = Generation::current();
+    // After a fork, parent and child would take each other's wake-ups from one eventfd.
+    let own = OWN.try_with(Cell::take).ok().flatten().filter(|(maker, _)| *maker == generation);
+    let mut waiter = own.map(|(_, waiter)| waiter).unwrap_or_default();
     let result = run(&waiter);
     // Usually no observer refers to it any more.
     if let Some(own) = Arc::get_mut(&mut waiter) {
         *own.state.get_mut().unwrap_or_else(PoisonError::into_inner) = WaiterState::default();
         // Fails while the thread ends; the waiter is dropped then.
-        let _ = OWN.try_with(|kept| kept.set(Some(waiter)));
+        let _ = OWN.try_with(|kept| kept.set(Some((generation, waiter))));
     }
     result
 }

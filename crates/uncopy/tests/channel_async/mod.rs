@@ -149,6 +149,27 @@ async fn many_calls_at_once_get_their_own_answers() {
     }
 }
 
+/// More than several looks at the socket take in, where the kernel has room for them: the system's limit
+/// is lower for users without privileges.
+#[tokio::test]
+async fn an_answer_behind_many_unread_messages_ends_its_call() {
+    let (near, far) = tasks(socket_pair());
+    let news = |n: u32| far.get_ref().write(&[IoSlice::new(&n.to_ne_bytes())], vec![]);
+    let count = (0..36_000).take_while(|n| news(*n).is_ok()).count();
+    let answerer = tokio::spawn(async move {
+        let request = far.read().await.unwrap();
+        send(&far, &[&request[..4], b"answer"].concat()).await.unwrap();
+        far
+    });
+    let (ask, mut handles) = ([IoSlice::new(b"\0\0\0\0what?")], vec![]);
+    let answer = timeout(LONG, near.call(&ask, &mut handles)).await;
+    assert_eq!(answer.unwrap().unwrap()[4..], *b"answer", "behind {count} messages");
+    for n in 0..count as u32 {
+        assert_eq!(*near.read().await.unwrap(), n.to_ne_bytes());
+    }
+    drop(answerer.await);
+}
+
 #[tokio::test]
 async fn waits_continue_when_the_other_end_moves() {
     let bounds = Bounds::new().messages(2);

@@ -1,14 +1,15 @@
 //! Peers that are killed, or keep duplicates of ends that they gave away.
 
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::time::Duration;
 
-use testbed::{Case, wait_for};
+use testbed::{Case, in_a_child, wait_for};
 use uncopy::channel::{
     Channel, Object, PayloadChannel, PayloadOptions, PayloadWay, Signals, Status,
 };
 
-use crate::channel_processes::{Actor, descriptors, next, send, send_with, soon};
+use crate::channel_processes::{Actor, descriptors, next, send, send_with, soon, tick};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -19,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_killed_sender_leaves_whole_payloads_only,
         [] a_duplicate_of_the_socket_cannot_block_or_hide_a_closed_peer,
         [] a_forked_child_does_not_affect_its_parents_channels,
+        [] a_forked_child_is_woken_by_an_eventfd_of_its_own,
     ]
 }
 
@@ -176,4 +178,29 @@ fn a_forked_child_does_not_affect_its_parents_channels() {
         other.wait().unwrap();
     }
     actor.finish();
+}
+
+/// Numbers of the eventfds that this process has open.
+fn eventfds() -> BTreeSet<String> {
+    let descriptors = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    let contents = descriptors.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+    let number = |info: String| Some(info.split_once("eventfd-id:")?.1.trim().to_owned());
+    contents.filter_map(number).collect()
+}
+
+/// Otherwise the parent's thread and the child's would take each other's wake-ups.
+fn a_forked_child_is_woken_by_an_eventfd_of_its_own() {
+    let wait = || {
+        let (near, far) = Channel::pair();
+        let _far = far.into_fd().unwrap();
+        assert_eq!(near.wait_one(Signals::READABLE, tick()), Err(Status::TimedOut));
+    };
+    wait();
+    assert!(in_a_child(|| {
+        // A thread that is alone needs none.
+        std::thread::spawn(|| ()).join().unwrap();
+        let inherited = eventfds();
+        wait();
+        eventfds().difference(&inherited).count() == 1
+    }));
 }

@@ -1,6 +1,7 @@
 //! Receiving packets from the socket of a wired end.
 
 use super::{End, Locked, Pair, Side};
+use crate::observers::ObserverKind;
 use crate::signals::Signals;
 use crate::sleep::Waiter;
 use crate::sync::atomic::Ordering;
@@ -58,7 +59,7 @@ impl<T: End> Locked<'_, T> {
         let mut left = MAX_PACKETS_AT_ONCE;
         while !self.signals(side).intersects(until) && self.end(side).has_room() {
             if left == 0 {
-                return wire.report_again();
+                return self.report_again(side, wire);
             }
             left -= 1;
             if !matches!(self.process(side, wire, wire.receive()), Processed::Packet { .. }) {
@@ -127,8 +128,20 @@ impl<T: End> Locked<'_, T> {
             };
             found = true;
         }
-        wire.report_again();
+        self.report_again(side, wire);
         Drained { found, rest: SocketRest::Unknown }
+    }
+
+    /// Has those who poll for an edge look again, because packets were left in the socket.
+    fn report_again(&mut self, side: Side, wire: &Wire) {
+        wire.report_again();
+        self.sides[side.index()].observers.each(|observer| {
+            if let ObserverKind::Descriptor(raised) = &observer.kind
+                && let Some(raised) = raised.upgrade()
+            {
+                raised.report_again();
+            }
+        });
     }
 
     /// Looks at the socket of `side` before a sleep. If that finds nothing, later waits skip the
@@ -157,7 +170,7 @@ impl<T: End> Locked<'_, T> {
                 Processed::End => return,
             }
         }
-        wire.report_again();
+        self.report_again(side, &wire);
     }
 
     /// Looks at the socket of `side`: receives packets, and checks for room and for the peer. Returns
