@@ -28,29 +28,16 @@ const LOADS: [(&str, u16); 12] = [
     ("symhash", 2),
 ];
 /// Expressions that do not affect the path of packets.
-const HARMLESS: [&str; 7] =
-    ["counter", "log", "notrack", "masq", "last", "flow_offload", "connmark"];
+const HARMLESS: [&str; 6] = ["counter", "log", "notrack", "last", "flow_offload", "connmark"];
 /// Expressions whose match cannot be predicted.
 const CHANCES: [&str; 6] = ["limit", "quota", "connlimit", "dynset", "objref", "match"];
-/// Targets of `iptables(8)` that neither copy nor redirect packets.
-const TARGETS: [&str; 16] = [
-    "MASQUERADE",
-    "SNAT",
-    "LOG",
-    "NFLOG",
-    "TCPMSS",
-    "CHECKSUM",
-    "CLASSIFY",
-    "CT",
-    "NOTRACK",
-    "TRACE",
-    "TTL",
-    "HL",
-    "DSCP",
-    "ECN",
-    "SET",
-    "REJECT",
+/// Targets of `iptables(8)` that neither copy nor redirect packets, behind which the next rule follows.
+const TARGETS: [&str; 13] = [
+    "LOG", "NFLOG", "TCPMSS", "CHECKSUM", "CLASSIFY", "CT", "NOTRACK", "TRACE", "TTL", "HL",
+    "DSCP", "ECN", "SET",
 ];
+/// Targets that change the source address and accept the packet (`net/netfilter/xt_MASQUERADE.c`, `xt_nat.c`).
+const SOURCE_TARGETS: [&str; 2] = ["MASQUERADE", "SNAT"];
 /// `NFT_META_PROTOCOL` and others (`linux/netfilter/nf_tables.h`).
 const META_PROTOCOL: u32 = 1;
 const META_MARK: u32 = 3;
@@ -383,6 +370,8 @@ impl Run<'_> {
         let device = |at| data.number(at).and_then(|from| registers.number(from));
         match name {
             "reject" => RuleStep::Verdict(super::DROP, String::new()),
+            // Source NAT, as below.
+            "masq" => RuleStep::Verdict(super::ACCEPT, String::new()),
             "redir" => self.direct(rule, Some(Effect::Here), is_sure),
             // `NFTA_NAT_TYPE`: source NAT happens after a device is chosen.
             "nat" if data.number(1) == Some(0) => RuleStep::Verdict(super::ACCEPT, String::new()),
@@ -428,6 +417,10 @@ impl Run<'_> {
                 RuleStep::Verdict(super::ACCEPT, String::new())
             }
             "target" if TARGETS.contains(&data.text(1).as_str()) => RuleStep::Next,
+            "target" if SOURCE_TARGETS.contains(&data.text(1).as_str()) => {
+                RuleStep::Verdict(super::ACCEPT, String::new())
+            }
+            "target" if data.text(1) == "REJECT" => RuleStep::Verdict(super::DROP, String::new()),
             "target" => {
                 let target = data.text(1);
                 self.odd(rule, RuleDoubt::UnknownTarget { target })

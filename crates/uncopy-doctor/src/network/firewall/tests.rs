@@ -135,6 +135,7 @@ fn rules_are_evaluated_or_doubted() {
         (vec![verdict(QUEUE, "")], vec![], 1),
         (vec![verdict(DROP, "")], vec![Effect::Dropped], 0),
         (vec![with().step("reject")], vec![Effect::Dropped], 0),
+        (vec![target("REJECT\0")], vec![Effect::Dropped], 0),
         (vec![perhaps(), verdict(DROP, "")], vec![], 0),
         // Writes to the time to live, and to addresses.
         (
@@ -164,6 +165,8 @@ fn chains_are_entered_and_left_as_the_kernel_does() {
     let jump = [verdict(JUMP, "d\0")];
     let goto = [verdict(GOTO, "d\0")];
     let (accept, back) = ([verdict(1, "")], [verdict(RETURN, "")]);
+    let target = |name: &str| with().with(1, name.as_bytes()).step("target");
+    let (masquerade, snat) = ([with().step("masq")], [target("SNAT\0")]);
     let perhaps_jump = [perhaps(), verdict(JUMP, "d\0")];
     let perhaps_accept = [perhaps(), verdict(1, "")];
     let lost = [verdict(JUMP, "nonesuch\0")];
@@ -173,6 +176,10 @@ fn chains_are_entered_and_left_as_the_kernel_does() {
     for (of_c, of_d, effects, doubts) in [
         (&[&jump[..]][..], &[&turn[..]][..], here(), 0),
         (&[&accept[..], &turn], nothing, vec![], 0),
+        // The source address changes, and the packet is accepted.
+        (&[&masquerade[..], &turn], nothing, vec![], 0),
+        (&[&snat[..], &turn], nothing, vec![], 0),
+        (&[&[target("LOG\0")][..], &turn], nothing, here(), 0),
         (&[&back[..], &turn], nothing, vec![], 0),
         (&[&jump[..], &turn], &[&accept[..]], vec![], 0),
         (&[&jump[..], &turn], &[&back[..], &accept], here(), 0),
