@@ -174,6 +174,7 @@ impl<'a> Destination<'a> {
         }
         match kind {
             FileType::RegularFile => {}
+            FileType::Directory if options.existing == Existing::Keep => return Ok(()),
             _ if options.replaces_name() && kind != FileType::Directory => {}
             FileType::Directory | FileType::Symlink | FileType::Socket => {
                 return refuse(Reason::NotRegular { kind: describe(kind) });

@@ -155,9 +155,9 @@ pub mod job {
 
     pub use crate::copy_trees::{JobError, copy_trees, copy_trees_observed, is_built};
     pub use crate::jobs::{
-        Action, Compare, Delete, EntryKind, EntryOutcome, HardLinks, Incomplete, JobObserver,
-        JobOptions, JobProgress, LinkDest, Links, OnError, Parents, Record, RefusalCount,
-        Selection, Sources, Summary, Transformed,
+        Action, Compare, Delete, DestinationLinks, EntryKind, EntryOutcome, HardLinks, Incomplete,
+        JobObserver, JobOptions, JobProgress, LinkDest, Links, OnError, Parents, Record,
+        RefusalCount, Selection, Sources, Summary, Transformed,
     };
 }
 

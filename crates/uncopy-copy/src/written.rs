@@ -56,7 +56,7 @@ fn other_name(destination: &Path, options: &CopyOptions) -> Option<PathBuf> {
 }
 
 /// Returns the identity of a regular file. A device or FIFO can be written to any number of times.
-fn identity(path: &Path) -> Option<(u64, u64)> {
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = crate::follow::metadata(path).ok().filter(Metadata::is_file)?;
     crate::following::identity(&metadata)
 }

@@ -11,7 +11,7 @@ use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use uncopy::copy::job::{JobOptions, LinkDest, Parents, is_built};
+use uncopy::copy::job::{DestinationLinks, JobOptions, LinkDest, Parents, is_built};
 use uncopy::copy::{Contradiction, CopyOptions, Origin};
 use uncopy::{Reason, System, follow};
 
@@ -83,6 +83,10 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     };
     let is_directory = is_directory && !is_own_copy(&names, &options);
     options.copy.suffix = names.is_inside(is_directory);
+    // As by `cp`: a link is followed only as the destination itself, without -T.
+    if names.kind == Kind::File || names.is_inside(is_directory) {
+        options.destination_links = DestinationLinks::Refuse;
+    }
     if let Some(earlier) = &mut options.link_dest {
         earlier.holds_roots = names.is_inside(is_directory) || flags.copies_entries();
         if !flags.quiet {
@@ -106,8 +110,10 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             let below = |source| Pair { source, destination: names.destination.clone() };
             names.sources.into_iter().map(below).collect()
         }
-        None => target::pairs(names, is_directory, options.copy.transform)
-            .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?,
+        None => target::pairs(names, is_directory, options.copy.transform, |source| {
+            flags.is_recursive() && is_merged(source)
+        })
+        .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?,
     };
     if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
         report::say(&note);
@@ -267,6 +273,11 @@ fn note_missing(earlier: &LinkDest, names: &Names, is_directory: bool) {
             ));
         }
     }
+}
+
+/// Whether a source is a directory, so that its contents are merged with others. A link is one only with what it leads to.
+fn is_merged(source: &Path) -> bool {
+    source.symlink_metadata().is_ok_and(|found| found.is_dir())
 }
 
 /// Returns a note where a slash at the end of a source means something else in `rsync`.

@@ -118,21 +118,25 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
 
 /// Removes the slashes at the end of a path, but for the root's.
 fn strip_slashes(path: &mut PathBuf) {
-    if path.as_os_str().as_encoded_bytes().ends_with(b"/")
-        && let Some(name) = path.file_name()
-    {
-        *path = path.with_file_name(name);
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let Some(last) = bytes.iter().rposition(|byte| *byte != b'/') else { return };
+    let mut kept = path.components().as_path().as_os_str().to_owned();
+    if bytes[..=last].ends_with(b"/.") {
+        kept.push("/.");
     }
+    *path = kept.into();
 }
 
 /// Returns the files to copy, given whether the destination is a directory.
 ///
 /// The caller has checked that it is one where [`Kind::Directory`] requires it. If `.zst` may be
-/// added to names or removed, names that differ only by it count as one.
+/// added to names or removed, names that differ only by it count as one. Directories that `is_merged` says are merged may
+/// have one destination.
 pub(crate) fn pairs(
     names: Names,
     is_directory: bool,
     transform: Transform,
+    is_merged: impl Fn(&Path) -> bool,
 ) -> Result<Vec<Pair>, Misuse> {
     let inside = names.is_inside(is_directory);
     let Names { sources, destination, .. } = names;
@@ -144,14 +148,18 @@ pub(crate) fn pairs(
             Pair { source, destination }
         })
         .collect();
-    if let Some(misuse) = same_target(&pairs, inside && transform != Transform::None) {
+    if let Some(misuse) = same_target(&pairs, inside && transform != Transform::None, is_merged) {
         return Err(misuse);
     }
     Ok(pairs)
 }
 
 /// Finds the first two files with the same destination.
-fn same_target(pairs: &[Pair], folds_suffix: bool) -> Option<Misuse> {
+fn same_target(
+    pairs: &[Pair],
+    folds_suffix: bool,
+    is_merged: impl Fn(&Path) -> bool,
+) -> Option<Misuse> {
     if pairs.len() < 2 {
         return None;
     }
@@ -163,7 +171,8 @@ fn same_target(pairs: &[Pair], folds_suffix: bool) -> Option<Misuse> {
             false => pair.destination.clone(),
         };
         let first = taken.insert(target, &pair.source)?;
-        Some(Misuse::SameTarget {
+        let are_merged = is_merged(first) && is_merged(&pair.source);
+        (!are_merged).then(|| Misuse::SameTarget {
             first: first.to_owned(),
             second: pair.source.clone(),
             target: pair.destination.clone(),
@@ -230,7 +239,10 @@ mod tests {
     #[test]
     fn slashes_at_the_end_of_sources_are_stripped_where_a_flag_says_so() {
         for (line, expected) in [
-            ("--strip-trailing-slashes x/a/ b// / ../ c d/", &["x/a", "b", "/", "../", "c"][..]),
+            (
+                "--strip-trailing-slashes x/a/ b// / ../ c x/./ .// d/",
+                &["x/a", "b", "/", "..", "c", "x/.", "."][..],
+            ),
             ("x/a/ b// d/", &["x/a/", "b//"]),
         ] {
             let sources = parse(line).unwrap().sources;
@@ -256,7 +268,7 @@ mod tests {
     }
 
     fn destinations(line: &str, is_directory: bool) -> Result<Vec<String>, Misuse> {
-        let pairs = pairs(parse(line).unwrap(), is_directory, Transform::None)?;
+        let pairs = pairs(parse(line).unwrap(), is_directory, Transform::None, |_| false)?;
         Ok(pairs.iter().map(|pair| pair.destination.display().to_string()).collect())
     }
 
@@ -287,10 +299,22 @@ mod tests {
             ("x/a.zst y/a.zst.zst d", true, true),
         ] {
             for transform in [Transform::Compress(Level::default()), Transform::Decompress] {
-                let found = pairs(parse(line).unwrap(), is_directory, transform);
+                let found = pairs(parse(line).unwrap(), is_directory, transform, |_| false);
                 assert_eq!(found.is_ok(), expected, "{line}");
             }
-            assert!(pairs(parse(line).unwrap(), is_directory, Transform::None).is_ok());
+            let found = pairs(parse(line).unwrap(), is_directory, Transform::None, |_| false);
+            assert!(found.is_ok());
+        }
+    }
+
+    #[test]
+    fn directories_that_are_merged_may_have_one_target() {
+        for (line, expected) in
+            [("-r x/. y/. d", true), ("-r x/a y/a d", true), ("-r x/a f/a d", false)]
+        {
+            let is_merged = |source: &Path| !source.starts_with("f");
+            let found = pairs(parse(line).unwrap(), true, Transform::None, is_merged);
+            assert_eq!(found.is_ok(), expected, "{line}");
         }
     }
 

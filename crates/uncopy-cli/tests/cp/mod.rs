@@ -12,6 +12,7 @@ pub(crate) mod leftovers;
 mod mapping;
 mod matrix;
 mod names;
+mod overlapping;
 mod own_files;
 mod parents;
 mod planted_links;
@@ -100,6 +101,7 @@ pub(crate) fn cases() -> Vec<Case> {
         matrix::cases(),
         names::cases(),
         own_files::cases(),
+        overlapping::cases(),
         parents::cases(),
         planted_links::cases(),
         policy::cases(),

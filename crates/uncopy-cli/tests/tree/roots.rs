@@ -56,7 +56,7 @@ fn a_single_file() {
 
 fn two_sources_with_one_target_are_refused() {
     let trees = Trees::new();
-    trees.file("a/x/file", "1");
+    trees.file("a/x", "1");
     trees.file("b/x/file", "2");
     let sources = ["a/x", "b/x"].map(|name| trees.source().join(name));
     let run = cp().args(sources).arg(trees.to.path()).run();

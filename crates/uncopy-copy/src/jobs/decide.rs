@@ -68,6 +68,10 @@ pub(crate) fn decide<Time: PartialOrd + Copy>(
     let Some(found) = found else { return Decision::Make };
     match (source.kind, found.kind) {
         (EntryKind::Directory, EntryKind::Directory) => Decision::Merge,
+        // As by `cp`, only a directory must not find something else.
+        (_, EntryKind::Directory) if policy.existing == Existing::Keep => {
+            Decision::Skip(Skip::Exists)
+        }
         (EntryKind::Directory, _) | (_, EntryKind::Directory) if policy.makes_room => {
             Decision::MakeRoom
         }
@@ -131,9 +135,9 @@ mod tests {
             (File, file, "replace", "skip"),
             (File, link, "replace", "skip"),
             (File, fifo, "replace", "skip"),
-            (File, directory, "refuse", "refuse"),
+            (File, directory, "refuse", "skip"),
             (Symlink, file, "replace", "skip"),
-            (Symlink, directory, "refuse", "refuse"),
+            (Symlink, directory, "refuse", "skip"),
             (Special, link, "replace", "skip"),
             (Directory, directory, "merge", "merge"),
             (Directory, file, "refuse", "refuse"),

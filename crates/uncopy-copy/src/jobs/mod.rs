@@ -10,7 +10,8 @@ mod waits;
 pub(crate) use decide::{Decision, Policy, Side, decide};
 pub(crate) use fingerprint::fingerprint;
 pub use options::{
-    Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Sources,
+    Compare, Delete, DestinationLinks, HardLinks, JobOptions, LinkDest, Links, OnError, Parents,
+    Sources,
 };
 pub use record::{
     Action, EntryKind, EntryOutcome, Incomplete, JobObserver, JobProgress, Record, RefusalCount,

@@ -24,6 +24,8 @@ pub struct JobOptions {
     pub links: Links,
     /// With [`Links::Preserve`] and [`Links::Skip`]: follow a source that is a symbolic link all the same.
     pub follow_roots: bool,
+    /// How a symbolic link is treated that stands where a directory is to be copied to.
+    pub destination_links: DestinationLinks,
     /// Whether the names of one file in the sources become names of one file in the copy.
     pub hard_links: HardLinks,
     /// Leave out what lies on another filesystem (by device number) than the directory that it is
@@ -84,6 +86,7 @@ setters! {
         parents: Parents,
         links: Links,
         follow_roots: bool,
+        destination_links: DestinationLinks,
         hard_links: HardLinks,
         one_filesystem: bool,
         follow_outside: bool,
@@ -288,6 +291,18 @@ pub enum Links {
     Follow,
     /// Leaves links out.
     Skip,
+}
+
+/// Treatment of a symbolic link that is the last name of a destination, where the source is a directory. A path that ends
+/// in `/` or `.` names what the link leads to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DestinationLinks {
+    /// The directory that it leads to is merged into: the caller named it.
+    #[default]
+    Follow,
+    /// It is an error, also if it appears meanwhile: the name was made by a program, and whoever may write to its
+    /// directory could have the copy go elsewhere.
+    Refuse,
 }
 
 /// Treatment of files with several names.

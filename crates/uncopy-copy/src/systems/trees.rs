@@ -3,14 +3,16 @@
 use super::{NO_SUCH, NOT_BUILT, Request, Support, YES, honoured, refused, row};
 use crate::Existing;
 use crate::Transform;
-use crate::jobs::{Compare, HardLinks, JobOptions, Links, OnError, Parents, Sources};
+use crate::jobs::{
+    Compare, DestinationLinks, HardLinks, JobOptions, Links, OnError, Parents, Sources,
+};
 use uncopy_core::{CopyOption, System};
 
 /// Every request of a job of trees or of entries of them, in the order of the options.
 ///
 /// Trees also refuse each request of [`REQUESTS`](super::REQUESTS) that files refuse; options of files are listed here where trees
 /// refuse more. A job of single files has no further options.
-pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
+pub static TREE_REQUESTS: [Request<JobOptions>; 36] = [
     honoured("sources = Trees or Entries", |o| o.sources != Sources::Files),
     row(
         CopyOption::Parents,
@@ -21,6 +23,7 @@ pub static TREE_REQUESTS: [Request<JobOptions>; 35] = [
     honoured("links = Preserve", |o| o.links == Links::Preserve),
     honoured("links = Follow or Skip", |o| o.links != Links::Preserve),
     honoured("follow_roots", |o| o.follow_roots),
+    honoured("destination_links = Refuse", |o| o.destination_links == DestinationLinks::Refuse),
     honoured("hard_links = Keep or Separate", |o| {
         matches!(o.hard_links, HardLinks::Keep | HardLinks::Separate)
     }),
@@ -118,6 +121,7 @@ fn every_field_has_rows(options: &JobOptions) {
         parents: _,
         links: _,
         follow_roots: _,
+        destination_links: _,
         hard_links: _,
         one_filesystem: _,
         follow_outside: _,
@@ -153,12 +157,13 @@ mod tests {
     type Change = fn(&mut JobOptions);
 
     /// How to ask for each row, by its words.
-    const CHANGES: [(&str, Change); 35] = [
+    const CHANGES: [(&str, Change); 36] = [
         ("sources = Trees or Entries", |o| o.sources = Sources::Entries),
         ("parents = Keep or KeepBelow", |o| o.parents = Parents::Keep),
         ("links = Preserve", |_| {}),
         ("links = Follow or Skip", |o| o.links = Links::Skip),
         ("follow_roots", |o| o.follow_roots = true),
+        ("destination_links = Refuse", |o| o.destination_links = DestinationLinks::Refuse),
         ("hard_links = Keep or Separate", |o| o.hard_links = HardLinks::Separate),
         ("one_filesystem", |o| o.one_filesystem = true),
         ("follow_outside", |o| o.follow_outside = true),

@@ -1,5 +1,7 @@
 //! Holds the options of a job, its rate limit, and what was learnt about the machine.
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -29,6 +31,8 @@ pub(super) struct Context<'a> {
     is_aside_own: AtomicBool,
     /// Destination directories; no source may be one of them or lie in one.
     destinations: Mutex<Vec<Identity>>,
+    /// Paths from the root that the caller named below a directory that is copied as a whole, whatever the selection.
+    named: Mutex<HashSet<PathBuf>>,
     removals: Removals,
     temporary_names: TemporaryNames,
 }
@@ -44,6 +48,7 @@ impl<'a> Context<'a> {
             privileged: OnceLock::new(),
             is_aside_own: AtomicBool::new(false),
             destinations: Mutex::default(),
+            named: Mutex::default(),
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
         }
@@ -129,6 +134,22 @@ impl<'a> Context<'a> {
     /// by other users.
     pub(super) fn is_aside_own(&self) -> bool {
         self.is_aside_own.load(Ordering::Relaxed)
+    }
+
+    /// Notes a path from the root that is copied whatever the selection says.
+    pub(super) fn add_named(&self, way: PathBuf) {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(way);
+    }
+
+    /// Forgets the named paths of the root before.
+    pub(super) fn forget_named(&self) {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Whether an entry is copied by the selection, or since it is named.
+    pub(super) fn selects(&self, way: &Path, is_directory: bool) -> bool {
+        let is_named = || self.named.lock().unwrap_or_else(PoisonError::into_inner).contains(way);
+        self.options.selection.selects(way, is_directory) || is_named()
     }
 
     /// Notes a directory that is written to, which is therefore no source.

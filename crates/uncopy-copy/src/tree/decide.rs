@@ -53,6 +53,11 @@ pub(super) fn kind_of(file_type: FileType) -> EntryKind {
     }
 }
 
+/// Whether it is a FIFO, socket or device.
+pub(super) fn is_special(file_type: FileType) -> bool {
+    kind_of(file_type) == EntryKind::Special
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::decide::kind_of;
+use super::decide::{is_special, kind_of};
 use super::directory::{Directory, identity};
 use super::early_start::{self, EarlyStart};
 use super::file::{copy_regular, examine, open_file, open_regular};
@@ -117,6 +117,9 @@ fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
         Ok((fd, stat)) if stat.file_type() == FileType::RegularFile => {
             copy_open(worker, place, OpenFile { fd, stat }, None);
         }
+        Ok((fd, stat)) if is_special(stat.file_type()) => {
+            make_followed_special(worker, place, OpenFile { fd, stat });
+        }
         Ok((_, stat)) => {
             let error = changed_kind(place, stat.file_type());
             worker.reporter.fail(place, EntryKind::Symlink, error);
@@ -149,7 +152,7 @@ pub(super) fn copy_open(
     early: Option<EarlyStart<'_>>,
 ) {
     if worker.options.link {
-        return link_open_source(worker, place, &file);
+        return link_open_source(worker, place, EntryKind::File, &file);
     }
     let (file, chosen) =
         match transform::choose(worker.options, worker.context.kinds(), place, file) {
@@ -181,11 +184,16 @@ fn link_source(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind) 
 }
 
 /// Makes a further name of an open file that a link of the source leads to.
-fn link_open_source(worker: &mut Worker<'_, '_>, place: &Place<'_>, file: &OpenFile) {
-    let made = make_link_to_source(worker, place, EntryKind::File, &file.stat, |to, name| {
+fn link_open_source(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'_>,
+    kind: EntryKind,
+    file: &OpenFile,
+) {
+    let made = make_link_to_source(worker, place, kind, &file.stat, |to, name| {
         name::link_unnamed(&file.fd, to, name)
     });
-    worker.reporter.finish_or_fail(place, EntryKind::File, made);
+    worker.reporter.finish_or_fail(place, kind, made);
 }
 
 /// Whether the entry has further names, which are to be names of its copy.
@@ -326,6 +334,26 @@ fn make_special(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
         return worker.reporter.finish(place, EntryKind::Special, outcome);
     }
     make_or_link_other(worker, place, EntryKind::Special);
+}
+
+/// Makes a FIFO or device file like the one that a link of the source leads to.
+pub(super) fn make_followed_special(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'_>,
+    found: OpenFile,
+) {
+    let kind = EntryKind::Special;
+    if worker.options.link {
+        return link_open_source(worker, place, kind, &found);
+    }
+    if !worker.options.specials {
+        let outcome = EntryOutcome::Skipped { reason: Skip::Special };
+        return worker.reporter.finish(place, kind, outcome);
+    }
+    let OpenFile { stat, .. } = found;
+    first_or_link(worker, place, kind, &stat, |worker| {
+        make_other(worker, place, kind, &stat, None);
+    });
 }
 
 fn make_or_link_other(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind) {

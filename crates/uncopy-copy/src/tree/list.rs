@@ -64,7 +64,7 @@ pub(super) fn list_open(
         directory::list(&open.source, &mut buffer, |entry| {
             let name = OsStr::from_bytes(entry.name.to_bytes());
             if let Some(way) = &way
-                && !selection.selects(&way.join(name), entry.kind == FileType::Directory)
+                && !worker.context.selects(&way.join(name), entry.kind == FileType::Directory)
             {
                 return !worker.control.is_over();
             }

@@ -26,6 +26,7 @@ mod links;
 mod list;
 mod listing_buffer;
 mod other;
+mod overlap;
 mod parents;
 mod partial;
 mod place;

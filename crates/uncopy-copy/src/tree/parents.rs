@@ -4,7 +4,7 @@
 
 mod plan;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -13,17 +13,18 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::decide::kind_of;
+use super::decide::{is_special, kind_of};
 use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::earlier;
 use super::enter::{begin, check_source, pair_of};
-use super::entry::{copy_open, push};
+use super::entry::{copy_open, make_followed_special, push};
 use super::finish::{end, give_metadata};
 use super::list::list_open;
 use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::removal::{self, remove_copied};
-use super::root::names_directory;
+use super::root::refuse_pair;
+use super::target::names_directory;
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
@@ -39,9 +40,17 @@ use uncopy_os::follow::{self, FollowResult};
 use uncopy_os::name;
 
 /// Copies all sources of the job.
-pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, pairs: &[(PathBuf, PathBuf)]) {
+pub(super) fn copy(
+    worker_loop: &mut WorkerLoop<'_, '_>,
+    pairs: &[(PathBuf, PathBuf)],
+    refused: &HashMap<usize, Error>,
+) {
     let mut plan = Plan::default();
-    for (source, destination) in pairs {
+    for (index, (source, destination)) in pairs.iter().enumerate() {
+        if let Some(error) = refused.get(&index) {
+            refuse_pair(worker_loop, source, destination, error);
+            continue;
+        }
         let worker = worker_loop.worker();
         let added = look_at(worker.options, source).and_then(|(kind, named)| {
             plan.add(source, destination, &worker.options.parents, named)
@@ -100,7 +109,9 @@ fn copy_tree(worker_loop: &mut WorkerLoop<'_, '_>, top: &Top, root: Node) {
     };
     let directory = Arc::new(directory);
     let is_named = root.named.is_some();
+    worker.context.forget_named();
     if is_named && worker.options.sources == Sources::Trees {
+        note_named_below(worker, &open.source, &Below::of(&directory), &root.below);
         list_open(worker, Arc::clone(&directory), &open, 0);
     } else {
         copy_names(worker, &directory, root.below);
@@ -245,7 +256,7 @@ fn copy_here(
         if kind == FileType::Directory {
             match worker.options.sources {
                 // Everything below it is copied too.
-                Sources::Trees => enter_whole(worker, &place, followed),
+                Sources::Trees => enter_whole(worker, &place, followed, &node.below),
                 _ => drop(above.insert(name, node)),
             }
             continue;
@@ -275,6 +286,9 @@ fn copy_followed(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     let opened = follow::open_at(&place.open.source, place.name, flags, 0)
         .and_then(|fd| Ok((file::stat(&fd)?, fd)));
     match opened {
+        Ok((stat, fd)) if is_special(stat.file_type()) => {
+            make_followed_special(worker, place, OpenFile { fd, stat });
+        }
         Ok((stat, _)) if stat.file_type() != FileType::RegularFile => {
             let error = changed_kind(place, stat.file_type());
             worker.reporter.fail(place, EntryKind::Symlink, error);
@@ -289,7 +303,12 @@ fn copy_followed(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
 }
 
 /// Copies a named directory with all that is in it.
-fn enter_whole(worker: &mut Worker<'_, '_>, place: &Place<'_>, followed: bool) {
+fn enter_whole(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'_>,
+    followed: bool,
+    below: &BTreeMap<OsString, Node>,
+) {
     let entered = open_source(place, followed).and_then(|(fd, stat, must_pin)| {
         check_source(worker.context, place, &stat, must_pin)?;
         pair_of(&mut worker.deleter(), place, fd, stat, must_pin)
@@ -297,9 +316,68 @@ fn enter_whole(worker: &mut Worker<'_, '_>, place: &Place<'_>, followed: bool) {
     match entered {
         Ok((entered, pair)) => {
             let (child, open) = begin(worker, place.directory, place.name, entered, pair);
+            note_named_below(worker, &open.source, &Below::of(&child), below);
             list_open(worker, child, &open, 0);
         }
         Err(error) => worker.reporter.fail(place, EntryKind::Directory, error),
+    }
+}
+
+/// Sees to sources below a directory that is copied as a whole: those that the selection leaves out are copied all the
+/// same, and those that links lead to are reported, since these are copied as links.
+fn note_named_below(
+    worker: &mut Worker<'_, '_>,
+    directory: &OwnedFd,
+    at: &Below,
+    names: &BTreeMap<OsString, Node>,
+) {
+    for (name, node) in names {
+        let at = at.child(name);
+        // One that cannot be looked at is reported when it is copied.
+        let Ok(stat) = directory::stat_name(directory, name) else { continue };
+        let is_directory = stat.file_type() == FileType::Directory;
+        if node.named.is_some() && !worker.options.selection.selects(&at.way, is_directory) {
+            worker.context.add_named(at.way.clone());
+        }
+        match stat.file_type() {
+            FileType::Directory if !node.below.is_empty() => {
+                if let Ok(child) = directory::open_child_path(directory, name) {
+                    note_named_below(worker, &child, &at, &node.below);
+                }
+            }
+            FileType::Symlink if worker.options.links != Links::Follow => {
+                for (name, node) in &node.below {
+                    let Below { source, destination, .. } = at.child(name);
+                    let reason = Reason::Refused(Objection::BehindLink);
+                    let error = Error::new("copy", &source, reason);
+                    fail_all(worker, &source, &destination, node, &error);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Paths of a directory below the root.
+struct Below {
+    way: PathBuf,
+    source: PathBuf,
+    destination: PathBuf,
+}
+
+impl Below {
+    fn of(directory: &Directory) -> Below {
+        let (source, destination) = directory.names();
+        Below { way: directory.path_from_root(), source, destination }
+    }
+
+    fn child(&self, name: &OsStr) -> Below {
+        let Below { way, source, destination } = self;
+        Below {
+            way: way.join(name),
+            source: source.join(name),
+            destination: destination.join(name),
+        }
     }
 }
 

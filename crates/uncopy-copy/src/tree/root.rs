@@ -4,45 +4,51 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::decide::kind_of;
+use super::decide::{is_special, kind_of};
 use super::delete::delete_strangers;
 use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::earlier::{self, Earlier};
-use super::entry::{copy_entry, copy_open};
+use super::entry::{copy_entry, copy_open, make_followed_special};
 use super::finish::{end, give_metadata, made_directory};
 use super::incomplete::Unfinished;
 use super::job_control::JobControl;
 use super::journal::{Journal, sweep};
 use super::links;
 use super::list::list_open;
-use super::place::{OpenFile, Place};
+use super::place::{OpenFile, Place, changed_kind};
 use super::removal::{self, remove_copied};
 use super::reporter::Reporter;
 use super::resume::Resume;
 use super::tally::Tally;
-use super::target::{Aside, Target, open_for_file, or_here, split};
+use super::target::{Aside, Target, names_directory, open_for_file, or_here, split};
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
+use crate::Existing;
 use crate::destination::follow_link;
 use crate::jobs::{EntryKind, Links, Sources};
 use crate::metadata::Made;
 use crate::source::refuse;
 use crate::stale::{Register, Sweeper};
+use crate::written::{WrittenFiles, identity as written_identity};
 use crate::{facts, stale};
 use uncopy_core::Note;
-use uncopy_core::{Error, Result};
+use uncopy_core::{Error, Reason, Result};
 use uncopy_os::file::Stat;
 use uncopy_os::follow::{self, FollowResult, LinkTarget};
 use uncopy_os::{Sys, directory, file};
 
 /// Copies one root with its contents.
-pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
+pub(super) fn copy(
+    worker_loop: &mut WorkerLoop<'_, '_>,
+    written: &mut WrittenFiles,
+    source: &Path,
+    destination: &Path,
+) {
     let options = worker_loop.worker().options;
     let follow = options.links == Links::Follow || options.follow_roots || names_directory(source);
     let stat = match look_at(source, follow) {
@@ -72,8 +78,19 @@ pub(super) fn copy(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinat
     if kind == FileType::Directory {
         copy_directory(worker_loop, source, destination);
     } else {
-        copy_single(worker_loop, source, destination, kind, follow);
+        copy_single(worker_loop, written, source, destination, kind, follow);
     }
+}
+
+/// Reports a pair that may not be copied.
+pub(super) fn refuse_pair(
+    worker_loop: &mut WorkerLoop<'_, '_>,
+    source: &Path,
+    destination: &Path,
+    error: &Error,
+) {
+    let reporter = &mut worker_loop.worker().reporter;
+    fail(reporter, source, destination, EntryKind::Directory, error.clone());
 }
 
 fn look_at(source: &Path, follow: bool) -> FollowResult<Stat> {
@@ -90,15 +107,10 @@ fn fail(
     reporter.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
 }
 
-/// Whether a path can only mean a directory: it ends in `/`, `.` or `..`.
-pub(super) fn names_directory(path: &Path) -> bool {
-    let bytes = path.as_os_str().as_bytes();
-    bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
-}
-
 /// Copies a root that is no directory, as an entry of its parent directory.
 fn copy_single(
     worker_loop: &mut WorkerLoop<'_, '_>,
+    written: &mut WrittenFiles,
     source: &Path,
     destination: &Path,
     kind: FileType,
@@ -106,15 +118,26 @@ fn copy_single(
 ) {
     let worker = worker_loop.worker();
     let (options, resume, control) = (worker.options, worker.resume, worker.control);
+    // Names of one file may be names of one file there too, where no copy is made.
+    let tracks = !options.link && options.link_dest.is_none();
     let opened = split(source).and_then(|(above, name)| {
         // A link or special file takes the place of a link, as by `cp`.
-        let follows =
-            kind == FileType::RegularFile && !options.link && !options.copy.replaces_name();
+        let follows = kind == FileType::RegularFile
+            && !options.link
+            && options.copy.existing != Existing::Keep
+            && !options.copy.replaces_name();
         let (parent, beside, target) = resolve(destination, follows)?;
+        let end = beside.join(&target);
+        let is_link = |stat: Stat| stat.file_type() == FileType::Symlink;
+        if tracks && !directory::stat_path(&end).is_ok_and(is_link) {
+            written.check(&end, &options.copy)?;
+        }
+        let existing = written_identity(&end);
         let earlier = earlier::open_of_entry(options, &beside)?;
-        Ok((open_place(above, &beside, parent, &target, earlier)?, name.to_owned(), target))
+        let opened = open_place(above, &beside, parent, &target, earlier)?;
+        Ok((opened, name.to_owned(), target, (end, existing)))
     });
-    let ((directory, open), name, target) = match opened {
+    let ((directory, open), name, target, (end_path, existing)) = match opened {
         Ok(opened) => opened,
         Err(error) => return fail(&mut worker.reporter, source, destination, kind_of(kind), error),
     };
@@ -138,6 +161,9 @@ fn copy_single(
                 worker.reporter.fail(&place, EntryKind::File, error);
             }
         }
+    } else if follow && is_special(kind) {
+        // The name may be a link to it.
+        copy_followed_special(worker, &place, source);
     } else {
         copy_entry(worker, &place, kind);
     }
@@ -146,12 +172,34 @@ fn copy_single(
     worker_loop.work_on();
     directory.register().end();
     remove_copied(worker_loop.worker(), &directory, &open);
+    // A copy is another file than the one before it.
+    if tracks && written_identity(&end_path) != existing {
+        written.add(&end_path);
+    }
     resume.set_journal(None);
     if let Some(journal) = journal
         && let Err(error) = close_journal(resume, control, &journal, parent, parent)
     {
         let error = Error::destination("write the journal for", destination, error);
         fail(&mut worker_loop.worker().reporter, source, destination, EntryKind::File, error);
+    }
+}
+
+/// Copies a FIFO or device that a root is, or leads to as a link.
+fn copy_followed_special(worker: &mut Worker<'_, '_>, place: &Place<'_>, source: &Path) {
+    let opened = follow::open(source, OFlags::PATH).and_then(|fd| Ok((file::stat(&fd)?, fd)));
+    match opened {
+        Ok((stat, fd)) if is_special(stat.file_type()) => {
+            make_followed_special(worker, place, OpenFile { fd, stat });
+        }
+        Ok((stat, _)) => {
+            let error = changed_kind(place, stat.file_type());
+            worker.reporter.fail(place, EntryKind::Special, error);
+        }
+        Err(stopped) => {
+            let error = stopped.error("open", source);
+            worker.reporter.fail(place, EntryKind::Special, error);
+        }
     }
 }
 
@@ -175,6 +223,10 @@ fn close_journal(
 /// Opens the directory that a single file is written to, and returns its path and the file's name
 /// in it; if the caller names a symbolic link that is to be followed, those of its target.
 fn resolve(destination: &Path, follows: bool) -> Result<(OwnedFd, PathBuf, OsString)> {
+    if names_directory(destination) && !destination.as_os_str().is_empty() {
+        let reason = Reason::NotRegular { kind: "a directory" };
+        return Err(Error::new("write to", destination, reason));
+    }
     let (above, name) = split(destination)?;
     let directory = follow::open_directory(or_here(above))
         .map_err(|stopped| stopped.at_destination("open", or_here(above)))?;

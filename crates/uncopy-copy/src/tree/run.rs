@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::job::Job;
+use super::overlap;
 use super::parents;
 use super::root;
 use super::scan::Scan;
@@ -10,6 +11,7 @@ use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
 use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
 use crate::pause::Stopwatch;
+use crate::written::WrittenFiles;
 use uncopy_core::Result;
 
 /// Copies every pair; see [`crate::job::copy_trees`].
@@ -18,6 +20,7 @@ pub(crate) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
+    let refused = overlap::refusals(pairs, options);
     let one_by_one = if options.parents == Parents::Omit { pairs } else { &[] };
     let begin = Stopwatch::start(options.gate.as_ref());
     let (job, mut sources_not_tried) = (Job::new(options, observer), 0);
@@ -35,18 +38,23 @@ pub(crate) fn run_job(
             job.tally.count_found(pairs.len() as u64);
         }
         if options.parents != Parents::Omit {
-            parents::copy(&mut worker_loop, pairs);
+            parents::copy(&mut worker_loop, pairs, &refused);
         }
-        for (source, destination) in one_by_one {
+        let mut written = WrittenFiles::default();
+        for (index, (source, destination)) in one_by_one.iter().enumerate() {
             control.rest_if_paused();
             if control.is_over() {
                 control.leave_out(1);
                 sources_not_tried += 1;
                 continue;
             }
+            if let Some(error) = refused.get(&index) {
+                root::refuse_pair(&mut worker_loop, source, destination, error);
+                continue;
+            }
             match options.sources {
                 Sources::Trees | Sources::Entries => {
-                    root::copy(&mut worker_loop, source, destination)
+                    root::copy(&mut worker_loop, &mut written, source, destination)
                 }
                 Sources::Files => files.copy(worker_loop.worker(), source, destination),
             }

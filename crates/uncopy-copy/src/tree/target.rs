@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use super::directory::{Identity, identity};
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::partial;
-use crate::jobs::{JobOptions, fingerprint};
+use crate::jobs::{DestinationLinks, JobOptions, fingerprint};
 use crate::private::{self, Private};
 use crate::stale::{Noting, Register, Sweeper, Unproven};
 use crate::{remove, stale};
@@ -55,7 +55,16 @@ impl Target {
         from: &Stat,
     ) -> Result<Target> {
         let refuse = |why| Err(Error::new("write to", destination, Reason::Refused(why)));
-        match follow::stat(destination) {
+        let is_link_refused =
+            options.destination_links == DestinationLinks::Refuse && !names_directory(destination);
+        let found = match is_link_refused {
+            true => directory::stat_path(destination).map_err(FollowError::System),
+            false => follow::stat(destination),
+        };
+        match found {
+            Ok(stat) if stat.file_type() == FileType::Symlink => {
+                return refuse(Objection::LinkForDirectory);
+            }
             Ok(stat) if stat.file_type() == FileType::Directory => {
                 return Target::found(options, source, destination, from);
             }
@@ -93,9 +102,14 @@ impl Target {
         from: &Stat,
     ) -> Result<Target> {
         let fail = |errno| Error::destination("open", destination, errno);
-        let fd = follow::open_root(destination)
-            .or_else(|_| follow::open_directory(destination))
-            .map_err(|stopped| stopped.at_destination("open", destination))?;
+        let is_link_refused =
+            options.destination_links == DestinationLinks::Refuse && !names_directory(destination);
+        let fd = match is_link_refused {
+            true => open_named(destination)?,
+            false => follow::open_root(destination)
+                .or_else(|_| follow::open_directory(destination))
+                .map_err(|stopped| stopped.at_destination("open", destination))?,
+        };
         check_outside(fd.as_fd(), source, destination, identity(from))?;
         let stat = file::stat(&fd).map_err(fail)?;
         let mut journal = None;
@@ -182,6 +196,26 @@ impl Target {
     }
 }
 
+/// Opens an existing directory, if its name is no link.
+fn open_named(destination: &Path) -> Result<OwnedFd> {
+    let (above, name) = split(destination)?;
+    let above = or_here(above);
+    let parent =
+        follow::open_directory(above).map_err(|stopped| stopped.at_destination("open", above))?;
+    let opened = directory::open_child(&parent, name).or_else(|errno| match errno {
+        Errno::EACCES => directory::open_child_path(&parent, name),
+        errno => Err(errno),
+    });
+    opened.map_err(|errno| match errno {
+        // It was a directory a moment ago.
+        Errno::ELOOP | Errno::ENOTDIR => {
+            let reason = Reason::Refused(Objection::LinkForDirectory);
+            Error::new("write to", destination, reason)
+        }
+        errno => Error::destination("open", destination, errno),
+    })
+}
+
 /// See [`crate::job::is_built`].
 pub(crate) fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
     let look = || {
@@ -202,6 +236,12 @@ pub(super) fn split(path: &Path) -> Result<(&Path, &OsStr)> {
         (Some(parent), Some(name)) => Ok((parent, name)),
         _ => Err(Error::new("copy", path, Reason::NotRegular { kind: "a directory" })),
     }
+}
+
+/// Whether a path can only mean a directory: it ends in `/`, `.` or `..`.
+pub(super) fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
 }
 
 pub(super) fn or_here(path: &Path) -> &Path {

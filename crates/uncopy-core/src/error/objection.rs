@@ -101,9 +101,10 @@ coded! {
         /// The destination is a directory, but the source is not.
         IsDirectory = "is_directory",
             "it is a directory, and the source is not; remove it first";
-        /// The source is a directory, but the destination is a symbolic link.
+        /// The source is a directory, but the destination is a symbolic link that is not followed: inside a tree, or where
+        /// the job says so.
         LinkForDirectory = "link_for_directory",
-            "it is a symbolic link, which is not followed inside a tree, and the source is a \
+            "it is a symbolic link, which is not followed here, and the source is a \
              directory; remove the link or name its target";
         /// A directory below the source is the destination.
         IsDestination = "is_destination",
@@ -114,6 +115,25 @@ coded! {
             tree: PathBuf,
         } = "inside_source",
             "it is {tree} itself or lies in it; name a destination outside of the source";
+        /// The source lies in a destination of a job that deletes entries or removes sources.
+        SourceInDestination {
+            /// The destination, as given by the caller.
+            destination: PathBuf,
+        } = "source_in_destination",
+            "it lies in {destination}, where its own files would be replaced or removed; name a destination that the \
+             source does not lie in";
+        /// The destination is another one of the same job, or lies in it, and the job deletes entries or removes
+        /// sources.
+        DestinationsOverlap {
+            /// The other destination, as given by the caller.
+            other: PathBuf,
+        } = "destinations_overlap",
+            "it is {other}, where another source of this job goes, or lies in it, so that one would lose what the other \
+             brings; copy them one at a time";
+        /// The source lies behind a symbolic link of a directory that is copied as a whole.
+        BehindLink = "behind_link",
+            "a symbolic link leads to it, which is copied as a link since a directory above it is named too; name only one \
+             of them";
         /// A followed link leads to one of its parent directories.
         EndlessLink = "endless_link",
             "the link leads to a directory that it lies in itself, which has no end; set links to \

@@ -16,7 +16,9 @@ use super::remove::remove_tree;
 use super::tally::incomplete;
 use super::walk::{Directory, Modes, outcome_of};
 use crate::Existing;
-use crate::jobs::{EntryKind, EntryOutcome, JobOptions, Links, Sources, fingerprint};
+use crate::jobs::{
+    DestinationLinks, EntryKind, EntryOutcome, JobOptions, Links, Sources, fingerprint,
+};
 use crate::journal::format::{Begun, Built, Short};
 use crate::native_trees;
 use crate::portable::check_name;
@@ -238,6 +240,12 @@ impl Job<'_> {
         let refuse = |why| Err(Error::new("write to", destination, Reason::Refused(why)));
         check_name(self.calls.system(), "write to", destination)?;
         let mut within = Within { is_whole: true, ..Within::default() };
+        if self.options.destination_links == DestinationLinks::Refuse
+            && !names_directory(destination)
+            && look(destination).map_err(fail)?.is_some_and(|found| found.is_symlink())
+        {
+            return refuse(Objection::LinkForDirectory);
+        }
         match fs::metadata(destination) {
             Ok(found) if found.is_dir() => {
                 self.check_outside(source, destination, destination, identity)?;

@@ -1,0 +1,165 @@
+//! Refuses jobs that remove entries where their roots overlap: what one of them removes, another one needs.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+
+use super::directory::{Identity, identity};
+use super::target::{names_directory, or_here};
+use crate::jobs::{JobOptions, Links, Parents};
+use uncopy_core::{Error, Objection, Reason};
+use uncopy_os::directory;
+
+/// Place of a root in the tree of directories, whatever links and mounts lead there.
+#[derive(Debug, Default)]
+struct Location {
+    /// Existing directories: the nearest one first, then those above it.
+    above: Vec<Identity>,
+    /// Names below the nearest one that are no directories, or not there yet.
+    below: Vec<OsString>,
+}
+
+/// A directory that exists, or one that the job makes below it.
+type Key = (Identity, Vec<OsString>);
+
+impl Location {
+    /// Finds the place that a path leads to.
+    fn followed(path: &Path) -> Option<Location> {
+        let mut below = Vec::new();
+        let mut existing = or_here(path);
+        let resolved = loop {
+            match std::fs::canonicalize(existing) {
+                Ok(resolved) => break resolved,
+                Err(_) => {
+                    below.insert(0, existing.file_name()?.to_owned());
+                    existing = or_here(existing.parent()?);
+                }
+            }
+        };
+        Location::of_resolved(&resolved, below)
+    }
+
+    /// Finds the place of the last name of a path, which may be a link.
+    fn named(path: &Path) -> Option<Location> {
+        let name = path.file_name()?.to_owned();
+        let resolved = std::fs::canonicalize(or_here(path.parent()?)).ok()?;
+        Location::of_resolved(&resolved, vec![name])
+    }
+
+    fn of_resolved(resolved: &Path, mut below: Vec<OsString>) -> Option<Location> {
+        let mut above = Vec::new();
+        for path in resolved.ancestors() {
+            let stat = directory::stat_path(path).ok()?;
+            match stat.file_type() {
+                FileType::Directory => above.push(identity(&stat)),
+                _ => below.insert(0, path.file_name()?.to_owned()),
+            }
+        }
+        Some(Location { above, below })
+    }
+
+    /// Returns the place itself and the directories above it, the nearest first.
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        let nearest = self.above.first().copied();
+        let made = (0..=self.below.len()).rev();
+        let made = made.filter_map(move |end| Some((nearest?, self.below[..end].to_vec())));
+        made.chain(self.above.iter().skip(1).map(|above| (*above, Vec::new())))
+    }
+}
+
+/// Finds the pairs whose source lies in a destination, whose destination holds a source, or whose destinations hold each
+/// other, if the options remove anything. Returns the errors by the index of the pair; none of these may be copied.
+pub(super) fn refusals(
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+) -> HashMap<usize, Error> {
+    if options.delete.is_none() && !options.remove_source {
+        return HashMap::new();
+    }
+    if options.parents != Parents::Omit {
+        return refusals_of_kept(pairs, &options.parents);
+    }
+    // A path that cannot be looked at is an error of its own source.
+    let places: Vec<_> = pairs
+        .iter()
+        .map(|(source, destination)| {
+            (find_source(source, options), Location::followed(destination))
+        })
+        .collect();
+    let mut directories = HashMap::new();
+    for (index, place) in places.iter().enumerate() {
+        if let (Some((_, true)), Some(to)) = place {
+            directories.entry(to.keys().next()).or_insert(index);
+        }
+    }
+    let mut refused = HashMap::new();
+    for (index, ((source, destination), (from, to))) in pairs.iter().zip(&places).enumerate() {
+        for (step, key) in from.iter().flat_map(|(from, _)| from.keys()).enumerate() {
+            if let Some(other) = directories.get(&Some(key))
+                // A destination that is its own source is refused as such.
+                && !(step == 0 && *other == index)
+            {
+                let error = in_destination(source, &pairs[*other].1);
+                refused.entry(*other).or_insert_with(|| error.clone());
+                refused.entry(index).or_insert(error);
+            }
+        }
+        for key in to.iter().flat_map(Location::keys) {
+            if let Some(other) = directories.get(&Some(key))
+                && *other != index
+            {
+                let of = |index: usize| pairs[index].1.as_path();
+                refused.entry(*other).or_insert_with(|| overlapping(of(*other), destination));
+                refused.entry(index).or_insert_with(|| overlapping(destination, of(*other)));
+            }
+        }
+    }
+    refused
+}
+
+/// Finds sources that keep directories of their paths, where these lie in the destination.
+fn refusals_of_kept(pairs: &[(PathBuf, PathBuf)], parents: &Parents) -> HashMap<usize, Error> {
+    let mut known: HashMap<(&Path, &Path), bool> = HashMap::new();
+    let mut refused = HashMap::new();
+    for (index, (source, destination)) in pairs.iter().enumerate() {
+        let base = match parents {
+            Parents::KeepBelow(base) => base.as_path(),
+            _ if source.is_absolute() => Path::new("/"),
+            _ => Path::new("."),
+        };
+        let lies_inside = *known.entry((base, destination)).or_insert_with(|| {
+            let (from, to) = (Location::followed(base), Location::followed(destination));
+            let to = to.and_then(|to| to.keys().next());
+            from.iter().flat_map(Location::keys).skip(1).any(|key| Some(key) == to)
+        });
+        if lies_inside {
+            refused.insert(index, in_destination(source, destination));
+        }
+    }
+    refused
+}
+
+/// Finds a source, and whether it is a directory.
+fn find_source(source: &Path, options: &JobOptions) -> Option<(Location, bool)> {
+    let follows = options.links == Links::Follow || options.follow_roots || names_directory(source);
+    let is_link =
+        directory::stat_path(source).is_ok_and(|stat| stat.file_type() == FileType::Symlink);
+    let found = match is_link && !follows {
+        true => Location::named(source)?,
+        false => Location::followed(source)?,
+    };
+    let is_directory = found.below.is_empty();
+    Some((found, is_directory))
+}
+
+fn in_destination(source: &Path, destination: &Path) -> Error {
+    let destination = destination.to_owned();
+    Error::new("copy", source, Reason::Refused(Objection::SourceInDestination { destination }))
+}
+
+fn overlapping(destination: &Path, other: &Path) -> Error {
+    let other = other.to_owned();
+    Error::new("write to", destination, Reason::Refused(Objection::DestinationsOverlap { other }))
+}
