@@ -244,7 +244,7 @@ pub fn copy_file_in(
 ) -> Result<Outcome> {
     let (source, destination) = (source.as_ref(), destination.as_ref());
     copy_gated(source, destination, options, context, observer, |observer| {
-        run::copy(source, destination, options, context, &stale::SweepAnew, observer)
+        run::copy(source, destination, options, context, observer)
     })
 }
 

@@ -19,13 +19,24 @@ use super::retries::{Flushes, retry_while_source_changes};
 use super::skip::Skip;
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
-use super::stale::{Noting, Sweeper};
+use super::stale::{Noting, SweepAnew, Sweeper};
 use super::stream;
 use uncopy_core::{Contradiction, Error, Note, Reason, Receipt, Result};
 use uncopy_os::{directory, follow};
 
 /// Copies one file; see [`super::copy_file`].
 pub(super) fn copy(
+    source: &Path,
+    destination: &Path,
+    options: &CopyOptions,
+    context: &CopyContext<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
+    copy_of_job(source, destination, options, context, &SweepAnew, observer)
+}
+
+/// Copies one of several files, which share what was found in their directories.
+pub(super) fn copy_of_job(
     source: &Path,
     destination: &Path,
     options: &CopyOptions,

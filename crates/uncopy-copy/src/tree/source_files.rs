@@ -24,7 +24,7 @@ impl SourceFiles {
         let mut progress = worker.file_progress();
         let copied = self.written.check(destination, options).and_then(|()| {
             let sweeper = worker.context.temporary_names();
-            run::copy(source, destination, options, &context, sweeper, &mut progress)
+            run::copy_of_job(source, destination, options, &context, sweeper, &mut progress)
         });
         let (outcome, destination) = match copied {
             Ok(outcome) => {
