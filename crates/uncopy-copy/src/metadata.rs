@@ -195,8 +195,8 @@ pub(crate) fn apply_to_new(
 pub(crate) enum Made<'a> {
     /// It existed before.
     Found,
-    /// Created with the source's permissions and those that filling it needs.
-    AsSource,
+    /// Created with the source's permissions, and given those that filling it needs.
+    AsSource(&'a Umask),
     /// Created with mode 0700 under a temporary name in this directory.
     Aside(BorrowedFd<'a>, &'a Umask),
 }
@@ -437,25 +437,42 @@ impl<'a> MetadataWriter<'a> {
     /// Returns the mode of a directory whose source has no special mode.
     fn mode_of_directory(&mut self, source: &Stat, made: Made<'_>) {
         const SETGID: u32 = 0o2000;
-        let permissions = source.permissions() & 0o777;
-        let now = || file::stat(self.fd).map_or(0, |stat| stat.permissions());
+        const STICKY: u32 = 0o1000;
+        let permissions = source.permissions() & (0o777 | STICKY);
+        let fd = self.fd;
+        let now = move || file::stat(fd).map_or(0, |stat| stat.permissions());
         match made {
             Made::Found => {}
             Made::Aside(directory, umask) => {
                 let inherited = now() & SETGID;
                 self.mode_of_new_name(directory, umask, permissions | inherited);
+                let now = now();
+                if permissions & STICKY & !now != 0 {
+                    // It has an inherited ACL, which says nothing of it.
+                    self.mode(now | STICKY);
+                }
             }
-            Made::AsSource if self.given.changes.is_some() => {
+            Made::AsSource(umask) if self.given.changes.is_some() => {
                 // It was made with 0700.
                 let inherited = now() & SETGID;
-                self.mode(permissions & !name::umask().unwrap_or(0o022) | inherited);
+                self.mode(permissions & !umask.get() | inherited);
             }
-            Made::AsSource if permissions & 0o700 == 0o700 => {}
-            Made::AsSource => {
-                let now = now();
-                self.mode(now & (permissions | 0o7077));
+            Made::AsSource(umask) => {
+                let owner = permissions & !self.taken_from_owner(umask);
+                if owner & 0o700 != 0o700 {
+                    let now = now();
+                    self.mode(now & (owner | 0o7077));
+                }
             }
         }
+    }
+
+    /// Returns permissions that the umask takes from the owner of a new directory, if it decides about them: below
+    /// a default ACL it does not (`umask(2)`), and a new directory has the default ACL of the one above.
+    fn taken_from_owner(&self, umask: &Umask) -> u32 {
+        let taken = umask.get() & 0o700;
+        let has_acl = || matches!(xattr::get(self.fd, DEFAULT_ACL), Ok(Some(_)));
+        if taken == 0 || has_acl() { 0 } else { taken }
     }
 
     /// Copies metadata of the replaced file that the source does not give.

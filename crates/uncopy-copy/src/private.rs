@@ -47,6 +47,11 @@ pub(crate) fn make<'a>(
             let stat = file::stat(&fd)?;
             let is_empty = directory::is_empty(&fd)?;
             directory::rewind_to(&fd, 0)?;
+            let is_narrow = stat.permissions() & 0o700 != 0o700 && is_own(&stat) && is_empty;
+            if is_narrow && name::umask().is_some_and(|umask| umask & 0o700 != 0) {
+                // Nothing could be made in it.
+                file::set_permissions(&fd, 0o700)?;
+            }
             Ok((locked, is_empty, fd, stat))
         });
         let opened = match opened {

@@ -332,6 +332,16 @@ pub(crate) fn refuse(path: &Path, kind: FileType) -> Error {
     Error::new("copy", path, Reason::NotRegular { kind: describe(kind) })
 }
 
+/// Refuses a special file as an entry without contents.
+#[cfg(feature = "trees")]
+pub(crate) fn refuse_entry(path: &Path, kind: FileType) -> Error {
+    let reason = match kind {
+        FileType::Directory => return refuse(path, kind),
+        kind => Reason::Refused(Objection::SpecialEntry { kind: describe(kind) }),
+    };
+    Error::new("copy", path, reason)
+}
+
 /// Renders a file type in words, with its article.
 pub(crate) fn describe(kind: FileType) -> &'static str {
     match kind {

@@ -583,8 +583,9 @@ fn cannot_create(destination: &Destination<'_>, errno: Errno) -> Error {
     Error::destination("create", destination.given, errno)
 }
 
-/// Checks that a writable file exists under the name.
+/// Checks that a file that can be written into exists under the name. Its mode alone does not say so: it may be
+/// append-only (`ioctl_iflags(2)`).
 fn in_place_would_do(destination: &Destination<'_>) -> bool {
-    destination.found.is_some()
-        && name::may_write(destination.directory(), destination.name()).is_ok()
+    let open = || name::open_existing(destination.directory(), destination.name(), OFlags::WRONLY);
+    destination.found.is_some() && open().is_ok()
 }

@@ -51,6 +51,13 @@ fn objection(found: &Objection) -> Cow<'static, str> {
                  are in, or run it as root"
             ));
         }
+        Objection::SpecialEntry { kind } => {
+            return Cow::Owned(format!(
+                "it is {kind}; pass --copy-contents and leave out --update, --checksum, --size-only, --link-dest, \
+                 --remove-source-files, --parents, --files-from, --link, -P and -d to copy what it gives, or pass \
+                 --recursive and --specials to make a new one"
+            ));
+        }
         Objection::WritingForbidden => {
             "its permissions forbid writing (EACCES); -f replaces it anyway"
         }
@@ -218,7 +225,7 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
         }
         Contradiction::ContentsInTree => {
             "--copy-contents contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --remove-source-files, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
-             pass --specials to recreate FIFOs and devices"
+             pass --recursive and --specials to recreate FIFOs and devices"
         }
         Contradiction::DryRunLeavesNothing => {
             "--resume contradicts --dry-run, which leaves nothing to continue; leave one of them out"
@@ -290,7 +297,8 @@ mod tests {
     fn reasons_name_flags_that_there_are() {
         use Objection::{
             BackupIsSource, EmptySource, EndlessLink, LeadsOutside, MakingForbidden, MountPoint,
-            MountedMeanwhile, OwnerForbidden, ReplacingForbidden, RivalName, TooManyDeleted,
+            MountedMeanwhile, OwnerForbidden, ReplacingForbidden, RivalName, SpecialEntry,
+            TooManyDeleted,
         };
         let errno = uncopy::Errno::EACCES;
         for found in [
@@ -300,6 +308,7 @@ mod tests {
             MakingForbidden { errno },
             OwnerForbidden { errno },
             BackupIsSource,
+            SpecialEntry { kind: "a FIFO" },
             EndlessLink,
             LeadsOutside,
             RivalName { name: "a.zst".into() },

@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use testbed::witness::{Call, Strace};
-use testbed::{CallPattern, Case, Content, Intercepted, Mount, Need, Place, Scratch, SystemCall};
+use testbed::{
+    CallPattern, Case, Content, Intercepted, Mount, Need, Place, Program, Scratch, SystemCall,
+};
 use uncopy::Errno;
 
 use crate::both::metadata::{mode, set_mode};
@@ -15,7 +17,8 @@ use crate::cp::witnessed::{Pair, RENAMES};
 use crate::cp::{NOBODY, SENDFILE, cp, cp_as_nobody, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = cases_over![
+    let mut cases = testbed::cases![[Need::Root] a_umask_that_takes_from_the_owner];
+    cases.extend(cases_over![
         Form::OVER_OLD;
         [] nothing_is_to_be_seen_while_copying,
         [] a_temporary_name_is_closed_to_others,
@@ -28,7 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4), Need::Tool("chattr")] append_only_destination,
         [Need::At(Place::Ext4), Need::Tool("chattr")] immutable_directory,
         [Need::At(Place::Ext4), Need::Tool("chattr")] immutable_source_is_copied,
-    ];
+    ]);
     cases.extend(testbed::cases![
         [Need::Tool("strace"), Need::Tool("bindfs"), Need::Root] no_temporary_name_is_setuid,
     ]);
@@ -320,6 +323,38 @@ fn append_only_destination(form: Form) {
     let old = pair.old_destination();
     let _append_only = Attribute::set(&pair.destination, "a");
     refused_as_it_is(&pair, &old);
+    // Its mode allows writing, and yet nothing can be written into it.
+    let run = pair.command(cp()).run();
+    assert!(!run.failed(1).contains("--in-place"), "{}", run.stderr);
+}
+
+/// By the umask the owner may not write to new directories; they are filled, and have these modes in the end.
+fn a_umask_that_takes_from_the_owner() {
+    const GIVEN: &str = "mkdir -p s/t/u d p; echo 1 > s/f; echo 2 > s/t/f; echo 3 > s/t/u/g; \
+                         chmod 750 s/t; chmod 1777 s/t/u; chmod -R a+rX s; chown 65534 . d p";
+    const FOUND: &str = "find \"$@\" -printf '%P %m %y\\n' | sort";
+    for umask in ["022", "0277", "0377"] {
+        for line in
+            ["-r s n", "-rT s d", "-r s d", "--parents s/t/u/g p", "-r --parents s/t p", "-rp s n"]
+        {
+            let found = [cp_as_nobody(), Program::new("cp").as_user(NOBODY)].map(|program| {
+                let place = Place::Tmpfs.scratch();
+                set_mode(place.path(), 0o777);
+                let sh = |script: &str| {
+                    let sh = Program::new("sh").args(["-euc", script, "sh"]);
+                    let run = sh.args(["."]).current_dir(place.path()).run();
+                    assert!(run.status.success(), "{}", run.stderr);
+                    run.stdout
+                };
+                let _ = sh(GIVEN);
+                let program = program.args(line.split(' ')).with_umask(umask);
+                let run = program.current_dir(place.path()).run();
+                assert!(run.status.success(), "{umask} {line}: {}", run.stderr);
+                sh(FOUND)
+            });
+            assert_eq!(found[0], found[1], "{umask} {line}");
+        }
+    }
 }
 
 /// Files in it can be written to, and nothing can be made or renamed.

@@ -140,6 +140,12 @@ const FACTS: &[Fact] = &[
         "test $(stat -c %Y m) = $(stat -c %Y l)"),
     yes("parent-perm", "mkdir s; chmod 700 s; echo x > s/f", "-a s d", "test $(stat -c %a d) = 700"),
     yes("existing-perm-race", "echo x > f; chmod 600 f", "-p f g", "test $(stat -c %a g) = 600"),
+    yes("special-bits", "mkdir s; chmod 1777 s; mkdir -m 1755 s/t; mkdir s/t/u", "-r s d", "test -k d; test -k d/t; test ! -k d/t/u"),
+    yes("special-bits", "mkdir -p s/t d; chmod 1777 s/t", "-rT s d", "test -k d/t"),
+    yes("special-bits", "mkdir -p s/t d/t; chmod 1777 s/t", "-rT s d", "test ! -k d/t"),
+    yes("special-bits", "mkdir -p s/t d; chmod 1777 s s/t; echo x > s/t/f", "--parents s/t/f d", "test -k d/s; test -k d/s/t"),
+    yes("special-bits", "mkdir -p s/t d; chmod 1777 s s/t; echo x > s/t/f", "-r --parents s/t d", "test -k d/s; test -k d/s/t"),
+    yes("special-bits", "mkdir s; echo x > s/f; chmod 1644 s/f", "-r s d", "test ! -k d/f"),
     // Hard links.
     yes("link", "mkdir -p d/e; echo x > d/e/f", "-rl d c", "test d/e/f -ef c/e/f"),
     yes("link", "echo x > f; ln f g", "-l f g", "test f -ef g"),

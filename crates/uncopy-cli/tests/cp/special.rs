@@ -5,13 +5,14 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode};
-use testbed::{Case, Content, Filesystem, Mount, Need, Place, patterned};
+use testbed::{Case, Content, Filesystem, Mount, Need, Place, Program, patterned};
 
 use crate::cp::witnessed::Pair;
 use crate::cp::{ACROSS, cp, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
+        [] advice_for_a_special_file_is_accepted,
         [] fifo_as_destination_is_refused_at_once,
         [] socket_is_refused,
         [] device_is_refused,
@@ -182,4 +183,53 @@ fn fifo_of_many_pipefuls() {
     });
     assert_eq!(run.receipt().bytes(), bytes.len() as u64);
     assert!(std::fs::read(&pair.destination).unwrap() == bytes);
+}
+
+/// No next step is a flag that is refused: with the flags of entries, `--copy-contents` is one.
+fn advice_for_a_special_file_is_accepted() {
+    for flags in [
+        &["-u"][..],
+        &["--checksum"],
+        &["-P"],
+        &["-d"],
+        &["-l"],
+        &["--parents"],
+        &["--files-from", "list"],
+        &["--resume"],
+    ] {
+        for kind in ["fifo", "/dev/null"] {
+            let place = Place::Disk.scratch();
+            let sh = |script: &str| {
+                let sh = Program::new("sh").args(["-euc", script]).current_dir(place.path()).run();
+                assert!(sh.status.success(), "{flags:?} {kind}: {}", sh.stderr);
+            };
+            let is_list = flags.contains(&"list");
+            if is_list && kind != "fifo" {
+                continue;
+            }
+            sh("mkfifo fifo; mkdir d; echo fifo > list");
+            let uncopy = || {
+                let uncopy = Program::new(env!("CARGO_BIN_EXE_uncopy")).arg("cp");
+                uncopy.current_dir(place.path())
+            };
+            let source = if is_list { "." } else { kind };
+            let run = uncopy().args(flags).args([source, "d"]).run();
+            let message = run.failed(1);
+            assert!(message.contains("--recursive and --specials"), "{flags:?}: {message}");
+            assert!(message.contains("leave out"), "{flags:?}: {message}");
+            if kind == "fifo" {
+                let run = uncopy()
+                    .args(["--recursive", "--specials"])
+                    .args(flags)
+                    .args([source, "d"])
+                    .run();
+                assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+                sh("test -p d/fifo");
+            } else {
+                let run = uncopy().args(["--copy-contents", source, "d"]).run();
+                assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+                sh("test -f d/null");
+            }
+        }
+    }
 }

@@ -113,8 +113,19 @@ pub(super) fn pair_of(
     let fresh = destination.as_ref().is_none_or(|(fresh, _)| *fresh);
     let (made, destination) = match destination {
         Some((_, fd)) => {
-            let made = file::stat(&fd)
-                .map_err(|errno| Error::destination("examine", place.destination(), errno))?;
+            let fail = |errno| Error::destination("examine", place.destination(), errno);
+            let mut made = file::stat(&fd).map_err(fail)?;
+            let mut fd = fd;
+            if fresh && made.permissions() & 0o700 != 0o700 && make_fillable(place, &made).is_ok() {
+                // The umask takes permissions from the owner; it could not be listed before.
+                let opened = directory::open_child(&*place.open.destination, place.target);
+                if let Ok(opened) = opened
+                    && file::stat(&opened).is_ok_and(|stat| stat.is_same_file(&made))
+                {
+                    fd = opened;
+                }
+                made = file::stat(&fd).map_err(fail)?;
+            }
             (identity(&made), Some((fd, made.device == above.destination.0)))
         }
         None => (above.destination, None),
@@ -209,11 +220,11 @@ fn open_destination(
 fn creation_mode(options: &JobOptions, parent: &Directory, source: &Stat) -> u32 {
     let given = options.copy.given();
     let given_later = given.changes.is_some() || given.has_mode() && !parent.entered.private;
-    if given_later { 0o700 } else { source.permissions() & 0o777 | 0o700 }
+    if given_later { 0o700 } else { source.permissions() & 0o1777 | 0o700 }
 }
 
-/// Makes a directory writable that a killed run had finished, perhaps with a mode that forbids
-/// writing.
+/// Makes a directory writable whose mode forbids that: a killed run had finished it, or the umask takes permissions
+/// from the owner.
 fn make_fillable(place: &Place<'_>, stat: &Stat) -> Result<()> {
     let mode = stat.permissions();
     if mode & 0o700 == 0o700 {

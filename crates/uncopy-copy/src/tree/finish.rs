@@ -40,7 +40,7 @@ fn finish_directory(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>) {
         delete_strangers(&mut worker.deleter(), directory, &open);
         let entered = &directory.entered;
         let ours = entered.fresh || entered.private;
-        let made = if ours { Made::AsSource } else { Made::Found };
+        let made = if ours { Made::AsSource(worker.context.umask()) } else { Made::Found };
         give_metadata(worker.options, worker.resume, &worker.reporter, directory, &open, made)
     });
     match finished {

@@ -29,7 +29,7 @@ use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
 use crate::metadata::Made;
-use crate::source::refuse;
+use crate::source::refuse_entry;
 use crate::stale::Register;
 use crate::{facts, stale};
 use plan::{GivenSource, Node, Plan, Top};
@@ -91,7 +91,7 @@ fn look_at(
         _ => options.sources == Sources::Entries && !options.specials,
     };
     match is_refused {
-        true => Err((kind_of(kind), refuse(source, kind))),
+        true => Err((kind_of(kind), refuse_entry(source, kind))),
         false => Ok((kind_of(kind), GivenSource { kind, followed })),
     }
 }

@@ -32,7 +32,7 @@ use crate::Existing;
 use crate::destination::follow_link;
 use crate::jobs::{EntryKind, Links, Sources};
 use crate::metadata::Made;
-use crate::source::refuse;
+use crate::source::refuse_entry;
 use crate::stale::{Register, Sweeper};
 use crate::written::{WrittenFiles, identity as written_identity};
 use crate::{facts, stale};
@@ -71,7 +71,7 @@ pub(super) fn copy(
         _ => !options.specials,
     };
     if options.sources == Sources::Entries && is_refused {
-        let error = refuse(source, kind);
+        let error = refuse_entry(source, kind);
         let reporter = &mut worker_loop.worker().reporter;
         return fail(reporter, source, destination, kind_of(kind), error);
     }

@@ -50,6 +50,13 @@ coded! {
         /// The backup of the destination would replace the source.
         BackupIsSource = "backup_is_source",
             "its backup would replace the source; choose another suffix, or numbered backups";
+        /// The source is a FIFO, socket or device, and is to be copied as an entry of a tree is, without its contents.
+        SpecialEntry {
+            /// Kind of the file, with its article.
+            kind: &'static str,
+        } = "special_entry",
+            "it is {kind}, whose contents no entry of a tree has; copy it alone with copy_contents, or set specials to make \
+             a new one";
         /// The destination is a dangling symbolic link.
         LinkToNothing = "link_to_nothing",
             "it is a symbolic link to nothing; remove the link, or name the file it should lead to";
