@@ -42,6 +42,12 @@ pub(crate) fn would_overwrite(
     })
 }
 
+/// Whether a backup of this name would get a number.
+pub(crate) fn is_numbered(directory: BorrowedFd<'_>, target: &OsStr, backup: &Backup) -> Sys<bool> {
+    let name = BackupName::choose(target, backup, || last_number(directory, target))?;
+    Ok(matches!(name, BackupName::Numbered { .. }))
+}
+
 /// Returns the highest number of a backup of this name; 0: there is none.
 fn last_number(directory: BorrowedFd<'_>, target: &OsStr) -> Sys<u64> {
     let names = name::names_with_prefix(directory, target.as_bytes(), usize::MAX)?;

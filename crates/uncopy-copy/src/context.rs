@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
+use super::backup_claims::BackupClaims;
 use super::pause::Gate;
 use super::permit::Permit;
 use super::throttle::Throttle;
@@ -30,6 +31,8 @@ pub struct CopyContext<'a> {
     pub(crate) spare_threads: Option<&'a (dyn Fn() -> usize + Sync)>,
     /// Permit to give names, where it can be withdrawn.
     pub(crate) permit: Option<&'a Permit>,
+    /// Names that the job gave to backups and to copies that are called like them.
+    pub(crate) backup_claims: Option<&'a BackupClaims>,
 }
 
 impl<'a> CopyContext<'a> {
@@ -84,6 +87,7 @@ impl fmt::Debug for CopyContext<'_> {
         f.debug_struct("CopyContext")
             .field("gate", &self.gate)
             .field("throttle", &self.throttle)
+            .field("backup_claims", &self.backup_claims)
             .finish_non_exhaustive()
     }
 }

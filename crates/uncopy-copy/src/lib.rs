@@ -47,6 +47,8 @@ mod verdict;
 mod active_mover;
 #[cfg(target_os = "linux")]
 mod backup;
+#[cfg_attr(not(target_os = "linux"), path = "backup_claims_portable.rs")]
+mod backup_claims;
 mod backup_name;
 #[cfg(target_os = "linux")]
 mod compress;

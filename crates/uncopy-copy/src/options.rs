@@ -152,6 +152,15 @@ impl CopyOptions {
         }
     }
 
+    /// Returns the options for a name of which an earlier run of the same job has kept the old entry already
+    /// (`keeps_old`: it has not).
+    pub(crate) fn after_killed_run(&self, keeps_old: bool) -> Cow<'_, CopyOptions> {
+        match self.backup.is_some() && !keeps_old {
+            true => Cow::Owned(CopyOptions { backup: None, ..self.clone() }),
+            false => Cow::Borrowed(self),
+        }
+    }
+
     /// Returns the options for a tree that is being built, which contains nothing of the caller's.
     pub(crate) fn in_own_tree(&self) -> CopyOptions {
         CopyOptions { existing: Existing::Replace, ask: false, backup: None, ..self.clone() }

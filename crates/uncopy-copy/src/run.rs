@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
+use super::backup_claims::Claimant;
 use super::compress::{self, Kinds, Wanted};
 use super::context::CopyContext;
 use super::destination::Destination;
@@ -103,6 +104,7 @@ fn copy_once(
     if FilePlan::decide(&request.file_facts()) == FilePlan::Left {
         return Ok(Outcome::exists().with_name(renamed));
     }
+    claim_names(&request)?;
     if source.is_stream && !destination.is_stream() {
         // Before anything is made that could be left behind.
         stream::wait_for_source(&source, observer)?;
@@ -128,6 +130,25 @@ fn copy_once(
 fn is_kept(source: &Path, destination: &Path) -> bool {
     let is_fifo = follow::stat(source).is_ok_and(|stat| stat.file_type() == FileType::Fifo);
     is_fifo && directory::stat_path(destination).is_ok()
+}
+
+/// Claims the names of the copy and of its backup in a job of several files.
+fn claim_names(request: &CopyRequest<'_>) -> Result<()> {
+    let CopyRequest { source, destination, context, .. } = request;
+    let Some(claims) = context.backup_claims else { return Ok(()) };
+    let claimant = Claimant {
+        source: source.path.as_ref(),
+        directory: destination.directory(),
+        target: destination.name(),
+        replaces: destination.is_taken,
+    };
+    let refused = claims
+        .claim(&claimant)
+        .map_err(|errno| Error::destination("examine", destination.given, errno))?;
+    match refused {
+        None => Ok(()),
+        Some(why) => Err(Error::new("replace", destination.given, Reason::Refused(why))),
+    }
 }
 
 impl<'a> CopyRequest<'a> {

@@ -68,6 +68,18 @@ fn objection(found: &Objection) -> Cow<'static, str> {
         Objection::BackupIsSource => {
             "its backup would replace the source; choose another --suffix, or --backup=numbered"
         }
+        Objection::BackupIsCopy => {
+            "its backup would replace what another source of this command has become; choose another --suffix, or \
+             --backup=numbered"
+        }
+        Objection::NameOfBackup => {
+            "it is the backup that another source of this command has made; choose another --suffix, or \
+             --backup=numbered"
+        }
+        Objection::BackupOfKilledRun => {
+            "its backup may be what the interrupted run of this command replaced, and would be lost; rename that \
+             backup, or pass --backup=numbered"
+        }
         Objection::EndlessLink => {
             "the link leads to one of its own parent directories, so the tree has no end; pass \
              --links=preserve or exclude it"
@@ -296,9 +308,9 @@ mod tests {
     #[test]
     fn reasons_name_flags_that_there_are() {
         use Objection::{
-            BackupIsSource, EmptySource, EndlessLink, LeadsOutside, MakingForbidden, MountPoint,
-            MountedMeanwhile, OwnerForbidden, ReplacingForbidden, RivalName, SpecialEntry,
-            TooManyDeleted,
+            BackupIsCopy, BackupIsSource, BackupOfKilledRun, EmptySource, EndlessLink,
+            LeadsOutside, MakingForbidden, MountPoint, MountedMeanwhile, NameOfBackup,
+            OwnerForbidden, ReplacingForbidden, RivalName, SpecialEntry, TooManyDeleted,
         };
         let errno = uncopy::Errno::EACCES;
         for found in [
@@ -309,6 +321,9 @@ mod tests {
             OwnerForbidden { errno },
             BackupIsSource,
             SpecialEntry { kind: "a FIFO" },
+            BackupIsCopy,
+            NameOfBackup,
+            BackupOfKilledRun,
             EndlessLink,
             LeadsOutside,
             RivalName { name: "a.zst".into() },

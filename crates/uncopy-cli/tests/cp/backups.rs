@@ -1,10 +1,12 @@
 //! Backups: whatever fails or kills the program, the name never stands for nothing, and the old contents
 //! have a name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use testbed::{CallPattern, Case, Content, Intercepted, Place, Program, SystemCall};
+use testbed::{CallPattern, Case, Content, Intercepted, Place, Program, SystemCall, by_extent};
 use uncopy::Errno;
 
 use crate::cp::cp;
@@ -18,6 +20,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] without_hard_links_the_old_file_is_renamed,
         [] what_makes_no_sense_with_backups_is_refused,
         [] a_tree_keeps_all_that_it_replaces,
+        [] a_backup_takes_the_place_of_no_other_copy,
+        [] old_contents_survive_kills_and_resuming,
     ]
 }
 
@@ -148,4 +152,171 @@ fn a_tree_keeps_all_that_it_replaces() {
     }
     let target = |name: &str| fs::read_link(to.join("tree").join(name)).unwrap();
     assert_eq!([target("link"), target("link~")], ["new", "old"].map(std::path::PathBuf::from));
+}
+
+/// Contents of files below a directory.
+fn all_contents(directory: &Path) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(all_contents(&entry.path()));
+        } else {
+            all.insert(fs::read_to_string(entry.path()).unwrap());
+        }
+    }
+    all
+}
+
+/// Whichever of the two is copied first, the other one fails, or gets a name of its own.
+fn a_backup_takes_the_place_of_no_other_copy() {
+    let jobs = [
+        "-rT s d",
+        "-r s/. d",
+        "-r -j4 s/. d",
+        "s/a~ s/a d",
+        "s/a s/a~ d",
+        "-d s/a~ s/a d",
+        "--parents s/a~ s/a e",
+        "one/a~ two/a d",
+        "two/a one/a~ d",
+        "-r one/a~ two/a d",
+    ];
+    for job in jobs {
+        for (control, is_numbered) in
+            [("--backup=simple", false), ("-b", false), ("--backup=numbered", true)]
+        {
+            for moves in [false, true] {
+                let scratch = Place::Disk.scratch();
+                // In this order, which is that of their inodes.
+                for path in ["s/a~", "s/a", "one/a~", "two/a", "d/a", "e/s/a"] {
+                    let path = scratch.join(path);
+                    fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    fs::write(&path, format!("of {}", path.display())).unwrap();
+                }
+                let before = all_contents(scratch.path());
+                let is_tree = job.starts_with("-r");
+                let program = cp().arg(control).args(job.split(' ')).current_dir(scratch.path());
+                let program = if moves { program.arg("--remove-source-files") } else { program };
+                if moves && !is_tree {
+                    continue;
+                }
+                let run = program.run();
+                let context = format!("{control} {job}: {}{}", run.stdout, run.stderr);
+                assert_eq!(all_contents(scratch.path()), before, "{context}");
+                let events = run.receipts();
+                let failed = events.iter().filter(|event| event.value()["event"] == "failed");
+                let codes: Vec<_> = failed.map(|event| event.value()["code"].clone()).collect();
+                assert_eq!(run.status.code(), Some(i32::from(!is_numbered)), "{context}");
+                assert_eq!(codes.len(), usize::from(!is_numbered), "{context}");
+                let known = ["backup_is_copy", "name_of_backup"];
+                assert!(
+                    codes.iter().all(|code| known.contains(&code.as_str().unwrap())),
+                    "{context}"
+                );
+                assert!(is_numbered || run.stderr.contains("--suffix"), "{context}");
+                for event in events.iter().filter(|event| event.value()["event"] == "copied") {
+                    let path = |key: &str| scratch.join(event.value()[key].as_str().unwrap());
+                    let found = fs::read_to_string(path("destination")).unwrap();
+                    assert!(
+                        found.ends_with(
+                            &event.value()["source"].as_str().unwrap().replace("/./", "/")
+                        ),
+                        "{context}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A killed run has made backups that its journal does not know: the next one must not make them again, from
+/// what the first one copied.
+fn old_contents_survive_kills_and_resuming() {
+    const FILES: usize = 12;
+    let step = by_extent([17, 1, 1]);
+    for (control, had_backups) in [
+        ("--backup=simple", false),
+        ("--backup=simple", true),
+        ("-b", false),
+        ("-b", true),
+        ("--backup=numbered", true),
+    ] {
+        for (call, count) in [(SystemCall::RENAMEAT, 3 * FILES), (SystemCall::UNLINKAT, 2 * FILES)]
+        {
+            let mut killed = 0;
+            for nth in (1..count).step_by(step) {
+                let scratch = Place::Disk.scratch();
+                let [from, to] = ["s", "d"].map(|name| scratch.join(name));
+                for directory in [&from, &to] {
+                    fs::create_dir(directory).unwrap();
+                }
+                for number in 0..FILES {
+                    fs::write(from.join(number.to_string()), format!("new {number}")).unwrap();
+                    fs::write(to.join(number.to_string()), format!("old {number}")).unwrap();
+                    if had_backups {
+                        fs::write(to.join(format!("{number}~")), "older").unwrap();
+                    }
+                }
+                fs::hard_link(from.join("0"), from.join("linked")).unwrap();
+                fs::write(to.join("linked"), "old linked").unwrap();
+                symlink("new target", from.join("link")).unwrap();
+                symlink("old target", to.join("link")).unwrap();
+                let program = cp().args(["-aT", "--resume", "--jobs=1", control]);
+                let program = program.args([&from, &to]);
+                let kill = CallPattern::of(&[call]).nth(nth).kills();
+                let is_killed = !program.clone().run_with([kill]).run.status.success();
+                // Without one the first run has ended.
+                let has_journal =
+                    scratch.strangers(&["s", "d"]).iter().any(|n| n.contains("journal"));
+                if !is_killed || !has_journal {
+                    continue;
+                }
+                killed += 1;
+                let run = program.run();
+                let context =
+                    format!("{control} {had_backups} {} {nth}: {}", call.name(), run.stderr);
+                assert!(run.status.success(), "{context}{}", run.stdout);
+                let names: Vec<String> = fs::read_dir(&to)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                    .collect();
+                let backup = |name: &str| {
+                    let mut kept = names.iter().filter(|kept| {
+                        let behind = kept.strip_prefix(name);
+                        behind.is_some_and(|b| {
+                            if control.ends_with("numbered") {
+                                b.starts_with(".~")
+                            } else {
+                                b == "~"
+                            }
+                        })
+                    });
+                    let kept =
+                        kept.next().unwrap_or_else(|| panic!("no backup of {name}, {context}"));
+                    to.join(kept)
+                };
+                for number in 0..FILES {
+                    let name = number.to_string();
+                    assert_eq!(
+                        fs::read_to_string(to.join(&name)).unwrap(),
+                        format!("new {number}"),
+                        "{context}"
+                    );
+                    assert_eq!(
+                        fs::read_to_string(backup(&name)).unwrap(),
+                        format!("old {number}"),
+                        "{context}"
+                    );
+                }
+                assert_eq!(
+                    fs::read_to_string(backup("linked")).unwrap(),
+                    "old linked",
+                    "{context}"
+                );
+                let target = fs::read_link(backup("link")).unwrap();
+                assert_eq!(target, Path::new("old target"), "{context}");
+            }
+            assert!(killed > 0, "{control} {}", call.name());
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use rustix::fs::OFlags;
 
+use super::backups::is_same_entry;
 use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
 use super::place::Place;
@@ -16,8 +17,8 @@ use uncopy_os::name;
 
 /// Whether an entry is to be made.
 pub(super) enum Admission {
-    /// Make it, replacing the existing entry.
-    Proceed { found: Option<ExistingEntry>, decision: Decision },
+    /// Make it, replacing the existing entry, of which a backup is made where the options say so and `keeps_old`.
+    Proceed { found: Option<ExistingEntry>, decision: Decision, keeps_old: bool },
     /// Nothing is to be done; this is reported.
     Done(EntryOutcome),
 }
@@ -31,7 +32,9 @@ pub(super) fn check_admission(
 ) -> Result<Admission> {
     let policy = policy_of(deleter.options, &place.directory.entered);
     let policy = Policy { compare: Compare::Times, ..policy };
-    check_by_policy(deleter, place, side_of(kind, source), policy, |_| Ok(false))
+    check_by_policy(deleter, place, side_of(kind, source), policy, |found| {
+        Ok(is_same_entry(place, source, found))
+    })
 }
 
 /// Decides about a file of this status; `has_same_contents` compares it with the existing one.
@@ -54,8 +57,10 @@ fn check_by_policy(
 ) -> Result<Admission> {
     let found = find(place)?;
     let side = |found: &ExistingEntry| side_of(kind_of(found.stat.file_type()), &found.stat);
+    let mut compare = Some(has_same_contents);
+    let mut is_same = |found: &ExistingEntry| compare.take().map_or(Ok(false), |same| same(found));
     let decision = match (decide(source, found.as_ref().map(side), policy), &found) {
-        (Decision::Compare, Some(found)) => match has_same_contents(found)? {
+        (Decision::Compare, Some(found)) => match is_same(found)? {
             true => Decision::Skip(Skip::SameContents),
             false => Decision::Replace,
         },
@@ -70,7 +75,10 @@ fn check_by_policy(
                 true => {
                     Admission::Done(EntryOutcome::Planned { action: Action::Make, mechanism: None })
                 }
-                false => Admission::Proceed { found: None, decision: Decision::Make },
+                false => {
+                    let keeps_old = deleter.backups.keeps_old(place, None, is_same)?;
+                    Admission::Proceed { found: None, decision: Decision::Make, keeps_old }
+                }
             });
         }
         Decision::Skip(reason) => return Ok(Admission::Done(EntryOutcome::Skipped { reason })),
@@ -90,7 +98,10 @@ fn check_by_policy(
     };
     Ok(match deleter.options.dry_run {
         true => Admission::Done(EntryOutcome::Planned { action, mechanism: None }),
-        false => Admission::Proceed { found, decision },
+        false => {
+            let keeps_old = deleter.backups.keeps_old(place, found.as_ref(), is_same)?;
+            Admission::Proceed { found, decision, keeps_old }
+        }
     })
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::directory::{Directory, Entered, Identity};
 use super::removals::Removals;
+use crate::backup_claims::BackupClaims;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::jobs::JobOptions;
@@ -35,6 +36,7 @@ pub(super) struct Context<'a> {
     named: Mutex<HashSet<PathBuf>>,
     removals: Removals,
     temporary_names: TemporaryNames,
+    backup_claims: Option<BackupClaims>,
 }
 
 impl<'a> Context<'a> {
@@ -51,6 +53,7 @@ impl<'a> Context<'a> {
             named: Mutex::default(),
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
+            backup_claims: BackupClaims::of(options.copy.backup.as_ref()),
         }
     }
 
@@ -71,6 +74,11 @@ impl<'a> Context<'a> {
     /// Temporary names in the directories of single entries.
     pub(super) fn temporary_names(&self) -> &TemporaryNames {
         &self.temporary_names
+    }
+
+    /// Names of backups, where one may have that of a copy.
+    pub(super) fn backup_claims(&self) -> Option<&BackupClaims> {
+        self.backup_claims.as_ref()
     }
 
     /// Gate at which workers wait while the job is paused.
@@ -104,6 +112,7 @@ impl<'a> Context<'a> {
             throttle: self.throttle(),
             spare_threads: Some(spare_threads),
             permit: None,
+            backup_claims: self.backup_claims(),
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 
+use super::backups::Backups;
 use super::budget::Budget;
 use super::decide::{DeletionVerdict, kind_of, stranger};
 use super::directory::{Directory, Open};
@@ -33,6 +34,7 @@ pub(super) struct Deleter<'w, 'env> {
     pub(super) options: &'env JobOptions,
     pub(super) budget: &'env Budget,
     pub(super) control: &'env JobControl<'env>,
+    pub(super) backups: Backups<'env>,
     pub(super) reporter: &'w mut Reporter<'env>,
     pub(super) listing: &'w mut ListingBuffer,
     pub(super) answer: &'w mut LastAnswer,

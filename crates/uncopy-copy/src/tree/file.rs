@@ -105,8 +105,8 @@ pub(super) fn copy_regular(
         summary.compared += compared;
         summary.compared_bytes += compared_bytes;
         let unchanged = unchanged?;
-        let (found, decision) = match (admission?, &unchanged) {
-            (Admission::Proceed { found, decision }, _) => (found, decision),
+        let (found, decision, keeps_old) = match (admission?, &unchanged) {
+            (Admission::Proceed { found, decision, keeps_old }, _) => (found, decision, keeps_old),
             (Admission::Done(EntryOutcome::Planned { .. }), Some(_)) => {
                 let action = Action::Link;
                 done = Some(EntryOutcome::Planned { action, mechanism: None });
@@ -118,8 +118,9 @@ pub(super) fn copy_regular(
             }
         };
         let options = &*options.after_asking(found.is_some());
+        let options = &*options.after_killed_run(keeps_old);
         if let Some(unchanged) = &unchanged {
-            match link_unchanged(context, place, unchanged, found.as_ref(), &decision)? {
+            match link_unchanged(context, place, unchanged, found.as_ref(), &decision, keeps_old)? {
                 Linking::Done(outcome) => {
                     done = Some(outcome);
                     return Ok(Outcome::Copied(Receipt::default()));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_admission};
+use super::backups::is_same_entry;
 use super::context::Context;
 use super::decide::kind_of;
 use super::delete::Deleter;
@@ -73,8 +74,8 @@ fn make_entry(
     make: impl Fn(&OwnedFd, &OsStr) -> Sys<()>,
 ) -> Result<EntryOutcome> {
     let fail = |errno| Error::destination("make", place.destination(), errno);
-    let found = match check_admission(&mut worker.deleter(), place, kind, stat)? {
-        Admission::Proceed { found, .. } => found,
+    let (found, keeps_old) = match check_admission(&mut worker.deleter(), place, kind, stat)? {
+        Admission::Proceed { found, keeps_old, .. } => (found, keeps_old),
         Admission::Done(outcome) => return Ok(outcome),
     };
     let (context, to) = (worker.context, &*place.open.destination);
@@ -108,8 +109,8 @@ fn make_entry(
             (temporary, notes)
         }
     };
-    let options = context.copy_options(&place.directory.entered);
-    match temporary.put_in_place(&options.after_asking(found.is_some())).map_err(fail)? {
+    let options = context.copy_options(&place.directory.entered).after_asking(found.is_some());
+    match temporary.put_in_place(&options.after_killed_run(keeps_old)).map_err(fail)? {
         true => flush_name(context, place).map(|()| made(notes)),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
@@ -136,8 +137,8 @@ pub(super) fn make_hard_link(
 ) -> Result<Linking> {
     let stat = directory::stat_name(&place.open.source, place.name)
         .map_err(|errno| Error::system("examine", place.source(), errno))?;
-    let (found, decision) = match check_admission(deleter, place, kind, &stat)? {
-        Admission::Proceed { found, decision } => (found, decision),
+    let (found, decision, keeps_old) = match check_admission(deleter, place, kind, &stat)? {
+        Admission::Proceed { found, decision, keeps_old } => (found, decision, keeps_old),
         Admission::Done(EntryOutcome::Planned { .. }) => {
             let action = Action::Link;
             return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
@@ -149,7 +150,9 @@ pub(super) fn make_hard_link(
                 let action = Action::Link;
                 return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
             }
-            (Some(found), Decision::Replace)
+            let is_same = |found: &ExistingEntry| Ok(is_same_entry(place, &stat, found));
+            let keeps_old = deleter.backups.keeps_old(place, Some(&found), is_same)?;
+            (Some(found), Decision::Replace, keeps_old)
         }
         Admission::Done(outcome) => return Ok(Linking::Done(outcome)),
     };
@@ -162,8 +165,8 @@ pub(super) fn make_hard_link(
         let is_linked = found.is_some_and(|found| identity(&found.stat) == identity(&copy));
         Ok((!is_linked).then_some(copy))
     };
-    let linking =
-        put_link(context, place, &decision, look, make, || first.destination()).map_err(fail)?;
+    let (decision, path) = (&decision, || first.destination());
+    let linking = put_link(context, place, decision, keeps_old, look, make, path).map_err(fail)?;
     flush_name(context, place).map(|()| linking)
 }
 
@@ -206,6 +209,7 @@ pub(super) fn link_unchanged(
     unchanged: &Unchanged,
     found: Option<&ExistingEntry>,
     decision: &Decision,
+    keeps_old: bool,
 ) -> Result<Linking> {
     let (file, to) = (&unchanged.file, &*place.open.destination);
     if found.is_some_and(|found| found.stat.is_same_file(&file.stat)) {
@@ -216,7 +220,8 @@ pub(super) fn link_unchanged(
     }
     let make = |new: &OsStr| name::link_unnamed(&file.handle, to, new);
     let look = || Ok(Some(file.stat.clone()));
-    let linking = put_link(context, place, decision, look, make, || unchanged.path.clone());
+    let path = || unchanged.path.clone();
+    let linking = put_link(context, place, decision, keeps_old, look, make, path);
     let linking = match linking {
         // It lost its last name meanwhile.
         Err(Errno::ENOENT) => Linking::Refused(Errno::ENOENT),
@@ -231,6 +236,7 @@ fn put_link(
     context: &Context<'_>,
     place: &Place<'_>,
     decision: &Decision,
+    keeps_old: bool,
     look: impl FnOnce() -> Sys<Option<Stat>>,
     make: impl Fn(&OsStr) -> Sys<()>,
     path: impl Fn() -> PathBuf,
@@ -250,7 +256,8 @@ fn put_link(
         other => other?,
     };
     let options = context.copy_options(&place.directory.entered);
-    match temporary.put_in_place(&options.after_asking(*decision != Decision::Make))? {
+    let options = options.after_asking(*decision != Decision::Make);
+    match temporary.put_in_place(&options.after_killed_run(keeps_old))? {
         true => Ok(linked()),
         false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),
     }
@@ -270,7 +277,7 @@ pub(super) fn make_link_to_source(
     let may_replace = options.replaces_name() || options.existing == Existing::Force || options.ask;
     let admission = check_admission(&mut worker.deleter(), place, kind, source)?;
     let (found, decision) = match admission {
-        Admission::Proceed { found, decision } => (found, decision),
+        Admission::Proceed { found, decision, .. } => (found, decision),
         Admission::Done(EntryOutcome::Planned { action, .. }) => {
             let is_taken = || {
                 let found = directory::stat_name(to, place.target);

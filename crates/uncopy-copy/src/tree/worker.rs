@@ -2,6 +2,7 @@
 
 use std::thread::Scope;
 
+use super::backups::Backups;
 use super::budget::Budget;
 use super::context::Context;
 use super::delete::Deleter;
@@ -84,6 +85,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
             options: self.options,
             budget: self.budget,
             control: self.control,
+            backups: Backups { context: self.context, resume: self.resume },
             reporter: &mut self.reporter,
             listing: &mut self.listing,
             answer: &mut self.answer,

@@ -57,6 +57,17 @@ coded! {
         } = "special_entry",
             "it is {kind}, whose contents no entry of a tree has; copy it alone with copy_contents, or set specials to make \
              a new one";
+        /// The backup of the destination would replace a copy or a backup that the same job made.
+        BackupIsCopy = "backup_is_copy",
+            "its backup would replace what another source of this job has become; choose another suffix, or numbered \
+             backups";
+        /// The copy would replace a backup that the same job made.
+        NameOfBackup = "name_of_backup",
+            "it is the backup that another source of this job has made; choose another suffix, or numbered backups";
+        /// The backup of the destination may be the one that a killed run of the same job made.
+        BackupOfKilledRun = "backup_of_killed_run",
+            "its backup may be what the interrupted run of this job replaced, and would be lost; rename that backup, or \
+             choose numbered backups";
         /// The destination is a dangling symbolic link.
         LinkToNothing = "link_to_nothing",
             "it is a symbolic link to nothing; remove the link, or name the file it should lead to";

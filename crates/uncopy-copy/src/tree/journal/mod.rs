@@ -32,7 +32,7 @@ use done::Done;
 use crate::stale;
 use crate::tree::partial;
 use uncopy_core::Errno;
-use uncopy_os::file::{self, FileId, Stat};
+use uncopy_os::file::{self, FileId, Stat, Timestamp};
 use uncopy_os::{Sys, name, transfer};
 
 /// Files are flushed and noted in batches of this number, or of this many bytes, or this old. Where
@@ -81,6 +81,8 @@ pub(super) struct Journal {
     file: OwnedFd,
     name: OsString,
     own: FileId,
+    /// The run that made it, unless this one did.
+    earlier: Option<EarlierRun>,
     /// Whether it has its name, which it gets when it is begun.
     is_named: bool,
     begun: Option<Begun>,
@@ -95,6 +97,22 @@ pub(super) struct Journal {
     /// Number of files in it.
     batch_files: AtomicUsize,
     end: Mutex<End>,
+}
+
+/// A run that began a journal and ended early.
+#[derive(Debug)]
+pub(super) struct EarlierRun {
+    device: (u32, u32),
+    /// When the journal was made, if its filesystem has times of birth.
+    since: Option<Timestamp>,
+}
+
+impl EarlierRun {
+    /// Whether this run may have made, linked or renamed the entry: whatever it did changed the ctime, by the clock of
+    /// the filesystem.
+    pub(super) fn may_have_placed(&self, entry: &Stat) -> bool {
+        entry.device != self.device || self.since.is_none_or(|since| entry.changed >= since)
+    }
 }
 
 /// Offset of the next frame.
@@ -201,6 +219,7 @@ impl Journal {
             file,
             name,
             own: stat.id(),
+            earlier: (!is_new).then_some(EarlierRun { device: stat.device, since: stat.birth }),
             is_named,
             begun: contents.begun,
             done: done.end(),
@@ -259,6 +278,11 @@ impl Journal {
     /// Whether the journal records anything that can be resumed.
     pub(super) fn is_continued(&self) -> bool {
         !self.done.is_empty()
+    }
+
+    /// Returns the run that made the journal, which may have placed entries without noting them, unless this one did.
+    pub(super) fn earlier(&self) -> Option<&EarlierRun> {
+        self.earlier.as_ref()
     }
 
     /// Reports the files with several names that an earlier run copied: inode of the source, and
@@ -474,7 +498,6 @@ impl JournalVisitor for Links<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uncopy_os::file::Timestamp;
 
     fn stat() -> Stat {
         let time = |seconds| Timestamp { seconds, nanoseconds: 7 };
@@ -531,6 +554,21 @@ mod tests {
             assert_eq!(done(path, &changed, &stat()) != before, matters, "{what} of the source");
             assert_eq!(done(path, &stat(), &changed) != before, matters, "{what} of the copy");
             assert_eq!(state(&changed) != state(&stat()), matters, "{what} of a part's source");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_another_clock_or_of_later_may_be_of_the_earlier_run() {
+        let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        for (device, since, expected) in [
+            ((8, 1), Some(time(3, 8)), false),
+            ((8, 1), Some(time(3, 7)), true),
+            ((8, 1), Some(time(2, 9)), true),
+            ((8, 1), None, true),
+            ((8, 2), Some(time(3, 8)), true),
+        ] {
+            let earlier = EarlierRun { device, since };
+            assert_eq!(earlier.may_have_placed(&stat()), expected, "{earlier:?}");
         }
     }
 

@@ -1,0 +1,112 @@
+//! Decides about the backup of an entry that is replaced: it must not replace what the job itself placed, in this run
+//! or in one that was killed.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::context::Context;
+use super::journal::EarlierRun;
+use super::place::Place;
+use super::resume::Resume;
+use crate::backup_claims::Claimant;
+use crate::compare::contents::{Buffers, are_same};
+use crate::destination::ExistingEntry;
+use crate::options::Backup;
+use crate::{backup, backup_name};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{Sys, directory, name};
+
+/// Parts of a job that decide about backups.
+#[derive(Clone, Copy)]
+pub(super) struct Backups<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) resume: &'a Resume,
+}
+
+impl Backups<'_> {
+    /// Claims the names that copying an entry takes. Returns whether the entry `found` in its place is to be kept:
+    /// not if an earlier run of the job placed it, which kept what was there before. `is_same` compares it with the
+    /// source.
+    ///
+    /// # Errors
+    /// The backup would replace another copy or backup of this job.
+    pub(super) fn keeps_old(
+        self,
+        place: &Place<'_>,
+        found: Option<&ExistingEntry>,
+        is_same: impl FnOnce(&ExistingEntry) -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(backup) = &self.context.options().copy.backup else { return Ok(true) };
+        let refuse = |why| Err(Error::new("replace", place.destination(), Reason::Refused(why)));
+        let fail = |errno| Error::destination("examine", place.destination(), errno);
+        // In a tree that is being built nothing is the caller's.
+        let replaced = found.filter(|_| !place.directory.entered.private);
+        if let Some(why) = self.claim(place, replaced.is_some()).map_err(fail)? {
+            return refuse(why);
+        }
+        let Some(replaced) = replaced else { return Ok(true) };
+        let Some(journal) = self.resume.journal() else { return Ok(true) };
+        let Some(earlier) = journal.earlier() else { return Ok(true) };
+        if is_same(replaced)? {
+            return Ok(false);
+        }
+        match is_kept_by(earlier, place, replaced, backup).map_err(fail)? {
+            true => refuse(Objection::BackupOfKilledRun),
+            false => Ok(true),
+        }
+    }
+
+    fn claim(self, place: &Place<'_>, replaces: bool) -> Sys<Option<Objection>> {
+        let Some(claims) = self.context.backup_claims() else { return Ok(None) };
+        let directory = place.open.destination.as_fd();
+        let (source, target) = (&place.source(), place.target);
+        claims.claim(&Claimant { source, directory, target, replaces })
+    }
+}
+
+/// Whether the backup would take the name of one that the earlier run may have made.
+fn is_kept_by(
+    earlier: &EarlierRun,
+    place: &Place<'_>,
+    replaced: &ExistingEntry,
+    backup: &Backup,
+) -> Sys<bool> {
+    let directory = place.open.destination.as_fd();
+    let Some(kept) = backup_name::overwritten(place.target, backup) else { return Ok(false) };
+    let kept = match directory::stat_name(directory, &kept) {
+        Err(Errno::ENOENT) => return Ok(false),
+        other => other?,
+    };
+    // A kill between the backup and the replacement leaves two names of the old file.
+    let is_doubtful = earlier.may_have_placed(&kept) && !kept.is_same_file(&replaced.stat);
+    Ok(is_doubtful && !backup::is_numbered(directory, place.target, backup)?)
+}
+
+/// Whether an entry is what a copy of the source would be, apart from its metadata.
+pub(super) fn is_same_entry(place: &Place<'_>, source: &Stat, found: &ExistingEntry) -> bool {
+    let kind = source.file_type();
+    if found.stat.file_type() != kind {
+        return false;
+    }
+    let same = match kind {
+        FileType::Symlink => {
+            let target = directory::read_link(&place.open.source, place.name);
+            let existing = directory::read_link(&*place.open.destination, place.target);
+            target.and_then(|target| existing.map(|existing| target == existing))
+        }
+        FileType::RegularFile => {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            let source = name::open_existing(&place.open.source, place.name, flags);
+            let existing = file::reopen(&found.handle, flags);
+            // One that cannot be read counts as different.
+            source.and_then(|source| {
+                let existing = existing?;
+                Ok(are_same(&source, &existing, &mut Buffers::new(), |_| true).unwrap_or(false))
+            })
+        }
+        _ => Ok(found.stat.special == source.special),
+    };
+    same.unwrap_or(false)
+}
