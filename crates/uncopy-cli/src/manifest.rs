@@ -68,7 +68,8 @@ impl Manifest {
         let contents = match &record.outcome {
             EntryOutcome::Copied(receipt) => return self.copied(&record.destination, receipt),
             EntryOutcome::Linked { to } => Contents::LinkTo(to.clone()),
-            EntryOutcome::Resumed | EntryOutcome::Skipped { reason: Skip::AsNew } => {
+            EntryOutcome::Resumed
+            | EntryOutcome::Skipped { reason: Skip::AsNew | Skip::SameContents | Skip::SameSize } => {
                 Contents::Unread
             }
             EntryOutcome::Skipped { .. } | EntryOutcome::Failed(_) => {

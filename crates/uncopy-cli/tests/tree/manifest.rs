@@ -18,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [B3SUM, SHA256SUM, XXHSUM] names_are_written_as_the_tools_do,
         [] the_order_is_that_of_the_names,
         [] entries_that_are_not_copied_again_are_listed,
+        [] files_that_are_the_same_are_listed,
         [] an_interrupted_run_writes_none_and_the_next_one_lists_all,
         [] entries_that_failed_are_left_out_and_said,
         [] it_is_replaced_whole_or_not_at_all,
@@ -237,6 +238,28 @@ fn entries_that_failed_are_left_out_and_said() {
     let run = uncopy(["cp", "--manifest"]).arg(&sums).arg(scratch.join("missing")).arg(&to).run();
     run.failed(1);
     assert!(!sums.exists());
+}
+
+fn files_that_are_the_same_are_listed() {
+    for flag in ["--checksum", "--size-only", "--update"] {
+        let scratch = Place::Disk.scratch();
+        let (from, to, sums) = (scratch.join("s"), scratch.join("d"), scratch.join("sums"));
+        fs::create_dir(&from).unwrap();
+        for name in ["a", "b"] {
+            fs::write(from.join(name), name).unwrap();
+        }
+        let cp = |flags: &[&str]| {
+            let run = uncopy(["cp", "-aT"]).args(flags).arg(&from).arg(&to).run();
+            assert!(run.status.success(), "{flag}: {}", run.stderr);
+        };
+        cp(&[]);
+        let all = ["--manifest", sums.to_str().unwrap(), flag];
+        cp(&all);
+        assert_verified(&sums, &to, 2);
+        fs::write(from.join("new"), "new").unwrap();
+        cp(&all);
+        assert_verified(&sums, &to, 3);
+    }
 }
 
 fn it_is_replaced_whole_or_not_at_all() {

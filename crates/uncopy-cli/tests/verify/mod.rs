@@ -18,6 +18,7 @@ use crate::both::digest::{ALGORITHMS, B3SUM, SHA256SUM, XXHSUM};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
+        [] sizes_of_generated_files_mean_nothing,
         [] what_differs_has_exit_code_3,
         [Need::Root] device_files_are_compared_by_number,
         [] extra_entries_are_found_if_asked_for,
@@ -89,6 +90,22 @@ fn assert_found(run: &Run, name: &str, difference: &str) {
     let found = (event["event"].as_str(), event["name"].as_str(), event["difference"].as_str());
     assert_eq!(found, (Some("differs"), Some(name), Some(difference)));
     assert_eq!(summary["same"], false);
+}
+
+fn sizes_of_generated_files_mean_nothing() {
+    let scratch = Place::Disk.scratch();
+    let copy = scratch.join("copy");
+    let contents = fs::read("/proc/version").unwrap();
+    for (copied, expected) in
+        [(&contents[..], 0), (&contents[1..], 3), (b"", 3), (&[&contents[..], b"x"].concat(), 3)]
+    {
+        fs::write(&copy, copied).unwrap();
+        let (generated, copy) = (Path::new("/proc/version"), copy.as_path());
+        for (one, other) in [(generated, copy), (copy, generated)] {
+            let run = verify(["--strict"]).arg(one).arg(other).run();
+            assert_eq!(run.status.code(), Some(expected), "{}{}", run.stdout, run.stderr);
+        }
+    }
 }
 
 fn what_differs_has_exit_code_3() {

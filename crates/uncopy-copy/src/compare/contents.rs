@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use crate::digest::Hasher;
 use crate::options::Digest;
 use uncopy_core::Errno;
+use uncopy_os::capabilities::Filesystem;
 use uncopy_os::{Sys, file, transfer};
 
 /// Size of one read.
@@ -38,7 +39,8 @@ pub(crate) fn are_same(
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<bool, SideError> {
     let size = file::stat(&source).map_err(SideError::Source)?.size;
-    if size != file::stat(&destination).map_err(SideError::Destination)?.size {
+    let is_longer = size != file::stat(&destination).map_err(SideError::Destination)?.size;
+    if is_longer && !is_generated(&source) && !is_generated(&destination) {
         return Ok(false);
     }
     let mut offset = 0;
@@ -55,6 +57,11 @@ pub(crate) fn are_same(
             return Ok(true);
         }
     }
+}
+
+/// Whether the contents are made when they are read, so that the size says nothing (`/proc`).
+fn is_generated(fd: impl AsFd) -> bool {
+    file::filesystem_magic(fd).is_ok_and(|magic| Filesystem::from_magic(magic).is_pseudo())
 }
 
 /// Computes digests of a file by several algorithms in one pass.
