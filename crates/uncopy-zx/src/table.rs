@@ -11,11 +11,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{MutexGuard, OnceLock};
 
 use uncopy_channel::{Handle, Object, Status};
 
 use crate::abi::{ZX_HANDLE_INVALID, zx_handle_t};
+use crate::sys::fork::{self, fork_locks};
 use crate::sys::slot::{self, Occupant, Slot};
 
 const FIXED_BITS: u32 = 0b11;
@@ -75,8 +76,6 @@ struct Shard {
 }
 
 static SLOTS: [OnceLock<Box<[Slot<Entry>]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
-static SHARD: [Mutex<Shard>; SHARDS] =
-    [const { Mutex::new(Shard { free: VecDeque::new(), used: 0 }) }; SHARDS];
 static CREATED: AtomicU64 = AtomicU64::new(0);
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 
@@ -85,6 +84,11 @@ pub(crate) fn counts() -> (u64, u64) {
     let closed = CLOSED.load(Ordering::Relaxed);
     let created = CREATED.load(Ordering::Relaxed);
     (created.saturating_sub(closed), created)
+}
+
+fork_locks! {
+    /// The parts of the table.
+    Shards: [Shard; SHARDS] = Shard { free: VecDeque::new(), used: 0 }
 }
 
 fn encode(index: u32, generation: u32) -> zx_handle_t {
@@ -103,7 +107,7 @@ fn slot(index: u32) -> Option<&'static Slot<Entry>> {
 }
 
 fn lock(shard: usize) -> MutexGuard<'static, Shard> {
-    SHARD[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    fork::lock::<Shards>(shard)
 }
 
 fn shard_of(index: u32) -> usize {

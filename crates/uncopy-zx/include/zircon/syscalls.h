@@ -154,8 +154,9 @@ zx_status_t zx_object_signal(zx_handle_t handle, uint32_t clear_mask, uint32_t s
 /* Changes signals of the other end. Needs ZX_RIGHT_SIGNAL_PEER. ZX_ERR_PEER_CLOSED. */
 zx_status_t zx_object_signal_peer(zx_handle_t handle, uint32_t clear_mask, uint32_t set_mask);
 
-/* Waits until any of signals is set, also by another process. observed, which may be NULL, receives
- * all signals that are set then, also with ZX_ERR_TIMED_OUT. Needs ZX_RIGHT_WAIT. ZX_ERR_CANCELED,
+/* Waits until any of signals is set, also by another process, but for user signals of VMOs, which every
+ * process has of its own. observed, which may be NULL, receives all signals that are set then, also
+ * with ZX_ERR_TIMED_OUT. Needs ZX_RIGHT_WAIT. ZX_ERR_CANCELED,
  * with ZX_SIGNAL_HANDLE_CLOSED in observed: the handle was closed. */
 zx_status_t zx_object_wait_one(zx_handle_t handle, zx_signals_t signals, zx_time_t deadline,
                                zx_signals_t* observed);

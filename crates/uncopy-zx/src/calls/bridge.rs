@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use uncopy_channel::{
     BatchShape, Channel, Descriptor, Handle, MAX_REGIONS, Object, Rights, SignalFd, Signals, Status,
@@ -14,15 +14,18 @@ use crate::abi::{uncopy_zx_counters_t, zx_channel_iovec_t, zx_handle_t, zx_signa
 use crate::sys::boundary::exported;
 use crate::sys::descriptor::adopt;
 use crate::sys::fault::{self, Mode};
+use crate::sys::fork::{self, fork_locks};
 use crate::sys::memory::{In, Out};
 use crate::sys::signal;
 use crate::table;
 
-/// Descriptors to poll that the program has created and not closed.
-static POLLED: Mutex<Option<HashMap<RawFd, SignalFd>>> = Mutex::new(None);
+fork_locks! {
+    /// Descriptors to poll that the program has created and not closed.
+    Polled: [Option<HashMap<RawFd, SignalFd>>; 1] = None
+}
 
 fn polled() -> MutexGuard<'static, Option<HashMap<RawFd, SignalFd>>> {
-    POLLED.lock().unwrap_or_else(PoisonError::into_inner)
+    fork::lock::<Polled>(0)
 }
 
 exported! {

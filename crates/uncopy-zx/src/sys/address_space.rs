@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
-use std::sync::{Mutex, PoisonError};
 
 use uncopy_channel::Status;
+
+use super::fork::{self, fork_locks};
 
 /// How memory is mapped.
 #[derive(Debug, Clone, Copy)]
@@ -24,9 +25,12 @@ pub(crate) fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Address ranges of all mappings: the end by the beginning.
-static MAPPED: Mutex<Ranges> = Mutex::new(Ranges(BTreeMap::new()));
+fork_locks! {
+    /// Address ranges of all mappings.
+    Mapped: [Ranges; 1] = Ranges(BTreeMap::new())
+}
 
+/// Address ranges: the end by the beginning.
 struct Ranges(BTreeMap<usize, usize>);
 
 impl Ranges {
@@ -68,7 +72,6 @@ pub(crate) fn map(
     let is_private = access.is_sealed && !access.writes;
     let mut flags = if is_private { libc::MAP_PRIVATE } else { libc::MAP_SHARED };
     flags |= if access.populates { libc::MAP_POPULATE } else { 0 };
-    let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anything else
     // owns. Rust never refers to it; the C program does, as it asked.
     let start =
@@ -80,7 +83,8 @@ pub(crate) fn map(
         });
     }
     let start = start.expose_provenance();
-    mapped.0.insert(start, start + length);
+    // Only now, because populating takes long. No other thread knows the address yet.
+    fork::lock::<Mapped>(0).0.insert(start, start + length);
     Ok(start)
 }
 
@@ -90,7 +94,7 @@ pub(crate) fn map(
 /// [`Status::NotFound`] if that is nothing; [`Status::InvalidArgs`] if the range ends beyond the address space.
 pub(crate) fn unmap(start: usize, length: usize) -> Result<(), Status> {
     let end = start.checked_add(length).ok_or(Status::InvalidArgs)?;
-    let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut mapped = fork::lock::<Mapped>(0);
     let parts = mapped.cut(start..end);
     for part in &parts {
         let address = std::ptr::with_exposed_provenance_mut(part.start);

@@ -5,9 +5,9 @@
 //! `EFAULT`. Under AddressSanitizer both check with the sanitizer first.
 
 use std::mem::transmute;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
+use super::fork::{self, fork_locks};
 use super::{arch, asan, kernel, signal};
 
 /// Error of a bad address.
@@ -156,8 +156,11 @@ pub(crate) enum Mode {
 
 /// A `Mode`, or 0 before the first use.
 static MODE: AtomicU8 = AtomicU8::new(0);
-/// Held while the mode changes.
-static CHANGE: Mutex<()> = Mutex::new(());
+
+fork_locks! {
+    /// Held while the mode changes.
+    Change: [(); 1] = ()
+}
 
 /// Returns the current mode, and chooses one if there is none.
 pub(crate) fn mode() -> Mode {
@@ -175,7 +178,7 @@ pub(crate) fn set_mode(wanted: Mode) -> Mode {
 
 #[cold]
 fn choose(wanted: Mode, anew: bool) -> Mode {
-    let held = CHANGE.lock();
+    let held = fork::lock::<Change>(0);
     if !anew && MODE.load(Ordering::Relaxed) != 0 {
         drop(held);
         return mode();

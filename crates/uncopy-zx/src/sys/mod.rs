@@ -10,6 +10,7 @@ mod asan;
 pub(crate) mod boundary;
 pub(crate) mod descriptor;
 pub(crate) mod fault;
+pub(crate) mod fork;
 mod kernel;
 mod membarrier;
 pub(crate) mod memory;
