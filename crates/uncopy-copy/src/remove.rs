@@ -55,12 +55,12 @@ pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> 
     directory::remove(parent, top)
 }
 
-/// Calls `visitor` for every entry below the directory `top` of a directory, with its path from there
+/// Calls `visitor` for every entry below the directory `top` of a directory, with its path from there, its inode number
 /// and whether it is a directory.
 pub(crate) fn visit(
     parent: impl AsFd,
     top: &OsStr,
-    mut visitor: impl FnMut(&Path, bool),
+    mut visitor: impl FnMut(&Path, u64, bool),
 ) -> Sys<()> {
     let root = directory::open_child(parent, top)?;
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
@@ -71,7 +71,7 @@ pub(crate) fn visit(
         directory::list(&at, buffer.spare_capacity_mut(), |entry| {
             let name = OsStr::from_bytes(entry.name.to_bytes());
             let is_directory = entry.kind == FileType::Directory;
-            visitor(&path.join(name), is_directory);
+            visitor(&path.join(name), entry.inode, is_directory);
             if is_directory {
                 waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
             }

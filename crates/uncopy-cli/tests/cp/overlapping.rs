@@ -19,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] names_of_a_list_are_copied_whatever_is_excluded,
         [] a_link_to_nothing_is_a_name_that_is_taken,
         [] special_files_that_links_lead_to,
+        [Need::Root] a_directory_that_is_the_source_by_a_mount_is_left_alone,
         [Need::Root] a_source_in_the_destination_is_refused_behind_a_mount,
     ]
 }
@@ -307,5 +308,35 @@ fn a_link_to_nothing_is_a_name_that_is_taken() {
         assert!(run.stdout.contains("\"skipped\""), "{flags}: {}", run.stdout);
         let listed = sh("find . -type l | sort | xargs; find . -name no-such", place.path());
         assert_eq!(listed.trim(), "./d/f ./l", "{flags}");
+    }
+}
+
+/// The directories above the mount are not those of the destination.
+fn a_directory_that_is_the_source_by_a_mount_is_left_alone() {
+    for (given, at) in [
+        ("mkdir -p d/src m; echo f > d/src/f; echo k > d/k", "d/src"),
+        ("mkdir -p d/a/src/sub m; echo f > d/a/src/f; echo k > d/k", "d/a/src"),
+        ("mkdir -p d/src/src m; echo f > d/src/f; echo g > d/src/src/g; echo h > d/src/g", "d/src"),
+    ] {
+        for flags in REMOVING {
+            let place = Place::Disk.scratch();
+            sh(given, place.path());
+            let before = state(&place.join(at));
+            let mount = Mount::bind_file(&place.join(at), &place.join("m"));
+            let program = cp().arg("-rT").args(flags.split(' ')).args(["m", "d"]);
+            let run = program.current_dir(place.path()).run();
+            drop(mount);
+            let context = format!("{flags} {given}: {}", run.stdout);
+            // Files that were copied out of it are removed, and nothing else.
+            let is_refused = given.contains("src/src") || !flags.contains("remove");
+            assert_eq!(run.status.code(), Some(i32::from(is_refused)), "{context}");
+            assert_eq!(run.stdout.contains("\"holds_source\""), is_refused, "{context}");
+            if flags.contains("--delete") {
+                assert_eq!(state(&place.join(at)), before, "{context}");
+            }
+            let kept = sh("find d -type f -exec cat {} + | sort | xargs", place.path());
+            assert!(kept.contains('f'), "{context}");
+            assert!(!given.contains("src/src") || kept.contains("g h"), "{context}");
+        }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Context<'a> {
     destinations: Mutex<Vec<Identity>>,
     /// Paths from the root that the caller named below a directory that is copied as a whole, whatever the selection.
     named: Mutex<HashSet<PathBuf>>,
+    /// Roots of the source that are directories.
+    sources: Mutex<HashSet<Identity>>,
     removals: Removals,
     temporary_names: TemporaryNames,
     backup_claims: Option<BackupClaims>,
@@ -51,6 +53,7 @@ impl<'a> Context<'a> {
             is_aside_own: AtomicBool::new(false),
             destinations: Mutex::default(),
             named: Mutex::default(),
+            sources: Mutex::default(),
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
             backup_claims: BackupClaims::of(options.copy.backup.as_ref()),
@@ -159,6 +162,15 @@ impl<'a> Context<'a> {
     pub(super) fn selects(&self, way: &Path, is_directory: bool) -> bool {
         let is_named = || self.named.lock().unwrap_or_else(PoisonError::into_inner).contains(way);
         self.options.selection.selects(way, is_directory) || is_named()
+    }
+
+    /// Notes a root of the source, which is therefore not to be deleted.
+    pub(super) fn add_source(&self, source: Identity) {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(source);
+    }
+
+    pub(super) fn is_source(&self, directory: Identity) -> bool {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).contains(&directory)
     }
 
     /// Notes a directory that is written to, which is therefore no source.

@@ -14,8 +14,9 @@ use rustix::fs::FileType;
 
 use super::backups::Backups;
 use super::budget::Budget;
+use super::context::Context;
 use super::decide::{DeletionVerdict, kind_of, stranger};
-use super::directory::{Directory, Open};
+use super::directory::{Directory, Open, identity};
 use super::folding::{Mirrored, NotCompared, stood_for};
 use super::job_control::JobControl;
 use super::last_answer::LastAnswer;
@@ -31,6 +32,7 @@ use uncopy_os::{Sys, directory, file, name};
 
 /// Parts of a worker that deleting uses.
 pub(super) struct Deleter<'w, 'env> {
+    pub(super) context: &'env Context<'env>,
     pub(super) options: &'env JobOptions,
     pub(super) budget: &'env Budget,
     pub(super) control: &'env JobControl<'env>,
@@ -182,16 +184,23 @@ fn try_delete(
     let resumed = directory.entered.is_resumed();
     let mut entries = 1;
     if kind == FileType::Directory {
-        if directory::stat_name(parent, name).is_ok_and(|stat| stat.mount_root) {
+        let found = directory::stat_name(parent, name);
+        if found.as_ref().is_ok_and(|stat| stat.mount_root) {
             // Entries of a mounted filesystem are not deleted.
             return Err(fail(Errno::EBUSY));
         }
-        let mut left_out = false;
-        let count = |inside: &Path, is_directory: bool| {
+        let (device, mut left_out) = (directory.entered.destination.0, false);
+        let is_source = |directory| deleter.context.is_source(directory);
+        let mut holds_source = found.is_ok_and(|stat| is_source(identity(&stat)));
+        let count = |inside: &Path, inode: u64, is_directory: bool| {
             entries += 1;
+            holds_source |= is_directory && is_source((device, inode));
             left_out |= !resumed && !selection.selects(&way.join(inside), is_directory);
         };
         remove::visit(parent, name, count).map_err(fail)?;
+        if holds_source {
+            return Err(Error::new("delete", path, Reason::Refused(Objection::HoldsSource)));
+        }
         if left_out {
             return Ok(EntryOutcome::Skipped { reason: Skip::HoldsExcluded });
         }

@@ -96,7 +96,13 @@ fn open_pair(
         Ok((source, stat))
     })?;
     check_source(context, place, &stat, linked)?;
-    pair_of(deleter, place, source, stat, linked)
+    let (entered, open) = pair_of(deleter, place, source, stat, linked)?;
+    if (options.delete.is_some() || options.remove_source) && context.is_source(entered.destination)
+    {
+        let reason = Reason::Refused(Objection::HoldsSource);
+        return Err(Error::new("write to", place.destination(), reason));
+    }
+    Ok((entered, open))
 }
 
 /// Makes or finds the copy of an open directory of the source.

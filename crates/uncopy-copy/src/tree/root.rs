@@ -294,6 +294,7 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
         }
     };
     let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
+    worker.context.add_source(identity(&stat));
     if !absent {
         worker.context.add_destination(identity(&target_stat));
     }

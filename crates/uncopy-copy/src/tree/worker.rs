@@ -82,6 +82,7 @@ impl<'scope, 'env> Worker<'scope, 'env> {
     /// Returns the parts that deleting uses.
     pub(super) fn deleter(&mut self) -> Deleter<'_, 'env> {
         Deleter {
+            context: self.context,
             options: self.options,
             budget: self.budget,
             control: self.control,

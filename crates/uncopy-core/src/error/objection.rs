@@ -140,6 +140,10 @@ coded! {
         } = "source_in_destination",
             "it lies in {destination}, where its own files would be replaced or removed; name a destination that the \
              source does not lie in";
+        /// A directory of the destination is a source of the job, or holds one, and would be deleted or changed.
+        HoldsSource = "holds_source",
+            "it is a source of this copy or holds one, by a mount for example; name a destination that the source does not \
+             lie in";
         /// The destination is another one of the same job, or lies in it, and the job deletes entries or removes
         /// sources.
         DestinationsOverlap {
