@@ -105,6 +105,11 @@ pub trait CopyCalls {
         unsupported()
     }
 
+    /// Whether a file has alternate data streams.
+    fn has_streams(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Shares a range of whole clusters (`FSCTL_DUPLICATE_EXTENTS_TO_FILE`), of which the last may end behind the file.
     fn share_blocks(
         &self,

@@ -283,6 +283,10 @@ impl CopyCalls for Fake {
         })
     }
 
+    fn has_streams(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.system == System::Windows && path.extension().is_some_and(|end| end == "streams"))
+    }
+
     fn shares_all_blocks(&self, _: &File) -> io::Result<bool> {
         self.is(System::Windows)?;
         self.call(Call::AskShared, || self.shares.map_or_else(unsupported, Ok))

@@ -10,7 +10,7 @@ use super::native;
 use super::temporary::{Last, Temporary};
 use crate::options::CopyOptions;
 use uncopy_core::other_system;
-use uncopy_core::{Error, MetadataPart, Note, Receipt, Result};
+use uncopy_core::{Error, Mechanism, MetadataPart, Note, Portion, Receipt, Result};
 use uncopy_os::native::CopyCalls;
 
 /// Umask where it is not known.
@@ -40,6 +40,14 @@ impl<'a> Attempts<'a, '_> {
             let has_all = options.preserve.xattr && options.preserve.acl;
             notes.extend((!has_all).then(native::loss_of_old));
             notes.extend(Note::other_links(native::links(old)));
+        }
+        let is_with_streams = |portion: &Portion| portion.mechanism == Mechanism::CopyFile2;
+        let has_streams = || self.calls.has_streams(self.source.path).unwrap_or(false);
+        if !options.attributes_only
+            && !receipt.portions.iter().any(is_with_streams)
+            && has_streams()
+        {
+            notes.push(Note::StreamsNotKept);
         }
         let keeps_group = self.give_owner(file, old, notes)?;
         if options.preserve.xattr

@@ -514,3 +514,31 @@ fn names_that_windows_reserves_are_refused_there_alone() {
         copied(System::MacOs).unwrap();
     }
 }
+
+#[test]
+fn streams_that_a_mechanism_leaves_out_are_noted() {
+    for system in ELSEWHERE {
+        for mechanism in decide::mechanisms(system) {
+            for name in ["source.streams", "source"] {
+                let scene = Scene::new(false);
+                let source = scene.directory.path().join(name);
+                if name != "source" {
+                    fs::rename(&scene.source, &source).unwrap();
+                }
+                let calls = until(*mechanism, system);
+                let (options, context) = (CopyOptions::default(), CopyContext::new());
+                let outcome =
+                    copy_by(&calls, &source, &scene.destination, &options, &context, &mut ());
+                let notes = outcome.unwrap().into_receipt().unwrap().notes;
+                let is_left_out = system == System::Windows
+                    && name != "source"
+                    && *mechanism != Mechanism::CopyFile2;
+                assert_eq!(
+                    notes.contains(&Note::StreamsNotKept),
+                    is_left_out,
+                    "{mechanism} {name}"
+                );
+            }
+        }
+    }
+}

@@ -64,6 +64,8 @@ pub enum Note {
     PlainWays,
     /// Holes of the source, if any, are zeros in the copy.
     HolesFilled,
+    /// Alternate data streams of the source are not in the copy.
+    StreamsNotKept,
     /// ACL and extended attributes of the replaced file, if any, are gone.
     OldAttributesGone,
     /// The owner of the replaced file could not be kept.
@@ -145,6 +147,7 @@ codes! { Note {
     Note::JournalCut => "journal_cut",
     Note::PlainWays => "plain_ways",
     Note::HolesFilled => "holes_filled",
+    Note::StreamsNotKept => "streams_not_kept",
     Note::OldAttributesGone => "old_attributes_gone",
     Note::OldOwnerNotKept => "old_owner_not_kept",
     Note::OldOwnerAndGroupNotKept => "old_owner_and_group_not_kept",
@@ -224,6 +227,7 @@ impl fmt::Display for Note {
             }
             Note::PlainWays => "this system's own ways to copy are not used yet",
             Note::HolesFilled => "holes of the source, if it has any, are zeros in the copy",
+            Note::StreamsNotKept => "alternate data streams of the source are not in the copy",
             Note::OldAttributesGone => {
                 "ACL and extended attributes of the old file, if it had any, are gone"
             }

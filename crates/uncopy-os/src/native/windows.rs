@@ -13,15 +13,17 @@ use std::ptr;
 
 use windows_sys::Win32::Foundation::{
     ERROR_HANDLE_EOF, ERROR_MORE_DATA, ERROR_PROC_NOT_FOUND, ERROR_REQUEST_ABORTED, GENERIC_READ,
-    GENERIC_WRITE, HANDLE,
+    GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, COPY_FILE_FAIL_IF_EXISTS, COPYFILE2_CALLBACK_CHUNK_FINISHED,
     COPYFILE2_EXTENDED_PARAMETERS, COPYFILE2_MESSAGE, COPYFILE2_MESSAGE_ACTION,
     COPYFILE2_PROGRESS_CANCEL, COPYFILE2_PROGRESS_CONTINUE, DELETE, FILE_ATTRIBUTE_SPARSE_FILE,
     FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_RENAME_INFO, FILE_SHARE_READ,
-    FILE_SHARE_WRITE, FileRenameInfoEx, GetDiskFreeSpaceW, GetFileInformationByHandle,
+    FILE_SHARE_WRITE, FileRenameInfoEx, FindClose, FindFirstStreamW, FindNextStreamW,
+    FindStreamInfoStandard, GetDiskFreeSpaceW, GetFileInformationByHandle,
     MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH, MoveFileExW, SetFileInformationByHandle,
+    WIN32_FIND_STREAM_DATA,
 };
 use windows_sys::Win32::System::IO::DeviceIoControl;
 use windows_sys::Win32::System::Ioctl::{
@@ -207,6 +209,23 @@ impl CopyCalls for SystemCalls {
         // Without any right, so that nobody else is disturbed.
         options.access_mode(0).custom_flags(FILE_FLAG_BACKUP_SEMANTICS | at_link);
         Some(options.open(path).and_then(|file| facts(&file)))
+    }
+
+    fn has_streams(&self, path: &Path) -> io::Result<bool> {
+        let path = text(path)?;
+        let mut found = WIN32_FIND_STREAM_DATA::default();
+        let to = (&raw mut found).cast();
+        // SAFETY: the path ends with a zero, and the call writes the structure.
+        let search = unsafe { FindFirstStreamW(path.as_ptr(), FindStreamInfoStandard, to, 0) };
+        if search == INVALID_HANDLE_VALUE {
+            return Err(io::Error::last_os_error());
+        }
+        // The first one is the contents.
+        // SAFETY: the handle is that of the search, and the call writes the structure.
+        let has_more = unsafe { FindNextStreamW(search, to) } != 0;
+        // SAFETY: the handle is that of the search, and is closed once.
+        unsafe { FindClose(search) };
+        Ok(has_more)
     }
 
     fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
