@@ -209,6 +209,8 @@ const FACTS: &[Fact] = &[
     // Attributes alone.
     yes("attr-existing", "echo a > a; chmod 750 a; echo b > b", "--attributes-only --preserve=mode a b", "test $(cat b) = b; test $(stat -c %a b) = 750"),
     yes("attr-existing", "echo a > a; touch -d 2001-01-01 a", "-p --attributes-only a b", "test ! -s b; test $(stat -c %Y b) = $(stat -c %Y a)"),
+    yes("attr-existing", "mkdir s t; echo a > s/f; echo b > b; ln -s ../b t/f", "-aT --attributes-only s t",
+        "test -L t/f; test $(cat b) = b"),
     yes("attr-existing", "mkdir -p s/d t/d; echo a > s/d/f; chmod 700 s/d/f; echo b > t/d/f", "-rpT --attributes-only s t", "test $(cat t/d/f) = b; test $(stat -c %a t/d/f) = 700"),
     // Which file may be replaced, and when.
     no("same-file", "echo x > f", "f f", "test $(cat f) = x"),

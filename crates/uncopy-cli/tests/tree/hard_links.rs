@@ -12,6 +12,7 @@ use crate::tree::{Trees, cp, events, number, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
+        [] existing_files_keep_their_bytes_with_attributes_only,
         [] names_in_many_directories,
         [] names_in_several_roots,
         [] names_outside_of_the_tree,
@@ -373,4 +374,24 @@ fn a_plan_to_link_says_what_the_run_does() {
 /// `uncopy cp` without flags.
 fn plain_cp() -> Program {
     Program::new(env!("CARGO_BIN_EXE_uncopy")).arg("cp")
+}
+
+/// A link to another file would take them away.
+fn existing_files_keep_their_bytes_with_attributes_only() {
+    for flags in [&["-aT"][..], &["-aT", "--jobs=1"], &["-rT", "--preserve=links,mode"]] {
+        let trees = Trees::new();
+        trees.file("a", "source");
+        fs::hard_link(trees.source().join("a"), trees.source().join("b")).unwrap();
+        fs::hard_link(trees.source().join("a"), trees.source().join("new")).unwrap();
+        for name in ["a", "b"] {
+            crate::tree::file_in(&trees.destination(), name, name);
+        }
+        let run = trees.run(cp().args(flags).arg("--attributes-only"));
+        assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+        for name in ["a", "b"] {
+            let found = fs::read_to_string(trees.destination().join(name)).unwrap();
+            assert_eq!(found, name, "{flags:?}");
+        }
+        assert!(trees.destination().join("new").exists(), "{flags:?}");
+    }
 }

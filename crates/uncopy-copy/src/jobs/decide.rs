@@ -42,6 +42,8 @@ pub(crate) struct Policy {
     pub(crate) compare: Compare,
     /// Whether an existing directory may be removed for an entry of another kind, and the reverse.
     pub(crate) makes_room: bool,
+    /// Whether an existing file keeps its bytes, and everything else that exists is left alone.
+    pub(crate) attributes_only: bool,
 }
 
 impl Policy {
@@ -51,11 +53,13 @@ impl Policy {
     pub(crate) fn of(options: &JobOptions, is_private: bool, is_whole: bool) -> Policy {
         if is_private {
             let (existing, compare) = (Existing::Replace, Compare::Times);
-            return Policy { existing, update: false, compare, makes_room: true };
+            let attributes_only = false;
+            return Policy { existing, update: false, compare, makes_room: true, attributes_only };
         }
         let (existing, update, compare) = (options.copy.existing, options.update, options.compare);
         let mirrors = options.delete.is_some() && existing != Existing::Keep;
-        Policy { existing, update, compare, makes_room: mirrors && is_whole }
+        let (makes_room, attributes_only) = (mirrors && is_whole, false);
+        Policy { existing, update, compare, makes_room, attributes_only }
     }
 }
 
@@ -81,6 +85,7 @@ pub(crate) fn decide<Time: PartialOrd + Copy>(
         _ if policy.existing == Existing::Keep => Decision::Skip(Skip::Exists),
         _ if policy.update && found.modified > source.modified => Decision::Skip(Skip::AsNew),
         (EntryKind::File, EntryKind::File) => decide_file(source, found, policy),
+        _ if policy.attributes_only => Decision::Skip(Skip::Exists),
         _ if policy.update && found.modified == source.modified => Decision::Skip(Skip::AsNew),
         _ => Decision::Replace,
     }
@@ -151,7 +156,13 @@ mod tests {
                 let found = found.map(|kind| Side { kind, modified: at(1), size: 1 });
                 for makes_room in [false, true] {
                     let compare = Compare::Times;
-                    let policy = Policy { existing, update: false, compare, makes_room };
+                    let policy = Policy {
+                        existing,
+                        update: false,
+                        compare,
+                        makes_room,
+                        attributes_only: false,
+                    };
                     let source = Side { kind: source, modified: at(1), size: 1 };
                     let decision = decide(source, found, policy);
                     let expected = match expected {
@@ -178,7 +189,13 @@ mod tests {
             (File, at(1), EntryKind::Directory, at(2), "refuse"),
         ] {
             let (existing, compare) = (Existing::Replace, Compare::Times);
-            let policy = Policy { existing, update: true, compare, makes_room: false };
+            let policy = Policy {
+                existing,
+                update: true,
+                compare,
+                makes_room: false,
+                attributes_only: false,
+            };
             let found = Some(Side { kind: found_kind, modified: found, size: 1 });
             let decision = decide(Side { kind, modified: source, size: 1 }, found, policy);
             assert_eq!(name(&decision), expected, "{kind:?} {source:?} {found:?}");
@@ -211,7 +228,13 @@ mod tests {
             for (compare, expected) in rows {
                 for (update, expected) in [false, true].into_iter().zip(expected) {
                     let existing = Existing::Replace;
-                    let policy = Policy { existing, update, compare, makes_room: false };
+                    let policy = Policy {
+                        existing,
+                        update,
+                        compare,
+                        makes_room: false,
+                        attributes_only: false,
+                    };
                     let source = Side { kind, modified: at(2), size: 7 };
                     let found = Side { kind: found_kind, modified: at(time), size };
                     let decision = decide(source, Some(found), policy);

@@ -14,7 +14,8 @@ pub(super) fn side_of(kind: EntryKind, stat: &Stat) -> Side<Timestamp> {
 
 /// Returns the policy for names that are taken in a pair of directories.
 pub(super) fn policy_of(options: &JobOptions, entered: &Entered) -> Policy {
-    Policy::of(options, entered.private, entered.whole)
+    let attributes_only = options.copy.attributes_only && !entered.private;
+    Policy { attributes_only, ..Policy::of(options, entered.private, entered.whole) }
 }
 
 /// Whether an entry of the destination is deleted.

@@ -294,7 +294,11 @@ fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, firs
     // wrong.
     let transform = worker.options.copy.transform;
     let alike = transform == Transform::None || first.renamed == place.is_renamed();
-    let refused = match alike
+    // A file that exists keeps its bytes, which a link to another one would take away.
+    let keeps_bytes = kind == EntryKind::File
+        && worker.options.copy.attributes_only
+        && directory::stat_name(&*place.open.destination, place.target).is_ok();
+    let refused = match (alike && !keeps_bytes)
         .then(|| make_hard_link(worker.context, &mut worker.deleter(), place, kind, first))
     {
         Some(Ok(Linking::Done(outcome))) => {
