@@ -252,7 +252,7 @@ fn without_preserve_a_tree_is_as_if_made_here() {
     trees.copy(cp().with_umask("027"));
     let mode = |name: &str| fs::metadata(trees.destination().join(name)).unwrap().mode() & 0o7777;
     let modes = ["a", "b", "c", "d", "e", "f", "."].map(mode);
-    assert_eq!(modes, [0o750, 0o600, 0o440, 0o750, 0o700, 0o550, 0o750]);
+    assert_eq!(modes, [0o750, 0o600, 0o440, 0o750, 0o1700, 0o550, 0o750]);
 }
 
 fn a_default_acl_rules_a_new_tree() {
