@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Role};
 use super::metric::Metric;
+use super::report::without_directories;
 use super::rounds::{Outcome, name_again};
 use super::verdict::{Against, Target, finished, judge, range, ratio, spread, value};
 
@@ -59,10 +60,11 @@ impl Row {
         }
     }
 
-    /// The line that says why a subject has no figures.
+    /// The line that says why a subject has no figures. It is recorded: its paths lose their directories.
     pub(crate) fn skipped(suite: &str, case: &str, subject: &str, reason: &str) -> Row {
         let none = Metric { rank: 0, name: "", unit: "" };
-        Row { skipped: Some(reason.to_owned()), ..Row::new(suite, case, subject, none) }
+        let reason = without_directories(reason);
+        Row { skipped: Some(reason), ..Row::new(suite, case, subject, none) }
     }
 }
 
@@ -85,7 +87,7 @@ pub(super) fn rows_of_skipped(suite: &str, case: &Case, reason: &str) -> Vec<Row
     let mut rows = vec![Row::skipped(suite, &case.name, "", reason)];
     for target in &case.targets {
         let mut row = target_row(suite, case, target, &[]);
-        row.skipped = Some(reason.to_owned());
+        row.skipped = Some(without_directories(reason));
         rows.push(row);
     }
     rows
