@@ -65,6 +65,11 @@ pub(super) fn is_root() -> bool {
     uncopy_os::file::effective_uid() == 0
 }
 
+/// Gives a name away, without following a link. For a user who is not root it does nothing.
+fn lchown_as_root(name: &Path, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    if is_root() { lchown(name, user, group) } else { Ok(()) }
+}
+
 /// The calls of a system, played.
 pub(super) struct Fake {
     system: System,
@@ -367,8 +372,7 @@ impl CopyCalls for Fake {
         user: Option<u32>,
         group: Option<u32>,
     ) -> io::Result<()> {
-        let set = || if is_root() { lchown(name, user, group) } else { Ok(()) };
-        self.call(Call::SetOwnerOfName, set)
+        self.call(Call::SetOwnerOfName, || lchown_as_root(name, user, group))
     }
 
     fn set_owner_of_link(
@@ -378,8 +382,7 @@ impl CopyCalls for Fake {
         group: Option<u32>,
     ) -> io::Result<()> {
         self.is(System::MacOs)?;
-        let set = || if is_root() { lchown(link, user, group) } else { Ok(()) };
-        self.call(Call::SetOwnerOfLink, set)
+        self.call(Call::SetOwnerOfLink, || lchown_as_root(link, user, group))
     }
 
     fn copy_attributes(&self, _: &File, _: &File) -> io::Result<()> {
