@@ -8,7 +8,7 @@ use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions, Require, Transform};
 use super::plan::{
-    self, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_SAVES_COLD_MIN_BYTES, DirectPath,
+    self, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_COLD_MIN_BYTES, DirectPath,
 };
 use super::source::Source;
 use super::sparse::{self, Segment};
@@ -146,7 +146,7 @@ fn refine_by(
                 _ => facts.cache == Cache::Skip && is_cold(source),
             };
     }
-    if (COLD_MATTERS_MIN_BYTES..DIRECT_SAVES_COLD_MIN_BYTES).contains(&size) {
+    if (COLD_MATTERS_MIN_BYTES..DIRECT_COLD_MIN_BYTES).contains(&size) {
         facts.source_is_cold = is_cold(source);
     }
     if plan::may_gain_by_ranges_from_memory(facts) {

@@ -109,9 +109,10 @@ pub enum DirectPath {
     Moves,
 }
 
-/// As [`Tuning::direct_cpu_min`], for a source that is still to be read: the kernel reads ahead into few large folios,
-/// which are cheap to pin, only in a longer file.
-pub(crate) const DIRECT_SAVES_COLD_MIN_BYTES: u64 = 64 << 20;
+/// Minimum size for direct writes from a source that is still to be read, unless the options want them. The kernel reads
+/// ahead into few large folios, which are cheap to pin, only in a longer file; and a shorter one is read before much of
+/// it can be written (`compare mechanisms`, `4MiB/cold, durable` and `16MiB/cold, durable`).
+pub(crate) const DIRECT_COLD_MIN_BYTES: u64 = 64 << 20;
 
 /// From this size on a copy in small pieces, as the kernel's own loop makes them, overlaps with the
 /// reads of a source that is still to be read; two such pieces.
@@ -335,16 +336,17 @@ fn is_small(facts: &CopyFacts) -> bool {
 /// Direct writes cost the least processor time where there is enough to write.
 fn direct_saves_cpu_time(facts: &CopyFacts) -> bool {
     let from = match facts.source_is_cold {
-        true => facts.tuning.direct_cpu_min.bytes.max(DIRECT_SAVES_COLD_MIN_BYTES),
+        true => facts.tuning.direct_cpu_min.bytes.max(DIRECT_COLD_MIN_BYTES),
         false => facts.tuning.direct_cpu_min.bytes,
     };
     facts.require.may_move() || facts.data_bytes >= from
 }
 
-/// Direct writes win by the clock where the bytes must reach the device anyway.
+/// Direct writes win by the clock where the bytes must reach the device anyway, and do not have to be read first.
 fn direct_is_faster(facts: &CopyFacts) -> bool {
     let is_beyond_budget = facts.data_bytes > facts.dirty_budget_bytes;
-    facts.durable || facts.cache == Cache::Skip || is_beyond_budget
+    let is_ready = !facts.source_is_cold || facts.data_bytes >= DIRECT_COLD_MIN_BYTES;
+    facts.cache == Cache::Skip || is_beyond_budget || facts.durable && is_ready
 }
 
 /// Returns why the options or the kind of file rule a mechanism out.
@@ -480,7 +482,7 @@ fn outranked(facts: &CopyFacts, mechanism: Mechanism, used: Mechanism) -> Option
         direct if direct.is_direct() && facts.prefer == Prefer::CpuTime => {
             RefusalReason::TooSmallForPinning(tuning.direct_cpu_min)
         }
-        direct if direct.is_direct() => RefusalReason::SlowerUnlessDurable,
+        direct if direct.is_direct() && !facts.durable => RefusalReason::SlowerUnlessDurable,
         _ if is_small(facts) => RefusalReason::TooSmallForSetup(tuning.zero_copy_min),
         Mechanism::CopyFileRange | Mechanism::Sendfile if used == Mechanism::Splice => {
             RefusalReason::SmallerPipe

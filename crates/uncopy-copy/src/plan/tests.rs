@@ -117,6 +117,29 @@ fn direct_saves_processor_time_only_where_there_is_enough_to_write() {
     }
 }
 
+#[test]
+fn durable_copies_write_past_the_cache_what_does_not_have_to_be_read_first() {
+    for (size, source_is_cold, first) in [
+        (4 * MIB, false, Direct),
+        (4 * MIB, true, CopyFileRange),
+        (64 * MIB - 1, true, CopyFileRange),
+        (64 * MIB, true, Direct),
+    ] {
+        let facts = CopyFacts { durable: true, source_is_cold, ..CopyFacts::ordinary(size) };
+        assert_eq!(ladder(&facts)[1], first, "{size} bytes, cold: {source_is_cold}");
+        let passed_over = refusals(&facts, Some(first)).into_iter().find(|r| r.mechanism == Direct);
+        let expected = (first != Direct).then_some(RefusalReason::SlowerByTheClock);
+        assert_eq!(passed_over.map(|refusal| refusal.reason), expected);
+        for other in [
+            CopyFacts { cache: Cache::Skip, ..facts.clone() },
+            CopyFacts { dirty_budget_bytes: size - 1, ..facts.clone() },
+            CopyFacts { require: Require::Moved, ..facts },
+        ] {
+            assert_eq!(next(&other, &[refused(Reflink)]), PlanStep::Try(Direct), "{other:?}");
+        }
+    }
+}
+
 /// The kernel's own pipe is there already; a larger one takes its time to make.
 #[test]
 fn a_pipe_of_our_own_is_for_files_that_pay_for_it() {
