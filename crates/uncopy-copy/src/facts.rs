@@ -7,9 +7,7 @@ use super::context::CopyContext;
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions, Require, Transform};
-use super::plan::{
-    self, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_COLD_MIN_BYTES, DirectPath,
-};
+use super::plan::{self, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_COLD_MIN_BYTES, DirectPath};
 use super::source::Source;
 use super::sparse::{self, Segment};
 use uncopy_core::Mechanism;
