@@ -37,7 +37,7 @@ pub(crate) fn would_overwrite(
     backup: &Backup,
     source: &Stat,
 ) -> bool {
-    backup_name::overwritten(target, backup).is_some_and(|kept| {
+    backup.overwritten(target).is_some_and(|kept| {
         directory::stat_name(directory, &kept).is_ok_and(|found| found.is_same_file(source))
     })
 }

@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::backup;
-use super::backup_name;
 use super::options::{Backup, Numbering};
 use uncopy_core::Objection;
 use uncopy_os::{Sys, file};
@@ -52,14 +50,13 @@ impl BackupClaims {
     /// them is taken.
     pub(crate) fn claim(&self, claimant: &Claimant<'_>) -> Sys<Option<Objection>> {
         let Claimant { source, directory, target, replaces } = *claimant;
-        let original = target.as_bytes().strip_suffix(self.backup.suffix.as_bytes());
-        if let Some(original) = original.filter(|original| !original.is_empty())
+        if let Some(original) = self.backup.overwriting(target)
             && !self.add(directory, target, &Claim::Copy)?
-            && !self.numbers(directory, OsStr::from_bytes(original))?
+            && !self.numbers(directory, &original)?
         {
             return Ok(Some(Objection::NameOfBackup));
         }
-        let kept = replaces.then(|| backup_name::overwritten(target, &self.backup)).flatten();
+        let kept = replaces.then(|| self.backup.overwritten(target)).flatten();
         if let Some(kept) = kept
             && !self.add(directory, &kept, &Claim::Backup(source.to_owned()))?
             && !self.numbers(directory, target)?

@@ -1,4 +1,5 @@
-//! Names of backups and copies, which nothing claims on these systems.
+//! Names of backups and copies, which files share nothing about on these systems: a job there claims them itself
+//! (`portable/backup_claims.rs`).
 
 /// Never made.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use super::options::{Backup, Numbering};
+use super::path_bytes;
 
 /// Name that a replaced file gets.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,9 +33,24 @@ impl BackupName {
     }
 }
 
-/// Returns the name of a backup that making a new one may overwrite.
-pub(crate) fn overwritten(target: &OsStr, backup: &Backup) -> Option<OsString> {
-    (backup.numbering != Numbering::Always).then(|| simple(target, backup))
+/// For the program, which looks after files of its own.
+impl Backup {
+    /// Returns the name of the backup that a new one of this entry may overwrite. `None`: each gets a name of its own.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn overwritten(&self, target: &OsStr) -> Option<OsString> {
+        (self.numbering != Numbering::Always).then(|| simple(target, self))
+    }
+
+    /// Returns the name of the entry whose new backup may overwrite an entry of this name.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn overwriting(&self, kept: &OsStr) -> Option<OsString> {
+        let suffix = self.suffix.as_encoded_bytes();
+        let target =
+            kept.as_encoded_bytes().strip_suffix(suffix).filter(|target| !target.is_empty());
+        target.filter(|_| self.numbering != Numbering::Always).and_then(path_bytes::decode)
+    }
 }
 
 fn simple(target: &OsStr, backup: &Backup) -> OsString {
@@ -61,4 +77,33 @@ fn number_of(name: &OsStr, target: &OsStr) -> Option<u64> {
     let digits = behind.strip_prefix(b".~")?.strip_suffix(b"~")?;
     let is_number = digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0");
     is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_backup_leads_back_to_its_entry() {
+        for (suffix, name, expected) in [
+            ("~", "a~", Some("a")),
+            ("~", "a~~", Some("a~")),
+            ("~", "a", None),
+            ("~", "~", None),
+            (".old", "a.old", Some("a")),
+            (".old", "a~", None),
+        ] {
+            let simple = Backup::new().numbering(Numbering::Never).suffix(suffix);
+            let some = Backup::new().numbering(Numbering::IfThereAreSome).suffix(suffix);
+            for backup in [simple, some] {
+                let target = backup.overwriting(OsStr::new(name));
+                assert_eq!(target.as_deref(), expected.map(OsStr::new), "{name} {suffix}");
+                let kept = target.and_then(|target| backup.overwritten(&target));
+                assert_eq!(kept.as_deref(), expected.map(|_| OsStr::new(name)), "{name} {suffix}");
+            }
+            let numbered = Backup::new().numbering(Numbering::Always).suffix(suffix);
+            assert_eq!(numbered.overwriting(OsStr::new(name)), None);
+            assert_eq!(numbered.overwritten(OsStr::new(name)), None);
+        }
+    }
 }

@@ -28,7 +28,6 @@ mod observer;
 mod options;
 mod outcome;
 mod owner;
-#[cfg(feature = "trees")]
 #[cfg_attr(not(unix), path = "path_bytes_portable.rs")]
 mod path_bytes;
 mod pause;

@@ -5,11 +5,15 @@
 
 mod attempt;
 mod backup;
+#[cfg(feature = "trees")]
+mod backup_claims;
 mod complete;
 mod decide;
 mod destination;
 #[cfg(test)]
 mod fake;
+#[cfg(feature = "trees")]
+mod identity;
 #[cfg(feature = "trees")]
 mod jobs;
 mod metadata;

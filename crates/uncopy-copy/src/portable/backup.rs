@@ -27,6 +27,17 @@ pub(super) fn keep(calls: &dyn CopyCalls, target: &Path, backup: &Backup) -> io:
     }
 }
 
+/// Whether a backup of this entry would get a number.
+pub(super) fn is_numbered(
+    calls: &dyn CopyCalls,
+    target: &Path,
+    backup: &Backup,
+) -> io::Result<bool> {
+    let name = target.file_name().unwrap_or_default();
+    let name = BackupName::choose(name, backup, || last_number(calls, target, name))?;
+    Ok(matches!(name, BackupName::Numbered { .. }))
+}
+
 fn last_number(calls: &dyn CopyCalls, target: &Path, name: &OsStr) -> io::Result<u64> {
     let names = calls.names(directory_of(target))?;
     Ok(backup_name::last_number(name, names.iter().map(|name| name.as_os_str())))

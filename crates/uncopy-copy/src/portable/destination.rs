@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{LinkAtEnd, Source, check_name, native};
-use crate::backup_name;
 use crate::options::{CopyOptions, Existing};
 use uncopy_core::other_system;
 use uncopy_core::{Error, Objection, Reason, Result};
@@ -88,8 +87,7 @@ impl<'a> Destination<'a> {
             return Ok(Destination { given, path, found: Some(found), is_taken: true });
         }
         let name = path.file_name().unwrap_or_default();
-        let kept =
-            options.backup.as_ref().and_then(|backup| backup_name::overwritten(name, backup));
+        let kept = options.backup.as_ref().and_then(|backup| backup.overwritten(name));
         if let Some(kept) = kept.map(|kept| path.with_file_name(kept))
             && fs::symlink_metadata(&kept).is_ok_and(|found| source.is_file(calls, &kept, &found))
         {

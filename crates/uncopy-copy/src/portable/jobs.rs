@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::backup_claims::BackupClaims;
 use super::{copy_by, passing};
 use crate::jobs::{
     EntryKind, EntryOutcome, JobObserver, JobOptions, JobProgress, Record, Sources, Summary,
@@ -54,6 +55,7 @@ struct Files<'a> {
     observer: &'a dyn JobObserver,
     throttle: Option<Throttle>,
     written: WrittenFiles,
+    claims: Option<BackupClaims>,
     progress: JobProgress,
     summary: Summary,
 }
@@ -72,6 +74,7 @@ impl<'a> Files<'a> {
             observer,
             throttle: options.bytes_per_second.map(Throttle::new),
             written: WrittenFiles::default(),
+            claims: BackupClaims::of(options.copy.backup.as_ref()),
             progress,
             summary: Summary::default(),
         }
@@ -97,7 +100,13 @@ impl<'a> Files<'a> {
     fn copy(&mut self, source: &Path, destination: &Path) -> Result<()> {
         let options = &self.options.copy;
         let mut is_stopped = false;
-        let copied = self.written.check(destination, options).and_then(|()| {
+        let is_taken = destination.symlink_metadata().is_ok();
+        let checked = self.written.check(destination, options).and_then(|()| {
+            // A backup is made of what has the name, which is not followed if it is a link.
+            let claims = self.claims.as_ref().filter(|_| is_taken);
+            claims.map_or(Ok(()), |claims| claims.check(self.calls, destination, destination))
+        });
+        let copied = checked.and_then(|()| {
             let (calls, observer, gate) = (self.calls, self.observer, self.options.gate.as_ref());
             let throttle = self.throttle.as_ref();
             let context = CopyContext { gate, throttle, ..CopyContext::new() };
@@ -123,6 +132,9 @@ impl<'a> Files<'a> {
                 copy = outcome.renamed().unwrap_or(destination).to_owned();
                 if !outcome.is_skipped() {
                     self.written.add(&copy);
+                    if let Some(claims) = &mut self.claims {
+                        claims.add(self.calls, &copy, is_taken);
+                    }
                 }
                 match outcome {
                     Outcome::Copied(receipt) => EntryOutcome::Copied(Box::new(receipt)),

@@ -5,7 +5,6 @@ mod contents;
 mod entry;
 #[cfg(test)]
 mod fake;
-mod identity;
 mod journal;
 mod names;
 mod place;
@@ -22,9 +21,10 @@ use std::path::{Path, PathBuf};
 
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
+use crate::portable::backup_claims::BackupClaims;
+use crate::portable::identity::Identity;
 use crate::{CopyOptions, Existing, Gate, Throttle, systems};
 use calls::TreeCalls;
-use identity::Identity;
 use journal::Journal;
 use names::Names;
 use tally::Tally;
@@ -70,7 +70,9 @@ fn run_by(
     let inside = &CopyOptions { existing: Existing::Remove, ..options.copy.in_own_tree() };
     let umask = OnceCell::new();
     let (journal, ended) = (None, Vec::new());
-    let mut job = Job { calls, options, inside, umask, tally, names, destinations, journal, ended };
+    let claims = BackupClaims::of(options.copy.backup.as_ref());
+    let mut job =
+        Job { calls, options, inside, umask, tally, names, destinations, claims, journal, ended };
     let mut not_begun = pairs.iter();
     while !job.tally.is_over()
         && let Some((source, destination)) = not_begun.next()
@@ -98,6 +100,8 @@ struct Job<'a> {
     names: Names,
     /// Existing directories that are copied to.
     destinations: Vec<Identity>,
+    /// Files that neither a backup nor a copy may replace.
+    claims: Option<BackupClaims>,
     /// Journal of the root that is being copied.
     journal: Option<Journal>,
     /// Journals of the roots that are done.

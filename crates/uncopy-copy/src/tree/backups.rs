@@ -9,11 +9,11 @@ use super::context::Context;
 use super::journal::EarlierRun;
 use super::place::Place;
 use super::resume::Resume;
+use crate::backup;
 use crate::backup_claims::Claimant;
 use crate::compare::contents::{Buffers, are_same};
 use crate::destination::ExistingEntry;
 use crate::options::Backup;
-use crate::{backup, backup_name};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, name};
@@ -74,7 +74,7 @@ fn is_kept_by(
     backup: &Backup,
 ) -> Sys<bool> {
     let directory = place.open.destination.as_fd();
-    let Some(kept) = backup_name::overwritten(place.target, backup) else { return Ok(false) };
+    let Some(kept) = backup.overwritten(place.target) else { return Ok(false) };
     let kept = match directory::stat_name(directory, &kept) {
         Err(Errno::ENOENT) => return Ok(false),
         other => other?,

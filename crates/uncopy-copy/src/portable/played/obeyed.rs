@@ -376,6 +376,43 @@ fn the_old_file_is_kept_as_a_backup() {
     }
 }
 
+#[cfg(feature = "trees")]
+#[test]
+fn in_a_job_of_files_neither_a_backup_nor_a_copy_takes_the_place_of_the_other() {
+    use crate::jobs::{JobOptions, Sources};
+    for system in ALL {
+        for (names, kept, lacks) in [
+            (["copy", "copy~"], "copy~", Some(1)),
+            (["copy~", "copy"], "copy", Some(1)),
+            (["copy", "other~"], "copy~", None),
+        ] {
+            for numbering in [Numbering::Never, Numbering::IfThereAreSome] {
+                let what = format!("{system} {names:?} {numbering:?}");
+                let scene = Scene::new(true);
+                let pairs =
+                    names.map(|name| (scene.path_of(&format!("new {name}")), scene.path_of(name)));
+                for (source, _) in &pairs {
+                    fs::write(source, source.as_os_str().as_encoded_bytes()).unwrap();
+                }
+                let backup = Backup::new().numbering(numbering);
+                let options = JobOptions::new().sources(Sources::Files);
+                let options = options.copy(CopyOptions::new().backup(backup));
+                let calls = Fake::new(system);
+                let (summary, ended) =
+                    super::super::jobs::copy_files_by(&calls, &pairs, &options, &());
+                ended.unwrap();
+                assert_eq!(summary.failed, u64::from(lacks.is_some()), "{what}");
+                assert_eq!(fs::read_to_string(scene.path_of(kept)).unwrap(), OLD, "{what}");
+                for (number, (source, copy)) in pairs.iter().enumerate() {
+                    if lacks != Some(number) {
+                        assert_eq!(fs::read(copy).unwrap(), fs::read(source).unwrap(), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn where_a_file_gets_no_further_link_the_backup_is_the_old_file_renamed() {
     let tables =

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::Job;
 use super::calls::TreeCalls;
-use super::identity::{Identified, Identity, identify};
 use super::journal::Copied;
 use super::place::{Admission, Found, Place, kind_of, look, name_taken, side_of};
 use super::remove::remove_entry;
@@ -15,6 +14,7 @@ use super::walk::{Directory, mode_of_source};
 use crate::context::CopyContext;
 use crate::jobs::{EntryKind, EntryOutcome, HardLinks, Links};
 use crate::native_trees;
+use crate::portable::identity::{Identified, Identity, identify};
 use crate::portable::metadata::{give_owner, not_kept};
 use crate::portable::names::directory_of;
 use crate::portable::{LinkAtEnd, backup, copy_as, decide, passing};
@@ -53,11 +53,13 @@ impl Job<'_> {
                     Admission::Done(outcome) => outcome,
                     Admission::Proceed { replaces } => {
                         let found = found.as_ref();
+                        self.check_backup(place, replaces)?;
                         let made = match kind {
                             EntryKind::Symlink => self.make_link(place, metadata, replaces),
                             EntryKind::Special => self.make_special(place, metadata, replaces),
                             _ => self.copy_or_link(place, metadata, found.filter(|_| replaces)),
                         }?;
+                        self.note_backup(place, replaces);
                         if let Some(above) = above {
                             self.note_taken(above, place, found.map(|found| &found.identity));
                         }
@@ -68,6 +70,21 @@ impl Job<'_> {
         };
         self.tally.finish(&place.source, &place.named, kind, outcome);
         Ok(())
+    }
+
+    /// Checks that an entry may be replaced, if it is kept as a backup.
+    fn check_backup(&self, place: &Place, replaces: bool) -> Result<()> {
+        // In a tree that has no name yet nothing is the caller's.
+        let claims = self.claims.as_ref().filter(|_| replaces && !place.within.is_private);
+        claims.map_or(Ok(()), |claims| claims.check(self.calls, &place.actual, &place.named))
+    }
+
+    /// Notes a copy, and the backup of what it replaced.
+    fn note_backup(&mut self, place: &Place, replaced: bool) {
+        let claims = self.claims.as_mut().filter(|_| !place.within.is_private);
+        if let Some(claims) = claims {
+            claims.add(self.calls, &place.actual, replaced);
+        }
     }
 
     /// Copies a file, or makes its name another one of a file that was copied before.

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::calls::TreeCalls;
 use super::contents::fill;
-use super::identity::{Identity, identify};
 use crate::journal::format::{
     self, Begun, Built, Contents, JournalVisitor, Short, Unusable, begin_frame, done_frame,
 };
 use crate::journal_name::{self, journal_name};
+use crate::portable::identity::{Identity, identify};
 use crate::portable::names::directory_of;
 use crate::{for_owner_alone, native, native_trees};
 use uncopy_core::{Error, Objection, Reason, Result, other_system};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::identity::{Identified, Identity};
+use crate::portable::identity::{Identified, Identity};
 
 /// Roots of a job, and the copies whose further names may still come.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::Job;
-use super::identity::{Identity, identify};
 use super::remove::remove_tree;
 use crate::jobs::{Action, Compare};
 use crate::jobs::{Decision, EntryKind, EntryOutcome, Policy, Side, decide};
+use crate::portable::identity::{Identity, identify};
 use crate::{Consent, CopyOptions, Skip};
 use uncopy_core::other_system;
 use uncopy_core::{Error, Objection, Reason, Result};

@@ -10,11 +10,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Job;
-use super::identity::{Identified, Identity, identify};
 use super::place::{Place, Within, kind_of, look, name_taken, side_of};
 use super::remove::{remove_entry, remove_tree};
 use crate::jobs::{Action, Decision, EntryKind, EntryOutcome, Links, Policy, decide};
 use crate::portable::check_name;
+use crate::portable::identity::{Identified, Identity, identify};
 use crate::portable::metadata::{self, give_owner, not_kept};
 use crate::{native, native_trees};
 use uncopy_core::{Error, InodeFlags, MetadataPart, Note, Objection, Reason, Result, other_system};

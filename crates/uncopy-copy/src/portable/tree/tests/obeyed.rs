@@ -65,6 +65,95 @@ fn what_is_replaced_is_kept_as_a_backup() {
     }
 }
 
+/// A destination with one old entry, and two sources with a file each that are copied to it in turn.
+struct Merged {
+    scene: Scene,
+    pairs: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Merged {
+    /// `names`: those of the files. If the second source is copied through a link, its paths are others.
+    fn new(names: [&str; 2], is_through_link: bool) -> Merged {
+        let scene = Scene::empty();
+        fs::create_dir(&scene.destination).unwrap();
+        fs::write(scene.destination.join("a"), OLD).unwrap();
+        symlink("copy", scene.path("alias")).unwrap();
+        let second = if is_through_link { scene.path("alias") } else { scene.destination.clone() };
+        let from = ["first", "second"].map(|name| scene.path(name));
+        for (from, name) in from.iter().zip(names) {
+            fs::create_dir(from).unwrap();
+            fs::write(from.join(name), from.as_os_str().as_bytes()).unwrap();
+        }
+        let pairs = from.into_iter().zip([scene.destination.clone(), second]).collect();
+        Merged { scene, pairs }
+    }
+
+    /// Contents of the file of a source.
+    fn new_file(&self, source: usize) -> Shape {
+        Shape::File(self.pairs[source].0.as_os_str().as_bytes().to_vec())
+    }
+
+    fn copy(&self, calls: &dyn TreeCalls, numbering: Numbering) -> Vec<Error> {
+        let options = with(CopyOptions::new().backup(Backup::new().numbering(numbering)));
+        let records = Records::default();
+        run_by(calls, &self.pairs, &options, &records).1.unwrap();
+        records.errors()
+    }
+}
+
+#[test]
+fn neither_a_backup_nor_a_copy_takes_the_place_of_the_other() {
+    use Objection::{BackupIsCopy, NameOfBackup};
+    for calls in every_system() {
+        for (names, is_through_link, why, expected) in [
+            (["a", "a~"], false, NameOfBackup, [("a", Some(0)), ("a~", None)]),
+            (["a", "a~"], true, NameOfBackup, [("a", Some(0)), ("a~", None)]),
+            (["a~", "a"], false, BackupIsCopy, [("a", None), ("a~", Some(0))]),
+            (["a~", "a"], true, BackupIsCopy, [("a", None), ("a~", Some(0))]),
+            (["a", "a"], false, BackupIsCopy, [("a", Some(0)), ("a~", None)]),
+        ] {
+            for numbering in [Numbering::Never, Numbering::IfThereAreSome] {
+                let what = format!("{} {names:?} {is_through_link} {numbering:?}", calls.system());
+                let merged = Merged::new(names, is_through_link);
+                let errors = merged.copy(&*calls, numbering);
+                let reasons: Vec<_> = errors.iter().map(Error::reason).collect();
+                assert_eq!(reasons, [&Reason::Refused(why.clone())], "{what}");
+                let shape = |source: Option<usize>| match source {
+                    Some(source) => merged.new_file(source),
+                    None => Shape::File(OLD.into()),
+                };
+                let expected = expected.map(|(name, source)| (name.into(), shape(source)));
+                assert_eq!(shapes(&merged.scene.destination), expected.into(), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_numbered_backup_takes_a_free_name_beside_the_copies() {
+    for calls in every_system() {
+        for (numbering, there) in [(Numbering::Always, None), (Numbering::IfThereAreSome, Some(3))]
+        {
+            for names in [["a", "a~"], ["a~", "a"]] {
+                let merged = Merged::new(names, false);
+                let copy = &merged.scene.destination;
+                let mut expected = BTreeMap::new();
+                if let Some(number) = there {
+                    let name = format!("a.~{number}~");
+                    fs::write(copy.join(&name), name.as_bytes()).unwrap();
+                    expected.insert(PathBuf::from(&name), Shape::File(name.into()));
+                }
+                assert_eq!(merged.copy(&*calls, numbering).len(), 0);
+                let kept = PathBuf::from(format!("a.~{}~", there.unwrap_or(0) + 1));
+                expected.insert(kept, Shape::File(OLD.into()));
+                expected.insert(names[0].into(), merged.new_file(0));
+                expected.insert(names[1].into(), merged.new_file(1));
+                assert_eq!(shapes(copy), expected, "{} {names:?}", calls.system());
+            }
+        }
+    }
+}
+
 #[test]
 fn where_entries_get_no_further_name_backups_are_the_old_ones_renamed() {
     let tables =
