@@ -17,7 +17,7 @@ use super::brief::{BriefRuns, Options};
 use super::case::{Case, Role, Subject, Suite};
 use super::metric::{CPU_EACH, TIME_EACH};
 use super::timing::sample;
-use super::verdict::{Target, at_most};
+use super::verdict::at_most;
 
 const RUN: Duration = Duration::from_millis(400);
 const ROUNDS: usize = 21;
@@ -53,47 +53,49 @@ const NOTES: &[&str] = &[
 fn cases(runs: &BriefRuns) -> Vec<Case> {
     let mut cases = Vec::new();
     for (size, bytes) in SIZES {
-        let time = runs.time;
-        let sent = |name, role, way: SendWay| {
-            let open = move || Sending::open(bytes);
-            Subject::piece(name, role, open, move |sending, _| {
-                sample(time, || sending.send(bytes, way))
-            })
-        };
-        let subjects = vec![
-            sent(SEND_FILE, Role::Own, SendWay::Own),
-            sent(SENDFILE, Role::Yardstick, SendWay::Sendfile),
-            sent(READ_SEND, Role::Yardstick, SendWay::Buffer),
+        let ways = [
+            (SEND_FILE, SendWay::Own),
+            (SENDFILE, SendWay::Sendfile),
+            (READ_SEND, SendWay::Buffer),
         ];
-        cases.push(runs.case(
-            format!("send_file/{size}"),
-            SENDFILE,
-            subjects,
-            targets(SEND_FILE, SENDFILE),
-        ));
-        let received = |name, role, way: ReceiveWay| {
-            let open = move || Receiving::open(bytes);
-            Subject::piece(name, role, open, move |receiving, _| {
-                sample(time, || receiving.receive(bytes, way))
-            })
-        };
-        let subjects = vec![
-            received(RECEIVE_TO_FILE, Role::Own, ReceiveWay::Own),
-            received(SPLICE, Role::Yardstick, ReceiveWay::Splice),
-            received(RECV_WRITE, Role::Yardstick, ReceiveWay::Buffer),
+        cases.push(case::<Sending>(runs, format!("send_file/{size}"), bytes, ways));
+        let ways = [
+            (RECEIVE_TO_FILE, ReceiveWay::Own),
+            (SPLICE, ReceiveWay::Splice),
+            (RECV_WRITE, ReceiveWay::Buffer),
         ];
-        cases.push(runs.case(
-            format!("receive_to_file/{size}"),
-            SPLICE,
-            subjects,
-            targets(RECEIVE_TO_FILE, SPLICE),
-        ));
+        cases.push(case::<Receiving>(runs, format!("receive_to_file/{size}"), bytes, ways));
     }
     cases
 }
 
-fn targets(own: &str, bare: &str) -> Vec<Target> {
-    [TIME_EACH, CPU_EACH].map(|metric| at_most(1.03, metric, own, bare)).into()
+/// Makes the case of one kind of connection. The first way is uncopy's, and the second one is what it is compared with.
+fn case<C: Connection + 'static>(
+    runs: &BriefRuns,
+    name: String,
+    bytes: u64,
+    ways: [(&'static str, C::Way); 3],
+) -> Case {
+    let (time, [(own, _), (bare, _), _]) = (runs.time, ways);
+    let subject = |(name, way)| {
+        let role = if name == own { Role::Own } else { Role::Yardstick };
+        let open = move || C::open(bytes);
+        Subject::piece(name, role, open, move |connection: &mut C, _| {
+            sample(time, || connection.transfer(bytes, way))
+        })
+    };
+    let targets = [TIME_EACH, CPU_EACH].map(|metric| at_most(1.03, metric, own, bare)).into();
+    runs.case(name, bare, ways.map(subject).into(), targets)
+}
+
+/// A connection, and a file that goes over it in several ways.
+trait Connection: Sized {
+    type Way: Copy + 'static;
+
+    fn open(bytes: u64) -> Result<Self>;
+
+    /// Transfers the whole file, until the other side has it.
+    fn transfer(&mut self, bytes: u64, way: Self::Way) -> Result<()>;
 }
 
 fn file_of(bytes: u64) -> Result<File> {
@@ -127,7 +129,9 @@ struct Sending {
     _other_side: JoinHandle<Result<()>>,
 }
 
-impl Sending {
+impl Connection for Sending {
+    type Way = SendWay;
+
     fn open(bytes: u64) -> Result<Sending> {
         let (socket, far) = connection()?;
         let other_side = std::thread::spawn(move || discard(&far, bytes));
@@ -135,7 +139,7 @@ impl Sending {
         Ok(Sending { file, socket, buffer, _other_side: other_side })
     }
 
-    fn send(&mut self, bytes: u64, way: SendWay) -> Result<()> {
+    fn transfer(&mut self, bytes: u64, way: SendWay) -> Result<()> {
         let Sending { file, socket, buffer, .. } = self;
         match way {
             SendWay::Own => {
@@ -197,7 +201,9 @@ struct Receiving {
     _other_side: JoinHandle<Result<()>>,
 }
 
-impl Receiving {
+impl Connection for Receiving {
+    type Way = ReceiveWay;
+
     fn open(bytes: u64) -> Result<Receiving> {
         let (socket, mut far) = connection()?;
         let sent = file_of(bytes)?;
@@ -213,7 +219,7 @@ impl Receiving {
         Ok(Receiving { file, socket, buffer, pipe, _other_side: other_side })
     }
 
-    fn receive(&mut self, bytes: u64, way: ReceiveWay) -> Result<()> {
+    fn transfer(&mut self, bytes: u64, way: ReceiveWay) -> Result<()> {
         let Receiving { file, socket, buffer, pipe, .. } = self;
         socket.write_all(&[1])?;
         let mut at = 0;
@@ -265,12 +271,12 @@ mod tests {
         let bytes = 3 * PIECE as u64;
         let mut sending = Sending::open(bytes).unwrap();
         for way in [SendWay::Own, SendWay::Sendfile, SendWay::Buffer, SendWay::Own] {
-            sending.send(bytes, way).unwrap();
+            sending.transfer(bytes, way).unwrap();
         }
         let mut receiving = Receiving::open(bytes).unwrap();
         for way in [ReceiveWay::Own, ReceiveWay::Splice, ReceiveWay::Buffer, ReceiveWay::Own] {
             receiving.file.set_len(0).unwrap();
-            receiving.receive(bytes, way).unwrap();
+            receiving.transfer(bytes, way).unwrap();
             let mut received = vec![0; 3 * PIECE];
             receiving.file.read_exact_at(&mut received, 0).unwrap();
             assert!(received.iter().all(|byte| *byte == 1));
