@@ -2,7 +2,7 @@
 //! `uncopy verify`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use uncopy::copy::compare::{digest_beneath, manifest_line};
@@ -10,6 +10,7 @@ use uncopy::copy::job::{EntryKind, EntryOutcome, Record};
 use uncopy::copy::{Digest, Skip};
 use uncopy::{Error, Receipt};
 
+use crate::cp::directory_of_names;
 use crate::exit::Exit;
 use crate::replaced_file::replace;
 use crate::report::{self, Failure, quoted};
@@ -58,8 +59,9 @@ impl Manifest {
 
     /// Adds an entry of a job, if it is a file that is in place.
     pub(crate) fn entry(&mut self, record: &Record) {
-        if record.kind == EntryKind::Directory && matches!(record.outcome, EntryOutcome::Failed(_))
-        {
+        let is_doubtful =
+            matches!(record.outcome, EntryOutcome::Failed(_) | EntryOutcome::Discarded { .. });
+        if record.kind == EntryKind::Directory && is_doubtful {
             self.failed.push(record.destination.clone());
         }
         if record.kind != EntryKind::File {
@@ -99,17 +101,12 @@ impl Manifest {
             ));
             return Exit::Success;
         }
-        let base = match self.destination.is_dir() {
-            true => self.destination.clone(),
-            false => self.destination.parent().unwrap_or(Path::new("")).to_owned(),
-        };
-        let lines = match self.lines(&base, go_on) {
+        let lines = match self.lines(go_on) {
             Ok(Some(lines)) => lines,
             Ok(None) => return Exit::Success,
-            Err(error) => {
-                let failure = Failure::from(&error);
-                report::say(&format!("no manifest was written: {failure}"));
-                return failure.exit;
+            Err(Unlisted { message, exit }) => {
+                report::say(&format!("no manifest was written: {message}"));
+                return exit;
             }
         };
         // Renaming over /dev/stdout would replace it.
@@ -145,26 +142,77 @@ impl Manifest {
         report::say(&format!("the manifest {file} was not written, because the copy ended early"));
     }
 
-    fn lines(self, base: &Path, go_on: impl Fn() -> bool) -> Result<Option<Vec<Vec<u8>>>, Error> {
-        let Manifest { algorithm, entries, .. } = self;
-        let directory = if base.as_os_str().is_empty() { Path::new(".") } else { base };
-        let mut lines = Vec::with_capacity(entries.len());
+    fn lines(self, go_on: impl Fn() -> bool) -> Result<Option<Vec<Vec<u8>>>, Unlisted> {
+        let Manifest { algorithm, entries, destination, .. } = self;
+        let directory = directory_of_names(&destination);
+        let mut named = BTreeMap::new();
         for (path, contents) in &entries {
-            if !go_on() {
-                return Ok(None);
-            }
             let first = match contents {
                 Contents::LinkTo(first) => entries.get(first).unwrap_or(contents),
                 other => other,
             };
-            let name = path.strip_prefix(base).unwrap_or(path).as_os_str();
-            let value = match first {
+            // A file that was copied twice is as the second copy left it.
+            named
+                .entry(name_below(directory, path)?)
+                .and_modify(|known| *known = &Contents::Unread)
+                .or_insert(first);
+        }
+        let mut lines = Vec::with_capacity(named.len());
+        for (name, contents) in named {
+            if !go_on() {
+                return Ok(None);
+            }
+            let value = match contents {
                 Contents::Digest(value) => value.clone(),
-                _ => digest_beneath(directory, name, algorithm)?,
+                _ => digest_beneath(directory, &name, algorithm)?,
             };
-            lines.push(manifest_line(algorithm, &value, name));
+            lines.push(manifest_line(algorithm, &value, name.as_os_str()));
         }
         Ok(Some(lines))
+    }
+}
+
+/// Why a file has no line.
+struct Unlisted {
+    message: String,
+    exit: Exit,
+}
+
+impl From<Error> for Unlisted {
+    fn from(error: Error) -> Unlisted {
+        let failure = Failure::from(&error);
+        Unlisted { message: failure.to_string(), exit: failure.exit }
+    }
+}
+
+/// Returns the name by which a checker of the manifest finds a file: without `..`, and through no link.
+fn name_below(directory: &Path, path: &Path) -> Result<PathBuf, Unlisted> {
+    let here = if directory == Path::new(".") { Path::new("") } else { directory };
+    let is_plain =
+        |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_link = || fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    if let Some(below) = path.strip_prefix(here).ok().filter(is_plain)
+        && !is_link()
+    {
+        return Ok(below.to_owned());
+    }
+    let resolve = |path: &Path| {
+        fs::canonicalize(path).map_err(|error| Unlisted {
+            message: format!("cannot resolve {}: {}", path.display(), report::describe(&error)),
+            exit: Exit::Failure,
+        })
+    };
+    let (file, root) = (resolve(path)?, resolve(directory)?);
+    match file.strip_prefix(&root) {
+        Ok(below) => Ok(below.to_owned()),
+        Err(_) => Err(Unlisted {
+            message: format!(
+                "{} lies outside of {}; write it with the tool of its digest",
+                file.display(),
+                directory.display()
+            ),
+            exit: Exit::Failure,
+        }),
     }
 }
 

@@ -3,6 +3,7 @@
 mod file;
 mod job;
 mod list;
+mod outside;
 mod own_files;
 mod request;
 mod target;
@@ -25,8 +26,8 @@ use crate::manifest::Manifest;
 use crate::progress::is_typed;
 use crate::report::{self, Failure, Report};
 use crate::stop::{self, Stop};
-pub(crate) use target::Pair;
 use target::{Kind, Names};
+pub(crate) use target::{Pair, directory_of_names};
 
 /// Copies the files or trees that the flags name.
 ///
@@ -93,10 +94,7 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             note_missing(earlier, &names, is_directory);
         }
     }
-    let manifest = options.copy.digest.and_then(|digest| {
-        let file = flags.manifest.as_deref()?;
-        Some(Manifest::new(file, digest, &names.destination))
-    });
+    let destination = names.destination.clone();
     let pairs = match &flags.files_from {
         Some(list) => {
             let (source, destination) = (&names.sources[0], &names.destination);
@@ -114,6 +112,14 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
             flags.is_recursive() && is_merged(source)
         })
         .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?,
+    };
+    let manifest = match (&flags.manifest, options.copy.digest) {
+        (Some(file), Some(digest)) => {
+            outside::check(&destination, &options, &pairs)
+                .map_err(|outside| misuse(ErrorKind::ArgumentConflict, outside.to_string()))?;
+            Some(Manifest::new(file, digest, &destination))
+        }
+        _ => None,
     };
     if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
         report::say(&note);

@@ -1,15 +1,15 @@
 //! Files that a run writes itself, the audit log and the manifest: they must not be files that it copies, makes
 //! or deletes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use uncopy::copy::job::{JobOptions, Parents};
-use uncopy::copy::{Backup, Numbering, Transform};
+use uncopy::copy::Transform;
+use uncopy::copy::job::JobOptions;
 
-use super::target::Pair;
+use super::target::{Pair, resolved};
 use crate::flags::copy::CopyArgs;
 
 /// A file that a run cannot write.
@@ -120,11 +120,13 @@ impl OwnFile {
         let path = resolved(file);
         let mut as_copies = vec![path.clone()];
         if let Some(backup) = &options.copy.backup {
-            as_copies.extend(copy_of_backup(&path, backup));
+            let name = path.file_name().and_then(|name| backup.overwriting(name));
+            as_copies.extend(name.map(|name| path.with_file_name(name)));
         }
         if options.copy.transform != Transform::None && options.copy.suffix {
             as_copies.push(with_suffix(&path, ".zst"));
-            as_copies.extend(without_suffix(&path, ".zst".as_ref()));
+            let is_compressed = path.extension().is_some_and(|found| found == "zst");
+            as_copies.extend(is_compressed.then(|| path.with_extension("")));
         }
         Some(OwnFile { path, identity: found.as_ref().and_then(identity), as_copies })
     }
@@ -140,7 +142,7 @@ impl OwnFile {
         if self.is(source) {
             return Some(Role::Source(source.clone()));
         }
-        let copy = copy_of(pair, options);
+        let copy = pair.copy(&options.parents);
         if self.is(&copy) {
             return Some(Role::Destination(copy));
         }
@@ -161,62 +163,10 @@ impl OwnFile {
     }
 }
 
-/// Returns the path of the copy of a pair, whose destination is a directory where paths are kept.
-fn copy_of(pair: &Pair, options: &JobOptions) -> PathBuf {
-    let Pair { source, destination } = pair;
-    let below = match &options.parents {
-        Parents::Omit => return destination.clone(),
-        Parents::Keep => source.as_path(),
-        Parents::KeepBelow(directory) => source.strip_prefix(directory).unwrap_or(source),
-    };
-    let is_named =
-        |part: &Component<'_>| !matches!(part, Component::RootDir | Component::Prefix(_));
-    destination.join(below.components().filter(is_named).collect::<PathBuf>())
-}
-
-/// Returns the name of the copy whose backup would replace this file.
-fn copy_of_backup(path: &Path, backup: &Backup) -> Option<PathBuf> {
-    match backup.numbering {
-        Numbering::Always => None,
-        _ => without_suffix(path, &backup.suffix),
-    }
-}
-
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
-}
-
-fn without_suffix(path: &Path, suffix: &OsStr) -> Option<PathBuf> {
-    let name = stripped(path.file_name()?, suffix)?;
-    (!name.is_empty()).then(|| path.with_file_name(name))
-}
-
-/// Returns an absolute path without links, also of a file that does not exist yet.
-fn resolved(path: &Path) -> PathBuf {
-    if let Ok(found) = fs::canonicalize(path) {
-        return found;
-    }
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => {
-            resolved(Path::new(".")).join(name)
-        }
-        (Some(parent), Some(name)) => resolved(parent).join(name),
-        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-    }
-}
-
-#[cfg(unix)]
-fn stripped(name: &OsStr, suffix: &OsStr) -> Option<OsString> {
-    use std::os::unix::ffi::OsStrExt;
-    let name = name.as_bytes().strip_suffix(suffix.as_bytes())?;
-    Some(OsStr::from_bytes(name).to_owned())
-}
-
-#[cfg(not(unix))]
-fn stripped(name: &OsStr, suffix: &OsStr) -> Option<OsString> {
-    Some(name.to_str()?.strip_suffix(suffix.to_str()?)?.into())
 }
 
 /// Returns device and inode of a file.

@@ -1,10 +1,13 @@
 //! Sources and destinations of a command line.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 
 use uncopy::copy::Transform;
+use uncopy::copy::job::Parents;
 
 use crate::flags::copy::CopyArgs;
 
@@ -13,6 +16,54 @@ use crate::flags::copy::CopyArgs;
 pub(crate) struct Pair {
     pub source: PathBuf,
     pub destination: PathBuf,
+}
+
+impl Pair {
+    /// Returns the path of the copy. Where paths are kept, the destination is the directory that they begin at, and a `..`
+    /// of the source takes back the name before it.
+    pub(crate) fn copy(&self, parents: &Parents) -> PathBuf {
+        let Pair { source, destination } = self;
+        let kept = match parents {
+            Parents::Omit => return destination.clone(),
+            Parents::Keep => source.as_path(),
+            Parents::KeepBelow(directory) => source.strip_prefix(directory).unwrap_or(source),
+        };
+        let (mut above, mut below) = (destination.clone(), Vec::<&OsStr>::new());
+        for part in kept.components() {
+            match part {
+                Component::Normal(name) => below.push(name),
+                Component::ParentDir if below.pop().is_none() => above.push(".."),
+                _ => {}
+            }
+        }
+        above.extend(below);
+        above
+    }
+}
+
+/// Returns the directory that the names of copies begin at: the destination, or the one that it is an entry of.
+pub(crate) fn directory_of_names(destination: &Path) -> &Path {
+    match destination.parent() {
+        Some(parent) if !destination.is_dir() => match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        },
+        _ => destination,
+    }
+}
+
+/// Returns an absolute path without links, also of a file that does not exist yet.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    if let Ok(found) = fs::canonicalize(path) {
+        return found;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => {
+            resolved(Path::new(".")).join(name)
+        }
+        (Some(parent), Some(name)) => resolved(parent).join(name),
+        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+    }
 }
 
 /// Paths of the command line, before the filesystem is looked at.
@@ -287,6 +338,24 @@ mod tests {
             ("-r x/.a d", true, &["d/.a"]),
         ] {
             assert_eq!(destinations(line, is_directory).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn where_paths_are_kept_dots_take_names_back_or_lead_out() {
+        let below = Parents::KeepBelow("s/t".into());
+        for (parents, source, expected) in [
+            (&Parents::Omit, "x/f", "d"),
+            (&Parents::Keep, "x/./f", "d/x/f"),
+            (&Parents::Keep, "/x/f", "d/x/f"),
+            (&Parents::Keep, "../x/f", "d/../x/f"),
+            (&Parents::Keep, "x/../f", "d/f"),
+            (&Parents::Keep, "x/y/../../../f", "d/../f"),
+            (&Parents::Keep, ".", "d"),
+            (&below, "s/t/x/f", "d/x/f"),
+        ] {
+            let pair = Pair { source: source.into(), destination: "d".into() };
+            assert_eq!(pair.copy(parents), Path::new(expected), "{source}");
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] entries_that_failed_are_left_out_and_said,
         [] it_is_replaced_whole_or_not_at_all,
         [] what_it_cannot_be_combined_with,
+        [] its_names_are_found_below_the_destination,
+        [] copies_outside_of_the_destination_are_refused,
     ]
 }
 
@@ -294,5 +296,93 @@ fn what_it_cannot_be_combined_with() {
         let program = uncopy(["cp", "--manifest"]).arg(scratch.join("sums")).args(flags);
         program.arg(scratch.join("a")).arg(scratch.join("b")).run().failed(2);
         assert_eq!(scratch.strangers(&["a"]), [""; 0]);
+    }
+}
+
+/// The tree `s`, the directory `d`, the link `ld` to it, and `out` beside them.
+fn laid_out(prepared: &str) -> Scratch {
+    const GIVEN: &str = "mkdir -p s/a/b s/c d/sub out; echo f > s/f; echo g > s/a/b/g; ln -s d ld; \
+                         echo c > c; echo t > out/t; echo t > d/sub/t; ln s/f s/a/h;";
+    let scratch = Place::Disk.scratch();
+    let run = sh(&format!("set -e; {GIVEN} {prepared}"), &scratch);
+    assert!(run.status.success(), "{prepared}: {}", run.stderr);
+    scratch
+}
+
+fn sh(script: &str, scratch: &Scratch) -> testbed::Run {
+    Program::new("sh").args(["-c", script]).current_dir(scratch.path()).run()
+}
+
+/// Copies with a manifest, from the directory `from`.
+fn copy_from(from: &str, words: &str, scratch: &Scratch) -> testbed::Run {
+    let program = env!("CARGO_BIN_EXE_uncopy");
+    let sums = scratch.join("sums");
+    sh(&format!("cd {from}; exec {program} cp --manifest {} {words}", sums.display()), scratch)
+}
+
+fn its_names_are_found_below_the_destination() {
+    // What is prepared, where the command runs, its words, the directory of the names, and the names.
+    for (prepared, from, words, directory, expected) in [
+        ("", ".", "s/f d", "d", &["f"][..]),
+        ("", ".", "s/f ld", "ld", &["f"]),
+        ("", ".", "s/f s/a/b/g ld", "d", &["f", "g"]),
+        ("", ".", "s/f -T d/x", "d", &["x"]),
+        ("", ".", "s/f new", ".", &["new"]),
+        ("", ".", "-t ld s/f s/a/b/g", "ld", &["f", "g"]),
+        ("", ".", "-r s ld", "ld", &["s/a/b/g", "s/a/h", "s/f"]),
+        ("", ".", "-rT s ld/", "d", &["a/b/g", "a/h", "f"]),
+        ("", ".", "-r s/a/. s/c/. ld", "ld", &["b/g", "h"]),
+        ("", ".", "-r s new/", "new", &["a/b/g", "a/h", "f"]),
+        ("", ".", "-r s/a d/../ld/", "d", &["a/b/g", "a/h"]),
+        ("", ".", "-r --parents s/a/b/g ld", "ld", &["s/a/b/g"]),
+        ("", ".", "--parents s/a/../f ./s/a/b/g d", "d", &["s/a/b/g", "s/f"]),
+        ("", ".", "--parents s/../s/f ld", "ld", &["s/f"]),
+        ("ln -s sub/t d/f", ".", "s/f d", "d", &["sub/t"]),
+        ("ln -s sub/t d/f", ".", "-r s/f s/a/b/g d", "d", &["g", "sub/t"]),
+        ("ln -s ../out/t d/f", ".", "-b s/f d", "d", &["f"]),
+        ("ln -s ../out/t d/f", ".", "--remove-destination s/f s/a/b/g d", "d", &["f", "g"]),
+        ("ln -s ../out/t d/f", ".", "-r s/. d", "d", &["a/b/g", "a/h", "f"]),
+        ("ln -s out/t lf", ".", "s/f lf", ".", &["out/t"]),
+        ("ln -s out/t lf", ".", "-T s/f lf", ".", &["out/t"]),
+        ("printf 'a/b/g\\nf\\n' > list", ".", "--files-from list s ld", "ld", &["a/b/g", "f"]),
+        ("printf 'a\\n' > list", ".", "-r --files-from list s d/../ld", "d", &["a/b/g", "a/h"]),
+    ] {
+        let scratch = laid_out(prepared);
+        let at = format!("{prepared}: {words}");
+        let run = copy_from(from, words, &scratch);
+        assert!(run.status.success(), "{at}: {}", run.stderr);
+        let (sums, directory) = (scratch.join("sums"), scratch.join(directory));
+        assert_eq!(names(&sums), expected, "{at}");
+        let verify = || uncopy(["verify", "--manifest"]).arg(&sums).arg(&directory).run();
+        let run = verify();
+        assert!(run.status.success(), "{at}: {}{}", run.stdout, run.stderr);
+        for name in expected {
+            let damaged = directory.join(name);
+            let before = fs::read(&damaged).unwrap();
+            fs::write(&damaged, [&b"x"[..], &before[1..]].concat()).unwrap();
+            let run = verify();
+            assert_eq!(run.status.code(), Some(3), "{at}: {}", run.stderr);
+            assert!(run.stdout.contains(&format!("{name}: the contents differ")), "{}", run.stdout);
+            fs::write(&damaged, before).unwrap();
+        }
+    }
+}
+
+fn copies_outside_of_the_destination_are_refused() {
+    for (prepared, from, words) in [
+        ("", "s", "--parents ../c ../d"),
+        ("", "s", "-r --parents ../c a ../ld"),
+        ("", "s", "--parents a/b/../../../c ../d"),
+        ("ln -s ../out/t d/f", ".", "s/f d"),
+        ("ln -s ../out/t d/f", ".", "-r s/a/b/g s/f d"),
+        ("ln -s ../s/c/new out/lf; echo n > s/c/new", ".", "s/f out/lf"),
+    ] {
+        let scratch = laid_out(prepared);
+        let listed = || sh("find . | sort; cat out/t c", &scratch).stdout;
+        let before = listed();
+        let run = copy_from(from, words, &scratch);
+        assert_eq!(run.status.code(), Some(2), "{prepared}: {words}: {}", run.stderr);
+        assert!(run.stderr.contains("name another destination"), "{}", run.stderr);
+        assert_eq!(listed(), before, "{prepared}: {words}");
     }
 }
