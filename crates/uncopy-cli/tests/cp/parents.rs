@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use testbed::{Case, Compared, Place, Program, Run, Scratch, assert_same_tree, by_extent};
+use testbed::{Case, Compared, Need, Place, Program, Run, Scratch, assert_same_tree, by_extent};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -19,6 +19,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_makes_no_sense_with_paths_is_refused,
         [] listed_names_of_any_bytes_are_copied,
         [] listed_names_that_lead_out_are_refused,
+        [] names_below_a_directory_that_is_left_out_are_copied,
+        [Need::Root] names_on_another_filesystem_are_copied,
         [] the_destination_gets_metadata_where_the_list_names_its_source,
         [] many_directories_need_few_descriptors,
     ]
@@ -301,6 +303,70 @@ fn listed_names_of_any_bytes_are_copied() {
             let found = sh(&format!("{then}{contents}"), &directory);
             assert!(found.status.success(), "{list:?}: {}", found.stderr);
         }
+    }
+}
+
+/// Lists what was copied to `d`, without directories.
+fn copied(place: &Scratch) -> String {
+    let run = sh("cd d; find . ! -type d | sort | tr '\\n' ' '", &place.join("given"));
+    run.stdout.replace("./", "").trim_end().to_owned()
+}
+
+fn names_below_a_directory_that_is_left_out_are_copied() {
+    const PREPARED: &str = "mkdir -p s/ex/sub s/ex/whole s/b d; ln -s ex s/le
+        for f in ex/f ex/g ex/sub/h ex/sub/i ex/whole/j ex/whole/k.o b/x b/y.o; do echo $f > s/$f; done";
+    for (list, flags, expected) in [
+        (". ex/f", "-r --exclude ex", "b/x b/y.o ex/f le"),
+        (". ex/f", "-r --exclude ex/", "b/x b/y.o ex/f le"),
+        (". ex/sub/h b/y.o", "-r --exclude ex --exclude *.o", "b/x b/y.o ex/sub/h le"),
+        (". ex/whole ex/sub/h", "-r --exclude ex --exclude *.o", "b/x ex/sub/h ex/whole/j le"),
+        (
+            ". ex/whole/k.o ex",
+            "-r --exclude ex --exclude whole --exclude *.o",
+            "b/x ex/f ex/g ex/sub/h ex/sub/i ex/whole/k.o le",
+        ),
+        ("ex/f ex/sub", "-r --exclude ex", "ex/f ex/sub/h ex/sub/i"),
+        (". le/f le/sub/h", "-rL --exclude le --exclude ex", "b/x b/y.o le/f le/sub/h"),
+        (
+            ". le/whole/k.o",
+            "-rL --exclude *.o --exclude ex",
+            "b/x le/f le/g le/sub/h le/sub/i le/whole/j le/whole/k.o",
+        ),
+    ] {
+        let place = given(PREPARED);
+        let names: String = list.split(' ').map(|name| format!("{name}\n")).collect();
+        fs::write(place.join("given/list"), names).unwrap();
+        let run = uncopy(&place, &format!("{flags} --files-from list s d"));
+        assert!(run.status.success(), "{list} {flags}: {}", run.stderr);
+        assert_eq!(copied(&place), expected, "{list} {flags}");
+    }
+    let place = given(PREPARED);
+    let run = uncopy(&place, "-r --exclude ex --parents s s/ex/f d");
+    assert!(run.status.success(), "{}", run.stderr);
+    assert_eq!(copied(&place), "s/b/x s/b/y.o s/ex/f s/le");
+    // A link that is copied as one.
+    fs::write(place.join("given/list"), ".\nle/f\n").unwrap();
+    let run = uncopy(&place, "-r --exclude le --files-from list s d");
+    assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("s/le/f"), "{}", run.stderr);
+}
+
+fn names_on_another_filesystem_are_copied() {
+    for (list, expected) in
+        [(". m/f", "a m/f"), (". m/sub/h", "a m/sub/h"), (". m", "a m/f m/g m/sub/h")]
+    {
+        let place = given("mkdir -p s/m d; echo a > s/a");
+        let names: String = list.split(' ').map(|name| format!("{name}\n")).collect();
+        fs::write(place.join("given/list"), names).unwrap();
+        let program = env!("CARGO_BIN_EXE_uncopy");
+        let script = format!(
+            "mount -t tmpfs none s/m; mkdir s/m/sub; for f in f g sub/h; do echo $f > s/m/$f; done
+             {program} cp -rx --files-from list s d"
+        );
+        let arguments = ["--mount", "sh", "-ec", &script];
+        let run = Program::new("unshare").args(arguments).current_dir(&place.join("given")).run();
+        assert!(run.status.success(), "{list}: {}", run.stderr);
+        assert_eq!(copied(&place), expected, "{list}");
     }
 }
 

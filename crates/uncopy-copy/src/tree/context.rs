@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use super::directory::{Directory, Entered, Identity};
@@ -32,8 +32,8 @@ pub(super) struct Context<'a> {
     is_aside_own: AtomicBool,
     /// Destination directories; no source may be one of them or lie in one.
     destinations: Mutex<Vec<Identity>>,
-    /// Paths from the root that the caller named below a directory that is copied as a whole, whatever the selection.
-    named: Mutex<HashSet<PathBuf>>,
+    /// Paths that the caller named below a directory that is copied as a whole.
+    named: RwLock<NamedBelow>,
     /// Roots of the source that are directories.
     sources: Mutex<HashSet<Identity>>,
     removals: Removals,
@@ -52,7 +52,7 @@ impl<'a> Context<'a> {
             privileged: OnceLock::new(),
             is_aside_own: AtomicBool::new(false),
             destinations: Mutex::default(),
-            named: Mutex::default(),
+            named: RwLock::default(),
             sources: Mutex::default(),
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
@@ -150,18 +150,37 @@ impl<'a> Context<'a> {
 
     /// Notes a path from the root that is copied whatever the selection says.
     pub(super) fn add_named(&self, way: PathBuf) {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(way);
+        self.named.write().unwrap_or_else(PoisonError::into_inner).whole.insert(way);
+    }
+
+    /// Notes a directory that is left out, but for what is named in it.
+    pub(super) fn add_above_named(&self, way: PathBuf) {
+        self.named.write().unwrap_or_else(PoisonError::into_inner).above.insert(way);
     }
 
     /// Forgets the named paths of the root before.
     pub(super) fn forget_named(&self) {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.named.write().unwrap_or_else(PoisonError::into_inner) = NamedBelow::default();
     }
 
-    /// Whether an entry is copied by the selection, or since it is named.
+    /// Whether everything below a directory is copied.
+    pub(super) fn selects_everything(&self) -> bool {
+        self.options.selection.is_everything() && self.named().above.is_empty()
+    }
+
+    /// Whether an entry is copied by the selection, or since it is named or leads to what is.
     pub(super) fn selects(&self, way: &Path, is_directory: bool) -> bool {
-        let is_named = || self.named.lock().unwrap_or_else(PoisonError::into_inner).contains(way);
-        self.options.selection.selects(way, is_directory) || is_named()
+        let selected = self.named().selects(way);
+        selected.unwrap_or_else(|| self.options.selection.selects(way, is_directory))
+    }
+
+    /// Whether an entry is copied since it is named or leads to what is.
+    pub(super) fn leads_to_named(&self, way: &Path) -> bool {
+        self.named().selects(way) == Some(true)
+    }
+
+    fn named(&self) -> RwLockReadGuard<'_, NamedBelow> {
+        self.named.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a root of the source, which is therefore not to be deleted.
@@ -181,5 +200,48 @@ impl<'a> Context<'a> {
     pub(super) fn is_destination(&self, directory: Identity) -> bool {
         let destinations = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
         destinations.contains(&directory)
+    }
+}
+
+/// Paths from the root of what is copied although the selection leaves it out, or it lies on another filesystem.
+#[derive(Debug, Default)]
+struct NamedBelow {
+    /// Named entries; directories with their contents.
+    whole: HashSet<PathBuf>,
+    /// Directories in which nothing but named entries, and what lies above them, is copied.
+    above: HashSet<PathBuf>,
+}
+
+impl NamedBelow {
+    /// Whether an entry is copied. `None`: as any other one.
+    fn selects(&self, way: &Path) -> Option<bool> {
+        if self.whole.contains(way) || self.above.contains(way) {
+            return Some(true);
+        }
+        way.parent().filter(|above| self.above.contains(*above)).map(|_| false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_above_named_entries_has_no_others() {
+        let set = |ways: &[&str]| ways.iter().map(PathBuf::from).collect();
+        let named = NamedBelow { whole: set(&["a/f", "a/b/c"]), above: set(&["a", "a/b"]) };
+        for (way, expected) in [
+            ("a", Some(true)),
+            ("a/f", Some(true)),
+            ("a/g", Some(false)),
+            ("a/b", Some(true)),
+            ("a/b/c", Some(true)),
+            ("a/b/d", Some(false)),
+            ("a/b/c/x", None),
+            ("other", None),
+        ] {
+            assert_eq!(named.selects(Path::new(way)), expected, "{way}");
+        }
+        assert_eq!(NamedBelow::default().selects(Path::new("a")), None);
     }
 }

@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::context::Context;
 use super::directory::{Directory, Open};
 use super::folding::{Folding, folding, list};
 use super::reporter::Reporter;
 use super::workshop::Workshop;
-use crate::jobs::{EntryKind, JobOptions, Links};
+use crate::jobs::{EntryKind, Links};
 use uncopy_core::{Errno, Error};
 use uncopy_os::{Sys, directory, name};
 
@@ -116,12 +117,12 @@ impl Drop for Place {
 /// Finds the names of a directory's source that its destination treats as another one of them. In a
 /// directory that this job makes every name is new, and a second one fails anyway.
 pub(super) fn find_doubled(
-    options: &JobOptions,
+    context: &Context<'_>,
     reporter: &mut Reporter<'_>,
     directory: &Arc<Directory>,
     open: &Arc<Open>,
 ) {
-    let entered = &directory.entered;
+    let (options, entered) = (context.options(), &directory.entered);
     let is_spared = entered.fresh || entered.absent || options.dry_run;
     if is_spared || folding(open) != Folding::Yes {
         return;
@@ -133,7 +134,7 @@ pub(super) fn find_doubled(
             FileType::Directory | FileType::RegularFile | FileType::Unknown => false,
             _ => !options.specials,
         };
-        !is_left_out && options.selection.selects(&way.join(name), kind == FileType::Directory)
+        !is_left_out && context.selects(&way.join(name), kind == FileType::Directory)
     };
     let mut source = |visit: &mut dyn FnMut(&OsStr)| {
         list(&open.source, |name, kind| {

@@ -39,7 +39,10 @@ pub(super) fn enter(
             let (directory, pair) = begin(worker, parent, name, entered, pair);
             let leaves = directory.entered.source.device != parent_device;
             drop(open);
-            if worker.options.one_filesystem && leaves {
+            if worker.options.one_filesystem
+                && leaves
+                && !worker.context.leads_to_named(&directory.path_from_root())
+            {
                 // As one whose source could not be listed: nothing is deleted from it.
                 directory.listing_failed.store(true, Ordering::Relaxed);
                 return end(worker, directory);

@@ -154,11 +154,10 @@ pub(super) fn copy_open(
     if worker.options.link {
         return link_open_source(worker, place, EntryKind::File, &file);
     }
-    let (file, chosen) =
-        match transform::choose(worker.options, worker.context.kinds(), place, file) {
-            Ok(chosen) => chosen,
-            Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
-        };
+    let (file, chosen) = match transform::choose(worker.context, place, file) {
+        Ok(chosen) => chosen,
+        Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
+    };
     let (place, chosen) = (&transform::renamed(place, chosen.as_ref()), chosen.as_ref());
     if !keeps_names(worker.options, &file.stat) {
         return copy_regular(worker, place, file, chosen, early, None);
@@ -314,9 +313,7 @@ fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, firs
     if kind != EntryKind::File {
         return make_instead_of_link(worker, place, kind, refused);
     }
-    let kinds = worker.context.kinds();
-    let opened =
-        open_file(place).and_then(|file| transform::choose(worker.options, kinds, place, file));
+    let opened = open_file(place).and_then(|file| transform::choose(worker.context, place, file));
     match opened {
         Ok((file, chosen)) => {
             let place = &transform::renamed(place, chosen.as_ref());

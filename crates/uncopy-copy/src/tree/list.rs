@@ -46,7 +46,7 @@ pub(super) fn list_open(
     from: u64,
 ) {
     if from == 0 {
-        find_doubled(worker.options, &mut worker.reporter, &directory, open);
+        find_doubled(worker.context, &mut worker.reporter, &directory, open);
     }
     let mut doubled: Vec<(OsString, FileType)> = Vec::new();
     let mut found: Vec<(OsString, bool)> = Vec::new();
@@ -55,8 +55,7 @@ pub(super) fn list_open(
     let mut go_on_from = None;
     let mut batch = Batch::new(&directory, open);
     let mut buffer = worker.listing.take();
-    let selection = &worker.options.selection;
-    let way = (!selection.is_everything()).then(|| directory.path_from_root());
+    let way = (!worker.context.selects_everything()).then(|| directory.path_from_root());
     // The directory was just opened, so its position is the beginning.
     let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(&open.source, from) };
     let mut entries = 0;

@@ -323,60 +323,82 @@ fn enter_whole(
     }
 }
 
-/// Sees to sources below a directory that is copied as a whole: those that the selection leaves out are copied all the
-/// same, and those that links lead to are reported, since these are copied as links.
+/// Sees to sources below a directory that is copied as a whole: those that the selection leaves out, or that lie in a
+/// directory that it leaves out or on another filesystem, are copied all the same, and those that links lead to are
+/// reported, if these are copied as links.
 fn note_named_below(
     worker: &mut Worker<'_, '_>,
     directory: &OwnedFd,
     at: &Below,
     names: &BTreeMap<OsString, Node>,
 ) {
+    let (options, context) = (worker.options, worker.context);
     for (name, node) in names {
         let at = at.child(name);
         // One that cannot be looked at is reported when it is copied.
         let Ok(stat) = directory::stat_name(directory, name) else { continue };
+        let is_followed = stat.file_type() == FileType::Symlink && options.links == Links::Follow;
+        let inside = match stat.file_type() {
+            FileType::Directory => directory::open_child_path(directory, name).ok(),
+            _ if is_followed => {
+                follow::open_at(directory, name, OFlags::PATH | OFlags::DIRECTORY, 0).ok()
+            }
+            _ => None,
+        };
+        let device = inside
+            .as_ref()
+            .and_then(|fd| file::stat(fd).ok())
+            .map_or(at.device, |stat| stat.device);
         let is_directory = stat.file_type() == FileType::Directory;
-        if node.named.is_some() && !worker.options.selection.selects(&at.way, is_directory) {
-            worker.context.add_named(at.way.clone());
+        let is_left_out = at.is_left_out
+            || !options.selection.selects(&at.way, is_directory)
+            || options.one_filesystem && device != at.device;
+        let is_above = node.named.is_none();
+        if is_left_out && !is_above {
+            context.add_named(at.way.clone());
+        } else if is_left_out && (is_directory || is_followed) {
+            context.add_above_named(at.way.clone());
         }
-        match stat.file_type() {
-            FileType::Directory if !node.below.is_empty() => {
-                if let Ok(child) = directory::open_child_path(directory, name) {
-                    note_named_below(worker, &child, &at, &node.below);
-                }
+        if let Some(inside) = inside {
+            let at = Below { device, is_left_out: is_left_out && is_above, ..at };
+            note_named_below(worker, &inside, &at, &node.below);
+        } else if stat.file_type() == FileType::Symlink && !is_followed {
+            for (name, node) in &node.below {
+                let Below { source, destination, .. } = at.child(name);
+                let reason = Reason::Refused(Objection::BehindLink);
+                let error = Error::new("copy", &source, reason);
+                fail_all(worker, &source, &destination, node, &error);
             }
-            FileType::Symlink if worker.options.links != Links::Follow => {
-                for (name, node) in &node.below {
-                    let Below { source, destination, .. } = at.child(name);
-                    let reason = Reason::Refused(Objection::BehindLink);
-                    let error = Error::new("copy", &source, reason);
-                    fail_all(worker, &source, &destination, node, &error);
-                }
-            }
-            _ => {}
         }
     }
 }
 
-/// Paths of a directory below the root.
+/// An entry below the root.
 struct Below {
     way: PathBuf,
     source: PathBuf,
     destination: PathBuf,
+    /// Filesystem of the directory, or the one that an entry lies in.
+    device: (u32, u32),
+    /// Whether the directory, or the one that an entry lies in, is copied only since it leads to named entries.
+    is_left_out: bool,
 }
 
 impl Below {
     fn of(directory: &Directory) -> Below {
         let (source, destination) = directory.names();
-        Below { way: directory.path_from_root(), source, destination }
+        let (way, device) = (directory.path_from_root(), directory.entered.source.device);
+        Below { way, source, destination, device, is_left_out: false }
     }
 
     fn child(&self, name: &OsStr) -> Below {
-        let Below { way, source, destination } = self;
+        let Below { way, source, destination, device, is_left_out } = self;
         Below {
             way: way.join(name),
             source: source.join(name),
             destination: destination.join(name),
+            device: *device,
+            is_left_out: *is_left_out,
         }
     }
 }

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 
 use rustix::fs::FileType;
 
+use super::context::Context;
 use super::place::{OpenFile, Place};
-use crate::compress::{self, Kinds, Wanted};
+use crate::compress::{self, Wanted};
 use crate::conversion::Chosen;
 use crate::display_path::{DisplayPath, LazyPath};
-use crate::jobs::{JobOptions, Selection};
 use crate::source::Source;
 use crate::{CopyOptions, Transform};
 use uncopy_core::{Error, Objection, Reason, Result};
@@ -19,12 +19,11 @@ use uncopy_os::directory;
 /// # Errors
 /// Its contents cannot be read, or its copy would get the name of another entry.
 pub(super) fn choose(
-    options: &JobOptions,
-    kinds: &Kinds,
+    context: &Context<'_>,
     place: &Place<'_>,
     file: OpenFile,
 ) -> Result<(OpenFile, Option<Chosen>)> {
-    let OpenFile { fd, stat } = file;
+    let (options, OpenFile { fd, stat }) = (context.options(), file);
     if options.copy.transform == Transform::None {
         return Ok((OpenFile { fd, stat }, None));
     }
@@ -35,11 +34,11 @@ pub(super) fn choose(
     let source = Source::opened(DisplayPath::Lazy(&lazy), fd, stat, filesystem);
     let named = !place.directory.entered.whole;
     let wanted = Wanted { name: given_name(place), suffix: suffix || !named, named };
-    let chosen = compress::choose(&source, wanted, transform, kinds)?;
+    let chosen = compress::choose(&source, wanted, transform, context.kinds())?;
     if let Some(name) = chosen.as_ref().and_then(|chosen| chosen.name.as_deref())
         && !named
     {
-        refuse_rival(&options.selection, place, name)?;
+        refuse_rival(context, place, name)?;
     }
     let (fd, stat) = source.into_opened();
     Ok((OpenFile { fd, stat }, chosen))
@@ -52,11 +51,11 @@ pub(super) fn renamed<'a>(place: &Place<'a>, chosen: Option<&'a Chosen>) -> Plac
 }
 
 /// Refuses a file whose copy would get the name of another entry, whatever becomes of that one.
-fn refuse_rival(selection: &Selection, place: &Place<'_>, name: &OsStr) -> Result<()> {
+fn refuse_rival(context: &Context<'_>, place: &Place<'_>, name: &OsStr) -> Result<()> {
     let Ok(stat) = directory::stat_name(&place.open.source, name) else { return Ok(()) };
     let way = place.directory.path_from_root().join(name);
     let is_directory = stat.file_type() == FileType::Directory;
-    if !selection.selects(&way, is_directory) {
+    if !context.selects(&way, is_directory) {
         return Ok(());
     }
     let reason = Reason::Refused(Objection::RivalName { name: name.into() });
