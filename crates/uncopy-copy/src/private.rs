@@ -42,7 +42,7 @@ pub(crate) fn make<'a>(
             Err(Errno::EEXIST) => continue,
             made => made?,
         }
-        let opened = directory::open_child(parent, &name).and_then(|fd| {
+        let opened = open_made(parent, &name).and_then(|fd| {
             let locked = file::try_lock(&fd);
             let stat = file::stat(&fd)?;
             let is_empty = directory::is_empty(&fd)?;
@@ -79,6 +79,34 @@ pub(crate) fn make<'a>(
         }
     }
     Err(Errno::ESTALE)
+}
+
+/// Opens a directory that was just created. The umask may keep its owner from reading it, which is put right for an empty
+/// directory of the caller.
+fn open_made(parent: BorrowedFd<'_>, name: &OsStr) -> Sys<OwnedFd> {
+    let refused = match directory::open_child(parent, name) {
+        Err(Errno::EACCES) if name::umask().is_some_and(|umask| umask & 0o400 != 0) => {
+            Errno::EACCES
+        }
+        opened => return opened,
+    };
+    let handle = directory::open_child_path(parent, name)?;
+    let made = file::stat(&handle)?;
+    if !is_own(&made) || made.permissions() & 0o400 != 0 {
+        return Err(refused);
+    }
+    directory::set_permissions_of_handle(&handle, 0o700)?;
+    let opened = directory::open_child(parent, name).and_then(|fd| {
+        let is_same = file::stat(&fd)?.is_same_file(&made);
+        let is_empty = is_same && directory::is_empty(&fd)?;
+        directory::rewind_to(&fd, 0)?;
+        if is_empty { Ok(fd) } else { Err(Errno::ENOTEMPTY) }
+    });
+    if opened.is_err() {
+        // Somebody put another directory of the caller there.
+        let _ = directory::set_permissions_of_handle(&handle, made.permissions());
+    }
+    opened
 }
 
 /// Removes an empty directory, or nothing: it may have been renamed, and something else may have its

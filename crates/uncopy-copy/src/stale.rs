@@ -8,7 +8,7 @@ mod record;
 mod sweep;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::FileType;
@@ -103,6 +103,14 @@ fn is_hexadecimal(text: &[u8], digits: usize) -> bool {
 
 fn prefix(destination: &OsStr) -> String {
     format!("{BEGIN_TEXT}{}-", name_digest(destination))
+}
+
+/// Lets the owner open a new file again, which the umask may forbid.
+pub(crate) fn for_its_owner(file: OwnedFd) -> Sys<OwnedFd> {
+    if file::stat(&file)?.permissions() & 0o600 != 0o600 {
+        file::set_permissions(&file, 0o600)?;
+    }
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -226,6 +226,7 @@ impl Record {
     /// lives, and without a time of birth it is no evidence.
     fn begin(file: OwnedFd) -> Sys<Record> {
         file::try_lock(&file)?;
+        let file = super::for_its_owner(file)?;
         let stat = file::stat(&file)?;
         if stat.birth.is_none() {
             return Err(Errno::EOPNOTSUPP);

@@ -156,7 +156,10 @@ pub(super) fn make_hard_link(
         }
         Admission::Done(outcome) => return Ok(Linking::Done(outcome)),
     };
-    let (from, name) = open_first(first)?;
+    let (from, name) = match open_first(first) {
+        Err(error) if error.errno() == Some(CLOSED) => return Ok(Linking::Refused(CLOSED)),
+        opened => opened?,
+    };
     let to = &*place.open.destination;
     let fail = |errno| Error::destination("link", place.destination(), errno);
     let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
@@ -166,9 +169,15 @@ pub(super) fn make_hard_link(
         Ok((!is_linked).then_some(copy))
     };
     let (decision, path) = (&decision, || first.destination());
-    let linking = put_link(context, place, decision, keeps_old, look, make, path).map_err(fail)?;
+    let linking = match put_link(context, place, decision, keeps_old, look, make, path) {
+        Err(CLOSED) => return Ok(Linking::Refused(CLOSED)),
+        linking => linking.map_err(fail)?,
+    };
     flush_name(context, place).map(|()| linking)
 }
+
+/// Error of a name below a directory that has its last mode, in which even its owner may not look up names.
+const CLOSED: Errno = Errno::EACCES;
 
 /// Opens the directory of a copied file in the destination. Returns it with the name of the file.
 fn open_first(first: &First) -> Result<(OwnedFd, &OsStr)> {

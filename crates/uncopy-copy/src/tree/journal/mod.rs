@@ -476,10 +476,11 @@ fn make(directory: BorrowedFd<'_>, name: &OsStr) -> Sys<(OwnedFd, bool, bool)> {
     if name::can_link_unnamed() {
         match name::create_unnamed(directory, 0o600) {
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {}
-            other => return Ok((other?, true, false)),
+            other => return Ok((stale::for_its_owner(other?)?, true, false)),
         }
     }
-    Ok((name::create_new(directory, name, 0o600)?, true, true))
+    let file = name::create_new(directory, name, 0o600)?;
+    Ok((stale::for_its_owner(file)?, true, true))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
