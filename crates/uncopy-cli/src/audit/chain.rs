@@ -37,6 +37,19 @@ pub(super) struct Record {
     pub(super) refusals: Vec<RecordedRefusal>,
     #[serde(default)]
     pub(super) compression: Option<RecordedCompression>,
+    /// Numbers of entries that are gone with a new tree, by kind.
+    #[serde(default)]
+    pub(super) files: u64,
+    #[serde(default)]
+    pub(super) directories: u64,
+    #[serde(default)]
+    pub(super) symlinks: u64,
+    #[serde(default)]
+    pub(super) hard_links: u64,
+    #[serde(default)]
+    pub(super) specials: u64,
+    #[serde(default)]
+    pub(super) transformed: RecordedTransformed,
     /// Kind and code of a failure.
     #[serde(rename = "kind", default)]
     pub(super) failure_kind: String,
@@ -64,6 +77,18 @@ pub(super) struct RecordedRefusal {
     pub(super) mechanism: String,
     #[serde(default)]
     pub(super) code: String,
+    /// Number of files, in a record of several.
+    #[serde(default)]
+    pub(super) files: Option<u64>,
+}
+
+/// Files that were compressed or decompressed, and are gone.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RecordedTransformed {
+    pub(super) files: u64,
+    pub(super) source_bytes: u64,
+    pub(super) bytes: u64,
 }
 
 #[derive(Debug, Deserialize)]

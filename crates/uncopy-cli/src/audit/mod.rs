@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
-use uncopy::{Cost, Receipt, follow};
+use uncopy::copy::job::Summary;
+use uncopy::{Cost, Portion, Receipt, follow};
 
 use crate::exit::Exit;
 use crate::flags::audit::AuditArgs;
@@ -48,12 +49,23 @@ pub(crate) struct Audit {
     tally: Tally,
 }
 
+/// What an event changes in the totals of a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change<'a> {
+    None,
+    /// A file was copied.
+    Copied(&'a Receipt),
+    /// These copies are gone again.
+    Discarded(&'a Summary),
+}
+
 /// Totals for the last record of a job.
 #[derive(Debug, Default)]
 struct Tally {
     records: u64,
     copied: u64,
     failed: u64,
+    discarded: u64,
     zero_copy_bytes: u64,
     buffered_bytes: u64,
     unknown_bytes: u64,
@@ -89,7 +101,7 @@ impl Audit {
     }
 
     /// Adds a record from the JSON line of an entry.
-    pub(crate) fn entry(&mut self, line: &str, receipt: Option<&Receipt>) -> io::Result<()> {
+    pub(crate) fn entry(&mut self, line: &str, change: Change<'_>) -> io::Result<()> {
         let mut event: Value = serde_json::from_str(line)?;
         let result = event["event"].clone();
         let attempts = event["retries"].as_u64().unwrap_or(0) + 1;
@@ -100,11 +112,8 @@ impl Audit {
             fields.insert("attempts".into(), json!(attempts));
         }
         self.tally.records += 1;
-        self.tally.copied += u64::from(result == "copied");
         self.tally.failed += u64::from(result == "failed");
-        if let Some(receipt) = receipt {
-            self.tally.add(receipt);
-        }
+        self.tally.add(change);
         self.write(event)
     }
 
@@ -114,7 +123,7 @@ impl Audit {
         let tally = &self.tally;
         let summary = json!({
             "audit": "end", "interrupted": interrupted, "records": tally.records,
-            "copied": tally.copied, "failed": tally.failed,
+            "copied": tally.copied, "failed": tally.failed, "discarded": tally.discarded,
             "zero_copy_bytes": tally.zero_copy_bytes, "buffered_bytes": tally.buffered_bytes,
             "unknown_bytes": tally.unknown_bytes,
         });
@@ -142,14 +151,29 @@ impl Audit {
 }
 
 impl Tally {
-    fn add(&mut self, receipt: &Receipt) {
-        for portion in &receipt.portions {
+    fn add(&mut self, change: Change<'_>) {
+        match change {
+            Change::None => {}
+            Change::Copied(receipt) => {
+                self.copied += 1;
+                self.add_bytes(&receipt.portions, u64::saturating_add);
+            }
+            Change::Discarded(lost) => {
+                self.copied = self.copied.saturating_sub(lost.files);
+                self.discarded += lost.made_entries();
+                self.add_bytes(&lost.portions, u64::saturating_sub);
+            }
+        }
+    }
+
+    fn add_bytes(&mut self, portions: &[Portion], add: impl Fn(u64, u64) -> u64) {
+        for portion in portions {
             let counter = match portion.cost {
                 Cost::Unknown => &mut self.unknown_bytes,
                 cost if cost.is_zero_copy() => &mut self.zero_copy_bytes,
                 _ => &mut self.buffered_bytes,
             };
-            *counter += portion.bytes;
+            *counter = add(*counter, portion.bytes);
         }
     }
 }

@@ -94,7 +94,7 @@ fn read(log: impl BufRead) -> io::Result<Result<Log, ChainBreak>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::Audit;
+    use crate::audit::{Audit, Change};
 
     fn written() -> Vec<u8> {
         let directory = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ mod tests {
             let mut audit = Audit::open(&path).unwrap();
             for event in ["copied", "failed"] {
                 let line = format!("{{\"schema\":1,\"event\":\"{event}\",\"source\":\"a\"}}\n");
-                audit.entry(&line, None).unwrap();
+                audit.entry(&line, Change::None).unwrap();
             }
             audit.end(false).unwrap();
         }

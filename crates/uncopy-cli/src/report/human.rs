@@ -84,6 +84,7 @@ pub(crate) fn entry(record: &Record) -> String {
             let inside = counted(entries - 1, "entry", "entries");
             return format!("{}: deleted with {inside} in it\n", name(&pair.destination));
         }
+        EntryOutcome::Discarded { lost } => return format!("{}\n", discarded(record, lost)),
         EntryOutcome::Planned { action: Action::Delete { .. }, .. } => {
             return format!("{}: would be deleted\n", name(&pair.destination));
         }
@@ -94,6 +95,12 @@ pub(crate) fn entry(record: &Record) -> String {
         _ => String::from("not copied"),
     };
     format!("{} -> {}: {what}\n", name(&pair.source), name(&pair.destination))
+}
+
+/// Describes a new tree that was removed again.
+pub(crate) fn discarded(record: &Record, lost: &Summary) -> String {
+    let entries = counted(lost.made_entries(), "entry", "entries");
+    format!("{}: the new tree was removed again, with {entries} in it", name(&record.destination))
 }
 
 /// Describes a whole job.
@@ -129,6 +136,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         (summary.skipped, "skipped", "skipped"),
         (summary.deleted, "deleted", "deleted"),
         (summary.resumed, "file copied earlier", "files copied earlier"),
+        (summary.discarded, "removed again", "removed again"),
         (summary.sources_removed, "source removed", "sources removed"),
         (summary.failed, "failed", "failed"),
         (summary.not_tried, "not tried", "not tried"),

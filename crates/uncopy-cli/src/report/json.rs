@@ -15,7 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use uncopy::copy::Skip;
-use uncopy::copy::job::{Action, EntryOutcome, Record, Summary};
+use uncopy::copy::job::{self, Action, EntryOutcome, Record, Summary};
 use uncopy::{Errno, MappedWrites, Receipt};
 
 use crate::cp::Pair;
@@ -171,6 +171,28 @@ struct Failed<'a> {
     tree: Option<InTree>,
 }
 
+/// A new tree that was removed again, with the counts of what is gone.
+#[derive(Serialize)]
+struct Discarded<'a> {
+    schema: u32,
+    event: &'static str,
+    #[serde(flatten)]
+    names: Names<'a>,
+    entries: u64,
+    files: u64,
+    directories: u64,
+    symlinks: u64,
+    hard_links: u64,
+    specials: u64,
+    bytes: u64,
+    mechanisms: Vec<Mechanism>,
+    refusals: Vec<CountedRefusal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transformed: Option<Transformed>,
+    #[serde(flatten)]
+    tree: Option<InTree>,
+}
+
 /// Summary of a whole job.
 #[derive(Serialize)]
 struct Whole<'a> {
@@ -187,6 +209,10 @@ struct Whole<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     sources_removed: u64,
     failed: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    discarded: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    discarded_bytes: u64,
     #[serde(skip_serializing_if = "is_zero")]
     compared: u64,
     #[serde(skip_serializing_if = "is_zero")]
@@ -215,6 +241,13 @@ struct Transformed {
     files: u64,
     source_bytes: u64,
     bytes: u64,
+}
+
+impl Transformed {
+    fn of(summary: &Summary) -> Option<Transformed> {
+        let job::Transformed { files, source_bytes, bytes, .. } = summary.transformed;
+        (files > 0).then_some(Transformed { files, source_bytes, bytes })
+    }
 }
 
 /// Reason why something was not done.
@@ -361,6 +394,9 @@ pub(crate) fn entry(record: &Record, tree: Option<InTree>) -> String {
             entry.flags_not_kept = flags_not_kept.names().collect();
         }
         EntryOutcome::Resumed => entry.event = "resumed",
+        EntryOutcome::Discarded { lost } => {
+            return line(&discarded(entry.names, lost, entry.tree));
+        }
         EntryOutcome::Deleted { entries } => {
             entry.event = "deleted";
             entry.entries = Some(*entries);
@@ -382,9 +418,27 @@ pub(crate) fn entry(record: &Record, tree: Option<InTree>) -> String {
     line(&entry)
 }
 
+fn discarded<'a>(names: Names<'a>, lost: &Summary, tree: Option<InTree>) -> Discarded<'a> {
+    Discarded {
+        schema: SCHEMA,
+        event: "discarded",
+        names,
+        entries: lost.made_entries(),
+        files: lost.files,
+        directories: lost.directories,
+        symlinks: lost.symlinks,
+        hard_links: lost.hard_links,
+        specials: lost.specials,
+        bytes: lost.bytes,
+        mechanisms: lost.portions.iter().map(Mechanism::from).collect(),
+        refusals: lost.refusals.iter().map(CountedRefusal::from).collect(),
+        transformed: Transformed::of(lost),
+        tree,
+    }
+}
+
 /// Returns the last line of a job.
 pub(crate) fn summary(summary: &Summary) -> String {
-    let transformed = summary.transformed;
     line(&Whole {
         schema: SCHEMA,
         event: "summary",
@@ -398,6 +452,8 @@ pub(crate) fn summary(summary: &Summary) -> String {
         resumed: summary.resumed,
         sources_removed: summary.sources_removed,
         failed: summary.failed,
+        discarded: summary.discarded,
+        discarded_bytes: summary.discarded_bytes,
         compared: summary.compared,
         compared_bytes: summary.compared_bytes,
         bytes: summary.bytes,
@@ -405,11 +461,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
         refusals: summary.refusals.iter().map(CountedRefusal::from).collect(),
         duration_us: microseconds(summary.duration),
-        transformed: (transformed.files > 0).then_some(Transformed {
-            files: transformed.files,
-            source_bytes: transformed.source_bytes,
-            bytes: transformed.bytes,
-        }),
+        transformed: Transformed::of(summary),
         leftovers: Leftovers::from(&summary.leftovers),
         stopped_early: summary.stopped_early.then_some(true),
         not_tried: summary.stopped_early.then_some(summary.not_tried),

@@ -15,7 +15,7 @@ use uncopy::copy::job::{EntryKind, EntryOutcome, Incomplete, Record, Summary};
 use uncopy::copy::{Outcome, Skip};
 use uncopy::{Errno, Error, InodeFlags, Leftovers, Note, Reason, Receipt};
 
-use crate::audit::Audit;
+use crate::audit::{Audit, Change};
 use crate::cp::Pair;
 use crate::exit::Exit;
 use crate::flags::choice::flag;
@@ -206,7 +206,7 @@ impl Report {
     }
 
     fn copied(&mut self, pair: &Pair, receipt: &Receipt) {
-        self.log(Some(receipt), || json::copied(pair, receipt));
+        self.log(Change::Copied(receipt), || json::copied(pair, receipt));
         match self.form {
             Form::Silent => {}
             Form::Words => self.print(&human::copied(pair, receipt)),
@@ -222,7 +222,7 @@ impl Report {
     }
 
     fn skipped(&mut self, pair: &Pair, reason: Skip) {
-        self.log(None, || json::skipped(pair, reason));
+        self.log(Change::None, || json::skipped(pair, reason));
         match self.form {
             Form::Silent => {}
             Form::Words => self.print(&human::skipped(pair, reason)),
@@ -250,7 +250,7 @@ impl Report {
 
     /// Adds the line of a failure to the audit log and to the JSON output.
     fn record_failure(&mut self, line: impl Fn() -> String) {
-        self.log(None, &line);
+        self.log(Change::None, &line);
         if self.form == Form::Json {
             self.print(&line());
         }
@@ -274,12 +274,13 @@ impl Report {
     pub(crate) fn entry(&mut self, record: &Record) {
         let tree = self.trees;
         let tree = || tree.then(|| InTree::from(record));
-        let receipt = match &record.outcome {
-            EntryOutcome::Copied(receipt) => Some(&**receipt),
-            _ => None,
+        let change = match &record.outcome {
+            EntryOutcome::Copied(receipt) => Change::Copied(receipt),
+            EntryOutcome::Discarded { lost } => Change::Discarded(lost),
+            _ => Change::None,
         };
         if !matches!(record.outcome, EntryOutcome::Failed(_)) {
-            self.log(receipt, || json::entry(record, tree()));
+            self.log(change, || json::entry(record, tree()));
         }
         match (&record.outcome, self.form) {
             (EntryOutcome::Failed(error), _) => {
@@ -306,6 +307,10 @@ impl Report {
                 let (source, reason) = (record.source.display(), naming::skip(*reason));
                 return say(&format!("note: {source} was skipped: {reason}"));
             }
+            // `-v` prints it as any other record.
+            EntryOutcome::Discarded { lost } if self.form == Form::Silent => {
+                return say(&human::discarded(record, lost));
+            }
             _ => return,
         };
         print_notes(&record.destination, notes, flags);
@@ -315,7 +320,7 @@ impl Report {
     /// too if it `is_lasting`.
     pub(crate) fn not_tried(&mut self, pairs: &[Pair], is_lasting: bool) {
         for pair in pairs {
-            self.log(None, || json::not_tried(pair));
+            self.log(Change::None, || json::not_tried(pair));
             if self.form == Form::Json {
                 self.print(&json::not_tried(pair));
             }
@@ -333,7 +338,7 @@ impl Report {
 
     /// Reports a new tree that was left under its temporary name.
     fn incomplete(&mut self, incomplete: &Incomplete) {
-        self.log(None, || json::incomplete(incomplete));
+        self.log(Change::None, || json::incomplete(incomplete));
         if self.form == Form::Json {
             self.print(&json::incomplete(incomplete));
         }
@@ -405,9 +410,9 @@ impl Report {
     }
 
     /// Adds a line to the audit log, if there is one.
-    fn log(&mut self, receipt: Option<&Receipt>, line: impl FnOnce() -> String) {
+    fn log(&mut self, change: Change<'_>, line: impl FnOnce() -> String) {
         let Some(audit) = &mut self.audit else { return };
-        if let Err(error) = audit.entry(&line(), receipt) {
+        if let Err(error) = audit.entry(&line(), change) {
             // The log stays without a last record, which shows that it ends early.
             self.audit = None;
             let next_step = "the copies continue without it; free space on its filesystem";

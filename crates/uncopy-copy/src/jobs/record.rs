@@ -1,5 +1,6 @@
 //! Defines records of entries, progress, and the summary of a job.
 
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,6 +93,12 @@ pub enum EntryOutcome {
     },
     /// Copied by the earlier run that this one resumes; neither side has changed since.
     Resumed,
+    /// A new tree did not get its name, because it could not be finished, and was removed again. What earlier records say
+    /// was copied to it or made in it is gone.
+    Discarded {
+        /// Counts of the entries that are gone, as in the summary of a job.
+        lost: Box<Summary>,
+    },
     /// Failed: not copied.
     Failed(Error),
 }
@@ -201,6 +208,11 @@ pub struct Summary {
     pub sources_removed: u64,
     /// Entries that could not be copied.
     pub failed: u64,
+    /// Entries that were copied or made, and removed again with the new tree that they were in
+    /// ([`EntryOutcome::Discarded`]). No other number includes them.
+    pub discarded: u64,
+    /// Bytes of the files among them.
+    pub discarded_bytes: u64,
     /// Files that were read and compared with their sources ([`Compare::Contents`](super::Compare::Contents)).
     pub compared: u64,
     /// Bytes that were found to be the same by that, of both files together.
@@ -347,6 +359,11 @@ impl Summary {
                 self.deleted += entries;
                 false
             }
+            EntryOutcome::Discarded { lost } => {
+                self.discarded += lost.made_entries();
+                self.discarded_bytes += lost.bytes;
+                true
+            }
             EntryOutcome::Planned { action, .. } => {
                 self.add_planned(kind, *action);
                 // A dry run exists to be reported.
@@ -356,6 +373,29 @@ impl Summary {
                 self.failed += 1;
                 true
             }
+        }
+    }
+
+    /// Returns the number of entries that were copied or made.
+    #[must_use]
+    pub fn made_entries(&self) -> u64 {
+        self.files + self.directories + self.symlinks + self.hard_links + self.specials
+    }
+
+    /// Takes out the counts of what was copied or made. Those of other entries stay.
+    pub(crate) fn take_made(&mut self) -> Summary {
+        Summary {
+            files: take(&mut self.files),
+            directories: take(&mut self.directories),
+            symlinks: take(&mut self.symlinks),
+            hard_links: take(&mut self.hard_links),
+            specials: take(&mut self.specials),
+            bytes: take(&mut self.bytes),
+            resumed_bytes: take(&mut self.resumed_bytes),
+            portions: take(&mut self.portions),
+            refusals: take(&mut self.refusals),
+            transformed: take(&mut self.transformed),
+            ..Summary::default()
         }
     }
 
@@ -429,6 +469,8 @@ impl Summary {
         self.resumed += other.resumed;
         self.sources_removed += other.sources_removed;
         self.failed += other.failed;
+        self.discarded += other.discarded;
+        self.discarded_bytes += other.discarded_bytes;
         self.compared += other.compared;
         self.compared_bytes += other.compared_bytes;
         self.bytes += other.bytes;
@@ -442,5 +484,39 @@ impl Summary {
             let RefusalCount { mechanism, reason, errno, files } = *count;
             self.add_refusal(&Refusal { mechanism, reason, errno }, files);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_is_taken_out_and_the_rest_stays() {
+        let portion = Portion { mechanism: Mechanism::Splice, bytes: 7, cost: Cost::KernelCopied };
+        let (mechanism, reason) = (Mechanism::Reflink, RefusalReason::Empty);
+        let refusal = RefusalCount { mechanism, reason, errno: None, files: 3 };
+        let made = Summary {
+            files: 3,
+            directories: 1,
+            symlinks: 2,
+            hard_links: 4,
+            specials: 5,
+            bytes: 9,
+            resumed_bytes: 2,
+            portions: vec![portion],
+            refusals: vec![refusal],
+            transformed: Transformed { files: 1, source_bytes: 8, bytes: 2 },
+            ..Summary::default()
+        };
+        let rest = Summary { skipped: 1, deleted: 2, failed: 3, compared: 4, ..Summary::default() };
+        let mut all = made.clone();
+        all.add(&rest);
+        assert_eq!(made.made_entries(), 15);
+        assert_eq!(all.take_made(), made);
+        assert_eq!(all, rest);
+        let lost = Box::new(made);
+        assert!(all.add_outcome(EntryKind::Directory, &EntryOutcome::Discarded { lost }));
+        assert_eq!(all, Summary { discarded: 15, discarded_bytes: 9, ..rest });
     }
 }

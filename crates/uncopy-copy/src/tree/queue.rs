@@ -112,11 +112,18 @@ struct QueueState {
     batches: VecDeque<(WorkerId, Batch)>,
     /// Tasks other than batches.
     others: Vec<Task>,
+    /// Number of workers that were started and have not handed in their results.
+    started: usize,
     working: usize,
     waiting: usize,
     closed: bool,
     /// Number of entries in tasks that are not taken any more.
     dropped: u64,
+}
+
+/// A worker that was started; it has handed in its results when this is dropped.
+pub(super) struct Started<'a> {
+    queue: &'a Queue,
 }
 
 /// A task; its worker counts as working until this is dropped.
@@ -198,6 +205,21 @@ impl Queue {
         }
     }
 
+    /// Counts a worker that is started.
+    pub(super) fn count_started(&self) -> Started<'_> {
+        self.lock().started += 1;
+        Started { queue: self }
+    }
+
+    /// Waits until all started workers have handed in their results; to be called when all is done.
+    pub(super) fn wait_for_results(&self) {
+        let mut state = self.lock();
+        while state.started > 0 {
+            let _resting = self.gate.as_ref().map(Gate::rest);
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Closes the queue: no task is taken any more.
     pub(super) fn close(&self) {
         let mut state = self.lock();
@@ -233,6 +255,13 @@ impl QueueState {
         }
         let batches = &mut self.batches;
         self.others.pop().or_else(|| batches.pop_front().map(|(_, batch)| Task::Copy(batch)))
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        self.queue.lock().started -= 1;
+        self.queue.wake.notify_all();
     }
 }
 
@@ -337,5 +366,25 @@ mod tests {
             assert!(queue.take(WorkerId(0)).is_none());
             assert!(done.load(Ordering::Relaxed), "somebody is still at work");
         });
+    }
+
+    /// What they counted is to be known before the tree that they worked on is given up.
+    #[test]
+    fn results_are_there_when_the_workers_have_ended() {
+        let queue = Queue::new(1, None);
+        let handed_in = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let started = [queue.count_started(), queue.count_started()];
+            scope.spawn(|| {
+                for worker in started {
+                    std::thread::sleep(Duration::from_millis(25));
+                    handed_in.store(queue.lock().started == 1, Ordering::Relaxed);
+                    drop(worker);
+                }
+            });
+            queue.wait_for_results();
+            assert!(handed_in.load(Ordering::Relaxed), "a worker has not ended");
+        });
+        queue.wait_for_results();
     }
 }

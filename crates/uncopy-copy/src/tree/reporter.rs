@@ -60,6 +60,11 @@ impl<'env> Reporter<'env> {
         self.tally.add(&self.summary);
     }
 
+    /// Adds the counts of what was made to the job's summary, and begins them again.
+    pub(super) fn hand_in_made(&mut self) {
+        self.tally.add(&self.summary.take_made());
+    }
+
     /// Number of entries that have no copy by this worker: they failed, or were skipped although their copy is
     /// not up to date.
     pub(super) fn not_copied(&self) -> u64 {
@@ -112,6 +117,14 @@ impl<'env> Reporter<'env> {
             self.tally.report(Record { sequence: 0, kind, source, destination, outcome });
         }
         self.entry_done();
+    }
+
+    /// Reports a new tree that was removed again. It is no entry: each of its entries was reported.
+    pub(super) fn discarded(&mut self, source: PathBuf, destination: PathBuf, lost: Summary) {
+        let (kind, outcome) =
+            (EntryKind::Directory, EntryOutcome::Discarded { lost: Box::new(lost) });
+        self.summary.add_outcome(kind, &outcome);
+        self.tally.report(Record { sequence: 0, kind, source, destination, outcome });
     }
 
     /// Counts an entry. Returns `true` if it is reported even if the observer wants no records.

@@ -308,6 +308,10 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
     }
     resume.set_journal(kept.as_ref().map(|(journal, _)| Arc::clone(journal)));
     let done_before = worker.tally.done_entries();
+    if aside.is_some() {
+        worker.settle();
+        worker.tally.begin_tree();
+    }
     let open = Arc::new(Open::new(fd, target_fd));
     worker.budget.expect_light_work(facts::are_shared_in_turn(
         open.filesystems.0,
@@ -379,6 +383,15 @@ fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destina
     };
     if let Err(error) = ended {
         fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
+    }
+}
+
+/// Reports that all entries of a new tree are gone again.
+fn discard(worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+    worker.settle();
+    let lost = worker.tally.take_made();
+    if lost.made_entries() > 0 {
+        worker.reporter.discarded(source.to_owned(), destination.to_owned(), lost);
     }
 }
 
@@ -474,8 +487,8 @@ impl Finished {
     }
 
     /// Removes what was made, or keeps it for a run that continues it.
-    fn leave(&self, worker: &Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
-        let Worker { options, resume, tally, .. } = *worker;
+    fn leave(&self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
+        let (options, resume, tally) = (worker.options, worker.resume, worker.tally);
         let journal = self.kept.as_ref().map(|(journal, _)| &**journal);
         match (&self.kept, &self.aside) {
             (_, Some(aside)) if worker.control.keeps_incomplete() => {
@@ -491,6 +504,7 @@ impl Finished {
                 .map_err(|errno| Error::destination("write the journal for", destination, errno)),
             (None, Some(aside)) => {
                 aside.remove(&self.open.destination);
+                discard(worker, source, destination);
                 Ok(())
             }
             (None, None) => Ok(()),

@@ -76,12 +76,19 @@ impl<'scope, 'env> Scheduler<'scope, 'env> {
             return false;
         }
         let worker = std::thread::Builder::new().name("uncopy".into());
+        let started = self.queue.count_started();
         // If it cannot be started, the others do the work.
         let _ = worker.spawn_scoped(scope, move || {
+            let _started = started;
             work(job, control, scope);
             budget.worker_ended();
         });
         true
+    }
+
+    /// Waits until no other worker has results that it has not handed in; to be called when all is done.
+    pub(super) fn wait_for_results(&self) {
+        self.queue.wait_for_results();
     }
 
     /// Notes that a file took longer than one with shared blocks, so that other workers may help

@@ -22,6 +22,8 @@ pub(super) struct Tally<'a> {
     sequence: Mutex<u64>,
     /// Sum of the workers' summaries.
     summary: Mutex<Summary>,
+    /// Counts of what was made before the tree that is being built.
+    made_before: Mutex<Summary>,
     /// Names that look like leftovers.
     unproven: Mutex<Vec<(PathBuf, FileId)>>,
 }
@@ -56,6 +58,7 @@ impl<'a> Tally<'a> {
             counters: Counters::default(),
             sequence: Mutex::default(),
             summary: Mutex::default(),
+            made_before: Mutex::default(),
             unproven: Mutex::default(),
         }
     }
@@ -123,6 +126,17 @@ impl<'a> Tally<'a> {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner).add(summary);
     }
 
+    /// Begins a tree that may be removed again. All workers have handed in their results.
+    pub(super) fn begin_tree(&self) {
+        let made = self.take_made();
+        self.made_before.lock().unwrap_or_else(PoisonError::into_inner).add(&made);
+    }
+
+    /// Takes out the counts of what was made since the tree was begun, of which workers have handed in their results.
+    pub(super) fn take_made(&self) -> Summary {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner).take_made()
+    }
+
     /// Notes names that look like leftovers, for the summary.
     pub(super) fn add_unproven(&self, met: Vec<Unproven>, path: impl Fn(&OsStr) -> PathBuf) {
         if !met.is_empty() {
@@ -165,8 +179,9 @@ impl<'a> Tally<'a> {
 
     /// Returns the sum of all, with the leftovers that still exist.
     pub(super) fn into_summary(self) -> Summary {
-        let Tally { summary, unproven, .. } = self;
+        let Tally { summary, made_before, unproven, .. } = self;
         let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+        summary.add(&made_before.into_inner().unwrap_or_else(PoisonError::into_inner));
         for (path, id) in unproven.into_inner().unwrap_or_else(PoisonError::into_inner) {
             // A record in another directory may have identified the leftover, or a running copy may
             // have finished.

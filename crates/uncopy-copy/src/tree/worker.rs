@@ -79,6 +79,14 @@ impl<'scope, 'env> Worker<'scope, 'env> {
         self.reporter.hand_in();
     }
 
+    /// Waits until the job's summary has all that was made so far; to be called between roots, by the worker that begins
+    /// them.
+    pub(super) fn settle(&mut self) {
+        self.scheduler.wait_for_results();
+        self.flush_small_counts();
+        self.reporter.hand_in_made();
+    }
+
     /// Returns the parts that deleting uses.
     pub(super) fn deleter(&mut self) -> Deleter<'_, 'env> {
         Deleter {

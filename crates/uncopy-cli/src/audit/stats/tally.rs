@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use uncopy::Cost;
 
-use crate::audit::chain::{Record, RecordKind, RecordedCompression};
+use crate::audit::chain::{Record, RecordKind, RecordedCompression, RecordedTransformed};
 
 /// Maximum number of rows of one kind; further ones are added to the row [`OTHER`].
 const MAX_ROWS: usize = 64;
@@ -13,6 +13,8 @@ const MAX_ROWS: usize = 64;
 const MAX_NAME_BYTES: usize = 40;
 /// Name in place of names that no version of this program writes, or that are too many.
 const OTHER: &str = "other";
+/// Result of a new tree that was removed again, and of the entries in it.
+const DISCARDED: &str = "discarded";
 
 /// Names of a row: mechanism and cost, or mechanism and code.
 pub(super) type RowNames = (String, String);
@@ -75,6 +77,9 @@ impl Tally {
         if record.kind != RecordKind::Entry {
             return;
         }
+        if record.result == DISCARDED {
+            return self.take_back(record);
+        }
         self.entries += 1;
         let result = name(&record.result).to_owned();
         add_row(&mut self.results, result, 1, || OTHER.into());
@@ -93,6 +98,29 @@ impl Tally {
         if let Some(compression) = &record.compression {
             self.compression.add(compression, record.bytes);
         }
+    }
+
+    /// Takes back what earlier records said was copied or made in a new tree that was removed again.
+    fn take_back(&mut self, record: &Record) {
+        let made =
+            record.directories.saturating_add(record.symlinks).saturating_add(record.specials);
+        for (result, count) in
+            [("copied", record.files), ("linked", record.hard_links), ("made", made)]
+        {
+            let taken = take_row(&mut self.results, &result.to_owned(), count);
+            if taken > 0 {
+                add_row(&mut self.results, DISCARDED.into(), taken, || OTHER.into());
+            }
+        }
+        self.bytes = self.bytes.saturating_sub(record.bytes);
+        for portion in &record.mechanisms {
+            take_names(&mut self.portions, &portion.name, &portion.cost, portion.bytes);
+        }
+        for refusal in &record.refusals {
+            let files = refusal.files.unwrap_or(1);
+            take_names(&mut self.refusals, &refusal.mechanism, &refusal.code, files);
+        }
+        self.compression.take_back(&record.transformed);
     }
 
     /// Adds the sums of a job.
@@ -166,6 +194,13 @@ impl CompressionTally {
         }
     }
 
+    /// Takes back files whose copies are gone. What samples showed stays true.
+    fn take_back(&mut self, lost: &RecordedTransformed) {
+        self.files = self.files.saturating_sub(lost.files);
+        self.source_bytes = self.source_bytes.saturating_sub(lost.source_bytes);
+        self.bytes = self.bytes.saturating_sub(lost.bytes);
+    }
+
     fn join(&mut self, job: &CompressionTally) {
         self.files += job.files;
         self.source_bytes = self.source_bytes.saturating_add(job.source_bytes);
@@ -219,6 +254,21 @@ fn name(found: &str) -> &str {
 fn add_names(rows: &mut BTreeMap<RowNames, u64>, one: &str, other: &str, count: u64) {
     let names = (name(one).to_owned(), name(other).to_owned());
     add_row(rows, names, count, || (OTHER.into(), OTHER.into()));
+}
+
+fn take_names(rows: &mut BTreeMap<RowNames, u64>, one: &str, other: &str, count: u64) {
+    take_row(rows, &(name(one).to_owned(), name(other).to_owned()), count);
+}
+
+/// Takes a number from a row, which goes when nothing is left. Returns how much was there.
+fn take_row<K: Ord>(rows: &mut BTreeMap<K, u64>, key: &K, count: u64) -> u64 {
+    let Some(sum) = rows.get_mut(key) else { return 0 };
+    let taken = count.min(*sum);
+    *sum -= taken;
+    if *sum == 0 {
+        rows.remove(key);
+    }
+    taken
 }
 
 fn add_row<K: Ord>(rows: &mut BTreeMap<K, u64>, key: K, count: u64, other: impl Fn() -> K) {
@@ -331,6 +381,41 @@ mod tests {
         let mut joined = tally(&records[..1]);
         joined.join(&tally(&records[1..]));
         assert_eq!(joined, tally(&records));
+    }
+
+    #[test]
+    fn what_was_discarded_counts_as_that_alone() {
+        let portion = |bytes: u64| json!([{"name": "splice", "cost": "moved", "bytes": bytes}]);
+        let refusals = json!([{"mechanism": "reflink", "code": "no_reflinks"}]);
+        let compression = json!({"action": "compressed", "code": "pays", "source_bytes": 9,
+            "expected": {"held": true}, "sample": {"bytes": 5}});
+        let file = json!({"bytes": 3, "duration_us": 2, "mechanisms": portion(3),
+            "refusals": refusals, "compression": compression});
+        let kept = [file.clone(), json!({"result": "made"}), json!({"result": "linked"})];
+        let lost = [
+            file.clone(),
+            file,
+            json!({"result": "made"}),
+            json!({"result": "made"}),
+            json!({"result": "linked"}),
+        ];
+        let end = json!({"result": "discarded", "entries": 5, "files": 2, "directories": 1,
+            "symlinks": 1, "hard_links": 1, "specials": 0, "bytes": 6, "mechanisms": portion(6),
+            "refusals": [{"mechanism": "reflink", "code": "no_reflinks", "files": 2}],
+            "transformed": {"files": 2, "source_bytes": 18, "bytes": 6}});
+        let failed = json!({"result": "failed", "kind": "system"});
+        let all = [&kept[..], &lost[..], &[failed.clone(), end.clone()]].concat();
+        let (found, mut expected) = (tally(&all), tally(&[&kept[..], &[failed]].concat()));
+        expected.results.insert("discarded".into(), 5);
+        expected.entries += 5;
+        // Time was spent, and samples showed what they showed.
+        expected.time.copying_us += 4;
+        expected.compression.right += 2;
+        expected.compression.sampled_bytes += 10;
+        assert_eq!(found, expected);
+
+        // A record that takes back what was never there.
+        assert_eq!(tally(&[end]), Tally::default());
     }
 
     #[test]

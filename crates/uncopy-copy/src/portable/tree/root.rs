@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use super::Job;
 use super::calls::TreeCalls;
 use super::entry::make_beside;
-use super::identity::{Identity, identify};
 use super::journal::{Journal, file_id, is_built, is_tree_name, journal_path};
 use super::place::{Place, Within, kind_of, look};
 use super::remove::remove_tree;
@@ -22,6 +21,7 @@ use crate::jobs::{
 use crate::journal::format::{Begun, Built, Short};
 use crate::native_trees;
 use crate::portable::check_name;
+use crate::portable::identity::{Identity, identify};
 use crate::portable::names::directory_of;
 use uncopy_core::{Error, Note, Objection, Reason, Result, other_system};
 
@@ -114,6 +114,9 @@ impl Job<'_> {
         let root = self.names.add_root(destination);
         self.names.move_root(root, Some(actual.clone()));
         let done_before = self.tally.done_entries();
+        if is_aside {
+            self.tally.begin_tree();
+        }
         let (source_path, named) = (source.to_owned(), destination.to_owned());
         let place = Place { source: source_path, named, actual: actual.clone(), root, within };
         let (is_left_out, taken, left) = (false, HashSet::new(), Vec::new());
@@ -183,6 +186,7 @@ impl Job<'_> {
         } else if is_aside && !has_journal {
             remove_tree(self.calls, &actual);
             self.names.move_root(root, None);
+            self.tally.discard_tree(source, destination);
         }
         match noted {
             // Whatever ended the job was reported.

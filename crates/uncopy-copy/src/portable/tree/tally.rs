@@ -20,6 +20,8 @@ pub(super) struct Tally<'a> {
     wants_records: bool,
     pub(super) progress: JobProgress,
     summary: Summary,
+    /// Counts of what was made before the tree that is being built.
+    made_before: Summary,
     /// Number of the last record.
     sequence: u64,
     /// The error that ended the job.
@@ -41,6 +43,7 @@ impl<'a> Tally<'a> {
             wants_records: observer.wants_records(),
             progress: JobProgress::default(),
             summary: Summary::default(),
+            made_before: Summary::default(),
             sequence: 0,
             stopped: None,
             found: 0,
@@ -143,14 +146,38 @@ impl<'a> Tally<'a> {
         {
             self.progress.mechanism = Some(portion.mechanism);
         }
+        self.report(source, destination, kind, outcome);
+        self.progress.entries += 1;
+        let _ = self.ask_or_end();
+    }
+
+    fn report(
+        &mut self,
+        source: &Path,
+        destination: &Path,
+        kind: EntryKind,
+        outcome: EntryOutcome,
+    ) {
         if self.summary.add_outcome(kind, &outcome) || self.wants_records {
             self.sequence += 1;
             let (source, destination) = (source.to_owned(), destination.to_owned());
             let sequence = self.sequence;
             self.observer.finished(&Record { sequence, kind, source, destination, outcome });
         }
-        self.progress.entries += 1;
-        let _ = self.ask_or_end();
+    }
+
+    /// Begins a tree that may be removed again.
+    pub(super) fn begin_tree(&mut self) {
+        self.made_before.add(&self.summary.take_made());
+    }
+
+    /// Reports that a new tree was removed again, with all that was made since it was begun.
+    pub(super) fn discard_tree(&mut self, source: &Path, destination: &Path) {
+        let lost = Box::new(self.summary.take_made());
+        if lost.made_entries() > 0 {
+            let outcome = EntryOutcome::Discarded { lost };
+            self.report(source, destination, EntryKind::Directory, outcome);
+        }
     }
 
     /// Reports an entry that could not be copied.
@@ -173,7 +200,8 @@ impl<'a> Tally<'a> {
 
     /// Sums up the job.
     pub(super) fn into_summary(self, not_begun: u64) -> (Summary, Result<()>) {
-        let Tally { mut summary, stopped, .. } = self;
+        let Tally { mut summary, made_before, stopped, .. } = self;
+        summary.add(&made_before);
         summary.stopped_early = stopped.is_some();
         summary.not_tried += not_begun;
         summary.sources_not_tried = not_begun;

@@ -296,9 +296,20 @@ fn an_entry_that_cannot_be_read_is_reported_and_the_rest_is_copied() {
 
             let scene = Scene::new();
             let options = JobOptions::new().on_error(OnError::Abort);
-            let (summary, ended) = scene.run(&fake, &options, &());
+            let records = Records::default();
+            let (summary, ended) = scene.run(&fake, &options, &records);
             assert_eq!(summary.failed, 1);
             assert!(ended.is_err() && summary.stopped_early);
+            // What is gone is not counted as made.
+            let ways = records.0.lock().unwrap();
+            let made = ways
+                .iter()
+                .filter(|(_, way, _)| ["copied", "made"].contains(&way.as_str()))
+                .count();
+            assert_eq!((summary.made_entries(), summary.bytes), (0, 0), "{name}");
+            assert_eq!(summary.discarded, made as u64, "{name}");
+            let last = ways.last().map(|(_, way, _)| way.starts_with("Discarded"));
+            assert_eq!(last, Some(made > 0), "{name}");
             assert_eq!(scene.siblings(), ["source"], "an aborted tree leaves nothing");
         }
     }
