@@ -74,7 +74,7 @@ fn case<C: Connection + 'static>(
     runs: &BriefRuns,
     name: String,
     bytes: u64,
-    ways: [(&'static str, C::Way); 3],
+    ways: [(&'static str, C::TransferWay); 3],
 ) -> Case {
     let (time, [(own, _), (bare, _), _]) = (runs.time, ways);
     let subject = |(name, way)| {
@@ -90,12 +90,12 @@ fn case<C: Connection + 'static>(
 
 /// A connection, and a file that goes over it in several ways.
 trait Connection: Sized {
-    type Way: Copy + 'static;
+    type TransferWay: Copy + 'static;
 
     fn open(bytes: u64) -> Result<Self>;
 
     /// Transfers the whole file, until the other side has it.
-    fn transfer(&mut self, bytes: u64, way: Self::Way) -> Result<()>;
+    fn transfer(&mut self, bytes: u64, way: Self::TransferWay) -> Result<()>;
 }
 
 fn file_of(bytes: u64) -> Result<File> {
@@ -130,7 +130,7 @@ struct Sending {
 }
 
 impl Connection for Sending {
-    type Way = SendWay;
+    type TransferWay = SendWay;
 
     fn open(bytes: u64) -> Result<Sending> {
         let (socket, far) = connection()?;
@@ -202,7 +202,7 @@ struct Receiving {
 }
 
 impl Connection for Receiving {
-    type Way = ReceiveWay;
+    type TransferWay = ReceiveWay;
 
     fn open(bytes: u64) -> Result<Receiving> {
         let (socket, mut far) = connection()?;

@@ -49,7 +49,7 @@ pub(crate) struct Audit {
     tally: Tally,
 }
 
-/// What an event changes in the totals of a job.
+/// Change of the totals of a job by an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'a> {
     None,

@@ -321,7 +321,7 @@ fn copy_from(from: &str, words: &str, scratch: &Scratch) -> testbed::Run {
 }
 
 fn its_names_are_found_below_the_destination() {
-    // What is prepared, where the command runs, its words, the directory of the names, and the names.
+    // Preparations, the directory in which the command runs, its words, the directory of the names, and the names.
     for (prepared, from, words, directory, expected) in [
         ("", ".", "s/f d", "d", &["f"][..]),
         ("", ".", "s/f ld", "ld", &["f"]),

@@ -368,7 +368,7 @@ mod tests {
         });
     }
 
-    /// What they counted is to be known before the tree that they worked on is given up.
+    /// Their counts are needed before the tree that they worked on is given up.
     #[test]
     fn results_are_there_when_the_workers_have_ended() {
         let queue = Queue::new(1, None);

@@ -300,7 +300,7 @@ fn an_entry_that_cannot_be_read_is_reported_and_the_rest_is_copied() {
             let (summary, ended) = scene.run(&fake, &options, &records);
             assert_eq!(summary.failed, 1);
             assert!(ended.is_err() && summary.stopped_early);
-            // What is gone is not counted as made.
+            // Nothing that is gone counts as made.
             let ways = records.0.lock().unwrap();
             let made = ways
                 .iter()
