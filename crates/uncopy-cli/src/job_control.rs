@@ -60,9 +60,13 @@ impl JobControl {
     /// Installs the handlers. A signal that the parent ignores stays ignored; without a handler a
     /// signal has its default action.
     pub(crate) fn listen(&self) {
-        if self.listening.load(Ordering::Relaxed) || self.listening.swap(true, Ordering::Relaxed) {
-            return;
+        if !self.listening.load(Ordering::Relaxed) && !self.listening.swap(true, Ordering::Relaxed)
+        {
+            self.install_handlers();
         }
+    }
+
+    fn install_handlers(&self) {
         #[cfg(unix)]
         {
             let ignored = ignored_signals();

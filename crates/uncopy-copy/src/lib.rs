@@ -9,6 +9,7 @@
 
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 mod asynchronous;
+mod chunks;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 pub mod compare;
 mod context;

@@ -10,9 +10,6 @@ use uncopy_os::file::Stat;
 
 use super::mechanism::Refused;
 
-/// A chunk of all but huge files: parts end where one of them does.
-pub(crate) const CHUNK_BYTES: u64 = 8 << 20;
-
 /// An unfinished file, and the name that it has in the destination's directory.
 pub(crate) type Unfinished = (OwnedFd, OsString);
 

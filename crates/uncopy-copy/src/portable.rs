@@ -4,9 +4,11 @@
 //! Tests compile it on Linux too, run it there, and play the calls of other systems.
 
 mod attempt;
+mod attributes;
 mod backup;
 #[cfg(feature = "trees")]
 mod backup_claims;
+mod chunk_stream;
 mod complete;
 mod decide;
 mod destination;
@@ -18,6 +20,7 @@ mod identity;
 mod jobs;
 mod metadata;
 mod names;
+mod partial;
 #[cfg(feature = "trees")]
 mod passing;
 #[cfg(test)]
@@ -27,7 +30,8 @@ mod temporary;
 mod tree;
 
 use std::fs::{self, File, Metadata};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::context::CopyContext;
 use super::digest::StreamedDigest;
@@ -43,6 +47,7 @@ use attempt::Attempts;
 use destination::Destination;
 #[cfg(feature = "trees")]
 pub(super) use jobs::{is_built, run_job};
+use partial::{InChunks, LeftPart, Partial};
 use temporary::{Ending, Temporary};
 use uncopy_core::{CopyOption, Error, Note, Reason, Receipt, Result, System};
 use uncopy_core::{other_system, windows_path};
@@ -75,7 +80,8 @@ fn copy_by(
     context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    copy_as(calls, source, destination, options, context, LinkAtEnd::Followed, observer)
+    let at_end = LinkAtEnd::Followed;
+    copy_as(calls, source, destination, options, context, at_end, None, observer)
 }
 
 /// Treatment of a symbolic link at the end of a destination.
@@ -87,7 +93,8 @@ enum LinkAtEnd {
     Replaced,
 }
 
-/// Copies one file, as a single one or as an entry of a tree.
+/// Copies one file, as a single one or as an entry of a tree, in chunks if there is a store for them.
+#[allow(clippy::too_many_arguments, reason = "what a copy needs, each of its own kind")]
 fn copy_as(
     calls: &dyn CopyCalls,
     source: &Path,
@@ -95,6 +102,7 @@ fn copy_as(
     options: &CopyOptions,
     context: &CopyContext<'_>,
     at_end: LinkAtEnd,
+    mut in_chunks: Option<InChunks<'_>>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
     let not_here = systems::refused(options, calls.system());
@@ -103,10 +111,14 @@ fn copy_as(
     }
     let observer = &mut AskedOnce::new(observer);
     retry_while_source_changes(options, context.gate, |_| {
-        copy_once(calls, source, destination, options, context, at_end, observer)
+        let in_chunks = in_chunks
+            .as_mut()
+            .map(|InChunks { keep, sizes }| InChunks { keep: &mut **keep, sizes: *sizes });
+        copy_once(calls, source, destination, options, context, at_end, in_chunks, observer)
     })
 }
 
+#[allow(clippy::too_many_arguments, reason = "what a copy needs, each of its own kind")]
 fn copy_once(
     calls: &dyn CopyCalls,
     source: &Path,
@@ -114,6 +126,7 @@ fn copy_once(
     options: &CopyOptions,
     context: &CopyContext<'_>,
     at_end: LinkAtEnd,
+    in_chunks: Option<InChunks<'_>>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
     let source = Source::open(calls, source, options)?;
@@ -132,12 +145,14 @@ fn copy_once(
         return Ok(Outcome::exists());
     }
     let path = &destination.path;
-    let temporary = match &destination.found {
-        Some(found) if options.writes_into_existing() => {
+    let (left, partial) = begin_chunks(calls, &source, options, in_chunks);
+    let temporary = match (&destination.found, left) {
+        (Some(found), _) if options.writes_into_existing() => {
             Temporary::existing(calls, path, destination.given, found)?
         }
+        (_, Some((path_of_part, file))) => Temporary::left(calls, path, path_of_part, file),
         // It may be for fewer eyes than the source.
-        found => Temporary::create(calls, path, |new| match found {
+        (found, None) => Temporary::create(calls, path, |new| match found {
             None if !options.given().has_mode() => native::create_like(new, &source.begun),
             _ => super::for_owner_alone(new),
         })?,
@@ -146,22 +161,31 @@ fn copy_once(
     let digest = options.digest.map(StreamedDigest::new).transpose();
     let digest = digest.map_err(|errno| Error::system("hash", source.path, errno))?;
     let (source, destination) = (&source, &destination);
-    let attempts = Attempts { calls, source, destination, options, context, observer, digest };
+    let attempts =
+        Attempts { calls, source, destination, options, context, observer, digest, partial };
     attempts.carry_out(temporary).map_err(|error| match in_place {
         true => error.while_in_place(),
         false => error,
     })
 }
 
-impl Attempts<'_, '_> {
+impl Attempts<'_, '_, '_> {
     /// Writes the copy and puts it in place.
     fn carry_out(mut self, mut temporary: Temporary<'_>) -> Result<Outcome> {
         let options = self.options;
         let mut receipt = Receipt::default();
-        if !options.attributes_only {
-            receipt.bytes = self.run(&mut temporary, &mut receipt)?;
+        let moved = self.move_contents(&mut temporary, &mut receipt);
+        if let Some(partial) = &mut self.partial {
+            let is_spoiled =
+                |error: &Error| error.is_source_changed() || error.is_verification_failed();
+            if moved.as_ref().is_err_and(|error| !is_spoiled(error)) {
+                // The error that is known already is the one to report.
+                let _ = partial.flush(self.calls, &temporary, true);
+            }
+            let is_good = !moved.as_ref().is_err_and(is_spoiled);
+            temporary.stays_after_errors(is_good && partial.is_noted());
         }
-        self.check_contents(&temporary, &mut receipt)?;
+        moved?;
         if decide::mechanisms(self.calls.system()).len() == 1 {
             receipt.notes.push(Note::PlainWays);
         }
@@ -182,6 +206,51 @@ impl Attempts<'_, '_> {
         receipt.notes.extend(notes);
         receipt.durable = options.durable;
         Ok(Outcome::Copied(receipt))
+    }
+
+    /// Moves the bytes, and looks at them.
+    fn move_contents(
+        &mut self,
+        temporary: &mut Temporary<'_>,
+        receipt: &mut Receipt,
+    ) -> Result<()> {
+        if !self.options.attributes_only {
+            self.verify_left(temporary, receipt)?;
+            receipt.bytes = self.run(temporary, receipt)?;
+        }
+        self.check_contents(temporary, receipt)
+    }
+}
+
+/// An open file that an earlier run left, and its path.
+type Left = (PathBuf, File);
+
+/// Decides whether a file is copied in chunks, and finds what an earlier run left of it.
+fn begin_chunks<'a>(
+    calls: &dyn CopyCalls,
+    source: &Source<'_>,
+    options: &CopyOptions,
+    in_chunks: Option<InChunks<'a>>,
+) -> (Option<Left>, Option<Partial<'a>>) {
+    let size = source.begun.len();
+    let Some(in_chunks) = in_chunks else { return (None, None) };
+    let is_wanted = size >= in_chunks.sizes.min_file_bytes
+        && decide::copies_in_chunks(options)
+        // Streams are copied by a call that copies the file as a whole.
+        && !calls.has_streams(source.path).unwrap_or(false);
+    let begun = match is_wanted {
+        true => in_chunks.keep.begin((source.path, &source.begun)),
+        false => Err(io::ErrorKind::Unsupported.into()),
+    };
+    match begun {
+        Err(_) => {
+            in_chunks.keep.discard();
+            (None, None)
+        }
+        Ok(None) => (None, Some(Partial::new(in_chunks, size, Vec::new()))),
+        Ok(Some(LeftPart { path, file, chunks })) => {
+            (Some((path, file)), Some(Partial::new(in_chunks, size, chunks)))
+        }
     }
 }
 

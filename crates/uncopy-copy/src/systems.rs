@@ -165,7 +165,7 @@ pub static REQUESTS: [Request; 40] = [
     row(CopyOption::Ask, "ask", |o| o.ask, [YES; 3]),
     row(CopyOption::Backup, "backup", |o| o.backup.is_some(), [YES; 3]),
     row(CopyOption::AttributesOnly, "attributes_only", |o| o.attributes_only, [YES; 3]),
-    row(CopyOption::PreserveMode, "preserve.mode", |o| o.preserve.mode, [YES, NO_SUCH, YES]),
+    row(CopyOption::PreserveMode, "preserve.mode", |o| o.preserve.mode, [YES; 3]),
     row(
         CopyOption::PreserveOwnership,
         "preserve.ownership",

@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use super::active_mover::ActiveMover;
+use super::chunks::CHUNK_BYTES;
 use super::facts;
 use super::file_copy::FileCopy;
 use super::mechanism::{self, Ends, Moved, Refused, reflink, side};
 use super::observer::{Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
-use super::parts::CHUNK_BYTES;
 use super::plan::{self, Attempted, ErrorClass, PlanStep};
 use super::ranges;
 use super::sparse::{self, Segment};

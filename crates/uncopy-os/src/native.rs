@@ -49,6 +49,55 @@ pub struct FileIdentity {
     pub names: u64,
 }
 
+/// Attributes of a file or directory of Windows that programs set. Those that say how it is stored are left out:
+/// compressed, encrypted, sparse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileAttributes {
+    bits: u32,
+}
+
+impl FileAttributes {
+    /// `FILE_ATTRIBUTE_READONLY` (winnt.h).
+    pub const READ_ONLY: FileAttributes = FileAttributes { bits: 0x1 };
+    /// `FILE_ATTRIBUTE_HIDDEN`.
+    pub const HIDDEN: FileAttributes = FileAttributes { bits: 0x2 };
+    /// `FILE_ATTRIBUTE_SYSTEM`.
+    pub const SYSTEM: FileAttributes = FileAttributes { bits: 0x4 };
+    /// `FILE_ATTRIBUTE_ARCHIVE`: it changed since it was backed up.
+    pub const ARCHIVE: FileAttributes = FileAttributes { bits: 0x20 };
+    /// `FILE_ATTRIBUTE_NOT_CONTENT_INDEXED`.
+    pub const NOT_INDEXED: FileAttributes = FileAttributes { bits: 0x2000 };
+
+    /// Returns these attributes out of all bits that the system has for a file.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> FileAttributes {
+        let all = FileAttributes::READ_ONLY
+            .with(FileAttributes::HIDDEN)
+            .with(FileAttributes::SYSTEM)
+            .with(FileAttributes::ARCHIVE)
+            .with(FileAttributes::NOT_INDEXED);
+        FileAttributes { bits: bits & all.bits }
+    }
+
+    /// Returns the bits of the system.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.bits
+    }
+
+    /// Returns the attributes of both.
+    #[must_use]
+    pub const fn with(self, other: FileAttributes) -> FileAttributes {
+        FileAttributes { bits: self.bits | other.bits }
+    }
+
+    /// Returns the attributes that both have.
+    #[must_use]
+    pub const fn common(self, other: FileAttributes) -> FileAttributes {
+        FileAttributes { bits: self.bits & other.bits }
+    }
+}
+
 /// The calls. Errors have the system's own numbers; a call that the system lacks fails as unsupported.
 pub trait CopyCalls {
     /// The system, whose error numbers they are.
@@ -220,6 +269,16 @@ pub trait CopyCalls {
     /// Sets the permissions of an open file.
     fn set_permissions(&self, file: &File, permissions: Permissions) -> io::Result<()> {
         file.set_permissions(permissions)
+    }
+
+    /// Returns the attributes of a file or directory. `None`: files of the system have a mode instead.
+    fn attributes(&self, _metadata: &Metadata) -> Option<FileAttributes> {
+        None
+    }
+
+    /// Sets the attributes of an open file or directory.
+    fn set_attributes(&self, _file: &File, _attributes: FileAttributes) -> io::Result<()> {
+        unsupported()
     }
 
     /// Gives a file the times of another: those of access and modification; where the system has it, that of creation.

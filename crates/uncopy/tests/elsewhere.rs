@@ -381,9 +381,71 @@ fn a_file_is_written_where_it_is_and_stays_after_a_stop() {
 
 #[cfg(windows)]
 mod windows {
-    use std::os::windows::fs::OpenOptionsExt;
+    use std::os::windows::fs::{MetadataExt, OpenOptionsExt};
+    use std::path::Path;
 
     use super::*;
+
+    /// FILE_ATTRIBUTE_READONLY, _HIDDEN, _SYSTEM, _ARCHIVE.
+    const READ_ONLY: u32 = 0x1;
+    const HIDDEN: u32 = 0x2;
+    const SYSTEM: u32 = 0x4;
+    const ARCHIVE: u32 = 0x20;
+
+    /// Writes a file that has these attributes.
+    fn write(path: &Path, attributes: u32, contents: &[u8]) {
+        let mut new = File::options();
+        let mut file = new.write(true).create_new(true).attributes(attributes).open(path).unwrap();
+        std::io::Write::write_all(&mut file, contents).unwrap();
+    }
+
+    fn attributes(path: &Path) -> u32 {
+        let all = READ_ONLY | HIDDEN | SYSTEM | ARCHIVE;
+        fs::symlink_metadata(path).unwrap().file_attributes() & all
+    }
+
+    #[test]
+    fn a_copy_has_the_attributes_of_its_source_or_of_the_file_that_it_replaces() {
+        for allow in [Allow::Any, Allow::ReadWrite] {
+            for (old, mode, expected) in [
+                (None, true, READ_ONLY | HIDDEN | SYSTEM),
+                (None, false, HIDDEN | SYSTEM | ARCHIVE),
+                (Some(READ_ONLY | SYSTEM), true, READ_ONLY | HIDDEN | SYSTEM),
+                (Some(READ_ONLY | HIDDEN), false, READ_ONLY | HIDDEN | ARCHIVE),
+            ] {
+                let scene = Scene::new();
+                fs::remove_file(&scene.source).unwrap();
+                write(&scene.source, READ_ONLY | HIDDEN | SYSTEM, &scene.contents);
+                let given = attributes(&scene.source);
+                if given & SYSTEM == 0 {
+                    println!("{}: not run: attributes (there are none here)", System::HERE);
+                    return;
+                }
+                // Writing sets the archive attribute.
+                let expected = if mode { given } else { expected };
+                if let Some(old) = old {
+                    write(&scene.destination, old, OLD.as_bytes());
+                }
+                let options = CopyOptions::new()
+                    .allow(allow)
+                    .existing(Existing::Force)
+                    .durable(true)
+                    .preserve(Preserve::default().mode(mode).timestamps(true));
+                let receipt = scene.copied(&options);
+                let lost = |note: &Note| {
+                    matches!(
+                        note,
+                        Note::NotKeptElsewhere { .. } | Note::OldPermissionsNotKept { .. }
+                    )
+                };
+                assert!(!receipt.notes.iter().any(lost), "{:?}", receipt.notes);
+                let found = attributes(&scene.destination);
+                assert_eq!(found, expected, "{allow:?} {old:?} {mode} {found:x}");
+                let time = |path| fs::metadata(path).unwrap().modified().unwrap();
+                assert_eq!(time(&scene.source), time(&scene.destination));
+            }
+        }
+    }
 
     #[test]
     fn a_file_that_another_program_holds_is_an_error_that_says_so() {

@@ -5,14 +5,14 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use clap::ValueEnum;
-use uncopy::Mechanism;
 use uncopy::copy::job::{
     Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Selection, Sources,
 };
 use uncopy::copy::{
     Allow, Backup, Cache, CopyOptions, Existing, IfChanged, ModeChanges, Numbering, Origin, Prefer,
-    Preserve, Require, Sparse, Threshold, Transform, Tuning, Verify,
+    Preserve, Require, Sparse, Threshold, Transform, Tuning, Verify, systems,
 };
+use uncopy::{Mechanism, System};
 
 use super::list;
 use crate::flags::copy::{
@@ -59,7 +59,7 @@ pub(crate) fn options(flags: &CopyArgs) -> Result<CopyOptions, String> {
     options.ask = flags.interactive;
     options.backup = backup(flags, |name| std::env::var_os(name))?;
     options.attributes_only = flags.attributes_only;
-    options.preserve = preserve(flags)?;
+    options.preserve = preserve(flags, System::HERE)?;
     options.mode_changes = flags.chmod.iter().cloned().reduce(ModeChanges::then);
     options.owner = flags.chown;
     options.verify = verify(flags)?;
@@ -255,7 +255,9 @@ fn require(flag: RequireArg) -> Require {
     }
 }
 
-fn preserve(flags: &CopyArgs) -> Result<Preserve, String> {
+fn preserve(flags: &CopyArgs, system: System) -> Result<Preserve, String> {
+    let lists = CopyOptions::new().preserve(Preserve::default().acl(true));
+    let has_lists = systems::refused(&lists, system).is_empty();
     let mut preserve = match flags.tree.archive {
         true => Preserve::all(),
         false => Preserve::default(),
@@ -264,8 +266,13 @@ fn preserve(flags: &CopyArgs) -> Result<Preserve, String> {
     let taken = flags.no_preserve.iter().map(|attribute| (attribute, false));
     for (attribute, is_kept) in given.chain(taken) {
         match attribute {
-            // The list is the mode's finer part, and `cp` keeps both or none.
-            Attribute::Mode => (preserve.mode, preserve.acl) = (is_kept, is_kept),
+            // The list, where there is one, is the mode's finer part, and `cp` keeps both or none.
+            Attribute::Mode => {
+                preserve.mode = is_kept;
+                if has_lists {
+                    preserve.acl = is_kept;
+                }
+            }
             Attribute::Ownership => preserve.ownership = is_kept,
             Attribute::Timestamps => preserve.timestamps = is_kept,
             Attribute::Xattr => preserve.xattr = is_kept,
@@ -384,6 +391,26 @@ mod tests {
             let mut expected = usual();
             change(&mut expected);
             assert_eq!(parse(&format!("{flags} a b")).unwrap(), expected, "{flags}");
+        }
+    }
+
+    #[test]
+    fn the_mode_has_lists_where_the_system_has_them() {
+        for (system, line, expected) in [
+            (System::Linux, "--preserve=mode", (true, true)),
+            (System::MacOs, "--preserve=mode", (true, true)),
+            (System::Windows, "--preserve=mode", (true, false)),
+            (System::Other, "--preserve=mode", (true, false)),
+            (System::MacOs, "--preserve=acl --no-preserve=mode", (false, false)),
+            (System::Windows, "--preserve=acl,mode", (true, true)),
+            (System::Windows, "--preserve=mode,acl", (true, true)),
+            (System::Windows, "-a --no-preserve=mode", (false, true)),
+        ] {
+            let arguments = ["cp"].into_iter().chain(line.split_whitespace()).chain(["a", "b"]);
+            let command = CopyArgs::augment_args(clap::Command::new("cp"));
+            let flags = CopyArgs::from_arg_matches(&command.get_matches_from(arguments)).unwrap();
+            let found = preserve(&flags, system).unwrap();
+            assert_eq!((found.mode, found.acl), expected, "{system} {line}");
         }
     }
 

@@ -243,7 +243,7 @@ impl Contents {
             }
             (CHUNKS, true) => {
                 let (first, part) = parse_chunks(payload)?;
-                self.take_chunks(first, part);
+                add_chunks(&mut self.parts, first, part);
             }
             (LINKED, true) => parse_links(payload, visitor)?,
             (KEPT, true) if payload.is_empty() => self.is_kept = true,
@@ -251,22 +251,23 @@ impl Contents {
         }
         Some(())
     }
+}
 
-    fn take_chunks(&mut self, first: u64, part: Part) {
-        let key = part_key(&part.path);
-        let first = usize::try_from(first).unwrap_or(usize::MAX);
-        match self.parts.get_mut(&key) {
-            Some(known) if known.is_same(&part) && first <= known.chunks.len() => {
-                known.chunks.truncate(first);
-                known.chunks.extend(part.chunks);
-            }
-            // Chunks without those before them are useless.
-            _ if first > 0 => {
-                self.parts.remove(&key);
-            }
-            _ => {
-                self.parts.insert(key, part);
-            }
+/// Adds the chunks of a part from number `first` on to those that are known.
+pub(crate) fn add_chunks(parts: &mut HashMap<Short, Part>, first: u64, part: Part) {
+    let key = part_key(&part.path);
+    let first = usize::try_from(first).unwrap_or(usize::MAX);
+    match parts.get_mut(&key) {
+        Some(known) if known.is_same(&part) && first <= known.chunks.len() => {
+            known.chunks.truncate(first);
+            known.chunks.extend(part.chunks);
+        }
+        // Chunks without those before them are useless.
+        _ if first > 0 => {
+            parts.remove(&key);
+        }
+        _ => {
+            parts.insert(key, part);
         }
     }
 }

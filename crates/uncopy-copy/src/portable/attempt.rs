@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::decide::{self, AfterError, Holes};
 use super::names::directory_of;
+use super::partial::Partial;
 use super::temporary::Temporary;
 use super::{Destination, Source};
 use crate::context::CopyContext;
@@ -29,7 +30,7 @@ pub(super) enum Stopped {
 }
 
 /// One copy on its way.
-pub(super) struct Attempts<'a, 'b> {
+pub(super) struct Attempts<'a, 'b, 'c> {
     pub(super) calls: &'a dyn CopyCalls,
     pub(super) source: &'a Source<'a>,
     pub(super) destination: &'a Destination<'a>,
@@ -38,9 +39,11 @@ pub(super) struct Attempts<'a, 'b> {
     pub(super) observer: &'a mut dyn Observer,
     /// Digest of the bytes that pass through the program, if one is wanted.
     pub(super) digest: Option<StreamedDigest>,
+    /// Chunks of the file that are noted, if it is copied in chunks.
+    pub(super) partial: Option<Partial<'c>>,
 }
 
-impl Attempts<'_, '_> {
+impl Attempts<'_, '_, '_> {
     /// Tries one mechanism after another until one has moved all bytes. Returns their number, and adds to the
     /// receipt how they went and what was tried in vain.
     pub(super) fn run(
@@ -50,7 +53,7 @@ impl Attempts<'_, '_> {
     ) -> Result<u64> {
         let system = self.calls.system();
         for mechanism in decide::mechanisms(system).iter().copied() {
-            if let Some(reason) = self.excluded(mechanism, temporary.is_in_place()) {
+            if let Some(reason) = self.excluded(mechanism, temporary, receipt) {
                 receipt.refusals.push(Refusal { mechanism, reason, errno: None });
                 continue;
             }
@@ -79,10 +82,20 @@ impl Attempts<'_, '_> {
     }
 
     /// Why a mechanism is not tried.
-    fn excluded(&self, mechanism: Mechanism, is_in_place: bool) -> Option<RefusalReason> {
+    fn excluded(
+        &self,
+        mechanism: Mechanism,
+        temporary: &Temporary<'_>,
+        receipt: &Receipt,
+    ) -> Option<RefusalReason> {
         let holes = Holes::of(self.options.sparse, self.source.may_have_holes);
+        let is_in_place = temporary.is_in_place();
         let exclusion = decide::excluded(mechanism, self.options.allow, holes, is_in_place);
-        match exclusion {
+        let by_chunks = || {
+            self.partial.as_ref()?;
+            decide::excluded_by_chunks(mechanism, receipt.resumed_bytes)
+        };
+        match exclusion.or_else(by_chunks) {
             Some(exclusion) => Some(RefusalReason::ExcludedBy(exclusion)),
             None if self.size() == 0 && mechanism != Mechanism::ReadWrite => {
                 Some(RefusalReason::Empty)
@@ -239,6 +252,10 @@ impl Attempts<'_, '_> {
     ) -> Result<u64, Stopped> {
         let (calls, source, size) = (self.calls, self.source, self.size());
         let output = temporary.file().map_err(closed)?;
+        let resumed = receipt.resumed_bytes;
+        if let Some(partial) = self.partial.as_mut().filter(|_| resumed == 0) {
+            partial.begin(temporary).map_err(Stopped::Destination)?;
+        }
         let mut ranges = Vec::from([Range { start: 0, end: u64::MAX }]);
         let may_have_holes = self.options.sparse != Sparse::Never && source.may_have_holes;
         let mut makes_holes = self.options.sparse == Sparse::Always;
@@ -265,11 +282,16 @@ impl Attempts<'_, '_> {
         }
         let most = self.options.tuning.buffer_bytes();
         let mut buffer = vec![0; usize::try_from(most).unwrap_or(usize::MAX)];
-        let (mut copied, mut end) = (0, 0);
+        let (mut copied, mut end) = (0, resumed);
         for range in ranges {
-            let start = range.start;
+            let start = range.start.max(resumed);
+            if range.end <= start {
+                continue;
+            }
             self.digest_hole(end, start)?;
-            let reached = self.move_range(output, range, &mut buffer, makes_holes, &mut copied)?;
+            let range = start..range.end;
+            let reached =
+                self.move_range(temporary, range, &mut buffer, makes_holes, &mut copied)?;
             // A source that shrank has nothing there.
             end = if reached > start { reached } else { end };
         }
@@ -284,12 +306,15 @@ impl Attempts<'_, '_> {
             calls.set_length(output, end).map_err(Stopped::Destination)?;
         }
         receipt.add(Mechanism::ReadWrite, copied, Cost::UserCopied);
-        receipt.add(Mechanism::ReadWrite, end - copied, Cost::Hole);
+        receipt.add(Mechanism::ReadWrite, end - resumed - copied, Cost::Hole);
         Ok(end)
     }
 
     /// Adds the zeros of a hole to the digest.
     fn digest_hole(&mut self, start: u64, end: u64) -> Result<(), Stopped> {
+        if let Some(partial) = self.partial.as_mut().filter(|_| start < end) {
+            partial.add_zeros_to(end);
+        }
         let mut at = start;
         while let Some(digest) = self.digest.as_mut().filter(|_| at < end) {
             at = digest.add_hole(at, end);
@@ -301,7 +326,7 @@ impl Attempts<'_, '_> {
     /// Moves a range, or what the source has of it, without blocks of zeros if it `makes_holes`. Returns where it ended.
     fn move_range(
         &mut self,
-        output: &std::fs::File,
+        temporary: &Temporary<'_>,
         range: Range<u64>,
         buffer: &mut [u8],
         makes_holes: bool,
@@ -309,7 +334,7 @@ impl Attempts<'_, '_> {
     ) -> Result<u64, Stopped> {
         let most = buffer.len() as u64;
         let (calls, input, total_bytes) = (self.calls, &self.source.file, self.size());
-        let throttle = self.context.throttle;
+        let (throttle, output) = (self.context.throttle, temporary.file().map_err(closed)?);
         let mut at = range.start;
         while at < range.end {
             let progress = Progress { phase: Phase::Copying, done_bytes: at, total_bytes };
@@ -338,6 +363,10 @@ impl Attempts<'_, '_> {
             }
             if let Some(digest) = &mut self.digest {
                 digest.add(at, &piece[..bytes]);
+            }
+            if let Some(partial) = &mut self.partial {
+                partial.add(&piece[..bytes]);
+                partial.flush(calls, temporary, false).map_err(Stopped::Destination)?;
             }
             at += bytes as u64;
         }

@@ -28,7 +28,7 @@ struct Side<'a> {
     total_bytes: u64,
 }
 
-impl Attempts<'_, '_> {
+impl Attempts<'_, '_, '_> {
     /// Verifies the contents, computes their digest, and checks that the source did not change.
     pub(super) fn check_contents(
         &mut self,

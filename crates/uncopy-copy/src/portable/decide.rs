@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::{Allow, Sparse};
+use crate::{Allow, CopyOptions, Sparse};
 use uncopy_core::{Exclusion, Mechanism, Obstacle, System};
 use uncopy_os::native::Placing;
 
@@ -80,6 +80,25 @@ pub(super) fn excluded(
         _ if holes == Holes::Filled && !is_last => Some(Exclusion::MayKeepHoles),
         _ if holes == Holes::Made && !is_last => Some(Exclusion::CannotSeeZeros),
         _ => None,
+    }
+}
+
+/// Whether options let a file be copied in chunks: the mechanism that can is allowed, and the copy is a file of its own.
+pub(super) fn copies_in_chunks(options: &CopyOptions) -> bool {
+    let is_allowed = match options.allow {
+        Allow::Only(only) => only == Mechanism::ReadWrite,
+        Allow::Any | Allow::ReadWrite | Allow::Unshared => true,
+    };
+    is_allowed && !options.attributes_only && !options.in_place
+}
+
+/// Why a mechanism does not copy a file that is copied in chunks. `resumed_bytes`: an earlier run left these.
+pub(super) fn excluded_by_chunks(mechanism: Mechanism, resumed_bytes: u64) -> Option<Exclusion> {
+    match mechanism {
+        Mechanism::ReadWrite => None,
+        // Blocks are shared at once, or not at all.
+        Mechanism::Clonefile | Mechanism::BlockClone if resumed_bytes == 0 => None,
+        _ => Some(Exclusion::BytesNotSeen),
     }
 }
 

@@ -2,6 +2,7 @@
 //! one before a crash.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -11,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use uncopy_core::System;
-use uncopy_os::native::{Advance, CopyCalls, OnProgress, Placing, unsupported};
+use uncopy_os::native::{Advance, CopyCalls, FileAttributes, OnProgress, Placing, unsupported};
 
 /// Name of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub(super) enum Call {
     SetOwnerOfName,
     MakeSpecial,
     SetPermissions,
+    SetAttributes,
     SetTimes,
     Flush,
     FlushName,
@@ -56,6 +58,7 @@ pub(super) enum Call {
     RemoveDirectory,
     SetMode,
     SetDirectoryTimes,
+    SetDirectoryAttributes,
     FlushDirectory,
     OpenToFlush,
 }
@@ -75,6 +78,10 @@ pub(super) struct Fake {
     system: System,
     /// Calls that fail, with the system's number.
     failing: Vec<(Call, i32)>,
+    /// Calls that fail, whichever of their name they are.
+    always: Vec<(Call, i32)>,
+    /// Length of a file that cannot be read from an offset on, and the number of the error.
+    broken: Option<(u64, u64, i32)>,
     /// The one call among all of its name that fails, where not each does.
     nth: Option<usize>,
     /// Whether a flush finds a byte that the device has changed.
@@ -92,6 +99,10 @@ pub(super) struct Fake {
     /// Number of calls after which the process is gone.
     crash_after: Option<usize>,
     made: RefCell<Vec<Call>>,
+    /// Attributes of Windows by the number of the file.
+    attributes: RefCell<HashMap<u64, FileAttributes>>,
+    /// Bytes that were read of each file, by its number.
+    read: RefCell<HashMap<u64, u64>>,
     is_crashed: Cell<bool>,
 }
 
@@ -100,6 +111,8 @@ impl Fake {
         Fake {
             system,
             failing: Vec::new(),
+            always: Vec::new(),
+            broken: None,
             nth: None,
             spoils: false,
             most: usize::MAX,
@@ -109,8 +122,22 @@ impl Fake {
             user: rustix::process::geteuid().as_raw(),
             crash_after: None,
             made: RefCell::default(),
+            attributes: RefCell::default(),
+            read: RefCell::default(),
             is_crashed: Cell::new(false),
         }
+    }
+
+    /// Fails each call of this name, also where another one fails once.
+    pub(super) fn fail_all(mut self, call: Call, code: i32) -> Fake {
+        self.always.push((call, code));
+        self
+    }
+
+    /// Has reads of a file of this length fail from an offset on.
+    pub(super) fn unreadable_from(mut self, length: u64, offset: u64, code: i32) -> Fake {
+        self.broken = Some((length, offset, code));
+        self
     }
 
     pub(super) fn fail(mut self, call: Call, code: i32) -> Fake {
@@ -168,6 +195,17 @@ impl Fake {
         self
     }
 
+    /// Number of bytes that were read of a file.
+    pub(super) fn read_of(&self, path: &Path) -> u64 {
+        let number = fs::metadata(path).unwrap().ino();
+        self.read.borrow().get(&number).copied().unwrap_or_default()
+    }
+
+    /// Returns the same system, with its files, after a crash.
+    pub(super) fn again(self) -> Fake {
+        Fake { attributes: self.attributes, ..Fake::new(self.system) }
+    }
+
     /// Calls made so far.
     pub(super) fn made(&self) -> Vec<Call> {
         self.made.borrow().clone()
@@ -191,10 +229,33 @@ impl Fake {
         let before = self.made.borrow().iter().filter(|made| **made == call).count();
         self.made.borrow_mut().push(call);
         let fails = self.nth.is_none_or(|nth| nth == before);
-        match self.failing.iter().find(|(failing, _)| *failing == call && fails) {
+        let failing = self.failing.iter().filter(|_| fails).chain(&self.always);
+        match failing.into_iter().find(|(failing, _)| *failing == call) {
             Some((_, code)) => Err(io::Error::from_raw_os_error(*code)),
             None => work(),
         }
+    }
+
+    /// Gives whatever has a name attributes of Windows.
+    pub(super) fn give(&self, path: &Path, attributes: FileAttributes) {
+        let number = fs::symlink_metadata(path).unwrap().ino();
+        self.attributes.borrow_mut().insert(number, attributes);
+    }
+
+    /// Attributes of Windows that whatever has a name has.
+    pub(super) fn given(&self, path: &Path) -> FileAttributes {
+        self.attributes_of(&fs::symlink_metadata(path).unwrap())
+    }
+
+    fn attributes_of(&self, found: &Metadata) -> FileAttributes {
+        let by_itself =
+            if found.is_dir() { FileAttributes::default() } else { FileAttributes::ARCHIVE };
+        self.attributes.borrow().get(&found.ino()).copied().unwrap_or(by_itself)
+    }
+
+    /// Notes the attributes of a file or directory, whose number another one may have had.
+    pub(super) fn set_attributes_of(&self, found: &Metadata, attributes: FileAttributes) {
+        self.attributes.borrow_mut().insert(found.ino(), attributes);
     }
 
     fn is(&self, system: System) -> io::Result<()> {
@@ -243,11 +304,21 @@ impl CopyCalls for Fake {
     }
 
     fn create(&self, options: &OpenOptions, path: &Path) -> io::Result<File> {
-        self.call(Call::Create, || options.open(path))
+        self.call(Call::Create, || {
+            let file = options.open(path)?;
+            self.set_attributes_of(&file.metadata()?, FileAttributes::ARCHIVE);
+            Ok(file)
+        })
     }
 
     fn open_made(&self, path: &Path) -> io::Result<File> {
-        self.call(Call::OpenMade, || OpenOptions::new().read(true).write(true).open(path))
+        self.call(Call::OpenMade, || {
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            let found = file.metadata()?;
+            let bits = self.attributes_of(&found).bits() & !FileAttributes::READ_ONLY.bits();
+            self.set_attributes_of(&found, FileAttributes::from_bits(bits));
+            Ok(file)
+        })
     }
 
     fn open_existing(&self, path: &Path) -> io::Result<File> {
@@ -279,6 +350,7 @@ impl CopyCalls for Fake {
         self.is(System::Windows)?;
         self.call(Call::CopyToNew, || {
             let (from, to) = (File::open(source)?, File::create_new(new)?);
+            self.set_attributes_of(&to.metadata()?, self.attributes_of(&from.metadata()?));
             // ERROR_REQUEST_ABORTED
             let copied = self.copy_in_pieces(&from, &to, progress, 1235);
             if copied.is_err() {
@@ -340,7 +412,17 @@ impl CopyCalls for Fake {
 
     fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let most = buffer.len().min(self.most);
-        self.call(Call::Read, || file.read_at(&mut buffer[..most], offset))
+        self.call(Call::Read, || {
+            if let Some((length, from, code)) = self.broken
+                && offset >= from
+                && file.metadata()?.len() == length
+            {
+                return Err(io::Error::from_raw_os_error(code));
+            }
+            let bytes = file.read_at(&mut buffer[..most], offset)?;
+            *self.read.borrow_mut().entry(file.metadata()?.ino()).or_default() += bytes as u64;
+            Ok(bytes)
+        })
     }
 
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
@@ -397,6 +479,17 @@ impl CopyCalls for Fake {
 
     fn set_permissions(&self, file: &File, permissions: Permissions) -> io::Result<()> {
         self.call(Call::SetPermissions, || file.set_permissions(permissions))
+    }
+
+    fn attributes(&self, metadata: &Metadata) -> Option<FileAttributes> {
+        self.is(System::Windows).ok().map(|()| self.attributes_of(metadata))
+    }
+
+    fn set_attributes(&self, file: &File, attributes: FileAttributes) -> io::Result<()> {
+        self.call(Call::SetAttributes, || {
+            self.set_attributes_of(&file.metadata()?, attributes);
+            Ok(())
+        })
     }
 
     fn set_times(&self, file: &File, from: &Metadata) -> io::Result<()> {

@@ -6,17 +6,18 @@ use std::io;
 use std::path::Path;
 
 use super::attempt::Attempts;
+use super::attributes::{self, Before};
 use super::native;
 use super::temporary::{Last, Temporary};
 use crate::options::CopyOptions;
 use uncopy_core::other_system;
 use uncopy_core::{Error, Mechanism, MetadataPart, Note, Portion, Receipt, Result};
-use uncopy_os::native::CopyCalls;
+use uncopy_os::native::{CopyCalls, FileAttributes};
 
 /// Umask where it is not known.
 pub(super) const OWNER_ALONE: u32 = 0o077;
 
-impl<'a> Attempts<'a, '_> {
+impl<'a> Attempts<'a, '_, '_> {
     /// Gives the copy the metadata of the file that it replaces, and what the options name. Returns what it may have only
     /// under its final name.
     ///
@@ -55,7 +56,13 @@ impl<'a> Attempts<'a, '_> {
         {
             notes.push(not_kept(MetadataPart::Attributes, error));
         }
-        let permissions = self.give_mode(file, old, keeps_group, notes)?;
+        let permissions = match self.calls.attributes(source) {
+            Some(of_source) => {
+                self.give_attributes(file, of_source, old, notes)?;
+                None
+            }
+            None => self.give_mode(file, old, keeps_group, notes)?,
+        };
         if options.preserve.timestamps
             && let Err(error) = self.calls.set_times(file, source)
         {
@@ -90,6 +97,33 @@ impl<'a> Attempts<'a, '_> {
             (false, false) => Note::OldOwnerAndGroupNotKept,
         });
         Ok(has_group)
+    }
+
+    /// Gives a file the attributes that it has in place of a mode.
+    fn give_attributes(
+        &self,
+        file: &File,
+        of_source: FileAttributes,
+        old: Option<&Metadata>,
+        notes: &mut Vec<Note>,
+    ) -> Result<()> {
+        let (calls, preserves) = (self.calls, self.options.preserve.mode);
+        let now = file.metadata().map_err(|error| self.refused("examine", error))?;
+        let before = match old.and_then(|old| calls.attributes(old)) {
+            Some(old) => Before::Replaced(old),
+            None if self.destination.found.is_none() => Before::NewFile,
+            None => Before::Itself,
+        };
+        let now = calls.attributes(&now).unwrap_or_default();
+        let wanted = attributes::wanted(of_source, now, before, preserves);
+        let given = wanted.map_or(Ok(()), |wanted| calls.set_attributes(file, wanted));
+        notes.extend(given.err().map(|error| match before {
+            Before::Replaced(_) if !preserves => {
+                Note::OldPermissionsNotKept { error: error.into() }
+            }
+            _ => not_kept(MetadataPart::FileAttributes, error),
+        }));
+        Ok(())
     }
 
     /// Sets the mode of a file. Returns what it gets with its final name.

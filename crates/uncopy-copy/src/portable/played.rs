@@ -1,6 +1,7 @@
 //! Copies by the calls of other systems, played on Linux: every error of each table, short counts, a stop at each
 //! report, a crash after each call.
 
+mod attributes;
 mod given;
 mod obeyed;
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::decide::{self, AfterPlacing};
 use super::names::{directory_of, temporary_path};
 use super::{backup, native};
+use crate::for_owner_alone;
 use crate::options::Backup;
 use uncopy_core::other_system;
 use uncopy_core::{Error, MetadataPart, Note, Objection, Reason, Result};
@@ -43,6 +44,8 @@ pub(super) struct Temporary<'a> {
     file: Option<File>,
     path: PathBuf,
     is_placed: bool,
+    /// Whether another run goes on with it if it is not put in place.
+    stays: bool,
 }
 
 impl<'a> Temporary<'a> {
@@ -65,10 +68,42 @@ impl<'a> Temporary<'a> {
                 }
                 Ok(file) => {
                     let file = Some(file);
-                    return Ok(Temporary { calls, destination, new, file, path, is_placed: false });
+                    return Ok(Temporary::of(calls, destination, new, file, path));
                 }
             }
         }
+    }
+
+    fn of(
+        calls: &'a dyn CopyCalls,
+        destination: &'a Path,
+        new: OpenOptions,
+        file: Option<File>,
+        path: PathBuf,
+    ) -> Temporary<'a> {
+        Temporary { calls, destination, new, file, path, is_placed: false, stays: false }
+    }
+
+    /// Takes over one that an earlier run left.
+    pub(super) fn left(
+        calls: &'a dyn CopyCalls,
+        destination: &'a Path,
+        path: PathBuf,
+        file: File,
+    ) -> Temporary<'a> {
+        let mut new = File::options();
+        for_owner_alone(new.read(true).write(true).create_new(true));
+        Temporary::of(calls, destination, new, Some(file), path)
+    }
+
+    /// Has the file stay where it is if it is not put in place.
+    pub(super) fn stays_after_errors(&mut self, stays: bool) {
+        self.stays = stays;
+    }
+
+    /// Path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Opens a file that exists, to be written where it is; `given` is its path for people.
@@ -86,7 +121,9 @@ impl<'a> Temporary<'a> {
             return Err(Error::new("write to", given, reason));
         }
         let (new, path) = (File::options(), destination.to_owned());
-        Ok(Temporary { calls, destination, new, file: Some(file), path, is_placed: true })
+        let mut found = Temporary::of(calls, destination, new, Some(file), path);
+        found.is_placed = true;
+        Ok(found)
     }
 
     /// Whether it was there before.
@@ -205,7 +242,7 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         self.file = None;
-        if !self.is_placed {
+        if !self.is_placed && !self.stays {
             let _ = self.calls.remove(&self.path);
         }
     }

@@ -7,6 +7,7 @@ mod entry;
 mod fake;
 mod journal;
 mod names;
+mod part;
 mod place;
 mod remove;
 mod root;
@@ -19,6 +20,7 @@ mod walk;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
+use crate::chunks::ChunkSizes;
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
 use crate::portable::backup_claims::BackupClaims;
@@ -37,7 +39,7 @@ pub(super) fn run(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    run_by(&SystemCalls, pairs, options, observer)
+    run_in_chunks(&SystemCalls, ChunkSizes::BUILT_IN, pairs, options, observer)
 }
 
 /// See [`crate::job::is_built`].
@@ -45,9 +47,10 @@ pub(super) fn is_built(source: &Path, destination: &Path, options: &JobOptions) 
     root::is_tree_built(&SystemCalls, source, destination, options)
 }
 
-/// Copies them by the calls of a system.
-fn run_by(
+/// Copies them by the calls of a system, large files in chunks of these sizes if there is a journal.
+fn run_in_chunks(
     calls: &dyn TreeCalls,
+    sizes: ChunkSizes,
     pairs: &[(PathBuf, PathBuf)],
     options: &JobOptions,
     observer: &dyn JobObserver,
@@ -71,8 +74,19 @@ fn run_by(
     let umask = OnceCell::new();
     let (journal, ended) = (None, Vec::new());
     let claims = BackupClaims::of(options.copy.backup.as_ref());
-    let mut job =
-        Job { calls, options, inside, umask, tally, names, destinations, claims, journal, ended };
+    let mut job = Job {
+        calls,
+        sizes,
+        options,
+        inside,
+        umask,
+        tally,
+        names,
+        destinations,
+        claims,
+        journal,
+        ended,
+    };
     let mut not_begun = pairs.iter();
     while !job.tally.is_over()
         && let Some((source, destination)) = not_begun.next()
@@ -91,6 +105,7 @@ fn run_by(
 /// A job on its way.
 struct Job<'a> {
     calls: &'a dyn TreeCalls,
+    sizes: ChunkSizes,
     options: &'a JobOptions,
     /// Options for what lies in a tree that has no name yet.
     inside: &'a CopyOptions,

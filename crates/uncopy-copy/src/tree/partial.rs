@@ -7,25 +7,17 @@
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
 
+use crate::chunks::{self, ChunkLog, ChunkSizes, Chunks};
 use crate::digest::ChunkDigest;
 use crate::mechanism::Refused;
-use crate::parts::{CHUNK_BYTES, Parts, Unfinished};
+use crate::parts::{Parts, Unfinished};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::AlignedBuffer;
 use uncopy_os::file::{FileId, Stat};
 use uncopy_os::{Sys, file, transfer};
 
-/// Minimum size of resumable files; smaller ones are copied from the beginning.
-pub(crate) const MIN_BYTES: u64 = 32 << 20;
-
-/// Maximum number of chunks in a file, so that their digests stay small: 2 MiB.
-const MAX_CHUNKS: u64 = 1 << 16;
-
-/// Number of bytes, or age, at which chunks are flushed and noted.
-const FLUSH_BYTES: u64 = 64 << 20;
-const FLUSH_AGE: Duration = Duration::from_secs(2);
+pub(crate) use crate::chunks::MIN_BYTES;
 
 const READ_BYTES: u64 = 1 << 20;
 
@@ -46,14 +38,10 @@ pub(crate) struct LeftPart {
 /// A large file that is being copied.
 pub(crate) struct Partial<'a> {
     keep: Box<dyn Keep + 'a>,
-    chunks: Chunks,
+    log: ChunkLog,
     /// Digests of an earlier run, until they are verified.
     expected: Vec<ChunkDigest>,
-    /// Number of noted chunks.
-    noted: u64,
-    /// Hashed behind them, and not noted yet.
-    hashed: Vec<ChunkDigest>,
-    since: Instant,
+    zeros: Zeros,
 }
 
 impl<'a> Partial<'a> {
@@ -63,14 +51,8 @@ impl<'a> Partial<'a> {
         size: u64,
         expected: Vec<ChunkDigest>,
     ) -> Partial<'a> {
-        Partial {
-            keep,
-            chunks: Chunks::new(size),
-            expected,
-            noted: 0,
-            hashed: Vec::new(),
-            since: Instant::now(),
-        }
+        let log = ChunkLog::new(ChunkSizes::BUILT_IN, size);
+        Partial { keep, log, expected, zeros: Zeros::default() }
     }
 }
 
@@ -85,15 +67,10 @@ impl Parts for Partial<'_> {
         fail: &dyn Fn(Errno) -> Error,
         on_progress: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<u64> {
-        for expected in std::mem::take(&mut self.expected) {
-            if self.chunks.digest(copy, self.noted).map_err(fail)? != Some(expected) {
-                break;
-            }
-            self.noted += 1;
-            on_progress(self.chunks.end_of(self.noted))?;
-        }
-        self.since = Instant::now();
-        Ok(self.chunks.end_of(self.noted))
+        let (chunks, zeros) = (self.log.chunks, &mut self.zeros);
+        let expected = std::mem::take(&mut self.expected);
+        let of_copy = |number| zeros.digest(copy, chunks, number).map_err(fail);
+        self.log.verify(expected, of_copy, on_progress)
     }
 
     fn reached(
@@ -102,124 +79,81 @@ impl Parts for Partial<'_> {
         copy: (BorrowedFd<'_>, &OsStr),
         offset: u64,
     ) -> Result<(), Refused> {
-        loop {
-            let number = self.noted + self.hashed.len() as u64;
-            if offset < self.chunks.end_of(number + 1) {
-                break;
-            }
+        while self.log.is_next_whole(offset) {
             // There are no more, or the source became shorter, which is reported at the end.
-            let digest = self.chunks.digest(source, number).map_err(Refused::at_source)?;
-            let Some(digest) = digest else { break };
-            self.hashed.push(digest);
+            let digest = self.zeros.digest(source, self.log.chunks, self.log.next());
+            let Some(digest) = digest.map_err(Refused::at_source)? else { break };
+            self.log.add(digest);
         }
-        let bytes = self.hashed.len() as u64 * self.chunks.each_bytes;
-        if bytes >= FLUSH_BYTES || (bytes > 0 && self.since.elapsed() >= FLUSH_AGE) {
+        if self.log.is_due() {
             return self.flush(copy).map_err(Refused::at_destination);
         }
         Ok(())
     }
 
     fn flush(&mut self, copy: (BorrowedFd<'_>, &OsStr)) -> Sys<()> {
-        if self.hashed.is_empty() {
-            return Ok(());
-        }
+        let Some((first, chunks)) = self.log.unnoted() else { return Ok(()) };
         let (fd, name) = copy;
         file::sync_data(fd)?;
         let id = file::stat(fd)?.id();
-        self.keep.note((name, id), self.noted, &self.hashed)?;
-        self.noted += self.hashed.len() as u64;
-        self.hashed.clear();
-        self.since = Instant::now();
+        self.keep.note((name, id), first, chunks)?;
+        self.log.set_noted();
         Ok(())
     }
 
     fn is_noted(&self) -> bool {
-        self.noted > 0
+        self.log.is_noted()
     }
 }
 
-/// Whether a copy that got its final name is correct: its chunks match those `noted`, and the rest
-/// matches the source, which has not changed since. `on_progress` receives the offset.
+/// Whether a copy that got its final name is correct; see [`Chunks::are_whole`].
 pub(crate) fn is_whole<E>(
     source: BorrowedFd<'_>,
     copy: BorrowedFd<'_>,
     size: u64,
     noted: &[ChunkDigest],
-    mut on_progress: impl FnMut(u64) -> Result<(), E>,
+    on_progress: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<bool, E> {
-    let mut chunks = Chunks::new(size);
-    for number in 0..chunks.count() {
-        let expected = match noted.get(number as usize) {
-            Some(digest) => Ok(Some(*digest)),
-            None => chunks.digest(source, number),
-        };
-        // A read error is reported when the file is copied again.
-        match (expected, chunks.digest(copy, number)) {
-            (Ok(Some(expected)), Ok(Some(found))) if expected == found => {}
-            _ => return Ok(false),
-        }
-        on_progress(chunks.end_of(number + 1))?;
-    }
-    Ok(true)
+    let chunks = ChunkSizes::BUILT_IN.divide(size);
+    let zeros = [source, copy].map(|fd| (fd, Zeros::default()));
+    let [of_source, of_copy] =
+        zeros.map(|(fd, mut zeros)| move |number| zeros.digest(fd, chunks, number));
+    chunks.are_whole(noted, of_source, of_copy, on_progress)
 }
 
-/// The chunks of a file.
-struct Chunks {
-    size: u64,
-    each_bytes: u64,
-    /// Digest of a chunk of zeros.
-    zeros: Option<ChunkDigest>,
-}
+/// Digest of a chunk of zeros, once there was one.
+#[derive(Default)]
+struct Zeros(Option<ChunkDigest>);
 
-impl Chunks {
-    fn new(size: u64) -> Chunks {
-        Chunks { size, each_bytes: chunk_bytes(size), zeros: None }
-    }
-
-    fn count(&self) -> u64 {
-        self.size.div_ceil(self.each_bytes)
-    }
-
-    /// Returns the offset at which this number of chunks ends.
-    fn end_of(&self, chunks: u64) -> u64 {
-        chunks.saturating_mul(self.each_bytes).min(self.size)
-    }
-
+impl Zeros {
     /// Returns the digest of the chunk of this number; `None`: there is none, or the file ends in
     /// it.
-    fn digest(&mut self, fd: BorrowedFd<'_>, number: u64) -> Sys<Option<ChunkDigest>> {
-        let (start, end) = (self.end_of(number), self.end_of(number + 1));
-        let length = end - start;
-        if length == 0 {
-            return Ok(None);
+    fn digest(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        chunks: Chunks,
+        number: u64,
+    ) -> Sys<Option<ChunkDigest>> {
+        let Some(range) = chunks.range_of(number) else { return Ok(None) };
+        let length = range.end - range.start;
+        if length == chunks.each_bytes() && is_hole(fd, range.start, length)? {
+            return Ok(Some(*self.0.get_or_insert_with(|| digest_of_zeros(length))));
         }
-        if length == self.each_bytes && is_hole(fd, start, length)? {
-            let zeros = self.zeros.get_or_insert_with(|| digest_of_zeros(length));
-            return Ok(Some(*zeros));
-        }
-        let mut hasher = blake3::Hasher::new();
         let mut buffer = AlignedBuffer::new(READ_BYTES as usize);
-        let mut done = 0;
-        while done < length {
-            match transfer::read_at(fd, &mut buffer, start + done) {
-                Ok(0) => return Ok(None),
-                Ok(n) => {
-                    let n = (n as u64).min(length - done);
-                    hasher.update(&buffer[..n as usize]);
-                    done += n;
+        chunks::digest(range, &mut buffer, |buffer, at| {
+            loop {
+                match transfer::read_at(fd, buffer, at) {
+                    Err(Errno::EINTR) => {}
+                    read => return read,
                 }
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno),
             }
-        }
-        Ok(Some(*hasher.finalize().as_bytes()))
+        })
     }
 }
 
-/// Returns the length of a file's chunks: a multiple of [`CHUNK_BYTES`], so that reads begin at
-/// whole pages.
+/// Returns the length of a file's chunks.
 pub(crate) fn chunk_bytes(size: u64) -> u64 {
-    size.div_ceil(MAX_CHUNKS).div_ceil(CHUNK_BYTES).max(1) * CHUNK_BYTES
+    ChunkSizes::BUILT_IN.divide(size).each_bytes()
 }
 
 /// Whether the range is a hole within the file.
@@ -248,6 +182,7 @@ fn digest_of_zeros(length: u64) -> ChunkDigest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunks::CHUNK_BYTES;
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
     use std::sync::{Arc, Mutex};
@@ -261,18 +196,6 @@ mod tests {
             assert_eq!(first, all.len() as u64);
             all.extend(chunks);
             Ok(())
-        }
-    }
-
-    #[test]
-    fn huge_files_have_larger_chunks() {
-        for (size, expected) in [
-            (0, CHUNK_BYTES),
-            (CHUNK_BYTES * MAX_CHUNKS, CHUNK_BYTES),
-            (CHUNK_BYTES * MAX_CHUNKS + 1, 2 * CHUNK_BYTES),
-            (u64::MAX, CHUNK_BYTES * ((1 << 48) / CHUNK_BYTES)),
-        ] {
-            assert_eq!(chunk_bytes(size), expected, "{size}");
         }
     }
 

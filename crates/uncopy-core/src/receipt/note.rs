@@ -77,7 +77,7 @@ pub enum Note {
         /// The error returned.
         error: SystemError,
     },
-    /// Permissions and attributes of the replaced file are gone.
+    /// Owner, access rights and extended attributes of the replaced file are gone.
     OldMetadataGone,
 }
 
@@ -109,6 +109,8 @@ pub enum MetadataPart {
     Attribute(CString),
     /// Extended attributes and ACL of the replaced file.
     OfReplaced,
+    /// Attributes of Windows: read-only, hidden, system, archive, not indexed.
+    FileAttributes,
 }
 
 codes! { Note {
@@ -136,6 +138,8 @@ codes! { Note {
     | Note::NotKeptElsewhere { what: MetadataPart::Attribute(_), .. } => "attribute_not_kept",
     Note::NotKept { what: MetadataPart::OfReplaced, .. }
     | Note::NotKeptElsewhere { what: MetadataPart::OfReplaced, .. } => "replaced_attributes_not_kept",
+    Note::NotKept { what: MetadataPart::FileAttributes, .. }
+    | Note::NotKeptElsewhere { what: MetadataPart::FileAttributes, .. } => "file_attributes_not_kept",
     Note::NothingGiven => "nothing_given",
     Note::SetuidDropped => "setuid_dropped",
     Note::InPlace => "in_place",
@@ -238,7 +242,9 @@ impl fmt::Display for Note {
             Note::OldPermissionsNotKept { error } => {
                 return write!(f, "permissions of the old file could not be kept: {error}");
             }
-            Note::OldMetadataGone => "permissions and attributes of the old file are gone",
+            Note::OldMetadataGone => {
+                "owner, access rights and extended attributes of the old file are gone"
+            }
         })
     }
 }
@@ -260,6 +266,7 @@ impl fmt::Display for MetadataPart {
                 return write!(f, "attribute {}", name.to_string_lossy());
             }
             MetadataPart::OfReplaced => "attributes and ACL of the replaced file",
+            MetadataPart::FileAttributes => "file attributes (read-only, hidden, system …)",
         })
     }
 }

@@ -18,9 +18,10 @@ use windows_sys::Win32::Foundation::{
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, COPY_FILE_FAIL_IF_EXISTS, COPYFILE2_CALLBACK_CHUNK_FINISHED,
     COPYFILE2_EXTENDED_PARAMETERS, COPYFILE2_MESSAGE, COPYFILE2_MESSAGE_ACTION,
-    COPYFILE2_PROGRESS_CANCEL, COPYFILE2_PROGRESS_CONTINUE, DELETE, FILE_ATTRIBUTE_SPARSE_FILE,
-    FILE_FLAG_BACKUP_SEMANTICS, FILE_FLAG_OPEN_REPARSE_POINT, FILE_RENAME_INFO, FILE_SHARE_READ,
-    FILE_SHARE_WRITE, FileRenameInfoEx, FindClose, FindFirstStreamW, FindNextStreamW,
+    COPYFILE2_PROGRESS_CANCEL, COPYFILE2_PROGRESS_CONTINUE, DELETE, FILE_ATTRIBUTE_NORMAL,
+    FILE_ATTRIBUTE_SPARSE_FILE, FILE_BASIC_INFO, FILE_FLAG_BACKUP_SEMANTICS,
+    FILE_FLAG_OPEN_REPARSE_POINT, FILE_RENAME_INFO, FILE_SHARE_READ, FILE_SHARE_WRITE,
+    FileBasicInfo, FileRenameInfoEx, FindClose, FindFirstStreamW, FindNextStreamW,
     FindStreamInfoStandard, GetDiskFreeSpaceW, GetFileInformationByHandle,
     MOVEFILE_REPLACE_EXISTING, MOVEFILE_WRITE_THROUGH, MoveFileExW, SetFileInformationByHandle,
     WIN32_FIND_STREAM_DATA,
@@ -36,7 +37,9 @@ use windows_sys::Win32::System::Ioctl::{
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
 use windows_sys::core::{HRESULT, PCWSTR};
 
-use super::native::{Advance, CopyCalls, FileIdentity, OnProgress, Placing, Reports};
+use super::native::{
+    Advance, CopyCalls, FileAttributes, FileIdentity, OnProgress, Placing, Reports,
+};
 use super::references::{self, Answer};
 use uncopy_core::{System, windows_path};
 
@@ -236,6 +239,26 @@ impl CopyCalls for SystemCalls {
         file.seek_write(bytes, offset)
     }
 
+    fn attributes(&self, metadata: &Metadata) -> Option<FileAttributes> {
+        Some(FileAttributes::from_bits(metadata.file_attributes()))
+    }
+
+    fn set_attributes(&self, file: &File, attributes: FileAttributes) -> io::Result<()> {
+        // No attribute at all would mean that they stay; times of zero do.
+        let bits = if attributes.bits() == 0 { FILE_ATTRIBUTE_NORMAL } else { attributes.bits() };
+        let info = FILE_BASIC_INFO { FileAttributes: bits, ..FILE_BASIC_INFO::default() };
+        let length = size(size_of::<FILE_BASIC_INFO>());
+        // SAFETY: the handle is open while `file` is borrowed, and the call reads the structure.
+        done(unsafe {
+            SetFileInformationByHandle(
+                handle(file),
+                FileBasicInfo,
+                ptr::from_ref(&info).cast(),
+                length,
+            )
+        })
+    }
+
     fn set_times(&self, file: &File, from: &Metadata) -> io::Result<()> {
         let times = super::native::access_and_modification(from)?;
         file.set_times(times.set_created(from.created()?))
@@ -257,15 +280,23 @@ impl CopyCalls for SystemCalls {
         match placing {
             Placing::PosixRename => rename_by_handle(file, destination, replaces),
             Placing::Rename => {
-                let was_read_only = replaces && allow_writing(destination).unwrap_or(false);
-                let moved = move_file(temporary, destination, replaces);
-                if moved.is_err() && was_read_only {
-                    let _ = forbid_writing(destination);
-                }
-                moved
+                let rename = || move_file(temporary, destination, replaces);
+                let of_read_only =
+                    replaces.then(|| replace_read_only(destination, rename)).flatten();
+                of_read_only.unwrap_or_else(rename)
             }
             Placing::Link => fs::hard_link(temporary, destination),
             Placing::ExclusiveRename => super::native::unsupported(),
+        }
+    }
+
+    /// A read-only file is replaced too.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::rename(from, to) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                replace_read_only(to, || fs::rename(from, to)).unwrap_or(Err(error))
+            }
+            renamed => renamed,
         }
     }
 
@@ -291,12 +322,26 @@ fn allow_writing(path: &Path) -> io::Result<bool> {
     set_read_only(path, false)
 }
 
-fn forbid_writing(path: &Path) -> io::Result<bool> {
-    set_read_only(path, true)
+/// Replaces a file that is read-only by `rename`; after an error it is read-only again. `None`: it is not.
+fn replace_read_only(
+    path: &Path,
+    rename: impl FnOnce() -> io::Result<()>,
+) -> Option<io::Result<()>> {
+    if !allow_writing(path).unwrap_or(false) {
+        return None;
+    }
+    let renamed = rename();
+    if renamed.is_err() {
+        let _ = set_read_only(path, true);
+    }
+    Some(renamed)
 }
 
-/// Returns whether the attribute was changed.
-fn set_read_only(path: &Path, is_read_only: bool) -> io::Result<bool> {
+/// Sets the read-only attribute. Returns whether it was changed.
+///
+/// # Errors
+/// Those of the calls.
+pub fn set_read_only(path: &Path, is_read_only: bool) -> io::Result<bool> {
     // A symbolic link has permissions of its own.
     let mut permissions = fs::symlink_metadata(path)?.permissions();
     if permissions.readonly() == is_read_only {
@@ -314,20 +359,21 @@ fn rename_by_handle(file: &File, destination: &Path, replaces: bool) -> io::Resu
     // Words, so that the header is aligned; the zero behind the name fits too.
     let mut buffer =
         vec![0u64; (at_name + name.len() * size_of::<u16>()).div_ceil(size_of::<u64>())];
-    let info: *mut FILE_RENAME_INFO = buffer.as_mut_ptr().cast();
     let always = POSIX_SEMANTICS | IGNORE_READONLY;
-    // SAFETY: the buffer is aligned and as long as header and name together; the pointer is derived from all of it.
-    unsafe {
-        (*info).Anonymous.Flags = if replaces { always | REPLACE_IF_EXISTS } else { always };
-        (*info).FileNameLength = size(name_bytes);
-        let to = info.cast::<u8>().add(at_name).cast::<u16>();
-        ptr::copy_nonoverlapping(name.as_ptr(), to, name.len());
-    }
+    let info: *mut FILE_RENAME_INFO = buffer.as_mut_ptr().cast();
+    // SAFETY: the buffer is aligned, longer than the header, and nothing else uses it meanwhile; all zeros are a header.
+    let header = unsafe { &mut *info };
+    header.Anonymous.Flags = if replaces { always | REPLACE_IF_EXISTS } else { always };
+    header.FileNameLength = size(name_bytes);
+    let start = buffer.as_mut_ptr().cast::<u8>();
+    // SAFETY: the name begins in the buffer.
+    let to = unsafe { start.add(at_name) }.cast::<u16>();
+    // SAFETY: the buffer is as long as header and name together, and the name lies elsewhere.
+    unsafe { ptr::copy_nonoverlapping(name.as_ptr(), to, name.len()) };
     let length = size(buffer.len() * size_of::<u64>());
+    let info = buffer.as_ptr().cast::<c_void>();
     // SAFETY: the handle is open while `file` is borrowed, and the call reads `length` bytes.
-    done(unsafe {
-        SetFileInformationByHandle(handle(file), FileRenameInfoEx, info.cast::<c_void>(), length)
-    })
+    done(unsafe { SetFileInformationByHandle(handle(file), FileRenameInfoEx, info, length) })
 }
 
 /// Identifies an open file.
@@ -401,15 +447,19 @@ fn control<Input, Output>(
 type CopyFile2 =
     unsafe extern "system" fn(PCWSTR, PCWSTR, *const COPYFILE2_EXTENDED_PARAMETERS) -> HRESULT;
 
+/// Function of a library, of whatever type.
+type Unknown = unsafe extern "system" fn() -> isize;
+
 /// Looks `CopyFile2` up: a program that is linked with it does not start where it is missing (Wine 8).
 fn copy_file_2() -> io::Result<CopyFile2> {
     let library: Vec<u16> = "kernel32.dll\0".encode_utf16().collect();
-    // SAFETY: both names end with a zero; kernel32 is never unloaded.
-    let found =
-        unsafe { GetProcAddress(GetModuleHandleW(library.as_ptr()), c"CopyFile2".as_ptr().cast()) };
+    // SAFETY: the name ends with a zero; kernel32 is never unloaded.
+    let library = unsafe { GetModuleHandleW(library.as_ptr()) };
+    // SAFETY: the name ends with a zero.
+    let found = unsafe { GetProcAddress(library, c"CopyFile2".as_ptr().cast()) };
     match found {
         // SAFETY: the function of this name has this type (winbase.h).
-        Some(found) => Ok(unsafe { std::mem::transmute::<_, CopyFile2>(found) }),
+        Some(found) => Ok(unsafe { std::mem::transmute::<Unknown, CopyFile2>(found) }),
         None => Err(io::Error::from_raw_os_error(code(ERROR_PROC_NOT_FOUND))),
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::native_trees;
-use uncopy_os::native::CopyCalls;
+use uncopy_os::native::{CopyCalls, FileAttributes};
 use uncopy_os::native_calls::SystemCalls;
 
 /// The calls, by the standard library.
@@ -37,12 +37,12 @@ pub(super) trait TreeCalls: CopyCalls {
 
     /// Renames an entry; an existing one that is no directory is replaced.
     fn rename_entry(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        self.rename(from, to)
     }
 
     /// Removes an empty directory, or on Windows a link to a directory.
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        native_trees::remove_directory(path)
     }
 
     /// Opens a directory, for what is given to open ones.
@@ -53,6 +53,12 @@ pub(super) trait TreeCalls: CopyCalls {
     /// Sets the mode of a directory, where directories have modes.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         native_trees::set_mode(path, mode)
+    }
+
+    /// Sets the attributes of a directory, where files have some.
+    fn set_directory_attributes(&self, path: &Path, attributes: FileAttributes) -> io::Result<()> {
+        let directory = native_trees::open_directory_to_change(path)?;
+        self.set_attributes(&directory, attributes)
     }
 
     /// Gives a directory the times of access and modification of another.

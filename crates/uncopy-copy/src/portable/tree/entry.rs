@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Job;
 use super::calls::TreeCalls;
 use super::journal::Copied;
+use super::part::{KeptPart, is_ended};
 use super::place::{Admission, Found, Place, kind_of, look, name_taken, side_of};
 use super::remove::remove_entry;
 use super::tally::{FileProgress, Tally};
@@ -17,8 +18,9 @@ use crate::native_trees;
 use crate::portable::identity::{Identified, Identity, identify};
 use crate::portable::metadata::{give_owner, not_kept};
 use crate::portable::names::directory_of;
+use crate::portable::partial::InChunks;
 use crate::portable::{LinkAtEnd, backup, copy_as, decide, passing};
-use crate::{Backup, CopyOptions, Existing, Outcome, Skip};
+use crate::{Backup, Control, CopyOptions, Existing, Outcome, Skip};
 use uncopy_core::{
     Error, InodeFlags, MetadataPart, Note, Objection, Reason, Result, System, other_system,
 };
@@ -98,7 +100,9 @@ impl Job<'_> {
         let file = (self.options.hard_links == HardLinks::Keep)
             .then(|| identify(self.calls, &place.source, true, metadata))
             .filter(|file| file.names > 1);
-        if self.is_resumed(place, metadata, file.is_some()) {
+        if self.is_resumed(place, metadata, file.is_some())
+            || self.is_ended(place, metadata, file.is_some(), options)?
+        {
             if let Some(file) = file {
                 self.names.add(file, place.root, &place.named);
             }
@@ -165,6 +169,37 @@ impl Job<'_> {
         journal.has(self.calls, &Copied { way, source, copy, has_names })
     }
 
+    /// Whether an earlier run gave a large file its name in an existing directory, and could not note that any more. If so,
+    /// it is noted now.
+    ///
+    /// # Errors
+    /// The observer stopped the job, or the journal cannot be written.
+    fn is_ended(
+        &mut self,
+        place: &Place,
+        source: &Metadata,
+        has_names: bool,
+        options: &CopyOptions,
+    ) -> Result<bool> {
+        // In a tree without its final name the file gets its temporary one back. What comes after the name may be missing.
+        let may_miss = options.given().has_mode();
+        let Some(journal) = self.journal.as_ref().filter(|_| !place.within.is_private && !may_miss)
+        else {
+            return Ok(false);
+        };
+        let way = self.names.way(place.root, &place.named);
+        let tally = &self.tally;
+        let is_ended =
+            is_ended(self.calls, journal, self.sizes, way, place, source, |_| match tally.ask() {
+                Control::Continue => Ok(()),
+                Control::Stop => Err(Error::new("copy", &place.source, Reason::Cancelled)),
+            })?;
+        if is_ended {
+            self.note(place, source, has_names)?;
+        }
+        Ok(is_ended)
+    }
+
     /// Notes a finished file in the journal.
     ///
     /// # Errors
@@ -176,12 +211,15 @@ impl Job<'_> {
             let (source, copy) = ((&*place.source, source), (&*place.actual, &found));
             journal.add(self.calls, &Copied { way, source, copy, has_names })
         });
-        noted.map_err(|error| {
-            let operation = "write the journal for";
-            let error = other_system::refused_by_destination(operation, &place.named, error);
-            self.tally.stop(error.clone());
-            error
-        })
+        noted.map_err(|error| self.stop_without_journal(place, error))
+    }
+
+    /// Ends the job, because the journal cannot be written.
+    fn stop_without_journal(&mut self, place: &Place, error: io::Error) -> Error {
+        let operation = "write the journal for";
+        let error = other_system::refused_by_destination(operation, &place.named, error);
+        self.tally.stop(error.clone());
+        error
     }
 
     /// Copies a file, and tries again as often as the options allow if an error may pass.
@@ -189,13 +227,22 @@ impl Job<'_> {
         let (calls, at_end) = (self.calls, LinkAtEnd::Replaced);
         let (gate, throttle) = (self.options.gate.as_ref(), self.tally.throttle());
         let context = CopyContext { gate, throttle, ..CopyContext::new() };
+        let (way, sizes) = (self.names.way(place.root, &place.named), self.sizes);
+        let mut kept = self.journal.as_mut().map(|journal| {
+            let (way, begun, failed) = (way.to_owned(), None, None);
+            KeptPart { calls, journal, sizes, way, place, begun, failed }
+        });
         let attempt = |tally: &mut Tally<'_>| {
             let mut progress = FileProgress::new(tally);
             let (from, to) = (&place.source, &place.actual);
-            copy_as(calls, from, to, options, &context, at_end, &mut progress)
+            let in_chunks = kept.as_mut().map(|keep| InChunks { keep, sizes });
+            copy_as(calls, from, to, options, &context, at_end, in_chunks, &mut progress)
         };
         let (system, retries) = (calls.system(), self.options.retries);
         let copied = passing::persist(&mut self.tally, system, retries, attempt, Tally::ask_or_end);
+        if let Some(error) = kept.and_then(|kept| kept.failed) {
+            return Err(self.stop_without_journal(place, error));
+        }
         copied.map_err(|error| self.as_named(place, error))
     }
 

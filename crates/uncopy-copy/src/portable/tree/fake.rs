@@ -8,6 +8,7 @@ use std::path::Path;
 use super::calls::TreeCalls;
 use crate::native_trees;
 use crate::portable::fake::{Call, Fake};
+use uncopy_os::native::FileAttributes;
 use uncopy_os::native_calls::SystemCalls;
 
 impl TreeCalls for Fake {
@@ -17,7 +18,11 @@ impl TreeCalls for Fake {
     }
 
     fn make_directory(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.call(Call::MakeDirectory, || native_trees::make_directory(path, mode))
+        self.call(Call::MakeDirectory, || {
+            native_trees::make_directory(path, mode)?;
+            self.set_attributes_of(&fs::metadata(path)?, FileAttributes::default());
+            Ok(())
+        })
     }
 
     fn make_link(&self, target: &Path, new: &Path, is_of_directory: bool) -> io::Result<()> {
@@ -42,6 +47,13 @@ impl TreeCalls for Fake {
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.call(Call::SetMode, || native_trees::set_mode(path, mode))
+    }
+
+    fn set_directory_attributes(&self, path: &Path, attributes: FileAttributes) -> io::Result<()> {
+        self.call(Call::SetDirectoryAttributes, || {
+            self.set_attributes_of(&fs::metadata(path)?, attributes);
+            Ok(())
+        })
     }
 
     fn set_directory_times(&self, path: &Path, source: &Metadata) -> io::Result<()> {

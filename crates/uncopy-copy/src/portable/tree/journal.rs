@@ -5,6 +5,7 @@
 //! systems here have no call that flushes a filesystem. A file is known by a digest of its path, of its source as it
 //! was and of its copy as it became; what has changed since on either side is in no journal.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::calls::TreeCalls;
 use super::contents::fill;
 use crate::journal::format::{
-    self, Begun, Built, Contents, JournalVisitor, Short, Unusable, begin_frame, done_frame,
+    self, Begun, Built, Contents, JournalVisitor, Part, Short, Unusable, begin_frame, done_frame,
 };
 use crate::journal_name::{self, journal_name};
 use crate::portable::identity::{Identity, identify};
@@ -36,6 +37,8 @@ pub(super) struct Journal {
     begun: Option<Begun>,
     /// Digests of the files that an earlier run finished, in order.
     done: Vec<Short>,
+    /// Large files that are begun, by the digest of their paths.
+    parts: HashMap<Short, Part>,
     /// Whether an incomplete frame was cut off at its end.
     pub(super) was_cut: bool,
     /// Offset of the next frame; `None` after an error: lost data may have been in any batch.
@@ -46,9 +49,17 @@ pub(super) struct Journal {
 /// Files that are done and not flushed.
 #[derive(Default)]
 struct Batch {
-    files: Vec<(PathBuf, Short)>,
+    files: Vec<DoneFile>,
     bytes: u64,
     since: Option<Instant>,
+}
+
+/// A file that is done and not flushed.
+struct DoneFile {
+    path: PathBuf,
+    digest: Short,
+    /// Key of its part, if it was copied in chunks.
+    part: Option<Short>,
 }
 
 /// A file on both sides.
@@ -166,7 +177,7 @@ impl Journal {
             Err(_) if is_zero(calls, &file, found.len())? => Contents::default(),
             contents => contents.map_err(NotOpened::Unusable)?,
         };
-        let Contents { own: stated, begun, whole_bytes, .. } = contents;
+        let Contents { own: stated, begun, parts, whole_bytes, .. } = contents;
         // Any file but the beginning of a first frame may be the user's own, or the copy of a journal.
         let is_new = whole_bytes == 0
             && (is_beginning(calls, &file)? || is_zero(calls, &file, found.len())?);
@@ -180,7 +191,7 @@ impl Journal {
         let Done(mut done) = done;
         done.sort_unstable();
         let (end, batch) = (Some(whole_bytes), Batch::default());
-        Ok(Journal { path, file, own, begun, done, was_cut, end, batch })
+        Ok(Journal { path, file, own, begun, done, parts, was_cut, end, batch })
     }
 
     /// Returns the job that the journal of a destination belongs to, if it is readable. Nothing is changed. On Windows
@@ -209,6 +220,7 @@ impl Journal {
         self.append(calls, &bytes)?;
         calls.flush_name(&self.file, directory_of(&self.path))?;
         self.done.clear();
+        self.parts.clear();
         self.begun = Some(begun);
         Ok(())
     }
@@ -227,7 +239,9 @@ impl Journal {
     pub(super) fn add(&mut self, calls: &dyn TreeCalls, copied: &Copied<'_>) -> io::Result<()> {
         let digest = digest(calls, copied)?;
         let (path, metadata) = copied.copy;
-        self.batch.files.push((path.to_owned(), digest));
+        let key = format::part_key(copied.way.as_os_str());
+        let part = self.parts.remove(&key).map(|_| key);
+        self.batch.files.push(DoneFile { path: path.to_owned(), digest, part });
         self.batch.bytes += metadata.len();
         let since = *self.batch.since.get_or_insert_with(Instant::now);
         let is_full = self.batch.files.len() >= BATCH_FILES
@@ -240,23 +254,80 @@ impl Journal {
     pub(super) fn flush(&mut self, calls: &dyn TreeCalls) -> io::Result<()> {
         let Batch { files, .. } = std::mem::take(&mut self.batch);
         let mut done = Vec::with_capacity(files.len() * size_of::<Short>());
-        for (path, digest) in files {
+        let mut ended = Vec::new();
+        for DoneFile { path, digest, part } in files {
             if let Ok(file) = calls.open_to_flush(&path) {
                 if let Err(error) = calls.flush(&file) {
                     self.end = None;
                     return Err(error);
                 }
                 done.extend(digest);
+                ended.extend(part.into_iter().flatten());
             }
         }
         if done.is_empty() {
             return Ok(());
         }
-        self.append(calls, &done_frame(&done))
+        let mut frames = done_frame(&done);
+        if !ended.is_empty() {
+            frames.extend(format::ended_frame(&ended));
+        }
+        self.append(calls, &frames)
     }
 
-    /// Appends a frame, and has it reach the device.
+    /// Returns the part that was made of a file, by its path from the root.
+    pub(super) fn part(&self, way: &Path) -> Option<&Part> {
+        self.parts.get(&format::part_key(way.as_os_str()))
+    }
+
+    /// Takes out the part that was made of a file.
+    pub(super) fn take_part(&mut self, way: &Path) -> Option<Part> {
+        self.parts.remove(&format::part_key(way.as_os_str()))
+    }
+
+    /// Whether chunks of any part are noted.
+    pub(super) fn has_chunks(&self) -> bool {
+        self.parts.values().any(|part| !part.chunks.is_empty())
+    }
+
+    /// Takes out every part that is not one of a file that is done.
+    pub(super) fn take_parts(&mut self) -> Vec<Part> {
+        self.parts.drain().map(|(_, part)| part).collect()
+    }
+
+    /// Notes chunks of a part, from number `first` on, which are flushed. Without chunks there is nothing to resume, and
+    /// the frame reaches the device with the next one.
+    pub(super) fn add_chunks(
+        &mut self,
+        calls: &dyn TreeCalls,
+        part: Part,
+        first: u64,
+    ) -> io::Result<()> {
+        let frame = format::chunks_frame(&part, first);
+        // A path this long cannot be noted: the file is copied from the beginning then.
+        if frame.len() > format::MAX_BYTES {
+            return Ok(());
+        }
+        self.write(calls, &frame)?;
+        if !part.chunks.is_empty() {
+            self.flush_own(calls)?;
+        }
+        format::add_chunks(&mut self.parts, first, part);
+        Ok(())
+    }
+
+    /// Appends frames, and has them reach the device.
     fn append(&mut self, calls: &dyn TreeCalls, bytes: &[u8]) -> io::Result<()> {
+        self.write(calls, bytes)?;
+        self.flush_own(calls)
+    }
+
+    fn flush_own(&mut self, calls: &dyn TreeCalls) -> io::Result<()> {
+        calls.flush(&self.file).inspect_err(|_| self.end = None)
+    }
+
+    /// Appends frames.
+    fn write(&mut self, calls: &dyn TreeCalls, bytes: &[u8]) -> io::Result<()> {
         let end = self.end.take().ok_or_else(|| io::Error::other("an earlier write failed"))?;
         let mut written = 0;
         while written < bytes.len() {
@@ -267,7 +338,6 @@ impl Journal {
                 Err(error) => return Err(error),
             }
         }
-        calls.flush(&self.file)?;
         self.end = Some(end + bytes.len() as u64);
         Ok(())
     }
@@ -305,9 +375,19 @@ pub(super) fn is_built(
     path: &Path,
     metadata: &Metadata,
 ) -> bool {
+    metadata.is_dir() && is_noted(calls, built.id, path, metadata)
+}
+
+/// Whether what has a name is the file or directory that was noted when this job made it.
+pub(super) fn is_noted(
+    calls: &dyn TreeCalls,
+    noted: FileId,
+    path: &Path,
+    metadata: &Metadata,
+) -> bool {
     // A time of modification before that of birth sets the latter back on macOS (setattrlist(2)).
-    let is_it = |id: FileId| id.inode == built.id.inode && id.birth <= built.id.birth;
-    metadata.is_dir() && file_id(calls, path, false, metadata).is_ok_and(is_it)
+    let is_it = |id: FileId| id.inode == noted.inode && id.birth <= noted.birth;
+    file_id(calls, path, false, metadata).is_ok_and(is_it)
 }
 
 /// Whether a file is one that only this user can have written.
@@ -363,23 +443,38 @@ fn digest(calls: &dyn TreeCalls, copied: &Copied<'_>) -> io::Result<Short> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(way.as_os_str().as_encoded_bytes());
     hasher.update(&[0]);
-    let mut update = |(path, metadata): (&Path, &Metadata), follows: bool, with_changed: bool| {
-        let FileId { inode, birth } = file_id(calls, path, follows, metadata)?;
-        let modified = metadata.modified().ok().map_or(0, nanoseconds);
-        let changed = native::change_time(metadata).filter(|_| with_changed).unwrap_or_default();
-        let birth = birth.unwrap_or(Timestamp { seconds: 0, nanoseconds: u32::MAX });
-        hasher.update(&inode.to_le_bytes());
-        hasher.update(&metadata.len().to_le_bytes());
-        hasher.update(&modified.to_le_bytes());
-        hasher.update(&changed.0.to_le_bytes());
-        hasher.update(&changed.1.to_le_bytes());
-        hasher.update(&birth.seconds.to_le_bytes());
-        hasher.update(&birth.nanoseconds.to_le_bytes());
-        io::Result::Ok(())
-    };
-    update(*source, true, true)?;
-    update(*copy, false, !has_names)?;
+    add_state(&mut hasher, calls, *source, true, true)?;
+    add_state(&mut hasher, calls, *copy, false, !has_names)?;
     Ok(format::short(hasher.finalize()))
+}
+
+/// Returns the digest of the state of a source, whose last name may be a link.
+pub(super) fn state(calls: &dyn TreeCalls, source: (&Path, &Metadata)) -> io::Result<Short> {
+    let mut hasher = blake3::Hasher::new();
+    add_state(&mut hasher, calls, source, true, true)?;
+    Ok(format::short(hasher.finalize()))
+}
+
+/// Adds the state of a file: which one it is, and when and how it was changed last.
+fn add_state(
+    hasher: &mut blake3::Hasher,
+    calls: &dyn TreeCalls,
+    (path, metadata): (&Path, &Metadata),
+    follows: bool,
+    with_changed: bool,
+) -> io::Result<()> {
+    let FileId { inode, birth } = file_id(calls, path, follows, metadata)?;
+    let modified = metadata.modified().ok().map_or(0, nanoseconds);
+    let changed = native::change_time(metadata).filter(|_| with_changed).unwrap_or_default();
+    let birth = birth.unwrap_or(Timestamp { seconds: 0, nanoseconds: u32::MAX });
+    hasher.update(&inode.to_le_bytes());
+    hasher.update(&metadata.len().to_le_bytes());
+    hasher.update(&modified.to_le_bytes());
+    hasher.update(&changed.0.to_le_bytes());
+    hasher.update(&changed.1.to_le_bytes());
+    hasher.update(&birth.seconds.to_le_bytes());
+    hasher.update(&birth.nanoseconds.to_le_bytes());
+    Ok(())
 }
 
 /// Reads a journal.
@@ -401,6 +496,11 @@ fn parse(
 /// Whether a name is one under which a run of these systems makes a tree.
 pub(super) fn is_tree_name(name: &OsStr) -> bool {
     is_own_name(name, ".tree")
+}
+
+/// Whether a name is one under which a run of these systems writes a file.
+pub(super) fn is_temporary_name(name: &OsStr) -> bool {
+    is_own_name(name, ".tmp")
 }
 
 fn is_own_name(name: &OsStr, suffix: &str) -> bool {

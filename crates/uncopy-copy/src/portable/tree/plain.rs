@@ -25,6 +25,16 @@ pub(super) fn mode(_: &Metadata) -> u32 {
     0
 }
 
+/// Removes an empty directory.
+pub(super) fn remove_directory(path: &Path) -> io::Result<()> {
+    fs::remove_dir(path)
+}
+
+/// Opens a directory so that its metadata can be changed.
+pub(super) fn open_directory_to_change(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 /// Opens a directory so that it can be flushed.
 pub(super) fn open_directory_to_flush(path: &Path) -> io::Result<File> {
     File::open(path)

@@ -10,6 +10,7 @@ use super::Job;
 use super::calls::TreeCalls;
 use super::entry::make_beside;
 use super::journal::{Journal, file_id, is_built, is_tree_name, journal_path};
+use super::part;
 use super::place::{Place, Within, kind_of, look};
 use super::remove::remove_tree;
 use super::tally::incomplete;
@@ -103,7 +104,36 @@ impl Job<'_> {
         self.names.move_root(root, Some(actual.clone()));
         let (source, named) = (source.to_owned(), destination.to_owned());
         let place = Place { source, named, actual, root, within: Within::default() };
-        self.copy_entry(&place, metadata, None)
+        self.journal = self.journal_of_single(&place, metadata)?;
+        let copied = self.copy_entry(&place, metadata, None);
+        let Some(mut journal) = self.journal.take() else { return copied };
+        if copied.is_err() && journal.has_chunks() {
+            // Another run goes on within the file.
+            return copied;
+        }
+        part::sweep(self.calls, &mut journal, &place.actual);
+        // If it is not noted, the next run copies it again.
+        let _ = journal.flush(self.calls);
+        match &copied {
+            Ok(()) => self.ended.push(journal),
+            Err(_) => journal.remove(self.calls),
+        }
+        copied
+    }
+
+    /// Opens the journal of a large file that the caller named, and begins it if it is new.
+    fn journal_of_single(&self, place: &Place, metadata: &Metadata) -> Result<Option<Journal>> {
+        if kind_of(metadata) != EntryKind::File || metadata.len() < self.sizes.min_file_bytes {
+            return Ok(None);
+        }
+        let identity = identify(self.calls, &place.source, true, metadata).identity;
+        let opened = self.open_journal(&place.source, &place.actual, &identity)?;
+        let Some((mut journal, fingerprint)) = opened else { return Ok(None) };
+        if journal.begun().is_none() {
+            let begun = begin(self.calls, &mut journal, fingerprint, None);
+            begun.map_err(|error| unwritten(&place.named, error))?;
+        }
+        Ok(Some(journal))
     }
 
     fn copy_tree(&mut self, source: &Path, destination: &Path, metadata: Metadata) -> Result<()> {
@@ -153,6 +183,7 @@ impl Job<'_> {
         if let Some(done) = done {
             let mut outcome = outcome_of(&done, notes);
             if let Some(mut journal) = journal {
+                part::sweep(self.calls, &mut journal, destination);
                 // If the last files are not noted, the next run copies them again.
                 let _ = journal.flush(self.calls);
                 if journal.was_cut

@@ -1,7 +1,9 @@
 //! Trees as other systems copy them, on Linux: by the standard library's calls and by the played ones of each system.
 
+mod attributes;
 mod given;
 mod obeyed;
+mod parts;
 mod resume;
 
 use std::collections::BTreeMap;
@@ -19,7 +21,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat
 use tempfile::TempDir;
 
 use super::calls::TreeCalls;
-use super::run_by;
+use super::run_in_chunks;
+use crate::chunks::ChunkSizes;
 use crate::jobs::{
     Compare, Delete, EntryOutcome, HardLinks, Incomplete, JobObserver, JobOptions, JobProgress,
     Links, OnError, Record, Sources, Summary,
@@ -125,6 +128,15 @@ impl Scene {
         names.sort();
         names
     }
+}
+
+fn run_by(
+    calls: &dyn TreeCalls,
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    run_in_chunks(calls, ChunkSizes::BUILT_IN, pairs, options, observer)
 }
 
 /// Returns all entries below a directory.

@@ -13,6 +13,7 @@ use super::Job;
 use super::place::{Place, Within, kind_of, look, name_taken, side_of};
 use super::remove::{remove_entry, remove_tree};
 use crate::jobs::{Action, Decision, EntryKind, EntryOutcome, Links, Policy, decide};
+use crate::portable::attributes::{self, Before};
 use crate::portable::check_name;
 use crate::portable::identity::{Identified, Identity, identify};
 use crate::portable::metadata::{self, give_owner, not_kept};
@@ -395,6 +396,7 @@ impl Job<'_> {
             }
             None => None,
         };
+        self.give_attributes(directory, &mut notes).map_err(|error| fail("examine", error))?;
         if copy.preserve.timestamps {
             let given = self.calls.set_directory_times(&place.actual, metadata);
             given.map_err(|error| fail("set the times of", error))?;
@@ -435,6 +437,22 @@ impl Job<'_> {
             let source = calls.open_directory(&place.source);
             let given = source.and_then(|source| calls.copy_attributes(&source, &opened));
             notes.extend(given.err().map(|error| not_kept(MetadataPart::Attributes, error)));
+        }
+        Ok(())
+    }
+
+    /// Gives a directory the attributes that it has in place of a mode, where it has some.
+    fn give_attributes(&self, directory: &Directory, notes: &mut Vec<Note>) -> io::Result<()> {
+        let Directory { place, metadata, within, .. } = directory;
+        let Some(of_source) = self.calls.attributes(metadata) else { return Ok(()) };
+        let is_made = within.is_fresh || within.is_private;
+        let before = if is_made { Before::NewDirectory } else { Before::Itself };
+        let now = self.calls.attributes(&fs::metadata(&place.actual)?).unwrap_or_default();
+        let preserves = self.options.copy.preserve.mode;
+        if let Some(wanted) = attributes::wanted(of_source, now, before, preserves)
+            && let Err(error) = self.calls.set_directory_attributes(&place.actual, wanted)
+        {
+            notes.push(not_kept(MetadataPart::FileAttributes, error));
         }
         Ok(())
     }
