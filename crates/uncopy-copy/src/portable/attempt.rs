@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::decide::{self, AfterError, Holes};
 use super::names::directory_of;
-use super::partial::Partial;
+use super::partial::{Partial, repeat};
 use super::temporary::Temporary;
 use super::{Destination, Source};
 use crate::context::CopyContext;
@@ -14,9 +14,7 @@ use crate::observer::{self, Observer, Phase, Progress};
 use crate::options::{CopyOptions, Sparse};
 use crate::zeros;
 use uncopy_core::other_system;
-use uncopy_core::{
-    Cost, Error, Mechanism, Note, Reason, Receipt, Refusal, RefusalReason, Result, System,
-};
+use uncopy_core::{Cost, Error, Mechanism, Note, Reason, Receipt, Refusal, RefusalReason, Result};
 use uncopy_os::native::{Advance, CopyCalls};
 
 /// Why a mechanism stopped.
@@ -386,20 +384,6 @@ impl Attempts<'_, '_, '_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Makes a call again while it is interrupted.
-pub(super) fn repeat<T>(
-    system: System,
-    mechanism: Mechanism,
-    mut call: impl FnMut() -> io::Result<T>,
-) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if decide::after_error(system, mechanism, &error) == AfterError::Again => {}
-            ended => return ended,
-        }
     }
 }
 

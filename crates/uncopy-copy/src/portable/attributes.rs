@@ -7,7 +7,7 @@ use uncopy_os::native::FileAttributes;
 const SHOWN: FileAttributes =
     FileAttributes::HIDDEN.with(FileAttributes::SYSTEM).with(FileAttributes::NOT_INDEXED);
 
-/// What a copy was before it was one.
+/// State of a copy before it was one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
     /// Nothing; it is a file.

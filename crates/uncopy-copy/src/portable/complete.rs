@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 
 use super::attempt::{Attempts, Stopped};
+use super::chunk_stream::ChunkStream;
+use super::partial::digest_chunk;
 use super::temporary::Temporary;
 use crate::digest::Hasher;
 use crate::observer::{self, Phase, Progress};
@@ -138,7 +140,7 @@ impl Attempts<'_, '_, '_> {
         let mut buffer = vec![0; most];
         let system = calls.system();
         let read_at = |buffer: &mut [u8], offset| {
-            super::attempt::repeat(system, Mechanism::ReadWrite, || {
+            super::partial::repeat(system, Mechanism::ReadWrite, || {
                 calls.read_at(file, &mut *buffer, offset)
             })
             .map_err(Stopped::Source)
@@ -163,5 +165,48 @@ impl Attempts<'_, '_, '_> {
         let flushed = self.calls.flush(temporary.file()?);
         let given = self.destination.given;
         flushed.map_err(|error| other_system::refused_by_destination("flush", given, error))
+    }
+}
+
+impl Attempts<'_, '_, '_> {
+    /// Reads what an earlier run left, and makes an end of it where it is not what was noted.
+    pub(super) fn verify_left(
+        &mut self,
+        temporary: &Temporary<'_>,
+        receipt: &mut Receipt,
+    ) -> Result<()> {
+        let Some(partial) = self.partial.as_mut().filter(|partial| !partial.expected.is_empty())
+        else {
+            return Ok(());
+        };
+        let (calls, path, file) = (self.calls, self.source.path, temporary.file()?);
+        let total_bytes = self.source.begun.len();
+        let (chunks, observer) = (partial.log.chunks, &mut *self.observer);
+        let expected = std::mem::take(&mut partial.expected);
+        let of_copy = |number| match chunks.range_of(number) {
+            Some(range) => digest_chunk(calls, file, range).map_err(Stopped::Destination),
+            None => Ok(None),
+        };
+        let verified = partial.log.verify(expected, of_copy, |done_bytes| {
+            let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes };
+            observer::report(observer, progress, path).map_err(|_| Stopped::Cancelled)
+        });
+        partial.stream = ChunkStream::new(&partial.log);
+        let fail = |error| {
+            let given = self.destination.given;
+            other_system::refused_by_destination("read back the part of", given, error)
+        };
+        let end = match verified {
+            Ok(end) => end,
+            Err(Stopped::Cancelled) => return Err(self.cancelled()),
+            Err(Stopped::Source(error) | Stopped::Destination(error)) => return Err(fail(error)),
+        };
+        // Bytes behind it may lie where the source has a hole.
+        calls.set_length(file, end).map_err(fail)?;
+        receipt.resumed_bytes = end;
+        if end > 0 {
+            self.digest = None;
+        }
+        Ok(())
     }
 }

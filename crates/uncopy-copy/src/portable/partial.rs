@@ -4,13 +4,12 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::attempt::{Attempts, Stopped, repeat};
 use super::chunk_stream::ChunkStream;
+use super::decide::{self, AfterError};
 use super::temporary::Temporary;
 use crate::chunks::{self, ChunkLog, ChunkSizes};
 use crate::digest::ChunkDigest;
-use crate::observer::{self, Phase, Progress};
-use uncopy_core::{Mechanism, Receipt, Result, other_system};
+use uncopy_core::{Mechanism, System};
 use uncopy_os::native::CopyCalls;
 
 /// Size of one read of what is verified.
@@ -50,10 +49,10 @@ pub(super) struct InChunks<'a> {
 /// A large file on its way.
 pub(super) struct Partial<'a> {
     keep: &'a mut dyn Keep,
-    log: ChunkLog,
-    stream: ChunkStream,
+    pub(super) log: ChunkLog,
+    pub(super) stream: ChunkStream,
     /// Digests of an earlier run, until they are verified.
-    expected: Vec<ChunkDigest>,
+    pub(super) expected: Vec<ChunkDigest>,
 }
 
 impl<'a> Partial<'a> {
@@ -120,45 +119,16 @@ pub(super) fn digest_chunk(
     })
 }
 
-impl Attempts<'_, '_, '_> {
-    /// Reads what an earlier run left, and makes an end of it where it is not what was noted.
-    pub(super) fn verify_left(
-        &mut self,
-        temporary: &Temporary<'_>,
-        receipt: &mut Receipt,
-    ) -> Result<()> {
-        let Some(partial) = self.partial.as_mut().filter(|partial| !partial.expected.is_empty())
-        else {
-            return Ok(());
-        };
-        let (calls, path, file) = (self.calls, self.source.path, temporary.file()?);
-        let total_bytes = self.source.begun.len();
-        let (chunks, observer) = (partial.log.chunks, &mut *self.observer);
-        let expected = std::mem::take(&mut partial.expected);
-        let of_copy = |number| match chunks.range_of(number) {
-            Some(range) => digest_chunk(calls, file, range).map_err(Stopped::Destination),
-            None => Ok(None),
-        };
-        let verified = partial.log.verify(expected, of_copy, |done_bytes| {
-            let progress = Progress { phase: Phase::Verifying, done_bytes, total_bytes };
-            observer::report(observer, progress, path).map_err(|_| Stopped::Cancelled)
-        });
-        partial.stream = ChunkStream::new(&partial.log);
-        let fail = |error| {
-            let given = self.destination.given;
-            other_system::refused_by_destination("read back the part of", given, error)
-        };
-        let end = match verified {
-            Ok(end) => end,
-            Err(Stopped::Cancelled) => return Err(self.cancelled()),
-            Err(Stopped::Source(error) | Stopped::Destination(error)) => return Err(fail(error)),
-        };
-        // What is behind it may lie where the source has a hole.
-        calls.set_length(file, end).map_err(fail)?;
-        receipt.resumed_bytes = end;
-        if end > 0 {
-            self.digest = None;
+/// Makes a call again while it is interrupted.
+pub(super) fn repeat<T>(
+    system: System,
+    mechanism: Mechanism,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if decide::after_error(system, mechanism, &error) == AfterError::Again => {}
+            ended => return ended,
         }
-        Ok(())
     }
 }

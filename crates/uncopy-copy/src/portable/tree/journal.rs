@@ -443,15 +443,15 @@ fn digest(calls: &dyn TreeCalls, copied: &Copied<'_>) -> io::Result<Short> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(way.as_os_str().as_encoded_bytes());
     hasher.update(&[0]);
-    add_state(&mut hasher, calls, *source, true, true)?;
-    add_state(&mut hasher, calls, *copy, false, !has_names)?;
+    add_state(&mut hasher, calls, source.0, source.1, true, true)?;
+    add_state(&mut hasher, calls, copy.0, copy.1, false, !has_names)?;
     Ok(format::short(hasher.finalize()))
 }
 
 /// Returns the digest of the state of a source, whose last name may be a link.
 pub(super) fn state(calls: &dyn TreeCalls, source: (&Path, &Metadata)) -> io::Result<Short> {
     let mut hasher = blake3::Hasher::new();
-    add_state(&mut hasher, calls, source, true, true)?;
+    add_state(&mut hasher, calls, source.0, source.1, true, true)?;
     Ok(format::short(hasher.finalize()))
 }
 
@@ -459,7 +459,8 @@ pub(super) fn state(calls: &dyn TreeCalls, source: (&Path, &Metadata)) -> io::Re
 fn add_state(
     hasher: &mut blake3::Hasher,
     calls: &dyn TreeCalls,
-    (path, metadata): (&Path, &Metadata),
+    path: &Path,
+    metadata: &Metadata,
     follows: bool,
     with_changed: bool,
 ) -> io::Result<()> {
