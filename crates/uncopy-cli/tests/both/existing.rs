@@ -1,5 +1,6 @@
 //! Destinations that exist already: links, mounts, running programs.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use testbed::witness::Strace;
@@ -262,5 +263,15 @@ fn a_fuse_filesystem(form: Form) {
     let run = stopped.resume().run;
     assert!(run.status.success(), "{}", run.stderr);
     assert_eq!(std::fs::read(seen).unwrap(), b"meanwhile");
+    // The server removes a file that lost its name while it was open when it learns of the last close, which is after it.
+    testbed::wait_for("the server to remove what it hid", || {
+        let entries = std::fs::read_dir(below.to.path()).unwrap();
+        !entries.map(|entry| entry.unwrap().file_name()).any(|name| is_hidden(&name))
+    });
     below.assert_no_strangers();
+}
+
+/// Whether libfuse gave a file this name when it lost its own while it was open.
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".fuse_hidden")
 }
