@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::chunk_hasher::ChunkHasher;
 use super::digest::ChunkDigest;
 
 /// Chunk of all but huge files: parts end where one of them does.
@@ -97,13 +98,13 @@ impl Chunks {
 }
 
 /// Returns the digest of a range, which `read` reads into the whole buffer, as much as it wants. `None`: the file ends in
-/// it.
+/// it, or this build lacks BLAKE3.
 pub(crate) fn digest<E>(
     range: Range<u64>,
     buffer: &mut [u8],
     mut read: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
 ) -> Result<Option<ChunkDigest>, E> {
-    let mut hasher = blake3::Hasher::new();
+    let Some(mut hasher) = ChunkHasher::new() else { return Ok(None) };
     let mut at = range.start;
     while at < range.end {
         // A buffer that is cut would not suit files that bypass the page cache.
@@ -117,7 +118,7 @@ pub(crate) fn digest<E>(
             }
         }
     }
-    Ok(Some(*hasher.finalize().as_bytes()))
+    Ok(Some(hasher.finish()))
 }
 
 /// Chunks of a file on its way: those that are noted, and those that are hashed and not noted yet.

@@ -9,6 +9,8 @@
 
 #[cfg(all(feature = "tokio", target_os = "linux"))]
 mod asynchronous;
+#[cfg_attr(not(feature = "blake3"), path = "chunk_hasher_none.rs")]
+mod chunk_hasher;
 mod chunks;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 pub mod compare;

@@ -1,31 +1,33 @@
 //! Digests the chunks of a file on its way through the program (pure).
 
+use crate::chunk_hasher::ChunkHasher;
 use crate::chunks::ChunkLog;
 
 /// Digests the chunks of a file whose bytes come in order.
 pub(crate) struct ChunkStream {
     at: u64,
-    hasher: blake3::Hasher,
+    /// Digest of that chunk; `None`: this build lacks BLAKE3, and notes no chunks.
+    hasher: Option<ChunkHasher>,
 }
 
 impl ChunkStream {
     /// Begins at the next chunk of the log.
     pub(crate) fn new(log: &ChunkLog) -> ChunkStream {
-        ChunkStream { at: log.chunks.end_of(log.next()), hasher: blake3::Hasher::new() }
+        ChunkStream { at: log.chunks.end_of(log.next()), hasher: ChunkHasher::new() }
     }
 
     /// Adds bytes, and the chunks that end in them to the log. What is behind the size of the file counts for nothing.
     pub(crate) fn add(&mut self, mut bytes: &[u8], log: &mut ChunkLog) {
+        let Some(hasher) = &mut self.hasher else { return };
         while let Some(chunk) = log.chunks.range_of(log.next()) {
             let left = usize::try_from(chunk.end - self.at).unwrap_or(usize::MAX);
             let (now, rest) = bytes.split_at(left.min(bytes.len()));
-            self.hasher.update(now);
+            hasher.update(now);
             self.at += now.len() as u64;
             if self.at < chunk.end {
                 return;
             }
-            log.add(*self.hasher.finalize().as_bytes());
-            self.hasher.reset();
+            log.add(hasher.finish());
             bytes = rest;
         }
     }
@@ -42,7 +44,7 @@ impl ChunkStream {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "blake3"))]
 mod tests {
     use super::*;
     use crate::chunks::ChunkSizes;
