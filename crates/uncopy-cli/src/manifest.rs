@@ -10,7 +10,7 @@ use uncopy::copy::job::{EntryKind, EntryOutcome, Record};
 use uncopy::copy::{Digest, Skip};
 use uncopy::{Error, Receipt};
 
-use crate::cp::directory_of_names;
+use crate::cp::target::directory_of_names;
 use crate::exit::Exit;
 use crate::replaced_file::replace;
 use crate::report::{self, Failure, quoted};

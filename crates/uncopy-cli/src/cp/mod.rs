@@ -6,7 +6,7 @@ mod list;
 mod outside;
 mod own_files;
 mod request;
-mod target;
+pub(crate) mod target;
 
 use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ use crate::manifest::Manifest;
 use crate::progress::is_typed;
 use crate::report::{self, Failure, Report};
 use crate::stop::{self, Stop};
+pub(crate) use target::Pair;
 use target::{Kind, Names};
-pub(crate) use target::{Pair, directory_of_names};
 
 /// Copies the files or trees that the flags name.
 ///
