@@ -1,45 +1,73 @@
-//! Defines the active mechanism of one pair of files.
+//! Defines the active mechanism of one copy.
 
 use super::digest::StreamedDigest;
-use super::mechanism::{Ends, Moved, Mover, Refused};
+use super::mechanism::{Ends, FromPeer, Moved, Mover, Refused};
+use super::ranges;
 use uncopy_core::Mechanism;
 
-pub(super) struct ActiveMover {
+pub(super) struct ActiveMover<'a> {
     pub(super) mechanism: Mechanism,
-    pub(super) mover: Box<dyn Mover>,
-    /// Mover of a second thread, made on first use.
-    second_mover: Option<Box<dyn Mover + Send>>,
+    way: MoverWay<'a>,
     pub(super) moved_bytes: u64,
 }
 
-impl ActiveMover {
-    pub(super) fn new(mechanism: Mechanism, mover: Box<dyn Mover>) -> ActiveMover {
-        ActiveMover { mechanism, mover, second_mover: None, moved_bytes: 0 }
+/// Where the bytes come from.
+enum MoverWay<'a> {
+    /// From a file of this machine.
+    Between {
+        ends: Ends<'a>,
+        mover: Box<dyn Mover>,
+        /// Mover of a second thread, made on first use.
+        second_mover: Option<Box<dyn Mover + Send>>,
+    },
+    /// From another machine.
+    FromPeer(FromPeer<'a>),
+}
+
+impl<'a> ActiveMover<'a> {
+    /// Makes it for two files of this machine.
+    pub(super) fn between(
+        mechanism: Mechanism,
+        ends: Ends<'a>,
+        mover: Box<dyn Mover>,
+    ) -> ActiveMover<'a> {
+        let way = MoverWay::Between { ends, mover, second_mover: None };
+        ActiveMover { mechanism, way, moved_bytes: 0 }
     }
 
-    /// Moves bytes by one thread, and adds them to the digest, if there is one.
+    /// Makes it for a source on another machine.
+    pub(super) fn from_peer(mover: FromPeer<'a>) -> ActiveMover<'a> {
+        let (mechanism, way) = (Mechanism::ReadWrite, MoverWay::FromPeer(mover));
+        ActiveMover { mechanism, way, moved_bytes: 0 }
+    }
+
+    /// Moves bytes by one thread, or by two if `parallel` and the mechanism can, which is returned too. Adds them to
+    /// the digests. What comes from another machine is reported to `go_on` while it comes, which may end the step.
     pub(super) fn step(
         &mut self,
-        ends: Ends<'_>,
         offset: u64,
         length: u64,
-        digest: Option<&mut StreamedDigest>,
-    ) -> Result<Moved, Refused> {
-        match digest {
-            Some(digest) => self.mover.step_digesting(ends, offset, length, digest),
-            None => self.mover.step(ends, offset, length),
-        }
-    }
-
-    /// Both movers, if two threads are to move the next piece and the mechanism can.
-    pub(super) fn second_mover(
-        &mut self,
         parallel: bool,
-    ) -> Option<(&mut dyn Mover, &mut (dyn Mover + Send))> {
-        if parallel && self.second_mover.is_none() {
-            self.second_mover = self.mover.second_mover();
+        mut digests: [Option<&mut StreamedDigest>; 2],
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> (Result<Moved, Refused>, bool) {
+        let (ends, mover, second_mover) = match &mut self.way {
+            MoverWay::FromPeer(mover) => {
+                return (mover.step(offset, length, &mut digests, go_on), false);
+            }
+            MoverWay::Between { ends, mover, second_mover } => (*ends, mover, second_mover),
+        };
+        if parallel && second_mover.is_none() {
+            *second_mover = mover.second_mover();
         }
-        let second = self.second_mover.as_deref_mut().filter(|_| parallel)?;
-        Some((&mut *self.mover, second))
+        if let Some(second) = second_mover.as_deref_mut().filter(|_| parallel) {
+            return (ranges::step(&mut **mover, second, ends, offset, length), true);
+        }
+        let [digest, _] = digests;
+        let moved = match digest {
+            Some(digest) => mover.step_digesting(ends, offset, length, digest),
+            None => mover.step(ends, offset, length),
+        };
+        (moved, false)
     }
 }

@@ -8,6 +8,7 @@ use super::compress;
 use super::destination::Destination;
 use super::digest::{Hasher, StreamedDigest};
 use super::file_copy::FileCopy;
+use super::mechanism::FromPeer;
 use super::metadata;
 use super::observer::{self, Phase, Progress};
 use super::options::{Cache, CopyOptions, IfChanged};
@@ -25,12 +26,19 @@ use uncopy_core::{
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::file;
 
+/// Bytes that are asked for at a time of a file of another machine that has no size.
+const UNSIZED_PIECE_BYTES: u64 = 1 << 20;
+
+/// Maximum number of bytes of such a file: one without an end is no file.
+const MAX_UNSIZED_BYTES: u64 = 1 << 30;
+
 impl FileCopy<'_, '_> {
     /// Moves or transforms all bytes. Returns the digest of a source that cannot be read again.
     pub(crate) fn move_bytes(&mut self) -> Result<Option<String>> {
         let source = self.source;
         let skips_cache = self.options().cache == Cache::Skip;
-        self.was_cached = skips_cache && file::cached_bytes(source.fd(), 0, 0) != Ok(0);
+        self.was_cached =
+            skips_cache && source.here().is_none_or(|fd| file::cached_bytes(fd, 0, 0) != Ok(0));
         let mut digest = self
             .options()
             .verify
@@ -44,6 +52,13 @@ impl FileCopy<'_, '_> {
             .map(StreamedDigest::new)
             .transpose()
             .map_err(|errno| Error::system("hash", source.path, errno))?;
+        self.received = self
+            .options()
+            .verify
+            .filter(|_| self.facts.is_elsewhere)
+            .map(|verify| StreamedDigest::new(verify.algorithm))
+            .transpose()
+            .map_err(|errno| Error::system("hash", source.path, errno))?;
         let reached = if self.facts.transforms {
             self.receipt.refusals = plan::refusals(&self.facts, Some(Mechanism::ReadWrite));
             compress::write(self.request.conversion(), self)?
@@ -52,6 +67,7 @@ impl FileCopy<'_, '_> {
                 Some(size) if !self.facts.destination_is_stream => {
                     Transfer::new(self, size).run()?
                 }
+                None if self.facts.is_elsewhere => self.receive_to_end()?,
                 _ => self.copy_stream(digest.as_mut())?,
             }
         };
@@ -80,6 +96,43 @@ impl FileCopy<'_, '_> {
         refusals.push(Refusal { mechanism: portion.mechanism, reason, errno: None });
         let reason = plan::no_mechanism(&self.facts, &refusals);
         Err(Error::new("copy", self.source.path, reason))
+    }
+
+    /// Receives a file of another machine that has no size: it may be empty, or its contents are made when they are
+    /// read (`/proc`).
+    fn receive_to_end(&mut self) -> Result<u64> {
+        let Some(file) = self.source.there() else { return Ok(0) };
+        let mut mover =
+            FromPeer::new(file, self.staging.fd(), self.options().sparse, self.facts.in_place);
+        let mut reached = 0;
+        loop {
+            let progress = Progress { phase: Phase::Copying, done_bytes: reached, total_bytes: 0 };
+            let piece = self
+                .wait_for_rate(progress, UNSIZED_PIECE_BYTES)
+                .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))?;
+            let mut digests = [self.digest.as_mut(), self.received.as_mut()];
+            let moved = mover.step(reached, piece, &mut digests, &mut |_| true);
+            let moved = moved.map_err(|refused| match refused.is_of_source(|| true) {
+                true => Error::system("copy the data of", self.source.path, refused.errno),
+                false => self.destination_error("write to", refused.errno),
+            })?;
+            self.return_to_rate(piece - (moved.bytes - moved.hole_bytes));
+            self.receipt.add(Mechanism::ReadWrite, moved.bytes - moved.hole_bytes, moved.cost);
+            self.receipt.add(Mechanism::ReadWrite, moved.hole_bytes, Cost::Hole);
+            reached += moved.bytes;
+            // Fewer bytes than were asked for may come before an error.
+            if moved.bytes == 0 {
+                break;
+            }
+            if reached >= MAX_UNSIZED_BYTES {
+                let what = format!("size 0 to more than {MAX_UNSIZED_BYTES} bytes");
+                return Err(Error::new("copy", self.source.path, Reason::SourceChanged { what }));
+            }
+            self.report(progress)?;
+        }
+        file::truncate(self.staging.fd(), reached)
+            .map_err(|errno| self.destination_error("set the size of", errno))?;
+        Ok(reached)
     }
 
     /// Copies a source without a known size, or to a destination that is no regular file.
@@ -111,6 +164,8 @@ impl FileCopy<'_, '_> {
     pub(crate) fn complete(&mut self, digest: Option<String>) -> Result<Option<OwnedFd>> {
         let (source, staging, options) = (self.source, self.staging, self.options());
         let (destination, reached) = (self.destination(), self.receipt.bytes);
+        let received = self.received.take().and_then(|received| received.finish(reached));
+        let digest = digest.or(received.map(|received| received.value));
         self.receipt.source_digest = self.digest.take().and_then(|d| d.finish(reached));
         self.check_contents(digest)?;
         self.digest_copy()?;
@@ -127,8 +182,12 @@ impl FileCopy<'_, '_> {
             let given = metadata::apply(staging, source, destination, options.given());
             self.receipt.notes.extend(given.map_err(|lacks| lacks.error(destination.given))?);
         }
-        if source.has_reliable_size() && !destination.is_stream() {
-            self.receipt.flags_not_kept = metadata::flags_not_kept(source.fd(), staging.fd());
+        source.check_connected()?;
+        if let Some(fd) = source.here()
+            && source.has_reliable_size()
+            && !destination.is_stream()
+        {
+            self.receipt.flags_not_kept = metadata::flags_not_kept(fd, staging.fd());
         }
         // Servers may report a failed write only when asked to flush, or to a close(2) that no name may
         // depend on any more.
@@ -196,6 +255,11 @@ impl FileCopy<'_, '_> {
     fn check_change(&mut self) -> Result<()> {
         let source = self.source;
         let change = source.change().map_err(|e| Error::system("examine", source.path, e))?;
+        let is_short = self.facts.is_elsewhere
+            && !self.options().attributes_only
+            && self.receipt.bytes < source.stat.size;
+        let shortened = || format!("size {} to {} bytes", source.stat.size, self.receipt.bytes);
+        let change = change.or_else(|| is_short.then(shortened));
         match change {
             Some(what) if self.options().if_changed != IfChanged::Accept => {
                 Err(Error::new("copy", source.path, Reason::SourceChanged { what }))
@@ -231,8 +295,8 @@ fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bo
     // Only clean pages can be dropped.
     let _ = file::write_out(staging.fd(), 0, 0, true);
     let _ = file::drop_cache(staging.fd(), 0, 0);
-    if !source_was_cached {
-        let _ = file::drop_cache(source.fd(), 0, 0);
+    if let Some(fd) = source.here().filter(|_| !source_was_cached) {
+        let _ = file::drop_cache(fd, 0, 0);
     }
 }
 

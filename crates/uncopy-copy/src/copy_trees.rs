@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use crate::job_backend::{is_built as was_built, run_job};
 use crate::jobs::{JobObserver, JobOptions, Summary};
-use uncopy_core::{Error, Reason, Result};
+use uncopy_core::{Contradiction, Error, Reason, Result};
 
 /// Copies each source to its destination, directories with all that is in them.
 ///
@@ -47,8 +47,17 @@ pub fn copy_trees_observed<P: AsRef<Path>, Q: AsRef<Path>>(
         (source.as_ref().to_owned(), destination.as_ref().to_owned())
     };
     let pairs: Vec<(PathBuf, PathBuf)> = pairs.into_iter().map(owned).collect();
-    let (summary, ended) = match options.check() {
-        Ok(()) => run_job(&pairs, options, observer),
+    end_job(&pairs, options.check(), || run_job(&pairs, options, observer))
+}
+
+/// Runs a job by `run` if its options are possible, and returns its result.
+pub(crate) fn end_job(
+    pairs: &[(PathBuf, PathBuf)],
+    checked: Result<(), Contradiction>,
+    run: impl FnOnce() -> (Summary, Result<()>),
+) -> Result<Summary, JobError> {
+    let (summary, ended) = match checked {
+        Ok(()) => run(),
         Err(found) => {
             let subject = pairs.first().map_or_else(PathBuf::new, |(_, d)| d.clone());
             let error = Error::new("write to", subject, Reason::Options(found));

@@ -30,6 +30,7 @@ pub(crate) fn gather(
         has_holes: !destination.is_stream() && has_holes(source),
         destination_is_stream: destination.is_stream(),
         in_place: options.writes_into_existing() && destination.found.is_some(),
+        is_elsewhere: source.there().is_some(),
         ..of_dense(source.size(), source.filesystem, destination.filesystem_of(written), options)
     }
 }
@@ -45,6 +46,7 @@ pub(crate) fn of_dense(
         size,
         data_bytes: size.unwrap_or(0),
         has_holes: false,
+        is_elsewhere: false,
         source,
         destination,
         destination_is_stream: false,
@@ -94,6 +96,7 @@ pub(crate) fn foreseen(
         return None;
     }
     let mut facts = CopyFacts {
+        is_elsewhere: source.there().is_some(),
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
         ..of_dense(source.size(), source.filesystem, destination, options)
@@ -101,7 +104,8 @@ pub(crate) fn foreseen(
     // Files of one filesystem take direct writes alike.
     let context = CopyContext::new();
     refine_by(&mut facts, source, || same_device.then(|| source.stat.clone()), &context);
-    let shares = same_device && plan::shares_by_copy_file_range(destination);
+    let shares =
+        same_device && source.here().is_some() && plan::shares_by_copy_file_range(destination);
     let not_shared = (!shares).then_some(plan::Attempted {
         mechanism: Mechanism::Reflink,
         errno: None,
@@ -159,11 +163,15 @@ fn refine_by(
 fn is_hole(source: &Source<'_>) -> bool {
     let size = source.stat.size;
     sparse::may_have_holes(&source.stat)
-        && sparse::segment(&source.fd(), 0, size) == Segment::Hole { start: 0, end: size }
+        && source.file.segment(0, size) == Segment::Hole { start: 0, end: size }
 }
 
 fn has_holes(source: &Source<'_>) -> bool {
     let Some(size) = source.size() else { return false };
+    let Some(fd) = source.here() else {
+        // Which they are is asked when its bytes are.
+        return sparse::may_have_holes(&source.stat);
+    };
     // On ZFS it takes a flush to know.
     let may_hide = || source.filesystem != Filesystem::ZFS && sparse::may_hide_holes(&source.stat);
     if !sparse::may_have_holes(&source.stat) && !may_hide() {
@@ -171,9 +179,9 @@ fn has_holes(source: &Source<'_>) -> bool {
     }
     if source.filesystem == Filesystem::ZFS {
         // Dirty data of OpenZFS below 2.1.14 and 2.2.2 may be reported as a hole.
-        let _ = file::sync_data(source.fd());
+        let _ = file::sync_data(fd);
     }
-    sparse::segment(&source.fd(), 0, size) != Segment::Data { start: 0, end: size }
+    sparse::segment(&fd, 0, size) != Segment::Data { start: 0, end: size }
 }
 
 pub(crate) fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath {
@@ -216,16 +224,14 @@ pub(crate) fn setting(
 /// Most of the source is not in the page cache, as far as samples show. `false` where the
 /// kernel does not say, and for files in memory: each of their pages would be looked at.
 fn is_cold(source: &Source<'_>) -> bool {
-    if source.filesystem.is_memory() {
-        return false;
-    }
+    let Some(fd) = source.here().filter(|_| !source.filesystem.is_memory()) else { return false };
     const SAMPLE_BYTES: u64 = 1 << 20;
     let size = source.stat.size;
     let samples = size.div_ceil(SAMPLE_BYTES).clamp(1, 16);
     let length = SAMPLE_BYTES.min(size).max(1);
     let last = size.saturating_sub(length);
     let cached: u64 = (0..samples)
-        .map(|i| file::cached_bytes(source.fd(), last / samples * i, length).unwrap_or(length))
+        .map(|i| file::cached_bytes(fd, last / samples * i, length).unwrap_or(length))
         .sum();
     cached < samples * length / 2
 }

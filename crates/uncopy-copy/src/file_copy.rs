@@ -65,6 +65,8 @@ pub(crate) struct FileCopy<'a, 's> {
     pub(crate) receipt: Receipt,
     /// Digest of the bytes that pass through the program, if one is wanted.
     pub(crate) digest: Option<StreamedDigest>,
+    /// Digest of the bytes that came from another machine, to verify the copy: they are not asked for again.
+    pub(crate) received: Option<StreamedDigest>,
     /// Whether the source was in the page cache before; looked up only where that matters.
     pub(crate) was_cached: bool,
 }
@@ -94,6 +96,7 @@ impl<'a, 's> FileCopy<'a, 's> {
             facts,
             receipt,
             digest: None,
+            received: None,
             was_cached: false,
         }
     }

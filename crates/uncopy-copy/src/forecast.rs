@@ -91,7 +91,7 @@ pub fn forecast(
     if let Ok(written) = &written {
         facts::refine(&mut facts, &source, written.as_fd(), &CopyContext::new());
     }
-    let (source_device, destination_device) = (device_of(source.fd()), device_of(directory));
+    let (source_device, destination_device) = (device_of(source.fd()?), device_of(directory));
     let align = written.as_ref().ok().and_then(|fd| file::stat(fd).ok()).and_then(|s| s.direct);
     let mut mechanisms = match (&files, facts.size) {
         _ if facts.destination_is_stream || facts.size.is_none() => untried(&facts),
@@ -149,8 +149,9 @@ pub(crate) fn choose(
 
 /// Uses `cachestat(2)`, and `mincore(2)` on kernels without it.
 fn cached_bytes(source: &Source<'_>) -> Option<u64> {
-    let asked = file::cached_bytes(source.fd(), 0, 0);
-    asked.or_else(|_| mapping::resident_bytes(source.fd(), source.stat.size)).ok()
+    let fd = source.here()?;
+    let asked = file::cached_bytes(fd, 0, 0);
+    asked.or_else(|_| mapping::resident_bytes(fd, source.stat.size)).ok()
 }
 
 fn directory_of(path: &Path) -> PathBuf {
@@ -296,13 +297,14 @@ impl<'a> Bench<'a> {
     /// Tries to reflink the source itself, since its attributes matter; reads nothing.
     fn reflink(&self) -> Result<(Cost, String), Errno> {
         let copy = self.files.create()?;
-        transfer::clone_beginning(self.source.fd(), &copy, self.source.stat.size, TRIAL_BYTES)?;
+        let source = self.source.file.fd()?;
+        transfer::clone_beginning(source, &copy, self.source.stat.size, TRIAL_BYTES)?;
         Ok((Cost::Shared, "it was shared".into()))
     }
 
     fn try_moving(&self, mechanism: Mechanism) -> Result<(Cost, String), Errno> {
         let copy = self.files.create()?;
-        let from = self.beside.as_ref().map_or(self.source.fd(), AsFd::as_fd);
+        let from = self.beside.as_ref().map_or(self.source.file.fd()?, AsFd::as_fd);
         let ends = Ends { source: from, destination: copy.as_fd() };
         let setting = facts::setting(&self.facts, self.source, copy.as_fd(), mechanism);
         let mut mover = mechanism::mover(mechanism, ends, &self.facts, setting)?;

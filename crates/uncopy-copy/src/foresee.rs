@@ -9,6 +9,7 @@ use super::forecast;
 use super::options::CopyOptions;
 use super::plan::CopyFacts;
 use super::source::Source;
+use super::source_file::SourceFile;
 use super::verdict::PathVerdict;
 use uncopy_core::{Cost, Errno, Mechanism};
 use uncopy_os::capabilities::{AnswerReason, Filesystem, TrialFiles};
@@ -49,7 +50,7 @@ fn source_in<'a>(files: &TrialFiles, path: &'a Path) -> Sys<Source<'a>> {
     let fd = files.create_with_data()?;
     let stat = file::stat(&fd)?;
     let filesystem = Filesystem::from_magic(file::filesystem_magic(fd.as_fd())?);
-    Ok(Source::opened(DisplayPath::Path(path), fd, stat, filesystem))
+    Ok(Source::opened(DisplayPath::Path(path), SourceFile::Here(fd), stat, filesystem))
 }
 
 fn facts_of(source: &Source<'_>, written: BorrowedFd<'_>, options: &CopyOptions) -> Sys<CopyFacts> {

@@ -16,6 +16,8 @@ mod chunks;
 pub mod compare;
 mod context;
 mod control;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod copy_from_peer;
 #[cfg(feature = "trees")]
 mod copy_trees;
 pub mod follow;
@@ -104,6 +106,16 @@ mod overlay;
 mod pace;
 #[cfg(target_os = "linux")]
 mod parts;
+/// For `uncopy-remote`.
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod peer;
+#[cfg(target_os = "linux")]
+mod peer_directory;
+#[cfg(target_os = "linux")]
+mod peer_file;
+#[cfg(target_os = "linux")]
+mod peer_link;
 #[cfg(target_os = "linux")]
 mod plan;
 #[cfg(any(test, not(target_os = "linux")))]
@@ -122,6 +134,8 @@ mod setters;
 mod small;
 #[cfg(target_os = "linux")]
 mod source;
+#[cfg(target_os = "linux")]
+mod source_file;
 #[cfg(target_os = "linux")]
 mod sparse;
 mod speed;
@@ -157,6 +171,9 @@ pub mod job {
     //! does not exist is built beside it and renamed once, when it is complete; where a destination
     //! exists, each file is replaced in one step.
 
+    #[cfg(target_os = "linux")]
+    #[doc(hidden)]
+    pub use crate::copy_from_peer::{copy_from_peer, is_built_from_peer};
     pub use crate::copy_trees::{JobError, copy_trees, copy_trees_observed, is_built};
     pub use crate::jobs::{
         Action, Compare, Delete, DestinationLinks, EntryKind, EntryOutcome, HardLinks, Incomplete,

@@ -11,6 +11,7 @@ use super::mode_changes::ModeChanges;
 use super::options::{GivenMetadata, Preserve};
 use super::owner::Owner;
 use super::source::Source;
+use super::source_file::SourceFile;
 use super::staging::Staging;
 use uncopy_core::{Errno, Error, InodeFlags, MetadataPart, Note, Objection, Reason};
 use uncopy_os::file::{self, SETUID_SETGID, Stat};
@@ -111,7 +112,8 @@ pub(crate) fn apply(
 ) -> Notes {
     let (stat, preserve) = (source.as_begun(), given.preserve);
     if let Some((directory_defaults, mode)) = staging.directory_defaults() {
-        return apply_to_new(staging.fd(), (source.fd(), stat), mode, directory_defaults, given);
+        let attributes = &source.attributes(preserve);
+        return apply_to_new(staging.fd(), (attributes, stat), mode, directory_defaults, given);
     }
     let set_mode = |mode| staging.set_permissions(mode);
     let is_hidden = given.changes.is_some();
@@ -122,14 +124,14 @@ pub(crate) fn apply(
             let kept = found.readable_handle();
             writer.ownership(Some(if preserve.ownership { stat } else { &found.stat }));
             writer.attributes_of_old(kept.as_ref());
-            writer.attributes_of_source(source.fd());
+            writer.attributes_of_source(&source.attributes(preserve));
             if !preserve.mode {
                 writer.mode_of_old(&found.stat);
             }
         }
         None => {
             writer.ownership(preserve.ownership.then_some(stat));
-            writer.attributes_of_source(source.fd());
+            writer.attributes_of_source(&source.attributes(preserve));
             // Created with 0600 in both cases.
             let is_narrow = staging.is_temporary_name() || given.changes.is_some();
             if is_narrow && !preserve.mode {
@@ -155,7 +157,7 @@ pub(crate) fn apply_in_place(
     let stat = source.as_begun();
     let mut writer = MetadataWriter::new(fd, given, false);
     writer.ownership(given.preserve.ownership.then_some(stat));
-    writer.attributes_of_source(source.fd());
+    writer.attributes_of_source(&source.attributes(given.preserve));
     if given.preserve.mode {
         writer.mode_of_source(stat);
     }
@@ -166,7 +168,7 @@ pub(crate) fn apply_in_place(
 /// source, with only the system calls that change something.
 pub(crate) fn apply_to_new(
     fd: BorrowedFd<'_>,
-    source: (BorrowedFd<'_>, &Stat),
+    source: (&AttributeSource<'_>, &Stat),
     mode: u32,
     directory_defaults: DirectoryDefaults<'_>,
     given: GivenMetadata<'_>,
@@ -175,13 +177,13 @@ pub(crate) fn apply_to_new(
         return Ok(Vec::new());
     }
     let preserve = given.preserve;
-    let (source_fd, source) = source;
+    let (attributes, source) = source;
     let created =
         directory_defaults.look(fd, mode).map(|defaults| (defaults, mode & !defaults.umask));
     let writer = MetadataWriter::new(fd, given, false);
     let mut writer = MetadataWriter { defaults: created, ..writer };
     writer.ownership(preserve.ownership.then_some(source));
-    writer.attributes_of_source(source_fd);
+    writer.attributes_of_source(attributes);
     if preserve.mode {
         writer.mode_of_source(source);
     } else if preserve.acl {
@@ -205,16 +207,16 @@ pub(crate) enum Made<'a> {
 /// would change its times, and its mode might forbid one.
 pub(crate) fn apply_to_directory(
     fd: BorrowedFd<'_>,
-    source: (BorrowedFd<'_>, &Stat),
+    source: (&AttributeSource<'_>, &Stat),
     made: Made<'_>,
     given: GivenMetadata<'_>,
 ) -> Notes {
-    let ((source_fd, source), preserve) = (source, given.preserve);
+    let ((attributes, source), preserve) = (source, given.preserve);
     let mut writer = MetadataWriter::new(fd, given, true);
     writer.ownership(preserve.ownership.then_some(source));
-    writer.attributes_of_source(source_fd);
+    writer.attributes_of_source(attributes);
     if preserve.acl {
-        writer.copy_acl(source_fd, DEFAULT_ACL);
+        writer.copy_acl(attributes, DEFAULT_ACL);
     }
     if preserve.mode {
         writer.mode_of_source(source);
@@ -228,7 +230,7 @@ pub(crate) fn apply_to_directory(
 /// because those are never opened. `user.*` is for files and directories alone (`xattr(7)`).
 pub(crate) fn apply_to_handle(
     fd: BorrowedFd<'_>,
-    source: BorrowedFd<'_>,
+    source: &AttributeSource<'_>,
     given: GivenMetadata<'_>,
 ) -> Vec<Note> {
     let preserve = given.preserve;
@@ -250,11 +252,12 @@ pub(crate) fn flags_not_kept(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> In
 
 /// Whether a file has the ACL and the attributes that a copy of the source would get.
 pub(crate) fn has_same_attributes(
-    source: BorrowedFd<'_>,
+    source: &AttributeSource<'_>,
     other: BorrowedFd<'_>,
     preserve: Preserve,
 ) -> Sys<bool> {
-    let acl = |fd| match xattr::get(fd, ACCESS_ACL) {
+    let other = &AttributeSource::Here(other);
+    let acl = |of: &AttributeSource<'_>| match of.get(ACCESS_ACL) {
         Err(Errno::EOPNOTSUPP) => Ok(None),
         other => other,
     };
@@ -262,13 +265,65 @@ pub(crate) fn has_same_attributes(
         && (!preserve.xattr || attributes(source)? == attributes(other)?))
 }
 
-fn attributes(fd: BorrowedFd<'_>) -> Sys<BTreeMap<CString, Option<Vec<u8>>>> {
-    let mut names = match xattr::names(fd) {
+fn attributes(of: &AttributeSource<'_>) -> Sys<BTreeMap<CString, Option<Vec<u8>>>> {
+    let mut names = match of.names() {
         Err(Errno::EOPNOTSUPP) => Vec::new(),
         other => other?,
     };
     names.retain(|name| !NOT_FROM_SOURCE.contains(&name.as_c_str()));
-    names.into_iter().map(|name| xattr::get(fd, &name).map(|value| (name, value))).collect()
+    names.into_iter().map(|name| of.get(&name).map(|value| (name, value))).collect()
+}
+
+/// Where extended attributes are copied from, access control lists among them.
+pub(crate) enum AttributeSource<'a> {
+    /// An entry of this machine.
+    Here(BorrowedFd<'a>),
+    /// An entry of another machine, which was asked for all of them.
+    There(Sys<Vec<(CString, Vec<u8>)>>),
+}
+
+impl AttributeSource<'_> {
+    /// Returns the attributes of an entry of another machine; `ask` is called if any are to be kept.
+    pub(crate) fn there(
+        preserve: Preserve,
+        ask: impl FnOnce() -> Sys<Vec<(CString, Vec<u8>)>>,
+    ) -> AttributeSource<'static> {
+        match preserve.xattr || preserve.acl {
+            true => AttributeSource::There(ask()),
+            false => AttributeSource::There(Ok(Vec::new())),
+        }
+    }
+
+    fn names(&self) -> Sys<Vec<CString>> {
+        match self {
+            AttributeSource::Here(fd) => xattr::names(fd),
+            AttributeSource::There(Ok(all)) => {
+                Ok(all.iter().map(|(name, _)| name.clone()).collect())
+            }
+            AttributeSource::There(Err(errno)) => Err(*errno),
+        }
+    }
+
+    fn get(&self, name: &CStr) -> Sys<Option<Vec<u8>>> {
+        match self {
+            AttributeSource::Here(fd) => xattr::get(fd, name),
+            AttributeSource::There(Ok(all)) => {
+                let found = all.iter().find(|(known, _)| known.as_c_str() == name);
+                Ok(found.map(|(_, value)| value.clone()))
+            }
+            AttributeSource::There(Err(errno)) => Err(*errno),
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Returns where its extended attributes are copied from.
+    pub(crate) fn attributes(&self, preserve: Preserve) -> AttributeSource<'_> {
+        match &self.file {
+            SourceFile::Here(fd) => AttributeSource::Here(fd.as_fd()),
+            SourceFile::There(file) => AttributeSource::there(preserve, || file.attributes()),
+        }
+    }
 }
 
 impl ExistingEntry {
@@ -424,7 +479,7 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    fn attributes_of_source(&mut self, source: BorrowedFd<'_>) {
+    fn attributes_of_source(&mut self, source: &AttributeSource<'_>) {
         let preserve = self.given.preserve;
         if preserve.xattr {
             self.copy_attributes(source, NOT_FROM_SOURCE);
@@ -482,22 +537,23 @@ impl<'a> MetadataWriter<'a> {
             let errno = old.err().copied().unwrap_or(Errno::EACCES);
             return self.note(MetadataPart::OfReplaced, errno);
         };
+        let old = &AttributeSource::Here(old.as_fd());
         if !preserve.xattr {
-            self.copy_attributes(old.as_fd(), NOT_FROM_OLD);
+            self.copy_attributes(old, NOT_FROM_OLD);
         }
         if !preserve.acl && !preserve.mode {
-            self.copy_acl(old.as_fd(), ACCESS_ACL);
+            self.copy_acl(old, ACCESS_ACL);
         }
     }
 
-    fn copy_attributes(&mut self, from: BorrowedFd<'_>, except: &[&CStr]) {
-        let names = match xattr::names(from) {
+    fn copy_attributes(&mut self, from: &AttributeSource<'_>, except: &[&CStr]) {
+        let names = match from.names() {
             Ok(names) => names,
             Err(Errno::EOPNOTSUPP) => return,
             Err(errno) => return self.note(MetadataPart::Attributes, errno),
         };
         for name in names.iter().filter(|n| !except.contains(&n.as_c_str())) {
-            let copied = xattr::get(from, name).and_then(|value| match value {
+            let copied = from.get(name).and_then(|value| match value {
                 Some(value) => xattr::set(self.fd, name, &value),
                 None => Ok(()),
             });
@@ -507,8 +563,8 @@ impl<'a> MetadataWriter<'a> {
         }
     }
 
-    fn copy_acl(&mut self, from: BorrowedFd<'_>, which: &CStr) {
-        let result = match xattr::get(from, which) {
+    fn copy_acl(&mut self, from: &AttributeSource<'_>, which: &CStr) {
+        let result = match from.get(which) {
             Ok(Some(acl)) => {
                 self.defaults = None;
                 xattr::set(self.fd, which, &self.until_it_has_its_mode(acl))

@@ -18,6 +18,8 @@ pub struct CopyFacts {
     pub data_bytes: u64,
     /// The source has holes.
     pub has_holes: bool,
+    /// The source is on another machine: only the program can write what comes from there.
+    pub is_elsewhere: bool,
     /// Filesystem of the source.
     pub source: Filesystem,
     /// Filesystem of the destination.
@@ -67,6 +69,7 @@ impl CopyFacts {
             size: Some(bytes),
             data_bytes: bytes,
             has_holes: false,
+            is_elsewhere: false,
             source: Filesystem::EXT4,
             destination: Filesystem::EXT4,
             destination_is_stream: false,
@@ -139,6 +142,7 @@ pub(crate) const PARALLEL_TRIAL_MIN_BYTES: u64 = 512 << 20;
 /// all the time, and one direct write hands the device all it can take (`docs/copy.md`).
 pub(crate) fn gains_by_ranges(facts: &CopyFacts, mechanism: Mechanism, piece_bytes: u64) -> bool {
     mechanism == Mechanism::ReadWrite
+        && !facts.is_elsewhere
         && [Filesystem::EXT4, Filesystem::XFS].contains(&facts.destination)
         && !facts.source.is_network()
         && !facts.source.is_user()
@@ -247,13 +251,19 @@ pub(crate) fn by_cost(facts: &CopyFacts) -> impl Iterator<Item = Mechanism> + Cl
 }
 
 /// Leaves [`Mechanism::DirectRing`] out where nothing asks for reads past the page cache: pages that are in it
-/// are there to be written, and pages that are not are read ahead quicker by the kernel.
+/// are there to be written, and pages that are not are read ahead quicker by the kernel. No system call but `write`
+/// takes bytes that come from another machine.
 fn considered(
     facts: &CopyFacts,
     all: [Mechanism; 7],
 ) -> impl Iterator<Item = Mechanism> + Clone + use<> {
     let with_ring = facts.direct_reads || facts.allow == Allow::Only(Mechanism::DirectRing);
-    all.into_iter().filter(move |m| with_ring || *m != Mechanism::DirectRing)
+    let is_here = !facts.is_elsewhere;
+    all.into_iter().filter(move |m| match m {
+        Mechanism::ReadWrite => true,
+        Mechanism::DirectRing => is_here && with_ring,
+        _ => is_here,
+    })
 }
 
 /// Returns the mechanism among `used` that touches the bytes most.

@@ -175,7 +175,8 @@ impl<'a> CopyRequest<'a> {
             let committed = committed.unwrap_or_else(|| Err(self.withdrawn()))?;
             finish(&mut staging, committed, receipt, directory)
         });
-        if placed.as_ref().is_err_and(Error::is_cancelled) {
+        let is_lost = || self.source.check_connected().is_err();
+        if placed.as_ref().is_err_and(|error| error.is_cancelled() || is_lost()) {
             staging.leave();
         }
         let in_place = in_place && self.options.in_place;

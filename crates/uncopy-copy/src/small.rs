@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::facts;
 use super::mechanism::{Ends, reflink};
 use super::options::{Allow, Cache, CopyOptions, Require, Sparse};
-use super::plan::{self, Attempted, ErrorClass, PlanStep};
+use super::peer_file::PeerFile;
+use super::plan::{self, Attempted, CopyFacts, ErrorClass, PlanStep};
 use super::source;
 use super::sparse;
 use super::watch::{self, Begin, Watch};
@@ -56,6 +57,8 @@ fn are_possible(source: Filesystem, destination: Filesystem, options: &CopyOptio
 #[derive(Debug)]
 pub(crate) struct SmallFilePath {
     filesystems: (Filesystem, Filesystem),
+    /// The source is on another machine.
+    is_elsewhere: bool,
     /// Error of sharing, if it holds for every file of the two filesystems.
     sharing: Option<Errno>,
     /// First step of every small file that is not empty, once it is known.
@@ -147,8 +150,15 @@ pub(crate) enum SmallCopy {
 }
 
 impl SmallFilePath {
-    pub(crate) fn new(filesystems: (Filesystem, Filesystem)) -> SmallFilePath {
-        SmallFilePath { filesystems, sharing: None, step: None }
+    pub(crate) fn new(filesystems: (Filesystem, Filesystem), is_elsewhere: bool) -> SmallFilePath {
+        SmallFilePath { filesystems, is_elsewhere, sharing: None, step: None }
+    }
+
+    /// Returns the facts of a file of this size.
+    fn facts(&self, size: u64, options: &CopyOptions) -> CopyFacts {
+        let (source, destination) = self.filesystems;
+        let facts = facts::of_dense(Some(size), source, destination, options);
+        CopyFacts { is_elsewhere: self.is_elsewhere, ..facts }
     }
 
     /// Copies `source`, which had the status `stat` when it was opened, to a new file. Bytes that
@@ -198,8 +208,7 @@ impl SmallFilePath {
         if let Some(step) = self.step {
             return step;
         }
-        let facts =
-            facts::of_dense(Some(stat.size), self.filesystems.0, self.filesystems.1, options);
+        let facts = self.facts(stat.size, options);
         let step = plan::next(&facts, self.attempted().as_slice());
         self.step = Some(step);
         step
@@ -238,7 +247,7 @@ impl SmallFilePath {
             // No mechanism is refused for an empty file.
             return refusals;
         }
-        let facts = facts::of_dense(Some(size), self.filesystems.0, self.filesystems.1, options);
+        let facts = self.facts(size, options);
         if let Some(errno) = self.sharing {
             refusals.push(plan::stopped(Mechanism::Reflink, Some(errno), 0, &facts));
         }
@@ -252,9 +261,24 @@ impl SmallFilePath {
 
     /// Returns the thresholds that made a file of this size a small one.
     pub(crate) fn decided_by(&self, size: u64, options: &CopyOptions) -> Vec<Decision> {
-        let facts = facts::of_dense(Some(size), self.filesystems.0, self.filesystems.1, options);
+        let facts = self.facts(size, options);
         plan::decisive(&facts, self.attempted().as_slice())
     }
+}
+
+/// Writes a file of another machine whose contents came with its listing.
+pub(crate) fn write_listed(
+    source: &PeerFile,
+    destination: BorrowedFd<'_>,
+    wait_for_budget: impl FnOnce() -> bool,
+) -> SmallCopy {
+    let Some(contents) = source.contents() else { return SmallCopy::Odd };
+    if !wait_for_budget() || transfer::write(destination, contents) != Ok(contents.len()) {
+        return SmallCopy::Odd;
+    }
+    // Only the kernel of the other machine sees stores into its files.
+    let mapped_writes = MappedWrites::Unknown(Unseen::NotLooked);
+    SmallCopy::Copied(Mechanism::ReadWrite, Cost::UserCopied, mapped_writes)
 }
 
 fn read_and_write(

@@ -1,7 +1,7 @@
 //! The source of a copy: opens it, looks up its status, and detects changes while it is copied.
 
 use std::cell::{Cell, OnceCell};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,9 @@ use rustix::fs::{FileType, OFlags};
 
 use super::display_path::DisplayPath;
 use super::options::{CopyOptions, IfChanged};
+use super::peer_file::PeerFile;
 use super::retries::Flushes;
+use super::source_file::SourceFile;
 use super::watch::{self, Begin, Watch};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_core::{MappedWrites, Unseen};
@@ -21,7 +23,7 @@ use uncopy_os::{Sys, inherit};
 /// An open source, with its status at the time it was opened.
 pub(crate) struct Source<'a> {
     pub(crate) path: DisplayPath<'a>,
-    fd: OwnedFd,
+    pub(crate) file: SourceFile,
     pub(crate) stat: Stat,
     pub(crate) filesystem: Filesystem,
     /// Whether its bytes can be read only once: it has no position to read again from.
@@ -33,6 +35,8 @@ pub(crate) struct Source<'a> {
 struct Watched<'a> {
     if_changed: IfChanged,
     may_flush: bool,
+    /// Whether its extended attributes are asked for.
+    wants_attributes: bool,
     flushes: Option<&'a Cell<Flushes>>,
     /// Status when it was flushed, if it was.
     settled: OnceCell<Stat>,
@@ -46,6 +50,7 @@ impl Default for Watched<'_> {
         Watched {
             if_changed: IfChanged::default(),
             may_flush: false,
+            wants_attributes: false,
             flushes: None,
             settled: OnceCell::new(),
             watch: Cell::new(Watch::Blind(Unseen::NotLooked)),
@@ -93,7 +98,8 @@ impl<'a> Source<'a> {
         let is_stream = matches!(kind, FileType::Fifo | FileType::CharacterDevice);
         let magic = file::filesystem_magic(&fd).unwrap_or(0);
         let (path, filesystem) = (DisplayPath::Path(path), Filesystem::from_magic(magic));
-        Ok(Source { path, fd, stat, filesystem, is_stream, watched: Watched::default() })
+        let (file, watched) = (SourceFile::Here(fd), Watched::default());
+        Ok(Source { path, file, stat, filesystem, is_stream, watched })
     }
 
     /// Opens the target of a descriptor of this process at its current position. Returns `None` if
@@ -121,7 +127,7 @@ impl<'a> Source<'a> {
         let (path, filesystem) = (DisplayPath::Path(path), Filesystem::from_magic(0));
         Ok(Some(Source {
             path,
-            fd,
+            file: SourceFile::Here(fd),
             stat,
             filesystem,
             is_stream: true,
@@ -132,11 +138,11 @@ impl<'a> Source<'a> {
     /// A regular file that was opened in its directory, with its status at that time.
     pub(crate) fn opened(
         path: DisplayPath<'a>,
-        fd: OwnedFd,
+        file: SourceFile,
         stat: Stat,
         filesystem: Filesystem,
     ) -> Source<'a> {
-        Source { path, fd, stat, filesystem, is_stream: false, watched: Watched::default() }
+        Source { path, file, stat, filesystem, is_stream: false, watched: Watched::default() }
     }
 
     /// The same with these options for what happens if it changes. Flushes are added to `flushes`.
@@ -147,17 +153,37 @@ impl<'a> Source<'a> {
     ) -> Source<'a> {
         self.watched.if_changed = options.if_changed;
         self.watched.may_flush = watch::may_flush(options);
+        self.watched.wants_attributes = options.preserve.xattr || options.preserve.acl;
         self.watched.flushes = Some(flushes);
         self
     }
 
     /// Returns the parameters of [`Source::opened`].
-    pub(crate) fn into_opened(self) -> (OwnedFd, Stat) {
-        (self.fd, self.stat)
+    pub(crate) fn into_opened(self) -> (SourceFile, Stat) {
+        (self.file, self.stat)
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// Returns its descriptor, if it is on this machine.
+    pub(crate) fn here(&self) -> Option<BorrowedFd<'_>> {
+        self.file.here()
+    }
+
+    /// Returns the file, if it is on another machine.
+    pub(crate) fn there(&self) -> Option<&PeerFile> {
+        self.file.there()
+    }
+
+    /// Returns its descriptor, for what is done with files of this machine alone.
+    ///
+    /// # Errors
+    /// It is on another machine.
+    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
+        self.file.fd().map_err(|errno| Error::system("open", self.path, errno))
+    }
+
+    /// Fails if the other machine was lost, so that what could not be asked is not taken for an answer.
+    pub(crate) fn check_connected(&self) -> Result<()> {
+        self.there().and_then(|file| file.link().lost()).map_or(Ok(()), Err)
     }
 
     /// Bytes to copy; `None` if only reading to the end shows it.
@@ -182,6 +208,8 @@ impl<'a> Source<'a> {
     pub(crate) fn settle(&self) -> Result<()> {
         let own = Cell::default();
         let (watched, flushes) = (&self.watched, self.watched.flushes.unwrap_or(&own));
+        // Only the kernel of its own machine sees them.
+        let SourceFile::Here(fd) = &self.file else { return Ok(()) };
         if let Some(why) = watch::unseen(&self.stat, self.filesystem) {
             watched.watch.set(Watch::Blind(why));
             return Ok(());
@@ -194,12 +222,12 @@ impl<'a> Source<'a> {
         let (mut settled, mut tries) = (None, 0);
         loop {
             let made = flushes.get();
-            let (watch, next) = Watch::begin(self.pages(), watched.may_flush, tries);
+            let (watch, next) = Watch::begin(self.pages(fd), watched.may_flush, tries);
             watched.watch.set(watch);
             match next {
                 Begin::Flush => {
                     let begin = Instant::now();
-                    match self.flush()? {
+                    match self.flush(fd)? {
                         true => flushes.set(made.and(begin.elapsed())),
                         false => return Ok(()),
                     }
@@ -223,9 +251,29 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Opens a file of another machine, unless its contents came with the listing and nothing else is asked for. From
+    /// now on its status is what it was when it was opened.
+    pub(crate) fn open_there(&mut self) -> Result<()> {
+        let SourceFile::There(file) = &mut self.file else { return Ok(()) };
+        if file.contents().is_some() && !self.watched.wants_attributes {
+            return Ok(());
+        }
+        let now = file.open().map_err(|errno| Error::system("open", self.path, errno))?.clone();
+        if now.file_type() != FileType::RegularFile {
+            let reason =
+                Reason::Refused(Objection::KindChanged { kind: describe(now.file_type()) });
+            return Err(Error::new("copy", self.path, reason));
+        }
+        if !now.is_same_file(&self.stat) || difference(&self.stat, &now).is_some() {
+            file.forget_contents();
+        }
+        self.stat = now;
+        Ok(())
+    }
+
     /// Writes its dirty pages to the disk. Returns `false` if no system call for that is available.
-    fn flush(&self) -> Result<bool> {
-        match file::write_out(&self.fd, 0, 0, true) {
+    fn flush(&self, fd: &OwnedFd) -> Result<bool> {
+        match file::write_out(fd, 0, 0, true) {
             Ok(()) => Ok(true),
             Err(Errno::ENOSYS | Errno::EPERM | Errno::EINVAL | Errno::EOPNOTSUPP) => Ok(false),
             Err(errno) => Err(Error::system("flush", self.path, errno)),
@@ -248,20 +296,22 @@ impl<'a> Source<'a> {
 
     fn look_now(&self) {
         let watch = self.watched.watch.get();
-        if watch.is_open() {
-            self.watched.watch.set(watch.look(self.pages()));
+        if let SourceFile::Here(fd) = &self.file
+            && watch.is_open()
+        {
+            self.watched.watch.set(watch.look(self.pages(fd)));
         }
     }
 
-    fn pages(&self) -> Sys<CachedPages> {
+    fn pages(&self, fd: &OwnedFd) -> Sys<CachedPages> {
         let begin = Instant::now();
-        let pages = file::cached_pages(&self.fd, 0, 0);
+        let pages = file::cached_pages(fd, 0, 0);
         self.watched.last.set(Some((Instant::now(), begin.elapsed())));
         pages
     }
 
     fn examine(&self) -> Result<Stat> {
-        file::stat(&self.fd).map_err(|e| Error::system("examine", self.path, e))
+        self.file.examine().map_err(|e| Error::system("examine", self.path, e))
     }
 
     fn changed(&self, what: String) -> Error {
@@ -279,11 +329,12 @@ impl<'a> Source<'a> {
     /// Kernels before 6.13 stamp times by the tick: two writes within 4 ms (1 ms to 10 ms) that
     /// leave the size alone may look like one.
     pub(crate) fn change(&self) -> Sys<Option<String>> {
-        if !self.has_reliable_size() {
+        // Contents that came with a listing were checked by the other machine.
+        if !self.has_reliable_size() || self.there().is_some_and(|file| file.contents().is_some()) {
             return Ok(None);
         }
         self.look_now();
-        let times = difference(self.as_begun(), &file::stat(&self.fd)?);
+        let times = difference(self.as_begun(), &self.file.examine()?);
         let stores = (self.watched.watch.get() == Watch::Seen).then(|| STORED_INTO.to_owned());
         let what: Vec<String> = times.into_iter().chain(stores).collect();
         Ok((!what.is_empty()).then(|| what.join(", ")))

@@ -23,7 +23,7 @@ pub use format::fuzz;
 pub(crate) use record::{Noted, Noting, Register};
 pub(crate) use sweep::{SweepAnew, Sweeper, Unproven};
 #[cfg(feature = "trees")]
-pub(crate) use sweep::{TemporaryNames, claim, remove_leftovers, sweep, sweep_proven};
+pub(crate) use sweep::{TemporaryNames, claim, look_up, remove_leftovers, sweep, sweep_proven};
 
 /// Kind of object that is built under a temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

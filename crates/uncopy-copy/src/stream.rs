@@ -30,7 +30,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) fn wait_for_source(source: &Source<'_>, observer: &mut dyn Observer) -> Result<()> {
     let waiting = Progress { phase: Phase::Waiting, done_bytes: 0, total_bytes: 0 };
     let fail = |errno| Error::system("read", source.path, errno);
-    while !file::wait(source.fd(), Ready::ToRead, PATIENCE).map_err(fail)? {
+    let fd = source.fd()?;
+    while !file::wait(fd, Ready::ToRead, PATIENCE).map_err(fail)? {
         observer::report(observer, waiting, source.path)?;
     }
     Ok(())
@@ -53,7 +54,7 @@ pub(crate) fn copy_to_end(
     let may_wait = !source.has_reliable_size();
     loop {
         let fail = |errno| Error::system("read", source.path, errno);
-        if may_wait && !file::wait(source.fd(), Ready::ToRead, PATIENCE).map_err(fail)? {
+        if may_wait && !file::wait(source.fd()?, Ready::ToRead, PATIENCE).map_err(fail)? {
             report(copy, total)?;
             continue;
         }
@@ -201,11 +202,12 @@ impl StreamMover {
 
     /// Takes the next bytes, `most` at most. Returns 0 at the end.
     fn fill(&mut self, source: &Source<'_>, staging: &Staging<'_>, most: usize) -> Sys<usize> {
+        let source = source.file.fd()?;
         match self {
-            StreamMover::Buffer(buffer) => transfer::read(source.fd(), &mut buffer[..most]),
-            StreamMover::Sendfile => transfer::sendfile_next(source.fd(), staging.fd(), most),
-            StreamMover::Pipe { write, .. } => transfer::splice_next(source.fd(), write, most),
-            StreamMover::Splice => transfer::splice_next(source.fd(), staging.fd(), most),
+            StreamMover::Buffer(buffer) => transfer::read(source, &mut buffer[..most]),
+            StreamMover::Sendfile => transfer::sendfile_next(source, staging.fd(), most),
+            StreamMover::Pipe { write, .. } => transfer::splice_next(source, write, most),
+            StreamMover::Splice => transfer::splice_next(source, staging.fd(), most),
         }
     }
 

@@ -1,37 +1,42 @@
 //! Moves the bytes of a copy in a loop: mechanism after mechanism, piece by piece, each continuing
 //! where the last one stopped.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::active_mover::ActiveMover;
 use super::chunks::CHUNK_BYTES;
+use super::control::Control;
 use super::facts;
 use super::file_copy::FileCopy;
-use super::mechanism::{self, Ends, Moved, Refused, reflink, side};
+use super::mechanism::{self, Ends, FromPeer, Moved, Refused, reflink, side};
 use super::observer::{Phase, Progress};
 use super::options::{Cache, Sparse};
 use super::pace::Pace;
 use super::plan::{self, Attempted, ErrorClass, PlanStep};
-use super::ranges;
 use super::sparse::{self, Segment};
 use super::trial::{Trial, TrialCandidate, TrialCost};
 use uncopy_core::{Cost, Mechanism};
 use uncopy_core::{Errno, Error, Reason, Result};
+use uncopy_os::AlignedBuffer;
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::{clock, file};
 
 /// Number of bytes written out at a time.
 const WRITE_OUT_BYTES: u64 = 16 << 20;
 
+/// Number of bytes of a resumed copy read at a time.
+const RESUMED_BYTES: u64 = 1 << 20;
+
 /// Moves the bytes of a source of known size.
 pub(crate) struct Transfer<'t, 'a, 's> {
     copy: &'t mut FileCopy<'a, 's>,
-    ends: Ends<'a>,
+    destination: BorrowedFd<'a>,
     size: u64,
     attempted: Vec<Attempted>,
-    active_mover: Option<ActiveMover>,
+    active_mover: Option<ActiveMover<'a>>,
     /// Movers that are set up and not active: the other entrants of a trial.
-    parked: Vec<ActiveMover>,
+    parked: Vec<ActiveMover<'a>>,
     trial: Option<Trial>,
     /// Winner of the trial.
     chosen: Option<Mechanism>,
@@ -73,17 +78,18 @@ enum Reached {
 
 impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     pub(crate) fn new(copy: &'t mut FileCopy<'a, 's>, size: u64) -> Transfer<'t, 'a, 's> {
-        let (source, staging) = (copy.source, copy.staging);
+        let destination = copy.staging.fd();
+        let pace = if copy.facts.is_elsewhere { Pace::from_peer() } else { Pace::new() };
         Transfer {
             copy,
-            ends: Ends { source: source.fd(), destination: staging.fd() },
+            destination,
             size,
             attempted: Vec::new(),
             active_mover: None,
             parked: Vec::new(),
             trial: None,
             chosen: None,
-            pace: Pace::new(),
+            pace,
             done_bytes: 0,
             flushed: 0,
         }
@@ -104,7 +110,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             return Ok(self.size);
         }
         let context = self.copy.context();
-        facts::refine(&mut self.copy.facts, self.copy.source, self.ends.destination, context);
+        facts::refine(&mut self.copy.facts, self.copy.source, self.destination, context);
         if self.size >= self.copy.facts.tuning.small_bytes()
             || self.copy.staging.is_temporary_name()
         {
@@ -147,7 +153,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         let in_place = self.copy.facts.in_place;
         while offset < self.size {
             let segment = if self.copy.facts.has_holes && self.copy.facts.sparse != Sparse::Never {
-                sparse::segment(&self.ends.source, offset, self.size)
+                self.copy.source.file.segment(offset, self.size)
             } else {
                 Segment::Data { start: offset, end: self.size }
             };
@@ -176,10 +182,34 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         let end = staging.verified(|done_bytes| {
             self.copy.report(Progress { phase: Phase::Verifying, done_bytes, total_bytes: size })
         })?;
+        self.hash_resumed(end)?;
         self.copy.receipt.resumed_bytes = end;
         self.done_bytes = end;
         self.flushed = end;
         Ok(end)
+    }
+
+    /// Adds bytes that an earlier run received to the digest that verifies the copy. They are what was noted.
+    fn hash_resumed(&mut self, end: u64) -> Result<()> {
+        let Some(received) = self.copy.received.as_mut().filter(|_| end > 0) else { return Ok(()) };
+        let mut buffer = AlignedBuffer::new(RESUMED_BYTES.min(end) as usize);
+        let mut offset = 0;
+        while offset < end {
+            let most = (end - offset).min(RESUMED_BYTES) as usize;
+            match uncopy_os::transfer::read_at(self.destination, &mut buffer[..most], offset) {
+                Ok(0) => break,
+                Ok(n) => {
+                    received.add(offset, &buffer[..n]);
+                    offset += n as u64;
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => {
+                    let given = self.copy.staging.destination().given;
+                    return Err(Error::destination("read back", given, errno));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives a destination that gets holes its length before its bytes: XFS reserves space behind
@@ -200,8 +230,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     fn give_length(&self) -> Result<()> {
         let fail = |errno| Error::destination("set the size of", self.given(), errno);
         // Setting it again would make XFS flush the file when it is closed (`xfs_setattr_size`).
-        if file::stat(self.ends.destination).map_err(fail)?.size < self.size {
-            file::truncate(self.ends.destination, self.size).map_err(fail)?;
+        if file::stat(self.destination).map_err(fail)?.size < self.size {
+            file::truncate(self.destination, self.size).map_err(fail)?;
         }
         Ok(())
     }
@@ -211,9 +241,9 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.active_mover = None;
         self.parked.clear();
         let fail = |errno| Error::destination("set the size of", self.given(), errno);
-        let now = file::stat(self.ends.destination).map_err(fail)?.size;
+        let now = file::stat(self.destination).map_err(fail)?.size;
         if now != size {
-            file::truncate(self.ends.destination, size).map_err(fail)?;
+            file::truncate(self.destination, size).map_err(fail)?;
         }
         Ok(size)
     }
@@ -243,10 +273,15 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 // An I/O error may rule a mechanism out, where it could also have been the device.
                 let met = self.attempted.iter().any(|tried| tried.errno == Some(Errno::EIO));
                 let length = self.piece_bytes();
-                let lasts = met && side::can_read(self.ends.source, self.done_bytes, length);
+                let lasts = met && self.can_read(self.done_bytes, length);
                 Err(if lasts { error.met_at_destination(Errno::EIO) } else { error })
             }
         }
+    }
+
+    /// Whether bytes of the source (offset, length) can be read alone.
+    fn can_read(&self, offset: u64, length: u64) -> bool {
+        self.copy.source.here().is_none_or(|source| side::can_read(source, offset, length))
     }
 
     /// The next candidate of the trial, as long as there is one.
@@ -260,7 +295,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
 
     /// Shares the whole file; `false` if that is not possible here.
     fn reflink(&mut self) -> Result<bool> {
-        while let Err(errno) = reflink::share(self.ends) {
+        let ends = Ends { source: self.copy.source.fd()?, destination: self.destination };
+        while let Err(errno) = reflink::share(ends) {
             match plan::classify(Mechanism::Reflink, errno, 0) {
                 ErrorClass::Retry => {}
                 ErrorClass::Unsupported => {
@@ -275,7 +311,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         }
         // The clone is a snapshot, so its own length counts.
         let fail = |errno| Error::destination("examine", self.given(), errno);
-        let stat = file::stat(self.ends.destination).map_err(fail)?;
+        let stat = file::stat(self.destination).map_err(fail)?;
         if stat.size < self.size && stat.size < self.source_size()? {
             self.refuse(Mechanism::Reflink, None, 0);
             return Ok(false);
@@ -296,7 +332,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     fn count_holes(&self) -> u64 {
         let (mut offset, mut holes) = (0, 0);
         while offset < self.size {
-            offset = match sparse::segment(&self.ends.destination, offset, self.size) {
+            offset = match sparse::segment(&self.destination, offset, self.size) {
                 Segment::Data { end, .. } => end,
                 Segment::Hole { start, end } => {
                     holes += end - start;
@@ -310,7 +346,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     /// Leaves a hole in the destination; `false` if it has to be filled after all.
     fn leave_hole(&mut self, start: u64, end: u64) -> Result<bool> {
         if self.copy.facts.in_place
-            && file::punch_hole(self.ends.destination, start, end - start).is_err()
+            && file::punch_hole(self.destination, start, end - start).is_err()
         {
             return Ok(false);
         }
@@ -322,15 +358,27 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.copy.receipt.add(mechanism, end - start, Cost::Hole);
         self.digest_hole(start, end)?;
         self.done_bytes = self.done_bytes.max(end);
-        self.copy.staging.reached(self.ends.source, end)?;
+        self.note_reached(end)?;
         self.report()?;
         Ok(true)
     }
 
-    /// Adds the zeros of a hole to the digest.
+    /// Notes that the bytes up to `offset` are copied. Those of another machine are hashed from the copy, and not asked
+    /// for again.
+    fn note_reached(&self, offset: u64) -> Result<()> {
+        let source = self.copy.source.here().unwrap_or(self.destination);
+        self.copy.staging.reached(source, offset)
+    }
+
+    /// Adds the zeros of a hole to the digests.
     fn digest_hole(&mut self, start: u64, end: u64) -> Result<()> {
-        while let Some(digest) = self.copy.digest.as_mut().filter(|_| self.done_bytes < end) {
-            self.done_bytes = digest.add_hole(self.done_bytes.max(start), end);
+        while self.done_bytes < end {
+            let (start, mut part_end) = (self.done_bytes.max(start), None);
+            for digest in [&mut self.copy.digest, &mut self.copy.received].into_iter().flatten() {
+                part_end = Some(digest.add_hole(start, end));
+            }
+            let Some(part_end) = part_end else { break };
+            self.done_bytes = part_end;
             self.report()?;
         }
         Ok(())
@@ -341,7 +389,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.reserve(start, end)?;
         let (mut offset, wanted) = (start, end);
         while offset < end {
-            let (ends, piece) = (self.ends, (end - offset).min(self.piece_bytes()));
+            let piece = (end - offset).min(self.piece_bytes());
             // Set up before it waits for its turn.
             if self.active_mover()?.is_none() {
                 continue;
@@ -351,10 +399,14 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             let Some(mechanism) = self.active_mover.as_ref().map(|c| c.mechanism) else { continue };
             let parallel = self.gains_from_parallel(mechanism, length)?;
             let Some(active) = &mut self.active_mover else { continue };
-            let (step, parallel) = match active.second_mover(parallel) {
-                Some((first, second)) => (ranges::step(first, second, ends, offset, length), true),
-                None => (active.step(ends, offset, length, self.copy.digest.as_mut()), false),
+            let digests = [self.copy.digest.as_mut(), self.copy.received.as_mut()];
+            let (observer, done, total_bytes) =
+                (&mut *self.copy.observer, self.done_bytes, self.size);
+            let mut go_on = |more: u64| {
+                let (phase, done_bytes) = (Phase::Copying, done + more);
+                observer.progress(Progress { phase, done_bytes, total_bytes }) == Control::Continue
             };
+            let (step, parallel) = active.step(offset, length, parallel, digests, &mut go_on);
             self.give_back(length, &step);
             match step {
                 Ok(Moved { bytes: 0, .. }) => {
@@ -410,15 +462,18 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     fn piece_bytes(&self) -> u64 {
         match self.turn() {
             Some(way) => way.probe_bytes(),
-            // A piece is at most a chunk, so that each chunk is noted as soon as it is copied.
-            None if self.copy.staging.is_kept() => self.pace.piece_bytes.min(CHUNK_BYTES),
+            // A piece is at most a chunk, so that each chunk is noted as soon as it is copied. More are asked for
+            // at once of another machine.
+            None if self.copy.staging.is_kept() && !self.copy.facts.is_elsewhere => {
+                self.pace.piece_bytes.min(CHUNK_BYTES)
+            }
             None => self.pace.piece_bytes,
         }
     }
 
     /// Returns the active mechanism, set up if necessary; `None` if setting up failed and another
     /// one is next.
-    fn active_mover(&mut self) -> Result<Option<&mut ActiveMover>> {
+    fn active_mover(&mut self) -> Result<Option<&mut ActiveMover<'a>>> {
         let mechanism = match &self.active_mover {
             Some(active) if self.trial.is_none() => active.mechanism,
             _ => self.next_mechanism()?,
@@ -429,14 +484,18 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             self.active_mover = place.map(|i| self.parked.swap_remove(i));
         }
         if self.active_mover.is_none() {
-            let setting = facts::setting(
-                &self.copy.facts,
-                self.copy.source,
-                self.ends.destination,
-                mechanism,
-            );
-            match mechanism::mover(mechanism, self.ends, &self.copy.facts, setting) {
-                Ok(mover) => self.active_mover = Some(ActiveMover::new(mechanism, mover)),
+            let (facts, source, destination) =
+                (&self.copy.facts, self.copy.source, self.destination);
+            if let Some(file) = source.there() {
+                let mover = FromPeer::new(file, destination, facts.sparse, facts.in_place);
+                return Ok(Some(self.active_mover.insert(ActiveMover::from_peer(mover))));
+            }
+            let ends = Ends { source: source.fd()?, destination };
+            let setting = facts::setting(facts, source, destination, mechanism);
+            match mechanism::mover(mechanism, ends, facts, setting) {
+                Ok(mover) => {
+                    self.active_mover = Some(ActiveMover::between(mechanism, ends, mover));
+                }
                 Err(errno) => {
                     self.handle(mechanism, errno.into(), (0, 0))?;
                     return Ok(None);
@@ -473,14 +532,16 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         };
         // Writes of mapped pages extend the file in order, and are quicker without.
         let mapped = mechanism == Mechanism::Direct;
+        // A length that another machine claims may be that of no file.
         let pays = end - start >= plan::RESERVE_MIN_BYTES
+            && !self.copy.facts.is_elsewhere
             && self.copy.facts.destination == Filesystem::EXT4
             && self.copy.facts.sparse != Sparse::Always
             && !self.copy.facts.in_place;
         if mapped || !pays {
             return Ok(());
         }
-        match file::allocate(self.ends.destination, start, end - start) {
+        match file::allocate(self.destination, start, end - start) {
             Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => {
                 Err(self.failure(Refused::at_destination(errno), (0, 0)))
             }
@@ -523,7 +584,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     }
 
     fn source_ended(&self, offset: u64) -> Result<bool> {
-        Ok(offset >= self.source_size()?)
+        // Another machine sends fewer bytes only where the file ends.
+        Ok(self.copy.facts.is_elsewhere || offset >= self.source_size()?)
     }
 
     /// Returns the new size, if the source no longer reaches `end`: reading a mapping behind its
@@ -536,7 +598,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     }
 
     fn source_size(&self) -> Result<u64> {
-        file::stat(self.ends.source)
+        let examined = self.copy.source.file.examine();
+        examined
             .map(|stat| stat.size)
             .map_err(|e| Error::system("examine", self.copy.source.path, e))
     }
@@ -563,7 +626,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             self.write_out(offset);
         }
         self.copy.staging.has_bytes()?;
-        self.copy.staging.reached(self.ends.source, offset)?;
+        self.note_reached(offset)?;
         if offset < self.size {
             self.copy.source.look()?;
         }
@@ -579,12 +642,12 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             return;
         }
         let start = std::mem::replace(&mut self.flushed, offset);
-        let _ = file::write_out(self.ends.destination, start, offset - start, false);
+        let _ = file::write_out(self.destination, start, offset - start, false);
         let behind = start.saturating_sub(WRITE_OUT_BYTES);
         if start > behind {
-            let _ = file::write_out(self.ends.destination, behind, start - behind, true);
+            let _ = file::write_out(self.destination, behind, start - behind, true);
             if skip_cache {
-                let _ = file::drop_cache(self.ends.destination, behind, start - behind);
+                let _ = file::drop_cache(self.destination, behind, start - behind);
             }
         }
     }
@@ -601,7 +664,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
 
     /// An error of these bytes: offset and length.
     fn failure(&self, refused: Refused, at: (u64, u64)) -> Error {
-        match refused.is_of_source(|| side::can_read(self.ends.source, at.0, at.1)) {
+        match refused.is_of_source(|| self.can_read(at.0, at.1)) {
             true => Error::system("copy the data of", self.copy.source.path, refused.errno),
             false => Error::destination("write to", self.given(), refused.errno),
         }
@@ -618,7 +681,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         else {
             return;
         };
-        let Ok(extents) = file::extents(self.ends.destination) else { return };
+        let Ok(extents) = file::extents(self.destination) else { return };
         let shared: u64 = extents
             .iter()
             .filter(|e| e.shared && !e.unsettled)

@@ -54,7 +54,10 @@ pub(crate) fn verify(
     let observer = &mut *copy.observer;
     let begin = Stopwatch::start(gate);
     let algorithm = verify.algorithm;
-    if verify.trust_shared_extents && shares_everything(source.fd(), staging.fd(), size) {
+    if let Some(fd) = source.here()
+        && verify.trust_shared_extents
+        && shares_everything(fd, staging.fd(), size)
+    {
         let from = VerifiedFrom::SharedExtents;
         let duration = begin.elapsed();
         return Ok(Verification {
@@ -72,7 +75,7 @@ pub(crate) fn verify(
         Original::AsItCame(expected) => (expected, hash_copy(source, copy, algorithm, observer)?),
         Original::Again(size) => {
             let is_compressed = conversion == Conversion::Decompress;
-            let original = Side { fd: source.fd(), size, is_compressed };
+            let original = Side { fd: source.fd()?, size, is_compressed };
             hash_both(source, original, copy, algorithm, gate, observer)?
         }
     };

@@ -90,3 +90,31 @@ pub fn take(variable: &str, accept: impl FnOnce(BorrowedFd<'_>) -> bool) -> Sys<
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
     Ok(fd)
 }
+
+/// Has a child ignore `SIGINT` and `SIGQUIT`, which a terminal sends to all processes in front of it, unless the program
+/// decides otherwise.
+pub fn ignore_interrupts(command: &mut Command) {
+    let ignore = || {
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: `SIG_IGN` runs no code of this program.
+            if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between `fork(2)` and `execve(2)` the closure only calls `signal(2)`, which is async-signal-safe
+    // (`signal-safety(7)`), and allocates nothing.
+    unsafe { command.pre_exec(ignore) };
+}
+
+/// Moves standard input and standard output to other numbers, and returns them. From then on standard input is
+/// `/dev/null`, and standard output is standard error.
+pub fn take_stdio() -> Sys<(OwnedFd, OwnedFd)> {
+    let (input, output) = (duplicate(libc::STDIN_FILENO)?, duplicate(libc::STDOUT_FILENO)?);
+    let empty = std::fs::File::open("/dev/null")
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    rustix::stdio::dup2_stdin(&empty)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok((input, output))
+}

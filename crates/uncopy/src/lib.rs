@@ -20,6 +20,7 @@
 //! | `send` | memory | a TCP or UDP socket, lent where that pays |
 //! | `channel` | regions of memory, and handles | another thread or process, as one message |
 //! | `doctor` | a path, a device, a process, two files | the reason why bytes are copied there |
+//! | `remote` | a source on another machine | here, or the other way round |
 //! | [`follow`] | a path | a file, where no planted link leads |
 //! | [`capabilities`] | this kernel, a filesystem | what it really does, found out by trying |
 //!
@@ -41,6 +42,7 @@
 //! - `blake3`, `sha256` (on by default): digests to verify by; XXH3 is always there.
 //! - `channel`, `doctor`, `send`: the modules of these names.
 //! - `tokio`: `channel::AsyncChannel`, `copy::copy_file_async`, `send::AsyncSender`.
+//! - `remote`: `remote`, copies between machines.
 //! - `compress`: [`copy::Transform`], by zstd.
 #![deny(missing_docs, unsafe_code)]
 
@@ -67,6 +69,9 @@ pub use uncopy_core::{
 pub use uncopy_doctor as doctor;
 #[doc(inline)]
 pub use uncopy_os::capabilities;
+#[cfg(all(feature = "remote", target_os = "linux"))]
+#[doc(inline)]
+pub use uncopy_remote as remote;
 #[cfg(all(feature = "send", target_os = "linux"))]
 #[doc(inline)]
 pub use uncopy_send as send;

@@ -64,7 +64,8 @@ pub(crate) fn choose(
     let fail = |errno| Error::system("read", source.path, errno);
     let size = source.has_reliable_size().then_some(source.stat.size);
     let mut head = [0; HEAD_BYTES];
-    let read = |head: &mut [u8]| transfer::read_all_at(source.fd(), head, 0).map_err(fail);
+    let fd = source.fd()?;
+    let read = |head: &mut [u8]| transfer::read_all_at(fd, head, 0).map_err(fail);
     let name = source.path.as_ref().file_name().unwrap_or_default();
     let (way, reason, signs) = match transform {
         Transform::None => return Ok(None),

@@ -85,7 +85,7 @@ impl<'a, 'p> Sampler<'a, 'p> {
     fn piece(&mut self, offset: u64, length: u64) -> Result<Option<Trial>> {
         let Sampler { source, encoder, buffer, frame, .. } = self;
         buffer.resize(length as usize, 0);
-        let read = transfer::read_all_at(source.fd(), buffer, offset);
+        let read = transfer::read_all_at(source.fd()?, buffer, offset);
         let n = read.map_err(|errno| Error::system("read", source.path, errno))?;
         if n == 0 {
             return Ok(None);
@@ -105,7 +105,7 @@ impl<'a, 'p> Sampler<'a, 'p> {
         if !sparse::may_have_holes(&source.stat) {
             return Some(offset);
         }
-        match sparse::segment(&source.fd(), offset, size) {
+        match source.file.segment(offset, size) {
             Segment::Data { start, .. } => Some(start),
             Segment::Hole { end, .. } => Some(end).filter(|end| *end < size),
         }

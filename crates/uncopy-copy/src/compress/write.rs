@@ -71,7 +71,7 @@ impl Sink<'_, '_, '_> {
                 self.put(&zeros.frame)?;
                 table.add(zeros.frame.len(), length);
             } else {
-                bytes = transfer::read_all_at(self.source.fd(), &mut buffer[..length], offset)
+                bytes = transfer::read_all_at(self.source.fd()?, &mut buffer[..length], offset)
                     .map_err(|errno| Error::system("read", self.source.path, errno))?;
                 if bytes > 0 || offset == 0 {
                     let encoded = encoder.encode(&buffer[..bytes], &mut frame);
@@ -98,7 +98,7 @@ impl Sink<'_, '_, '_> {
     fn decompress(&mut self, sparse: Sparse) -> Result<(u64, u64)> {
         let path = self.source.path;
         let mut reader =
-            Reader::new(self.source.fd()).map_err(|trouble| trouble.on("read", path))?;
+            Reader::new(self.source.fd()?).map_err(|trouble| trouble.on("read", path))?;
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
             let bytes = reader.read(&mut buffer).map_err(|trouble| trouble.on("read", path))?;
@@ -202,7 +202,7 @@ impl<'a> Zeros<'a> {
             return false;
         }
         if offset >= self.hole.1 {
-            match sparse::segment(&self.source.fd(), offset, self.size) {
+            match self.source.file.segment(offset, self.size) {
                 Segment::Hole { start, end } => self.hole = (start, end),
                 Segment::Data { .. } => return false,
             }

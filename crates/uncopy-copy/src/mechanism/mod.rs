@@ -3,6 +3,7 @@
 
 mod copy_file_range;
 mod direct;
+mod from_peer;
 pub(super) mod read_write;
 pub(crate) mod reflink;
 mod sendfile;
@@ -12,6 +13,7 @@ mod splice;
 use std::os::fd::BorrowedFd;
 
 pub(crate) use direct::Tail;
+pub(crate) use from_peer::FromPeer;
 pub(crate) use side::{Refused, Side};
 
 use super::digest::StreamedDigest;

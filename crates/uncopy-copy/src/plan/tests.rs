@@ -525,3 +525,19 @@ fn ranges_are_for_large_pieces_where_two_threads_gain() {
         assert_eq!(gains_by_ranges(&facts, mechanism, piece), expected, "{mechanism} {piece}");
     }
 }
+
+#[test]
+fn what_comes_from_another_machine_is_written_and_nothing_else_is_refused() {
+    for prefer in [Prefer::WallTime, Prefer::CpuTime] {
+        for size in [None, Some(1), Some(100 << 10), Some(1 << 30)] {
+            for allow in [Allow::Any, Allow::Unshared, Allow::ReadWrite, Allow::Only(ReadWrite)] {
+                let facts = CopyFacts { is_elsewhere: true, size, prefer, allow, ..facts() };
+                assert_eq!(next(&facts, &[]), PlanStep::Try(ReadWrite));
+                assert_eq!(refusals(&facts, Some(ReadWrite)), []);
+                assert!(!gains_by_ranges(&facts, ReadWrite, 1 << 30));
+                let attempted = Attempted { mechanism: ReadWrite, errno: None, moved_bytes: 0 };
+                assert_eq!(next(&facts, &[attempted]), PlanStep::GiveUp);
+            }
+        }
+    }
+}

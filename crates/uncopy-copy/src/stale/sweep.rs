@@ -37,8 +37,11 @@ pub(crate) struct Unproven {
 struct Place<'a> {
     directory: BorrowedFd<'a>,
     /// Source of the copy. Entries that the source has too belong to the caller.
-    source: Option<BorrowedFd<'a>>,
+    source: Option<InSource<'a>>,
 }
+
+/// Looks up a name in a directory of the source, by its path from there. `ENOENT`: it has no such entry.
+pub(crate) type InSource<'a> = &'a dyn Fn(&OsStr, &OsStr) -> Sys<()>;
 
 /// Removes what earlier runs left beside a destination that has its new file.
 pub(crate) trait Sweeper: Sync {
@@ -93,14 +96,14 @@ pub(crate) fn remove_leftovers(directory: BorrowedFd<'_>, destination: &OsStr) -
 
 /// Does the same for all names in a directory, whatever they were copied to, except for names that the
 /// source has too. A tree does this once per directory, not once per file.
-pub(crate) fn sweep(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Vec<Unproven> {
+pub(crate) fn sweep(directory: BorrowedFd<'_>, source: InSource<'_>) -> Vec<Unproven> {
     let source = Some(source);
     let names = name::names_with_prefix(directory, super::BEGIN, usize::MAX);
     go_through(Place { directory, source }, names.unwrap_or_default())
 }
 
 /// Does the same in and below a directory for the entries of one record; reports nothing.
-pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: BorrowedFd<'_>) {
+pub(crate) fn sweep_proven(directory: BorrowedFd<'_>, source: InSource<'_>) {
     let place = Place { directory, source: Some(source) };
     let names = name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES);
     for name in names.unwrap_or_default() {
@@ -179,10 +182,14 @@ impl Place<'_> {
     /// Whether the source has this entry; also true if that is unknown.
     fn is_in_source(&self, path: &OsStr, name: &OsStr) -> bool {
         let Some(source) = self.source else { return false };
-        let looked_up =
-            below(source, path).and_then(|at| directory::stat_name(at, name).map(|_| ()));
-        !matches!(looked_up, Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP))
+        !matches!(source(path, name), Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP))
     }
+}
+
+/// Looks up a name in a directory of this machine, by its path from `source`.
+#[cfg(feature = "trees")]
+pub(crate) fn look_up(source: BorrowedFd<'_>, path: &OsStr, name: &OsStr) -> Sys<()> {
+    below(source, path).and_then(|at| directory::stat_name(at, name)).map(|_| ())
 }
 
 /// Opens a directory by its path, without symbolic links.

@@ -92,18 +92,19 @@ pub(super) fn is_same_entry(place: &Place<'_>, source: &Stat, found: &ExistingEn
     }
     let same = match kind {
         FileType::Symlink => {
-            let target = directory::read_link(&place.open.source, place.name);
+            let target = place.read_link();
             let existing = directory::read_link(&*place.open.destination, place.target);
             target.and_then(|target| existing.map(|existing| target == existing))
         }
         FileType::RegularFile => {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-            let source = name::open_existing(&place.open.source, place.name, flags);
-            let existing = file::reopen(&found.handle, flags);
-            // One that cannot be read counts as different.
-            source.and_then(|source| {
-                let existing = existing?;
-                Ok(are_same(&source, &existing, &mut Buffers::new(), |_| true).unwrap_or(false))
+            // One that cannot be read counts as different; the contents of another machine are not asked for.
+            let opened = place.open.source.fd().and_then(|source| {
+                let source = name::open_existing(source, place.name, flags)?;
+                Ok((source, file::reopen(&found.handle, flags)?))
+            });
+            opened.map(|(source, existing)| {
+                are_same(&source, &existing, &mut Buffers::new(), |_| true).unwrap_or(false)
             })
         }
         _ => Ok(found.stat.special == source.special),

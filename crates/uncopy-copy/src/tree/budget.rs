@@ -42,8 +42,10 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(options: &JobOptions) -> Budget {
-        let wanted_workers = options.jobs.map(Into::into);
+    /// Makes the limits. Workers that ask another machine wait for its answers, and not for a processor.
+    pub(super) fn new(options: &JobOptions, is_elsewhere: bool) -> Budget {
+        let usual = is_elsewhere.then_some(MAX_WORKERS);
+        let wanted_workers = options.jobs.map(Into::into).or(usual);
         let descriptors = usize::try_from(directory::descriptor_limit()).unwrap_or(usize::MAX);
         Budget {
             wanted_workers,

@@ -28,7 +28,7 @@ use crate::compress::other_origin;
 use crate::jobs::{Action, Delete, EntryKind, EntryOutcome, JobOptions};
 use crate::{remove, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
-use uncopy_os::{Sys, directory, file, name};
+use uncopy_os::{Sys, directory, name};
 
 /// Parts of a worker that deleting uses.
 pub(super) struct Deleter<'w, 'env> {
@@ -252,10 +252,8 @@ fn check_empty(directory: &Directory, open: &Open, delete: &Delete) -> Result<()
     if directory.parent().is_some() || delete.empty_source {
         return Ok(());
     }
-    let mut buffer = [MaybeUninit::uninit(); 1024];
     let fail = |errno| Error::system("list", directory.source_path(), errno);
-    directory::rewind_to(&open.source, 0).map_err(fail)?;
-    let is_empty = directory::list(&open.source, &mut buffer, |_| false).map_err(fail)?;
+    let is_empty = open.source.is_empty().map_err(fail)?;
     if !is_empty {
         return Ok(());
     }
@@ -265,7 +263,9 @@ fn check_empty(directory: &Directory, open: &Open, delete: &Delete) -> Result<()
 
 /// A removed directory has no entries, so every entry of the destination would be deleted.
 fn check_removed(directory: &Directory, open: &Open) -> Result<()> {
-    let stat = file::stat(&open.source)
+    let stat = open
+        .source
+        .examine()
         .map_err(|errno| Error::system("examine", directory.source_path(), errno))?;
     if stat.links > 0 {
         return Ok(());
@@ -312,7 +312,7 @@ fn strangers(
         };
         let is_directory = kind == FileType::Directory;
         let selects = |name: &OsStr| selection.selects(&way.join(name), is_directory);
-        let look_up = |name: &OsStr| directory::stat_name(&open.source, name).map(|_| ());
+        let look_up = |name: &OsStr| open.source.look_up(name);
         // The entry may be the copy of a file that was compressed or decompressed.
         let other = other_origin(name, transform).filter(|_| !is_directory);
         // Leftovers of a killed run are selected, whatever they are called.

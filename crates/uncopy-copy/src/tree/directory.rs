@@ -7,13 +7,16 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::earlier::Earlier;
+use super::source_directory::SourceDirectory;
 use crate::creation_defaults::CreationDefaults;
+use crate::peer_directory::PeerDirectory;
+use crate::source_file::SourceFile;
 use crate::stale::{Noting, Register};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::Sys;
@@ -31,16 +34,15 @@ pub(super) fn identity(stat: &Stat) -> Identity {
 /// The two directories, open.
 #[derive(Debug)]
 pub(super) struct Open {
-    pub(super) source: OwnedFd,
+    pub(super) source: SourceDirectory,
     pub(super) destination: Arc<OwnedFd>,
     /// Filesystems of source and destination.
     pub(super) filesystems: (Filesystem, Filesystem),
 }
 
 impl Open {
-    pub(super) fn new(source: OwnedFd, destination: OwnedFd) -> Open {
-        let kind = |fd: &OwnedFd| Filesystem::from_magic(file::filesystem_magic(fd).unwrap_or(0));
-        let filesystems = (kind(&source), kind(&destination));
+    pub(super) fn new(source: SourceDirectory, destination: OwnedFd) -> Open {
+        let filesystems = (filesystem_of(source.here()), filesystem_of(Some(&destination)));
         Open { source, destination: Arc::new(destination), filesystems }
     }
 
@@ -48,17 +50,17 @@ impl Open {
     /// are the same.
     pub(super) fn below(
         above: &Open,
-        child: (OwnedFd, bool),
+        child: (SourceDirectory, bool),
         destination: Option<(OwnedFd, bool)>,
     ) -> Open {
-        let kind = |fd: &OwnedFd, same: bool, known: Filesystem| match same {
+        let kind = |fd: Option<&OwnedFd>, same: bool, known: Filesystem| match same {
             true => known,
-            false => Filesystem::from_magic(file::filesystem_magic(fd).unwrap_or(0)),
+            false => filesystem_of(fd),
         };
-        let source = kind(&child.0, child.1, above.filesystems.0);
+        let source = kind(child.0.here(), child.1, above.filesystems.0);
         let (destination, filesystem) = match destination {
             Some((fd, same)) => {
-                let filesystem = kind(&fd, same, above.filesystems.1);
+                let filesystem = kind(Some(&fd), same, above.filesystems.1);
                 (Arc::new(fd), filesystem)
             }
             // A missing directory would be created on its parent's filesystem.
@@ -69,12 +71,23 @@ impl Open {
 
     /// Filesystem of a file in the source, a directory with this status. A file on the device of its
     /// directory lies on its filesystem.
-    pub(super) fn filesystem_of(&self, directory: &Stat, fd: &OwnedFd, stat: &Stat) -> Filesystem {
+    pub(super) fn filesystem_of(
+        &self,
+        directory: &Stat,
+        file: &SourceFile,
+        stat: &Stat,
+    ) -> Filesystem {
         if stat.device == directory.device {
             return self.filesystems.0;
         }
-        Filesystem::from_magic(file::filesystem_magic(fd).unwrap_or(0))
+        filesystem_of(file.here())
     }
+}
+
+/// Returns the filesystem of what is open; that of another machine is not known.
+fn filesystem_of(fd: Option<impl AsFd>) -> Filesystem {
+    let magic = fd.and_then(|fd| file::filesystem_magic(fd).ok());
+    Filesystem::from_magic(magic.unwrap_or(0))
 }
 
 /// Position of a directory in its tree.
@@ -138,6 +151,8 @@ pub(super) struct Directory {
 struct Slot {
     pinned: Option<Arc<Open>>,
     shared: Weak<Open>,
+    /// Source on another machine, which stays open: it takes no descriptor, and long to open again.
+    there: Option<Arc<PeerDirectory>>,
 }
 
 impl Directory {
@@ -148,7 +163,7 @@ impl Directory {
         Directory {
             above: Some(above),
             entered,
-            open: Mutex::new(Slot { pinned, shared }),
+            open: Mutex::new(Slot { pinned, shared, there: open.source.there().cloned() }),
             pending: AtomicUsize::new(1),
             listing_failed: AtomicBool::new(false),
             defaults: OnceLock::new(),
@@ -191,7 +206,9 @@ impl Directory {
     /// Gives up the descriptors; other holders keep them open. Returns `true` if they had been
     /// pinned.
     pub(super) fn unpin(&self) -> bool {
-        self.slot().pinned.take().is_some()
+        let mut slot = self.slot();
+        slot.there = None;
+        slot.pinned.take().is_some()
     }
 
     /// Returns the open directories.
@@ -201,7 +218,11 @@ impl Directory {
         }
         let open = (|| {
             let (above, names) = self.nearest_open().ok_or(Errno::ESTALE)?;
-            let source = directory::open_beneath(&above.source, &names, false)?;
+            let there = self.slot().there.clone();
+            let source = match there {
+                Some(there) => SourceDirectory::There(there),
+                None => above.source.open_beneath(&names)?,
+            };
             if self.entered.absent {
                 return Ok(Open::below(&above, (source, false), None));
             }
@@ -209,7 +230,7 @@ impl Directory {
             Sys::Ok(Open::new(source, destination))
         })();
         let open = open.map_err(|errno| Error::system("open again", self.source_path(), errno))?;
-        check(&open.source, identity(&self.entered.source), &self.source_path())?;
+        check_status(open.source.stat(), identity(&self.entered.source), &self.source_path())?;
         if !self.entered.absent {
             check(&open.destination, self.entered.destination, &self.destination_path())?;
         }
@@ -263,6 +284,16 @@ impl Directory {
                 None => return false,
             }
         }
+    }
+
+    /// Returns the number of directories above it.
+    pub(super) fn depth(&self) -> usize {
+        let (mut at, mut depth) = (self, 0);
+        while let Some(parent) = at.parent() {
+            at = parent;
+            depth += 1;
+        }
+        depth
     }
 
     /// Returns the open root, and the path from its source to this directory.
@@ -344,7 +375,12 @@ impl Directory {
 
 /// Refuses a directory that is not the former one.
 pub(super) fn check(fd: &OwnedFd, expected: Identity, path: &Path) -> Result<()> {
-    let stat = file::stat(fd).map_err(|errno| Error::system("examine", path, errno))?;
+    check_status(file::stat(fd), expected, path)
+}
+
+/// Does the same by its status.
+fn check_status(stat: Sys<Stat>, expected: Identity, path: &Path) -> Result<()> {
+    let stat = stat.map_err(|errno| Error::system("examine", path, errno))?;
     if identity(&stat) == expected {
         return Ok(());
     }

@@ -16,6 +16,7 @@ use super::context::Context;
 use super::directory::{Directory, Open};
 use super::folding::{Folding, folding, list};
 use super::reporter::Reporter;
+use super::source_directory::SourceDirectory;
 use super::workshop::Workshop;
 use crate::jobs::{EntryKind, Links};
 use uncopy_core::{Errno, Error};
@@ -137,11 +138,17 @@ pub(super) fn find_doubled(
         !is_left_out && context.selects(&way.join(name), kind == FileType::Directory)
     };
     let mut source = |visit: &mut dyn FnMut(&OsStr)| {
-        list(&open.source, |name, kind| {
+        let mut visit_copied = |name: &OsStr, kind: FileType| {
             if is_copied(name, kind) {
                 visit(name);
             }
-        })
+        };
+        match &open.source {
+            SourceDirectory::Here(source) => list(source, visit_copied),
+            SourceDirectory::There(source) => {
+                source.peek_all(|entry| visit_copied(&entry.name, entry.stat.file_type()))
+            }
+        }
     };
     let mut destination =
         |visit: &mut dyn FnMut(&OsStr)| list(&*open.destination, |name, _| visit(name));

@@ -1,8 +1,9 @@
 //! Records whether a job is over, why it ended early, and how many entries it left out.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::peer_link::PeerLink;
 use uncopy_core::Error;
 
 /// End of one job.
@@ -13,11 +14,23 @@ pub(super) struct Ending {
     error: Mutex<Option<Error>>,
     /// Entries that were found and not tried.
     left_out: AtomicU64,
+    /// Source on another machine: the job is over when that is lost.
+    peer: Option<Arc<PeerLink>>,
 }
 
 impl Ending {
+    /// Makes it for a job whose source may be on another machine.
+    pub(super) fn new(peer: Option<Arc<PeerLink>>) -> Ending {
+        Ending { peer, ..Ending::default() }
+    }
+
     pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.over.load(Ordering::Relaxed) || self.peer.as_ref().is_some_and(|peer| peer.is_lost())
+    }
+
+    /// Returns the error of a source on another machine that was lost.
+    pub(super) fn lost(&self) -> Option<Error> {
+        self.peer.as_ref().and_then(|peer| peer.lost())
     }
 
     /// Ends the job: all is done.
@@ -27,6 +40,8 @@ impl Ending {
 
     /// Ends the job with this error; the first one counts.
     pub(super) fn stop(&self, error: Error) {
+        // A loss stops the workers, which takes it for the observer's wish.
+        let error = self.lost().unwrap_or(error);
         self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.end();
     }
@@ -49,6 +64,7 @@ impl Ending {
 
     /// The error that ended the job.
     pub(super) fn into_error(self) -> Option<Error> {
-        self.error.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let lost = self.lost();
+        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).or(lost)
     }
 }

@@ -9,12 +9,13 @@ use super::context::Context;
 use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
 use super::directory::{Directory, Entered, Open, Parent, identity};
-use super::entry::open_link;
+use super::entry::open_linked_directory;
 use super::finish::end;
 use super::list::list_open;
 use super::place::Place;
 use super::reporter::Reporter;
 use super::retry;
+use super::source_directory::SourceDirectory;
 use super::worker::Worker;
 use crate::jobs::{Decision, EntryKind, JobOptions, decide};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
@@ -32,7 +33,7 @@ pub(super) fn enter(
         Ok(open) => open,
         Err(error) => return fail_below(&mut worker.reporter, parent, name, error),
     };
-    let place = Place { directory: parent, open: &open, name, target: name };
+    let place = Place::new(parent, &open, name);
     match open_pair(worker.context, &mut worker.deleter(), &place, linked) {
         Ok((entered, pair)) => {
             let parent_device = parent.entered.source.device;
@@ -90,15 +91,17 @@ fn open_pair(
     let fail = |operation, errno| Error::system(operation, place.source(), errno);
     let (source, stat) = retry::persist(options, deleter.control, place.open.filesystems, || {
         let source = if linked {
-            open_link(options, place)?
+            open_linked_directory(options, place)?
         } else {
-            directory::open_child(&place.open.source, place.name)
-                .map_err(|errno| fail("open", errno))?
+            place.open.source.open_child(place.name).map_err(|errno| fail("open", errno))?
         };
-        let stat = file::stat(&source).map_err(|errno| fail("examine", errno))?;
+        let stat = source.stat().map_err(|errno| fail("examine", errno))?;
         Ok((source, stat))
     })?;
     check_source(context, place, &stat, linked)?;
+    if source.there().is_some() {
+        check_depth(place, &stat)?;
+    }
     let (entered, open) = pair_of(deleter, place, source, stat, linked)?;
     if (options.delete.is_some() || options.remove_source) && context.is_source(entered.destination)
     {
@@ -112,7 +115,7 @@ fn open_pair(
 pub(super) fn pair_of(
     deleter: &mut Deleter<'_, '_>,
     place: &Place<'_>,
-    source: OwnedFd,
+    source: SourceDirectory,
     stat: Stat,
     linked: bool,
 ) -> Result<(Entered, Open)> {
@@ -160,6 +163,19 @@ pub(super) fn check_source(
     }
     if linked && place.directory.lies_in(identity(source)) {
         return refuse(Objection::EndlessLink);
+    }
+    Ok(())
+}
+
+/// Maximum depth of a tree on another machine, which could make one up without end. Paths of 4,096 bytes (`PATH_MAX`)
+/// reach no deeper.
+const MAX_DEPTH_THERE: usize = 2048;
+
+/// Refuses a directory of another machine that lies in itself, or deeper than any.
+fn check_depth(place: &Place<'_>, source: &Stat) -> Result<()> {
+    let parent = place.directory;
+    if parent.lies_in(identity(source)) || parent.depth() >= MAX_DEPTH_THERE {
+        return Err(Error::system("enter", place.source(), Errno::ELOOP));
     }
     Ok(())
 }

@@ -21,11 +21,16 @@ use super::queue::{Batch, Task};
 use super::removal;
 use super::resume::Resume;
 use super::retry;
+use super::source_directory::SourceDirectory;
 use super::transform;
 use super::worker::Worker;
 use crate::Skip;
 use crate::Transform;
 use crate::jobs::{EntryKind, EntryOutcome, HardLinks, JobOptions, Links};
+use crate::peer_directory::PeerDirectory;
+use crate::peer_file::PeerFile;
+use crate::peer_link::PeerObject;
+use crate::source_file::SourceFile;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
@@ -45,13 +50,13 @@ pub(super) fn push(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, task
 /// Copies some entries of a directory that are no directories.
 pub(super) fn copy_batch(worker: &mut Worker<'_, '_>, mut batch: Batch) {
     batch.sort();
-    for (name, kind) in batch.entries() {
+    for (name, kind, listed) in batch.entries() {
         if worker.control.is_over() {
             worker.control.leave_out(1);
             continue;
         }
         let (directory, open) = (&batch.directory, &batch.open);
-        copy_entry(worker, &Place { directory, open, name, target: name }, kind);
+        copy_entry(worker, &Place { directory, open, name, target: name, listed }, kind);
     }
     let Batch { directory, open, .. } = batch;
     drop(open);
@@ -62,7 +67,7 @@ pub(super) fn copy_batch(worker: &mut Worker<'_, '_>, mut batch: Batch) {
 /// Copies an entry that was listed as `kind`, and is no directory.
 pub(super) fn copy_entry(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: FileType) {
     let kind = match kind {
-        FileType::Unknown => match directory::stat_name(&place.open.source, place.name) {
+        FileType::Unknown => match place.stat() {
             Ok(stat) => stat.file_type(),
             Err(errno) => {
                 let error = Error::system("examine", place.source(), errno);
@@ -95,8 +100,14 @@ fn go_into(worker: &mut Worker<'_, '_>, place: &Place<'_>, linked: bool) {
 
 fn open_and_copy(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     let (options, control, mut early) = (worker.options, worker.control, None);
+    if let (Some(directory), Some(entry)) = (place.open.source.there(), place.listed) {
+        // It is opened when its bytes are wanted.
+        let file = SourceFile::There(PeerFile::listed(directory, entry));
+        return copy_open(worker, place, OpenFile { file, stat: entry.stat.clone() }, None);
+    }
     let opened = retry::persist(options, control, place.open.filesystems, || {
-        let fd = open_regular(place)?;
+        let Some(source) = place.open.source.here() else { return open_file(place) };
+        let fd = open_regular(source, place)?;
         early = early_start::begin(worker, place, &fd);
         examine(place, fd)
     });
@@ -108,19 +119,18 @@ fn open_and_copy(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
 
 /// Copies the target of a symbolic link.
 fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
-    let opened = open_link(worker.options, place).and_then(|fd| {
-        let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
-        Ok((fd, stat))
-    });
+    let opened = open_link(worker.options, place);
     match opened {
-        Ok((_, stat)) if stat.file_type() == FileType::Directory => go_into(worker, place, true),
-        Ok((fd, stat)) if stat.file_type() == FileType::RegularFile => {
-            copy_open(worker, place, OpenFile { fd, stat }, None);
+        Ok(Followed { stat, .. }) if stat.file_type() == FileType::Directory => {
+            go_into(worker, place, true);
         }
-        Ok((fd, stat)) if is_special(stat.file_type()) => {
-            make_followed_special(worker, place, OpenFile { fd, stat });
+        Ok(Followed { file: Some(file), stat }) if stat.file_type() == FileType::RegularFile => {
+            copy_open(worker, place, OpenFile { file, stat }, None);
         }
-        Ok((_, stat)) => {
+        Ok(Followed { file: Some(file), stat }) if is_special(stat.file_type()) => {
+            make_followed_special(worker, place, OpenFile { file, stat });
+        }
+        Ok(Followed { stat, .. }) => {
             let error = changed_kind(place, stat.file_type());
             worker.reporter.fail(place, EntryKind::Symlink, error);
         }
@@ -128,20 +138,80 @@ fn follow(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     }
 }
 
-/// Opens the target of a symbolic link; it must be in the tree, unless the options allow more.
-pub(super) fn open_link(options: &JobOptions, place: &Place<'_>) -> Result<OwnedFd> {
+/// Target of a symbolic link.
+struct Followed {
+    /// The open file; `None`: it is a directory.
+    file: Option<SourceFile>,
+    stat: Stat,
+}
+
+/// Opens the target of a symbolic link, which is in the tree unless the options allow more.
+fn open_link(options: &JobOptions, place: &Place<'_>) -> Result<Followed> {
+    match &place.open.source {
+        SourceDirectory::Here(source) => {
+            let fd = open_link_here(options, source, place)?;
+            let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
+            Ok(Followed { file: Some(SourceFile::Here(fd)), stat })
+        }
+        SourceDirectory::There(directory) => {
+            let (object, stat) = open_link_there(directory, place)?;
+            let is_directory = stat.file_type() == FileType::Directory;
+            let opened = (!is_directory).then(|| (object, stat.clone()));
+            let file = opened.map(|opened| {
+                SourceFile::There(PeerFile::opened(directory, place.name.to_owned(), opened))
+            });
+            Ok(Followed { file, stat })
+        }
+    }
+}
+
+/// Opens the directory that a symbolic link leads to, in the same way.
+pub(super) fn open_linked_directory(
+    options: &JobOptions,
+    place: &Place<'_>,
+) -> Result<SourceDirectory> {
+    match &place.open.source {
+        SourceDirectory::Here(source) => {
+            Ok(SourceDirectory::Here(open_link_here(options, source, place)?))
+        }
+        SourceDirectory::There(directory) => {
+            let (object, stat) = open_link_there(directory, place)?;
+            match stat.file_type() {
+                FileType::Directory => {
+                    let opened = PeerDirectory::of_opened(object, stat);
+                    Ok(SourceDirectory::There(Arc::new(opened)))
+                }
+                other => Err(changed_kind(place, other)),
+            }
+        }
+    }
+}
+
+/// Opens it on this machine.
+fn open_link_here(options: &JobOptions, source: &OwnedFd, place: &Place<'_>) -> Result<OwnedFd> {
     if options.follow_outside {
-        return follow::open_at(&place.open.source, place.name, FOLLOWED, 0)
+        return follow::open_at(source, place.name, FOLLOWED, 0)
             .map_err(|stopped| stopped.error("follow", place.source()));
     }
     let (root, path) = place.directory.way_from_root()?;
     let path: OsString = path.join(place.name).into();
-    follow::open_beneath(&root.source, &path, FOLLOWED).map_err(|stopped| match stopped {
-        FollowError::System(Errno::EXDEV) => {
-            Error::new("follow", place.source(), Reason::Refused(Objection::LeadsOutside))
-        }
+    let root = root.source.fd().map_err(|e| Error::system("follow", place.source(), e))?;
+    follow::open_beneath(root, &path, FOLLOWED).map_err(|stopped| match stopped {
+        FollowError::System(Errno::EXDEV) => leads_outside(place),
         stopped => stopped.error("follow", place.source()),
     })
+}
+
+/// Opens it on another machine, which decides what lies in the tree.
+fn open_link_there(directory: &PeerDirectory, place: &Place<'_>) -> Result<(PeerObject, Stat)> {
+    directory.open(place.name, true).map_err(|errno| match errno {
+        Errno::EXDEV => leads_outside(place),
+        errno => Error::system("follow", place.source(), errno),
+    })
+}
+
+fn leads_outside(place: &Place<'_>) -> Error {
+    Error::new("follow", place.source(), Reason::Refused(Objection::LeadsOutside))
 }
 
 /// Copies an open regular file, or makes a link to the copy of another of its names.
@@ -172,11 +242,12 @@ pub(super) fn copy_open(
 /// Makes a further name of a file of the source.
 fn link_source(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind) {
     let from = &place.open.source;
-    let made = directory::stat_name(from, place.name)
+    let made = from
+        .stat_name(place.name)
         .map_err(|errno| Error::system("examine", place.source(), errno))
         .and_then(|stat| {
             make_link_to_source(worker, place, kind, &stat, |to, name| {
-                directory::hard_link(from, place.name, to, name)
+                directory::hard_link(from.fd()?, place.name, to, name)
             })
         });
     worker.reporter.finish_or_fail(place, kind, made);
@@ -190,7 +261,7 @@ fn link_open_source(
     file: &OpenFile,
 ) {
     let made = make_link_to_source(worker, place, kind, &file.stat, |to, name| {
-        name::link_unnamed(&file.fd, to, name)
+        name::link_unnamed(file.file.fd()?, to, name)
     });
     worker.reporter.finish_or_fail(place, kind, made);
 }
@@ -279,7 +350,8 @@ fn go_on_at(
         _ if worker.control.is_over() => worker.control.leave_out(1),
         Ok(open) => {
             let (name, target) = (&waiting.name, &waiting.target);
-            make(worker, &Place { directory: &waiting.directory, open: &open, name, target });
+            let directory = &waiting.directory;
+            make(worker, &Place { directory, open: &open, name, target, listed: None });
         }
         Err(error) => worker.reporter.fail_at(|| waiting.names(), kind, error),
     }

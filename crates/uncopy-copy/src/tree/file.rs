@@ -1,7 +1,7 @@
 //! Copies regular files of a tree: opens them in their directory, and copies them by the engine for
 //! single files, or, if they are small, by the short path.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::reporter::Reporter;
 use super::resume::Resume;
 use super::retry;
 use super::small_files::Devices;
+use super::source_directory::SourceDirectory;
 use super::unchanged::compare_contents;
 use super::worker::Worker;
 use crate::Outcome;
@@ -35,8 +36,10 @@ use crate::jobs::{Action, EntryKind, EntryOutcome};
 use crate::mechanism::Ends;
 use crate::metadata;
 use crate::observer::{self, Phase, Progress};
+use crate::peer_file::PeerFile;
 use crate::small::{self, NextSmallFile, SmallCopy};
 use crate::source::{self, Source};
+use crate::source_file::SourceFile;
 use crate::staging::{Commit, Placing, Staging};
 use crate::stale::{Noting, Sweeper};
 use crate::{CopyOptions, IfChanged, Require, facts, watch};
@@ -63,7 +66,8 @@ pub(super) fn copy_regular(
     let journal = worker.resume.journal();
     let before = journal.is_some().then(|| file.stat.clone());
     if let (Some(journal), Some(before)) = (&journal, &before) {
-        match is_done(&mut worker.file_progress(), control, journal, place, &file.fd, before) {
+        let source = (file.file.here(), before);
+        match is_done(&mut worker.file_progress(), control, journal, place, source) {
             Ok(false) => {}
             Ok(true) => {
                 removal::note_copied(worker, place, Some(before));
@@ -80,10 +84,10 @@ pub(super) fn copy_regular(
     let spare_threads = worker.scheduler.spare_workers();
     let copy_context = &context.copy_context(&spare_threads);
     let copied = retry::repeated(worker.options, control, place.open.filesystems, |flushes| {
-        let OpenFile { fd, stat } = opened.take().map_or_else(|| open_file(place), Ok)?;
-        let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
-        let source = Source::opened(DisplayPath::Lazy(&from), fd, stat, filesystem);
-        let source = &source.watched(options, flushes);
+        let OpenFile { file, stat } = opened.take().map_or_else(|| open_file(place), Ok)?;
+        let filesystem = place.open.filesystem_of(&place.directory.entered.source, &file, &stat);
+        let source = Source::opened(DisplayPath::Lazy(&from), file, stat, filesystem);
+        let mut source = source.watched(options, flushes);
         let mut progress = worker.file_progress();
         let (mut compared, mut compared_bytes) = (0, 0);
         let mut count = |same_bytes| {
@@ -91,13 +95,13 @@ pub(super) fn copy_regular(
             compared_bytes += same_bytes;
         };
         let admission = check_file_admission(&mut worker.deleter(), place, &source.stat, |found| {
-            let contents = compare_contents(place, source, found, &mut progress)?;
+            let contents = compare_contents(place, &source, found, &mut progress)?;
             count(contents.same_bytes);
             Ok(contents.are_same)
         });
         let unchanged = match &admission {
             Ok(Admission::Proceed { .. } | Admission::Done(EntryOutcome::Planned { .. })) => {
-                find_unchanged(worker.options, place, source, &mut progress, count)
+                find_unchanged(worker.options, place, &source, &mut progress, count)
             }
             _ => Ok(None),
         };
@@ -113,7 +117,7 @@ pub(super) fn copy_regular(
                 return Ok(Outcome::Copied(Receipt::default()));
             }
             (Admission::Done(outcome), _) => {
-                done = Some(with_mechanism(outcome, place, source, chosen, options));
+                done = Some(with_mechanism(outcome, place, &source, chosen, options));
                 return Ok(Outcome::Copied(Receipt::default()));
             }
         };
@@ -128,11 +132,16 @@ pub(super) fn copy_regular(
                 Linking::Refused(errno) => link_refused = Some(errno),
             }
         }
-        let given = DisplayPath::Lazy(&to);
+        source.open_there()?;
+        let (source, given) = (&source, DisplayPath::Lazy(&to));
         let destination = &find_destination(place, given, found, source, options)?;
         let request = CopyRequest { source, destination, chosen, options, context: copy_context };
         let mut facts = request.file_facts();
-        facts.small_below_bytes = small::below_bytes(filesystem, place.open.filesystems.1, options);
+        facts.small_below_bytes = match source.there() {
+            // Without its contents there is more to ask than a small file is worth.
+            Some(file) if file.contents().is_none() => 0,
+            _ => small::below_bytes(filesystem, place.open.filesystems.1, options),
+        };
         facts.resumable_from_bytes = journal.as_ref().map(|_| partial::MIN_BYTES);
         let plan = FilePlan::decide(&facts);
         if plan == FilePlan::Left {
@@ -194,9 +203,9 @@ fn is_done(
     control: &JobControl<'_>,
     journal: &Journal,
     place: &Place<'_>,
-    source: &OwnedFd,
-    stat: &Stat,
+    source: (Option<BorrowedFd<'_>>, &Stat),
 ) -> Result<bool> {
+    let (source, stat) = source;
     let directory = place.open.destination.as_fd();
     let is_noted = journal.is_continued()
         && directory::stat_name(directory, place.target)
@@ -208,7 +217,7 @@ fn is_done(
     let is_ended = journal::is_ended(
         journal,
         &place.way(),
-        source.as_fd(),
+        source,
         stat,
         directory,
         place.target,
@@ -249,8 +258,11 @@ fn copy_small(
     let CopyRequest { source, destination, options, .. } = request;
     let (context, control) = (worker.context, worker.control);
     let (stat, size, mut progress) = (&source.stat, source.stat.size, worker.file_progress());
-    let devices =
-        Devices { source: stat.device, destination: place.directory.entered.destination.0 };
+    let devices = Devices {
+        source: stat.device,
+        destination: place.directory.entered.destination.0,
+        is_elsewhere: source.there().is_some(),
+    };
     let filesystems = (source.filesystem, place.open.filesystems.1);
     // A filesystem mounted on this name may use another clock.
     let early = early.filter(|_| NextSmallFile::is_possible(source.filesystem));
@@ -269,9 +281,14 @@ fn copy_small(
             let read = early.and_then(EarlyStart::into_read);
             let placing = placing(context, control, place, source, None, noting);
             let staging = request.stage(placing, &mut progress)?;
-            let ends = Ends { source: source.fd(), destination: staging.fd() };
             let wait_for_budget = || control.wait_for_budget(size);
-            let copied = path.copy(ends, stat, options, buffer, read, wait_for_budget);
+            let copied = match &source.file {
+                SourceFile::Here(fd) => {
+                    let ends = Ends { source: fd.as_fd(), destination: staging.fd() };
+                    path.copy(ends, stat, options, buffer, read, wait_for_budget)
+                }
+                SourceFile::There(file) => small::write_listed(file, staging.fd(), wait_for_budget),
+            };
             (staging, copied)
         }
     };
@@ -282,20 +299,27 @@ fn copy_small(
         }
         SmallCopy::StoredInto | SmallCopy::Odd => return Ok(None),
     };
-    let Some(digest) = digest_small(&staging, size, mechanism, options, worker.buffer()) else {
-        return Ok(None);
+    let contents = source.there().and_then(PeerFile::contents);
+    let digest = match contents {
+        Some(contents) => digest_bytes(contents, DigestedFrom::Streamed, options),
+        None => digest_small(&staging, size, mechanism, options, worker.buffer()),
     };
-    worker.set_next_small(NextSmallFile::after(mechanism, stat));
+    let Some(digest) = digest else { return Ok(None) };
+    if contents.is_none() {
+        worker.set_next_small(NextSmallFile::after(mechanism, stat));
+    }
     let mut notes = metadata::apply(&staging, source, destination, options.given())
         .map_err(|lacks| lacks.error(place.destination()))?;
+    source.check_connected()?;
     if staging.commit()? == Commit::Skipped {
         return Ok(Some(Outcome::exists()));
     }
     notes.extend(staging.give_last(options.durable)?);
     worker.tally.count_bytes(size);
-    let flags = match worker.reporter.wants_records() || stat.is_flagged {
-        true => metadata::flags_not_kept(source.fd(), staging.fd()),
-        false => InodeFlags::default(),
+    let looks = worker.reporter.wants_records() || stat.is_flagged;
+    let flags = match source.here().filter(|_| looks) {
+        Some(fd) => metadata::flags_not_kept(fd, staging.fd()),
+        None => InodeFlags::default(),
     };
     let mut receipt = worker.small_receipt(size, mechanism, cost, notes, flags);
     receipt.mapped_writes = mapped_writes;
@@ -313,14 +337,24 @@ fn digest_small(
     options: &CopyOptions,
     buffer: &mut [u8],
 ) -> Option<Option<SourceDigest>> {
-    let Some(algorithm) = options.digest else { return Some(None) };
     let length = size as usize;
     let from = match mechanism {
+        _ if options.digest.is_none() => return Some(None),
         Mechanism::ReadWrite => DigestedFrom::Streamed,
         _ if transfer::read_at(staging.fd(), buffer, 0) == Ok(length) => DigestedFrom::ReadFromCopy,
         _ => return None,
     };
-    digest::of_bytes(algorithm, &buffer[..length], from).ok().map(Some)
+    digest_bytes(&buffer[..length], from, options)
+}
+
+/// Computes the digest of the bytes of a small file, if one is wanted.
+fn digest_bytes(
+    bytes: &[u8],
+    from: DigestedFrom,
+    options: &CopyOptions,
+) -> Option<Option<SourceDigest>> {
+    let Some(algorithm) = options.digest else { return Some(None) };
+    digest::of_bytes(algorithm, bytes, from).ok().map(Some)
 }
 
 /// Decides where a file is written first: in a directory that gets its final name when it is
@@ -415,12 +449,22 @@ fn with_mechanism(
 
 /// Opens a regular file of a directory, and nothing else.
 pub(super) fn open_file(place: &Place<'_>) -> Result<OpenFile> {
-    examine(place, open_regular(place)?)
+    match &place.open.source {
+        SourceDirectory::Here(source) => examine(place, open_regular(source, place)?),
+        SourceDirectory::There(directory) => {
+            let opened =
+                directory.open(place.name, false).map_err(|errno| not_opened(place, errno))?;
+            let stat = opened.1.clone();
+            check_regular(place, &stat)?;
+            let file = PeerFile::opened(directory, place.name.to_owned(), opened);
+            Ok(OpenFile { file: SourceFile::There(file), stat })
+        }
+    }
 }
 
-/// Opens a file that must be a regular one.
-pub(super) fn open_regular(place: &Place<'_>) -> Result<OwnedFd> {
-    let open = |flags| name::open_existing(&place.open.source, place.name, flags);
+/// Opens a file of this machine that must be a regular one.
+pub(super) fn open_regular(source: &OwnedFd, place: &Place<'_>) -> Result<OwnedFd> {
+    let open = |flags| name::open_existing(source, place.name, flags);
     let fd = match open(OFlags::RDONLY) {
         // Another process holds a lease: wait for it (fcntl(2), F_SETLEASE).
         Err(Errno::EAGAIN) => {
@@ -428,18 +472,27 @@ pub(super) fn open_regular(place: &Place<'_>) -> Result<OwnedFd> {
         }
         other => other,
     };
-    fd.map_err(|errno| match errno {
+    fd.map_err(|errno| not_opened(place, errno))
+}
+
+fn not_opened(place: &Place<'_>, errno: Errno) -> Error {
+    match errno {
         Errno::ELOOP => changed_kind(place, FileType::Symlink),
         Errno::ENXIO => changed_kind(place, FileType::Socket),
         errno => Error::system("open", place.source(), errno),
-    })
+    }
 }
 
 /// Looks up the status of an open file, which must be a regular one.
 pub(super) fn examine(place: &Place<'_>, fd: OwnedFd) -> Result<OpenFile> {
     let stat = file::stat(&fd).map_err(|e| Error::system("examine", place.source(), e))?;
+    check_regular(place, &stat)?;
+    Ok(OpenFile { file: SourceFile::Here(fd), stat })
+}
+
+fn check_regular(place: &Place<'_>, stat: &Stat) -> Result<()> {
     match stat.file_type() {
-        FileType::RegularFile => Ok(OpenFile { fd, stat }),
+        FileType::RegularFile => Ok(()),
         other => Err(changed_kind(place, other)),
     }
 }

@@ -68,17 +68,19 @@ pub(super) fn give_metadata(
         sweep_directory(&journal, path, open.destination.as_fd());
     }
     if !directory.entered.fresh && !directory.entered.private {
-        let unproven = stale::sweep(open.destination.as_fd(), open.source.as_fd());
+        let in_source = |path: &OsStr, name: &OsStr| open.source.look_up_below(path, name);
+        let unproven = stale::sweep(open.destination.as_fd(), &in_source);
         let path = |name: &OsStr| directory.destination_path().join(name);
         reporter.add_unproven(unproven, path);
     }
     let options = &options.copy;
-    let source = (open.source.as_fd(), &directory.entered.source);
     let destination = open.destination.as_fd();
     let nothing = matches!(made, Made::Found) && options.given().is_nothing();
     let notes = if nothing {
         Vec::new()
     } else {
+        let attributes = &open.source.attributes(options.given().preserve);
+        let source = (attributes, &directory.entered.source);
         metadata::apply_to_directory(destination, source, made, options.given())
             .map_err(|lacks| lacks.error(directory.destination_path()))?
     };
@@ -86,9 +88,11 @@ pub(super) fn give_metadata(
         file::sync(destination)
             .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
     }
-    let flags_not_kept = match reporter.wants_records() || directory.entered.source.is_flagged {
-        true => metadata::flags_not_kept(open.source.as_fd(), destination),
-        false => InodeFlags::default(),
+    open.source.check_connected()?;
+    let looks = reporter.wants_records() || directory.entered.source.is_flagged;
+    let flags_not_kept = match open.source.here().filter(|_| looks) {
+        Some(source) => metadata::flags_not_kept(source.as_fd(), destination),
+        None => InodeFlags::default(),
     };
     Ok(Given { notes, flags_not_kept })
 }

@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::fs::FileType;
 
 use super::directory::{Identity, Open, identity};
+use super::source_directory::SourceDirectory;
 use crate::compress::other_origin;
 use crate::{Level, Transform};
 use uncopy_core::Errno;
@@ -146,12 +147,19 @@ impl Sides for Mirrored<'_> {
             Transform::Compress(_) => Transform::Decompress,
             Transform::Decompress => Transform::Compress(Level::default()),
         };
-        list(&self.open.source, |name, _| {
+        let mut visit_both = |name: &OsStr| {
             visit(name);
             if let Some(other) = other_origin(name, back) {
                 visit(&other);
             }
-        })
+        };
+        match &self.open.source {
+            SourceDirectory::Here(source) => list(source, |name, _| visit_both(name)),
+            SourceDirectory::There(source) => {
+                source.names()?.iter().for_each(|name| visit_both(name));
+                Ok(())
+            }
+        }
     }
 
     fn may_fold_all(&self) -> bool {

@@ -197,7 +197,10 @@ impl Unfinished<'_> {
         while let Some(way) = waiting.pop().filter(|_| may_continue) {
             let names: Vec<&OsStr> = way.iter().collect();
             let destination = directory::open_beneath(&*self.open.destination, &names, false)?;
-            let source = directory::open_beneath(&self.open.source, &names, true).ok();
+            // Another machine has another clock.
+            let source = self.open.source.here();
+            let source =
+                source.and_then(|source| directory::open_beneath(source, &names, true).ok());
             let source = source.filter(|fd| {
                 file::filesystem_magic(fd)
                     .is_ok_and(|magic| has_kernel_times(Filesystem::from_magic(magic)))

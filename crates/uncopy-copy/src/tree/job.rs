@@ -1,5 +1,7 @@
 //! Owns the parts of a job, from which its workers take what they need.
 
+use std::sync::Arc;
+
 use super::budget::Budget;
 use super::context::Context;
 use super::ending::Ending;
@@ -10,6 +12,7 @@ use super::resume::Resume;
 use super::tally::Tally;
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
+use crate::peer_link::PeerLink;
 use uncopy_core::Result;
 
 /// The parts of a job, each with one duty.
@@ -24,8 +27,13 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub(super) fn new(options: &'a JobOptions, observer: &'a dyn JobObserver) -> Job<'a> {
-        let budget = Budget::new(options);
+    /// Makes the parts of a job; `peer`: its source is on another machine.
+    pub(super) fn new(
+        options: &'a JobOptions,
+        observer: &'a dyn JobObserver,
+        peer: Option<Arc<PeerLink>>,
+    ) -> Job<'a> {
+        let budget = Budget::new(options, peer.is_some());
         Job {
             context: Context::new(options),
             queue: Queue::new(budget.max_batches(), options.gate.clone()),
@@ -33,7 +41,7 @@ impl<'a> Job<'a> {
             links: Links::new(options.links_in_memory),
             tally: Tally::new(observer),
             resume: Resume::new(),
-            ending: Ending::default(),
+            ending: Ending::new(peer),
         }
     }
 

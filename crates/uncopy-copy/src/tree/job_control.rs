@@ -45,6 +45,11 @@ impl<'a> JobControl<'a> {
         self.queue.close();
     }
 
+    /// Returns the error of a source on another machine that was lost.
+    pub(super) fn lost(&self) -> Option<Error> {
+        self.ending.lost()
+    }
+
     /// Ends the job because the observer requested it.
     pub(super) fn cancel(&self) {
         self.stop(Error::new("copy", "the trees", Reason::Cancelled));

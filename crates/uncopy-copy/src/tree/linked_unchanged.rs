@@ -63,8 +63,11 @@ pub(super) fn find_unchanged(
             }
         };
         let handle = found.handle.as_fd();
-        if are_same && metadata::has_same_attributes(source.fd(), handle, preserve).unwrap_or(false)
-        {
+        let has_same = || {
+            let attributes = &source.attributes(preserve);
+            metadata::has_same_attributes(attributes, handle, preserve).unwrap_or(false)
+        };
+        if are_same && has_same() {
             let path = path.join(&way).join(place.target);
             return Ok(Some(Unchanged { file: found, path }));
         }

@@ -12,12 +12,17 @@ use super::directory::{Directory, Open};
 use super::doubled::find_doubled;
 use super::entry::push;
 use super::finish::end;
+use super::folding::{Folding, folding};
 use super::queue::{Batch, Task};
 use super::reporter::Reporter;
+use super::source_directory::SourceDirectory;
 use super::worker::Worker;
 use crate::jobs::EntryKind;
+use crate::peer::PeerEntry;
+use crate::peer_directory::PeerDirectory;
 use uncopy_core::{Error, Objection, Reason};
-use uncopy_os::directory;
+use uncopy_os::Sys;
+use uncopy_os::directory::{self, Entry};
 
 /// Number of waiting directories above which a listing pauses, so that a million names of subdirectories
 /// need not be remembered.
@@ -27,9 +32,72 @@ const MAX_WAITING: usize = 50_000;
 /// progress.
 const MIN_FOUND: usize = 64;
 
+/// Maximum length of files whose contents come with the listing of another machine.
+const MAX_LISTED_CONTENTS: u32 = 64 << 10;
+
+/// Entry of a listing.
+enum ListedEntry<'a> {
+    Here(Entry<'a>),
+    There(PeerEntry),
+}
+
+impl ListedEntry<'_> {
+    /// Returns its name, its kind, and the place of the next one.
+    fn facts(&self) -> (&OsStr, FileType, u64) {
+        match self {
+            ListedEntry::Here(entry) => {
+                (OsStr::from_bytes(entry.name.to_bytes()), entry.kind, entry.next)
+            }
+            // The other machine remembers the place.
+            ListedEntry::There(entry) => (&entry.name, entry.stat.file_type(), 1),
+        }
+    }
+
+    /// Adds it to a batch; `true`: the batch is full.
+    fn add_to(self, batch: &mut Batch) -> bool {
+        match self {
+            ListedEntry::Here(entry) => batch.add(entry),
+            ListedEntry::There(entry) => batch.add_there(entry),
+        }
+    }
+}
+
+/// Passes on the entries of a directory of another machine until `take` returns `false`. Returns whether all were
+/// passed on.
+fn list_there(
+    source: &PeerDirectory,
+    contents_up_to: u32,
+    mut take: impl FnMut(PeerEntry) -> bool,
+) -> Sys<bool> {
+    while let Some(entry) = source.next(contents_up_to)? {
+        if !take(entry) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the maximum length of files whose contents are to come with the listing of another machine: none where
+/// something else may have to be found out before they are copied, or a rate is to be kept.
+fn contents_up_to(worker: &Worker<'_, '_>, directory: &Directory) -> u32 {
+    let (options, entered) = (worker.options, &directory.entered);
+    let are_copied = entered.fresh
+        && !entered.absent
+        && !options.dry_run
+        && !options.copy.attributes_only
+        && options.link_dest.is_none()
+        && worker.context.throttle().is_none();
+    if are_copied { MAX_LISTED_CONTENTS } else { 0 }
+}
+
 /// Lists a directory from a place on.
-pub(super) fn list(worker: &mut Worker<'_, '_>, directory: Arc<Directory>, from: u64) {
-    match directory.open() {
+pub(super) fn list(
+    worker: &mut Worker<'_, '_>,
+    directory: Arc<Directory>,
+    from: u64,
+    open: Option<Arc<Open>>,
+) {
+    match open.map_or_else(|| directory.open(), Ok) {
         Ok(open) => list_open(worker, directory, &open, from),
         Err(error) => {
             listing_failed(&mut worker.reporter, &directory, error);
@@ -45,6 +113,13 @@ pub(super) fn list_open(
     open: &Arc<Open>,
     from: u64,
 ) {
+    if let Some(source) = open.source.there().filter(|_| from == 0)
+        && (worker.options.delete.is_some() || directory.entered.is_resumed())
+        && folding(open) != Folding::No
+    {
+        source.keep_names();
+    }
+    let contents_up_to = contents_up_to(worker, &directory);
     if from == 0 {
         find_doubled(worker.context, &mut worker.reporter, &directory, open);
     }
@@ -56,32 +131,40 @@ pub(super) fn list_open(
     let mut batch = Batch::new(&directory, open);
     let mut buffer = worker.listing.take();
     let way = (!worker.context.selects_everything()).then(|| directory.path_from_root());
-    // The directory was just opened, so its position is the beginning.
-    let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(&open.source, from) };
     let mut entries = 0;
-    let listed = rewound.and_then(|()| {
-        directory::list(&open.source, &mut buffer, |entry| {
-            let name = OsStr::from_bytes(entry.name.to_bytes());
-            if let Some(way) = &way
-                && !worker.context.selects(&way.join(name), entry.kind == FileType::Directory)
-            {
-                return !worker.control.is_over();
-            }
-            entries += 1;
-            if directory.is_doubled(name) {
-                doubled.push((name.to_owned(), entry.kind));
-            } else if entry.kind == FileType::Directory {
-                found.push((name.to_owned(), false));
-            } else if batch.add(entry) {
-                let full = std::mem::replace(&mut batch, Batch::new(&directory, open));
-                push(worker, &directory, Task::Copy(full));
-            }
-            if found.len() >= most {
-                go_on_from = Some(entry.next);
-            }
-            go_on_from.is_none() && !worker.control.is_over()
-        })
-    });
+    let mut take = |entry: ListedEntry<'_>| {
+        let (name, kind, next) = entry.facts();
+        if let Some(way) = &way
+            && !worker.context.selects(&way.join(name), kind == FileType::Directory)
+        {
+            return !worker.control.is_over();
+        }
+        entries += 1;
+        if directory.is_doubled(name) {
+            doubled.push((name.to_owned(), kind));
+        } else if kind == FileType::Directory {
+            found.push((name.to_owned(), false));
+        } else if entry.add_to(&mut batch) {
+            let full = std::mem::replace(&mut batch, Batch::new(&directory, open));
+            push(worker, &directory, Task::Copy(full));
+        }
+        if found.len() >= most {
+            go_on_from = Some(next);
+        }
+        go_on_from.is_none() && !worker.control.is_over()
+    };
+    let listed = match &open.source {
+        SourceDirectory::Here(source) => {
+            // The directory was just opened, so its position is the beginning.
+            let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(source, from) };
+            rewound.and_then(|()| {
+                directory::list(source, &mut buffer, |entry| take(ListedEntry::Here(entry)))
+            })
+        }
+        SourceDirectory::There(source) => {
+            list_there(source, contents_up_to, |entry| take(ListedEntry::There(entry)))
+        }
+    };
     worker.tally.count_found(entries);
     worker.listing.give_back(buffer);
     for (name, kind) in doubled {
@@ -99,7 +182,8 @@ pub(super) fn list_open(
     if let Some(from) = go_on_from {
         // The rest of the listing is queued below the found directories, so that they come first.
         let directory = Arc::clone(&directory);
-        push(worker, &directory.clone(), Task::List { directory, from });
+        let open = open.source.there().map(|_| Arc::clone(open));
+        push(worker, &directory.clone(), Task::List { directory, from, open });
     }
     for (name, linked) in found.into_iter().rev() {
         let parent = Arc::clone(&directory);

@@ -42,6 +42,7 @@ mod run;
 mod scan;
 mod scheduler;
 mod small_files;
+mod source_directory;
 mod source_files;
 mod tally;
 mod target;
@@ -53,5 +54,5 @@ mod worker_loop;
 mod workshop;
 
 pub(super) use budget::usual_workers;
-pub(super) use run::run_job;
-pub(super) use target::is_built;
+pub(super) use run::{run_job, run_job_from_peer};
+pub(super) use target::{is_built, is_built_from_peer};

@@ -16,12 +16,13 @@ use super::directory::identity;
 use super::linked_unchanged::{self, Unchanged};
 use super::links::First;
 use super::place::{Place, changed_kind};
+use super::source_directory::SourceDirectory;
 use super::worker::Worker;
 use crate::Owner;
 use crate::Skip;
 use crate::destination::ExistingEntry;
 use crate::jobs::{Action, Decision, EntryKind, EntryOutcome};
-use crate::metadata::{NotGiven, Notes};
+use crate::metadata::{AttributeSource, NotGiven, Notes};
 use crate::options::GivenMetadata;
 use crate::stale::{self, Noted};
 use crate::{CopyOptions, Existing, Preserve, backup, metadata};
@@ -40,7 +41,8 @@ pub(super) fn make_other(
     refused: Option<Errno>,
 ) {
     let made = match kind {
-        EntryKind::Symlink => directory::read_link(&place.open.source, place.name)
+        EntryKind::Symlink => place
+            .read_link()
             .map_err(|errno| Error::system("read the link", place.source(), errno))
             .and_then(|target| {
                 make_entry(worker, place, kind, stat, |directory, name| {
@@ -135,8 +137,7 @@ pub(super) fn make_hard_link(
     kind: EntryKind,
     first: &First,
 ) -> Result<Linking> {
-    let stat = directory::stat_name(&place.open.source, place.name)
-        .map_err(|errno| Error::system("examine", place.source(), errno))?;
+    let stat = place.stat().map_err(|errno| Error::system("examine", place.source(), errno))?;
     let (found, decision, keeps_old) = match check_admission(deleter, place, kind, &stat)? {
         Admission::Proceed { found, decision, keeps_old } => (found, decision, keeps_old),
         Admission::Done(EntryOutcome::Planned { .. }) => {
@@ -323,8 +324,7 @@ fn made(notes: Vec<Note>) -> EntryOutcome {
 
 /// Looks up the status of an entry that was listed as a link or special file.
 pub(super) fn look_at_other(place: &Place<'_>, kind: EntryKind) -> Result<Stat> {
-    let stat = directory::stat_name(&place.open.source, place.name)
-        .map_err(|errno| Error::system("examine", place.source(), errno))?;
+    let stat = place.stat().map_err(|errno| Error::system("examine", place.source(), errno))?;
     match kind_of(stat.file_type()) == kind {
         true => Ok(stat),
         false => Err(changed_kind(place, stat.file_type())),
@@ -415,8 +415,15 @@ fn give_to_handle(
         }
     };
     let handle = open(directory, name)?;
-    let from = open(&place.open.source, place.name)?;
-    let mut notes = metadata::apply_to_handle(handle.as_fd(), from.as_fd(), given);
+    let from = match &place.open.source {
+        SourceDirectory::Here(from) => Some(open(from, place.name)?),
+        SourceDirectory::There(_) => None,
+    };
+    let attributes = match (&from, &place.open.source) {
+        (Some(from), _) => AttributeSource::Here(from.as_fd()),
+        (None, from) => from.attributes_of(place.name, source, preserve),
+    };
+    let mut notes = metadata::apply_to_handle(handle.as_fd(), &attributes, given);
     if let Some(changes) = given.changes {
         let now = file::stat(&handle)?.permissions();
         let mode = if preserve.mode { source.permissions() } else { now };

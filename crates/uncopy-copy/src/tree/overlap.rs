@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use super::directory::{Identity, identity};
 use super::target::{names_directory, or_here};
 use crate::jobs::{JobOptions, Links, Parents};
+use crate::peer_link::PeerLink;
 use uncopy_core::{Error, Objection, Reason};
 use uncopy_os::directory;
 
@@ -73,6 +75,7 @@ impl Location {
 /// other, if the options remove anything. Returns the errors by the index of the pair; none of these may be copied.
 pub(super) fn refusals(
     pairs: &[(PathBuf, PathBuf)],
+    peer: Option<&Arc<PeerLink>>,
     options: &JobOptions,
 ) -> HashMap<usize, Error> {
     if options.delete.is_none() && !options.remove_source {
@@ -84,8 +87,13 @@ pub(super) fn refusals(
     // A path that cannot be looked at is an error of its own source.
     let places: Vec<_> = pairs
         .iter()
-        .map(|(source, destination)| {
-            (find_source(source, options), Location::followed(destination))
+        .enumerate()
+        .map(|(index, (source, destination))| {
+            let found = match peer {
+                None => find_source(source, options),
+                Some(link) => find_there(link, index, source, options),
+            };
+            (found, Location::followed(destination))
         })
         .collect();
     let mut directories = HashMap::new();
@@ -143,7 +151,7 @@ fn refusals_of_kept(pairs: &[(PathBuf, PathBuf)], parents: &Parents) -> HashMap<
 
 /// Finds a source, and whether it is a directory.
 fn find_source(source: &Path, options: &JobOptions) -> Option<(Location, bool)> {
-    let follows = options.links == Links::Follow || options.follow_roots || names_directory(source);
+    let follows = follows(source, options);
     let is_link =
         directory::stat_path(source).is_ok_and(|stat| stat.file_type() == FileType::Symlink);
     let found = match is_link && !follows {
@@ -152,6 +160,24 @@ fn find_source(source: &Path, options: &JobOptions) -> Option<(Location, bool)> 
     };
     let is_directory = found.below.is_empty();
     Some((found, is_directory))
+}
+
+/// Finds a source on another machine. It lies in no directory of this one.
+fn find_there(
+    link: &Arc<PeerLink>,
+    index: usize,
+    source: &Path,
+    options: &JobOptions,
+) -> Option<(Location, bool)> {
+    let (number, follows) = (u32::try_from(index).ok()?, follows(source, options));
+    let opened = link.ask(|peer| peer.open_root(number, follows)).ok()?;
+    let (_, stat) = link.opened(opened).ok()?;
+    Some((Location::default(), stat.file_type() == FileType::Directory))
+}
+
+/// Whether a symbolic link that a source is is followed.
+fn follows(source: &Path, options: &JobOptions) -> bool {
+    options.links == Links::Follow || options.follow_roots || names_directory(source)
 }
 
 fn in_destination(source: &Path, destination: &Path) -> Error {

@@ -24,19 +24,21 @@ use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::removal::{self, remove_copied};
 use super::root::refuse_pair;
+use super::source_directory::SourceDirectory;
 use super::target::names_directory;
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
 use crate::metadata::Made;
 use crate::source::refuse_entry;
+use crate::source_file::SourceFile;
 use crate::stale::Register;
 use crate::{facts, stale};
 use plan::{GivenSource, Node, Plan, Top};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory::{self, Entry};
 use uncopy_os::file::{self, Stat};
-use uncopy_os::follow::{self, FollowResult};
+use uncopy_os::follow::{self, FollowError, FollowResult};
 use uncopy_os::name;
 
 /// Copies all sources of the job.
@@ -111,7 +113,9 @@ fn copy_tree(worker_loop: &mut WorkerLoop<'_, '_>, top: &Top, root: Node) {
     let is_named = root.named.is_some();
     worker.context.forget_named();
     if is_named && worker.options.sources == Sources::Trees {
-        note_named_below(worker, &open.source, &Below::of(&directory), &root.below);
+        if let Some(source) = open.source.here() {
+            note_named_below(worker, source, &Below::of(&directory), &root.below);
+        }
         list_open(worker, Arc::clone(&directory), &open, 0);
     } else {
         copy_names(worker, &directory, root.below);
@@ -173,7 +177,7 @@ fn open_top(worker: &Worker<'_, '_>, top: &Top) -> Result<(Directory, Arc<Open>)
     let stat = file::stat(&source).map_err(|errno| Error::system("examine", named, errno))?;
     let found = identity(&file::stat(&destination).map_err(at_destination)?);
     worker.context.add_destination(found);
-    let open = Arc::new(Open::new(source, destination));
+    let open = Arc::new(Open::new(SourceDirectory::Here(source), destination));
     let (from, to) = open.filesystems;
     worker.budget.expect_light_work(facts::are_shared_in_turn(from, to, &options.copy));
     let name = path.file_name().unwrap_or_default();
@@ -182,7 +186,8 @@ fn open_top(worker: &Worker<'_, '_>, top: &Top) -> Result<(Directory, Arc<Open>)
         false => Register::new(Arc::clone(&open.destination), name),
     };
     if !options.dry_run {
-        stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
+        let in_source = |path: &OsStr, name: &OsStr| open.source.look_up_below(path, name);
+        stale::sweep_proven(open.destination.as_fd(), &in_source);
     }
     // A name with `..` would be looked for in another place of an earlier copy.
     let earlier = match top.has_dots {
@@ -247,7 +252,7 @@ fn copy_here(
             worker.control.leave_out(node.named_sources());
             continue;
         }
-        let place = Place { directory, open, name: &name, target: &name };
+        let place = Place::new(directory, open, &name);
         let Some(GivenSource { kind, followed }) = node.named else {
             above.insert(name, node);
             continue;
@@ -283,17 +288,22 @@ fn copy_here(
 /// Copies the file that a named link leads to, wherever that is.
 fn copy_followed(worker: &mut Worker<'_, '_>, place: &Place<'_>) {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = follow::open_at(&place.open.source, place.name, flags, 0)
-        .and_then(|fd| Ok((file::stat(&fd)?, fd)));
+    let opened = place
+        .open
+        .source
+        .fd()
+        .map_err(FollowError::System)
+        .and_then(|source| follow::open_at(source, place.name, flags, 0))
+        .and_then(|fd| Ok((file::stat(&fd)?, SourceFile::Here(fd))));
     match opened {
-        Ok((stat, fd)) if is_special(stat.file_type()) => {
-            make_followed_special(worker, place, OpenFile { fd, stat });
+        Ok((stat, file)) if is_special(stat.file_type()) => {
+            make_followed_special(worker, place, OpenFile { file, stat });
         }
         Ok((stat, _)) if stat.file_type() != FileType::RegularFile => {
             let error = changed_kind(place, stat.file_type());
             worker.reporter.fail(place, EntryKind::Symlink, error);
         }
-        Ok((stat, fd)) => copy_open(worker, place, OpenFile { fd, stat }, None),
+        Ok((stat, file)) => copy_open(worker, place, OpenFile { file, stat }, None),
         Err(stopped) => {
             let error = stopped.error("open", place.source());
             worker.reporter.fail(place, EntryKind::File, error);
@@ -311,12 +321,14 @@ fn enter_whole(
 ) {
     let entered = open_source(place, followed).and_then(|(fd, stat, must_pin)| {
         check_source(worker.context, place, &stat, must_pin)?;
-        pair_of(&mut worker.deleter(), place, fd, stat, must_pin)
+        pair_of(&mut worker.deleter(), place, SourceDirectory::Here(fd), stat, must_pin)
     });
     match entered {
         Ok((entered, pair)) => {
             let (child, open) = begin(worker, place.directory, place.name, entered, pair);
-            note_named_below(worker, &open.source, &Below::of(&child), below);
+            if let Some(source) = open.source.here() {
+                note_named_below(worker, source, &Below::of(&child), below);
+            }
             list_open(worker, child, &open, 0);
         }
         Err(error) => worker.reporter.fail(place, EntryKind::Directory, error),
@@ -406,9 +418,9 @@ impl Below {
 /// Enters a directory above named ones: makes or finds its copy.
 fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &OsStr, node: Node) {
     let entered = directory.open().and_then(|open| {
-        let place = Place { directory, open: &open, name, target: name };
+        let place = Place::new(directory, &open, name);
         let (fd, stat, must_pin) = open_source(&place, true)?;
-        pair_of(&mut worker.deleter(), &place, fd, stat, must_pin)
+        pair_of(&mut worker.deleter(), &place, SourceDirectory::Here(fd), stat, must_pin)
     });
     match entered {
         Ok((entered, pair)) => {
@@ -427,8 +439,8 @@ fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &O
 /// Opens a directory of the source. Returns `true` if it cannot be opened again without following a link, or for
 /// reading.
 fn open_source(place: &Place<'_>, follows: bool) -> Result<(OwnedFd, Stat, bool)> {
-    let (above, name) = (&place.open.source, place.name);
     let fail = |errno| Error::system("open", place.source(), errno);
+    let (above, name) = (place.open.source.fd().map_err(fail)?, place.name);
     let (fd, must_pin) = match directory::open_child(above, name) {
         Ok(fd) => (fd, false),
         // Names in it can be opened all the same.

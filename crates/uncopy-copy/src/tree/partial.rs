@@ -106,18 +106,20 @@ impl Parts for Partial<'_> {
     }
 }
 
-/// Whether a copy that got its final name is correct; see [`Chunks::are_whole`].
+/// Whether a copy that got its final name is correct; see [`Chunks::are_whole`]. Without a source to read all chunks must
+/// be noted.
 pub(crate) fn is_whole<E>(
-    source: BorrowedFd<'_>,
+    source: Option<BorrowedFd<'_>>,
     copy: BorrowedFd<'_>,
     size: u64,
     noted: &[ChunkDigest],
     on_progress: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<bool, E> {
     let chunks = ChunkSizes::BUILT_IN.divide(size);
-    let zeros = [source, copy].map(|fd| (fd, Zeros::default()));
-    let [of_source, of_copy] =
-        zeros.map(|(fd, mut zeros)| move |number| zeros.digest(fd, chunks, number));
+    let mut zeros = Zeros::default();
+    let of_source = |number| source.map_or(Ok(None), |fd| zeros.digest(fd, chunks, number));
+    let mut zeros = Zeros::default();
+    let of_copy = |number| zeros.digest(copy, chunks, number);
     chunks.are_whole(noted, of_source, of_copy, on_progress)
 }
 
@@ -230,7 +232,7 @@ mod tests {
         let is_whole = |copy: &std::fs::File, noted: usize| {
             let mut reported = Vec::new();
             let ends = (source.as_fd(), copy.as_fd());
-            let whole = super::is_whole(ends.0, ends.1, size, &chunks[..noted], |end| {
+            let whole = super::is_whole(Some(ends.0), ends.1, size, &chunks[..noted], |end| {
                 reported.push(end);
                 Ok::<_, Errno>(())
             });

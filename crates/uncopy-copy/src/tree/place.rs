@@ -1,16 +1,18 @@
 //! Defines the place of an entry: its name in a directory of the source, and the one that its copy
 //! gets.
 
-use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
+use crate::peer::PeerEntry;
 use crate::source::describe;
+use crate::source_file::SourceFile;
 use uncopy_core::{Error, Objection, Reason};
+use uncopy_os::Sys;
 use uncopy_os::file::Stat;
 
 /// A name in the source, and the one that its copy gets.
@@ -20,9 +22,36 @@ pub(super) struct Place<'a> {
     pub(super) open: &'a Arc<Open>,
     pub(super) name: &'a OsStr,
     pub(super) target: &'a OsStr,
+    /// The entry as another machine listed it. It may have changed since.
+    pub(super) listed: Option<&'a Arc<PeerEntry>>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// Makes the place of an entry whose copy has its name.
+    pub(super) fn new(
+        directory: &'a Arc<Directory>,
+        open: &'a Arc<Open>,
+        name: &'a OsStr,
+    ) -> Place<'a> {
+        Place { directory, open, name, target: name, listed: None }
+    }
+
+    /// Looks at the entry in the source, unless its listing shows its status.
+    pub(super) fn stat(&self) -> Sys<Stat> {
+        match self.listed {
+            Some(entry) => Ok(entry.stat.clone()),
+            None => self.open.source.stat_name(self.name),
+        }
+    }
+
+    /// Returns the target of a symbolic link of the source.
+    pub(super) fn read_link(&self) -> Sys<OsString> {
+        match self.listed.and_then(|entry| entry.target.as_ref()) {
+            Some(target) => Ok(target.clone()),
+            None => self.open.source.read_link(self.name),
+        }
+    }
+
     pub(super) fn source(&self) -> PathBuf {
         self.directory.source_path().join(self.name)
     }
@@ -49,7 +78,7 @@ impl Place<'_> {
 
 /// An open regular file, and its status when it was opened.
 pub(super) struct OpenFile {
-    pub(super) fd: OwnedFd,
+    pub(super) file: SourceFile,
     pub(super) stat: Stat,
 }
 

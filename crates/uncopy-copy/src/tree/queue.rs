@@ -14,6 +14,7 @@ use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
 use crate::Gate;
+use crate::peer::PeerEntry;
 use uncopy_os::directory::Entry;
 
 /// Number of a worker.
@@ -26,8 +27,8 @@ pub(super) enum Task {
     Copy(Batch),
     /// Go into a directory of a directory.
     Enter { parent: Arc<Directory>, name: OsString, linked: bool },
-    /// List a directory from this place on.
-    List { directory: Arc<Directory>, from: u64 },
+    /// List a directory from this place on. Where only what is open knows the place, it stays open.
+    List { directory: Arc<Directory>, from: u64, open: Option<Arc<Open>> },
 }
 
 impl Task {
@@ -45,12 +46,18 @@ impl Task {
 /// enough that all workers have something to do in a small tree.
 const BATCH_ENTRIES: usize = 64;
 
+/// Number of bytes of contents from which a batch is full.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// Some entries of a directory that are no directories.
 pub(super) struct Batch {
     pub(super) directory: Arc<Directory>,
     pub(super) open: Arc<Open>,
     names: Vec<u8>,
     entries: Vec<Listed>,
+    /// The entries as another machine listed them, in the same order.
+    there: Vec<Arc<PeerEntry>>,
+    contents_bytes: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -64,7 +71,14 @@ struct Listed {
 impl Batch {
     pub(super) fn new(directory: &Arc<Directory>, open: &Arc<Open>) -> Batch {
         let (directory, open) = (Arc::clone(directory), Arc::clone(open));
-        Batch { directory, open, names: Vec::new(), entries: Vec::new() }
+        Batch {
+            directory,
+            open,
+            names: Vec::new(),
+            entries: Vec::new(),
+            there: Vec::new(),
+            contents_bytes: 0,
+        }
     }
 
     /// Adds an entry; `true`: the batch is full.
@@ -76,6 +90,17 @@ impl Batch {
         self.entries.len() >= BATCH_ENTRIES
     }
 
+    /// Adds an entry of another machine, in the same way.
+    pub(super) fn add_there(&mut self, entry: PeerEntry) -> bool {
+        let start = self.names.len();
+        self.names.extend_from_slice(entry.name.as_bytes());
+        let (inode, kind, end) = (entry.stat.inode, entry.stat.file_type(), self.names.len());
+        self.entries.push(Listed { inode, kind, start, end });
+        self.contents_bytes += entry.contents.as_ref().map_or(0, |contents| contents.len());
+        self.there.push(Arc::new(entry));
+        self.entries.len() >= BATCH_ENTRIES || self.contents_bytes >= BATCH_BYTES
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -85,14 +110,21 @@ impl Batch {
     }
 
     /// Sorts the entries by inode: their blocks are more likely to be in that order on the device
-    /// than in the order of names.
+    /// than in the order of names. Another machine decides about its own order.
     pub(super) fn sort(&mut self) {
-        self.entries.sort_unstable_by_key(|listed| listed.inode);
+        if self.there.is_empty() {
+            self.entries.sort_unstable_by_key(|listed| listed.inode);
+        }
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&OsStr, FileType)> {
+    /// Returns the entries: names, kinds, and what another machine listed.
+    pub(super) fn entries(
+        &self,
+    ) -> impl Iterator<Item = (&OsStr, FileType, Option<&Arc<PeerEntry>>)> {
         let name = |listed: &Listed| OsStr::from_bytes(&self.names[listed.start..listed.end]);
-        self.entries.iter().map(move |listed| (name(listed), listed.kind))
+        let there = |index: usize| self.there.get(index);
+        let entries = self.entries.iter().enumerate();
+        entries.map(move |(index, listed)| (name(listed), listed.kind, there(index)))
     }
 }
 
@@ -283,6 +315,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::directory::{Entered, Parent, identity};
+    use super::super::source_directory::SourceDirectory;
     use super::*;
 
     fn directory() -> (Arc<Directory>, Arc<Open>) {
@@ -305,7 +338,8 @@ mod tests {
             whole: true,
             linked: false,
         };
-        let open = Arc::new(Open::new(opened(), opened()));
+        let source_fd = SourceDirectory::Here(opened());
+        let open = Arc::new(Open::new(source_fd, opened()));
         (Arc::new(Directory::new(above, entered, &open, false)), open)
     }
 
@@ -337,7 +371,7 @@ mod tests {
         let (directory, open) = directory();
         let queue = Queue::new(2, None);
         let batch = || Task::Copy(Batch::new(&directory, &open));
-        let list = || Task::List { directory: Arc::clone(&directory), from: 0 };
+        let list = || Task::List { directory: Arc::clone(&directory), from: 0, open: None };
         let reported = [list(), batch(), batch(), batch(), list()].map(|task| {
             let answer = queue.push(task, WorkerId(0));
             answer.ok()

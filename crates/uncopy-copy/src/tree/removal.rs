@@ -42,9 +42,7 @@ pub(super) fn note_linked(worker: &Worker<'_, '_>, place: &Place<'_>) {
         return;
     }
     let removals = worker.context.removals();
-    let state = directory::stat_name(&place.open.source, place.name)
-        .ok()
-        .and_then(|stat| removals.state_of(identity(&stat)));
+    let state = place.stat().ok().and_then(|stat| removals.state_of(identity(&stat)));
     removals.add(place.way(), state, &*place.open.destination);
 }
 
@@ -108,7 +106,8 @@ fn remove(
     let fail = |errno| Error::system("remove the source", subject(), errno);
     if above.as_ref().is_none_or(|(known, _)| known != parent) {
         let names: Vec<&OsStr> = parent.iter().collect();
-        let opened = directory::open_beneath(&open.source, &names, true);
+        let opened =
+            open.source.fd().and_then(|source| directory::open_beneath(source, &names, true));
         *above = Some((parent.to_owned(), opened.map_err(fail)?));
     }
     let Some((_, directory)) = above else { return Ok(false) };

@@ -164,6 +164,11 @@ impl<'env> Reporter<'env> {
             self.control.leave_out(1);
             return self.control.stop(error);
         }
+        if let Some(lost) = self.control.lost() {
+            // Whatever failed, it was not tried to the end.
+            self.control.leave_out(1);
+            return self.control.stop(lost);
+        }
         let end = self.options.on_error.ends_job(&error).then(|| error.clone());
         // No worker begins another entry while this one is reported.
         if let Some(error) = end {

@@ -24,6 +24,7 @@ use super::place::{OpenFile, Place, changed_kind};
 use super::removal::{self, remove_copied};
 use super::reporter::Reporter;
 use super::resume::Resume;
+use super::source_directory::SourceDirectory;
 use super::tally::Tally;
 use super::target::{Aside, Target, names_directory, open_for_file, or_here, split};
 use super::worker::Worker;
@@ -32,7 +33,11 @@ use crate::Existing;
 use crate::destination::follow_link;
 use crate::jobs::{EntryKind, Links, Sources};
 use crate::metadata::Made;
+use crate::peer_directory::PeerDirectory;
+use crate::peer_file::PeerFile;
+use crate::peer_link::{PeerLink, PeerObject};
 use crate::source::refuse_entry;
+use crate::source_file::SourceFile;
 use crate::stale::{Register, Sweeper};
 use crate::written::{WrittenFiles, identity as written_identity};
 use crate::{facts, stale};
@@ -46,13 +51,18 @@ use uncopy_os::{Sys, directory, file};
 pub(super) fn copy(
     worker_loop: &mut WorkerLoop<'_, '_>,
     written: &mut WrittenFiles,
-    source: &Path,
+    source: RootSource<'_>,
     destination: &Path,
 ) {
     let options = worker_loop.worker().options;
+    let RootSource { path: source, there } = source;
     let follow = options.links == Links::Follow || options.follow_roots || names_directory(source);
-    let stat = match look_at(source, follow) {
-        Ok(stat) => stat,
+    let looked = match there {
+        None => look_at(source, follow).map(|stat| (None, stat)),
+        Some((link, number)) => open_there(link, number, follow),
+    };
+    let (opened, stat) = match looked {
+        Ok(looked) => looked,
         Err(stopped) => {
             let error = stopped.error("open", source);
             return fail(
@@ -76,10 +86,41 @@ pub(super) fn copy(
         return fail(reporter, source, destination, kind_of(kind), error);
     }
     if kind == FileType::Directory {
-        copy_directory(worker_loop, source, destination);
-    } else {
-        copy_single(worker_loop, written, source, destination, kind, follow);
+        let opened = opened.map(|(_, object)| {
+            SourceDirectory::There(Arc::new(PeerDirectory::of_opened(object, stat)))
+        });
+        return copy_directory(worker_loop, source, opened, destination);
     }
+    let single = Single { source, destination, stat, follow };
+    copy_single(worker_loop, written, &single, opened);
+}
+
+/// Opens a root on another machine.
+fn open_there(
+    link: &Arc<PeerLink>,
+    number: u32,
+    follow: bool,
+) -> FollowResult<(Option<(u32, PeerObject)>, Stat)> {
+    let opened = link.ask(|peer| peer.open_root(number, follow))?;
+    let (object, stat) = link.opened(opened)?;
+    Ok((Some((number, object)), stat))
+}
+
+/// Source of a root: its path, or one on another machine by its number.
+#[derive(Clone, Copy)]
+pub(super) struct RootSource<'a> {
+    /// Path, or the name for people.
+    pub(super) path: &'a Path,
+    pub(super) there: Option<(&'a Arc<PeerLink>, u32)>,
+}
+
+/// A root that is no directory.
+struct Single<'a> {
+    source: &'a Path,
+    destination: &'a Path,
+    stat: Stat,
+    /// Whether a symbolic link that it is was followed.
+    follow: bool,
 }
 
 /// Reports a pair that may not be copied.
@@ -111,11 +152,11 @@ fn fail(
 fn copy_single(
     worker_loop: &mut WorkerLoop<'_, '_>,
     written: &mut WrittenFiles,
-    source: &Path,
-    destination: &Path,
-    kind: FileType,
-    follow: bool,
+    single: &Single<'_>,
+    there: Option<(u32, PeerObject)>,
 ) {
+    let &Single { source, destination, ref stat, follow } = single;
+    let kind = stat.file_type();
     let worker = worker_loop.worker();
     let (options, resume, control) = (worker.options, worker.resume, worker.control);
     // Names of one file may be names of one file there too, where no copy is made.
@@ -134,7 +175,18 @@ fn copy_single(
         }
         let existing = written_identity(&end);
         let earlier = earlier::open_of_entry(options, &beside)?;
-        let opened = open_place(above, &beside, parent, &target, earlier)?;
+        let source_directory = match &there {
+            None => SourceDirectory::Here(
+                follow::open_before_last(above)
+                    .map_err(|errno| Error::system("open", or_here(above), errno))?,
+            ),
+            Some((number, object)) => {
+                let (link, stat) = (object.link(), stat.clone());
+                let above = PeerDirectory::above_root(link, *number, follow, stat);
+                SourceDirectory::There(Arc::new(above))
+            }
+        };
+        let opened = open_place(above, source_directory, &beside, parent, &target, earlier)?;
         Ok((opened, name.to_owned(), target, (end, existing)))
     });
     let ((directory, open), name, target, (end_path, existing)) = match opened {
@@ -142,20 +194,29 @@ fn copy_single(
         Err(error) => return fail(&mut worker.reporter, source, destination, kind_of(kind), error),
     };
     let directory = Arc::new(directory);
-    let place = Place { directory: &directory, open: &open, name: &name, target: &target };
+    let place =
+        Place { directory: &directory, open: &open, name: &name, target: &target, listed: None };
     let parent = open.destination.as_fd();
-    let size = look_at(source, follow).map_or(0, |stat| stat.size);
+    let size = match there {
+        None => look_at(source, follow).map_or(0, |stat| stat.size),
+        Some(_) => stat.size,
+    };
     let journal = match open_for_file(options, source, destination, parent, &target, size) {
         Ok(journal) => journal.filter(|_| kind == FileType::RegularFile).map(Arc::new),
         Err(error) => return fail(&mut worker.reporter, source, destination, kind_of(kind), error),
     };
     resume.set_journal(journal.clone());
-    if follow && kind == FileType::RegularFile {
+    if let (Some((_, object)), Some(above)) = (there, open.source.there()) {
+        copy_opened_there(worker, &place, above, (object, stat.clone()));
+    } else if follow && kind == FileType::RegularFile {
         // The name may be a symbolic link that is to be followed.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = follow::open(source, flags).and_then(|fd| Ok((file::stat(&fd)?, fd)));
         match opened {
-            Ok((stat, fd)) => copy_open(worker, &place, OpenFile { fd, stat }, None),
+            Ok((stat, fd)) => {
+                let file = SourceFile::Here(fd);
+                copy_open(worker, &place, OpenFile { file, stat }, None);
+            }
             Err(stopped) => {
                 let error = stopped.error("open", source);
                 worker.reporter.fail(&place, EntryKind::File, error);
@@ -185,12 +246,30 @@ fn copy_single(
     }
 }
 
+/// Copies an open root of another machine that is no directory.
+fn copy_opened_there(
+    worker: &mut Worker<'_, '_>,
+    place: &Place<'_>,
+    above: &Arc<PeerDirectory>,
+    opened: (PeerObject, Stat),
+) {
+    let kind = opened.1.file_type();
+    match kind {
+        FileType::RegularFile => {
+            let stat = opened.1.clone();
+            let file = PeerFile::opened(above, place.name.to_owned(), opened);
+            copy_open(worker, place, OpenFile { file: SourceFile::There(file), stat }, None);
+        }
+        _ => copy_entry(worker, place, kind),
+    }
+}
+
 /// Copies a FIFO or device that a root is, or leads to as a link.
 fn copy_followed_special(worker: &mut Worker<'_, '_>, place: &Place<'_>, source: &Path) {
     let opened = follow::open(source, OFlags::PATH).and_then(|fd| Ok((file::stat(&fd)?, fd)));
     match opened {
         Ok((stat, fd)) if is_special(stat.file_type()) => {
-            make_followed_special(worker, place, OpenFile { fd, stat });
+            make_followed_special(worker, place, OpenFile { file: SourceFile::Here(fd), stat });
         }
         Ok((stat, _)) => {
             let error = changed_kind(place, stat.file_type());
@@ -248,18 +327,18 @@ fn resolve(destination: &Path, follows: bool) -> Result<(OwnedFd, PathBuf, OsStr
 /// component; the destination is open.
 fn open_place(
     source: &Path,
+    source_directory: SourceDirectory,
     destination: &Path,
     destination_fd: OwnedFd,
     target: &OsStr,
     earlier: Vec<Earlier>,
 ) -> Result<(Directory, Arc<Open>)> {
-    let source_fd = follow::open_before_last(source)
-        .map_err(|errno| Error::system("open", or_here(source), errno))?;
-    let source_stat =
-        file::stat(&source_fd).map_err(|errno| Error::system("examine", or_here(source), errno))?;
+    let source_stat = source_directory
+        .stat()
+        .map_err(|errno| Error::system("examine", or_here(source), errno))?;
     let destination_stat = file::stat(&destination_fd)
         .map_err(|errno| Error::destination("examine", or_here(destination), errno))?;
-    let open = Arc::new(Open::new(source_fd, destination_fd));
+    let open = Arc::new(Open::new(source_directory, destination_fd));
     let register = Register::new(Arc::clone(&open.destination), target);
     let (source, destination) = (source.to_owned(), destination.to_owned());
     let earlier = earlier.into_boxed_slice();
@@ -276,11 +355,18 @@ fn open_place(
     Ok((Directory::new(above, entered, &open, true), open))
 }
 
-fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destination: &Path) {
+/// Copies a directory. `there`: it is on another machine, and open.
+fn copy_directory(
+    worker_loop: &mut WorkerLoop<'_, '_>,
+    source: &Path,
+    there: Option<SourceDirectory>,
+    destination: &Path,
+) {
     let worker = worker_loop.worker();
     let (options, resume) = (worker.options, worker.resume);
-    let opened = follow::open_root(source)
-        .and_then(|fd| Ok((file::stat(&fd)?, fd)))
+    let opened = there
+        .map_or_else(|| follow::open_root(source).map(SourceDirectory::Here), Ok)
+        .and_then(|fd| Ok((fd.stat()?, fd)))
         .map_err(|stopped| stopped.error("open", source))
         .and_then(|(stat, fd)| {
             let earlier = earlier::open_of_tree(options, destination)?;
@@ -323,7 +409,8 @@ fn copy_directory(worker_loop: &mut WorkerLoop<'_, '_>, source: &Path, destinati
     if is_merged && !options.dry_run {
         // Done before directories get their times, and before mirroring would see it as an entry
         // that the source does not have.
-        stale::sweep_proven(open.destination.as_fd(), open.source.as_fd());
+        let in_source = |path: &OsStr, name: &OsStr| open.source.look_up_below(path, name);
+        stale::sweep_proven(open.destination.as_fd(), &in_source);
     }
     let (from, to) = (source.to_owned(), destination.to_owned());
     let above = Parent::Root {

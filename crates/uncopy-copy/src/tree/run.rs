@@ -1,16 +1,19 @@
 //! Runs one job from beginning to end.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::job::Job;
 use super::overlap;
 use super::parents;
-use super::root;
+use super::root::{self, RootSource};
 use super::scan::Scan;
 use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
 use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
 use crate::pause::Stopwatch;
+use crate::peer::Peer;
+use crate::peer_link::PeerLink;
 use crate::written::WrittenFiles;
 use uncopy_core::Result;
 
@@ -20,13 +23,35 @@ pub(crate) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    let refused = overlap::refusals(pairs, options);
+    run(pairs, None, options, observer)
+}
+
+/// Copies every root of another machine; see [`crate::job::copy_from_peer`].
+pub(crate) fn run_job_from_peer(
+    peer: Arc<dyn Peer>,
+    pairs: &[(PathBuf, PathBuf)],
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    let name = pairs.first().map_or_else(PathBuf::new, |(source, _)| source.clone());
+    let link = Arc::new(PeerLink::new(peer, name));
+    run(pairs, Some(&link), options, observer)
+}
+
+fn run(
+    pairs: &[(PathBuf, PathBuf)],
+    peer: Option<&Arc<PeerLink>>,
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    let refused = overlap::refusals(pairs, peer, options);
     let one_by_one = if options.parents == Parents::Omit { pairs } else { &[] };
     let begin = Stopwatch::start(options.gate.as_ref());
-    let (job, mut sources_not_tried) = (Job::new(options, observer), 0);
+    let (job, mut sources_not_tried) = (Job::new(options, observer, peer.cloned()), 0);
     let control = &job.control();
     std::thread::scope(|scope| {
-        if options.scan_ahead {
+        // To list another machine's directories twice takes longer than it is worth.
+        if options.scan_ahead && peer.is_none() {
             let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
             // If no thread can be started, the total stays unknown.
             let scan = Scan { options, tally: &job.tally, ending: &job.ending };
@@ -54,6 +79,9 @@ pub(crate) fn run_job(
             }
             match options.sources {
                 Sources::Trees | Sources::Entries => {
+                    let number = u32::try_from(index).unwrap_or(u32::MAX);
+                    let there = peer.map(|link| (link, number));
+                    let source = RootSource { path: source, there };
                     root::copy(&mut worker_loop, &mut written, source, destination)
                 }
                 Sources::Files => files.copy(worker_loop.worker(), source, destination),

@@ -11,6 +11,8 @@ use uncopy_os::capabilities::Filesystem;
 pub(super) struct Devices {
     pub(super) source: (u32, u32),
     pub(super) destination: (u32, u32),
+    /// The source is on another machine.
+    pub(super) is_elsewhere: bool,
 }
 
 /// Counts of small files copied alike, added to the summary when one is copied differently.
@@ -38,7 +40,9 @@ impl SmallFiles {
         if self.went_elsewhere(devices) {
             self.path = None;
         }
-        let (_, path) = self.path.get_or_insert_with(|| (devices, SmallFilePath::new(filesystems)));
+        let (_, path) = self.path.get_or_insert_with(|| {
+            (devices, SmallFilePath::new(filesystems, devices.is_elsewhere))
+        });
         path
     }
 

@@ -13,6 +13,7 @@ use super::directory::{Identity, identity};
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::partial;
 use crate::jobs::{DestinationLinks, JobOptions, fingerprint};
+use crate::peer_link::PeerLink;
 use crate::private::{self, Private};
 use crate::stale::{Noting, Register, Sweeper, Unproven};
 use crate::{remove, stale};
@@ -218,16 +219,36 @@ fn open_named(destination: &Path) -> Result<OwnedFd> {
 
 /// See [`crate::job::is_built`].
 pub(crate) fn is_built(source: &Path, destination: &Path, options: &JobOptions) -> bool {
+    options.resume
+        && follow::stat(source)
+            .is_ok_and(|from| is_built_from(source, from.inode, destination, options))
+}
+
+/// See [`crate::job::is_built_from_peer`].
+pub(crate) fn is_built_from_peer(
+    link: &Arc<PeerLink>,
+    number: u32,
+    source: &Path,
+    destination: &Path,
+    options: &JobOptions,
+) -> bool {
     let look = || {
-        let from = follow::stat(source).ok()?;
+        let opened = link.ask(|peer| peer.open_root(number, true))?;
+        link.opened(opened).map(|(_, stat)| stat.inode)
+    };
+    options.resume && look().is_ok_and(|inode| is_built_from(source, inode, destination, options))
+}
+
+fn is_built_from(source: &Path, inode: u64, destination: &Path, options: &JobOptions) -> bool {
+    let look = || {
         let built = follow::stat(destination).ok()?;
         let path = std::fs::canonicalize(destination).ok()?;
         let (above, name) = split(&path).ok()?;
         let begun = Journal::peek(follow::open_directory(above).ok()?.as_fd(), name)?;
-        let is_same = begun.fingerprint == fingerprint(options, source, from.inode);
+        let is_same = begun.fingerprint == fingerprint(options, source, inode);
         Some(is_same && begun.aside?.id == built.id())
     };
-    options.resume && look().unwrap_or(false)
+    look().unwrap_or(false)
 }
 
 /// Returns the directory of a path as given (empty for the current one), and the name in it.

@@ -12,7 +12,6 @@ use crate::display_path::{DisplayPath, LazyPath};
 use crate::source::Source;
 use crate::{CopyOptions, Transform};
 use uncopy_core::{Error, Objection, Reason, Result};
-use uncopy_os::directory;
 
 /// Decides whether a file is compressed or decompressed.
 ///
@@ -23,15 +22,16 @@ pub(super) fn choose(
     place: &Place<'_>,
     file: OpenFile,
 ) -> Result<(OpenFile, Option<Chosen>)> {
-    let (options, OpenFile { fd, stat }) = (context.options(), file);
+    let options = context.options();
     if options.copy.transform == Transform::None {
-        return Ok((OpenFile { fd, stat }, None));
+        return Ok((file, None));
     }
+    let OpenFile { file, stat } = file;
     let CopyOptions { suffix, transform, .. } = options.copy;
     let find = || place.source();
     let lazy = LazyPath::new(&find);
-    let filesystem = place.open.filesystem_of(&place.directory.entered.source, &fd, &stat);
-    let source = Source::opened(DisplayPath::Lazy(&lazy), fd, stat, filesystem);
+    let filesystem = place.open.filesystem_of(&place.directory.entered.source, &file, &stat);
+    let source = Source::opened(DisplayPath::Lazy(&lazy), file, stat, filesystem);
     let named = !place.directory.entered.whole;
     let wanted = Wanted { name: given_name(place), suffix: suffix || !named, named };
     let chosen = compress::choose(&source, wanted, transform, context.kinds())?;
@@ -40,8 +40,8 @@ pub(super) fn choose(
     {
         refuse_rival(context, place, name)?;
     }
-    let (fd, stat) = source.into_opened();
-    Ok((OpenFile { fd, stat }, chosen))
+    let (file, stat) = source.into_opened();
+    Ok((OpenFile { file, stat }, chosen))
 }
 
 /// Returns the place with the name that the copy gets by its transformation.
@@ -52,7 +52,7 @@ pub(super) fn renamed<'a>(place: &Place<'a>, chosen: Option<&'a Chosen>) -> Plac
 
 /// Refuses a file whose copy would get the name of another entry, whatever becomes of that one.
 fn refuse_rival(context: &Context<'_>, place: &Place<'_>, name: &OsStr) -> Result<()> {
-    let Ok(stat) = directory::stat_name(&place.open.source, name) else { return Ok(()) };
+    let Ok(stat) = place.open.source.stat_name(name) else { return Ok(()) };
     let way = place.directory.path_from_root().join(name);
     let is_directory = stat.file_type() == FileType::Directory;
     if !context.selects(&way, is_directory) {

@@ -1,6 +1,6 @@
 //! Compares a file with the one that has its name in the destination.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::OFlags;
 
@@ -9,9 +9,12 @@ use super::place::Place;
 use crate::compare::contents::{Buffers, SideError, are_same};
 use crate::destination::ExistingEntry;
 use crate::observer::{self, Phase, Progress};
+use crate::peer_file::PeerFile;
 use crate::source::{Source, difference};
+use crate::source_file::SourceFile;
 use uncopy_core::{Error, Result};
-use uncopy_os::file;
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{Sys, transfer};
 
 /// Result of a comparison.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,13 +38,17 @@ pub(super) fn compare_contents(
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let Ok(existing) = file::reopen(&found.handle, flags) else { return Ok(Contents::default()) };
     let (mut done_bytes, mut stopped) = (0, None);
-    let same = are_same(source.fd(), &existing, &mut Buffers::new(), |more| {
+    let go_on = |more| {
         done_bytes += more;
         let (phase, total_bytes) = (Phase::Verifying, source.stat.size);
         let read = Progress { phase, done_bytes, total_bytes };
         stopped = observer::report(progress, read, place.source()).err();
         stopped.is_none()
-    });
+    };
+    let same = match &source.file {
+        SourceFile::Here(fd) => are_same(fd, &existing, &mut Buffers::new(), go_on),
+        SourceFile::There(file) => is_same_there(file, &source.stat, existing.as_fd(), go_on),
+    };
     if let Some(error) = stopped {
         return Err(error);
     }
@@ -50,9 +57,46 @@ pub(super) fn compare_contents(
         Err(SideError::Source(errno)) => return Err(Error::system("read", place.source(), errno)),
         Err(SideError::Destination(_)) => false,
     };
-    let is_as_begun = |fd, stat| file::stat(fd).is_ok_and(|now| difference(stat, &now).is_none());
+    let is_as_begun = |now: Sys<Stat>, stat| now.is_ok_and(|now| difference(stat, &now).is_none());
     let are_same = are_same
-        && is_as_begun(source.fd(), &source.stat)
-        && is_as_begun(existing.as_fd(), &found.stat);
+        && is_as_begun(source.file.examine(), &source.stat)
+        && is_as_begun(file::stat(&existing), &found.stat);
     Ok(Contents { are_same, same_bytes: done_bytes * 2 })
+}
+
+/// Number of bytes of another machine compared at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Compares a file of another machine with one of this machine, as [`are_same`] does.
+fn is_same_there(
+    source: &PeerFile,
+    stat: &Stat,
+    existing: BorrowedFd<'_>,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<bool, SideError> {
+    if file::stat(existing).map_err(SideError::Destination)?.size != stat.size {
+        return Ok(false);
+    }
+    let mut buffer = Vec::new();
+    let mut offset = 0;
+    while offset < stat.size {
+        let (piece, mut read) = (PIECE_BYTES.min(stat.size - offset), Ok(true));
+        let mut at = offset;
+        let mut compare = |bytes: &[u8]| {
+            buffer.resize(bytes.len(), 0);
+            let found = transfer::read_all_at(existing, &mut buffer, at);
+            at += bytes.len() as u64;
+            read = found.map(|found| buffer[..found] == *bytes);
+            read == Ok(true)
+        };
+        let came = source.read(offset..offset + piece, &mut compare).map_err(SideError::Source)?;
+        if !read.map_err(SideError::Destination)? || came < piece {
+            return Ok(false);
+        }
+        offset += piece;
+        if !go_on(piece) {
+            return Ok(true);
+        }
+    }
+    Ok(true)
 }

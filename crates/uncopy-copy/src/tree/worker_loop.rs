@@ -68,7 +68,7 @@ impl<'scope, 'env> WorkerLoop<'scope, 'env> {
                 enter::enter(worker, &parent, &name, linked);
                 end(worker, parent);
             }
-            Task::List { directory, from } => list::list(worker, directory, from),
+            Task::List { directory, from, open } => list::list(worker, directory, from, open),
         }
     }
 }

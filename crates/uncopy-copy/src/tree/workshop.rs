@@ -42,8 +42,7 @@ impl Workshop {
 
     /// Makes one in a directory, for no entry.
     pub(super) fn in_directory(directory: &Arc<Directory>, open: &Arc<Open>) -> Sys<Workshop> {
-        let name = OsStr::new("");
-        Workshop::make(&Place { directory, open, name, target: name })
+        Workshop::make(&Place::new(directory, open, OsStr::new("")))
     }
 
     /// Returns the directory itself, even if other users may act in it.

@@ -65,6 +65,13 @@ coded! {
         TransformOfStream = "transform_of_stream",
             "copy_contents contradicts transform: what pays is found out by looking ahead in a file, \
              which a FIFO or device does not allow; leave one of them out";
+        /// An option that needs the source on this machine, and the source is on another one.
+        SourceElsewhere {
+            /// Name of the option: "link".
+            option: &'static str,
+        } = "source_elsewhere",
+            "{option} needs the source on this machine, and it is on another one; leave it out, or copy on that \
+             machine";
         /// `transform`, and the source is a stream.
         TransformNeedsFile = "transform_needs_file",
             "what pays is found out by looking ahead in a file, which a stream does not allow; copy it \

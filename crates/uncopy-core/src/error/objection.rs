@@ -203,6 +203,12 @@ coded! {
         SourceNotAsCopied = "source_not_as_copied",
             "its copy is in place, and the name refers to another file, or to a link, or the file has changed since it \
              was read; compare them";
+        /// The other machine, which has the source, is not there any more, or did what no peer does.
+        PeerLost {
+            /// Description of what happened.
+            what: String,
+        } = "peer_lost",
+            "the connection to the other machine ended: {what}; copy again, with resume to go on where it ended";
         /// Another run holds the journal.
         JournalHeld = "journal_held", "another run is at work on it; wait for that one";
         /// Another run checks whether the unfinished tree is a leftover.

@@ -59,7 +59,10 @@ impl Scene {
     fn sweep(&self) -> Vec<OsString> {
         let to = follow::open_root(&self.to).unwrap();
         let from = follow::open_root(&self.from).unwrap();
-        sweep(to.as_fd(), from.as_fd()).into_iter().map(|unproven| unproven.name).collect()
+        sweep(to.as_fd(), &|path, name| look_up(from.as_fd(), path, name))
+            .into_iter()
+            .map(|unproven| unproven.name)
+            .collect()
     }
 }
 

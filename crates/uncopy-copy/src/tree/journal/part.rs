@@ -84,11 +84,12 @@ impl<S: Fn(Error) + Send> Keep for KeptPart<S> {
 }
 
 /// Whether a name refers to a complete part that an earlier run put in place but did not note: a
-/// file of that inode, with the contents of the source. `on_progress` receives the offset.
+/// file of that inode, with the contents of the source. `source`: the source, unless it is on another machine.
+/// `on_progress` receives the offset.
 pub(in crate::tree) fn is_ended(
     journal: &Journal,
     path: &Path,
-    source: BorrowedFd<'_>,
+    source: Option<BorrowedFd<'_>>,
     stat: &Stat,
     directory: BorrowedFd<'_>,
     name: &OsStr,

@@ -1,0 +1,142 @@
+//! Defines what a job asks of a source on another machine.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::ops::Range;
+
+use uncopy_core::Errno;
+use uncopy_os::file::Stat;
+
+/// Number of something that the other machine has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PeerHandle(pub u32);
+
+/// Failure of a question to the other machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerError {
+    /// A system call failed there. The entry fails, and the job goes on.
+    System(Errno),
+    /// The connection ended, or the peer did what no peer does. The job ends.
+    Lost {
+        /// Description for people.
+        what: String,
+    },
+}
+
+/// Something that was opened there, with its status.
+#[derive(Debug, Clone)]
+pub struct PeerOpened {
+    /// Its number.
+    pub handle: PeerHandle,
+    /// Its status.
+    pub stat: Stat,
+}
+
+/// Entry of a directory.
+#[derive(Debug, Clone)]
+pub struct PeerEntry {
+    /// Name: neither empty nor `.` or `..`, without a slash or a zero byte.
+    pub name: OsString,
+    /// Status; a symbolic link is not followed.
+    pub stat: Stat,
+    /// Target of a symbolic link.
+    pub target: Option<OsString>,
+    /// All bytes of a small file, if they were wanted: as many as the status says.
+    pub contents: Option<Box<[u8]>>,
+}
+
+/// Part of a directory's listing.
+#[derive(Debug, Clone, Default)]
+pub struct PeerPage {
+    /// Entries, of any number.
+    pub entries: Vec<PeerEntry>,
+    /// Whether there are no more.
+    pub is_last: bool,
+}
+
+/// Part of the ranges of a file that hold data.
+#[derive(Debug, Clone, Default)]
+pub struct PeerRanges {
+    /// Ranges, in order.
+    pub ranges: Vec<Range<u64>>,
+    /// Whether there are no more; otherwise the next question begins at the end of the last range.
+    pub is_last: bool,
+}
+
+/// A source on another machine. Several workers of a job ask it at once.
+///
+/// Every answer is checked before it is returned: a name is a name, a length is within its bounds.
+pub trait Peer: fmt::Debug + Send + Sync {
+    /// Opens a root of the job by its number. A regular file and a directory can be read; anything else is only
+    /// looked at.
+    ///
+    /// # Errors
+    /// As [`PeerError`] says; this holds for every question.
+    fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError>;
+
+    /// Returns the target of a root that is a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL`: it is none.
+    fn root_target(&self, number: u32) -> Result<OsString, PeerError> {
+        let _ = number;
+        Err(PeerError::System(Errno::EOPNOTSUPP))
+    }
+
+    /// Opens an entry of a directory, in the same way. `follows`: a symbolic link leads to what is opened.
+    ///
+    /// # Errors
+    /// `ELOOP`: a symbolic link that is not to be followed.
+    fn open(
+        &self,
+        directory: PeerHandle,
+        name: &OsStr,
+        follows: bool,
+    ) -> Result<PeerOpened, PeerError>;
+
+    /// Returns the next part of a directory's listing. Each handle has one listing, which begins at the first call.
+    /// `contents_up_to`: maximum length in bytes of files whose contents come with their entries.
+    ///
+    /// # Errors
+    /// The directory could not be read to its end.
+    fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError>;
+
+    /// Looks at an entry of a directory. A symbolic link is not followed, and comes with its target.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is none.
+    fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError>;
+
+    /// Looks at something open again.
+    ///
+    /// # Errors
+    /// As [`PeerError`] says.
+    fn examine(&self, of: PeerHandle) -> Result<Stat, PeerError>;
+
+    /// Returns ranges of a file that hold data, from an offset on.
+    ///
+    /// # Errors
+    /// The filesystem there does not say.
+    fn data_ranges(&self, file: PeerHandle, from: u64) -> Result<PeerRanges, PeerError>;
+
+    /// Reads a range of a file and hands it on in order, in parts of at most 1 MiB. Fewer bytes come where the file
+    /// ends. Returns their number. If `take` returns `false`, the rest is dropped.
+    ///
+    /// # Errors
+    /// The file could not be read; parts before that were handed on.
+    fn read(
+        &self,
+        file: PeerHandle,
+        range: Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<u64, PeerError>;
+
+    /// Returns extended attributes, access control lists among them, as `listxattr(2)` and `getxattr(2)` do.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: the filesystem there has none.
+    fn attributes(&self, of: PeerHandle) -> Result<Vec<(OsString, Vec<u8>)>, PeerError>;
+
+    /// Closes something open.
+    fn close(&self, of: PeerHandle);
+}

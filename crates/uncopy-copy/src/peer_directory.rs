@@ -1,0 +1,225 @@
+//! Defines a directory of a source on another machine: its entries, and its listing.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::{CString, OsStr, OsString};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::peer::PeerEntry;
+use super::peer_link::{PeerLink, PeerObject};
+use uncopy_core::Errno;
+use uncopy_os::Sys;
+use uncopy_os::file::Stat;
+
+/// Maximum number of entries of a directory: a peer could list without end.
+const MAX_ENTRIES: usize = 1 << 26;
+
+/// Number of names that may come again beyond those that came once. A name that is removed and made anew during a
+/// listing may come twice (`readdir(3)`).
+const SPARE_REPETITIONS: usize = 10_000;
+
+/// Digest of a name, by two keys of this process: no other name has the same.
+type NameDigest = (u64, u64);
+
+/// A directory of the other machine.
+#[derive(Debug)]
+pub(crate) struct PeerDirectory {
+    at: At,
+    stat: Stat,
+    listing: Mutex<PeerListing>,
+}
+
+/// Where the entries are.
+#[derive(Debug)]
+enum At {
+    /// In an open directory.
+    Opened(PeerObject),
+    /// The one entry is a root of the job, which is no directory.
+    AboveRoot { link: Arc<PeerLink>, number: u32, follows: bool },
+}
+
+/// Listing of one directory, which begins once.
+#[derive(Debug, Default)]
+struct PeerListing {
+    /// Entries that came and were not taken yet.
+    waiting: VecDeque<PeerEntry>,
+    is_ended: bool,
+    /// Digests of the names that came.
+    seen: HashSet<NameDigest>,
+    digests: (RandomState, RandomState),
+    /// Number of names that came again.
+    repeated: usize,
+    /// Names that came, if they are kept.
+    names: Option<Vec<OsString>>,
+}
+
+impl PeerListing {
+    fn digest(&self, name: &OsStr) -> NameDigest {
+        (self.digests.0.hash_one(name), self.digests.1.hash_one(name))
+    }
+}
+
+impl PeerDirectory {
+    /// Makes the directory of a root that is none itself; `stat` is the root's status.
+    pub(crate) fn above_root(
+        link: &Arc<PeerLink>,
+        number: u32,
+        follows: bool,
+        stat: Stat,
+    ) -> PeerDirectory {
+        PeerDirectory::new(At::AboveRoot { link: Arc::clone(link), number, follows }, stat)
+    }
+
+    /// Takes over a directory that was opened.
+    pub(crate) fn of_opened(object: PeerObject, stat: Stat) -> PeerDirectory {
+        PeerDirectory::new(At::Opened(object), stat)
+    }
+
+    fn new(at: At, stat: Stat) -> PeerDirectory {
+        PeerDirectory { at, stat, listing: Mutex::default() }
+    }
+
+    pub(crate) fn link(&self) -> &Arc<PeerLink> {
+        match &self.at {
+            At::Opened(object) => object.link(),
+            At::AboveRoot { link, .. } => link,
+        }
+    }
+
+    /// Returns its status when it was opened.
+    pub(crate) fn stat(&self) -> &Stat {
+        &self.stat
+    }
+
+    /// Looks at it again.
+    pub(crate) fn examine(&self) -> Sys<Stat> {
+        match &self.at {
+            At::Opened(object) => object.examine(),
+            At::AboveRoot { .. } => Ok(self.stat.clone()),
+        }
+    }
+
+    /// Returns its extended attributes.
+    pub(crate) fn attributes(&self) -> Sys<Vec<(CString, Vec<u8>)>> {
+        match &self.at {
+            At::Opened(object) => object.attributes(),
+            At::AboveRoot { .. } => Ok(Vec::new()),
+        }
+    }
+
+    /// Opens an entry. Returns it with its status.
+    pub(crate) fn open(&self, name: &OsStr, follows: bool) -> Sys<(PeerObject, Stat)> {
+        let opened = match &self.at {
+            At::Opened(object) => object.ask(|peer, handle| peer.open(handle, name, follows))?,
+            At::AboveRoot { link, number, follows: root } => {
+                link.ask(|peer| peer.open_root(*number, follows || *root))?
+            }
+        };
+        self.link().opened(opened)
+    }
+
+    /// Looks at an entry.
+    pub(crate) fn look(&self, name: &OsStr) -> Sys<PeerEntry> {
+        let object = match &self.at {
+            At::Opened(object) => object,
+            At::AboveRoot { .. } => {
+                let (_, stat) = self.open(name, false)?;
+                return Ok(PeerEntry { name: name.to_owned(), stat, target: None, contents: None });
+            }
+        };
+        let entry = object.ask(|peer, handle| peer.look(handle, name))?;
+        if entry.name != name {
+            return Err(self.link().violated("another entry than the one asked about"));
+        }
+        self.link().check_entry(entry)
+    }
+
+    fn listing(&self) -> MutexGuard<'_, PeerListing> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the names of the entries that come from now on.
+    pub(crate) fn keep_names(&self) {
+        self.listing().names.get_or_insert_default();
+    }
+
+    /// Returns the next entry of the listing; `None`: there are no more. `contents_up_to`: maximum length of files
+    /// whose contents come with it.
+    pub(crate) fn next(&self, contents_up_to: u32) -> Sys<Option<PeerEntry>> {
+        let mut listing = self.listing();
+        while listing.waiting.is_empty() && !listing.is_ended {
+            self.ask_for_more(&mut listing, contents_up_to)?;
+        }
+        Ok(listing.waiting.pop_front())
+    }
+
+    /// Lets all entries come, without contents, and returns them; the listing returns them again.
+    pub(crate) fn peek_all(&self, mut visit: impl FnMut(&PeerEntry)) -> Sys<()> {
+        let mut listing = self.listing();
+        while !listing.is_ended {
+            self.ask_for_more(&mut listing, 0)?;
+        }
+        listing.waiting.iter().for_each(&mut visit);
+        Ok(())
+    }
+
+    fn ask_for_more(&self, listing: &mut PeerListing, contents_up_to: u32) -> Sys<()> {
+        let At::Opened(object) = &self.at else { return Err(Errno::ENOTDIR) };
+        let page = object.ask(|peer, handle| peer.list(handle, contents_up_to))?;
+        let link = self.link();
+        if page.entries.is_empty() && !page.is_last {
+            return Err(link.violated("a part of a listing that has no entry"));
+        }
+        if listing.seen.len() + page.entries.len() > MAX_ENTRIES {
+            return Err(Errno::EOVERFLOW);
+        }
+        for entry in page.entries {
+            let entry = link.check_entry(entry)?;
+            let digest = listing.digest(&entry.name);
+            if !listing.seen.insert(digest) {
+                listing.repeated += 1;
+                if listing.repeated > listing.seen.len() + SPARE_REPETITIONS {
+                    return Err(link.violated("the same names without end in a directory"));
+                }
+                continue;
+            }
+            if let Some(names) = &mut listing.names {
+                names.push(entry.name.clone());
+            }
+            listing.waiting.push_back(entry);
+        }
+        listing.is_ended = page.is_last;
+        Ok(())
+    }
+
+    /// Whether the listing came to its end and had an entry of this name. `None`: the other machine has to be asked.
+    pub(crate) fn has_listed(&self, name: &OsStr) -> Option<bool> {
+        let listing = self.listing();
+        listing.is_ended.then(|| listing.seen.contains(&listing.digest(name)))
+    }
+
+    /// Whether the listing came to its end and had no entry.
+    pub(crate) fn is_empty(&self) -> Sys<bool> {
+        let mut listing = self.listing();
+        while listing.seen.is_empty() && !listing.is_ended {
+            self.ask_for_more(&mut listing, 0)?;
+        }
+        Ok(listing.seen.is_empty())
+    }
+
+    /// Returns the names of all entries: those that were kept, or of a directory that was opened again and not listed yet.
+    ///
+    /// # Errors
+    /// They were not kept, or cannot be listed.
+    pub(crate) fn names(&self) -> Sys<Vec<OsString>> {
+        let mut listing = self.listing();
+        if listing.names.is_none() && !listing.seen.is_empty() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        listing.names.get_or_insert_default();
+        while !listing.is_ended {
+            self.ask_for_more(&mut listing, 0)?;
+        }
+        Ok(listing.names.clone().unwrap_or_default())
+    }
+}

@@ -1,0 +1,215 @@
+//! Asks another machine for what a job copies from it, and remembers when that machine is lost.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::FileType;
+
+use super::peer::{Peer, PeerEntry, PeerError, PeerHandle, PeerOpened};
+use uncopy_core::{Errno, Error, Objection, Reason};
+use uncopy_os::Sys;
+use uncopy_os::file::{Stat, Timestamp};
+
+/// Error number of every question after the machine was lost. It is not reported: the job ends with
+/// [`PeerLink::lost`].
+const LOST: Errno = Errno::ENOTCONN;
+
+/// Marks device numbers of the other machine, so that none of its files is taken for one of this machine. No device
+/// of Linux has this bit (`MAJOR` in `include/linux/kdev_t.h`).
+const ELSEWHERE: u32 = 1 << 31;
+
+/// Maximum length of a name (`PATH_MAX`): some filesystems have longer ones than most.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// A source on another machine, for as long as a job lasts.
+pub(crate) struct PeerLink {
+    peer: Arc<dyn Peer>,
+    /// Name for people.
+    name: PathBuf,
+    lost: OnceLock<String>,
+}
+
+impl PeerLink {
+    pub(crate) fn new(peer: Arc<dyn Peer>, name: PathBuf) -> PeerLink {
+        PeerLink { peer, name, lost: OnceLock::new() }
+    }
+
+    /// Whether the machine was lost. It is not asked again then.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// Returns the error that ends the job, if the machine was lost.
+    pub(crate) fn lost(&self) -> Option<Error> {
+        let what = self.lost.get()?.clone();
+        Some(Error::new("copy from", &self.name, Reason::Refused(Objection::PeerLost { what })))
+    }
+
+    /// Notes that the peer did what no peer does. Returns the error number of a lost machine.
+    pub(crate) fn violated(&self, what: &str) -> Errno {
+        self.lost.get_or_init(|| what.to_owned());
+        LOST
+    }
+
+    /// Asks a question.
+    pub(crate) fn ask<T>(
+        &self,
+        question: impl FnOnce(&dyn Peer) -> Result<T, PeerError>,
+    ) -> Sys<T> {
+        if self.is_lost() {
+            return Err(LOST);
+        }
+        question(&*self.peer).map_err(|error| match error {
+            PeerError::System(errno) => errno,
+            PeerError::Lost { what } => {
+                self.lost.get_or_init(|| what);
+                LOST
+            }
+        })
+    }
+
+    /// Takes over what was opened. Returns it with its status.
+    pub(crate) fn opened(self: &Arc<Self>, opened: PeerOpened) -> Sys<(PeerObject, Stat)> {
+        let PeerOpened { handle, stat } = opened;
+        let object = PeerObject { link: Arc::clone(self), handle };
+        Ok((object, self.check_stat(&stat)?))
+    }
+
+    /// Checks a status, and marks its devices.
+    pub(crate) fn check_stat(&self, stat: &Stat) -> Sys<Stat> {
+        let is_time = |time: &Timestamp| time.nanoseconds < 1_000_000_000;
+        let times = [&stat.accessed, &stat.modified, &stat.changed];
+        if i64::try_from(stat.size).is_err()
+            || !times.into_iter().all(is_time)
+            || stat.file_type() == FileType::Unknown
+        {
+            return Err(self.violated("a status that no file has"));
+        }
+        Ok(Stat {
+            device: (stat.device.0 | ELSEWHERE, stat.device.1),
+            // Only this machine's kernel can say these.
+            birth: None,
+            direct: None,
+            mount_root: false,
+            may_be_dax: false,
+            is_flagged: false,
+            ..stat.clone()
+        })
+    }
+
+    /// Checks an entry, and marks the devices of its status.
+    pub(crate) fn check_entry(&self, mut entry: PeerEntry) -> Sys<PeerEntry> {
+        if !is_name(&entry.name) {
+            return Err(self.violated("a name that no entry has"));
+        }
+        entry.stat = self.check_stat(&entry.stat)?;
+        let kind = entry.stat.file_type();
+        let is_target = |target: &OsString| {
+            kind == FileType::Symlink && !target.is_empty() && !target.as_bytes().contains(&0)
+        };
+        if !entry.target.as_ref().is_none_or(is_target) {
+            return Err(self.violated("the target of a link that no link has"));
+        }
+        let is_whole =
+            |bytes: &[u8]| kind == FileType::RegularFile && bytes.len() as u64 == entry.stat.size;
+        if !entry.contents.as_deref().is_none_or(is_whole) {
+            return Err(self.violated("contents of a length that their file does not have"));
+        }
+        Ok(entry)
+    }
+}
+
+impl fmt::Debug for PeerLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PeerLink { name, lost, .. } = self;
+        f.debug_struct("PeerLink").field("name", name).field("lost", lost).finish_non_exhaustive()
+    }
+}
+
+/// Whether bytes are the name of an entry, and lead nowhere else.
+fn is_name(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    !matches!(bytes, b"" | b"." | b"..")
+        && bytes.len() <= MAX_NAME_BYTES
+        && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
+/// Something that the other machine has open, closed on drop.
+#[derive(Debug)]
+pub(crate) struct PeerObject {
+    link: Arc<PeerLink>,
+    handle: PeerHandle,
+}
+
+impl PeerObject {
+    pub(crate) fn link(&self) -> &Arc<PeerLink> {
+        &self.link
+    }
+
+    /// Asks a question about it.
+    pub(crate) fn ask<T>(
+        &self,
+        question: impl FnOnce(&dyn Peer, PeerHandle) -> Result<T, PeerError>,
+    ) -> Sys<T> {
+        self.link.ask(|peer| question(peer, self.handle))
+    }
+
+    /// Looks at it again.
+    pub(crate) fn examine(&self) -> Sys<Stat> {
+        self.ask(|peer, handle| peer.examine(handle)).and_then(|stat| self.link.check_stat(&stat))
+    }
+
+    /// Returns its extended attributes.
+    pub(crate) fn attributes(&self) -> Sys<Vec<(CString, Vec<u8>)>> {
+        let answer = match self.ask(|peer, handle| peer.attributes(handle)) {
+            Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
+            other => other?,
+        };
+        answer
+            .into_iter()
+            .map(|(name, value)| match CString::new(name.as_bytes()) {
+                Ok(name) if !name.is_empty() => Ok((name, value)),
+                _ => Err(self.link.violated("a name that no attribute has")),
+            })
+            .collect()
+    }
+}
+
+impl Drop for PeerObject {
+    fn drop(&mut self) {
+        if !self.link.is_lost() {
+            self.link.peer.close(self.handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_component_of_a_path() {
+        let long = "a".repeat(4096);
+        let too_long = "a".repeat(4097);
+        for (name, expected) in [
+            (&b"a"[..], true),
+            (b"...", true),
+            (b"-rf", true),
+            (b"\xff\n", true),
+            (long.as_bytes(), true),
+            (too_long.as_bytes(), false),
+            (b"", false),
+            (b".", false),
+            (b"..", false),
+            (b"/", false),
+            (b"a/", false),
+            (b"../a", false),
+            (b"a\0b", false),
+        ] {
+            assert_eq!(is_name(OsStr::from_bytes(name)), expected, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Each question fails once at each step: an entry fails, or the job ends; nothing is left half done.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+
+use testbed::by_extent;
+use uncopy::copy::CopyOptions;
+use uncopy::copy::Preserve;
+use uncopy::copy::job::{JobOptions, Sources};
+use uncopy::copy::peer::PeerError;
+use uncopy::{Errno, Objection, Reason};
+
+use crate::played::{Fault, Played, QUESTIONS};
+use crate::scene::{Scene, receive};
+
+fn options() -> JobOptions {
+    let copy = CopyOptions::new().preserve(Preserve::all());
+    // The attributes of a FIFO that cannot be opened are a note.
+    JobOptions::new().copy(copy)
+}
+
+/// Number of times that each question is asked without a fault.
+fn times_asked(scene: &Scene) -> Vec<(&'static str, u64)> {
+    let peer = Arc::new(Played::new([scene.path("tree")]));
+    receive(&peer, &scene.path("without fault"), &options()).unwrap();
+    fs::remove_dir_all(scene.path("without fault")).unwrap();
+    QUESTIONS.into_iter().map(|question| (question, peer.asked_about(question))).collect()
+}
+
+/// Numbers of the questions that fail.
+fn steps(times: u64) -> BTreeSet<u64> {
+    let few = BTreeSet::from([1, times.div_ceil(2), times]);
+    let all: BTreeSet<u64> = (1..=times).collect();
+    let few = few.intersection(&all).copied().collect();
+    by_extent([few, all.clone(), all])
+}
+
+#[test]
+fn an_error_number_is_that_of_one_entry() {
+    let scene = Scene::new();
+    let tree = scene.tree();
+    for (question, times) in times_asked(&scene) {
+        for number in steps(times) {
+            let there = scene.path("there");
+            let error = PeerError::System(Errno::EIO);
+            let peer = Arc::new(Played::new([&tree]).failing(Fault { question, number, error }));
+            let at = format!("{question} {number}");
+            let summary = receive(&peer, &there, &options()).expect(&at);
+            let is_noted = question == "attributes" || question == "data_ranges";
+            // Attributes that could not be asked for are a note, and holes are filled.
+            assert_eq!(summary.failed > 0, !is_noted, "{at}: {summary:?}");
+            assert!(summary.failed <= 3, "{at}: {summary:?}");
+            assert_eq!(peer.left_open(), 0, "{at}");
+            scene.assert_no_temporary_names(false);
+            if question != "open_root" && !is_noted {
+                let peer = Arc::new(Played::new([&tree]));
+                let summary = receive(&peer, &there, &options()).unwrap();
+                assert_eq!(summary.failed, 0, "{at}");
+                scene.assert_copy();
+            }
+            let _ = fs::remove_dir_all(&there);
+        }
+    }
+}
+
+#[test]
+fn a_lost_connection_ends_the_job() {
+    let scene = Scene::new();
+    let tree = scene.tree();
+    for resume in [false, true] {
+        for (question, times) in times_asked(&scene) {
+            for number in steps(times) {
+                let there = scene.path("there");
+                let error = PeerError::Lost { what: "it ended".into() };
+                let peer =
+                    Arc::new(Played::new([&tree]).failing(Fault { question, number, error }));
+                let at = format!("{question} {number}, resume: {resume}");
+                let error = receive(&peer, &there, &options().resume(resume)).expect_err(&at);
+                let what = "it ended".to_owned();
+                let expected = Reason::Refused(Objection::PeerLost { what });
+                assert_eq!(*error.cause().reason(), expected, "{at}");
+                assert!(error.cause().to_string().contains("there:tree"), "{error}");
+                assert!(error.summary().stopped_early, "{at}");
+                assert_eq!(error.summary().failed, 0, "{at}: {:?}", error.summary());
+                assert!(!there.exists(), "{at}");
+                scene.assert_no_temporary_names(resume);
+                if resume {
+                    let peer = Arc::new(Played::new([&tree]));
+                    let summary = receive(&peer, &there, &options().resume(true)).expect(&at);
+                    assert_eq!(summary.failed, 0, "{at}");
+                    scene.assert_copy();
+                    scene.assert_no_temporary_names(false);
+                }
+                let _ = fs::remove_dir_all(&there);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_root_that_is_not_there_is_named() {
+    let scene = Scene::new();
+    let peer = Arc::new(Played::new([scene.path("missing")]));
+    for sources in [Sources::Trees, Sources::Entries] {
+        let options = JobOptions::new().sources(sources);
+        let summary = receive(&peer, &scene.path("there"), &options).unwrap();
+        assert_eq!((summary.failed, summary.files), (1, 0));
+    }
+    scene.assert_no_temporary_names(false);
+}

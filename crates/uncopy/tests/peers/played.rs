@@ -1,0 +1,315 @@
+//! Plays the other machine by directories of this one, counts the questions, and fails where a test wants it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{FileType, OFlags};
+use uncopy::copy::peer::{
+    Peer, PeerEntry, PeerError, PeerHandle, PeerOpened, PeerPage, PeerRanges,
+};
+use uncopy_core::Errno;
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{directory, follow, name, transfer, xattr};
+
+/// Kinds of questions, by their names in the trait.
+pub(crate) const QUESTIONS: [&str; 8] =
+    ["open_root", "open", "list", "look", "examine", "data_ranges", "read", "attributes"];
+
+/// Fault of one question.
+#[derive(Debug, Clone)]
+pub(crate) struct Fault {
+    pub(crate) question: &'static str,
+    /// Number of the question of its kind that fails, from 1 on.
+    pub(crate) number: u64,
+    pub(crate) error: PeerError,
+}
+
+/// The other machine.
+#[derive(Debug)]
+pub(crate) struct Played {
+    roots: Vec<PathBuf>,
+    open: Mutex<HashMap<u32, Held>>,
+    next: AtomicU32,
+    asked: Mutex<BTreeMap<&'static str, u64>>,
+    fault: Option<Fault>,
+    /// Number of bytes of files that can be read before the connection ends.
+    lost_after_bytes: Option<u64>,
+    sent: AtomicU64,
+    /// Entries in a part of a listing.
+    page_entries: usize,
+    /// Parts of a file that are handed on at a time.
+    part_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    fd: Arc<OwnedFd>,
+    root: PathBuf,
+    listing: Option<std::vec::IntoIter<OsString>>,
+}
+
+fn system(errno: Errno) -> PeerError {
+    PeerError::System(errno)
+}
+
+impl Played {
+    pub(crate) fn new<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> Played {
+        Played {
+            roots: roots.into_iter().map(|root| root.as_ref().to_owned()).collect(),
+            open: Mutex::default(),
+            next: AtomicU32::new(1),
+            asked: Mutex::default(),
+            fault: None,
+            lost_after_bytes: None,
+            sent: AtomicU64::new(0),
+            page_entries: 100,
+            part_bytes: 1 << 20,
+        }
+    }
+
+    /// Fails once.
+    pub(crate) fn failing(self, fault: Fault) -> Played {
+        Played { fault: Some(fault), ..self }
+    }
+
+    /// Loses the connection after this number of bytes.
+    pub(crate) fn lost_after(self, bytes: u64) -> Played {
+        Played { lost_after_bytes: Some(bytes), ..self }
+    }
+
+    /// Returns how often each question came.
+    pub(crate) fn questions(&self) -> BTreeMap<&'static str, u64> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// Returns the number of bytes of files that were read.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn asked_about(&self, question: &str) -> u64 {
+        self.questions().get(question).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of what was opened and not closed.
+    pub(crate) fn left_open(&self) -> usize {
+        self.open.lock().unwrap().len()
+    }
+
+    fn count(&self, question: &'static str) -> Result<(), PeerError> {
+        let mut asked = self.asked.lock().unwrap();
+        let number = asked.entry(question).or_default();
+        *number += 1;
+        match &self.fault {
+            Some(fault) if fault.question == question && fault.number == *number => {
+                Err(fault.error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn held<T>(
+        &self,
+        handle: PeerHandle,
+        look: impl FnOnce(&mut Held) -> Result<T, PeerError>,
+    ) -> Result<T, PeerError> {
+        let mut open = self.open.lock().unwrap();
+        look(open.get_mut(&handle.0).expect("a handle is used while it is open"))
+    }
+
+    fn fd(&self, handle: PeerHandle) -> Result<Arc<OwnedFd>, PeerError> {
+        self.held(handle, |held| Ok(Arc::clone(&held.fd)))
+    }
+
+    fn hold(&self, fd: OwnedFd, root: &Path) -> Result<PeerOpened, PeerError> {
+        let stat = file::stat(&fd).map_err(system)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let held = Held { fd: Arc::new(fd), root: root.to_owned(), listing: None };
+        self.open.lock().unwrap().insert(number, held);
+        Ok(PeerOpened { handle: PeerHandle(number), stat })
+    }
+
+    fn open_at(
+        &self,
+        above: &OwnedFd,
+        name: &OsStr,
+        follows: bool,
+        root: &Path,
+    ) -> Result<PeerOpened, PeerError> {
+        let flags = |kind| match kind {
+            FileType::RegularFile => OFlags::RDONLY,
+            FileType::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+            _ => OFlags::PATH,
+        };
+        let stat = directory::stat_name(above, name).map_err(system)?;
+        if stat.file_type() == FileType::Symlink && follows {
+            let path = follow::open_at(above, name, OFlags::PATH, 0);
+            let path = path.map_err(|stopped| system(stopped.errno()))?;
+            let kind = file::stat(&path).map_err(system)?.file_type();
+            return self.hold(file::reopen(&path, flags(kind)).map_err(system)?, root);
+        }
+        let opened = name::open_existing(above, name, flags(stat.file_type()));
+        self.hold(opened.map_err(system)?, root)
+    }
+
+    fn entry(&self, above: &OwnedFd, name: &OsStr, up_to: u32) -> Result<PeerEntry, PeerError> {
+        let stat = directory::stat_name(above, name).map_err(system)?;
+        let (mut target, mut contents) = (None, None);
+        match stat.file_type() {
+            FileType::Symlink => {
+                target = Some(directory::read_link(above, name).map_err(system)?);
+            }
+            FileType::RegularFile if stat.size <= u64::from(up_to) && up_to > 0 => {
+                contents = read_whole(above, name, &stat);
+            }
+            _ => {}
+        }
+        Ok(PeerEntry { name: name.to_owned(), stat, target, contents })
+    }
+}
+
+/// Reads a small file, if it can be read and is as long as its status says.
+fn read_whole(above: &OwnedFd, name: &OsStr, stat: &Stat) -> Option<Box<[u8]>> {
+    let fd = name::open_existing(above, name, OFlags::RDONLY).ok()?;
+    let mut bytes = vec![0; stat.size as usize];
+    let read = transfer::read_all_at(&fd, &mut bytes, 0).ok()?;
+    (read == bytes.len()).then(|| bytes.into_boxed_slice())
+}
+
+impl Peer for Played {
+    fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {
+        self.count("open_root")?;
+        let root = &self.roots[number as usize];
+        let above = fs::File::open(root.parent().unwrap()).unwrap().into();
+        self.open_at(&above, root.file_name().unwrap(), follows, root)
+    }
+
+    fn open(
+        &self,
+        directory: PeerHandle,
+        name: &OsStr,
+        follows: bool,
+    ) -> Result<PeerOpened, PeerError> {
+        self.count("open")?;
+        let (above, root) =
+            self.held(directory, |held| Ok((Arc::clone(&held.fd), held.root.clone())))?;
+        let is_link = || {
+            let stat = directory::stat_name(&*above, name);
+            stat.is_ok_and(|stat| stat.file_type() == FileType::Symlink)
+        };
+        if !follows && is_link() {
+            return Err(system(Errno::ELOOP));
+        }
+        self.open_at(&above, name, follows, &root)
+    }
+
+    fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError> {
+        self.count("list")?;
+        let above = self.fd(directory)?;
+        let (names, is_last) = self.held(directory, |held| {
+            if held.listing.is_none() {
+                held.listing = Some(names_of(&above)?.into_iter());
+            }
+            let listing = held.listing.as_mut().unwrap();
+            let names: Vec<OsString> = listing.by_ref().take(self.page_entries).collect();
+            Ok((names, listing.len() == 0))
+        })?;
+        let entries = names.iter().map(|name| self.entry(&above, name, contents_up_to));
+        Ok(PeerPage { entries: entries.collect::<Result<_, _>>()?, is_last })
+    }
+
+    fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError> {
+        self.count("look")?;
+        self.entry(&*self.fd(directory)?, name, 0)
+    }
+
+    fn examine(&self, of: PeerHandle) -> Result<Stat, PeerError> {
+        self.count("examine")?;
+        file::stat(&*self.fd(of)?).map_err(system)
+    }
+
+    fn data_ranges(&self, file: PeerHandle, from: u64) -> Result<PeerRanges, PeerError> {
+        self.count("data_ranges")?;
+        let fd = self.fd(file)?;
+        let mut ranges = Vec::new();
+        let mut offset = from;
+        // Two at a time, so that several questions are asked.
+        while ranges.len() < 2 {
+            match file::seek_data(fd.as_fd(), offset) {
+                Ok(start) => {
+                    let end = file::seek_hole(fd.as_fd(), start).map_err(system)?;
+                    ranges.push(start..end);
+                    offset = end;
+                }
+                Err(Errno::ENXIO) => return Ok(PeerRanges { ranges, is_last: true }),
+                Err(errno) => return Err(system(errno)),
+            }
+        }
+        Ok(PeerRanges { ranges, is_last: false })
+    }
+
+    fn read(
+        &self,
+        file: PeerHandle,
+        range: Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<u64, PeerError> {
+        self.count("read")?;
+        let fd = self.fd(file)?;
+        let mut buffer = vec![0; self.part_bytes];
+        let mut at = range.start;
+        let mut takes = true;
+        while at < range.end && takes {
+            let most = (range.end - at).min(buffer.len() as u64) as usize;
+            let n = transfer::read_at(&*fd, &mut buffer[..most], at).map_err(system)?;
+            if n == 0 {
+                break;
+            }
+            let sent = self.sent.fetch_add(n as u64, Ordering::Relaxed) + n as u64;
+            if self.lost_after_bytes.is_some_and(|most| sent > most) {
+                return Err(PeerError::Lost { what: "it ended".into() });
+            }
+            takes = take(&buffer[..n]);
+            at += n as u64;
+        }
+        Ok(at - range.start)
+    }
+
+    fn attributes(&self, of: PeerHandle) -> Result<Vec<(OsString, Vec<u8>)>, PeerError> {
+        self.count("attributes")?;
+        let fd = self.fd(of)?;
+        let names = xattr::names(&*fd).map_err(system)?;
+        let mut attributes = Vec::new();
+        for name in names {
+            if let Some(value) = xattr::get(&*fd, &name).map_err(system)? {
+                attributes.push((OsStr::from_bytes(name.to_bytes()).to_owned(), value));
+            }
+        }
+        Ok(attributes)
+    }
+
+    fn close(&self, of: PeerHandle) {
+        let was_open = self.open.lock().unwrap().remove(&of.0).is_some();
+        assert!(was_open, "a handle is closed once");
+    }
+}
+
+fn names_of(at: &OwnedFd) -> Result<Vec<OsString>, PeerError> {
+    let mut names = Vec::new();
+    let mut buffer = Vec::with_capacity(32 << 10);
+    let again = name::open_directory_for_reading(at).map_err(system)?;
+    directory::list(&again, buffer.spare_capacity_mut(), |entry| {
+        names.push(OsStr::from_bytes(entry.name.to_bytes()).to_owned());
+        true
+    })
+    .map_err(system)?;
+    names.sort();
+    Ok(names)
+}
