@@ -11,7 +11,7 @@ use crate::workspace;
 
 /// Library crates. `uncopy-fidl-derive` has no items but its macros, and `uncopy-zx` is known by its C
 /// headers.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 11] = [
     "uncopy",
     "uncopy-channel",
     "uncopy-copy",
@@ -20,7 +20,9 @@ const CRATES: [&str; 9] = [
     "uncopy-fidl",
     "uncopy-fidl-channel",
     "uncopy-os",
+    "uncopy-remote",
     "uncopy-send",
+    "uncopy-wire",
 ];
 
 /// Arguments of `cargo xtask interface`.

@@ -25,6 +25,7 @@ mod receipt;
 mod sandbox;
 mod scratch;
 mod session;
+mod sshd;
 mod sys;
 mod tree;
 mod wait;
@@ -48,6 +49,7 @@ pub use program::{Forbidden, Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
+pub use sshd::Sshd;
 pub use sys::{
     BareRing, BareSend, BareSender, Completions, CountingAllocator, Lender, LenderOptions, Lent,
     MappedWriter, Stores, bind_to_device, cut_sends, in_a_child, is_of_one_moment, secret_memory,

@@ -8,13 +8,15 @@ use toml::{Table, Value};
 use crate::finding::RuleFinding;
 
 /// Crates of this workspace, and those of them that each may know.
-pub(super) const EDGES: [(&str, &[&str]); 13] = [
+pub(super) const EDGES: [(&str, &[&str]); 15] = [
     ("uncopy-core", &[]),
     ("uncopy-os", &["uncopy-core"]),
     ("uncopy-copy", &["uncopy-core", "uncopy-os"]),
     ("uncopy-send", &["uncopy-core", "uncopy-os"]),
     ("uncopy-channel", &["uncopy-core", "uncopy-os"]),
     ("uncopy-doctor", &["uncopy-copy", "uncopy-core", "uncopy-os", "uncopy-send"]),
+    ("uncopy-wire", &[]),
+    ("uncopy-remote", &["uncopy-copy", "uncopy-core", "uncopy-os", "uncopy-wire"]),
     (
         "uncopy",
         &[
@@ -23,6 +25,7 @@ pub(super) const EDGES: [(&str, &[&str]); 13] = [
             "uncopy-core",
             "uncopy-doctor",
             "uncopy-os",
+            "uncopy-remote",
             "uncopy-send",
         ],
     ),

@@ -1,0 +1,147 @@
+//! Questions under way, and the threads that wait for their answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use uncopy_copy::peer::PeerError;
+use uncopy_core::Errno;
+use uncopy_wire::{Answer, Call, Caller, Frame, Violation};
+
+use crate::budget::BudgetShare;
+use crate::gate::lock;
+use crate::outbox::Outbox;
+
+/// Place for one answer.
+#[derive(Debug, Default)]
+struct Slot {
+    answer: Mutex<Option<Result<Answer, PeerError>>>,
+    filled: Condvar,
+    /// Memory that the answer takes, until it is taken out or both sides have dropped the place.
+    _share: Option<BudgetShare>,
+}
+
+/// Question whose answer is to come.
+#[derive(Debug)]
+pub(crate) struct Pending(Arc<Slot>);
+
+impl Pending {
+    /// Waits for the answer.
+    pub(crate) fn wait(self) -> Result<Answer, PeerError> {
+        let mut answer = lock(&self.0.answer);
+        loop {
+            match answer.take() {
+                Some(Ok(Answer::Failed { errno })) => {
+                    return Err(PeerError::System(Errno::from_raw(errno.into())));
+                }
+                Some(found) => return found,
+                None => {
+                    answer = self.0.filled.wait(answer).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct OpenCalls {
+    caller: Caller,
+    /// Waiting threads by call. A call that nobody waits for has none.
+    waiting: HashMap<u32, Arc<Slot>>,
+    /// Description of the end of the connection.
+    lost: Option<String>,
+}
+
+/// Questions under way.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    open: Mutex<OpenCalls>,
+    answered: Condvar,
+    outbox: Arc<Outbox>,
+}
+
+impl Calls {
+    pub(crate) fn new(outbox: Arc<Outbox>) -> Arc<Calls> {
+        Arc::new(Calls { open: Mutex::default(), answered: Condvar::new(), outbox })
+    }
+
+    /// Asks, and waits while as many calls are under way as may be.
+    pub(crate) fn begin(
+        &self,
+        call: &Call,
+        share: Option<BudgetShare>,
+    ) -> Result<Pending, PeerError> {
+        let slot = Arc::new(Slot { _share: share, ..Slot::default() });
+        self.send(call, Some(&slot))?;
+        Ok(Pending(slot))
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, call: &Call) -> Result<Answer, PeerError> {
+        self.begin(call, None)?.wait()
+    }
+
+    /// Asks without waiting for the answer.
+    pub(crate) fn notify(&self, call: &Call) {
+        // A connection that is lost has no handles any more.
+        let _ = self.send(call, None);
+    }
+
+    fn send(&self, call: &Call, slot: Option<&Arc<Slot>>) -> Result<(), PeerError> {
+        let mut open = lock(&self.open);
+        let (id, frame) = loop {
+            if let Some(what) = &open.lost {
+                return Err(PeerError::Lost { what: what.clone() });
+            }
+            match open.caller.call(call) {
+                Ok(begun) => break begun,
+                Err(Violation::TooManyCalls) => {
+                    open = self.answered.wait(open).unwrap_or_else(PoisonError::into_inner);
+                }
+                Err(violation) => return Err(PeerError::System(errno_of(violation))),
+            }
+        };
+        if let Some(slot) = slot {
+            open.waiting.insert(id.number(), Arc::clone(slot));
+        }
+        // In the order in which the calls were made: a handle is used before it is closed.
+        self.outbox.push(frame);
+        Ok(())
+    }
+
+    /// Hands an answer to who waits for it.
+    pub(crate) fn take(&self, frame: Frame) -> Result<(), Violation> {
+        let (answer, slot) = {
+            let mut open = lock(&self.open);
+            let (id, answer) = open.caller.take(frame)?;
+            (answer, open.waiting.remove(&id.number()))
+        };
+        self.answered.notify_one();
+        if let Some(slot) = slot {
+            *lock(&slot.answer) = Some(Ok(answer));
+            slot.filled.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Answers every question, also those to come, with the loss of the connection.
+    pub(crate) fn lose(&self, what: &str) {
+        let waiting = {
+            let mut open = lock(&self.open);
+            open.lost.get_or_insert_with(|| what.to_owned());
+            std::mem::take(&mut open.waiting)
+        };
+        self.answered.notify_all();
+        for slot in waiting.into_values() {
+            *lock(&slot.answer) = Some(Err(PeerError::Lost { what: what.to_owned() }));
+            slot.filled.notify_all();
+        }
+    }
+}
+
+/// Returns the error number of a question that cannot be asked.
+fn errno_of(violation: Violation) -> Errno {
+    match violation {
+        Violation::BadHandle { .. } => Errno::EBADF,
+        _ => Errno::EINVAL,
+    }
+}

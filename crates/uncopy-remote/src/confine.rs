@@ -1,0 +1,58 @@
+//! Confines threads to the paths of a job, by Landlock (landlock(7)).
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError,
+};
+
+/// Version from which on a file can be renamed into another directory, which the engine does (Linux 5.19).
+const NEEDED: ABI = ABI::V2;
+/// Latest version whose rights are handled.
+const LATEST: ABI = ABI::V5;
+
+/// Rights beneath a path.
+struct Rule {
+    handle: OwnedFd,
+    access: BitFlags<AccessFs>,
+}
+
+/// Confines the calling thread, and all that it starts from now on, to reading beneath these handles. `false`: the kernel
+/// cannot. This holds for each function here.
+pub(crate) fn to_reading(of: impl Iterator<Item = OwnedFd>) -> bool {
+    let access = AccessFs::ReadFile | AccessFs::ReadDir;
+    apply(AccessFs::from_all, of.map(|handle| Rule { handle, access })).is_ok()
+}
+
+/// Confines it to writing beneath these handles; it reads anywhere.
+pub(crate) fn to_writing(of: impl Iterator<Item = OwnedFd>) -> bool {
+    let access = AccessFs::from_write(LATEST);
+    apply(AccessFs::from_write, of.map(|handle| Rule { handle, access })).is_ok()
+}
+
+/// Confines it to reading and writing beneath `within`, and to reading beneath `readable`.
+pub(crate) fn to_directory(within: OwnedFd, readable: impl Iterator<Item = OwnedFd>) -> bool {
+    let all = Rule { handle: within, access: AccessFs::from_all(LATEST) };
+    let access = AccessFs::ReadFile | AccessFs::ReadDir;
+    let rules = readable.map(|handle| Rule { handle, access });
+    apply(AccessFs::from_all, std::iter::once(all).chain(rules)).is_ok()
+}
+
+/// `handled`: rights that are taken away elsewhere.
+fn apply(
+    handled: impl Fn(ABI) -> BitFlags<AccessFs>,
+    rules: impl Iterator<Item = Rule>,
+) -> Result<(), RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(handled(NEEDED))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(handled(LATEST))?
+        .create()?;
+    for Rule { handle, access } in rules {
+        // The crate leaves out rights that the kernel does not know, and on a file those of directories.
+        ruleset = ruleset.add_rule(PathBeneath::new(handle.as_fd(), access))?;
+    }
+    ruleset.restrict_self().map(drop)
+}

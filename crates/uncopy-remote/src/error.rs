@@ -1,0 +1,148 @@
+//! Errors of sessions, and notes about them.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use uncopy_core::Errno;
+use uncopy_wire::{Refusal, VERSION, Violation};
+
+/// Reason why a session failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// An address that a remote shell could take for something else.
+    #[error("{what} {:?} cannot be used: {why}", .given)]
+    BadAddress {
+        /// Part of the address.
+        what: &'static str,
+        /// Its value.
+        given: OsString,
+        /// Reason.
+        why: &'static str,
+    },
+    /// The words of a remote shell or program cannot be taken apart.
+    #[error(
+        "{given:?} cannot be split into words: close its quotes, and write no control characters"
+    )]
+    BadWords {
+        /// The words.
+        given: OsString,
+    },
+    /// The remote shell could not be started.
+    #[error("cannot start {program:?}: {}: install it, or name another remote shell", .errno.message())]
+    Start {
+        /// The program.
+        program: OsString,
+        /// Error of the system.
+        errno: Errno,
+    },
+    /// The other machine has no such program.
+    #[error(
+        "there is no program {program:?} on {host:?}: install uncopy there, or name where it is"
+    )]
+    FarMissing {
+        /// The machine.
+        host: OsString,
+        /// Words that were run there.
+        program: String,
+    },
+    /// The remote shell ended before the other machine answered.
+    #[error(
+        "cannot reach {host:?}: the remote shell ended with status {status}: try it by hand, as in \
+         \"ssh {} true\"", Path::new(.host).display()
+    )]
+    Unreachable {
+        /// The machine.
+        host: OsString,
+        /// Its exit status.
+        status: i32,
+    },
+    /// The other end is no uncopy that serves, or is too old to know how.
+    #[error(
+        "the other end does not speak the protocol of uncopy{}: install the same version of uncopy there, and let \
+         its login shell print nothing", shown_text(.shown)
+    )]
+    NotUncopy {
+        /// Beginning of what it printed.
+        shown: Vec<u8>,
+    },
+    /// The other end speaks other versions of the protocol.
+    #[error(
+        "the other end is uncopy {program} and speaks versions {min} to {max} of the protocol, this one version \
+         {VERSION}: install the same version of uncopy at both ends"
+    )]
+    Versions {
+        /// Version of the program there.
+        program: String,
+        /// Lowest version of the protocol.
+        min: u16,
+        /// Highest version of the protocol.
+        max: u16,
+    },
+    /// The far end refused the job.
+    #[error("{}", refusal_text(.0))]
+    Refused(Refusal),
+    /// There are more names and arguments than a job takes.
+    #[error(
+        "too many names for one copy: name a directory that holds them, or copy in several parts"
+    )]
+    TooManyNames,
+    /// The session was given up before the other end took the job.
+    #[error("stopped before the other end took the job")]
+    Stopped,
+    /// The connection ended, or nothing came over it for too long.
+    #[error("the connection to the other end is lost: {what}")]
+    Lost {
+        /// Description.
+        what: String,
+    },
+    /// The other end did something that no end of this protocol does.
+    #[error("the other end breaks the protocol: {0}")]
+    Violation(#[from] Violation),
+    /// A system call failed here.
+    #[error("cannot {what}: {}", .errno.message())]
+    System {
+        /// The operation.
+        what: &'static str,
+        /// Error of the system.
+        errno: Errno,
+    },
+}
+
+fn shown_text(shown: &[u8]) -> String {
+    let text = String::from_utf8_lossy(shown);
+    match text.lines().map(str::trim).find(|line| !line.is_empty()) {
+        Some(line) => {
+            let line: String = line.chars().filter(|c| !c.is_control()).take(100).collect();
+            format!(" (it printed {line:?})")
+        }
+        None => String::new(),
+    }
+}
+
+fn refusal_text(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Outside { path } => format!(
+            "{:?} leads out of the directory that this login may use: name a path in it",
+            String::from_utf8_lossy(path)
+        ),
+        Refusal::ReadOnly => "this login may read and not write".to_owned(),
+        Refusal::NotConfined => {
+            "this login is restricted to a directory, and the kernel there has no Landlock to \
+            confine a writer to it: use Linux 5.19 or later there"
+                .to_owned()
+        }
+        Refusal::Arguments { message } => format!("the other end refuses: {message}"),
+        _ => "the other end refuses the job".to_owned(),
+    }
+}
+
+/// Fact about a session that is no error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The kernel here has no Landlock that confines the serving threads to the sources.
+    NearNotConfined,
+    /// The kernel there has no Landlock that confines the far end to the paths of the job.
+    FarNotConfined,
+}

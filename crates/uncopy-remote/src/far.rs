@@ -1,0 +1,390 @@
+//! The far end of a session.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::OFlags;
+use uncopy_os::follow;
+use uncopy_wire::{
+    End, Frames, Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Received, Refusal,
+    Session, Violation,
+};
+
+use crate::calls::Calls;
+use crate::confine;
+use crate::greet::greet;
+use crate::link::{Link, LinkEnd, LinkParts};
+use crate::outbox::Outbox;
+use crate::serve::{RootBase, Roots, Serving};
+use crate::{Limits, RemoteError, RemoteSource, Streams, Traffic};
+
+/// Restriction of a login.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Restriction {
+    /// Only directory that is read and written. It is the working directory of this process.
+    pub directory: Option<PathBuf>,
+    /// Whether nothing is written.
+    pub read_only: bool,
+}
+
+/// Session that has begun, without any thread.
+#[derive(Debug)]
+struct Begun {
+    streams: Streams,
+    frames: Frames,
+    session: Session,
+    limits: Limits,
+    restriction: Restriction,
+}
+
+/// Job that the near end wants.
+#[derive(Debug)]
+pub enum Accepted {
+    /// Paths are to be served.
+    Serve(ServeRequest),
+    /// The program is to run.
+    Run(RunRequest),
+}
+
+/// Paths to be served.
+#[derive(Debug)]
+pub struct ServeRequest {
+    begun: Begun,
+    roots: Vec<PathBuf>,
+}
+
+/// Arguments with which the program is to run.
+#[derive(Debug)]
+pub struct RunRequest {
+    begun: Begun,
+    arguments: Vec<OsString>,
+    sources: Vec<OsString>,
+}
+
+/// Greets the near end and reads its job. Starts no thread.
+///
+/// # Errors
+/// There is no near end; or it asks for what the restriction forbids, and has been refused.
+pub fn accept(
+    mut streams: Streams,
+    limits: &Limits,
+    restriction: &Restriction,
+) -> Result<Accepted, RemoteError> {
+    let mut frames = greet(&mut streams)?;
+    let mut session = Session::new(End::Far);
+    let job = read_job(&mut streams, &mut frames, &mut session)?;
+    let (limits, restriction) = (*limits, restriction.clone());
+    let begun = Begun { streams, frames, session, limits, restriction };
+    let words = |words: Vec<Vec<u8>>| words.into_iter().map(OsString::from_vec).collect();
+    match job {
+        Job::Serve { roots } => {
+            let given = roots.into_iter().map(|root| PathBuf::from(OsString::from_vec(root)));
+            let mut roots = Vec::new();
+            for path in given {
+                match begun.restriction.beneath(&path) {
+                    Some(path) => roots.push(path),
+                    None => {
+                        let path = path.as_os_str().as_bytes().to_vec();
+                        return Err(begun.refuse(Refusal::Outside { path }));
+                    }
+                }
+            }
+            Ok(Accepted::Serve(ServeRequest { begun, roots }))
+        }
+        Job::Run { .. } if begun.restriction.read_only => Err(begun.refuse(Refusal::ReadOnly)),
+        Job::Run { arguments, sources } => {
+            let (arguments, sources) = (words(arguments), words(sources));
+            Ok(Accepted::Run(RunRequest { begun, arguments, sources }))
+        }
+        _ => Err(Violation::WrongOrder.into()),
+    }
+}
+
+fn read_job(
+    streams: &mut Streams,
+    frames: &mut Frames,
+    session: &mut Session,
+) -> Result<Job, RemoteError> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        while let Some(frame) = frames.next()? {
+            if let Received::Message(Message::Job(job)) = session.take(frame)? {
+                return Ok(job);
+            }
+        }
+        match streams.input.read(&mut buffer) {
+            Ok(0) => return Err(RemoteError::Lost { what: "it named no job".to_owned() }),
+            Ok(count) => frames.feed(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Err(RemoteError::Lost { what: format!("reading from it failed: {error}") });
+            }
+        }
+    }
+}
+
+impl Restriction {
+    /// Returns the path from the directory on, by its text alone; `None`: it leads out.
+    fn beneath(&self, path: &Path) -> Option<PathBuf> {
+        let Some(directory) = &self.directory else { return Some(path.to_owned()) };
+        let inner = match path.is_absolute() {
+            true => path.strip_prefix(directory).ok()?,
+            false => path,
+        };
+        let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !inner.components().all(is_inside) {
+            return None;
+        }
+        // A slash at the end counts, and is no component.
+        let mut text = inner.as_os_str().to_owned();
+        if path.as_os_str().as_bytes().ends_with(b"/") && !text.is_empty() {
+            text.push("/");
+        }
+        Some(text.into())
+    }
+
+    fn open(&self) -> Result<Option<OwnedFd>, RemoteError> {
+        let what = "open the directory that this login is restricted to";
+        let open = |directory: &PathBuf| follow::open(directory, OFlags::PATH | OFlags::DIRECTORY);
+        let opened = self.directory.as_ref().map(open).transpose();
+        opened.map_err(|stopped| RemoteError::System { what, errno: stopped.errno() })
+    }
+}
+
+impl Begun {
+    /// Refuses the job, and returns the error that says so.
+    fn refuse(mut self, refusal: Refusal) -> RemoteError {
+        let message = Message::Refused(refusal.clone());
+        if let Ok(frame) = self.session.send(&message) {
+            // A near end that has gone need not know.
+            let output = &mut self.streams.output;
+            let _ = output.write_all(&frame.encode()).and_then(|()| output.flush());
+        }
+        RemoteError::Refused(refusal)
+    }
+
+    fn link(self, parts: LinkParts, outbox: Arc<Outbox>, stop: Arc<AtomicBool>) -> StartedLink {
+        let Begun { streams, frames, session, limits, .. } = self;
+        let link = Link::new(limits, session, outbox, parts);
+        StartedLink { link, streams, frames, stop }
+    }
+}
+
+/// Connection whose threads are not started yet.
+struct StartedLink {
+    link: Arc<Link>,
+    streams: Streams,
+    frames: Frames,
+    stop: Arc<AtomicBool>,
+}
+
+impl StartedLink {
+    /// Accepts the job, and starts the threads.
+    fn start(self, is_confined: bool) -> Result<Arc<Link>, RemoteError> {
+        let StartedLink { link, streams, frames, stop } = self;
+        link.send(&Message::Accepted { is_confined })?;
+        let on_message = Box::new(move |message| {
+            if message == Message::Stop {
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+        link.start(streams, frames, on_message)?;
+        Ok(link)
+    }
+}
+
+impl ServeRequest {
+    /// Confines the calling thread to the paths, and serves them until the near end closes the connection.
+    ///
+    /// # Errors
+    /// The connection is lost, or the near end breaks the protocol.
+    pub fn serve(self) -> Result<(), RemoteError> {
+        let ServeRequest { begun, roots } = self;
+        let base = match begun.restriction.open()? {
+            Some(directory) => RootBase::Beneath(directory),
+            None => RootBase::Anywhere,
+        };
+        let roots = Roots::new(base, roots);
+        let is_confined = confine::to_reading(roots.handles());
+        let outbox = Arc::<Outbox>::default();
+        let serving = Serving::new(roots, Arc::clone(&outbox));
+        let parts = LinkParts { serving: Some(Arc::clone(&serving)), calls: None };
+        let started = begun.link(parts, outbox, Arc::default());
+        serving.start()?;
+        let link = started.start(is_confined).inspect_err(|_| serving.stop())?;
+        match link.wait() {
+            LinkEnd::Closed => Ok(()),
+            LinkEnd::Failed(error) => Err(error),
+        }
+    }
+}
+
+impl RunRequest {
+    /// Returns the arguments.
+    #[must_use]
+    pub fn arguments(&self) -> &[OsString] {
+        &self.arguments
+    }
+
+    /// Returns the names of the sources, for people.
+    #[must_use]
+    pub fn sources(&self) -> &[OsString] {
+        &self.sources
+    }
+
+    /// Refuses the job.
+    ///
+    /// # Errors
+    /// Always: the refusal as an error.
+    pub fn refuse(self, refusal: Refusal) -> Result<(), RemoteError> {
+        Err(self.begun.refuse(refusal))
+    }
+
+    /// Runs the job. Before, confines the calling thread and all that it starts from then on to writing beneath these
+    /// directories, which exist, and has the near end know whether the kernel can. `job` gets the sources of the near
+    /// end, and returns the exit code.
+    ///
+    /// # Errors
+    /// A directory is not beneath the one that the login is restricted to, or the kernel cannot confine a login that is
+    /// restricted: the job is refused then. The connection is lost.
+    pub fn run(
+        self,
+        writable: &[PathBuf],
+        job: impl FnOnce(Arc<RemoteSource>, &Output) -> u8,
+    ) -> Result<u8, RemoteError> {
+        let RunRequest { begun, .. } = self;
+        let is_confined = match begun.confine(writable) {
+            Ok(is_confined) => is_confined,
+            Err(NotBegun::Refused(refusal)) => return Err(begun.refuse(refusal)),
+            Err(NotBegun::Failed(error)) => return Err(error),
+        };
+        let outbox = Arc::<Outbox>::default();
+        let calls = Calls::new(Arc::clone(&outbox));
+        let parts = LinkParts { calls: Some(Arc::clone(&calls)), serving: None };
+        let stop = Arc::new(AtomicBool::new(false));
+        let silence = begun.limits.silence;
+        let link = begun.link(parts, outbox, Arc::clone(&stop)).start(is_confined)?;
+        let output = Output { link: Arc::clone(&link), stop };
+        let code = job(RemoteSource::new(calls), &output);
+        // Calls that nobody waits for, such as those that close handles, may still be on their way.
+        if let Some(end) = link.end() {
+            return Err(end.error());
+        }
+        link.send(&Message::Exit { code })?;
+        link.close();
+        link.wait_for_end(silence);
+        Ok(code)
+    }
+}
+
+/// Reason why a job does not begin.
+enum NotBegun {
+    Refused(Refusal),
+    Failed(RemoteError),
+}
+
+impl From<RemoteError> for NotBegun {
+    fn from(error: RemoteError) -> NotBegun {
+        NotBegun::Failed(error)
+    }
+}
+
+impl Begun {
+    /// Confines the calling thread to writing beneath these directories. Returns whether the kernel can.
+    fn confine(&self, writable: &[PathBuf]) -> Result<bool, NotBegun> {
+        let Some(within) = self.restriction.open()? else {
+            let what = "open a directory that is written to";
+            let open = |directory: &PathBuf| {
+                let opened = follow::open_directory(directory);
+                opened.map_err(|stopped| RemoteError::System { what, errno: stopped.errno() })
+            };
+            let handles: Vec<OwnedFd> = writable.iter().map(open).collect::<Result<_, _>>()?;
+            return Ok(confine::to_writing(handles.into_iter()));
+        };
+        let root = self.restriction.directory.as_deref().map(Path::canonicalize);
+        let is_beneath = |directory: &PathBuf| match (&root, directory.canonicalize()) {
+            (Some(Ok(root)), Ok(directory)) => directory.starts_with(root),
+            _ => false,
+        };
+        if let Some(outside) = writable.iter().find(|directory| !is_beneath(directory)) {
+            let path = outside.as_os_str().as_bytes().to_vec();
+            return Err(NotBegun::Refused(Refusal::Outside { path }));
+        }
+        match confine::to_directory(within, readable_by_all()) {
+            true => Ok(true),
+            false => Err(NotBegun::Refused(Refusal::NotConfined)),
+        }
+    }
+}
+
+/// Returns handles of what a restricted job reads beside its directory: facts about the system.
+fn readable_by_all() -> impl Iterator<Item = OwnedFd> {
+    // Landlock keeps other processes' secrets in /proc from a confined process (landlock(7), "Ptrace restrictions").
+    let paths = ["/proc", "/sys", "/dev/null", "/etc/passwd", "/etc/group"];
+    paths.into_iter().filter_map(|path| follow::open(Path::new(path), OFlags::PATH).ok())
+}
+
+/// Output of a job at the far end.
+#[derive(Debug, Clone)]
+pub struct Output {
+    link: Arc<Link>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Output {
+    /// Sends output to the near end. Waits while that does not read.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn write(&self, stream: OutputStream, bytes: &[u8]) -> io::Result<()> {
+        for part in bytes.chunks(MAX_OUTPUT_BYTES) {
+            self.link.send_output(&Message::Output { stream, bytes: part.to_vec() })?;
+        }
+        Ok(())
+    }
+
+    /// Returns a writer to a stream.
+    pub fn writer(&self, stream: OutputStream) -> impl Write + Send + 'static {
+        OutputWriter { output: self.clone(), stream }
+    }
+
+    /// Sends the state of the job, unless much else is on its way.
+    pub fn progress(&self, state: &JobState) {
+        if self.link.has_room() {
+            // The end of the connection shows elsewhere.
+            let _ = self.link.send(&Message::Progress(*state));
+        }
+    }
+
+    /// Whether the job is to stop: the user wants it, or the near end has gone.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.link.end().is_some()
+    }
+
+    /// Returns the bytes that have crossed the connection so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.link.traffic()
+    }
+}
+
+struct OutputWriter {
+    output: Output,
+    stream: OutputStream,
+}
+
+impl Write for OutputWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.output.write(self.stream, bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Copies between machines: a source on another machine, the end that serves it, and how that end is started.
+//!
+//! The *near* end is where the user is. It starts the *far* end by a remote shell ([`FarEnd`]), and the two speak
+//! `uncopy-wire` over its streams. The end with the source serves it ([`push`] does here, [`ServeRequest::serve`] there);
+//! the end with the destination runs the engine of `uncopy-copy`, which asks a [`RemoteSource`] ([`pull`],
+//! [`RunRequest::run`]).
+#![cfg(target_os = "linux")]
+#![deny(missing_docs, unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+mod address;
+mod budget;
+mod calls;
+mod confine;
+mod convert;
+#[cfg(feature = "data")]
+pub mod data;
+mod error;
+mod far;
+mod far_end;
+mod gate;
+mod greet;
+mod limits;
+mod link;
+mod near;
+mod outbox;
+mod serve;
+mod shell;
+mod source;
+mod streams;
+
+pub use address::Address;
+pub use error::{Note, RemoteError};
+pub use far::{Accepted, Output, Restriction, RunRequest, ServeRequest, accept};
+pub use far_end::FarEnd;
+pub use limits::{Limits, Traffic};
+pub use near::{FarEvent, Pull, RunJob, pull, push};
+pub use shell::RemoteShell;
+pub use source::RemoteSource;
+pub use streams::Streams;
+pub use uncopy_wire::{JobState, OutputStream, Refusal};

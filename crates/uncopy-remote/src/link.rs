@@ -1,0 +1,307 @@
+//! The connection of an end: its threads, its life, its end.
+
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use uncopy_wire::{Frames, Message, Received, Session, Violation};
+
+use crate::calls::Calls;
+use crate::gate::lock;
+use crate::outbox::Outbox;
+use crate::serve::Serving;
+use crate::{Limits, RemoteError, Streams, Traffic};
+
+/// Number of bytes of one read.
+const READ_BYTES: usize = 256 << 10;
+
+/// End of a connection.
+#[derive(Debug, Clone)]
+pub(crate) enum LinkEnd {
+    /// The other end has closed its stream between two frames.
+    Closed,
+    Failed(RemoteError),
+}
+
+impl LinkEnd {
+    /// Returns the error of somebody who still needs the connection.
+    pub(crate) fn error(&self) -> RemoteError {
+        match self {
+            LinkEnd::Closed => RemoteError::Lost { what: "the other end closed it".to_owned() },
+            LinkEnd::Failed(error) => error.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Life {
+    end: Option<LinkEnd>,
+    /// Beginning of the read under way.
+    reading_since: Option<Instant>,
+    is_reader_done: bool,
+    is_writer_done: bool,
+}
+
+/// Connection to the other end.
+#[derive(Debug)]
+pub(crate) struct Link {
+    limits: Limits,
+    outbox: Arc<Outbox>,
+    session: Mutex<Session>,
+    calls: Option<Arc<Calls>>,
+    serving: Option<Arc<Serving>>,
+    life: Mutex<Life>,
+    changed: Condvar,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// Parts of a connection that answers and calls go to.
+#[derive(Debug, Default)]
+pub(crate) struct LinkParts {
+    pub(crate) calls: Option<Arc<Calls>>,
+    pub(crate) serving: Option<Arc<Serving>>,
+}
+
+/// Receiver of messages. It may wait: then nothing more is read.
+pub(crate) type OnMessage = Box<dyn FnMut(Message) + Send>;
+
+impl Link {
+    pub(crate) fn new(
+        limits: Limits,
+        session: Session,
+        outbox: Arc<Outbox>,
+        parts: LinkParts,
+    ) -> Arc<Link> {
+        Arc::new(Link {
+            limits,
+            outbox,
+            session: Mutex::new(session),
+            calls: parts.calls,
+            serving: parts.serving,
+            life: Mutex::default(),
+            changed: Condvar::new(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        })
+    }
+
+    /// Starts the threads of the connection. They end with it, and with the streams.
+    pub(crate) fn start(
+        self: &Arc<Link>,
+        streams: Streams,
+        frames: Frames,
+        on_message: OnMessage,
+    ) -> Result<(), RemoteError> {
+        let Streams { input, output } = streams;
+        let link = Arc::clone(self);
+        spawn("writer", move || link.write(output))?;
+        let link = Arc::clone(self);
+        spawn("watch", move || link.watch())?;
+        let link = Arc::clone(self);
+        spawn("reader", move || link.read(input, frames, on_message))
+    }
+
+    /// Sends a message that does not wait.
+    pub(crate) fn send(&self, message: &Message) -> Result<(), Violation> {
+        let mut session = lock(&self.session);
+        let frame = session.send(message)?;
+        self.outbox.push(frame);
+        Ok(())
+    }
+
+    /// Sends output once there is room.
+    pub(crate) fn send_output(&self, message: &Message) -> io::Result<()> {
+        let is_open = self.outbox.wait_for_room();
+        let sent = self.send(message);
+        match is_open && sent.is_ok() && lock(&self.life).end.is_none() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Whether something may be sent at once.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outbox.has_room()
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Returns the end of the connection, if it has ended.
+    pub(crate) fn end(&self) -> Option<LinkEnd> {
+        lock(&self.life).end.clone()
+    }
+
+    /// Closes the stream to the other end behind what is queued.
+    pub(crate) fn close(&self) {
+        self.outbox.close();
+    }
+
+    /// Waits until everything queued is written and the other end has closed its stream, but no longer than this.
+    pub(crate) fn wait_for_end(&self, limit: Duration) {
+        self.wait_until(limit, |life| life.is_reader_done && life.is_writer_done);
+    }
+
+    fn wait_for_reader(&self, limit: Duration) {
+        self.wait_until(limit, |life| life.end.is_some());
+    }
+
+    fn wait_until(&self, limit: Duration, is_so: impl Fn(&Life) -> bool) {
+        let begin = Instant::now();
+        let mut life = lock(&self.life);
+        while !is_so(&life) {
+            let left = limit.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            (life, _) =
+                self.changed.wait_timeout(life, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) fn wait(&self) -> LinkEnd {
+        let mut life = lock(&self.life);
+        loop {
+            match &life.end {
+                Some(end) => return end.clone(),
+                None => life = self.changed.wait(life).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Ends the connection; the first end counts.
+    pub(crate) fn finish(&self, end: &LinkEnd) {
+        {
+            let mut life = lock(&self.life);
+            if life.end.is_some() {
+                return;
+            }
+            life.end = Some(end.clone());
+        }
+        self.changed.notify_all();
+        match end {
+            LinkEnd::Closed => self.outbox.close(),
+            LinkEnd::Failed(_) => self.outbox.drop_all(),
+        }
+        if let Some(calls) = &self.calls {
+            calls.lose(&end.error().to_string());
+        }
+        if let Some(serving) = &self.serving {
+            serving.stop();
+        }
+    }
+
+    fn write(&self, mut output: Box<dyn Write + Send>) {
+        let ping = || {
+            // A far end that has sent its last frame sends none.
+            let _ = self.send(&Message::Ping);
+        };
+        let sent = |bytes| {
+            self.sent.fetch_add(bytes, Ordering::Relaxed);
+        };
+        let written = self.outbox.write_to(&mut *output, self.limits.ping, ping, sent);
+        drop(output);
+        if let Err(error) = written {
+            self.outbox.drop_all();
+            // The rest that the other end sent before it stopped reading is still read: its exit code, for example.
+            self.wait_for_reader(self.limits.silence);
+            if !lock(&self.session).is_ended() {
+                let what = format!("writing to it failed: {error}");
+                self.finish(&LinkEnd::Failed(RemoteError::Lost { what }));
+            }
+        }
+        lock(&self.life).is_writer_done = true;
+        self.changed.notify_all();
+    }
+
+    fn read(&self, input: Box<dyn Read + Send>, frames: Frames, on_message: OnMessage) {
+        let end = match self.read_frames(input, frames, on_message) {
+            Ok(()) => LinkEnd::Closed,
+            Err(error) => LinkEnd::Failed(error),
+        };
+        self.finish(&end);
+        lock(&self.life).is_reader_done = true;
+        self.changed.notify_all();
+    }
+
+    fn read_frames(
+        &self,
+        mut input: Box<dyn Read + Send>,
+        mut frames: Frames,
+        mut on_message: OnMessage,
+    ) -> Result<(), RemoteError> {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            while let Some(frame) = frames.next()? {
+                // The lock is not held while somebody waits.
+                let received = lock(&self.session).take(frame)?;
+                match (received, &self.calls, &self.serving) {
+                    (Received::Message(Message::Ping), ..) => {}
+                    (Received::Message(message), ..) => on_message(message),
+                    (Received::Answer(frame), Some(calls), _) => calls.take(frame)?,
+                    (Received::Call(frame), _, Some(serving)) => serving.take(&frame)?,
+                    _ => return Err(Violation::WrongSide.into()),
+                }
+            }
+            {
+                let mut life = lock(&self.life);
+                if let Some(end) = &life.end {
+                    return Err(end.error());
+                }
+                life.reading_since = Some(Instant::now());
+            }
+            let read = input.read(&mut buffer);
+            lock(&self.life).reading_since = None;
+            match read {
+                Ok(0) if frames.is_empty() => return Ok(()),
+                Ok(0) => {
+                    let what = "it ended in the middle of a frame".to_owned();
+                    return Err(RemoteError::Lost { what });
+                }
+                Ok(count) => {
+                    self.received.fetch_add(count as u64, Ordering::Relaxed);
+                    frames.feed(&buffer[..count]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let what = format!("reading from it failed: {error}");
+                    return Err(RemoteError::Lost { what });
+                }
+            }
+        }
+    }
+
+    /// Ends the connection when nothing comes for too long.
+    fn watch(&self) {
+        let silence = self.limits.silence;
+        let mut life = lock(&self.life);
+        while life.end.is_none() {
+            let silent = life.reading_since.map_or(Duration::ZERO, |since| since.elapsed());
+            let left = silence.saturating_sub(silent);
+            if left.is_zero() {
+                drop(life);
+                let what = format!("nothing has come over it for {} s", silence.as_secs_f32());
+                return self.finish(&LinkEnd::Failed(RemoteError::Lost { what }));
+            }
+            (life, _) =
+                self.changed.wait_timeout(life, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Starts a thread.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), RemoteError> {
+    let started = thread::Builder::new().name(format!("uncopy-{name}")).spawn(work);
+    started.map(drop).map_err(|error| {
+        let errno = uncopy_core::Errno::from_raw(error.raw_os_error().unwrap_or_default());
+        RemoteError::System { what: "start a thread", errno }
+    })
+}

@@ -1,0 +1,281 @@
+//! The near end of a session.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use uncopy_wire::{End, Frames, Job, JobState, Message, OutputStream, Session, Violation};
+
+use crate::calls::Calls;
+use crate::confine;
+use crate::greet::greet;
+use crate::link::{Link, LinkEnd, LinkParts, spawn};
+use crate::outbox::Outbox;
+use crate::serve::{RootBase, Roots, Serving};
+use crate::{Limits, Note, RemoteError, RemoteSource, Streams, Traffic};
+
+/// Interval at which a request to stop is looked for.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+/// Number of messages that wait for their receiver before nothing more is read.
+const MESSAGES: usize = 16;
+/// Time that the other end gets to close its stream behind the last frame.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Job for the far end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunJob {
+    /// Arguments of the program there.
+    pub arguments: Vec<OsString>,
+    /// Names of the sources, for people.
+    pub sources: Vec<OsString>,
+}
+
+/// Event of the far end.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FarEvent<'a> {
+    /// Output of the program there.
+    Output {
+        /// Where it belongs.
+        stream: OutputStream,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// How far the job is.
+    Progress(&'a JobState),
+    /// A fact about the session.
+    Note(Note),
+}
+
+/// Runs a job at the far end with sources of this end, and serves them. Calls `stop` now and then, and has the job stop
+/// once it returns `true`. Returns the exit code of the far end.
+///
+/// # Errors
+/// The session failed; nothing is known about the job then. [`RemoteError::Stopped`]: it did not begin.
+pub fn push(
+    streams: Streams,
+    limits: &Limits,
+    job: &RunJob,
+    sources: &[PathBuf],
+    stop: &dyn Fn() -> bool,
+    on_event: &mut dyn FnMut(FarEvent<'_>),
+) -> Result<u8, RemoteError> {
+    let (streams, frames) = greet_until(streams, stop)?;
+    let outbox = Arc::<Outbox>::default();
+    let roots = Roots::new(RootBase::Anywhere, sources.to_vec());
+    let serving = Serving::new(roots, Arc::clone(&outbox));
+    let parts = LinkParts { serving: Some(Arc::clone(&serving)), calls: None };
+    let link = Link::new(*limits, Session::new(End::Near), outbox, parts);
+    let words = |names: &[OsString]| names.iter().map(|name| bytes(name)).collect();
+    let message = Job::Run { arguments: words(&job.arguments), sources: words(&job.sources) };
+    send_job(&link, message)?;
+    let (messages, received) = mpsc::sync_channel(MESSAGES);
+    let is_confined =
+        start_confined(Arc::clone(&link), serving, Begun { streams, frames, messages })?;
+    if !is_confined {
+        on_event(FarEvent::Note(Note::NearNotConfined));
+    }
+    let result = follow_job(&link, &received, stop, on_event);
+    drop(received);
+    link.close();
+    if result.is_ok() {
+        link.wait_for_end(CLOSING);
+    }
+    let error = RemoteError::Lost { what: "the session has ended".to_owned() };
+    link.finish(&LinkEnd::Failed(error));
+    result
+}
+
+/// Greets, unless `stop` returns `true` while the other end is waited for.
+fn greet_until(
+    mut streams: Streams,
+    stop: &dyn Fn() -> bool,
+) -> Result<(Streams, Frames), RemoteError> {
+    let (report, greeted) = mpsc::channel();
+    // A read has no limit in time. The thread ends with the stream.
+    spawn("greeting", move || {
+        let frames = greet(&mut streams);
+        let _ = report.send(frames.map(|frames| (streams, frames)));
+    })?;
+    loop {
+        match greeted.recv_timeout(STOP_INTERVAL) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) if stop() => return Err(RemoteError::Stopped),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(RemoteError::Lost { what: "its thread has ended".to_owned() });
+            }
+        }
+    }
+}
+
+fn bytes(name: &OsStr) -> Vec<u8> {
+    name.as_bytes().to_vec()
+}
+
+fn send_job(link: &Link, job: Job) -> Result<(), RemoteError> {
+    link.send(&Message::Job(job)).map_err(|violation| match violation {
+        Violation::TooLong => RemoteError::TooManyNames,
+        other => other.into(),
+    })
+}
+
+/// Session behind its greetings.
+struct Begun {
+    streams: Streams,
+    frames: Frames,
+    messages: SyncSender<Message>,
+}
+
+/// Starts the threads of a session that serves from a thread that is confined first. Returns whether it is.
+fn start_confined(
+    link: Arc<Link>,
+    serving: Arc<Serving>,
+    begun: Begun,
+) -> Result<bool, RemoteError> {
+    let (report, started) = mpsc::channel();
+    spawn("session", move || {
+        let is_confined = confine::to_reading(serving.roots().handles());
+        let Begun { streams, frames, messages } = begun;
+        // The receiver is gone when the session has ended.
+        let on_message = Box::new(move |message| drop(messages.send(message)));
+        let result = serving
+            .start()
+            .and_then(|()| link.start(streams, frames, on_message))
+            .map(|()| is_confined);
+        let _ = report.send(result);
+    })?;
+    started.recv().unwrap_or(Err(RemoteError::Lost { what: "its thread has ended".to_owned() }))
+}
+
+/// Hands on what the far end sends, until its exit code.
+fn follow_job(
+    link: &Link,
+    received: &Receiver<Message>,
+    stop: &dyn Fn() -> bool,
+    on_event: &mut dyn FnMut(FarEvent<'_>),
+) -> Result<u8, RemoteError> {
+    let mut is_stopping = false;
+    loop {
+        if !is_stopping && stop() {
+            is_stopping = true;
+            // The job may have ended meanwhile.
+            let _ = link.send(&Message::Stop);
+        }
+        // Looked at first: messages that came before the end are received all the same.
+        let end = link.end();
+        let message = match received.recv_timeout(STOP_INTERVAL) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Timeout) if end.is_none() => continue,
+            // The reader lets go of the messages just before it reports why.
+            Err(_) => return Err(link.wait().error()),
+        };
+        match message {
+            Message::Accepted { is_confined: false } => {
+                on_event(FarEvent::Note(Note::FarNotConfined));
+            }
+            Message::Output { stream, bytes } => {
+                on_event(FarEvent::Output { stream, bytes: &bytes });
+            }
+            Message::Progress(state) => on_event(FarEvent::Progress(&state)),
+            Message::Refused(refusal) => return Err(RemoteError::Refused(refusal)),
+            Message::Exit { code } => return Ok(code),
+            _ => {}
+        }
+    }
+}
+
+/// Session whose far end serves.
+#[derive(Debug)]
+pub struct Pull {
+    link: Arc<Link>,
+    source: Arc<RemoteSource>,
+    notes: Vec<Note>,
+}
+
+/// Has the far end serve these paths. Relative ones begin at the login's directory, and an empty one is that directory.
+/// `stop` is called now and then while the far end is waited for.
+///
+/// # Errors
+/// The session could not begin; [`RemoteError::Stopped`].
+pub fn pull(
+    streams: Streams,
+    limits: &Limits,
+    roots: &[OsString],
+    stop: &dyn Fn() -> bool,
+) -> Result<Pull, RemoteError> {
+    let (streams, frames) = greet_until(streams, stop)?;
+    let outbox = Arc::<Outbox>::default();
+    let calls = Calls::new(Arc::clone(&outbox));
+    let parts = LinkParts { calls: Some(Arc::clone(&calls)), serving: None };
+    let link = Link::new(*limits, Session::new(End::Near), outbox, parts);
+    send_job(&link, Job::Serve { roots: roots.iter().map(|root| bytes(root)).collect() })?;
+    let (messages, received) = mpsc::sync_channel(MESSAGES);
+    let on_message = Box::new(move |message| drop(messages.send(message)));
+    link.start(streams, frames, on_message)?;
+    let fail = |error: RemoteError| {
+        link.finish(&LinkEnd::Failed(error.clone()));
+        Err(error)
+    };
+    let is_confined = loop {
+        let end = link.end();
+        match received.recv_timeout(STOP_INTERVAL) {
+            Ok(Message::Accepted { is_confined }) => break is_confined,
+            Ok(Message::Refused(refusal)) => return fail(RemoteError::Refused(refusal)),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) if stop() => {
+                return fail(RemoteError::Stopped);
+            }
+            Err(RecvTimeoutError::Timeout) if end.is_none() => {}
+            // The reader lets go of the messages just before it reports why.
+            Err(_) => return fail(link.wait().error()),
+        }
+    };
+    let source = RemoteSource::new(calls);
+    let notes = (!is_confined).then_some(Note::FarNotConfined).into_iter().collect();
+    Ok(Pull { link, source, notes })
+}
+
+impl Pull {
+    /// Returns the source, whose roots have the numbers of the paths.
+    #[must_use]
+    pub fn source(&self) -> Arc<RemoteSource> {
+        Arc::clone(&self.source)
+    }
+
+    /// Returns facts about the session.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Returns the bytes that have crossed the connection so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.link.traffic()
+    }
+
+    /// Ends the session in order. The source cannot be asked any more.
+    ///
+    /// # Errors
+    /// The session had failed before.
+    pub fn end(self) -> Result<(), RemoteError> {
+        if let Some(end) = self.link.end() {
+            return Err(end.error());
+        }
+        self.link.close();
+        self.link.wait_for_end(CLOSING);
+        Ok(())
+    }
+}
+
+impl Drop for Pull {
+    fn drop(&mut self) {
+        self.link.close();
+        let what = "the session has ended".to_owned();
+        self.link.finish(&LinkEnd::Failed(RemoteError::Lost { what }));
+    }
+}

@@ -1,0 +1,42 @@
+//! Answers of the filesystem.
+
+use std::ops::Range;
+
+use uncopy_core::Errno;
+use uncopy_os::file::Stat;
+use uncopy_wire::{Attribute, Entry, Page};
+
+use super::opened::Opened;
+
+/// Page of a listing.
+#[derive(Debug)]
+pub(super) struct ListedPage {
+    pub(super) page: Page,
+    pub(super) is_last: bool,
+}
+
+/// Ranges of a file that hold data.
+#[derive(Debug)]
+pub(super) struct FoundRanges {
+    pub(super) ranges: Vec<Range<u64>>,
+    pub(super) is_last: bool,
+}
+
+/// Answer to a call.
+#[derive(Debug)]
+pub(super) enum Answered {
+    Opened(Opened),
+    Page(ListedPage),
+    Entry(Entry),
+    Status(Stat),
+    Ranges(FoundRanges),
+    Data(Vec<u8>),
+    Attributes(Vec<Attribute>),
+}
+
+/// Returns an error number as it crosses the wire.
+pub(super) fn raw(errno: Errno) -> u16 {
+    // A failure without a number is one of input and output.
+    let known = u16::try_from(errno.raw()).ok().filter(|number| (1..=4095).contains(number));
+    known.unwrap_or(5)
+}

@@ -1,0 +1,306 @@
+//! An open directory: its entries by name, and its listing in pages.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{FileType, OFlags};
+use uncopy_core::Errno;
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{Sys, directory, follow, name, transfer};
+use uncopy_wire::{Entry, Page};
+
+use super::answer::ListedPage;
+use super::descriptors::{Descriptor, Descriptors};
+use super::opened::{Seen, open_seen};
+use super::place::Place;
+use crate::convert;
+use crate::gate::lock;
+
+/// Number of names that are read at a time.
+const NAMES: usize = 512;
+
+/// Open directory.
+#[derive(Debug)]
+pub(super) struct OpenDirectory {
+    /// Descriptor of its root, which stays open as long as there is anything below it; `None`: it is the root.
+    root: Option<Arc<Descriptor>>,
+    place: Place,
+    device: (u32, u32),
+    inode: u64,
+    /// Closed when there are too many; a root's stays.
+    descriptor: Mutex<Option<Arc<Descriptor>>>,
+    used: AtomicU64,
+    /// Pages that were asked for, by call and length of contents; and whether a thread makes them.
+    queued: Mutex<QueuedPages>,
+    listing: Mutex<Listing>,
+}
+
+#[derive(Debug, Default)]
+struct QueuedPages {
+    pages: VecDeque<(u32, u32)>,
+    is_made: bool,
+}
+
+/// Position of a listing.
+#[derive(Debug, Default)]
+struct Listing {
+    names: VecDeque<OsString>,
+    /// Position behind the names.
+    position: u64,
+    is_at_end: bool,
+    /// Error that ended it.
+    failure: Option<Errno>,
+}
+
+impl OpenDirectory {
+    /// Takes a root.
+    pub(super) fn root(fd: Descriptor, stat: &Stat) -> OpenDirectory {
+        OpenDirectory::new(None, Place::default(), fd, stat)
+    }
+
+    /// Takes an entry of this directory.
+    pub(super) fn child(&self, name: &OsStr, fd: Descriptor, stat: &Stat) -> OpenDirectory {
+        let root = self.root.clone().or_else(|| lock(&self.descriptor).clone());
+        OpenDirectory::new(root, self.place.child(name), fd, stat)
+    }
+
+    fn new(
+        root: Option<Arc<Descriptor>>,
+        place: Place,
+        fd: Descriptor,
+        stat: &Stat,
+    ) -> OpenDirectory {
+        OpenDirectory {
+            root,
+            place,
+            device: stat.device,
+            inode: stat.inode,
+            descriptor: Mutex::new(Some(Arc::new(fd))),
+            used: AtomicU64::new(0),
+            queued: Mutex::default(),
+            listing: Mutex::default(),
+        }
+    }
+
+    /// Returns its descriptor, which is opened again if it was closed meanwhile.
+    pub(super) fn descriptor(&self, descriptors: &Arc<Descriptors>) -> Sys<Arc<Descriptor>> {
+        self.used.store(descriptors.now(), Ordering::Relaxed);
+        let mut descriptor = lock(&self.descriptor);
+        if let Some(fd) = &*descriptor {
+            return Ok(Arc::clone(fd));
+        }
+        let root = self.root.as_ref().ok_or(Errno::EBADF)?;
+        let names = self.place.names();
+        let fd = match directory::open_beneath(root.as_fd(), &names, false) {
+            // It was reached through a link.
+            Err(Errno::ELOOP | Errno::ENOTDIR) => {
+                let path = names.join(OsStr::new("/"));
+                follow::open_beneath(root.as_fd(), &path, OFlags::RDONLY | OFlags::DIRECTORY)
+                    .map_err(|stopped| stopped.errno())?
+            }
+            other => other?,
+        };
+        let stat = file::stat(&fd)?;
+        if (stat.device, stat.inode) != (self.device, self.inode) {
+            return Err(Errno::ESTALE);
+        }
+        let fd = Arc::new(descriptors.count(fd));
+        *descriptor = Some(Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    pub(super) fn last_use(&self) -> Option<u64> {
+        let is_open = self.root.is_some() && lock(&self.descriptor).is_some();
+        is_open.then(|| self.used.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn close_descriptor(&self) {
+        if self.root.is_some() {
+            lock(&self.descriptor).take();
+        }
+    }
+
+    pub(super) fn open(
+        &self,
+        name: &OsStr,
+        follows: bool,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<Seen> {
+        let here = self.descriptor(descriptors)?;
+        let seen = open_seen(false, |flags| name::open_existing(here.as_fd(), name, flags))?;
+        match (seen.stat.file_type(), follows) {
+            (FileType::Symlink, false) => Err(Errno::ELOOP),
+            (FileType::Symlink, true) => {
+                drop(seen);
+                let root = self.root.clone().unwrap_or(here);
+                let path = self.place.path_of(name);
+                open_seen(true, |flags| {
+                    follow::open_beneath(root.as_fd(), &path, flags)
+                        .map_err(|stopped| stopped.errno())
+                })
+            }
+            _ => Ok(seen),
+        }
+    }
+
+    pub(super) fn look(&self, name: &OsStr, descriptors: &Arc<Descriptors>) -> Sys<Entry> {
+        let here = self.descriptor(descriptors)?;
+        entry(&here, name, None)
+    }
+
+    /// Queues a page. `true`: no thread makes pages yet.
+    pub(super) fn queue_page(&self, id: u32, contents_up_to: u32) -> bool {
+        let mut queued = lock(&self.queued);
+        queued.pages.push_back((id, contents_up_to));
+        !std::mem::replace(&mut queued.is_made, true)
+    }
+
+    /// Takes out the next queued page.
+    pub(super) fn next_page(&self) -> Option<(u32, u32)> {
+        lock(&self.queued).pages.pop_front()
+    }
+
+    /// Whether another page is queued. If not, the next one that is queued takes a thread again.
+    pub(super) fn has_next_page(&self) -> bool {
+        let mut queued = lock(&self.queued);
+        queued.is_made = !queued.pages.is_empty();
+        queued.is_made
+    }
+
+    /// Makes the next page.
+    pub(super) fn page(
+        &self,
+        contents_up_to: u32,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<ListedPage> {
+        let here = self.descriptor(descriptors)?;
+        let mut listing = lock(&self.listing);
+        if let Some(errno) = listing.failure {
+            return Err(errno);
+        }
+        // A later page does not silently leave out an entry that could not be listed.
+        listing.page(&here, contents_up_to).inspect_err(|errno| listing.failure = Some(*errno))
+    }
+}
+
+impl Listing {
+    fn page(&mut self, here: &Descriptor, contents_up_to: u32) -> Sys<ListedPage> {
+        let mut page = Page::default();
+        while !page.is_full() {
+            if self.names.is_empty() && !self.is_at_end {
+                self.read_on(here)?;
+            }
+            let Some(name) = self.names.pop_front() else { break };
+            match entry(here, &name, Some(contents_up_to)) {
+                Ok(entry) => page.push(&entry),
+                // It was removed meanwhile.
+                Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let is_last = self.names.is_empty() && self.is_at_end;
+        Ok(ListedPage { page, is_last })
+    }
+
+    fn read_on(&mut self, here: &Descriptor) -> Sys<()> {
+        let mut buffer = [MaybeUninit::uninit(); 32 << 10];
+        // The descriptor may be a new one, and the buffer may have held more than was taken.
+        directory::rewind_to(here, self.position)?;
+        let Listing { names, position, .. } = self;
+        let is_at_end = directory::list(here, &mut buffer, |entry| {
+            names.push_back(OsString::from_vec(entry.name.to_bytes().to_vec()));
+            *position = entry.next;
+            names.len() < NAMES
+        })?;
+        self.is_at_end = is_at_end;
+        Ok(())
+    }
+}
+
+/// Returns an entry of a directory; with its contents, if it is a file of at most this length.
+fn entry(here: &Descriptor, name: &OsStr, contents_up_to: Option<u32>) -> Sys<Entry> {
+    const TRIES: usize = 8;
+    for _ in 0..TRIES {
+        let stat = directory::stat_name(here, name)?;
+        let (mut target, mut contents) = (None, None);
+        let mut status = convert::status(&stat).ok_or(Errno::EINVAL)?;
+        match stat.file_type() {
+            FileType::Symlink => match directory::read_link(here, name) {
+                Ok(found) => target = Some(found.into_vec()),
+                // Something else has got its name.
+                Err(Errno::EINVAL) => continue,
+                Err(errno) => return Err(errno),
+            },
+            FileType::RegularFile => {
+                if let Some((stat, bytes)) = contents_up_to
+                    .filter(|limit| stat.size <= u64::from(*limit))
+                    .and_then(|limit| whole_contents(here, name, limit))
+                {
+                    status = convert::status(&stat).ok_or(Errno::EINVAL)?;
+                    contents = Some(bytes);
+                }
+            }
+            _ => {}
+        }
+        return Ok(Entry { name: name.as_bytes().to_vec(), status, target, contents });
+    }
+    Err(Errno::ESTALE)
+}
+
+/// Returns the status and all bytes of a file, if it did not change meanwhile. Why not otherwise is found out by who
+/// opens it.
+fn whole_contents(here: &Descriptor, name: &OsStr, limit: u32) -> Option<(Stat, Vec<u8>)> {
+    let fd = name::open_existing(here, name, OFlags::RDONLY).ok()?;
+    let before = file::stat(&fd).ok()?;
+    if before.file_type() != FileType::RegularFile || before.size > u64::from(limit) {
+        return None;
+    }
+    let bytes = contents_as_of(&fd, &before)?;
+    Some((before, bytes))
+}
+
+/// Returns all bytes of a file, if its status is still this one behind them.
+fn contents_as_of(fd: impl AsFd, before: &Stat) -> Option<Vec<u8>> {
+    // One byte more shows whether there are more than the status says.
+    let mut bytes = vec![0; usize::try_from(before.size).ok()? + 1];
+    let read = transfer::read_all_at(&fd, &mut bytes, 0).ok()?;
+    let after = file::stat(&fd).ok()?;
+    let is_unchanged = (before.size, before.modified, before.changed)
+        == (after.size, after.modified, after.changed);
+    bytes.truncate(read);
+    (read as u64 == before.size && is_unchanged).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn contents_come_only_if_the_file_is_as_it_was() {
+        let path = tempfile::tempdir().unwrap();
+        let mut file = File::create_new(path.path().join("f")).unwrap();
+        file.write_all(b"before").unwrap();
+        let read = File::open(path.path().join("f")).unwrap();
+        let before = file::stat(&read).unwrap();
+        assert_eq!(contents_as_of(&read, &before).unwrap(), b"before");
+        // Times go on in steps.
+        sleep(Duration::from_millis(50));
+        transfer::write_all_at(&file, b"behind", 0).unwrap();
+        assert_eq!(contents_as_of(&read, &before), None);
+        let now = file::stat(&read).unwrap();
+        assert_eq!(contents_as_of(&read, &now).unwrap(), b"behind");
+        for other in [5, 7] {
+            assert_eq!(contents_as_of(&read, &Stat { size: other, ..now.clone() }), None);
+        }
+    }
+}

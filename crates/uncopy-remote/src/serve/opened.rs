@@ -1,0 +1,218 @@
+//! Something that is open for the other end.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, OFlags};
+use uncopy_core::Errno;
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{Sys, directory, transfer, xattr};
+use uncopy_wire::{Attribute, Entry, MAX_RANGES, Status};
+
+use super::answer::{FoundRanges, ListedPage};
+use super::descriptors::{Descriptor, Descriptors};
+use super::directory::OpenDirectory;
+use crate::convert;
+
+/// Something that is open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Its status when it was opened.
+    pub(super) status: Status,
+    /// Target of a symbolic link.
+    pub(super) target: Option<OsString>,
+    thing: Thing,
+}
+
+#[derive(Debug)]
+enum Thing {
+    Directory(OpenDirectory),
+    /// A regular file, open for reading.
+    File(Descriptor),
+    /// Anything else, only looked at.
+    Other(Descriptor),
+}
+
+/// Descriptor and its status.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) fd: OwnedFd,
+    pub(super) stat: Stat,
+}
+
+/// Opens a file or directory for reading, and anything else as a handle (`O_PATH`): opening a device or a FIFO may have
+/// effects. `open` opens with these flags; it is called again where the name is given to something else meanwhile.
+/// `follows`: `open` follows links, and a link got its name meanwhile if it opens one.
+pub(super) fn open_seen(follows: bool, open: impl Fn(OFlags) -> Sys<OwnedFd>) -> Sys<Seen> {
+    const TRIES: usize = 8;
+    for _ in 0..TRIES {
+        let seen = open(OFlags::PATH)?;
+        let stat = file::stat(&seen)?;
+        let kind = stat.file_type();
+        let flags = match kind {
+            FileType::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+            FileType::RegularFile => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+            FileType::Symlink if follows => continue,
+            _ => return Ok(Seen { fd: seen, stat }),
+        };
+        drop(seen);
+        let fd = match open(flags) {
+            Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENXIO) => continue,
+            other => other?,
+        };
+        let stat = file::stat(&fd)?;
+        if stat.file_type() == kind {
+            return Ok(Seen { fd, stat });
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+impl Opened {
+    /// Takes a root.
+    pub(super) fn root(seen: Seen, descriptors: &Arc<Descriptors>) -> Sys<Opened> {
+        Opened::new(seen, descriptors, OpenDirectory::root)
+    }
+
+    fn new(
+        seen: Seen,
+        descriptors: &Arc<Descriptors>,
+        make_directory: impl FnOnce(Descriptor, &Stat) -> OpenDirectory,
+    ) -> Sys<Opened> {
+        let status = convert::status(&seen.stat).ok_or(Errno::EINVAL)?;
+        let target = match seen.stat.file_type() {
+            FileType::Symlink => Some(directory::read_link(&seen.fd, OsStr::new(""))?),
+            _ => None,
+        };
+        let fd = descriptors.count(seen.fd);
+        let thing = match seen.stat.file_type() {
+            FileType::Directory => Thing::Directory(make_directory(fd, &seen.stat)),
+            FileType::RegularFile => Thing::File(fd),
+            _ => Thing::Other(fd),
+        };
+        Ok(Opened { status, target, thing })
+    }
+
+    fn directory(&self) -> Sys<&OpenDirectory> {
+        match &self.thing {
+            Thing::Directory(directory) => Ok(directory),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn file(&self) -> Sys<&Descriptor> {
+        match &self.thing {
+            Thing::File(file) => Ok(file),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Calls `of` with the descriptor.
+    fn with_descriptor<T>(
+        &self,
+        descriptors: &Arc<Descriptors>,
+        of: impl FnOnce(&Descriptor) -> Sys<T>,
+    ) -> Sys<T> {
+        match &self.thing {
+            Thing::Directory(directory) => of(&*directory.descriptor(descriptors)?),
+            Thing::File(fd) | Thing::Other(fd) => of(fd),
+        }
+    }
+
+    pub(super) fn open(
+        &self,
+        name: &[u8],
+        follows: bool,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<Opened> {
+        let (parent, name) = (self.directory()?, OsStr::from_bytes(name));
+        let found = parent.open(name, follows, descriptors)?;
+        Opened::new(found, descriptors, |fd, stat| parent.child(name, fd, stat))
+    }
+
+    pub(super) fn look(&self, name: &[u8], descriptors: &Arc<Descriptors>) -> Sys<Entry> {
+        self.directory()?.look(OsStr::from_bytes(name), descriptors)
+    }
+
+    /// Queues a page of the listing. `true`: no thread makes pages of it yet, and one is to begin.
+    pub(super) fn queue_page(&self, id: u32, contents_up_to: u32) -> bool {
+        self.directory().is_ok_and(|directory| directory.queue_page(id, contents_up_to))
+    }
+
+    /// Takes out the next queued page.
+    pub(super) fn next_page(&self) -> Option<(u32, u32)> {
+        self.directory().ok()?.next_page()
+    }
+
+    /// Whether another page is queued, which the thread sees to.
+    pub(super) fn has_next_page(&self) -> bool {
+        self.directory().is_ok_and(OpenDirectory::has_next_page)
+    }
+
+    pub(super) fn page(
+        &self,
+        contents_up_to: u32,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<ListedPage> {
+        self.directory()?.page(contents_up_to, descriptors)
+    }
+
+    pub(super) fn examine(&self, descriptors: &Arc<Descriptors>) -> Sys<Stat> {
+        self.with_descriptor(descriptors, |fd| file::stat(fd))
+    }
+
+    pub(super) fn ranges(&self, from: u64) -> Sys<FoundRanges> {
+        let fd = self.file()?;
+        let (mut ranges, mut at) = (Vec::new(), from);
+        while ranges.len() < MAX_RANGES {
+            let begin = match file::seek_data(fd, at) {
+                Ok(begin) => begin,
+                Err(Errno::ENXIO) => return Ok(FoundRanges { ranges, is_last: true }),
+                Err(errno) => return Err(errno),
+            };
+            // The file may have become shorter meanwhile.
+            match file::seek_hole(fd, begin) {
+                Ok(end) if end > begin => {
+                    ranges.push(begin..end);
+                    at = end;
+                }
+                Ok(_) | Err(Errno::ENXIO) => return Ok(FoundRanges { ranges, is_last: true }),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(FoundRanges { ranges, is_last: false })
+    }
+
+    pub(super) fn read(&self, offset: u64, bytes: u32) -> Sys<Vec<u8>> {
+        let mut buffer = vec![0; bytes as usize];
+        let read = transfer::read_all_at(self.file()?, &mut buffer, offset)?;
+        buffer.truncate(read);
+        Ok(buffer)
+    }
+
+    pub(super) fn attributes(&self, descriptors: &Arc<Descriptors>) -> Sys<Vec<Attribute>> {
+        self.with_descriptor(descriptors, |fd| {
+            let mut attributes = Vec::new();
+            for name in xattr::names(fd)? {
+                // It may have been removed meanwhile.
+                if let Some(value) = xattr::get(fd, &name)? {
+                    attributes.push(Attribute { name: name.to_bytes().to_vec(), value });
+                }
+            }
+            Ok(attributes)
+        })
+    }
+
+    /// Returns the time of the last use of a descriptor that may be closed meanwhile.
+    pub(super) fn last_use(&self) -> Option<u64> {
+        self.directory().ok()?.last_use()
+    }
+
+    pub(super) fn close_descriptor(&self) {
+        if let Ok(directory) = self.directory() {
+            directory.close_descriptor();
+        }
+    }
+}

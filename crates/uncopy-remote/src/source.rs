@@ -1,0 +1,227 @@
+//! A source on another machine, as the engine asks it.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::{Arc, Mutex};
+
+use uncopy_copy::peer::{Peer, PeerEntry, PeerError, PeerHandle, PeerOpened, PeerPage, PeerRanges};
+use uncopy_core::Errno;
+use uncopy_os::file::Stat;
+use uncopy_wire::{Answer, Call, Entry, Handle, MAX_CONTENTS_BYTES};
+
+use crate::budget::Budget;
+use crate::calls::{Calls, Pending};
+use crate::convert;
+use crate::gate::{Gate, lock};
+
+/// Number of bytes of one read.
+const PIECE_BYTES: u64 = 256 << 10;
+/// Maximum number of bytes that one read is ahead.
+const AHEAD_BYTES: u64 = 4 << 20;
+/// Number of bytes that all reads and listings are ahead together.
+const ALL_AHEAD_BYTES: usize = 24 << 20;
+/// Number of bytes that count for a page: its usual length, and its longest entry.
+const PAGE_BYTES: usize = 512 << 10;
+/// Maximum number of pages that a listing is ahead.
+const PAGES_AHEAD: usize = 8;
+/// Maximum numbers of threads that read or list, and that wait for attributes.
+const READERS: usize = 48;
+const ATTRIBUTE_READERS: usize = 8;
+
+/// Listing of a directory.
+#[derive(Debug, Default)]
+struct Listing {
+    ahead: VecDeque<Pending>,
+    /// Number of pages to be asked for ahead: more, the longer the listing is.
+    window: usize,
+    is_over: bool,
+}
+
+/// Source on another machine.
+#[derive(Debug)]
+pub struct RemoteSource {
+    calls: Arc<Calls>,
+    budget: Budget,
+    readers: Gate,
+    attribute_readers: Gate,
+    listings: Mutex<HashMap<PeerHandle, Arc<Mutex<Listing>>>>,
+}
+
+impl RemoteSource {
+    pub(crate) fn new(calls: Arc<Calls>) -> Arc<RemoteSource> {
+        Arc::new(RemoteSource {
+            calls,
+            budget: Budget::new(ALL_AHEAD_BYTES),
+            readers: Gate::new(READERS),
+            attribute_readers: Gate::new(ATTRIBUTE_READERS),
+            listings: Mutex::default(),
+        })
+    }
+
+    fn opened(&self, call: &Call) -> Result<PeerOpened, PeerError> {
+        match self.calls.ask(call)? {
+            Answer::Opened { handle, status, .. } => {
+                Ok(PeerOpened { handle: PeerHandle(handle.0), stat: convert::stat(&status) })
+            }
+            _ => Err(other_answer()),
+        }
+    }
+
+    /// Asks for further pages, as many as the listing is to be ahead and memory allows.
+    fn list_ahead(
+        &self,
+        listing: &mut Listing,
+        call: &Call,
+        is_first: bool,
+    ) -> Result<(), PeerError> {
+        if is_first && listing.ahead.is_empty() {
+            listing.ahead.push_back(self.calls.begin(call, None)?);
+        }
+        while listing.ahead.len() < listing.window {
+            let Some(share) = self.budget.try_take(PAGE_BYTES) else { break };
+            listing.ahead.push_back(self.calls.begin(call, Some(share))?);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the error of an answer to another question, which [`uncopy_wire::Caller`] does not let through.
+fn other_answer() -> PeerError {
+    PeerError::Lost { what: "an answer to another question".to_owned() }
+}
+
+fn entry(entry: Entry) -> PeerEntry {
+    PeerEntry {
+        name: OsString::from_vec(entry.name),
+        stat: convert::stat(&entry.status),
+        target: entry.target.map(OsString::from_vec),
+        contents: entry.contents.map(Vec::into_boxed_slice),
+    }
+}
+
+impl Peer for RemoteSource {
+    fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {
+        self.opened(&Call::Root { number, follows })
+    }
+
+    fn root_target(&self, number: u32) -> Result<OsString, PeerError> {
+        match self.calls.ask(&Call::Root { number, follows: false })? {
+            Answer::Opened { handle, target, .. } => {
+                self.calls.notify(&Call::Close { of: handle });
+                target.map(OsString::from_vec).ok_or(PeerError::System(Errno::EINVAL))
+            }
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn open(
+        &self,
+        directory: PeerHandle,
+        name: &OsStr,
+        follows: bool,
+    ) -> Result<PeerOpened, PeerError> {
+        let (directory, name) = (Handle(directory.0), name.as_bytes().to_vec());
+        self.opened(&Call::Open { directory, name, follows })
+    }
+
+    fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError> {
+        let _place = self.readers.enter();
+        let listing = Arc::clone(lock(&self.listings).entry(directory).or_default());
+        let mut listing = lock(&listing);
+        let contents_up_to = contents_up_to.min(MAX_CONTENTS_BYTES);
+        let call = Call::List { directory: Handle(directory.0), contents_up_to };
+        if listing.is_over {
+            return Ok(PeerPage { entries: Vec::new(), is_last: true });
+        }
+        self.list_ahead(&mut listing, &call, true)?;
+        let Some(next) = listing.ahead.pop_front() else { return Err(other_answer()) };
+        let answer = next.wait().inspect_err(|_| listing.ahead.clear())?;
+        let Answer::Entries { entries, is_last } = answer else { return Err(other_answer()) };
+        if is_last {
+            listing.is_over = true;
+            listing.ahead.clear();
+        } else {
+            listing.window = (listing.window * 2).clamp(2, PAGES_AHEAD);
+            self.list_ahead(&mut listing, &call, false)?;
+        }
+        Ok(PeerPage { entries: entries.into_iter().map(entry).collect(), is_last })
+    }
+
+    fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError> {
+        let (directory, name) = (Handle(directory.0), name.as_bytes().to_vec());
+        match self.calls.ask(&Call::Look { directory, name })? {
+            Answer::Entry { entry: found } => Ok(entry(found)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn examine(&self, of: PeerHandle) -> Result<Stat, PeerError> {
+        match self.calls.ask(&Call::Examine { of: Handle(of.0) })? {
+            Answer::Status { status } => Ok(convert::stat(&status)),
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn data_ranges(&self, file: PeerHandle, from: u64) -> Result<PeerRanges, PeerError> {
+        match self.calls.ask(&Call::Ranges { file: Handle(file.0), from })? {
+            Answer::Ranges { ranges, is_last } => Ok(PeerRanges { ranges, is_last }),
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn read(
+        &self,
+        file: PeerHandle,
+        range: Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<u64, PeerError> {
+        if i64::try_from(range.end).is_err() {
+            return Err(PeerError::System(Errno::EINVAL));
+        }
+        let _place = self.readers.enter();
+        let file = Handle(file.0);
+        let (mut next, mut handed_on) = (range.start, 0);
+        let mut ahead: VecDeque<(Pending, usize)> = VecDeque::new();
+        loop {
+            while next < range.end {
+                let bytes = PIECE_BYTES.min(range.end - next);
+                let share = match ahead.is_empty() {
+                    // The piece that is waited for needs no share: there are as many as readers.
+                    true => None,
+                    false if next - (range.start + handed_on) + bytes > AHEAD_BYTES => break,
+                    false => match self.budget.try_take(bytes as usize) {
+                        None => break,
+                        share => share,
+                    },
+                };
+                let call = Call::Read { file, offset: next, bytes: bytes as u32 };
+                ahead.push_back((self.calls.begin(&call, share)?, bytes as usize));
+                next += bytes;
+            }
+            let Some((pending, wanted)) = ahead.pop_front() else { return Ok(handed_on) };
+            let Answer::Data { bytes } = pending.wait()? else { return Err(other_answer()) };
+            handed_on += bytes.len() as u64;
+            if !bytes.is_empty() && !take(&bytes) || bytes.len() < wanted {
+                return Ok(handed_on);
+            }
+        }
+    }
+
+    fn attributes(&self, of: PeerHandle) -> Result<Vec<(OsString, Vec<u8>)>, PeerError> {
+        let _place = self.attribute_readers.enter();
+        match self.calls.ask(&Call::Attributes { of: Handle(of.0) })? {
+            Answer::Attributes { attributes } => Ok(attributes
+                .into_iter()
+                .map(|attribute| (OsString::from_vec(attribute.name), attribute.value))
+                .collect()),
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn close(&self, of: PeerHandle) {
+        lock(&self.listings).remove(&of);
+        self.calls.notify(&Call::Close { of: Handle(of.0) });
+    }
+}

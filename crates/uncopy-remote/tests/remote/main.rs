@@ -1,0 +1,11 @@
+//! Sessions over pipes and sockets, with real directories.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod far_end;
+mod hostile_callers;
+mod hostile_servers;
+mod push;
+mod source;
+mod support;
+mod transcript;

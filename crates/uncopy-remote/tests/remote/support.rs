@@ -1,0 +1,171 @@
+//! Sessions within this process.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use uncopy_copy::peer::{Peer, PeerEntry, PeerError, PeerHandle};
+use uncopy_remote::{
+    Accepted, Limits, Pull, RemoteError, RemoteSource, Restriction, Streams, accept, pull,
+};
+
+/// Kind of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Line {
+    Socket,
+    Pipes,
+    /// Each read gets at most this number of bytes.
+    Chopped(usize),
+}
+
+/// Reader that gets a few bytes at a time.
+struct Chopped(UnixStream, usize);
+
+impl Read for Chopped {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..length])
+    }
+}
+
+/// Makes a connection: the streams of the near end and of the far end.
+pub(crate) fn connection(line: Line) -> (Streams, Streams) {
+    match line {
+        Line::Socket => {
+            let (near, far) = UnixStream::pair().unwrap();
+            (of_socket(near), of_socket(far))
+        }
+        Line::Pipes => {
+            let pipe = || {
+                let (input, output, _) = uncopy_os::transfer::pipe(1 << 16).unwrap();
+                let file = |fd: OwnedFd| File::from(fd);
+                (file(input), file(output))
+            };
+            let ((near_input, far_output), (far_input, near_output)) = (pipe(), pipe());
+            (Streams::new(near_input, near_output), Streams::new(far_input, far_output))
+        }
+        Line::Chopped(bytes) => {
+            let (near, far) = UnixStream::pair().unwrap();
+            let chopped = |socket: UnixStream| {
+                Streams::new(Chopped(socket.try_clone().unwrap(), bytes), Closing(socket))
+            };
+            (chopped(near), chopped(far))
+        }
+    }
+}
+
+/// Socket whose other half still reads when this one is dropped.
+pub(crate) struct Closing(pub(crate) UnixStream);
+
+impl io::Write for Closing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+pub(crate) fn of_socket(socket: UnixStream) -> Streams {
+    Streams::new(socket.try_clone().unwrap(), Closing(socket))
+}
+
+/// Limits that no test waits for.
+pub(crate) fn long() -> Limits {
+    Limits { ping: Duration::from_secs(5), silence: Duration::from_secs(60) }
+}
+
+pub(crate) fn never() -> bool {
+    false
+}
+
+/// Thread that is a far end.
+pub(crate) type FarThread = JoinHandle<Result<(), RemoteError>>;
+
+/// Serves whatever the near end names.
+pub(crate) fn serve(streams: Streams, restriction: Restriction) -> FarThread {
+    thread::spawn(move || match accept(streams, &long(), &restriction)? {
+        Accepted::Serve(request) => request.serve(),
+        Accepted::Run(_) => panic!("roots are to be served"),
+    })
+}
+
+/// Session that serves these roots.
+pub(crate) struct Pulled {
+    pub(crate) pull: Pull,
+    pub(crate) far: FarThread,
+}
+
+impl Pulled {
+    pub(crate) fn new(line: Line, roots: &[&Path]) -> Pulled {
+        let (near, far) = connection(line);
+        let far = serve(far, Restriction::default());
+        let roots: Vec<OsString> = roots.iter().map(|root| root.as_os_str().to_owned()).collect();
+        Pulled { pull: pull(near, &long(), &roots, &never).unwrap(), far }
+    }
+
+    pub(crate) fn source(&self) -> Arc<RemoteSource> {
+        self.pull.source()
+    }
+
+    pub(crate) fn end(self) {
+        let near = self.pull.end();
+        assert_eq!((near, self.far.join().unwrap()), (Ok(()), Ok(())));
+    }
+}
+
+/// Lists a directory to its end.
+pub(crate) fn list_all(
+    source: &RemoteSource,
+    directory: PeerHandle,
+    contents_up_to: u32,
+) -> Result<Vec<PeerEntry>, PeerError> {
+    let mut entries = Vec::new();
+    loop {
+        let page = source.list(directory, contents_up_to)?;
+        entries.extend(page.entries);
+        if page.is_last {
+            return Ok(entries);
+        }
+    }
+}
+
+/// Reads a range.
+pub(crate) fn read_range(
+    source: &RemoteSource,
+    file: PeerHandle,
+    range: std::ops::Range<u64>,
+) -> Result<Vec<u8>, PeerError> {
+    let mut bytes = Vec::new();
+    let count = source.read(file, range, &mut |part| {
+        assert!(part.len() <= 1 << 20);
+        bytes.extend_from_slice(part);
+        true
+    })?;
+    assert_eq!(count, bytes.len() as u64);
+    Ok(bytes)
+}
+
+pub(crate) fn name(text: &str) -> &OsStr {
+    OsStr::new(text)
+}
+
+pub(crate) fn errno<T: std::fmt::Debug>(result: Result<T, PeerError>) -> i32 {
+    match result {
+        Err(PeerError::System(errno)) => errno.raw(),
+        other => panic!("{other:?}"),
+    }
+}

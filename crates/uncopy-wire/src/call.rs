@@ -1,0 +1,180 @@
+//! Calls: what the asking side wants to know.
+
+use std::collections::BTreeMap;
+
+use crate::codec::{Reader, Writer};
+use crate::status::Kind;
+use crate::{Violation, name};
+
+/// Number of something that the serving side has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u32);
+
+/// Maximum number of bytes of one read.
+pub const MAX_READ_BYTES: u32 = 1 << 20;
+/// Maximum length of files whose contents come with their entries.
+pub const MAX_CONTENTS_BYTES: u32 = 1 << 18;
+/// Maximum number of ranges in one answer.
+pub const MAX_RANGES: usize = 4096;
+
+/// A call. Each has one answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Call {
+    /// Opens a root that the job names.
+    Root {
+        /// Its number in the order of the job.
+        number: u32,
+        /// Whether a symbolic link is followed.
+        follows: bool,
+    },
+    /// Opens an entry of a directory.
+    Open {
+        /// The directory.
+        directory: Handle,
+        /// Name of the entry.
+        name: Vec<u8>,
+        /// Whether a symbolic link is followed, within the root.
+        follows: bool,
+    },
+    /// Returns the next page of a directory's listing. Each handle has one listing. Several calls may be under way;
+    /// they are answered in order. Behind the last page come empty ones.
+    List {
+        /// The directory.
+        directory: Handle,
+        /// Maximum length of files whose contents come with their entries: at most [`MAX_CONTENTS_BYTES`].
+        contents_up_to: u32,
+    },
+    /// Looks at an entry of a directory.
+    Look {
+        /// The directory.
+        directory: Handle,
+        /// Name of the entry.
+        name: Vec<u8>,
+    },
+    /// Looks at something open again.
+    Examine {
+        /// Its handle.
+        of: Handle,
+    },
+    /// Returns ranges of a file that hold data, at most [`MAX_RANGES`].
+    Ranges {
+        /// The file.
+        file: Handle,
+        /// Offset of the first byte.
+        from: u64,
+    },
+    /// Reads a file.
+    Read {
+        /// The file.
+        file: Handle,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Number of bytes, at most [`MAX_READ_BYTES`]; fewer come where the file ends, and only there.
+        bytes: u32,
+    },
+    /// Returns the extended attributes and access control lists.
+    Attributes {
+        /// Its handle.
+        of: Handle,
+    },
+    /// Closes what is open. The handle is of no use from the call on.
+    Close {
+        /// Its handle.
+        of: Handle,
+    },
+}
+
+impl Call {
+    /// Returns the handle that it is about, and the kind that this must be of, if not any.
+    pub(crate) fn subject(&self) -> Option<(Handle, Option<Kind>)> {
+        match self {
+            Call::Root { .. } => None,
+            Call::Open { directory: of, .. }
+            | Call::List { directory: of, .. }
+            | Call::Look { directory: of, .. } => Some((*of, Some(Kind::Directory))),
+            Call::Ranges { file: of, .. } | Call::Read { file: of, .. } => {
+                Some((*of, Some(Kind::File)))
+            }
+            Call::Examine { of } | Call::Attributes { of } | Call::Close { of } => {
+                Some((*of, None))
+            }
+        }
+    }
+
+    /// Returns the handle that it is about.
+    #[must_use]
+    pub fn handle(&self) -> Option<Handle> {
+        self.subject().map(|(handle, _)| handle)
+    }
+
+    /// Checks that the handle that it is about is open and of its kind.
+    pub(crate) fn check_handle(&self, open: &BTreeMap<u32, Kind>) -> Result<(), Violation> {
+        let Some((Handle(handle), kind)) = self.subject() else { return Ok(()) };
+        match open.get(&handle) {
+            Some(found) if kind.is_none_or(|kind| kind == *found) => Ok(()),
+            _ => Err(Violation::BadHandle { handle }),
+        }
+    }
+
+    /// Checks what the asking side can get wrong.
+    pub(crate) fn check(&self) -> Result<(), Violation> {
+        let is_offset = |offset: u64| i64::try_from(offset).is_ok();
+        let is_good = match self {
+            Call::Open { name, .. } | Call::Look { name, .. } => return name::check(name),
+            Call::List { contents_up_to, .. } => *contents_up_to <= MAX_CONTENTS_BYTES,
+            Call::Ranges { from, .. } => is_offset(*from),
+            Call::Read { offset, bytes, .. } => {
+                *bytes <= MAX_READ_BYTES && is_offset(offset.saturating_add((*bytes).into()))
+            }
+            _ => true,
+        };
+        if is_good { Ok(()) } else { Err(Violation::Malformed { what: "call" }) }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut to = Writer::default();
+        match self {
+            Call::Root { number, follows } => to.u8(1).u32(*number).bool(*follows),
+            Call::Open { directory, name, follows } => {
+                to.u8(2).u32(directory.0).bool(*follows).bytes(name)
+            }
+            Call::List { directory, contents_up_to } => {
+                to.u8(3).u32(directory.0).u32(*contents_up_to)
+            }
+            Call::Look { directory, name } => to.u8(4).u32(directory.0).bytes(name),
+            Call::Examine { of } => to.u8(5).u32(of.0),
+            Call::Ranges { file, from } => to.u8(6).u32(file.0).u64(*from),
+            Call::Read { file, offset, bytes } => to.u8(7).u32(file.0).u64(*offset).u32(*bytes),
+            Call::Attributes { of } => to.u8(8).u32(of.0),
+            Call::Close { of } => to.u8(9).u32(of.0),
+        };
+        to.0
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Call, Violation> {
+        let mut from = Reader::new(payload, "call");
+        let kind = from.u8()?;
+        let handle = |from: &mut Reader<'_>| from.u32().map(Handle);
+        let call = match kind {
+            1 => Call::Root { number: from.u32()?, follows: from.bool()? },
+            2 => {
+                let (directory, follows) = (handle(&mut from)?, from.bool()?);
+                Call::Open { directory, name: from.bytes()?.to_vec(), follows }
+            }
+            3 => Call::List { directory: handle(&mut from)?, contents_up_to: from.u32()? },
+            4 => Call::Look { directory: handle(&mut from)?, name: from.bytes()?.to_vec() },
+            5 => Call::Examine { of: handle(&mut from)? },
+            6 => Call::Ranges { file: handle(&mut from)?, from: from.u64()? },
+            7 => {
+                let (file, offset) = (handle(&mut from)?, from.u64()?);
+                Call::Read { file, offset, bytes: from.u32()? }
+            }
+            8 => Call::Attributes { of: handle(&mut from)? },
+            9 => Call::Close { of: handle(&mut from)? },
+            _ => return Err(from.malformed()),
+        };
+        from.end()?;
+        call.check().map(|()| call)
+    }
+}

@@ -1,0 +1,254 @@
+//! The asking side: which calls are open, and whether an answer is one to them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::call::{Call, Handle, MAX_RANGES};
+use crate::codec::Reader;
+use crate::entry::{Attribute, Entry, read_target};
+use crate::frame::{Frame, FrameKind};
+use crate::status::{Kind, Status};
+use crate::{Violation, server};
+
+/// Number of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub(crate) u32);
+
+impl CallId {
+    /// Returns the number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Answer to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Something was opened.
+    Opened {
+        /// Its handle.
+        handle: Handle,
+        /// Its status.
+        status: Status,
+        /// Target of a root that is a symbolic link and was not followed.
+        target: Option<Vec<u8>>,
+    },
+    /// Entries of a directory.
+    Entries {
+        /// The entries.
+        entries: Vec<Entry>,
+        /// Whether there are no more.
+        is_last: bool,
+    },
+    /// An entry that was looked at.
+    Entry {
+        /// The entry, without contents.
+        entry: Entry,
+    },
+    /// Status of something open.
+    Status {
+        /// The status.
+        status: Status,
+    },
+    /// Ranges that hold data, in order.
+    Ranges {
+        /// The ranges.
+        ranges: Vec<Range<u64>>,
+        /// Whether there are no more.
+        is_last: bool,
+    },
+    /// Bytes of a file: all that were asked for, or fewer where the file ends.
+    Data {
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Extended attributes.
+    Attributes {
+        /// The attributes.
+        attributes: Vec<Attribute>,
+    },
+    /// Something was closed.
+    Closed,
+    /// The call failed.
+    Failed {
+        /// Error number of Linux.
+        errno: u16,
+    },
+}
+
+/// Answer that a call expects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Expected {
+    Opened,
+    Entries { contents_up_to: u32 },
+    Entry { name: Vec<u8> },
+    Status,
+    Ranges { from: u64 },
+    Data { bytes: u32 },
+    Attributes,
+    Closed,
+}
+
+/// The asking side.
+#[derive(Debug, Default)]
+pub struct Caller {
+    next: u32,
+    open: BTreeMap<u32, Expected>,
+    handles: BTreeMap<u32, Kind>,
+}
+
+impl Caller {
+    /// Maximum number of calls under way.
+    pub const MAX_CALLS: usize = server::MAX_CALLS;
+
+    /// Makes a side without calls.
+    #[must_use]
+    pub fn new() -> Caller {
+        Caller::default()
+    }
+
+    /// Begins a call. Returns the frame to be sent.
+    ///
+    /// # Errors
+    /// [`Violation::TooManyCalls`], if [`Caller::MAX_CALLS`] are under way; [`Violation::BadHandle`] of a handle that
+    /// is not open, or of another kind; [`Violation::BadName`] and [`Violation::Malformed`] of a call that no server takes.
+    pub fn call(&mut self, call: &Call) -> Result<(CallId, Frame), Violation> {
+        call.check()?;
+        if self.open.len() >= Caller::MAX_CALLS {
+            return Err(Violation::TooManyCalls);
+        }
+        let expected = match call {
+            Call::Root { .. } | Call::Open { .. } => Expected::Opened,
+            Call::List { contents_up_to, .. } => {
+                Expected::Entries { contents_up_to: *contents_up_to }
+            }
+            Call::Look { name, .. } => Expected::Entry { name: name.clone() },
+            Call::Examine { .. } => Expected::Status,
+            Call::Ranges { from, .. } => Expected::Ranges { from: *from },
+            Call::Read { bytes, .. } => Expected::Data { bytes: *bytes },
+            Call::Attributes { .. } => Expected::Attributes,
+            Call::Close { .. } => Expected::Closed,
+        };
+        call.check_handle(&self.handles)?;
+        if let Call::Close { of } = call {
+            self.handles.remove(&of.0);
+        }
+        while self.open.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.open.insert(id, expected);
+        Ok((CallId(id), Frame { kind: FrameKind::Call, call: id, payload: call.encode() }))
+    }
+
+    /// Returns the number of calls under way.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Takes a frame that was received.
+    ///
+    /// # Errors
+    /// It is no answer to a call that is under way.
+    pub fn take(&mut self, frame: Frame) -> Result<(CallId, Answer), Violation> {
+        let Frame { kind, call: number, payload } = frame;
+        if !matches!(kind, FrameKind::Answer | FrameKind::Failed) {
+            return Err(Violation::WrongSide);
+        }
+        let expected = self.open.remove(&number).ok_or(Violation::Unasked { call: number })?;
+        let answer = match kind {
+            FrameKind::Failed => read_failure(&payload)?,
+            _ => read_answer(expected, payload)?,
+        };
+        if let Answer::Opened { handle, status, .. } = &answer
+            && self.handles.insert(handle.0, status.kind).is_some()
+        {
+            return Err(Violation::BadHandle { handle: handle.0 });
+        }
+        Ok((CallId(number), answer))
+    }
+}
+
+fn read_failure(payload: &[u8]) -> Result<Answer, Violation> {
+    /// `MAX_ERRNO`, `include/linux/err.h`.
+    const MAX_ERRNO: u16 = 4095;
+    let mut reader = Reader::new(payload, "answer");
+    let errno = reader.u16()?;
+    reader.end()?;
+    match errno {
+        1..=MAX_ERRNO => Ok(Answer::Failed { errno }),
+        _ => Err(reader.malformed()),
+    }
+}
+
+fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation> {
+    let mut reader = Reader::new(&payload, "answer");
+    let answer = match expected {
+        Expected::Opened => {
+            let (handle, status) = (Handle(reader.u32()?), Status::read(&mut reader)?);
+            let target = read_target(&mut reader, status.kind)?;
+            Answer::Opened { handle, status, target }
+        }
+        Expected::Status => Answer::Status { status: Status::read(&mut reader)? },
+        Expected::Closed => Answer::Closed,
+        Expected::Entry { name } => {
+            let entry = Entry::read(&mut reader)?;
+            if entry.name != name || entry.contents.is_some() {
+                return Err(reader.malformed());
+            }
+            Answer::Entry { entry }
+        }
+        Expected::Entries { contents_up_to } => {
+            let is_last = reader.bool()?;
+            let mut entries = Vec::new();
+            while !reader.is_empty() {
+                let entry = Entry::read(&mut reader)?;
+                let limit = contents_up_to as usize;
+                if entry.contents.as_ref().is_some_and(|contents| contents.len() > limit) {
+                    return Err(reader.malformed());
+                }
+                entries.push(entry);
+            }
+            // Each page brings a listing nearer to its end.
+            if entries.is_empty() && !is_last {
+                return Err(reader.malformed());
+            }
+            Answer::Entries { entries, is_last }
+        }
+        Expected::Ranges { from } => {
+            let is_last = reader.bool()?;
+            let (mut ranges, mut from) = (Vec::new(), from);
+            while !reader.is_empty() {
+                let range = reader.u64()?..reader.u64()?;
+                let is_behind = range.start >= from && !range.is_empty();
+                if !is_behind || i64::try_from(range.end).is_err() || ranges.len() == MAX_RANGES {
+                    return Err(reader.malformed());
+                }
+                from = range.end;
+                ranges.push(range);
+            }
+            if ranges.is_empty() && !is_last {
+                return Err(reader.malformed());
+            }
+            Answer::Ranges { ranges, is_last }
+        }
+        Expected::Data { bytes } => {
+            return match payload.len() <= bytes as usize {
+                true => Ok(Answer::Data { bytes: payload }),
+                false => Err(reader.malformed()),
+            };
+        }
+        Expected::Attributes => {
+            let mut attributes = Vec::new();
+            while !reader.is_empty() {
+                attributes.push(Attribute::read(&mut reader)?);
+            }
+            Answer::Attributes { attributes }
+        }
+    };
+    reader.end().map(|()| answer)
+}

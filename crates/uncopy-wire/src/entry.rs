@@ -1,0 +1,99 @@
+//! Entries of a directory, and extended attributes.
+
+use crate::codec::{Reader, Writer};
+use crate::status::{Kind, Status};
+use crate::{Violation, name};
+
+/// Maximum length of a link's target (`PATH_MAX`).
+const MAX_TARGET_BYTES: usize = 4096;
+/// Maximum lengths of an attribute's name and value (`XATTR_NAME_MAX`, `XATTR_SIZE_MAX`).
+const MAX_ATTRIBUTE_NAME_BYTES: usize = 255;
+const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Status.
+    pub status: Status,
+    /// Target of a symbolic link.
+    pub target: Option<Vec<u8>>,
+    /// All bytes of a small file, if they were asked for and could be read: as many as the status says.
+    pub contents: Option<Vec<u8>>,
+}
+
+impl Entry {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.bytes(&self.name);
+        self.status.write(writer);
+        write_optional(writer, self.target.as_deref());
+        write_optional(writer, self.contents.as_deref());
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Entry, Violation> {
+        let name = reader.bytes()?.to_vec();
+        name::check(&name)?;
+        let status = Status::read(reader)?;
+        let target = read_target(reader, status.kind)?;
+        let contents = optional(reader)?;
+        let is_whole =
+            |bytes: &Vec<u8>| status.kind == Kind::File && bytes.len() as u64 == status.size;
+        if !contents.as_ref().is_none_or(is_whole) {
+            return Err(reader.malformed());
+        }
+        Ok(Entry { name, status, target, contents })
+    }
+}
+
+pub(crate) fn write_optional(writer: &mut Writer, bytes: Option<&[u8]>) {
+    writer.bool(bytes.is_some());
+    if let Some(bytes) = bytes {
+        writer.bytes(bytes);
+    }
+}
+
+fn optional(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>, Violation> {
+    match reader.bool()? {
+        true => Ok(Some(reader.bytes()?.to_vec())),
+        false => Ok(None),
+    }
+}
+
+/// Reads the target that a link has and nothing else.
+pub(crate) fn read_target(
+    reader: &mut Reader<'_>,
+    kind: Kind,
+) -> Result<Option<Vec<u8>>, Violation> {
+    let target = optional(reader)?;
+    let is_target =
+        |target: &Vec<u8>| (1..=MAX_TARGET_BYTES).contains(&target.len()) && !target.contains(&0);
+    match target.is_some() == (kind == Kind::Link) && target.as_ref().is_none_or(is_target) {
+        true => Ok(target),
+        false => Err(reader.malformed()),
+    }
+}
+
+/// An extended attribute, or an access control list as the system stores it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attribute {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+impl Attribute {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.bytes(&self.name).bytes(&self.value);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Attribute, Violation> {
+        let (name, value) = (reader.bytes()?.to_vec(), reader.bytes()?.to_vec());
+        let is_name = (1..=MAX_ATTRIBUTE_NAME_BYTES).contains(&name.len()) && !name.contains(&0);
+        match is_name && value.len() <= MAX_ATTRIBUTE_BYTES {
+            true => Ok(Attribute { name, value }),
+            false => Err(reader.malformed()),
+        }
+    }
+}

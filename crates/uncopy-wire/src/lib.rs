@@ -1,0 +1,68 @@
+//! The protocol by which uncopy copies between machines (pure): bytes in, bytes and requests out, without I/O, clock or
+//! threads.
+//!
+//! The *near* end is where the user is, the *far* end is started for it. One of them has the source and serves it, the
+//! other has the destination and asks: for the status of a root, the entries of a directory, the bytes of a file. The
+//! asking side decides everything; the serving side shows what was named, and nothing else. [`Session`] is what is said
+//! beside that, [`Caller`] is the asking side, [`Server`] the serving one. All check every byte of the other end: a
+//! [`Violation`] ends the connection.
+//!
+//! Each end begins with a [`Greeting`], and both speak the highest version that both know. A version fixes every frame:
+//! nothing in it is optional or skipped. A later version adds frames and fields, and a peer of an earlier one never
+//! gets them.
+//!
+//! ```
+//! use uncopy_wire::{Answer, Call, Caller, Frames, Kind, Request, Server, Status};
+//! let (mut caller, mut server) = (Caller::new(), Server::new(1));
+//! let root = Call::Root { number: 0, follows: false };
+//! let (id, frame) = caller.call(&root)?;
+//!
+//! let mut frames = Frames::default();
+//! frames.feed(&frame.encode());
+//! let request = server.take(&frames.next()?.expect("a whole frame"))?;
+//! assert_eq!(request, Request { id: id.number(), call: root });
+//! let status = Status { kind: Kind::Directory, ..Status::default() };
+//! let (handle, frame) = server.opened(request.id, &status)?;
+//!
+//! let mut frames = Frames::default();
+//! frames.feed(&frame.encode());
+//! let (answered, answer) = caller.take(frames.next()?.expect("a whole frame"))?;
+//! assert_eq!(answered, id);
+//! assert_eq!(answer, Answer::Opened {
+//!     handle: handle.expect("few are open"),
+//!     status,
+//!     target: None,
+//! });
+//! # Ok::<(), uncopy_wire::Violation>(())
+//! ```
+
+#![deny(missing_docs, unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+mod call;
+mod caller;
+mod codec;
+mod entry;
+mod frame;
+mod greeting;
+mod message;
+mod name;
+mod server;
+mod session;
+mod status;
+mod violation;
+
+pub use call::{Call, Handle, MAX_CONTENTS_BYTES, MAX_RANGES, MAX_READ_BYTES};
+pub use caller::{Answer, CallId, Caller};
+pub use entry::{Attribute, Entry};
+pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
+pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};
+pub use message::{Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Refusal};
+pub use name::{MAX_NAME_BYTES, is_name};
+pub use server::{Page, Request, Server};
+pub use session::{End, Received, Session};
+pub use status::{Kind, Status, Time};
+pub use violation::Violation;
+
+/// Version of the protocol.
+pub const VERSION: u16 = 1;

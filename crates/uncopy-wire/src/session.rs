@@ -1,0 +1,298 @@
+//! Sessions: which end may send what, and when.
+
+use crate::Violation;
+use crate::frame::{Frame, FrameKind};
+use crate::message::{Job, Message};
+
+/// End of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The end where the user is.
+    Near,
+    /// The end that was started for it.
+    Far,
+}
+
+/// End that asks, and has the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asking {
+    Near,
+    Far,
+}
+
+/// Stage of a session, the same at both ends but for what is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The near end has not sent the job.
+    Greeted,
+    /// The far end has not said whether it takes the job.
+    Asked(Asking),
+    Running(Asking),
+    /// The far end has sent its last frame.
+    Ended,
+}
+
+/// Frame that was received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Received {
+    /// A message of the session.
+    Message(Message),
+    /// A call, for [`Server::take`](crate::Server::take).
+    Call(Frame),
+    /// An answer, for [`Caller::take`](crate::Caller::take).
+    Answer(Frame),
+}
+
+/// One end of a session, behind the greetings.
+#[derive(Debug)]
+pub struct Session {
+    end: End,
+    stage: Stage,
+    is_stopping: bool,
+}
+
+impl Session {
+    /// Makes one.
+    #[must_use]
+    pub fn new(end: End) -> Session {
+        Session { end, stage: Stage::Greeted, is_stopping: false }
+    }
+
+    /// Returns the frame of a message that this end sends.
+    ///
+    /// # Errors
+    /// It is not for this end, or not for this time; it is longer than a frame, or malformed.
+    pub fn send(&mut self, message: &Message) -> Result<Frame, Violation> {
+        let frame = message.encode()?;
+        self.pass(self.end, message)?;
+        Ok(frame)
+    }
+
+    /// Takes a frame that was received.
+    ///
+    /// # Errors
+    /// It is not for the other end, or not for this time, or malformed.
+    pub fn take(&mut self, frame: Frame) -> Result<Received, Violation> {
+        let from = match self.end {
+            End::Near => End::Far,
+            End::Far => End::Near,
+        };
+        if let Some(message) = Message::decode(&frame)? {
+            self.pass(from, &message)?;
+            return Ok(Received::Message(message));
+        }
+        let asking = match (self.stage, from) {
+            (Stage::Running(asking), _) => asking,
+            // The near end need not wait until the job is accepted, nor know that it has ended.
+            (Stage::Asked(Asking::Near), End::Near) => Asking::Near,
+            (Stage::Ended, End::Near) if frame.kind != FrameKind::Call => Asking::Far,
+            _ => return Err(Violation::WrongOrder),
+        };
+        let is_from_asking = (asking == Asking::Near) == (from == End::Near);
+        match (frame.kind == FrameKind::Call, is_from_asking) {
+            (true, true) => Ok(Received::Call(frame)),
+            (false, false) => Ok(Received::Answer(frame)),
+            _ => Err(Violation::WrongSide),
+        }
+    }
+
+    /// Whether the far end has sent its last frame.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.stage == Stage::Ended
+    }
+
+    /// Passes a message of an end.
+    fn pass(&mut self, from: End, message: &Message) -> Result<(), Violation> {
+        let sender = match message {
+            Message::Job(_) | Message::Stop => Some(End::Near),
+            Message::Ping => None,
+            _ => Some(End::Far),
+        };
+        if sender.is_some_and(|sender| sender != from) {
+            return Err(Violation::WrongSide);
+        }
+        self.stage = match (self.stage, message) {
+            (Stage::Ended, _) if from == End::Far => return Err(Violation::WrongOrder),
+            (stage, Message::Ping) => stage,
+            (Stage::Greeted, Message::Job(Job::Serve { .. })) => Stage::Asked(Asking::Near),
+            (Stage::Greeted, Message::Job(Job::Run { .. })) => Stage::Asked(Asking::Far),
+            (Stage::Asked(asking), Message::Accepted { .. }) => Stage::Running(asking),
+            (Stage::Asked(_), Message::Refused(_)) => Stage::Ended,
+            (
+                stage @ Stage::Running(Asking::Far),
+                Message::Output { .. } | Message::Progress(_),
+            ) => stage,
+            (Stage::Running(Asking::Far), Message::Exit { .. }) => Stage::Ended,
+            (
+                stage @ (Stage::Asked(Asking::Far) | Stage::Running(Asking::Far) | Stage::Ended),
+                Message::Stop,
+            ) if !std::mem::replace(&mut self.is_stopping, true) => stage,
+            _ => return Err(Violation::WrongOrder),
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{JobState, OutputStream, Refusal};
+
+    fn messages() -> Vec<Message> {
+        let path = || vec![b"a\xff".to_vec(), Vec::new()];
+        vec![
+            Message::Job(Job::Serve { roots: path() }),
+            Message::Job(Job::Run { arguments: path(), sources: path() }),
+            Message::Accepted { is_confined: true },
+            Message::Refused(Refusal::ReadOnly),
+            Message::Output { stream: OutputStream::Error, bytes: vec![7] },
+            Message::Progress(JobState { entries: 1, bytes: u64::MAX, ..JobState::default() }),
+            Message::Exit { code: 255 },
+            Message::Stop,
+            Message::Ping,
+        ]
+    }
+
+    const SERVE: usize = 0;
+    const RUN: usize = 1;
+    const ACCEPTED: usize = 2;
+    const REFUSED: usize = 3;
+    const EXIT: usize = 6;
+    const STOP: usize = 7;
+
+    #[test]
+    fn each_stage_takes_its_messages_and_no_others() {
+        use Violation::{WrongOrder, WrongSide};
+        // Messages that have passed, and those that may come next by their numbers.
+        let table: [(&[usize], &[usize], &[usize]); 8] = [
+            (&[], &[0, 1, 8], &[8]),
+            (&[SERVE], &[8], &[2, 3, 8]),
+            (&[RUN], &[7, 8], &[2, 3, 8]),
+            (&[RUN, STOP], &[8], &[2, 3, 8]),
+            (&[SERVE, ACCEPTED], &[8], &[8]),
+            (&[RUN, ACCEPTED], &[7, 8], &[4, 5, 6, 8]),
+            (&[SERVE, REFUSED], &[7, 8], &[]),
+            (&[RUN, ACCEPTED, EXIT], &[7, 8], &[]),
+        ];
+        let is_near = |number: usize| matches!(number, SERVE | RUN | STOP | 8);
+        let is_far = |number: usize| !matches!(number, SERVE | RUN | STOP);
+        for (passed, near, far) in table {
+            for end in [End::Near, End::Far] {
+                for (number, message) in messages().iter().enumerate() {
+                    let begun = || {
+                        let mut session = Session::new(end);
+                        for number in passed {
+                            let message = &messages()[*number];
+                            let is_own = is_near(*number) == (end == End::Near);
+                            match is_own {
+                                true => drop(session.send(message).unwrap()),
+                                false => {
+                                    let frame = message.encode().unwrap();
+                                    session.take(frame).unwrap();
+                                }
+                            }
+                        }
+                        session
+                    };
+                    for from in [End::Near, End::Far] {
+                        let (allowed, may_ever) = match from {
+                            End::Near => (near, is_near(number)),
+                            End::Far => (far, is_far(number)),
+                        };
+                        let expected = match (allowed.contains(&number), may_ever) {
+                            (true, _) => Ok(()),
+                            (false, true) => Err(WrongOrder),
+                            (false, false) => Err(WrongSide),
+                        };
+                        let mut session = begun();
+                        let found = match from == end {
+                            true => session.send(message).map(|_| ()),
+                            false => session.take(message.encode().unwrap()).map(|received| {
+                                assert_eq!(received, Received::Message(message.clone()));
+                            }),
+                        };
+                        assert_eq!(found, expected, "{passed:?} {end:?} {from:?} {message:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn calls_come_from_the_asking_end_alone() {
+        let call = Frame { kind: FrameKind::Call, call: 3, payload: vec![1] };
+        let answer = Frame { kind: FrameKind::Answer, ..call.clone() };
+        let failed = Frame { kind: FrameKind::Failed, ..call.clone() };
+        let serve = &messages()[SERVE];
+        let run = &messages()[RUN];
+        let accepted = &messages()[ACCEPTED];
+        let exit = &messages()[EXIT];
+        let take = |session: &mut Session, frame: &Frame| session.take(frame.clone());
+
+        let mut near = Session::new(End::Near);
+        near.send(serve).unwrap();
+        assert_eq!(take(&mut near, &answer), Err(Violation::WrongOrder));
+        near.take(accepted.encode().unwrap()).unwrap();
+        assert_eq!(take(&mut near, &call), Err(Violation::WrongSide));
+        assert_eq!(take(&mut near, &answer), Ok(Received::Answer(answer.clone())));
+        assert_eq!(take(&mut near, &failed), Ok(Received::Answer(failed.clone())));
+
+        let mut far = Session::new(End::Far);
+        assert_eq!(take(&mut far, &call), Err(Violation::WrongOrder));
+        far.take(serve.encode().unwrap()).unwrap();
+        assert_eq!(take(&mut far, &call), Ok(Received::Call(call.clone())));
+        assert_eq!(take(&mut far, &answer), Err(Violation::WrongSide));
+
+        let mut far = Session::new(End::Far);
+        far.take(run.encode().unwrap()).unwrap();
+        assert_eq!(take(&mut far, &answer), Err(Violation::WrongOrder));
+        far.send(accepted).unwrap();
+        assert_eq!(take(&mut far, &call), Err(Violation::WrongSide));
+        assert_eq!(take(&mut far, &answer), Ok(Received::Answer(answer.clone())));
+        far.send(exit).unwrap();
+        assert!(far.is_ended());
+        assert_eq!(take(&mut far, &answer), Ok(Received::Answer(answer.clone())));
+        assert_eq!(take(&mut far, &call), Err(Violation::WrongOrder));
+
+        let mut near = Session::new(End::Near);
+        near.send(run).unwrap();
+        assert_eq!(take(&mut near, &call), Err(Violation::WrongOrder));
+        near.take(accepted.encode().unwrap()).unwrap();
+        assert_eq!(take(&mut near, &call), Ok(Received::Call(call.clone())));
+        near.take(exit.encode().unwrap()).unwrap();
+        assert_eq!(take(&mut near, &call), Err(Violation::WrongOrder));
+    }
+
+    #[test]
+    fn messages_that_are_too_long_or_malformed_are_neither_sent_nor_taken() {
+        let malformed = Violation::Malformed { what: "message" };
+        let roots = |root: Vec<u8>| Message::Job(Job::Serve { roots: vec![root] });
+        let output = |bytes| Message::Output { stream: OutputStream::Standard, bytes };
+        let refused = |path| Message::Refused(Refusal::Outside { path });
+        let bad_text = |length| Refusal::Arguments { message: "x".repeat(length) };
+        for (message, expected) in [
+            (roots(vec![b'x'; 4097]), malformed),
+            (roots(b"a\0b".to_vec()), malformed),
+            (Message::Job(Job::Serve { roots: vec![] }), malformed),
+            (Message::Job(Job::Run { arguments: vec![vec![b'x']], sources: vec![] }), malformed),
+            (Message::Job(Job::Serve { roots: vec![vec![b'x'; 4096]; 272] }), Violation::TooLong),
+            (output(vec![]), malformed),
+            (output(vec![0; (64 << 10) + 1]), malformed),
+            (refused(vec![b'x'; 4097]), malformed),
+            (Message::Refused(bad_text((64 << 10) + 1)), malformed),
+        ] {
+            assert_eq!(message.encode(), Err(expected));
+        }
+        for message in [roots(vec![b'x'; 4096]), output(vec![0; 64 << 10]), refused(vec![])] {
+            let frame = message.encode().unwrap();
+            assert_eq!(Message::decode(&frame), Ok(Some(message)));
+            for length in 0..frame.payload.len().min(20) {
+                let payload = frame.payload[..length].to_vec();
+                let cut = Message::decode(&Frame { payload, ..frame.clone() });
+                assert!(frame.kind == FrameKind::Output || cut == Err(malformed), "{length}");
+            }
+            assert_eq!(Message::decode(&Frame { call: 1, ..frame }), Err(malformed));
+        }
+    }
+}

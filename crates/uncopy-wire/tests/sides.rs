@@ -1,0 +1,547 @@
+//! Tests both sides against each other, and against a peer that sends anything.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::prelude::*;
+use uncopy_wire::{
+    Answer, Attribute, Call, CallId, Caller, Entry, Frame, FrameKind, Frames, Handle, Kind,
+    MAX_CONTENTS_BYTES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, Page, Request, Server,
+    Status, Time, Violation,
+};
+
+const FAILED: u16 = 13;
+
+/// Carries a frame over as bytes, in pieces of this size.
+fn carry(frame: &Frame, piece: usize) -> Frame {
+    let mut frames = Frames::default();
+    for bytes in frame.encode().chunks(piece) {
+        assert_eq!(frames.next(), Ok(None));
+        frames.feed(bytes);
+    }
+    frames.next().unwrap().unwrap()
+}
+
+/// Both sides.
+struct Line {
+    caller: Caller,
+    server: Server,
+}
+
+impl Line {
+    fn new() -> Line {
+        Line { caller: Caller::new(), server: Server::new(2) }
+    }
+
+    fn ask(&mut self, call: &Call) -> (CallId, u32) {
+        let (id, frame) = self.caller.call(call).unwrap();
+        let request = self.server.take(&carry(&frame, 7)).unwrap();
+        assert_eq!(request, Request { id: id.number(), call: call.clone() });
+        (id, request.id)
+    }
+
+    fn open(&mut self, kind: Kind) -> Handle {
+        let (id, request) = self.ask(&Call::Root { number: 1, follows: true });
+        let status = status(kind, 10);
+        let (handle, frame) = self.server.opened(request, &status).unwrap();
+        let handle = handle.unwrap();
+        let taken = self.caller.take(carry(&frame, 5));
+        assert_eq!(taken, Ok((id, Answer::Opened { handle, status, target: None })));
+        handle
+    }
+}
+
+fn status(kind: Kind, size: u64) -> Status {
+    Status {
+        kind,
+        mode: 0o4755,
+        links: 2,
+        user: 1000,
+        group: u32::MAX,
+        size,
+        blocks: 8,
+        device: 1 << 40,
+        inode: u64::MAX,
+        special: 5,
+        accessed: Time { seconds: -1, nanoseconds: 999_999_999 },
+        modified: Time { seconds: i64::MAX, nanoseconds: 0 },
+        changed: Time { seconds: i64::MIN, nanoseconds: 1 },
+        birth: size.is_multiple_of(2).then_some(Time { seconds: 7, nanoseconds: 8 }),
+    }
+}
+
+fn entry(name: &[u8], kind: Kind, contents: Option<&[u8]>) -> Entry {
+    let status = status(kind, contents.map_or(1 << 50, |bytes| bytes.len() as u64));
+    let target = (kind == Kind::Link).then(|| b"../\xff".to_vec());
+    Entry { name: name.to_vec(), status, target, contents: contents.map(<[u8]>::to_vec) }
+}
+
+fn page(entries: &[Entry]) -> Page {
+    let mut page = Page::default();
+    entries.iter().for_each(|entry| page.push(entry));
+    page
+}
+
+#[test]
+fn each_call_has_its_answer_in_any_order() {
+    let mut line = Line::new();
+    let (directory, file) = (line.open(Kind::Directory), line.open(Kind::File));
+    assert_ne!(directory, file);
+    let entries: Vec<Entry> = Kind::ALL
+        .iter()
+        .enumerate()
+        .map(|(number, kind)| entry(format!("{number}").as_bytes(), *kind, None))
+        .chain([
+            entry(b"small\xff", Kind::File, Some(b"bytes")),
+            entry(b"-", Kind::File, Some(b"")),
+        ])
+        .collect();
+    let attributes = vec![Attribute { name: b"user.a".into(), value: vec![7; 64 << 10] }; 16];
+    let ranges: Vec<Range<u64>> =
+        (1..=MAX_RANGES as u64).map(|at| at * 8192..at * 8192 + 4096).collect();
+    let bytes: Vec<u8> = (0..MAX_READ_BYTES).map(|at| (at ^ (at >> 8)) as u8).collect();
+    let name = b"name".to_vec();
+    let looked = entry(&name, Kind::Link, None);
+    let opened = status(Kind::File, 4);
+    let read = |bytes| Call::Read { file, offset: 3, bytes };
+    // Answers are given in the order of their numbers.
+    let table: [(Call, usize, Answer); 11] = [
+        (
+            Call::Open { directory, name: name.clone(), follows: true },
+            10,
+            Answer::Opened { handle: Handle(2), status: opened, target: None },
+        ),
+        (
+            Call::List { directory, contents_up_to: 5 },
+            3,
+            Answer::Entries { entries: entries.clone(), is_last: false },
+        ),
+        (
+            Call::List { directory, contents_up_to: 5 },
+            4,
+            Answer::Entries { entries: vec![], is_last: true },
+        ),
+        (Call::Look { directory, name }, 2, Answer::Entry { entry: looked.clone() }),
+        (Call::Examine { of: file }, 8, Answer::Status { status: opened }),
+        (
+            Call::Ranges { file, from: 8192 },
+            7,
+            Answer::Ranges { ranges: ranges.clone(), is_last: false },
+        ),
+        (read(MAX_READ_BYTES), 1, Answer::Data { bytes: bytes.clone() }),
+        (read(100), 6, Answer::Data { bytes: bytes[..99].to_vec() }),
+        (Call::Attributes { of: file }, 5, Answer::Attributes { attributes: attributes.clone() }),
+        (Call::Examine { of: directory }, 9, Answer::Failed { errno: FAILED }),
+        (Call::Close { of: file }, 0, Answer::Closed),
+    ];
+    let mut asked: Vec<(usize, CallId, u32)> = (table.iter())
+        .map(|(call, order, _)| {
+            let (id, request) = line.ask(call);
+            (*order, id, request)
+        })
+        .collect();
+    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (11, 11, 1));
+    asked.sort_by_key(|(order, ..)| *order);
+    for (order, id, request) in asked {
+        let (_, _, answer) = table.iter().find(|(_, number, _)| *number == order).unwrap();
+        let server = &mut line.server;
+        let frame = match answer.clone() {
+            Answer::Opened { status, .. } => server.opened(request, &status).unwrap().1,
+            Answer::Entries { entries, is_last } => {
+                server.page(request, &page(&entries), is_last).unwrap()
+            }
+            Answer::Entry { entry } => server.entry(request, &entry).unwrap(),
+            Answer::Status { status } => server.status(request, &status).unwrap(),
+            Answer::Ranges { ranges, is_last } => server.ranges(request, &ranges, is_last).unwrap(),
+            Answer::Data { bytes } => server.data(request, bytes).unwrap(),
+            Answer::Attributes { attributes } => server.attributes(request, &attributes).unwrap(),
+            Answer::Closed => server.closed(request).unwrap(),
+            Answer::Failed { errno } => server.failed(request, errno).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let taken = line.caller.take(carry(&frame, 64 << 10));
+        assert!(taken == Ok((id, answer.clone())), "{order}");
+        // Nothing is answered twice.
+        assert_eq!(line.server.failed(request, 1), Err(Violation::Unasked { call: request }));
+        let again = line.caller.take(frame);
+        assert_eq!(again, Err(Violation::Unasked { call: request }));
+    }
+    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (0, 0, 2));
+}
+
+#[test]
+fn a_server_gives_no_answer_that_is_not_due() {
+    let mut line = Line::new();
+    let (directory, file) = (line.open(Kind::Directory), line.open(Kind::File));
+    let (_, list) = line.ask(&Call::List { directory, contents_up_to: 0 });
+    let (_, read) = line.ask(&Call::Read { file, offset: 0, bytes: 4 });
+    let server = &mut line.server;
+    let unasked = |call| Err(Violation::Unasked { call });
+    let status = status(Kind::File, 1);
+    assert_eq!(server.data(read, vec![0; 5]), unasked(read));
+    assert_eq!(server.page(read, &Page::default(), true), unasked(read));
+    assert_eq!(server.opened(list, &status).map(|_| ()), Err(Violation::Unasked { call: list }));
+    assert_eq!(server.status(list, &status), unasked(list));
+    assert_eq!(server.entry(list, &entry(b"a", Kind::File, None)), unasked(list));
+    assert_eq!(server.ranges(list, &[], true), unasked(list));
+    assert_eq!(server.attributes(list, &[]), unasked(list));
+    assert_eq!(server.data(list, vec![]), unasked(list));
+    assert_eq!(server.closed(list), unasked(list));
+    assert_eq!(server.failed(99, 1), unasked(99));
+    assert_eq!(server.calls(), 2);
+}
+
+#[test]
+fn pages_are_full_before_they_are_too_long_for_a_frame() {
+    let contents = vec![7; MAX_CONTENTS_BYTES as usize];
+    let name = [b'n'; 1024];
+    for contents in [None, Some(&contents[..1]), Some(&contents[..])] {
+        let mut page = Page::default();
+        while !page.is_full() {
+            page.push(&entry(&name, Kind::File, contents));
+        }
+        let count = page.entries();
+        assert!(count > 0);
+        let mut line = Line::new();
+        let directory = line.open(Kind::Directory);
+        let (id, request) = line.ask(&Call::List { directory, contents_up_to: MAX_CONTENTS_BYTES });
+        let frame = line.server.page(request, &page, false).unwrap();
+        assert!(frame.payload.len() <= MAX_PAYLOAD_BYTES);
+        let (taken, answer) = line.caller.take(frame).unwrap();
+        let Answer::Entries { entries, is_last: false } = answer else { panic!() };
+        assert_eq!((taken, entries.len()), (id, count));
+    }
+    let mut line = Line::new();
+    let file = line.open(Kind::File);
+    let (id, request) = line.ask(&Call::Attributes { of: file });
+    let long = vec![Attribute { name: vec![b'a'; 255], value: vec![0; 64 << 10] }; 17];
+    let frame = line.server.attributes(request, &long).unwrap();
+    assert_eq!(line.caller.take(frame), Ok((id, Answer::Failed { errno: 7 })));
+}
+
+#[test]
+fn a_root_that_is_a_link_comes_with_its_target_and_nothing_else_does() {
+    let long = [b'x'; 4097];
+    for (kind, target, is_good) in [
+        (Kind::Link, Some(&b"../\xff"[..]), true),
+        (Kind::Link, Some(&long[..4096]), true),
+        (Kind::Link, None, false),
+        (Kind::Link, Some(b""), false),
+        (Kind::Link, Some(b"a\0"), false),
+        (Kind::Link, Some(&long), false),
+        (Kind::File, Some(b"x"), false),
+        (Kind::Directory, None, true),
+    ] {
+        let mut line = Line::new();
+        let (id, request) = line.ask(&Call::Root { number: 0, follows: false });
+        let status = status(kind, 3);
+        let answered = match target {
+            Some(target) => line.server.opened_link(request, &status, target),
+            None => line.server.opened(request, &status),
+        };
+        let (handle, frame) = answered.unwrap();
+        let (handle, target) = (handle.unwrap(), target.map(<[u8]>::to_vec));
+        let expected = match is_good {
+            true => Ok((id, Answer::Opened { handle, status, target })),
+            false => Err(Violation::Malformed { what: "answer" }),
+        };
+        assert_eq!(line.caller.take(frame), expected, "{kind:?}");
+    }
+}
+
+/// Has the server take a call, as a peer that may send anything would send it.
+fn serve(server: &mut Server, id: u32, payload: &[u8]) -> Result<Request, Violation> {
+    server.take(&Frame { kind: FrameKind::Call, call: id, payload: payload.to_vec() })
+}
+
+/// Returns the bytes of a call.
+fn encoded(call: &[u8], rest: &[&[u8]]) -> Vec<u8> {
+    [&[call], rest].concat().concat()
+}
+
+#[test]
+fn calls_that_may_not_be_made_are_violations() {
+    let mut server = Server::new(1);
+    let number = |number: u32| number.to_le_bytes();
+    let long = |number: u64| number.to_le_bytes();
+    let root = |root| encoded(&[1], &[&number(root), &[0]]);
+    assert_eq!(serve(&mut server, 0, &root(1)), Err(Violation::BadRoot { number: 1 }));
+    serve(&mut server, 0, &root(0)).unwrap();
+    assert_eq!(serve(&mut server, 0, &root(0)), Err(Violation::CallTwice { call: 0 }));
+    let directory = server.opened(0, &status(Kind::Directory, 0)).unwrap().0.unwrap();
+    serve(&mut server, 0, &root(0)).unwrap();
+    let file = server.opened(0, &status(Kind::File, 0)).unwrap().0.unwrap();
+    let (d, f, unknown) = (number(directory.0), number(file.0), number(77));
+    let open = |handle: &[u8; 4], name: &[u8]| {
+        encoded(&[2], &[handle, &[0], &number(name.len() as u32), name])
+    };
+    let look =
+        |handle: &[u8; 4], name: &[u8]| encoded(&[4], &[handle, &number(name.len() as u32), name]);
+    let read = |handle: &[u8; 4], offset: u64, bytes: u32| {
+        encoded(&[7], &[handle, &long(offset), &number(bytes)])
+    };
+    let handles: [(Vec<u8>, [u8; 4]); 10] = [
+        (encoded(&[3], &[&f, &number(0)]), f),
+        (open(&f, b"a"), f),
+        (open(&unknown, b"a"), unknown),
+        (look(&unknown, b"a"), unknown),
+        (read(&d, 0, 1), d),
+        (encoded(&[6], &[&d, &long(0)]), d),
+        (encoded(&[6], &[&unknown, &long(0)]), unknown),
+        (encoded(&[5], &[&unknown]), unknown),
+        (encoded(&[8], &[&unknown]), unknown),
+        (encoded(&[9], &[&unknown]), unknown),
+    ];
+    for (call, handle) in handles {
+        let expected = Err(Violation::BadHandle { handle: u32::from_le_bytes(handle) });
+        assert_eq!(serve(&mut server, 1, &call), expected, "{call:?}");
+    }
+    let names = [&b""[..], b".", b"..", b"a/b", b"/etc/passwd", b"a\0", &[b'x'; 1025]];
+    for name in names {
+        for call in [open(&d, name), look(&d, name)] {
+            assert_eq!(serve(&mut server, 1, &call), Err(Violation::BadName), "{name:?}");
+        }
+        let mut line = Line::new();
+        let directory = line.open(Kind::Directory);
+        let call = Call::Look { directory, name: name.to_vec() };
+        assert_eq!(line.caller.call(&call), Err(Violation::BadName));
+    }
+    let whole = look(&d, b"name");
+    let mut malformed = vec![
+        encoded(&[3], &[&d, &number(MAX_CONTENTS_BYTES + 1)]),
+        read(&f, 0, MAX_READ_BYTES + 1),
+        read(&f, i64::MAX as u64, 1),
+        read(&f, u64::MAX, 1),
+        encoded(&[6], &[&f, &long(u64::MAX)]),
+        encoded(&[1], &[&number(0), &[2]]),
+        encoded(&[0], &[]),
+        encoded(&[10], &[&f]),
+        encoded(&whole, &[&[0]]),
+        // A length that leads beyond the frame.
+        encoded(&[4], &[&d, &number(u32::MAX), b"name"]),
+    ];
+    malformed.extend((0..whole.len()).map(|length| whole[..length].to_vec()));
+    for call in malformed {
+        let expected = Err(Violation::Malformed { what: "call" });
+        assert_eq!(serve(&mut server, 1, &call), expected, "{call:?}");
+    }
+    let answer = Frame { kind: FrameKind::Answer, call: 1, payload: vec![] };
+    assert_eq!(server.take(&answer), Err(Violation::WrongSide));
+    // None of these was taken.
+    assert_eq!(server.calls(), 0);
+    serve(&mut server, 1, &encoded(&[9], &[&f])).unwrap();
+    let closed = Err(Violation::BadHandle { handle: file.0 });
+    assert_eq!(serve(&mut server, 2, &encoded(&[9], &[&f])), closed);
+    for id in 2..1025 {
+        serve(&mut server, id, &root(0)).unwrap();
+    }
+    assert_eq!(serve(&mut server, 2000, &root(0)), Err(Violation::TooManyCalls));
+}
+
+#[test]
+fn a_caller_makes_no_call_that_no_server_takes() {
+    let mut line = Line::new();
+    let file = line.open(Kind::File);
+    let malformed = Err(Violation::Malformed { what: "call" });
+    let bad = Err(Violation::BadHandle { handle: 7 });
+    let not_of_kind = Err(Violation::BadHandle { handle: file.0 });
+    for (call, expected) in [
+        (Call::Read { file, offset: 0, bytes: MAX_READ_BYTES + 1 }, &malformed),
+        (Call::Read { file, offset: i64::MAX as u64, bytes: 1 }, &malformed),
+        (Call::Ranges { file, from: u64::MAX }, &malformed),
+        (Call::List { directory: file, contents_up_to: u32::MAX }, &malformed),
+        (Call::Close { of: Handle(7) }, &bad),
+        (Call::List { directory: file, contents_up_to: 0 }, &not_of_kind),
+        (Call::Look { directory: file, name: b"a".to_vec() }, &not_of_kind),
+        (Call::Read { file: Handle(7), offset: 0, bytes: 1 }, &bad),
+    ] {
+        assert_eq!(line.caller.call(&call), *expected, "{call:?}");
+    }
+    line.caller.call(&Call::Close { of: file }).unwrap();
+    let closed = Err(Violation::BadHandle { handle: file.0 });
+    assert_eq!(line.caller.call(&Call::Examine { of: file }), closed);
+    let root = Call::Root { number: 0, follows: false };
+    for _ in 1..Caller::MAX_CALLS {
+        line.caller.call(&root).unwrap();
+    }
+    assert_eq!(line.caller.call(&root), Err(Violation::TooManyCalls));
+}
+
+#[test]
+fn too_many_handles_are_refused_and_not_a_violation() {
+    let mut server = Server::new(1);
+    let root = encoded(&[1], &[&[0; 4], &[0]]);
+    for _ in 0..1 << 16 {
+        serve(&mut server, 0, &root).unwrap();
+        assert!(server.opened(0, &Status::default()).unwrap().0.is_some());
+    }
+    serve(&mut server, 5, &root).unwrap();
+    let (handle, frame) = server.opened(5, &Status::default()).unwrap();
+    assert_eq!((handle, frame.kind), (None, FrameKind::Failed));
+}
+
+#[test]
+fn answers_that_nobody_asked_for_are_violations() {
+    let opened = |call: &dyn Fn(Handle) -> Call| {
+        let mut line = Line::new();
+        let (file, directory) = (line.open(Kind::File), line.open(Kind::Directory));
+        let handle = match call(file) {
+            Call::List { .. } => directory,
+            _ => file,
+        };
+        let (id, _) = line.caller.call(&call(handle)).unwrap();
+        (line.caller, id.number())
+    };
+    let read = |file| Call::Read { file, offset: 0, bytes: 4 };
+    let close = |of| Call::Close { of };
+    let examine = |of| Call::Examine { of };
+    let ranges = |file| Call::Ranges { file, from: 10 };
+    let list = |directory| Call::List { directory, contents_up_to: 0 };
+    let root = |_| Call::Root { number: 0, follows: false };
+    let range = |from: u64, to: u64| [from.to_le_bytes(), to.to_le_bytes()].concat();
+    let with = |flag: u8, ranges: &[Vec<u8>]| [&[flag][..], &ranges.concat()].concat();
+    let malformed = Violation::Malformed { what: "answer" };
+    let answer = FrameKind::Answer;
+    type Make<'a> = &'a dyn Fn(Handle) -> Call;
+    let many: Vec<Vec<u8>> =
+        (5..=5 + MAX_RANGES as u64).map(|at| range(at * 4, at * 4 + 1)).collect();
+    let table: Vec<(Make<'_>, FrameKind, Vec<u8>, Violation)> = vec![
+        (&read, FrameKind::Call, vec![], Violation::WrongSide),
+        (&read, FrameKind::Ping, vec![], Violation::WrongSide),
+        (&read, answer, vec![0; 5], malformed),
+        (&read, FrameKind::Failed, vec![0, 0], malformed),
+        (&read, FrameKind::Failed, vec![0, 16], malformed),
+        (&read, FrameKind::Failed, vec![1], malformed),
+        (&close, answer, vec![1], malformed),
+        (&examine, answer, vec![0; 10], malformed),
+        (&ranges, answer, vec![], malformed),
+        (&ranges, answer, with(2, &[]), malformed),
+        // No range, and yet more to come.
+        (&ranges, answer, with(0, &[]), malformed),
+        (&ranges, answer, with(1, &[range(9, 12)]), malformed),
+        (&ranges, answer, with(1, &[range(12, 12)]), malformed),
+        (&ranges, answer, with(1, &[range(13, 12)]), malformed),
+        (&ranges, answer, with(1, &[range(12, 20), range(19, 30)]), malformed),
+        (&ranges, answer, with(1, &[range(12, u64::MAX)]), malformed),
+        (&ranges, answer, with(1, &many), malformed),
+        (&list, answer, vec![], malformed),
+        (&list, answer, vec![0], malformed),
+        (&list, answer, vec![1, 1], malformed),
+        (&root, answer, vec![0; 3], malformed),
+    ];
+    for (number, (call, kind, payload, expected)) in table.into_iter().enumerate() {
+        let (mut caller, id) = opened(call);
+        let taken = caller.take(Frame { kind, call: id, payload });
+        assert_eq!(taken, Err(expected), "{number}");
+    }
+    let (mut caller, id) = opened(&read);
+    let other = Frame { kind: answer, call: id + 1, payload: vec![] };
+    assert_eq!(caller.take(other), Err(Violation::Unasked { call: id + 1 }));
+    // A handle that is open is not given again.
+    let mut line = Line::new();
+    line.open(Kind::File);
+    let (_, first) = line.ask(&Call::Root { number: 0, follows: false });
+    let (_, frame) = line.server.opened(first, &status(Kind::File, 0)).unwrap();
+    let mut payload = frame.payload;
+    payload[..4].fill(0);
+    let taken = line.caller.take(Frame { payload, ..frame });
+    assert_eq!(taken, Err(Violation::BadHandle { handle: 0 }));
+}
+
+#[test]
+fn entries_that_lead_elsewhere_or_lie_are_violations() {
+    let good = entry(b"a", Kind::File, Some(b"12"));
+    let mut cases: Vec<(Entry, Violation)> =
+        [&b".."[..], b".", b"", b"a/b", b"/etc/passwd", b"a\0b"]
+            .iter()
+            .map(|name| (Entry { name: name.to_vec(), ..good.clone() }, Violation::BadName))
+            .collect();
+    let malformed = Violation::Malformed { what: "answer" };
+    let link = entry(b"a", Kind::Link, None);
+    let late = Time { seconds: 0, nanoseconds: 1_000_000_000 };
+    for bad in [
+        Entry { contents: Some(b"123".to_vec()), ..good.clone() },
+        Entry { contents: Some(b"1".to_vec()), ..good.clone() },
+        Entry { target: Some(b"x".to_vec()), ..good.clone() },
+        Entry { target: None, ..link.clone() },
+        Entry { target: Some(Vec::new()), ..link.clone() },
+        Entry { target: Some(b"a\0".to_vec()), ..link.clone() },
+        Entry { target: Some(vec![b'x'; 4097]), ..link.clone() },
+        Entry { status: Status { mode: 0o10000, ..good.status }, ..good.clone() },
+        Entry { status: Status { size: u64::MAX, ..good.status }, contents: None, ..good.clone() },
+        Entry { status: Status { modified: late, ..good.status }, ..good.clone() },
+        entry(b"a", Kind::File, Some(b"123456")),
+    ] {
+        cases.push((bad, malformed));
+    }
+    for (bad, expected) in cases {
+        let mut line = Line::new();
+        let directory = line.open(Kind::Directory);
+        let (_, request) = line.ask(&Call::List { directory, contents_up_to: 5 });
+        let frame = line.server.page(request, &page(std::slice::from_ref(&bad)), true).unwrap();
+        assert_eq!(line.caller.take(frame), Err(expected), "{bad:?}");
+    }
+    // One that was looked at is the one that was asked for, without contents.
+    for (bad, is_good) in
+        [(link.clone(), true), (Entry { name: b"b".to_vec(), ..link }, false), (good, false)]
+    {
+        let mut line = Line::new();
+        let directory = line.open(Kind::Directory);
+        let (_, request) = line.ask(&Call::Look { directory, name: b"a".to_vec() });
+        let frame = line.server.entry(request, &bad).unwrap();
+        assert_eq!(line.caller.take(frame).is_ok(), is_good, "{bad:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_side_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        number in 0usize..FrameKind::ALL.len(),
+        id in 0u32..8,
+    ) {
+        let frame = Frame { kind: FrameKind::ALL[number], call: id, payload: bytes };
+        let mut line = Line::new();
+        let of = line.open(Kind::Directory);
+        let file = line.open(Kind::File);
+        for call in [
+            Call::Root { number: 0, follows: false },
+            Call::List { directory: of, contents_up_to: 100 },
+            Call::Ranges { file, from: 0 },
+            Call::Attributes { of },
+            Call::Look { directory: of, name: b"a".to_vec() },
+            Call::Read { file, offset: 0, bytes: 100 },
+        ] {
+            line.caller.call(&call).unwrap();
+        }
+        let _ = line.caller.take(frame.clone());
+        let _ = line.server.take(&frame);
+    }
+
+    #[test]
+    fn reads_arrive_whole_in_any_order(
+        sizes in prop::collection::vec(0usize..5000, 1..20),
+        order in any::<prop::sample::Index>(),
+        piece in 1usize..2000,
+    ) {
+        let mut line = Line::new();
+        let file = line.open(Kind::File);
+        let contents: Vec<u8> = (0..5000).map(|at: usize| (at * 7) as u8).collect();
+        let mut asked: Vec<(CallId, u32, usize)> = sizes.iter().map(|size| {
+            let (id, request) = line.ask(&Call::Read { file, offset: 0, bytes: *size as u32 });
+            (id, request, *size)
+        }).collect();
+        let mut found: BTreeMap<CallId, Vec<u8>> = BTreeMap::new();
+        while !asked.is_empty() {
+            let (id, request, size) = asked.swap_remove(order.index(asked.len()));
+            let frame = line.server.data(request, contents[..size].to_vec()).unwrap();
+            let (taken, Answer::Data { bytes }) = line.caller.take(carry(&frame, piece)).unwrap()
+            else { panic!() };
+            prop_assert_eq!(taken, id);
+            prop_assert!(bytes == contents[..size]);
+            prop_assert!(found.insert(taken, bytes).is_none());
+        }
+        prop_assert_eq!((line.caller.calls(), found.len()), (0, sizes.len()));
+    }
+}

@@ -1,0 +1,64 @@
+//! Input: what a near end sends. The far end serves two roots, and answers every call that it takes with an answer that
+//! is due; no call gets a name that leads elsewhere.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use uncopy_wire::{
+    Call, End, Entry, Frames, Kind, Page, Received, Server, Session, Status, is_name,
+};
+
+fuzz_target!(|data: &[u8]| {
+    let mut session = Session::new(End::Far);
+    let mut server = Server::new(2);
+    let mut frames = Frames::default();
+    for piece in data.chunks(7) {
+        frames.feed(piece);
+        loop {
+            let frame = match frames.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return,
+            };
+            let frame = match session.take(frame) {
+                Ok(Received::Call(frame)) => frame,
+                Ok(_) => continue,
+                Err(_) => return,
+            };
+            let Ok(request) = server.take(&frame) else { return };
+            answer(&mut server, request.id, &request.call);
+        }
+    }
+    assert_eq!(server.calls(), 0);
+});
+
+fn answer(server: &mut Server, id: u32, call: &Call) {
+    let status = |kind| Status { kind, ..Status::default() };
+    let answered = match call {
+        Call::Root { number, .. } => {
+            assert!(*number < 2);
+            let kind = if *number == 0 { Kind::Directory } else { Kind::File };
+            server.opened(id, &status(kind)).map(|(_, frame)| frame)
+        }
+        Call::Open { name, follows, .. } => {
+            assert!(is_name(name));
+            let kind = if *follows { Kind::Directory } else { Kind::File };
+            server.opened(id, &status(kind)).map(|(_, frame)| frame)
+        }
+        Call::Look { name, .. } => {
+            assert!(is_name(name));
+            let (name, status) = (name.clone(), status(Kind::File));
+            server.entry(id, &Entry { name, status, target: None, contents: None })
+        }
+        Call::List { .. } => server.page(id, &Page::default(), true),
+        Call::Examine { .. } => server.status(id, &status(Kind::File)),
+        Call::Ranges { from, .. } => server.ranges(id, &[*from..*from + 1], true),
+        Call::Read { offset, bytes, .. } => {
+            assert!(offset.checked_add(u64::from(*bytes)).is_some());
+            server.data(id, vec![0; (*bytes).min(100) as usize])
+        }
+        Call::Attributes { .. } => server.attributes(id, &[]),
+        Call::Close { .. } => server.closed(id),
+        _ => server.failed(id, 38),
+    };
+    answered.expect("it is due");
+}
