@@ -1,6 +1,6 @@
 //! Exit codes: what a script can learn from how the program ended.
 
-use uncopy::{Error, Reason};
+use uncopy::{Error, Objection, Reason};
 
 /// Exit code of the program. The numbers are part of its interface.
 ///
@@ -28,6 +28,8 @@ pub enum Exit {
     NotKnown = 7,
     /// `uncopy doctor`: the bytes are not copied, but only up to a limit or without a gain.
     Limited = 8,
+    /// The other machine cannot be reached, has no uncopy or too old a one, or the connection to it ended.
+    Unreachable = 9,
 }
 
 impl Exit {
@@ -42,6 +44,7 @@ impl Exit {
             Reason::SourceChanged { .. } => Exit::SourceChanged,
             Reason::NoMechanism { .. } => Exit::NoMechanism,
             Reason::Options(_) | Reason::NotHere { .. } => Exit::Usage,
+            Reason::Refused(Objection::PeerLost { .. }) => Exit::Unreachable,
             _ => Exit::Failure,
         }
     }
@@ -55,6 +58,21 @@ impl Exit {
             (one, other) if one == other => one,
             _ => Exit::Failure,
         }
+    }
+
+    /// Returns the code that a program on another machine ended with.
+    #[cfg(all(feature = "remote", target_os = "linux"))]
+    pub(crate) fn of_code(code: u8) -> Exit {
+        let all = [
+            Exit::Success,
+            Exit::Failure,
+            Exit::Usage,
+            Exit::VerificationFailed,
+            Exit::SourceChanged,
+            Exit::NoMechanism,
+            Exit::Unreachable,
+        ];
+        all.into_iter().find(|exit| exit.code() == code).unwrap_or(Exit::Failure)
     }
 
     /// Returns the number.
@@ -73,6 +91,7 @@ Exit codes:
   3  verification failed: the copy differs from its source
   4  a source changed while it was copied
   5  no mechanism that the options allow works for a file
+  9  the other machine cannot be reached, has no uncopy or too old a one, or the connection ended
   129, 130, 143  stopped by SIGHUP, SIGINT, SIGTERM; with --resume the next run continues";
 
 #[cfg(test)]
@@ -114,6 +133,7 @@ mod tests {
             Exit::VerificationFailed,
             Exit::SourceChanged,
             Exit::NoMechanism,
+            Exit::Unreachable,
         ] {
             let start = format!("\n  {}  ", exit as u8);
             assert_eq!(TABLE.matches(&start).count(), 1, "{exit:?}");

@@ -5,8 +5,8 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
-// Code that serves subcommands of Linux alone is unused elsewhere.
-#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+// Code that serves subcommands of Linux alone, or copies between machines, is unused elsewhere.
+#![cfg_attr(not(all(feature = "remote", target_os = "linux")), allow(dead_code))]
 
 mod audit;
 #[cfg(target_os = "linux")]
@@ -24,6 +24,8 @@ mod man;
 mod manifest;
 mod progress;
 mod question;
+#[cfg_attr(not(all(feature = "remote", target_os = "linux")), path = "remote_portable.rs")]
+mod remote;
 mod replaced_file;
 mod report;
 mod stop;
@@ -70,7 +72,7 @@ pub fn run_and_exit(arguments: impl IntoIterator<Item = OsString>) -> ! {
 fn run_then<T>(arguments: &[OsString], end: impl FnOnce(Exit) -> T) -> T {
     if let Some(flags) = CopyArgs::from_paths_only(arguments) {
         let configured = config::Configured::new(flags, None, |_| false);
-        return end(exit_of(configured.and_then(|configured| cp::run(&configured))));
+        return end(exit_of(configured.and_then(|configured| cp::run(&configured, None))));
     }
     let mut command = command();
     match command.try_get_matches_from_mut(arguments) {
@@ -83,7 +85,7 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
     match matches.subcommand() {
         Some(("cp", flags)) => {
             let configured = config::Configured::parsed(flags, None);
-            exit_of(configured.and_then(|configured| cp::run(&configured)))
+            exit_of(configured.and_then(|configured| cp::run(&configured, Some(flags))))
         }
         Some(("capabilities", flags)) => with_flags(flags, capabilities::run),
         #[cfg(target_os = "linux")]
@@ -94,6 +96,8 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
         Some(("tune", flags)) => with_flags(flags, tune::run),
         #[cfg(target_os = "linux")]
         Some(("verify", flags)) => with_flags(flags, verify::run),
+        #[cfg(all(feature = "remote", target_os = "linux"))]
+        Some(("serve", flags)) => with_flags(flags, remote::serve),
         Some(("audit", flags)) => with_flags(flags, audit::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),
@@ -102,7 +106,7 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
         None => exit_of(SingleArgs::from_arg_matches(matches).and_then(|flags| {
             let is_given = |flag: &str| SingleArgs::is_given(matches, flag);
             let configured = config::Configured::new(flags.into_copy(), None, is_given)?;
-            cp::run(&configured)
+            cp::run(&configured, None)
         })),
     }
 }

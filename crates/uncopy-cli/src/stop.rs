@@ -24,10 +24,12 @@ pub(crate) fn failed(error: &io::Error) -> Exit {
 
 /// Request to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; a second one kills at
 /// once.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Stop {
     signal: Arc<AtomicUsize>,
     listening: AtomicBool,
+    /// Whether the other machine asks to stop, where it runs this copy.
+    peer: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Stop {
@@ -41,6 +43,12 @@ impl Stop {
             flag::register(number, Arc::new(AtomicBool::new(false)))?;
         }
         Ok(Stop::default())
+    }
+
+    /// Also stops where the other machine, which runs this copy, asks for it.
+    #[cfg(all(feature = "remote", target_os = "linux"))]
+    pub(crate) fn asked_by(self, peer: impl Fn() -> bool + Send + Sync + 'static) -> Stop {
+        Stop { peer: Some(Box::new(peer)), ..self }
     }
 
     /// Installs the handlers. A signal that the parent ignores (`nohup`, a background job of a
@@ -68,30 +76,43 @@ impl Stop {
         Ok(())
     }
 
-    /// Returns the signal that requested to stop, if there was one.
-    pub(crate) fn requested(&self) -> Option<Signal> {
+    /// Returns what requested to stop, if something did.
+    pub(crate) fn requested(&self) -> Option<StopRequest> {
         match self.signal.load(Ordering::Relaxed) {
-            0 => None,
-            number => i32::try_from(number).ok().map(Signal),
+            0 => self.peer.as_ref().is_some_and(|asks| asks()).then_some(StopRequest::Peer),
+            number => i32::try_from(number).ok().map(StopRequest::Signal),
         }
     }
 }
 
-/// A signal that requested to stop.
+/// Origin of a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Signal(i32);
+pub(crate) enum StopRequest {
+    /// A signal to this process.
+    Signal(i32),
+    /// The other machine, which got a signal.
+    Peer,
+}
 
-impl Signal {
-    /// Returns the name: `SIGINT`.
+impl StopRequest {
+    /// Returns a name: `SIGINT`.
     pub(crate) fn name(self) -> &'static str {
-        signal_name(self.0).unwrap_or("a signal")
+        match self {
+            StopRequest::Signal(number) => signal_name(number).unwrap_or("a signal"),
+            StopRequest::Peer => "a signal on the other machine",
+        }
     }
 
-    /// Ends the process by this signal, so that its parent sees it: a loop in a shell stops at
-    /// Ctrl-C only if its commands die of `SIGINT`.
-    pub(crate) fn die(self) -> ! {
-        let _ = emulate_default_handler(self.0);
-        std::process::exit(128 + self.0)
+    /// Ends the process by the signal, so that its parent sees it: a loop in a shell stops at
+    /// Ctrl-C only if its commands die of `SIGINT`. Returns where the process goes on, to say so to the other machine.
+    pub(crate) fn end(self) -> Exit {
+        match self {
+            StopRequest::Signal(number) => {
+                let _ = emulate_default_handler(number);
+                std::process::exit(128 + number)
+            }
+            StopRequest::Peer => Exit::Failure,
+        }
     }
 }
 

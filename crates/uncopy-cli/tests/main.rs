@@ -12,6 +12,8 @@ mod cp;
 mod doctor;
 mod faults;
 mod process;
+#[cfg(feature = "remote")]
+mod remote;
 mod tree;
 mod tune;
 mod verify;
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
             doctor::cases(),
             faults::cases(),
             process::cases(),
+            #[cfg(feature = "remote")]
+            remote::cases(),
             tree::cases(),
             tree::audit_stats::cases(),
             tune::cases(),

@@ -1,5 +1,7 @@
 //! All settings. Each has the name of a flag of `uncopy cp`.
 
+use std::ffi::OsString;
+
 use clap::ValueEnum;
 use uncopy::copy::CopyOption;
 
@@ -26,7 +28,7 @@ pub(crate) struct Key {
 const BOOLEAN: &str = "true or false";
 
 /// All settings, in the order in which they are shown.
-pub(crate) static KEYS: [Key; 21] = [
+pub(crate) static KEYS: [Key; 23] = [
     Key {
         name: "verify",
         built_in: "none",
@@ -229,6 +231,22 @@ pub(crate) static KEYS: [Key; 21] = [
         options: &[],
         set: |flags, text| set(&mut flags.tree.links.of_trees, choice(text)),
     },
+    Key {
+        name: "rsh",
+        built_in: "ssh",
+        expected: "a command with its arguments, such as ssh -p 2222",
+        flags: &["rsh"],
+        options: &[],
+        set: |flags, text| set(&mut flags.rsh, unless("ssh", text, command)),
+    },
+    Key {
+        name: "remote-program",
+        built_in: "uncopy",
+        expected: "a command with its arguments, such as sudo uncopy",
+        flags: &["remote_program"],
+        options: &[],
+        set: |flags, text| set(&mut flags.remote_program, unless("uncopy", text, command)),
+    },
 ];
 
 impl Key {
@@ -279,6 +297,10 @@ impl Key {
 fn set<Value>(flag: &mut Value, value: Option<Value>) -> Option<()> {
     *flag = value?;
     Some(())
+}
+
+fn command(text: &str) -> Option<OsString> {
+    (!text.trim().is_empty()).then(|| text.into())
 }
 
 fn choice<Value: ValueEnum>(text: &str) -> Option<Value> {

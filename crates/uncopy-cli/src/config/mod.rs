@@ -38,6 +38,8 @@ enum Origin {
         line: usize,
     },
     Variable,
+    /// On the machine where the command line was typed.
+    Peer,
     /// Measured on the filesystem of the destination.
     Tuned {
         path: PathBuf,
@@ -60,6 +62,7 @@ impl Setting {
             Origin::BuiltIn => String::from("built in"),
             Origin::File { path, line } => format!("{}, line {line}", path.display()),
             Origin::Variable => format!("{} in the environment", self.key.variable()),
+            Origin::Peer => String::from("on the machine of the command line"),
             Origin::Tuned { path, filesystem } => {
                 format!("measured on {filesystem}, {}", path.display())
             }
@@ -141,6 +144,8 @@ impl Configured {
         is_given: impl Fn(&str) -> bool,
     ) -> Result<Configured, clap::Error> {
         let named = destination.map(Path::to_owned).or_else(|| flags.destination());
+        // Measured values are those of copies with both sides here.
+        let named = named.filter(|_| !flags.names_machine());
         let loaded = load(flags.config.as_deref(), named.as_deref());
         let misuse =
             |message: String| usage_error(flags.subcommand(), ErrorKind::ValueValidation, &message);
@@ -156,6 +161,30 @@ impl Configured {
     ) -> Result<Configured, clap::Error> {
         let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
         Configured::new(CopyArgs::from_arg_matches(matches)?, destination, is_given)
+    }
+
+    /// Returns the names and values of the settings that were applied.
+    #[cfg(all(feature = "remote", target_os = "linux"))]
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.applied.iter().map(|setting| (setting.key.name, setting.value.as_str()))
+    }
+
+    /// Applies the settings of another machine, and none of this one.
+    ///
+    /// # Errors
+    /// A sentence for people: this version has no such setting, or not with this value.
+    #[cfg(all(feature = "remote", target_os = "linux"))]
+    pub(crate) fn of_peer<'a>(
+        flags: CopyArgs,
+        settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+        is_given: impl Fn(&str) -> bool,
+    ) -> Result<Configured, String> {
+        let settings = settings.into_iter().map(|(name, value)| {
+            let key = Key::named(name)?;
+            key.check(value).map_err(|next_step| format!("{name} is {value:?}; {next_step}"))?;
+            Ok(Setting { key, value: value.to_owned(), origin: Origin::Peer })
+        });
+        Ok(apply(flags, settings.collect::<Result<_, String>>()?, is_given))
     }
 
     /// Returns the origins of the settings that were applied.
@@ -422,6 +451,8 @@ mod tests {
             ("retries = 0", "-r --retries=0"),
             ("on-error = 'abort'", "-r --on-error=abort"),
             ("links = 'skip'", "-r --links=skip"),
+            ("rsh = 'krsh'", "--rsh=krsh"),
+            ("remote-program = '/opt/uncopy'", "--remote-program=/opt/uncopy"),
         ];
         assert_eq!(
             rows.map(|(text, _)| text.split(' ').next()),

@@ -116,6 +116,8 @@ impl<'a> From<&'a Setting> for One<'a> {
                 one.origin = "variable";
                 one.variable = Some(key.variable());
             }
+            // A copy for another machine alone has it, and shows no settings.
+            Origin::Peer => one.origin = "peer",
             Origin::Tuned { path, filesystem } => {
                 one.origin = "tuned";
                 one.file = Some(path.to_string_lossy());

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use uncopy::copy::job::{JobObserver, JobOptions, JobProgress, Record, copy_trees_observed};
+use uncopy::copy::job::{
+    JobError, JobObserver, JobOptions, JobProgress, Record, Summary, copy_trees_observed, is_built,
+};
 use uncopy::copy::{Consent, Control};
 
 use super::target::Pair;
@@ -12,11 +14,60 @@ use crate::exit::Exit;
 use crate::manifest::Manifest;
 use crate::progress::{JobBar, is_typed};
 use crate::question;
-use crate::report::{Failure, Report};
+use crate::report::{Failure, Report, Wire};
+
+/// Sources of a job.
+pub(crate) trait Sources {
+    /// Copies them.
+    ///
+    /// # Errors
+    /// The job ended before its time.
+    fn copy(
+        &self,
+        pairs: &[Pair],
+        options: &JobOptions,
+        observer: &dyn JobObserver,
+    ) -> Result<Summary, JobError>;
+
+    /// Whether an earlier run of a command made the destination, when it did not exist, out of the source of this
+    /// number: only the traces of a kill have to be removed then.
+    fn is_built(
+        &self,
+        number: u32,
+        source: &Path,
+        destination: &Path,
+        options: &JobOptions,
+    ) -> bool;
+
+    /// Returns what crossed between two machines so far, if they are on another one.
+    fn wire(&self) -> Option<Wire> {
+        None
+    }
+}
+
+/// Sources on this machine.
+pub(crate) struct Here;
+
+impl Sources for Here {
+    fn copy(
+        &self,
+        pairs: &[Pair],
+        options: &JobOptions,
+        observer: &dyn JobObserver,
+    ) -> Result<Summary, JobError> {
+        let roots = pairs.iter().map(|pair| (&pair.source, &pair.destination));
+        copy_trees_observed(roots, options, observer)
+    }
+
+    fn is_built(&self, _: u32, source: &Path, destination: &Path, options: &JobOptions) -> bool {
+        is_built(source, destination, options)
+    }
+}
 
 /// Copies trees or several files, and reports on each entry and on the whole. Shows progress if
 /// standard error is a terminal, and elsewhere if `always_progress`.
-pub(super) fn copy(
+pub(crate) fn copy(
+    sources: &dyn Sources,
     pairs: &[Pair],
     mut options: JobOptions,
     always_progress: bool,
@@ -30,13 +81,12 @@ pub(super) fn copy(
     let shows_progress =
         report.shows_progress() && !pairs.iter().any(|pair| is_typed(&pair.source));
     let bar = JobBar::new(shows_progress, always_progress, control.clock());
-    options.scan_ahead = bar.wants_totals();
-    let roots = pairs.iter().map(|pair| (&pair.source, &pair.destination));
+    options.scan_ahead |= bar.wants_totals();
     let wants_records = report.wants_records() || manifest.is_some();
     let quiet = !report.shows_progress();
     let (report, manifest) = (Mutex::new(report), manifest.map(Mutex::new));
     let watch = Watch { signals, report, manifest, wants_records, bar };
-    let (summary, ended) = match copy_trees_observed(roots, &options, &watch) {
+    let (summary, ended) = match sources.copy(pairs, &options, &watch) {
         Ok(summary) => (summary, Ok(())),
         Err(error) => {
             let (summary, cause) = error.into_parts();
@@ -53,7 +103,7 @@ pub(super) fn copy(
         let first = pairs.len().saturating_sub(summary.sources_not_tried as usize);
         report.not_tried(&pairs[first..], error.is_lasting());
     }
-    report.summary(&summary);
+    report.summary(&summary, sources.wire());
     match (ended, stop.requested()) {
         (Err(error), Some(signal)) if error.is_cancelled() => report.stopped(signal),
         (Err(error), _) => {

@@ -3,8 +3,10 @@
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use uncopy::copy::job::Selection;
 use uncopy::follow;
 
+use crate::flags::select::Pattern;
 use crate::report::{describe, of_file};
 
 /// Maximum size of a list; a larger one may be a device by mistake.
@@ -63,12 +65,44 @@ fn inside(list: &Path, name: PathBuf) -> Result<PathBuf, String> {
     ))
 }
 
+/// Replaces each file of patterns by its patterns.
+///
+/// # Errors
+/// A sentence for people: a file cannot be read, or a pattern in it is invalid.
+pub(crate) fn with_files_read(patterns: &[Pattern]) -> Result<Vec<Pattern>, String> {
+    let mut all = Vec::with_capacity(patterns.len());
+    for pattern in patterns {
+        match pattern {
+            Pattern::ExcludeFrom(file) => exclude_from(file, &mut all)?,
+            pattern => all.push(pattern.clone()),
+        }
+    }
+    Ok(all)
+}
+
+/// Adds the lines of a file, but for comments.
+fn exclude_from(file: &Path, to: &mut Vec<Pattern>) -> Result<(), String> {
+    for (number, line) in lines(file, b'\n')?.into_iter().enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        if line.starts_with(b"#") || line.trim_ascii().is_empty() {
+            continue;
+        }
+        let at = || format!("{}, pattern {}", file.display(), number + 1);
+        let line = std::str::from_utf8(line)
+            .map_err(|_| format!("{}: it is not UTF-8; write ? for such a byte", at()))?;
+        let checked = Selection::default().exclude(line);
+        checked.map_err(|error| format!("{}: {error}", at()))?;
+        to.push(Pattern::Exclude(line.to_owned()));
+    }
+    Ok(())
+}
+
 /// Reads the lines of a file, or of standard input for `-`; empty ones are left out. `separator` ends a
 /// line.
 ///
 /// # Errors
 /// A sentence for people: the file cannot be read.
-pub(super) fn lines(path: &Path, separator: u8) -> Result<Vec<Vec<u8>>, String> {
+fn lines(path: &Path, separator: u8) -> Result<Vec<Vec<u8>>, String> {
     let mut text = Vec::new();
     let read = match path.as_os_str() == "-" {
         true => io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut text),

@@ -1,18 +1,19 @@
 //! `uncopy cp`.
 
 mod file;
-mod job;
-mod list;
+pub(crate) mod job;
+pub(crate) mod list;
 mod outside;
 mod own_files;
-mod request;
+pub(crate) mod request;
 pub(crate) mod target;
 
 use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 
+use clap::ArgMatches;
 use clap::error::ErrorKind;
-use uncopy::copy::job::{DestinationLinks, JobOptions, LinkDest, Parents, is_built};
+use uncopy::copy::job::{DestinationLinks, JobOptions, LinkDest, Parents};
 use uncopy::copy::{Contradiction, CopyOptions, Origin};
 use uncopy::{Reason, System, follow};
 
@@ -24,76 +25,44 @@ use crate::flags::{self, conflict, elsewhere, naming};
 use crate::job_control::JobControl;
 use crate::manifest::Manifest;
 use crate::progress::is_typed;
+use crate::remote;
 use crate::report::{self, Failure, Report};
 use crate::stop::{self, Stop};
+pub(crate) use own_files::SourceSide;
 pub(crate) use target::Pair;
-use target::{Kind, Names};
+use target::{Kind, Names, Reading, Route};
 
-/// Copies the files or trees that the flags name.
+/// Copies the files or trees that the flags name. `given` has the flags of the command line, where the parser read it.
 ///
 /// # Errors
 /// The command line makes no sense; nothing was touched.
-pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
-    let mut options = job_options(configured)?;
+pub(crate) fn run(
+    configured: &Configured,
+    given: Option<&ArgMatches>,
+) -> Result<Exit, clap::Error> {
     let flags = &configured.flags;
     let misuse = |kind, message: String| flags::usage_error(flags.subcommand(), kind, &message);
-    if flags.interactive && !stdin().is_terminal() {
-        let message =
-            "--interactive needs a terminal as standard input, to read the answers from; leave \
-                       it out, or --no-clobber replaces nothing"
-                .to_owned();
-        return Err(misuse(ErrorKind::ValueValidation, message));
-    }
-    if let Some(refusal) = elsewhere::manifest_refusal(System::HERE)
-        && flags.manifest.is_some()
+    let names = target::names(flags, Reading::Operands);
+    if let Ok(names) = &names
+        && names.route != Route::Here
     {
-        return Err(misuse(ErrorKind::ValueValidation, refusal.to_owned()));
+        return remote::copy(configured, names, given);
     }
-    let names = target::names(flags)
-        .map_err(|names| misuse(ErrorKind::MissingRequiredArgument, names.to_string()))?;
+    let mut options = job_options(configured)?;
+    check_questions(flags)?;
+    check_manifest_is_here(flags)?;
+    let names = names.map_err(|misused| misuse(misused.kind(), misused.to_string()))?;
 
     if flags.interactive && names.sources.iter().any(|source| is_typed(source)) {
         let message =
             "--interactive reads answers from the terminal that the source is; copy it without";
         return Err(misuse(ErrorKind::ArgumentConflict, message.to_owned()));
     }
-    let is_directory = match destination_is_directory(&names) {
+    let is_directory = match settle(configured, &mut options, &names, &job::Here, SourceSide::Here)?
+    {
         Ok(is_directory) => is_directory,
-        Err(failure) if flags.keeps_paths() => {
-            let destination = names.destination.display();
-            let message = format!(
-                "{destination}: {}; paths are kept below a directory that exists: make it first",
-                failure.reason
-            );
-            return Err(misuse(ErrorKind::ValueValidation, message));
-        }
-        Err(failure) => {
-            let destination = &names.destination;
-            let pair = |source: &PathBuf| Pair {
-                source: source.clone(),
-                destination: destination.clone(),
-            };
-            let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
-            let mut report = match begin_report(flags, &options, &pairs)? {
-                Ok(report) => report,
-                Err(exit) => return Ok(exit),
-            };
-            report.all_failed(&names.sources, destination, &failure);
-            return Ok(report.finish());
-        }
+        Err(exit) => return Ok(exit),
     };
-    let is_directory = is_directory && !is_own_copy(&names, &options);
-    options.copy.suffix = names.is_inside(is_directory);
-    // As by `cp`: a link is followed only as the destination itself, without -T.
-    if names.kind == Kind::File || names.is_inside(is_directory) {
-        options.destination_links = DestinationLinks::Refuse;
-    }
-    if let Some(earlier) = &mut options.link_dest {
-        earlier.holds_roots = names.is_inside(is_directory) || flags.copies_entries();
-        if !flags.quiet {
-            note_missing(earlier, &names, is_directory);
-        }
-    }
     let destination = names.destination.clone();
     let pairs = match &flags.files_from {
         Some(list) => {
@@ -111,20 +80,11 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
         None => target::pairs(names, is_directory, options.copy.transform, |source| {
             flags.is_recursive() && is_merged(source)
         })
-        .map_err(|same| misuse(ErrorKind::ArgumentConflict, same.to_string()))?,
+        .map_err(|same| misuse(same.kind(), same.to_string()))?,
     };
-    let manifest = match (&flags.manifest, options.copy.digest) {
-        (Some(file), Some(digest)) => {
-            outside::check(&destination, &options, &pairs)
-                .map_err(|outside| misuse(ErrorKind::ArgumentConflict, outside.to_string()))?;
-            Some(Manifest::new(file, digest, &destination))
-        }
-        _ => None,
-    };
-    if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
-        report::say(&note);
-    }
-    let report = match begin_report(flags, &options, &pairs)? {
+    let manifest = manifest(flags, &options, &destination, &pairs)?;
+    note_slashes(&pairs, flags);
+    let report = match begin_report(flags, &options, &pairs, SourceSide::Here)? {
         Ok(report) => report,
         Err(exit) => return Ok(exit),
     };
@@ -135,27 +95,135 @@ pub(crate) fn run(configured: &Configured) -> Result<Exit, clap::Error> {
     let control = JobControl::default();
     options.gate = Some(control.gate());
     let signals = Signals { stop: &stop, control: &control };
+    let reports = Reports { report, manifest };
     Ok(match pairs.as_slice() {
         [pair] if !flags.is_recursive() && !flags.copies_entries() => {
-            file::copy(pair, &options, flags, signals, Reports { report, manifest })
+            file::copy(pair, &options, flags, signals, reports)
         }
-        pairs => {
-            let reports = Reports { report, manifest };
-            job::copy(pairs, options, flags.tree.progress, signals, reports)
-        }
+        pairs => job::copy(&job::Here, pairs, options, flags.tree.progress, signals, reports),
     })
+}
+
+/// Checks that somebody can be asked, if the flags want that.
+///
+/// # Errors
+/// Standard input is no terminal.
+pub(crate) fn check_questions(flags: &CopyArgs) -> Result<(), clap::Error> {
+    if !flags.interactive || stdin().is_terminal() {
+        return Ok(());
+    }
+    let message = "--interactive needs a terminal as standard input, to read the answers from; leave \
+                   it out, or --no-clobber replaces nothing";
+    Err(flags::usage_error(flags.subcommand(), ErrorKind::ValueValidation, message))
+}
+
+/// Checks that this system writes manifests, if the flags want one.
+fn check_manifest_is_here(flags: &CopyArgs) -> Result<(), clap::Error> {
+    match elsewhere::manifest_refusal(System::HERE) {
+        Some(refusal) if flags.manifest.is_some() => {
+            Err(flags::usage_error(flags.subcommand(), ErrorKind::ValueValidation, refusal))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Looks at the destination, and sets the options that depend on it. Returns whether it is a directory.
+///
+/// # Errors
+/// The command line makes no sense with it; the inner error: it is not what the flags need, which was reported.
+pub(crate) fn settle(
+    configured: &Configured,
+    options: &mut JobOptions,
+    names: &Names,
+    sources: &dyn job::Sources,
+    side: SourceSide,
+) -> Result<Result<bool, Exit>, clap::Error> {
+    let flags = &configured.flags;
+    let is_directory = match destination_is_directory(names) {
+        Ok(is_directory) => is_directory,
+        Err(failure) if flags.keeps_paths() => {
+            let destination = names.destination.display();
+            let message = format!(
+                "{destination}: {}; paths are kept below a directory that exists: make it first",
+                failure.reason
+            );
+            let kind = ErrorKind::ValueValidation;
+            return Err(flags::usage_error(flags.subcommand(), kind, &message));
+        }
+        Err(failure) => {
+            let destination = &names.destination;
+            let pair = |source: &PathBuf| Pair {
+                source: source.clone(),
+                destination: destination.clone(),
+            };
+            let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
+            let report = begin_report(flags, options, &pairs, side)?;
+            return Ok(Err(report.map_or_else(|exit| exit, |report| end(report, names, &failure))));
+        }
+    };
+    let is_directory = is_directory && !is_own_copy(sources, names, options);
+    options.copy.suffix = names.is_inside(is_directory);
+    // As by `cp`: a link is followed only as the destination itself, without -T.
+    if names.kind == Kind::File || names.is_inside(is_directory) {
+        options.destination_links = DestinationLinks::Refuse;
+    }
+    if let Some(earlier) = &mut options.link_dest {
+        earlier.holds_roots = names.is_inside(is_directory) || flags.copies_entries();
+        if !flags.quiet {
+            note_missing(earlier, names, is_directory);
+        }
+    }
+    Ok(Ok(is_directory))
+}
+
+/// Reports that nothing was copied, for one reason, where no log was begun.
+#[cfg(all(feature = "remote", target_os = "linux"))]
+pub(crate) fn all_failed(flags: &CopyArgs, names: &Names, failure: &Failure) -> Exit {
+    end(Report::new(flags, None), names, failure)
+}
+
+fn end(mut report: Report, names: &Names, failure: &Failure) -> Exit {
+    report.all_failed(&names.sources, &names.destination, failure);
+    report.finish()
+}
+
+/// Makes the manifest that the flags ask for.
+///
+/// # Errors
+/// A copy would lie where the manifest cannot name it.
+pub(crate) fn manifest(
+    flags: &CopyArgs,
+    options: &JobOptions,
+    destination: &Path,
+    pairs: &[Pair],
+) -> Result<Option<Manifest>, clap::Error> {
+    let (Some(digest), Some(file)) = (options.copy.digest, flags.manifest.as_deref()) else {
+        return Ok(None);
+    };
+    outside::check(destination, options, pairs).map_err(|outside| {
+        flags::usage_error(flags.subcommand(), ErrorKind::ArgumentConflict, &outside.to_string())
+    })?;
+    Ok(Some(Manifest::new(file, digest, destination)))
+}
+
+/// Prints a note where a slash at the end of a source means something else in `rsync`.
+pub(crate) fn note_slashes(pairs: &[Pair], flags: &CopyArgs) {
+    if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
+        report::say(&note);
+    }
 }
 
 /// Begins the report and the audit log, when the run's own files were checked against those that it copies.
 ///
 /// # Errors
 /// One of its own files has another part in the copy; the inner error: the log cannot be begun. Nothing was touched.
-fn begin_report(
+pub(crate) fn begin_report(
     flags: &CopyArgs,
     options: &JobOptions,
     pairs: &[Pair],
+    side: SourceSide,
 ) -> Result<Result<Report, Exit>, clap::Error> {
-    own_files::check(flags, options, pairs).map_err(|misplaced| {
+    own_files::check(flags, options, pairs, side).map_err(|misplaced| {
         flags::usage_error(flags.subcommand(), ErrorKind::ArgumentConflict, &misplaced.to_string())
     })?;
     let audit = flags.audit.as_deref().map(Audit::open).transpose();
@@ -169,8 +237,8 @@ fn begin_report(
 
 /// Where a copy is reported: as it goes on, and in a manifest at its end.
 pub(crate) struct Reports {
-    report: Report,
-    manifest: Option<Manifest>,
+    pub(crate) report: Report,
+    pub(crate) manifest: Option<Manifest>,
 }
 
 /// Signals that a copy heeds: those that stop it, and those of job control.
@@ -184,7 +252,7 @@ pub(crate) struct Signals<'a> {
 ///
 /// # Errors
 /// They contradict each other, or a value makes no sense.
-fn job_options(configured: &Configured) -> Result<JobOptions, clap::Error> {
+pub(crate) fn job_options(configured: &Configured) -> Result<JobOptions, clap::Error> {
     let each = options(configured)?;
     let options = request::job_options(&configured.flags, each)
         .map_err(|message| misuse(configured, ErrorKind::ValueValidation, &message))?;
@@ -286,7 +354,7 @@ fn is_merged(source: &Path) -> bool {
     source.symlink_metadata().is_ok_and(|found| found.is_dir())
 }
 
-/// Returns a note where a slash at the end of a source means something else in `rsync`.
+/// Returns the note of [`note_slashes`] about a copy.
 fn differs_from_rsync(pair: &Pair, flags: &CopyArgs) -> Option<String> {
     let Pair { source, destination } = pair;
     let has_slash = source.as_os_str().as_encoded_bytes().ends_with(b"/");
@@ -304,7 +372,10 @@ fn differs_from_rsync(pair: &Pair, flags: &CopyArgs) -> Option<String> {
 
 /// Whether the destination is the copy that an earlier run of this command made when the
 /// destination did not exist, so that only the traces of a kill have to be removed.
-fn is_own_copy(names: &Names, options: &JobOptions) -> bool {
-    names.kind == Kind::Either
-        && names.sources.iter().any(|source| is_built(source, &names.destination, options))
+fn is_own_copy(sources: &dyn job::Sources, names: &Names, options: &JobOptions) -> bool {
+    let numbers = names.sources.iter().zip(0..);
+    let is_built = |(source, number): (&PathBuf, u32)| {
+        sources.is_built(number, source, &names.destination, options)
+    };
+    names.kind == Kind::Either && numbers.into_iter().any(is_built)
 }

@@ -71,6 +71,14 @@ impl fmt::Display for Misplaced {
     }
 }
 
+/// Whether sources can be looked at here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SourceSide {
+    Here,
+    /// On another machine: any name may be in them.
+    Away,
+}
+
 /// Checks the files that the flags name against all that the run copies.
 ///
 /// # Errors
@@ -79,6 +87,7 @@ pub(super) fn check(
     flags: &CopyArgs,
     options: &JobOptions,
     pairs: &[Pair],
+    side: SourceSide,
 ) -> Result<(), Misplaced> {
     let named = [(Purpose::AuditLog, &flags.audit), (Purpose::Manifest, &flags.manifest)];
     for (purpose, file) in named {
@@ -93,7 +102,8 @@ pub(super) fn check(
         if flags.files_from.as_ref().is_some_and(|list| own.is(Path::new(list))) {
             return Err(misplaced(Role::List));
         }
-        let found = pairs.iter().find_map(|pair| own.role(pair, options, flags.is_recursive()));
+        let found =
+            pairs.iter().find_map(|pair| own.role(pair, options, flags.is_recursive(), side));
         if let Some(role) = found {
             return Err(misplaced(role));
         }
@@ -137,9 +147,16 @@ impl OwnFile {
     }
 
     /// Returns the part that this file has in the copy of a pair.
-    fn role(&self, pair: &Pair, options: &JobOptions, is_recursive: bool) -> Option<Role> {
+    fn role(
+        &self,
+        pair: &Pair,
+        options: &JobOptions,
+        is_recursive: bool,
+        side: SourceSide,
+    ) -> Option<Role> {
         let Pair { source, destination } = pair;
-        if self.is(source) {
+        let is_here = side == SourceSide::Here;
+        if is_here && self.is(source) {
             return Some(Role::Source(source.clone()));
         }
         let copy = pair.copy(&options.parents);
@@ -149,7 +166,9 @@ impl OwnFile {
         let place = resolved(&copy);
         let is_written = self.as_copies.iter().any(|path| match path.strip_prefix(&place) {
             Ok(below) if below.as_os_str().is_empty() => true,
-            Ok(below) => is_recursive && fs::symlink_metadata(source.join(below)).is_ok(),
+            Ok(below) => {
+                is_recursive && (!is_here || fs::symlink_metadata(source.join(below)).is_ok())
+            }
             Err(_) => false,
         });
         if is_written {

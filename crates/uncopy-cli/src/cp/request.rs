@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
-use std::path::Path;
 
 use clap::ValueEnum;
 use uncopy::copy::job::{
-    Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Selection, Sources,
+    Compare, Delete, HardLinks, JobOptions, LinkDest, Links, OnError, Parents, Sources,
 };
 use uncopy::copy::{
     Allow, Backup, Cache, CopyOptions, Existing, IfChanged, ModeChanges, Numbering, Origin, Prefer,
@@ -133,14 +132,12 @@ pub(crate) fn job_options(flags: &CopyArgs, each: CopyOptions) -> Result<JobOpti
     options.follow_outside = flags.tree.follow_outside
         || links == Some(Following::Always)
         || (flags.link && links.is_none());
-    for pattern in &flags.tree.patterns.in_order {
+    for pattern in list::with_files_read(&flags.tree.patterns.in_order)? {
         let added = match pattern {
-            Pattern::Include(pattern) => options.selection.include(pattern),
-            Pattern::Exclude(pattern) => options.selection.exclude(pattern),
-            Pattern::ExcludeFrom(file) => {
-                exclude_from(&mut options.selection, file)?;
-                continue;
-            }
+            Pattern::Include(pattern) => options.selection.include(&pattern),
+            Pattern::Exclude(pattern) => options.selection.exclude(&pattern),
+            // It was replaced by its patterns.
+            Pattern::ExcludeFrom(_) => continue,
         };
         added.map_err(|error| error.to_string())?;
     }
@@ -164,21 +161,6 @@ impl From<LinksArg> for Links {
     }
 }
 
-/// Adds the lines of a file, but for comments.
-fn exclude_from(selection: &mut Selection, file: &Path) -> Result<(), String> {
-    for (number, line) in list::lines(file, b'\n')?.into_iter().enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(&line);
-        if line.starts_with(b"#") || line.trim_ascii().is_empty() {
-            continue;
-        }
-        let at = || format!("{}, pattern {}", file.display(), number + 1);
-        let line = std::str::from_utf8(line)
-            .map_err(|_| format!("{}: it is not UTF-8; write ? for such a byte", at()))?;
-        selection.exclude(line).map_err(|error| format!("{}: {error}", at()))?;
-    }
-    Ok(())
-}
-
 /// Returns the sizes that flags or settings give; `origin` looks up the origin by the name of the
 /// setting.
 pub(crate) fn tuning(flags: &CopyArgs, origin: impl Fn(&str) -> Origin) -> Tuning {
@@ -195,6 +177,28 @@ pub(crate) fn tuning(flags: &CopyArgs, origin: impl Fn(&str) -> Origin) -> Tunin
         }
     }
     tuning
+}
+
+/// Returns the flags of the backups that these flags and the environment ask for, so that no other environment has a
+/// say.
+///
+/// # Errors
+/// A sentence for people: the environment has no valid meaning.
+pub(crate) fn backup_flags(flags: &CopyArgs) -> Result<Vec<OsString>, String> {
+    if flags.backup.is_none() && flags.suffix.is_none() {
+        return Ok(Vec::new());
+    }
+    let Some(backup) = backup(flags, |name| std::env::var_os(name))? else {
+        return Ok(vec!["--backup=none".into()]);
+    };
+    let control = match backup.numbering {
+        Numbering::Always => "--backup=numbered",
+        Numbering::Never => "--backup=simple",
+        Numbering::IfThereAreSome => "--backup=existing",
+    };
+    let mut suffix = OsString::from("--suffix=");
+    suffix.push(&backup.suffix);
+    Ok(vec![control.into(), suffix])
 }
 
 /// Returns the backups that the flags and, as for `cp`, two variables of the environment ask for.

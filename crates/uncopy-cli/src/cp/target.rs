@@ -6,10 +6,13 @@ use std::fmt;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use clap::error::ErrorKind;
+use uncopy::System;
 use uncopy::copy::Transform;
 use uncopy::copy::job::Parents;
 
 use crate::flags::copy::CopyArgs;
+use crate::flags::operand::{BadOperand, Machine, Operand, Place};
 
 /// One file to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +70,32 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Paths of the command line, before the filesystem is looked at.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     pub sources: Vec<PathBuf>,
     pub destination: PathBuf,
     pub kind: Kind,
+    pub route: Route,
+}
+
+/// Machines that a copy goes from and to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Both sides are here.
+    Here,
+    /// The sources are on another machine.
+    Pull(Machine),
+    /// The destination is on another machine.
+    Push(Machine),
+}
+
+/// How the operands of a command line are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// A colon may name another machine.
+    Operands,
+    /// As paths here, whatever they contain: a machine has been taken off already.
+    Paths,
 }
 
 impl Names {
@@ -100,6 +124,25 @@ pub(crate) enum Misuse {
     SeveralSourcesOneFile,
     SeveralSourcesOneList,
     SameTarget { first: PathBuf, second: PathBuf, target: PathBuf },
+    Operand(BadOperand),
+    BothAway,
+    SourcesOfSeveralMachines { first: PathBuf, second: PathBuf },
+}
+
+impl Misuse {
+    /// Returns the parser's kind of such an error.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Misuse::NoSource
+            | Misuse::NoDestination { .. }
+            | Misuse::SeveralSourcesOneFile
+            | Misuse::SeveralSourcesOneList => ErrorKind::MissingRequiredArgument,
+            Misuse::SameTarget { .. } => ErrorKind::ArgumentConflict,
+            Misuse::Operand(_) | Misuse::BothAway | Misuse::SourcesOfSeveralMachines { .. } => {
+                ErrorKind::ValueValidation
+            }
+        }
+    }
 }
 
 impl fmt::Display for Misuse {
@@ -124,12 +167,24 @@ impl fmt::Display for Misuse {
                 second.display(),
                 target.display()
             ),
+            Misuse::Operand(bad) => bad.fmt(f),
+            Misuse::BothAway => f.write_str(
+                "the sources and the destination are on other machines; run the copy on one of them, or write ./ \
+                 before a file here whose name has a colon",
+            ),
+            Misuse::SourcesOfSeveralMachines { first, second } => write!(
+                f,
+                "{} and {} are not on one machine; copy from one machine at a time, or write ./ before a file here \
+                 whose name has a colon",
+                first.display(),
+                second.display()
+            ),
         }
     }
 }
 
 /// Sorts the paths of the command line into sources and destination.
-pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
+pub(crate) fn names(flags: &CopyArgs, reading: Reading) -> Result<Names, Misuse> {
     let mut sources: Vec<PathBuf> = flags.source.iter().chain(&flags.paths).cloned().collect();
     let named = flags.target_directory.as_ref().or(flags.dest.as_ref()).cloned();
     let destination = match named {
@@ -146,6 +201,10 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
             None => Misuse::NoSource,
         });
     }
+    let (mut sources, destination, route) = match reading {
+        Reading::Operands => routed(&sources, &destination)?,
+        Reading::Paths => (sources, destination, Route::Here),
+    };
     if flags.strip_trailing_slashes {
         sources.iter_mut().for_each(strip_slashes);
     }
@@ -164,7 +223,36 @@ pub(crate) fn names(flags: &CopyArgs) -> Result<Names, Misuse> {
     } else {
         Kind::Either
     };
-    Ok(Names { sources, destination, kind })
+    Ok(Names { sources, destination, kind, route })
+}
+
+/// Takes the other machine off the operands.
+fn routed(
+    sources: &[PathBuf],
+    destination: &Path,
+) -> Result<(Vec<PathBuf>, PathBuf, Route), Misuse> {
+    let parse =
+        |text: &Path| Operand::parse(text.as_os_str(), System::HERE).map_err(Misuse::Operand);
+    let mut paths = Vec::with_capacity(sources.len());
+    let mut from: Option<Option<Machine>> = None;
+    for source in sources {
+        let (machine, path) = match parse(source)? {
+            Operand::Here(path) => (None, path),
+            Operand::There(Place { machine, path }) => (Some(machine), path),
+        };
+        if from.as_ref().is_some_and(|known| *known != machine) {
+            let first = sources.first().cloned().unwrap_or_default();
+            return Err(Misuse::SourcesOfSeveralMachines { first, second: source.clone() });
+        }
+        from = Some(machine);
+        paths.push(path);
+    }
+    match (from.flatten(), parse(destination)?) {
+        (None, Operand::Here(path)) => Ok((paths, path, Route::Here)),
+        (Some(machine), Operand::Here(path)) => Ok((paths, path, Route::Pull(machine))),
+        (None, Operand::There(place)) => Ok((paths, place.path, Route::Push(place.machine))),
+        (Some(_), Operand::There(_)) => Err(Misuse::BothAway),
+    }
 }
 
 /// Removes the slashes at the end of a path, but for the root's.
@@ -251,7 +339,7 @@ mod tests {
     fn parse(line: &str) -> Result<Names, Misuse> {
         let arguments = std::iter::once("cp").chain(line.split_whitespace());
         let matches = CopyArgs::augment_args(clap::Command::new("cp")).get_matches_from(arguments);
-        names(&CopyArgs::from_arg_matches(&matches).unwrap())
+        names(&CopyArgs::from_arg_matches(&matches).unwrap(), Reading::Operands)
     }
 
     #[test]
@@ -282,8 +370,65 @@ mod tests {
                 sources: sources.iter().map(PathBuf::from).collect(),
                 destination: PathBuf::from(destination),
                 kind,
+                route: Route::Here,
             };
             assert_eq!(parse(line), Ok(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_machines_are_taken_off_the_operands() {
+        use Kind::{Directory, Either};
+        for (line, sources, destination, kind, expected) in [
+            ("h:a b", &["a"][..], "b", Either, "pull h"),
+            ("h:a h:/b/ d", &["a", "/b/"], "d", Directory, "pull h"),
+            ("--source h:a --dest b", &["a"], "b", Either, "pull h"),
+            ("h: d", &["."], "d", Either, "pull h"),
+            ("--strip-trailing-slashes h:/ h:a/ d", &["/", "a"], "d", Directory, "pull h"),
+            ("a u@h:b", &["a"], "b", Either, "push u@h"),
+            ("a h:b/", &["a"], "b/", Directory, "push h"),
+            ("a b h:", &["a", "b"], ".", Directory, "push h"),
+            ("-t [::1]:d a", &["a"], "d", Directory, "push [::1]"),
+            ("a ssh://h:22/b", &["a"], "/b", Either, "push h:22"),
+            ("./h:a b", &["./h:a"], "b", Either, "here"),
+        ] {
+            let found = parse(line).unwrap();
+            assert_eq!(
+                found.sources,
+                sources.iter().map(PathBuf::from).collect::<Vec<_>>(),
+                "{line}"
+            );
+            assert_eq!(
+                (found.destination.to_str(), found.kind),
+                (Some(destination), kind),
+                "{line}"
+            );
+            let route = match found.route {
+                Route::Here => "here".to_owned(),
+                Route::Pull(machine) => format!("pull {machine}"),
+                Route::Push(machine) => format!("push {machine}"),
+            };
+            assert_eq!(route, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_copy_crosses_once() {
+        for (line, expected) in [
+            ("h:a h:b", "run the copy on one of them"),
+            ("h:a g:b", "run the copy on one of them"),
+            ("h:a g:b d", "h:a and g:b are not on one machine"),
+            ("h:a u@h:b d", "h:a and u@h:b are not on one machine"),
+            ("a h:b d", "a and h:b are not on one machine"),
+            ("-h:a b", "a host cannot begin with -"),
+        ] {
+            let line = line.split(' ').map(PathBuf::from).collect();
+            let flags = CopyArgs { paths: line, ..CopyArgs::default() };
+            let misuse = names(&flags, Reading::Operands).unwrap_err();
+            assert_eq!(misuse.kind(), ErrorKind::ValueValidation, "{misuse}");
+            assert!(misuse.to_string().contains(expected), "{misuse}");
+            // Where no machine is taken off, they are paths.
+            assert_eq!(names(&flags, Reading::Paths).unwrap().route, Route::Here);
         }
     }
 

@@ -10,6 +10,7 @@ use uncopy::copy::{Digest, Level, ModeChanges, Owner};
 use uncopy::{Mechanism, System};
 
 use super::links::{Following, LinksArg};
+use super::operand::Operand;
 use super::select::Pattern;
 use super::tree::{RETRIES, TreeArgs};
 
@@ -19,7 +20,9 @@ uncopy cp [OPTIONS] SRC DST
        uncopy cp [OPTIONS] SRC... DIRECTORY
        uncopy cp [OPTIONS] -t DIRECTORY SRC...
        uncopy cp [OPTIONS] --source SRC --dest DST
-       uncopy cp -r [OPTIONS] SRC... DST";
+       uncopy cp -r [OPTIONS] SRC... DST
+       uncopy cp [-r] [OPTIONS] SRC... [USER@]HOST:DST
+       uncopy cp [-r] [OPTIONS] [USER@]HOST:SRC... DST";
 
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
@@ -31,6 +34,8 @@ Examples:
   uncopy cp -rp src /mnt/usb          copy a tree, which appears when it is complete
   ls | uncopy cp /dev/stdin list      copy a pipe; the file appears when it is complete
   uncopy cp -r --manifest SUMS a b    copy a tree, and write its digests: cd b; b3sum -c ../SUMS
+  uncopy cp -r src web:/srv/site      copy to another machine by ssh, where uncopy is installed too
+  uncopy cp web:/var/log/big.log .    and from it; ./a:b is a file here whose name has a colon
   uncopy cp --json *.iso /srv | jq .  print one JSON object per file (docs/json.md)";
 
 /// Shown by `--help`.
@@ -41,6 +46,7 @@ Environment:
   UNCOPY_...     the other settings of the configuration file; a variable overrides the file, and
                  a flag overrides both (`uncopy config show`, docs/configuration.md)
   UNCOPY_CONFIG  path of the configuration file
+  UNCOPY_RSH     remote shell with its arguments, as --rsh names it
   NO_COLOR       no colours in help and messages
 
 Files:
@@ -53,7 +59,7 @@ Files:
 /// read the pages of the source) and falls back to the next one automatically. A new file appears
 /// under its name when it is complete; an existing one is replaced in one step, so that an error or
 /// a kill leaves either the old file or the new one.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct CopyArgs {
     /// Files to copy, followed by the destination: a file or a directory
     #[arg(value_name = "PATH")]
@@ -99,6 +105,17 @@ pub(crate) struct CopyArgs {
     /// With --files-from: names end in a zero byte, not a line break
     #[arg(short = '0', long, requires = "files_from", help_heading = TARGETS)]
     pub from0: bool,
+
+    /// Remote shell with its arguments, for an operand HOST:PATH: 'ssh -p 2222' [default: ssh]
+    ///
+    /// It is split at spaces, with quotes as in a shell, and no shell runs it. It gets user, port and host, and
+    /// the command of --remote-program with `serve --stdio`; no file name.
+    #[arg(short = 'e', long, value_name = "COMMAND", value_hint = ValueHint::CommandString, help_heading = TARGETS)]
+    pub rsh: Option<OsString>,
+
+    /// Program that runs on the other machine: /opt/uncopy, 'sudo uncopy' [default: uncopy]
+    #[arg(long, value_name = "COMMAND", help_heading = TARGETS)]
+    pub remote_program: Option<OsString>,
 
     /// Treat DST as a file even if a directory of that name exists
     #[arg(short = 'T', long, help_heading = TARGETS)]
@@ -410,6 +427,10 @@ pub(crate) struct CopyArgs {
     /// Whether the command line was `uncopy -s SRC -d DST`: the copy is verified unless a flag forbids it.
     #[arg(skip)]
     pub single: bool,
+
+    /// Whether the copy goes from one machine to another, which has single files copied as entries.
+    #[arg(skip)]
+    pub is_between: bool,
 }
 
 impl CopyArgs {
@@ -464,6 +485,7 @@ impl CopyArgs {
         );
         !self.is_recursive()
             && (!follows
+                || self.is_between
                 || self.keeps_paths()
                 || self.link
                 || self.keeps_hard_links()
@@ -503,6 +525,12 @@ impl CopyArgs {
         });
         let names = self.files_from.iter().filter(|list| list.as_os_str() == "-");
         names.count() + patterns.count()
+    }
+
+    /// Whether a source or the destination is on another machine.
+    pub(crate) fn names_machine(&self) -> bool {
+        let named = self.dest.iter().chain(&self.target_directory);
+        self.paths.iter().chain(&self.source).chain(named).any(|path| Operand::is_there(path))
     }
 
     /// Returns the destination, if the flags name one.

@@ -3,6 +3,8 @@
 pub(crate) mod audit;
 #[cfg(target_os = "linux")]
 pub(crate) mod bench;
+#[cfg(all(feature = "remote", target_os = "linux"))]
+pub(crate) mod between;
 pub(crate) mod capabilities;
 pub(crate) mod choice;
 pub(crate) mod completions;
@@ -15,8 +17,11 @@ pub(crate) mod elsewhere;
 pub(crate) mod links;
 pub(crate) mod man;
 pub(crate) mod naming;
+pub(crate) mod operand;
 pub(crate) mod rate;
 pub(crate) mod select;
+#[cfg(all(feature = "remote", target_os = "linux"))]
+pub(crate) mod serve;
 pub(crate) mod short;
 pub(crate) mod single;
 pub(crate) mod tree;
@@ -42,6 +47,8 @@ use single::SingleArgs;
 struct Subcommand {
     name: &'static str,
     about: &'static str,
+    /// Whether people type it, so that the list shows it.
+    is_listed: bool,
     flags: fn(Command) -> Command,
 }
 
@@ -49,6 +56,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "cp",
         about: "Copy files the cheapest correct way",
+        is_listed: true,
         flags: |command| {
             CopyArgs::augment_args(command)
                 .mut_args(repeatable)
@@ -65,12 +73,14 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "capabilities",
         about: "Show what this kernel and the filesystems of PATHs really support",
+        is_listed: true,
         flags: |command| CapabilitiesArgs::augment_args(command).after_help(capabilities::EXAMPLES),
     },
     #[cfg(target_os = "linux")]
     Subcommand {
         name: "doctor",
         about: "Explain why bytes are copied, or not, on a path",
+        is_listed: true,
         flags: |command| {
             doctor::DoctorArgs::augment_args(command)
                 .after_help(doctor::EXAMPLES)
@@ -81,18 +91,21 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "bench",
         about: "Measure the gain of sending without copying on a network path",
+        is_listed: true,
         flags: |command| bench::BenchArgs::augment_args(command).after_help(bench::EXAMPLES),
     },
     #[cfg(target_os = "linux")]
     Subcommand {
         name: "tune",
         about: "Measure which mechanism is fastest at which size on a filesystem",
+        is_listed: true,
         flags: |command| tune::TuneArgs::augment_args(command).after_help(tune::EXAMPLES),
     },
     #[cfg(target_os = "linux")]
     Subcommand {
         name: "verify",
         about: "Compare files and trees with their copies, or with a manifest",
+        is_listed: true,
         flags: |command| {
             verify::VerifyArgs::augment_args(command)
                 .override_usage(verify::USAGE)
@@ -100,24 +113,35 @@ const SUBCOMMANDS: &[Subcommand] = &[
                 .after_long_help(format!("{}\n\n{}", verify::EXAMPLES, verify::EXIT_CODES))
         },
     },
+    #[cfg(all(feature = "remote", target_os = "linux"))]
+    Subcommand {
+        name: "serve",
+        about: "Be the other end of `uncopy cp` on another machine",
+        is_listed: false,
+        flags: |command| serve::ServeArgs::augment_args(command).after_help(serve::EXAMPLES),
+    },
     Subcommand {
         name: "audit",
         about: "Check or sum up audit logs",
+        is_listed: true,
         flags: |command| AuditArgs::augment_subcommands(command).after_help(audit::EXAMPLES),
     },
     Subcommand {
         name: "config",
         about: "Show the settings of cp",
+        is_listed: true,
         flags: |command| ConfigArgs::augment_subcommands(command).after_help(config::EXAMPLES),
     },
     Subcommand {
         name: "completions",
         about: "Print a completion script for a shell",
+        is_listed: true,
         flags: |command| CompletionsArgs::augment_args(command).after_help(completions::EXAMPLES),
     },
     Subcommand {
         name: "man",
         about: "Print a manual page, or write all of them",
+        is_listed: true,
         flags: |command| ManArgs::augment_args(command).after_help(man::EXAMPLES),
     },
 ];
@@ -150,6 +174,7 @@ pub fn command() -> Command {
         .after_help(EXAMPLES);
     SUBCOMMANDS.iter().fold(root, |root, subcommand| {
         let command = Command::new(subcommand.name).about(subcommand.about);
+        let command = command.hide(!subcommand.is_listed);
         root.subcommand(command.defer(subcommand.flags))
     })
 }

@@ -51,6 +51,12 @@ fn objection(found: &Objection) -> Cow<'static, str> {
                  are in, or run it as root"
             ));
         }
+        Objection::PeerLost { what } => {
+            return Cow::Owned(format!(
+                "the connection to the other machine ended: {what}; run the command again, with --resume to go on \
+                 where it ended"
+            ));
+        }
         Objection::SpecialEntry { kind } => {
             return Cow::Owned(format!(
                 "it is {kind}; pass --copy-contents and leave out --update, --checksum, --size-only, --link-dest, \
@@ -171,6 +177,21 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
         Contradiction::TransformInPlace => {
             "--in-place contradicts --compress and --decompress, which make a new file; leave one of \
              them out"
+        }
+        Contradiction::SourceElsewhere { option } => {
+            let flags = match option {
+                "link" => "--link",
+                "remove_source" => "--remove-source-files",
+                "parents" => "--parents and --files-from",
+                "transform" => "--compress and --decompress",
+                "require" => "--require",
+                "allow" => "--method",
+                other => other,
+            };
+            return Cow::Owned(format!(
+                "{flags}: the source must be on this machine for that, and it is on another one; leave it out, or \
+                 copy on that machine"
+            ));
         }
         Contradiction::TransformOfStream => {
             "--copy-contents contradicts --compress and --decompress: what pays is found out by looking \
@@ -388,6 +409,11 @@ mod tests {
             OutsideNeedsFollowing,
         ] {
             let words = contradiction(found);
+            assert!(words.starts_with("--"), "{words}");
+            check_flags(&words);
+        }
+        for option in ["link", "remove_source", "parents", "transform", "require", "allow"] {
+            let words = contradiction(Contradiction::SourceElsewhere { option });
             assert!(words.starts_with("--"), "{words}");
             check_flags(&words);
         }

@@ -94,7 +94,7 @@ const LONG: [(&str, &str); 55] = [
     ("force-delete", "--delete replaces directories by other kinds, where the source has these"),
     ("compress-level", "--compress=zstd:LEVEL compresses the copy"),
     ("numeric-ids", "owners are numbers in any case, without the flag"),
-    ("rsh", "copies are local; mount the other host's directory"),
+    ("rsync-path", "--remote-program names the program on the other machine"),
     ("fuzzy", "--reflink shares the blocks, where the filesystem can"),
 ];
 
@@ -143,7 +143,7 @@ mod tests {
     const SHARED: &str = "abdfilnprtuvxHLPRST";
 
     /// Letters that `cp` does not have.
-    const OWN: &str = "0hjq";
+    const OWN: &str = "0ehjq";
 
     fn letters() -> Vec<char> {
         let mut command = CopyArgs::augment_args(Command::new("cp"));

@@ -14,7 +14,7 @@ pub(super) const TREES: &str = "Trees (with --recursive)";
 pub(super) const RETRIES: u32 = 3;
 
 /// Flags of trees.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 #[command(group = ArgGroup::new("whole").args(["recursive", "archive"]).multiple(true))]
 pub(crate) struct TreeArgs {
     /// Copy directories recursively

@@ -11,7 +11,7 @@ use uncopy::copy::job::JobProgress;
 use super::line::{Part, StatusLine, joined};
 use super::{DRAWS_HZ, PATIENCE, speed};
 use crate::job_control::Clock;
-use crate::report::say;
+use crate::report::{outlet, say};
 
 /// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -34,6 +34,8 @@ enum Form {
     Off,
     Bar,
     Lines,
+    /// Shown by the other machine, which this process copies for.
+    Away,
 }
 
 impl JobBar {
@@ -41,11 +43,17 @@ impl JobBar {
     /// `always`.
     pub(crate) fn new(wanted: bool, always: bool, clock: Clock) -> JobBar {
         let form = match wanted {
+            true if outlet::away().is_some() => Form::Away,
             true if stderr().is_terminal() => Form::Bar,
             true if always => Form::Lines,
             _ => Form::Off,
         };
-        let first = if form == Form::Lines { FIRST_LINE } else { PATIENCE };
+        let first = match form {
+            Form::Lines => FIRST_LINE,
+            // The other machine is patient itself.
+            Form::Away => Duration::ZERO,
+            Form::Bar | Form::Off => PATIENCE,
+        };
         JobBar {
             form,
             clock,
@@ -54,9 +62,9 @@ impl JobBar {
         }
     }
 
-    /// Whether progress is shown, which needs totals.
+    /// Whether progress is shown, which needs totals. The other machine says so itself.
     pub(crate) fn wants_totals(&self) -> bool {
-        self.form != Form::Off
+        matches!(self.form, Form::Bar | Form::Lines)
     }
 
     /// Shows the progress if an update is due.
@@ -81,6 +89,9 @@ impl JobBar {
         {
             // Another worker shows this update.
             return;
+        }
+        if let (Form::Away, Some(outlet)) = (self.form, outlet::away()) {
+            return outlet.progress(progress);
         }
         let parts = describe(progress, at_work);
         match self.form {

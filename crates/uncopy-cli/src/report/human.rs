@@ -14,7 +14,7 @@ use uncopy::{
 
 use crate::cp::Pair;
 use crate::flags::naming;
-use crate::report::{decision, printable, quoted, refusal};
+use crate::report::{Wire, decision, printable, quoted, refusal};
 
 /// Describes a copied file: one line, followed by the mechanisms and the reasons against cheaper
 /// ones.
@@ -104,13 +104,17 @@ pub(crate) fn discarded(record: &Record, lost: &Summary) -> String {
 }
 
 /// Describes a whole job.
-pub(crate) fn summary(summary: &Summary) -> String {
+pub(crate) fn summary(summary: &Summary, wire: Option<Wire>) -> String {
     let mut text = format!("{}: ", counted(summary.files, "file", "files"));
     let _ = writeln!(text, "{} in {}", BinaryBytes(summary.bytes), duration(summary.duration));
     for portion in &summary.portions {
         let _ = writeln!(text, "  {}", portion_line(portion));
     }
     text.push_str(&resumed(summary.resumed_bytes));
+    if let Some(Wire { bytes_sent, duration: open, .. }) = wire {
+        let (sent, open) = (BinaryBytes(bytes_sent), duration(open));
+        let _ = writeln!(text, "  {sent} came from the other machine in {open}");
+    }
     for count in &summary.refusals {
         let refusal =
             Refusal { mechanism: count.mechanism, reason: count.reason, errno: count.errno };

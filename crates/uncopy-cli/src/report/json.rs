@@ -20,7 +20,7 @@ use uncopy::{Errno, MappedWrites, Receipt};
 
 use crate::cp::Pair;
 use crate::flags::naming;
-use crate::report::{Failure, decision};
+use crate::report::{Failure, Wire, decision};
 use compression::Compression;
 pub(crate) use left::{incomplete, not_tried};
 use leftovers::Leftovers;
@@ -222,6 +222,8 @@ struct Whole<'a> {
     resumed_bytes: u64,
     mechanisms: Vec<Mechanism>,
     refusals: Vec<CountedRefusal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wire: Option<OverWire>,
     duration_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     transformed: Option<Transformed>,
@@ -233,6 +235,27 @@ struct Whole<'a> {
     not_tried: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sources_not_tried: Option<u64>,
+}
+
+/// Traffic between two machines.
+#[derive(Serialize)]
+struct OverWire {
+    transport: &'static str,
+    bytes_sent: u64,
+    bytes_received: u64,
+    us: u64,
+}
+
+impl From<Wire> for OverWire {
+    fn from(wire: Wire) -> OverWire {
+        let Wire { bytes_sent, bytes_received, duration } = wire;
+        OverWire {
+            transport: "remote_shell",
+            bytes_sent,
+            bytes_received,
+            us: microseconds(duration),
+        }
+    }
 }
 
 /// Files that were compressed or decompressed.
@@ -438,7 +461,7 @@ fn discarded<'a>(names: Names<'a>, lost: &Summary, tree: Option<InTree>) -> Disc
 }
 
 /// Returns the last line of a job.
-pub(crate) fn summary(summary: &Summary) -> String {
+pub(crate) fn summary(summary: &Summary, wire: Option<Wire>) -> String {
     line(&Whole {
         schema: SCHEMA,
         event: "summary",
@@ -460,6 +483,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
         resumed_bytes: summary.resumed_bytes,
         mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
         refusals: summary.refusals.iter().map(CountedRefusal::from).collect(),
+        wire: wire.map(OverWire::from),
         duration_us: microseconds(summary.duration),
         transformed: Transformed::of(summary),
         leftovers: Leftovers::from(&summary.leftovers),

@@ -4,16 +4,18 @@
 mod decision;
 pub(crate) mod human;
 pub(crate) mod json;
+pub(crate) mod outlet;
 pub(crate) mod refusal;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use uncopy::copy::job::{EntryKind, EntryOutcome, Incomplete, Record, Summary};
 use uncopy::copy::{Outcome, Skip};
-use uncopy::{Errno, Error, InodeFlags, Leftovers, Note, Reason, Receipt};
+use uncopy::{Errno, Error, InodeFlags, Leftovers, Note, Objection, Reason, Receipt};
 
 use crate::audit::{Audit, Change};
 use crate::cp::Pair;
@@ -21,8 +23,9 @@ use crate::exit::Exit;
 use crate::flags::choice::flag;
 use crate::flags::copy::CopyArgs;
 use crate::flags::naming;
-use crate::stop::Signal;
+use crate::stop::StopRequest;
 use json::InTree;
+use outlet::Stream;
 
 /// A file that was not copied, and why.
 #[derive(Debug)]
@@ -90,6 +93,7 @@ pub(crate) fn kind(reason: &Reason) -> &'static str {
         Reason::Damaged { .. } => "damaged",
         Reason::Options(_) | Reason::NotHere { .. } => "options",
         Reason::Cancelled => "cancelled",
+        Reason::Refused(Objection::PeerLost { .. }) => "unreachable",
         _ => "refused",
     }
 }
@@ -109,6 +113,17 @@ fn os_error(reason: &Reason) -> Option<i32> {
         Reason::OtherSystem { error } => error.get().raw_os_error(),
         _ => None,
     }
+}
+
+/// Traffic between two machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wire {
+    /// Bytes that the side with the sources sent, of the protocol too.
+    pub bytes_sent: u64,
+    /// Bytes that it was sent.
+    pub bytes_received: u64,
+    /// Time that the connection has been there.
+    pub duration: Duration,
 }
 
 /// Form in which each file is reported.
@@ -345,16 +360,16 @@ impl Report {
         say(&human::incomplete(incomplete));
     }
 
-    /// Reports the end of a job, whether it succeeded or not.
-    pub(crate) fn summary(&mut self, summary: &Summary) {
+    /// Reports the end of a job, whether it succeeded or not. `wire` is what crossed to or from another machine.
+    pub(crate) fn summary(&mut self, summary: &Summary, wire: Option<Wire>) {
         if let Some(incomplete) = &summary.incomplete {
             self.incomplete(incomplete);
         }
         match self.form {
             _ if !self.trees => {}
             Form::Silent => {}
-            Form::Words => self.print(&human::summary(summary)),
-            Form::Json => self.print(&json::summary(summary)),
+            Form::Words => self.print(&human::summary(summary, wire)),
+            Form::Json => self.print(&json::summary(summary, wire)),
         }
         if !self.quiet {
             warn_about(&summary.leftovers);
@@ -386,8 +401,8 @@ impl Report {
         self.exit = self.exit.and(failure.exit);
     }
 
-    /// Reports that `signal` stopped the copy, and ends the process by that signal.
-    pub(crate) fn stopped(mut self, signal: Signal) -> ! {
+    /// Reports that the copy was stopped, and ends the process by the signal that did it.
+    pub(crate) fn stopped(mut self, by: StopRequest) -> Exit {
         self.close_audit(true);
         let left = if self.in_place {
             "a file that was being written in place is a mixture of old and new"
@@ -396,8 +411,12 @@ impl Report {
         } else {
             "every destination is unchanged or complete"
         };
-        say(&format!("stopped by {}; {left}", signal.name()));
-        signal.die()
+        match by {
+            StopRequest::Signal(_) => say(&format!("stopped by {}; {left}", by.name())),
+            // Read on the machine that got the signal.
+            StopRequest::Peer => say(&format!("stopped; {left}")),
+        }
+        by.end()
     }
 
     /// Ends the report and returns the exit code.
@@ -458,15 +477,13 @@ pub(crate) fn quoted(path: &Path) -> String {
 
 /// Writes whole lines to standard output.
 pub(crate) fn print(lines: &str) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    output.write_all(lines.as_bytes())?;
-    output.flush()
+    outlet::write(Stream::Output, lines.as_bytes())
 }
 
 /// Prints one line for people on standard error. An error of standard error is ignored: it could
 /// not be reported.
 pub(crate) fn say(message: &str) {
-    let _ = writeln!(io::stderr(), "uncopy: {}", printable(message));
+    let _ = outlet::write(Stream::Error, format!("uncopy: {}\n", printable(message)).as_bytes());
 }
 
 /// Reports that `operation`, which names its subject, failed for a reason outside the copied files,

@@ -40,7 +40,7 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
                 "stopped by {}; no files are left, and nothing was saved",
                 signal.name()
             ));
-            signal.die()
+            return Ok(signal.end());
         }
         (Err(error), _) => {
             let failure = Failure::from(&error);

@@ -64,7 +64,7 @@ pub(crate) fn run(flags: &VerifyArgs) -> Result<Exit, clap::Error> {
         (Ok(summary), _) => summary,
         (Err(error), Some(signal)) if error.is_cancelled() => {
             report::say(&format!("stopped by {}; not everything was compared", signal.name()));
-            signal.die()
+            return Ok(signal.end());
         }
         (Err(error), _) => {
             report::say(&Failure::from(&error).to_string());

@@ -1,0 +1,175 @@
+//! Shows here what the program on the other machine prints.
+
+use std::io;
+
+use uncopy::copy::job::JobProgress;
+use uncopy::remote::{FarEvent, JobState, Note, OutputStream};
+
+use crate::flags::copy::CopyArgs;
+use crate::job_control::JobControl;
+use crate::progress::JobBar;
+use crate::report::outlet::{self, Stream};
+use crate::report::{printable, say};
+
+/// Longest line that is kept back until it is whole. A longer one is shown in parts.
+const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// Output of the other machine, which this one does not trust: control characters of its text are shown, not obeyed.
+pub(super) struct Relay {
+    bar: JobBar,
+    output: Lines,
+    error: Lines,
+    unwritten: Option<io::Error>,
+    is_quiet: bool,
+}
+
+impl Relay {
+    pub(super) fn new(flags: &CopyArgs, control: &JobControl) -> Relay {
+        Relay {
+            bar: JobBar::new(!flags.quiet, flags.tree.progress, control.clock()),
+            output: Lines::default(),
+            error: Lines::default(),
+            unwritten: None,
+            is_quiet: flags.quiet,
+        }
+    }
+
+    /// Whether the progress is shown.
+    pub(super) fn wants_progress(&self) -> bool {
+        self.bar.wants_totals()
+    }
+
+    /// Shows what the other machine sent.
+    pub(super) fn take(&mut self, event: &FarEvent<'_>) {
+        match *event {
+            FarEvent::Output { stream, bytes } => {
+                let (lines, stream) = match stream {
+                    OutputStream::Standard => (&mut self.output, Stream::Output),
+                    OutputStream::Error => (&mut self.error, Stream::Error),
+                };
+                lines.feed(bytes);
+                let whole = lines.take_whole();
+                self.show(stream, &whole);
+            }
+            FarEvent::Progress(state) => self.bar.draw(progress(state)),
+            FarEvent::Note(note) if !self.is_quiet => {
+                self.bar.aside(|| say(&format!("note: {}", words(note))));
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows what is left without the end of a line. Returns the first error of standard output.
+    pub(super) fn finish(mut self) -> Option<io::Error> {
+        for stream in [Stream::Output, Stream::Error] {
+            let rest = match stream {
+                Stream::Output => std::mem::take(&mut self.output.0),
+                Stream::Error => std::mem::take(&mut self.error.0),
+            };
+            self.show(stream, &rest);
+        }
+        self.unwritten
+    }
+
+    fn show(&mut self, stream: Stream, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let text = harmless(bytes);
+        let written = self.bar.aside(|| outlet::write(stream, text.as_bytes()));
+        if let (Stream::Output, Err(error)) = (stream, written) {
+            self.unwritten.get_or_insert(error);
+        }
+    }
+}
+
+/// Bytes of a stream that do not end a line yet.
+#[derive(Debug, Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Takes out the whole lines; what is too long for one, too.
+    fn take_whole(&mut self) -> Vec<u8> {
+        let end = match self.0.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => last + 1,
+            None if self.0.len() > MAX_LINE_BYTES => self.0.len(),
+            None => 0,
+        };
+        let rest = self.0.split_off(end);
+        std::mem::replace(&mut self.0, rest)
+    }
+}
+
+/// Escapes control characters other than the ends of lines, which uncopy itself never prints: such text comes from
+/// another program.
+fn harmless(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut shown = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        match line.strip_suffix('\n') {
+            Some(line) => shown.extend([&*printable(line), "\n"]),
+            None => shown.push_str(&printable(line)),
+        }
+    }
+    shown
+}
+
+/// Converts the state of the other machine's job to that of one here.
+fn progress(state: &JobState) -> JobProgress {
+    let mut progress = JobProgress::default();
+    (progress.entries, progress.total_entries) = (state.entries, state.total_entries);
+    (progress.bytes, progress.total_bytes) = (state.bytes, state.total_bytes);
+    progress.scanned = state.is_total_final;
+    progress
+}
+
+/// Describes what the other machine cannot do.
+pub(super) fn words(note: Note) -> &'static str {
+    match note {
+        Note::NearNotConfined => {
+            "the kernel here has no Landlock: uncopy shows nothing but the sources by its own checks alone"
+        }
+        Note::FarNotConfined => {
+            "the kernel of the other machine has no Landlock: uncopy keeps to the paths of the copy there by its own \
+             checks alone"
+        }
+        _ => "the other machine has a note that this version does not know",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_another_machine_cannot_drive_the_terminal() {
+        for (bytes, expected) in [
+            (&b"a\nb\n"[..], "a\nb\n"),
+            (b"a\x1b[31m\rb\n", "a\\u{1b}[31m\\rb\n"),
+            ("\u{9b}31m\n\u{e4}".as_bytes(), "\\u{9b}31m\n\u{e4}"),
+            (b"{\"schema\":1}\n", "{\"schema\":1}\n"),
+            (b"\xff\n", "\u{fffd}\n"),
+        ] {
+            assert_eq!(harmless(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_shown_when_they_are_whole() {
+        let mut lines = Lines::default();
+        let mut shown = Vec::new();
+        for piece in ["a\u{c3}", "b\nc", "d", "\n\n", "e"] {
+            lines.feed(piece.as_bytes());
+            shown.push(String::from_utf8(lines.take_whole()).unwrap());
+        }
+        assert_eq!(shown, ["", "a\u{c3}b\n", "", "cd\n\n", ""]);
+        assert_eq!(lines.0, b"e");
+        lines.feed(&vec![b'x'; MAX_LINE_BYTES]);
+        assert_eq!(lines.take_whole().len(), MAX_LINE_BYTES + 1);
+        assert!(lines.0.is_empty());
+    }
+}

@@ -1,0 +1,251 @@
+//! `uncopy serve`: the other end of a copy, which the machine of the command line starts.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use uncopy::copy::job::{
+    JobError, JobObserver, JobOptions, JobProgress, Summary, copy_from_peer, is_built_from_peer,
+};
+use uncopy::remote::{
+    self, Accepted, JobState, Limits, Output, OutputStream, Refusal, RemoteError, RemoteSource,
+    Restriction, RunRequest, Streams,
+};
+
+use super::words::{self, Wanted, Watched};
+use super::{SIDE, pull, session};
+use crate::cp::target::{self, Kind, Names, Reading};
+use crate::cp::{self, Pair, Reports, Signals, job};
+use crate::exit::Exit;
+use crate::flags::serve::ServeArgs;
+use crate::flags::usage_error;
+use crate::job_control::JobControl;
+use crate::report::outlet::{self, Outlet, Stream};
+use crate::report::{self, Wire};
+use crate::stop::{self, Stop};
+
+/// Serves one copy.
+///
+/// # Errors
+/// None: the parser has seen to the flags.
+pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
+    // A connection that ends must be an error of a write, and no signal.
+    if let Err(error) = Stop::new() {
+        return Ok(stop::failed(&error));
+    }
+    let directory = match flags.restrict.as_deref().map(enter).transpose() {
+        Ok(directory) => directory,
+        Err(error) => {
+            let directory = flags.restrict.as_deref().unwrap_or(Path::new(""));
+            let operation = format!("serve {}", report::quoted(directory));
+            let next_step = "name a directory that this user may enter with --restrict";
+            return Ok(report::failed_to(&operation, &error, next_step));
+        }
+    };
+    let restriction = Restriction { directory, read_only: flags.read_only };
+    let served = Streams::stdio().and_then(|streams| {
+        match remote::accept(streams, &Limits::default(), &restriction)? {
+            Accepted::Serve(request) => request.serve().map(|()| Exit::Success),
+            Accepted::Run(request) => run_job(request, restriction.directory.as_deref()),
+        }
+    });
+    Ok(served.unwrap_or_else(|error| {
+        // The other side was told, if it is still there; this may go to the log of a server.
+        report::say(&error.to_string());
+        session::exit_of(&error)
+    }))
+}
+
+/// Makes a directory the one at which relative paths begin, and returns its path without links.
+fn enter(directory: &Path) -> io::Result<PathBuf> {
+    let directory = directory.canonicalize()?;
+    std::env::set_current_dir(&directory)?;
+    Ok(directory)
+}
+
+/// Makes the copy that the other machine wants. `only` is the directory that this login is restricted to.
+///
+/// # Errors
+/// The connection ended, or it was refused.
+fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError> {
+    let (arguments, sources) = (request.arguments().to_vec(), request.sources().to_vec());
+    let job = match Job::new(&arguments, &sources) {
+        Ok(job) => job,
+        Err(error) => {
+            let message = error.render().to_string();
+            let message = message.strip_prefix("error: ").unwrap_or(&message);
+            let message = message.lines().next().unwrap_or_default().to_owned();
+            request.refuse(Refusal::Arguments { message })?;
+            return Ok(Exit::Usage);
+        }
+    };
+    let writable = writable(&job.names);
+    if let Some(only) = only
+        && !is_beneath(only, &job.names.destination, &writable)
+    {
+        let path = job.names.destination.as_os_str().as_encoded_bytes().to_vec();
+        request.refuse(Refusal::Outside { path })?;
+        return Ok(Exit::Failure);
+    }
+    request.run(&writable, |source, output| job.run(source, output).code()).map(Exit::of_code)
+}
+
+/// Whether a destination, by its text and by where it really is, lies in the directory that a login is restricted to.
+fn is_beneath(only: &Path, destination: &Path, writable: &[PathBuf]) -> bool {
+    let inner = match destination.is_absolute() {
+        true => destination.strip_prefix(only).ok(),
+        false => Some(destination),
+    };
+    let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    let is_inside = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(only));
+    inner.is_some_and(|inner| inner.components().all(stays)) && writable.iter().all(is_inside)
+}
+
+/// Directories beneath which a copy to this destination writes.
+fn writable(names: &Names) -> Vec<PathBuf> {
+    let parent = |path: &Path| match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        None => path.to_owned(),
+    };
+    let found = names.destination.canonicalize();
+    let is_inside = |path: &Path| path.is_dir() && names.kind != Kind::File;
+    match found {
+        // Something new, or a link that leads nowhere: it is made beside its name.
+        Err(_) => vec![parent(&names.destination)],
+        Ok(path) if is_inside(&path) => vec![path],
+        // It is replaced where it lies, through a link or not.
+        Ok(path) => vec![parent(&names.destination), parent(&path), path],
+    }
+    .into_iter()
+    .filter(|path| path.is_dir())
+    .collect()
+}
+
+/// A copy that the other machine wants.
+struct Job {
+    wanted: Wanted,
+    options: JobOptions,
+    names: Names,
+}
+
+impl Job {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Its words make no sense to this version.
+    fn new(arguments: &[OsString], sources: &[OsString]) -> Result<Job, clap::Error> {
+        let wanted = words::parse(arguments, sources)?;
+        let flags = &wanted.configured.flags;
+        let names = target::names(flags, Reading::Paths)
+            .map_err(|misused| usage_error("cp", misused.kind(), &misused.to_string()))?;
+        let mut options = cp::job_options(&wanted.configured)?;
+        options.scan_ahead = wanted.watched == Watched::Yes;
+        Ok(Job { wanted, options, names })
+    }
+
+    /// Makes the copy, and reports it to the other machine.
+    fn run(self, source: Arc<RemoteSource>, output: &Output) -> Exit {
+        outlet::redirect(Box::new(Away(output.clone())));
+        let exit = self.copy(source, output);
+        exit.unwrap_or_else(|error| {
+            let text = error.render().to_string();
+            let _ = outlet::write(Stream::Error, text.as_bytes());
+            Exit::Usage
+        })
+    }
+
+    fn copy(self, source: Arc<RemoteSource>, output: &Output) -> Result<Exit, clap::Error> {
+        let Job { wanted, mut options, names } = self;
+        let configured = &wanted.configured;
+        let flags = &configured.flags;
+        let there = There { source, output: output.clone(), since: Instant::now() };
+        let is_directory = match cp::settle(configured, &mut options, &names, &there, SIDE)? {
+            Ok(is_directory) => is_directory,
+            Err(exit) => return Ok(exit),
+        };
+        let pairs = target::pairs(names.clone(), is_directory, options.copy.transform, |path| {
+            flags.is_recursive() && pull::is_directory_there(&*there.source, &names, path)
+        })
+        .map_err(|same| usage_error("cp", same.kind(), &same.to_string()))?;
+        cp::note_slashes(&pairs, flags);
+        let report = match cp::begin_report(flags, &options, &pairs, SIDE)? {
+            Ok(report) => report,
+            Err(exit) => return Ok(exit),
+        };
+        let stop = match Stop::new() {
+            Ok(stop) => stop,
+            Err(error) => return Ok(stop::failed(&error)),
+        };
+        let asking = output.clone();
+        let stop = stop.asked_by(move || asking.is_stopping());
+        let control = JobControl::default();
+        options.gate = Some(control.gate());
+        let signals = Signals { stop: &stop, control: &control };
+        let reports = Reports { report, manifest: None };
+        Ok(job::copy(&there, &pairs, options, flags.tree.progress, signals, reports))
+    }
+}
+
+/// Sources that the machine of the command line shows.
+struct There {
+    source: Arc<RemoteSource>,
+    output: Output,
+    since: Instant,
+}
+
+impl job::Sources for There {
+    fn copy(
+        &self,
+        pairs: &[Pair],
+        options: &JobOptions,
+        observer: &dyn JobObserver,
+    ) -> Result<Summary, JobError> {
+        let pairs = pairs.iter().map(|pair| (&pair.source, &pair.destination));
+        copy_from_peer(self.source.clone(), pairs, options, observer)
+    }
+
+    fn is_built(
+        &self,
+        number: u32,
+        source: &Path,
+        destination: &Path,
+        options: &JobOptions,
+    ) -> bool {
+        is_built_from_peer(self.source.clone(), number, source, destination, options)
+    }
+
+    fn wire(&self) -> Option<Wire> {
+        let traffic = self.output.traffic();
+        Some(Wire {
+            bytes_sent: traffic.received,
+            bytes_received: traffic.sent,
+            duration: self.since.elapsed(),
+        })
+    }
+}
+
+/// The machine of the command line, as the reader of all output.
+struct Away(Output);
+
+impl Outlet for Away {
+    fn write(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        let stream = match stream {
+            Stream::Output => OutputStream::Standard,
+            Stream::Error => OutputStream::Error,
+        };
+        self.0.write(stream, bytes)
+    }
+
+    fn progress(&self, progress: JobProgress) {
+        self.0.progress(&JobState {
+            entries: progress.entries,
+            bytes: progress.bytes,
+            total_entries: progress.total_entries,
+            total_bytes: progress.total_bytes,
+            is_total_final: progress.scanned,
+        });
+    }
+}

@@ -1,0 +1,355 @@
+//! The command line of a copy to another machine, as words for the program there, and read by it (pure).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use crate::config::Configured;
+use crate::cp::request;
+use crate::cp::target::Names;
+use crate::flags::between::{self, Direction};
+use crate::flags::copy::CopyArgs;
+use crate::flags::select::Pattern;
+use crate::flags::usage_error;
+
+/// Flags that the machine of the command line obeys itself. The other one refuses them: they name files or
+/// programs.
+const OWN: [&str; 12] = [
+    "paths",
+    "source",
+    "strip_trailing_slashes",
+    "rsh",
+    "remote_program",
+    "config",
+    "progress",
+    "audit",
+    "manifest",
+    "files_from",
+    "from0",
+    "exclude-from",
+];
+
+/// Flags that are written in another way than they were given.
+const REWRITTEN: [&str; 6] = ["dest", "target_directory", "backup", "suffix", "exclude", "include"];
+
+/// A setting of the machine of the command line: NAME=VALUE.
+const SETTING: &str = "setting";
+
+/// Whether somebody watches the progress, which needs totals.
+const WATCHED: &str = "watched";
+
+/// Settings of the connection, of which the other side has no use.
+const OF_CONNECTION: [&str; 2] = ["rsh", "remote-program"];
+
+/// Whether the progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    Yes,
+    No,
+}
+
+/// Returns the words of a copy, whose patterns are not in files any more.
+///
+/// # Errors
+/// A sentence for people: a variable of the environment has no valid meaning.
+pub(super) fn of(
+    configured: &Configured,
+    given: Option<&ArgMatches>,
+    names: &Names,
+    watched: Watched,
+) -> Result<Vec<OsString>, String> {
+    let flags = &configured.flags;
+    let mut words = given.map(of_flags).unwrap_or_default();
+    words.extend(request::backup_flags(flags)?);
+    for pattern in &flags.tree.patterns.in_order {
+        words.push(match pattern {
+            Pattern::Include(pattern) => format!("--include={pattern}").into(),
+            Pattern::Exclude(pattern) => format!("--exclude={pattern}").into(),
+            Pattern::ExcludeFrom(_) => continue,
+        });
+    }
+    for (name, value) in configured.settings() {
+        if !OF_CONNECTION.contains(&name) {
+            words.push(format!("--{SETTING}={name}={value}").into());
+        }
+    }
+    if watched == Watched::Yes {
+        words.push(format!("--{WATCHED}").into());
+    }
+    let mut destination = OsString::from(match flags.target_directory {
+        Some(_) => "--target-directory=",
+        None => "--dest=",
+    });
+    destination.push(&names.destination);
+    words.push(destination);
+    Ok(words)
+}
+
+/// Writes the flags of a command line anew, in their order.
+fn of_flags(given: &ArgMatches) -> Vec<OsString> {
+    let command = CopyArgs::augment_args(Command::new("cp"));
+    let mut words: Vec<(usize, OsString)> = Vec::new();
+    for flag in command.get_arguments() {
+        let id = flag.get_id().as_str();
+        let is_left_out = OWN.contains(&id) || REWRITTEN.contains(&id);
+        if is_left_out || given.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let places = given.indices_of(id).into_iter().flatten();
+        if flag.get_action().takes_values() {
+            let values = given.get_raw(id).into_iter().flatten();
+            words.extend(places.zip(values).map(|(place, value)| {
+                let mut word = name_of(flag);
+                word.push("=");
+                word.push(value);
+                (place, word)
+            }));
+        } else {
+            words.extend(places.last().map(|place| (place, name_of(flag))));
+        }
+    }
+    words.sort_by_key(|(place, _)| *place);
+    words.into_iter().map(|(_, word)| word).collect()
+}
+
+fn name_of(flag: &Arg) -> OsString {
+    match (flag.get_long(), flag.get_short()) {
+        (Some(long), _) => format!("--{long}").into(),
+        (None, short) => short.map(|short| format!("-{short}")).unwrap_or_default().into(),
+    }
+}
+
+/// A copy as the other machine wants it.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) configured: Configured,
+    pub(super) watched: Watched,
+}
+
+/// Reads the words on the machine with the destination. `sources` are named as people know them.
+///
+/// # Errors
+/// They make no sense to this version, or ask for what only the machine of the command line may do.
+pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, clap::Error> {
+    let hidden = |id: &'static str, action| Arg::new(id).long(id).action(action).hide(true);
+    let command = CopyArgs::augment_args(Command::new("cp"))
+        .arg(hidden(SETTING, ArgAction::Append))
+        .arg(hidden(WATCHED, ArgAction::SetTrue));
+    let line = std::iter::once(OsString::from("cp")).chain(words.iter().cloned());
+    let matches = command.try_get_matches_from(line)?;
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let misuse = |message: &str| usage_error("cp", ErrorKind::ValueValidation, message);
+    if let Some(own) = OWN.iter().find(|id| is_given(id)) {
+        let message = format!("the other machine asks for {own:?}, which only it may do itself");
+        return Err(misuse(&message));
+    }
+    let mut flags = CopyArgs::from_arg_matches(&matches)?;
+    flags.source = sources.iter().map(PathBuf::from).collect();
+    flags.is_between = true;
+    let settings = matches.get_many::<String>(SETTING).into_iter().flatten();
+    let settings: Option<Vec<(&str, &str)>> =
+        settings.map(|setting| setting.split_once('=')).collect();
+    let settings = settings.ok_or_else(|| misuse("a setting has no value"))?;
+    let configured =
+        Configured::of_peer(flags, settings, is_given).map_err(|message| misuse(&message))?;
+    if let Some(refusal) = between::refusal(&configured.flags, Direction::Push) {
+        return Err(misuse(&format!("{refusal}; {}", between::NEXT_STEP)));
+    }
+    let watched = if matches.get_flag(WATCHED) { Watched::Yes } else { Watched::No };
+    Ok(Wanted { configured, watched })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::cp::target::{self, Reading};
+
+    /// Reads a command line as the parser of the program does.
+    fn near(words: &[&OsStr]) -> (Configured, ArgMatches) {
+        let line = std::iter::once(OsStr::new("cp")).chain(words.iter().copied());
+        let matches = CopyArgs::augment_args(Command::new("cp")).get_matches_from(line);
+        let flags = CopyArgs::from_arg_matches(&matches).unwrap();
+        (Configured { flags, applied: Vec::new() }, matches)
+    }
+
+    fn words(line: &[&OsStr], watched: Watched) -> Vec<OsString> {
+        let (configured, matches) = near(line);
+        let names = target::names(&configured.flags, Reading::Operands).unwrap();
+        of(&configured, Some(&matches), &names, watched).unwrap()
+    }
+
+    fn of_line(line: &str) -> Vec<String> {
+        let line: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
+        let words = words(&line, Watched::No);
+        words.into_iter().map(|word| word.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_command_line_is_written_anew() {
+        for (line, expected) in [
+            ("a h:b", &["--dest=b"][..]),
+            ("a -t h:d", &["--target-directory=d"]),
+            ("-raT a h:b", &["--recursive", "--archive", "--no-target-directory", "--dest=b"]),
+            ("-LP a h:b", &["--dereference", "--no-dereference", "--dest=b"]),
+            ("-rdH a h:b", &["--recursive", "-d", "-H", "--dest=b"]),
+            (
+                "-p a h:b",
+                &["--preserve=mode", "--preserve=ownership", "--preserve=timestamps", "--dest=b"],
+            ),
+            (
+                "--verify -vj3 -r a h:b",
+                &["--verify=blake3", "--verbose", "--jobs=3", "--recursive", "--dest=b"],
+            ),
+            (
+                "--progress -r -e x --remote-program y --config z a h:b",
+                &["--recursive", "--dest=b"],
+            ),
+            ("--chmod -w --chmod u+x a h:b", &["--chmod=-w", "--chmod=u+x", "--dest=b"]),
+            (
+                "-r --exclude a --include b --exclude=-c a h:-x",
+                &["--recursive", "--exclude=a", "--include=b", "--exclude=-c", "--dest=-x"],
+            ),
+        ] {
+            assert_eq!(of_line(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn backups_do_not_depend_on_the_environment_there() {
+        let found = of_line("--backup=t a h:b");
+        assert_eq!(found[0], "--backup=numbered");
+        assert!(found[1].starts_with("--suffix="), "{found:?}");
+        assert_eq!(of_line("--backup=off -S.x a h:b")[0], "--backup=none");
+    }
+
+    /// A value of each flag that has one.
+    fn value(id: &str) -> Option<&'static str> {
+        Some(match id {
+            "method" => "read-write",
+            "sparse" => "always",
+            "max_bandwidth" => "5M",
+            "buffer_size" => "8Ki",
+            "preserve" | "no_preserve" => "xattr,timestamps",
+            "chmod" => "u=rwX,go-w",
+            "chown" => "1:2",
+            "on_error" => "skip",
+            "verify" | "digest" => "sha256",
+            "links" => "follow",
+            "max_delete" => "7",
+            "retries" => "9",
+            "jobs" => "2",
+            "if_changed" => "accept",
+            "reflink" => "never",
+            "require" => "none",
+            "prefer" => "time",
+            "cache" => "auto",
+            "backup" => "simple",
+            "suffix" => ".old",
+            "exclude" | "include" => "*.o",
+            _ => return None,
+        })
+    }
+
+    /// Every flag that is not refused has the same meaning on the other machine.
+    #[test]
+    fn every_flag_arrives() {
+        let mut arrived = 0;
+        for flag in CopyArgs::augment_args(Command::new("cp")).get_arguments() {
+            let id = flag.get_id().as_str();
+            if OWN.contains(&id) || id == "dest" || id == "target_directory" {
+                continue;
+            }
+            let mut word = name_of(flag);
+            if flag.get_action().takes_values() {
+                let Some(value) = value(id) else { continue };
+                word.push("=");
+                word.push(value);
+            }
+            let mut line: Vec<&OsStr> = vec![&word, OsStr::new("a"), OsStr::new("h:b")];
+            // They need others.
+            line.extend(
+                ["--recursive", "--delete"].map(OsStr::new).iter().filter(|other| **other != word),
+            );
+            let (configured, _) = near(&line);
+            if between::refusal(&configured.flags, Direction::Push).is_some() {
+                continue;
+            }
+            let sources = [OsString::from("a")];
+            let wanted = parse(&words(&line, Watched::Yes), &sources).unwrap();
+            assert_eq!(wanted.watched, Watched::Yes);
+            let mut here = configured.flags;
+            let mut there = wanted.configured.flags;
+            // Operands are written in another way, and the environment is settled.
+            for flags in [&mut here, &mut there] {
+                (flags.paths, flags.source, flags.dest) = (Vec::new(), Vec::new(), None);
+                (flags.backup, flags.suffix) = (None, None);
+                flags.is_between = true;
+            }
+            assert_eq!(format!("{here:?}"), format!("{there:?}"), "{word:?}");
+            arrived += 1;
+        }
+        assert!(arrived > 45, "{arrived}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_are_any_bytes() {
+        use std::os::unix::ffi::OsStrExt;
+        let line = [OsStr::new("a"), OsStr::from_bytes(b"h:\xff\n")];
+        let found = words(&line, Watched::No);
+        assert_eq!(found, [OsStr::from_bytes(b"--dest=\xff\n")]);
+        let source = OsStr::from_bytes(b"-\xfe").to_owned();
+        let wanted = parse(&found, std::slice::from_ref(&source)).unwrap();
+        let names = target::names(&wanted.configured.flags, Reading::Paths).unwrap();
+        assert_eq!(names.sources, [PathBuf::from(source)]);
+        assert_eq!(names.destination.as_os_str().as_bytes(), b"\xff\n");
+    }
+
+    #[test]
+    fn settings_of_the_machine_of_the_command_line_decide() {
+        let (mut configured, matches) = near(&["a", "h:b", "-r"].map(OsStr::new));
+        let settings = [("durable", "true"), ("retries", "9"), ("rsh", "x")];
+        configured = Configured::of_peer(configured.flags, settings, |_| false).unwrap();
+        let names = target::names(&configured.flags, Reading::Operands).unwrap();
+        let words = of(&configured, Some(&matches), &names, Watched::No).unwrap();
+        let expected = ["--recursive", "--setting=durable=true", "--setting=retries=9", "--dest=b"];
+        assert_eq!(words, expected);
+        let flags = parse(&words, &["a".into()]).unwrap().configured.flags;
+        assert!(flags.durable && flags.tree.retries == 9 && flags.rsh.is_none());
+    }
+
+    #[test]
+    fn what_only_the_other_machine_may_do_is_refused() {
+        for word in [
+            "--audit=/x",
+            "--manifest=/x",
+            "--config=/x",
+            "--exclude-from=/etc/shadow",
+            "--files-from=/etc/shadow",
+            "--rsh=x",
+            "--remote-program=x",
+            "--source=x",
+            "--progress",
+            "x",
+            "--in-place",
+            "--interactive",
+            "--copy-contents",
+            "--setting=x",
+            "--setting=x=1",
+            "--setting=retries=many",
+            "--setting=compress=zstd",
+            "--no-such-flag",
+        ] {
+            let words = ["--recursive".into(), word.into(), "--dest=b".into()];
+            let error = parse(&words, &["a".into()]).unwrap_err();
+            assert!(error.use_stderr(), "{word}");
+        }
+        // Help is no copy.
+        assert!(parse(&["--help".into()], &["a".into()]).is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! `uncopy serve --restrict DIR` and `--read-only`: nothing outside is touched or shown.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use testbed::{Case, Program, Run};
+
+use super::{Machines, UNCOPY, names_in, succeeded};
+
+/// Two machines, of which the far one has a directory that a login is restricted to, and a secret beside it.
+struct Restricted {
+    machines: Machines,
+    /// Contents and names of all that lies outside.
+    before: Vec<std::ffi::OsString>,
+}
+
+impl Restricted {
+    fn new() -> Restricted {
+        let machines = Machines::new();
+        let far = machines.far.path();
+        fs::create_dir_all(far.join("only/d")).unwrap();
+        fs::write(far.join("only/d/inside"), b"shown").unwrap();
+        fs::create_dir(far.join("outside")).unwrap();
+        fs::write(far.join("outside/secret"), b"hidden words").unwrap();
+        symlink("../outside", far.join("only/leads-out")).unwrap();
+        symlink(far.join("outside/secret"), far.join("only/secret")).unwrap();
+        symlink("d", far.join("only/leads-in")).unwrap();
+        fs::write(machines.near.join("a"), b"from near").unwrap();
+        let before = names_in(&far.join("outside"));
+        Restricted { machines, before }
+    }
+
+    fn cp(&self, flags: &str) -> Program {
+        let only = self.machines.far.join("only");
+        // Whatever the other end asks for, as `command=` of authorized_keys does.
+        let line = format!("exec {UNCOPY} serve --stdio --restrict '{}' {flags}", only.display());
+        self.machines.log_in_with(&line);
+        self.machines.cp()
+    }
+
+    #[track_caller]
+    fn check(&self, run: &Run) {
+        let said = format!("{}{}", run.stdout, run.stderr);
+        assert!(!said.contains("hidden words"), "{said}");
+        let outside = self.machines.far.join("outside");
+        assert_eq!(names_in(&outside), self.before, "{said}");
+        assert_eq!(fs::read(outside.join("secret")).unwrap(), b"hidden words", "{said}");
+    }
+
+    #[track_caller]
+    fn is_refused(&self, run: &Run) {
+        assert!(matches!(run.status.code(), Some(1 | 2)), "{}{}", run.status, run.stderr);
+        assert!(!run.stderr.trim().is_empty());
+        self.check(run);
+    }
+}
+
+fn paths_outside_are_not_shown() {
+    let restricted = Restricted::new();
+    let near = restricted.machines.near.path();
+    let absolute = restricted.machines.far.join("outside");
+    for path in [
+        "../outside",
+        "../outside/secret",
+        "d/../../outside",
+        "d/../d/inside",
+        "leads-out/secret",
+        "leads-out/",
+        "leads-out/.",
+        "secret",
+        "/etc/passwd",
+        "/",
+        "..",
+        &absolute.display().to_string(),
+        &absolute.join("secret").display().to_string(),
+    ] {
+        for flags in [&["-r"][..], &["-rH"], &["-r", "--links=follow"], &[]] {
+            // A link that is copied as one shows nothing but its name.
+            if path == "secret" && flags == ["-r"] {
+                continue;
+            }
+            for more in ["", "--read-only"] {
+                let run =
+                    restricted.cp(more).args(flags).arg(format!("far:{path}")).arg("stolen").run();
+                restricted.is_refused(&run);
+                assert!(!near.join("stolen").exists(), "{path} {flags:?}: {}", run.stderr);
+            }
+        }
+    }
+}
+
+fn paths_inside_are_shown() {
+    let restricted = Restricted::new();
+    let near = restricted.machines.near.path();
+    let absolute = restricted.machines.far.join("only/d/inside").display().to_string();
+    for path in ["d/inside", "./d/inside", "leads-in/inside", &absolute] {
+        let run = restricted.cp("--read-only").arg(format!("far:{path}")).arg("copy").run();
+        succeeded(&run);
+        restricted.check(&run);
+        assert_eq!(fs::read(near.join("copy")).unwrap(), b"shown");
+        fs::remove_file(near.join("copy")).unwrap();
+    }
+    let run = restricted.cp("").args(["-r", "far:", "whole"]).run();
+    succeeded(&run);
+    restricted.check(&run);
+    assert_eq!(fs::read(near.join("whole/d/inside")).unwrap(), b"shown");
+    assert_eq!(fs::read_link(near.join("whole/leads-out")).unwrap().to_str(), Some("../outside"));
+}
+
+fn nothing_outside_is_written() {
+    let restricted = Restricted::new();
+    let absolute = restricted.machines.far.join("outside").display().to_string();
+    for path in [
+        "../outside/new",
+        "../new",
+        "..",
+        "d/../../outside/",
+        "leads-out/new",
+        "leads-out/",
+        "leads-out",
+        "secret",
+        "/etc/uncopy-was-here",
+        "/nonexistent/new",
+        &absolute,
+        &format!("{absolute}/secret"),
+    ] {
+        for flags in [&[][..], &["-f"], &["--remove-destination", "-r"]] {
+            // The name itself is replaced, which lies inside.
+            if path == "secret" && flags.contains(&"--remove-destination") {
+                continue;
+            }
+            let run = restricted.cp("").args(flags).arg("a").arg(format!("far:{path}")).run();
+            restricted.is_refused(&run);
+        }
+    }
+    assert_eq!(names_in(&restricted.machines.far), ["only", "outside"]);
+    let run = restricted.cp("").args(["a", "far:d"]).run();
+    succeeded(&run);
+    let only = restricted.machines.far.join("only");
+    assert_eq!(fs::read(only.join("d/a")).unwrap(), b"from near");
+    let run = restricted.cp("").arg("a").arg(format!("far:{}/b", only.display())).run();
+    succeeded(&run);
+    let run = restricted.cp("").args(["-r", "--delete", ".", "far:new"]).run();
+    succeeded(&run);
+    assert_eq!(fs::read(only.join("new/a")).unwrap(), b"from near");
+    restricted.check(&run);
+}
+
+fn a_login_that_only_reads_writes_nothing() {
+    let restricted = Restricted::new();
+    let only = restricted.machines.far.join("only");
+    let before = names_in(&only);
+    for flags in [&[][..], &["-r"], &["-r", "--dry-run"]] {
+        let run = restricted.cp("--read-only").args(flags).args(["a", "far:new"]).run();
+        restricted.is_refused(&run);
+        assert!(run.stderr.contains("may read and not write"), "{}", run.stderr);
+    }
+    assert_eq!(names_in(&only), before);
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] paths_outside_are_not_shown,
+        [] paths_inside_are_shown,
+        [] nothing_outside_is_written,
+        [] a_login_that_only_reads_writes_nothing,
+    ]
+}

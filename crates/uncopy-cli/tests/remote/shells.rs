@@ -1,0 +1,146 @@
+//! Through a real `sshd`, with keys and configuration of its own.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use testbed::{Case, Compared, Need, Place, Program, Scratch, Sshd, assert_same_tree, wait_for};
+
+use super::{UNCOPY, succeeded};
+
+/// `uncopy cp` that logs in to a server.
+fn cp(sshd: &Sshd) -> Program {
+    Program::new(UNCOPY)
+        .arg("cp")
+        .arg("-e")
+        .arg(format!("ssh -F '{}'", sshd.client_config().display()))
+        .args(["--remote-program", UNCOPY])
+}
+
+fn make_sources(at: &Scratch) {
+    let source = at.join("src");
+    fs::create_dir_all(source.join("d")).unwrap();
+    fs::write(source.join("d/large"), vec![5; 2 << 20]).unwrap();
+    fs::write(source.join("$(touch x) 'q' \"q\""), b"odd").unwrap();
+    for number in 0..200 {
+        fs::write(source.join(format!("d/{number}")), format!("{number}")).unwrap();
+    }
+    fs::hard_link(source.join("d/1"), source.join("d/linked")).unwrap();
+    std::os::unix::fs::symlink("d/1", source.join("link")).unwrap();
+}
+
+fn trees_go_there_and_back() {
+    let sshd = Sshd::start();
+    let scratch = Place::Disk.scratch();
+    make_sources(&scratch);
+    for host in ["127.0.0.1", "[::1]"] {
+        let there = scratch.join("there");
+        let back = scratch.join("back");
+        let operand = |path: &std::path::Path| format!("{host}:{}", path.display());
+        let push =
+            cp(&sshd).args(["-a", "--durable"]).arg(scratch.join("src")).arg(operand(&there));
+        succeeded(&push.run());
+        assert_same_tree(&scratch.join("src"), &there, Compared::wholly());
+        let pull = cp(&sshd).args(["-a", "--verify", "--json"]).arg(operand(&there)).arg(&back);
+        succeeded(&pull.run());
+        assert_same_tree(&scratch.join("src"), &back, Compared::wholly());
+        assert_eq!(scratch.strangers(&["src", "there", "back"]), [""; 0]);
+        for copy in [there, back] {
+            fs::remove_dir_all(copy).unwrap();
+        }
+    }
+}
+
+/// The port of an address is given to ssh, and the path is absolute.
+fn an_address_has_a_port() {
+    let sshd = Sshd::start();
+    let scratch = Place::Disk.scratch();
+    fs::write(scratch.join("a"), b"1").unwrap();
+    let address = format!("ssh://127.0.0.1:1{}", scratch.join("b").display());
+    let run = cp(&sshd).arg(scratch.join("a")).arg(address).run();
+    let message = run.failed(9);
+    assert!(message.contains("cannot reach"), "{message}");
+    assert!(!scratch.join("b").exists());
+}
+
+/// Killed in the middle, on either side of ssh, and by a signal; each goes on.
+fn a_copy_that_ends_early_goes_on() {
+    let sshd = Sshd::start();
+    for (victim, signal) in [("ssh", Signal::KILL), ("uncopy", Signal::INT)] {
+        let scratch = Place::Disk.scratch();
+        let source = scratch.join("src");
+        fs::create_dir(&source).unwrap();
+        for name in ["x", "y", "z"] {
+            fs::write(source.join(name), vec![3; 2 << 20]).unwrap();
+        }
+        let there = format!("127.0.0.1:{}", scratch.join("there").display());
+        let child = Command::new(UNCOPY)
+            .args(["cp", "-r", "--resume", "-j1", "--max-bandwidth=2M", "-e"])
+            .arg(format!("ssh -F '{}'", sshd.client_config().display()))
+            .args(["--remote-program", UNCOPY])
+            .arg(&source)
+            .arg(&there)
+            .env("UNCOPY_CONFIG", "/dev/null")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for("a file there", || super::ending::bytes_below(&scratch) > 17 << 19);
+        let process = match victim {
+            "ssh" => super::ending::descendants(child.id())[0],
+            _ => child.id(),
+        };
+        kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        match victim {
+            "ssh" => assert_eq!(output.status.code(), Some(9), "{text}"),
+            _ => assert_eq!(output.status.signal(), Some(2), "{text}"),
+        }
+        assert!(!scratch.join("there").exists(), "{text}");
+        // The other end may still be about to see that the connection is gone.
+        wait_for("end of the first run", || {
+            let run = cp(&sshd).args(["-r", "--resume", "--json"]).arg(&source).arg(&there).run();
+            let is_held = run.stderr.contains("another run is at work");
+            if !is_held {
+                succeeded(&run);
+                let resumed = run.receipts().pop().unwrap().value()["resumed"].as_u64();
+                assert!(resumed > Some(0), "{}", run.stdout);
+            }
+            !is_held
+        });
+        assert_same_tree(&source, &scratch.join("there"), Compared::default());
+        assert_eq!(scratch.strangers(&["src", "there"]), [""; 0]);
+    }
+}
+
+/// A key that is bound to a directory, whatever command the other end asks for.
+fn a_key_is_bound_to_a_directory() {
+    let sshd = Sshd::start();
+    let scratch = Place::Disk.scratch();
+    let only = scratch.subdirectory("only", 0o755);
+    fs::write(scratch.join("outside"), b"secret").unwrap();
+    fs::write(only.join("inside"), b"shown").unwrap();
+    sshd.bind_key_to(&format!("{UNCOPY} serve --stdio --restrict {} --read-only", only.display()));
+    let copy = scratch.join("copy");
+    succeeded(&cp(&sshd).arg("127.0.0.1:inside").arg(&copy).run());
+    assert_eq!(fs::read(&copy).unwrap(), b"shown");
+    let outside = format!("127.0.0.1:{}", scratch.join("outside").display());
+    let run = cp(&sshd).arg(outside).arg(scratch.join("stolen")).run();
+    assert!(run.failed(1).contains("leads out"), "{}", run.stderr);
+    assert!(!scratch.join("stolen").exists());
+    let run = cp(&sshd).arg(&copy).arg("127.0.0.1:written").run();
+    assert!(run.failed(1).contains("may read and not write"), "{}", run.stderr);
+    assert!(!only.join("written").exists());
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let cases = testbed::cases![
+        [] trees_go_there_and_back,
+        [] an_address_has_a_port,
+        [] a_copy_that_ends_early_goes_on,
+        [] a_key_is_bound_to_a_directory,
+    ];
+    let needs = [Need::Tool("sshd"), Need::Tool("ssh"), Need::Tool("ssh-keygen")];
+    cases.into_iter().map(|case| needs.into_iter().fold(case, Case::needing)).collect()
+}
