@@ -83,6 +83,8 @@ pub(super) fn copy(
         Err(error) => return Ok(stop::failed(&error)),
     };
     let since = Instant::now();
+    // A signal must not leave the remote shell behind.
+    stop.listen();
     let (far, streams) = match session::start(flags, machine) {
         Ok(started) => started,
         Err(error) => {
@@ -90,7 +92,6 @@ pub(super) fn copy(
         }
     };
     let roots: Vec<OsString> = names.sources.iter().map(OsString::from).collect();
-    stop.listen();
     let stops = || stop.requested().is_some();
     let pull = match remote::pull(streams, &Limits::default(), &roots, &stops) {
         Ok(pull) => pull,

@@ -46,13 +46,14 @@ pub(super) fn copy(
         arguments: words::of(&configured, given, names, watched).map_err(misuse)?,
         sources: names.sources.iter().map(OsString::from).collect(),
     };
+    // A signal must not leave the remote shell behind.
+    stop.listen();
     let (far, streams) = match session::start(flags, machine) {
         Ok(started) => started,
         Err(error) => {
             return Ok(cp::all_failed(flags, names, &session::failure(&error, machine)));
         }
     };
-    stop.listen();
     let ended = remote::push(
         streams,
         &Limits::default(),
