@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::extent::{self, Extent};
+use crate::hang;
 use crate::kernel::{KernelFeature, catch_needs, lacking};
 use crate::locked_memory::{self, Reservation};
 use crate::place::{Place, disk_has_kernel_times, disk_is_a_bare_device};
@@ -185,6 +186,7 @@ impl Case {
                 let _reservation: Option<Reservation> = locked.map(locked_memory::reserve);
                 let began = Instant::now();
                 let _running = Running { name: name.clone(), began, cpu_before: cpu_time() };
+                let _watched = hang::watch(&name);
                 let Err(payload) = catch_unwind(AssertUnwindSafe(|| body())) else {
                     return Ok(Completion::Completed);
                 };
@@ -275,6 +277,9 @@ pub fn on_each_filesystem(cases: Vec<Case>, once: &[&str]) -> Vec<Case> {
     cases.into_iter().chain(others).collect()
 }
 
+/// Time after which a test is taken to hang: many times what the longest takes, on a busy machine.
+const HANGS: Duration = Duration::from_secs(15 * 60);
+
 /// Runs the tests, as the whole `main` of a test program.
 ///
 /// `target_tmpdir` is `env!("CARGO_TARGET_TMPDIR")`: a directory on disk for files and images.
@@ -297,6 +302,7 @@ pub fn run(target_tmpdir: &str, cases: impl FnOnce() -> Vec<Case>) -> ExitCode {
     }
     let reasons = reasons(&cases, &arguments);
     let trials = in_turn(cases).into_iter().map(Case::into_trial).collect();
+    hang::end_after(HANGS);
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
         report_ignored(&reasons);

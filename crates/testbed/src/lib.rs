@@ -10,6 +10,7 @@ mod channel;
 mod content;
 mod extent;
 mod gathered;
+mod hang;
 mod harness;
 mod intercept;
 pub mod journal;
