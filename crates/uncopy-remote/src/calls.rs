@@ -17,7 +17,7 @@ struct Slot {
     answer: Mutex<Option<Result<Answer, PeerError>>>,
     filled: Condvar,
     /// Memory that the answer takes, until it is taken out or both sides have dropped the place.
-    _share: Option<BudgetShare>,
+    share: Option<BudgetShare>,
 }
 
 /// Question whose answer is to come.
@@ -42,7 +42,7 @@ impl Pending {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OpenCalls {
     caller: Caller,
     /// Waiting threads by call. A call that nobody waits for has none.
@@ -61,23 +61,38 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Arc<Calls> {
-        Arc::new(Calls { open: Mutex::default(), answered: Condvar::new(), outbox })
+        Calls::with_caller(Caller::new(), outbox)
     }
 
-    /// Asks, and waits while as many calls are under way as may be.
+    /// Makes those of a data connection, which are reads alone.
+    pub(crate) fn of_data(outbox: Arc<Outbox>) -> Arc<Calls> {
+        Calls::with_caller(Caller::of_data(), outbox)
+    }
+
+    fn with_caller(caller: Caller, outbox: Arc<Outbox>) -> Arc<Calls> {
+        let open = Mutex::new(OpenCalls { caller, waiting: HashMap::new(), lost: None });
+        Arc::new(Calls { open, answered: Condvar::new(), outbox })
+    }
+
+    /// Asks, and waits while as many calls are under way as may be. Takes `share` for the answer if it asks.
     pub(crate) fn begin(
         &self,
         call: &Call,
-        share: Option<BudgetShare>,
+        share: &mut Option<BudgetShare>,
     ) -> Result<Pending, PeerError> {
-        let slot = Arc::new(Slot { _share: share, ..Slot::default() });
-        self.send(call, Some(&slot))?;
-        Ok(Pending(slot))
+        let slot = Arc::new(Slot { share: share.take(), ..Slot::default() });
+        match self.send(call, Some(&slot)) {
+            Ok(()) => Ok(Pending(slot)),
+            Err(error) => {
+                *share = Arc::into_inner(slot).and_then(|slot| slot.share);
+                Err(error)
+            }
+        }
     }
 
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&self, call: &Call) -> Result<Answer, PeerError> {
-        self.begin(call, None)?.wait()
+        self.begin(call, &mut None)?.wait()
     }
 
     /// Asks without waiting for the answer.

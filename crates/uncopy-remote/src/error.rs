@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use uncopy_core::Errno;
+use crate::WhyNoData;
+use crate::data::KeyError;
 use uncopy_wire::{Refusal, VERSION, Violation};
 
 /// Reason why a session failed.
@@ -87,6 +89,15 @@ pub enum RemoteError {
         "too many names for one copy: name a directory that holds them, or copy in several parts"
     )]
     TooManyNames,
+    /// There is no data connection, without which the job is not to begin.
+    #[error("no data connection stands: {why}; or copy through the remote shell alone")]
+    NoData {
+        /// Reason.
+        why: WhyNoData,
+    },
+    /// Data connections cannot be secured.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
     /// The session was given up before the other end took the job.
     #[error("stopped before the other end took the job")]
     Stopped,
@@ -145,4 +156,6 @@ pub enum Note {
     NearNotConfined,
     /// The kernel there has no Landlock that confines the far end to the paths of the job.
     FarNotConfined,
+    /// Bytes go through the remote shell, though data connections were wanted.
+    NoData(WhyNoData),
 }

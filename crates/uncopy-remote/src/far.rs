@@ -11,17 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::OFlags;
 use uncopy_os::follow;
 use uncopy_wire::{
-    End, Frames, Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Received, Refusal,
+    DataWish, End, Frames, Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Received, Refusal,
     Session, Violation,
 };
 
 use crate::calls::Calls;
+use crate::data_links::{DataLinks, DataRole};
 use crate::confine;
 use crate::greet::greet;
-use crate::link::{Link, LinkEnd, LinkParts};
+use crate::far_data::{FarData, Offering};
+use crate::lanes::Lanes;
+use crate::link::{Answering, Link, LinkEnd, LinkParts, OnEnd};
 use crate::outbox::Outbox;
 use crate::serve::{RootBase, Roots, Serving};
-use crate::{Limits, RemoteError, RemoteSource, Streams, Traffic};
+use crate::{DataReport, Limits, RemoteError, RemoteSource, Streams, Traffic};
 
 /// Restriction of a login.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Restriction {
     pub directory: Option<PathBuf>,
     /// Whether nothing is written.
     pub read_only: bool,
+    /// Rule about data connections.
+    pub data: FarData,
 }
 
 /// Session that has begun, without any thread.
@@ -40,6 +45,8 @@ struct Begun {
     session: Session,
     limits: Limits,
     restriction: Restriction,
+    /// Data connections that the job waits for.
+    wish: Option<DataWish>,
 }
 
 /// Job that the near end wants.
@@ -77,9 +84,9 @@ pub fn accept(
 ) -> Result<Accepted, RemoteError> {
     let mut frames = greet(&mut streams)?;
     let mut session = Session::new(End::Far);
-    let job = read_job(&mut streams, &mut frames, &mut session)?;
+    let FirstFrames { job, wish } = read_job(&mut streams, &mut frames, &mut session)?;
     let (limits, restriction) = (*limits, restriction.clone());
-    let begun = Begun { streams, frames, session, limits, restriction };
+    let begun = Begun { streams, frames, session, limits, restriction, wish };
     let words = |words: Vec<Vec<u8>>| words.into_iter().map(OsString::from_vec).collect();
     match job {
         Job::Serve { roots } => {
@@ -105,16 +112,25 @@ pub fn accept(
     }
 }
 
+/// Beginning of a session.
+struct FirstFrames {
+    job: Job,
+    wish: Option<DataWish>,
+}
+
 fn read_job(
     streams: &mut Streams,
     frames: &mut Frames,
     session: &mut Session,
-) -> Result<Job, RemoteError> {
+) -> Result<FirstFrames, RemoteError> {
     let mut buffer = vec![0; 64 << 10];
+    let mut wish = None;
     loop {
         while let Some(frame) = frames.next()? {
-            if let Received::Message(Message::Job(job)) = session.take(frame)? {
-                return Ok(job);
+            match session.take(frame)? {
+                Received::Message(Message::Job(job)) => return Ok(FirstFrames { job, wish }),
+                Received::Message(Message::DataWanted(wanted)) => wish = Some(wanted),
+                _ => {}
             }
         }
         match streams.input.read(&mut buffer) {
@@ -168,16 +184,32 @@ impl Begun {
         RemoteError::Refused(refusal)
     }
 
-    fn link(self, parts: LinkParts, outbox: Arc<Outbox>, stop: Arc<AtomicBool>) -> StartedLink {
-        let Begun { streams, frames, session, limits, .. } = self;
+    fn link(
+        self,
+        mut parts: LinkParts,
+        role: DataRole,
+        outbox: Arc<Outbox>,
+        stop: Arc<AtomicBool>,
+    ) -> StartedLink {
+        let Begun { streams, frames, session, limits, restriction, wish } = self;
+        let links = DataLinks::new(End::Far, role, limits);
+        let offering = Offering::new(restriction.data, Arc::clone(&links));
+        let (ending, ended) = (Arc::clone(&links), Arc::clone(&offering));
+        parts.on_end = OnEnd::new(move || {
+            ending.close();
+            ended.close();
+        });
         let link = Link::new(limits, session, outbox, parts);
-        StartedLink { link, streams, frames, stop }
+        StartedLink { link, links, offering, wish, streams, frames, stop }
     }
 }
 
 /// Connection whose threads are not started yet.
 struct StartedLink {
     link: Arc<Link>,
+    links: Arc<DataLinks>,
+    offering: Arc<Offering>,
+    wish: Option<DataWish>,
     streams: Streams,
     frames: Frames,
     stop: Arc<AtomicBool>,
@@ -185,16 +217,46 @@ struct StartedLink {
 
 impl StartedLink {
     /// Accepts the job, and starts the threads.
-    fn start(self, is_confined: bool) -> Result<Arc<Link>, RemoteError> {
-        let StartedLink { link, streams, frames, stop } = self;
+    fn start(self, is_confined: bool) -> Result<RunningLink, RemoteError> {
+        let StartedLink { link, links, offering, wish, streams, frames, stop } = self;
         link.send(&Message::Accepted { is_confined })?;
+        if let Some(wish) = &wish {
+            offering.offer(&link, wish);
+        }
+        let (answering, offers) = (Arc::clone(&link), offering);
         let on_message = Box::new(move |message| {
-            if message == Message::Stop {
+            if offers.take(&answering, message) == Some(Message::Stop) {
                 stop.store(true, Ordering::Relaxed);
             }
         });
         link.start(streams, frames, on_message)?;
-        Ok(link)
+        Ok(RunningLink { link, links, waits: wish.is_some() })
+    }
+}
+
+/// Connection whose threads run.
+struct RunningLink {
+    link: Arc<Link>,
+    links: Arc<DataLinks>,
+    /// Whether the job waits for a data connection.
+    waits: bool,
+}
+
+impl RunningLink {
+    /// Waits for the first data connection, if the job does.
+    fn wait_for_data(&self) -> Result<(), RemoteError> {
+        while self.waits && !self.links.has_stood() {
+            self.links.wait_for_first(self.link.silence());
+            // The near end knows more about it, and ends the session.
+            if let Some(why) = self.links.given_up() {
+                self.link.wait();
+                return Err(RemoteError::NoData { why });
+            }
+            if let Some(end) = self.link.end() {
+                return Err(end.error());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -213,10 +275,12 @@ impl ServeRequest {
         let is_confined = confine::to_reading(roots.handles());
         let outbox = Arc::<Outbox>::default();
         let serving = Serving::new(roots, Arc::clone(&outbox));
-        let parts = LinkParts { serving: Some(Arc::clone(&serving)), calls: None };
-        let started = begun.link(parts, outbox, Arc::default());
+        let answering = Some(Arc::clone(&serving) as _);
+        let parts = LinkParts { answering, ..LinkParts::default() };
+        let role = DataRole::Serves(Arc::clone(&serving));
+        let started = begun.link(parts, role, outbox, Arc::default());
         serving.start()?;
-        let link = started.start(is_confined).inspect_err(|_| serving.stop())?;
+        let RunningLink { link, .. } = started.start(is_confined).inspect_err(|_| serving.stop())?;
         match link.wait() {
             LinkEnd::Closed => Ok(()),
             LinkEnd::Failed(error) => Err(error),
@@ -265,12 +329,16 @@ impl RunRequest {
         };
         let outbox = Arc::<Outbox>::default();
         let calls = Calls::new(Arc::clone(&outbox));
-        let parts = LinkParts { calls: Some(Arc::clone(&calls)), serving: None };
+        let parts = LinkParts { calls: Some(Arc::clone(&calls)), ..LinkParts::default() };
         let stop = Arc::new(AtomicBool::new(false));
         let silence = begun.limits.silence;
-        let link = begun.link(parts, outbox, Arc::clone(&stop)).start(is_confined)?;
-        let output = Output { link: Arc::clone(&link), stop };
-        let code = job(RemoteSource::new(calls), &output);
+        let lanes = Lanes::new(calls);
+        let role = DataRole::Asks(Arc::clone(&lanes));
+        let started = begun.link(parts, role, outbox, Arc::clone(&stop)).start(is_confined)?;
+        started.wait_for_data()?;
+        let RunningLink { link, links, .. } = started;
+        let output = Output { link: Arc::clone(&link), data: links, stop };
+        let code = job(RemoteSource::new(lanes), &output);
         // Calls that nobody waits for, such as those that close handles, may still be on their way.
         if let Some(end) = link.end() {
             return Err(end.error());
@@ -333,6 +401,7 @@ fn readable_by_all() -> impl Iterator<Item = OwnedFd> {
 #[derive(Debug, Clone)]
 pub struct Output {
     link: Arc<Link>,
+    data: Arc<DataLinks>,
     stop: Arc<AtomicBool>,
 }
 
@@ -367,10 +436,16 @@ impl Output {
         self.stop.load(Ordering::Relaxed) || self.link.end().is_some()
     }
 
-    /// Returns the bytes that have crossed the connection so far.
+    /// Returns the bytes that have crossed the streams of the session so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.link.traffic()
+    }
+
+    /// Returns what is known about data connections.
+    #[must_use]
+    pub fn data(&self) -> DataReport {
+        self.data.report(self.link.traffic())
     }
 }
 

@@ -1,17 +1,17 @@
 //! The connection of an end: its threads, its life, its end.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use uncopy_wire::{Frames, Message, Received, Session, Violation};
+use uncopy_wire::{Frame, Frames, Message, Received, Session, Violation};
 
 use crate::calls::Calls;
 use crate::gate::lock;
 use crate::outbox::Outbox;
-use crate::serve::Serving;
 use crate::{Limits, RemoteError, Streams, Traffic};
 
 /// Number of bytes of one read.
@@ -51,18 +51,62 @@ pub(crate) struct Link {
     outbox: Arc<Outbox>,
     session: Mutex<Session>,
     calls: Option<Arc<Calls>>,
-    serving: Option<Arc<Serving>>,
+    answering: Option<Arc<dyn Answering>>,
+    on_end: OnEnd,
     life: Mutex<Life>,
     changed: Condvar,
+    counts: Arc<Counts>,
+}
+
+/// Receiver of calls.
+pub(crate) trait Answering: fmt::Debug + Send + Sync {
+    /// Takes a call that was received.
+    fn take(&self, frame: &Frame) -> Result<(), Violation>;
+
+    /// Answers no more: the connection has ended.
+    fn stop(&self);
+}
+
+/// Bytes that have crossed connections.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
     sent: AtomicU64,
     received: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// Parts of a connection that answers and calls go to.
 #[derive(Debug, Default)]
 pub(crate) struct LinkParts {
     pub(crate) calls: Option<Arc<Calls>>,
-    pub(crate) serving: Option<Arc<Serving>>,
+    pub(crate) answering: Option<Arc<dyn Answering>>,
+    /// Called once when the connection ends, before those who wait for answers know.
+    pub(crate) on_end: OnEnd,
+    pub(crate) counts: Arc<Counts>,
+}
+
+/// Function that is called at the end of a connection.
+#[derive(Default)]
+pub(crate) struct OnEnd(Option<Box<dyn Fn() + Send + Sync>>);
+
+impl OnEnd {
+    pub(crate) fn new(call: impl Fn() + Send + Sync + 'static) -> OnEnd {
+        OnEnd(Some(Box::new(call)))
+    }
+}
+
+impl fmt::Debug for OnEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnEnd").finish_non_exhaustive()
+    }
 }
 
 /// Receiver of messages. It may wait: then nothing more is read.
@@ -80,11 +124,11 @@ impl Link {
             outbox,
             session: Mutex::new(session),
             calls: parts.calls,
-            serving: parts.serving,
+            answering: parts.answering,
+            on_end: parts.on_end,
             life: Mutex::default(),
             changed: Condvar::new(),
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
+            counts: parts.counts,
         })
     }
 
@@ -128,10 +172,12 @@ impl Link {
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
-        Traffic {
-            sent: self.sent.load(Ordering::Relaxed),
-            received: self.received.load(Ordering::Relaxed),
-        }
+        self.counts.traffic()
+    }
+
+    /// Returns the time after which a silent end is taken for dead.
+    pub(crate) fn silence(&self) -> Duration {
+        self.limits.silence
     }
 
     /// Returns the end of the connection, if it has ended.
@@ -191,11 +237,14 @@ impl Link {
             LinkEnd::Closed => self.outbox.close(),
             LinkEnd::Failed(_) => self.outbox.drop_all(),
         }
+        if let Some(on_end) = &self.on_end.0 {
+            on_end();
+        }
         if let Some(calls) = &self.calls {
             calls.lose(&end.error().to_string());
         }
-        if let Some(serving) = &self.serving {
-            serving.stop();
+        if let Some(answering) = &self.answering {
+            answering.stop();
         }
     }
 
@@ -205,7 +254,7 @@ impl Link {
             let _ = self.send(&Message::Ping);
         };
         let sent = |bytes| {
-            self.sent.fetch_add(bytes, Ordering::Relaxed);
+            self.counts.sent.fetch_add(bytes, Ordering::Relaxed);
         };
         let written = self.outbox.write_to(&mut *output, self.limits.ping, ping, sent);
         drop(output);
@@ -243,11 +292,11 @@ impl Link {
             while let Some(frame) = frames.next()? {
                 // The lock is not held while somebody waits.
                 let received = lock(&self.session).take(frame)?;
-                match (received, &self.calls, &self.serving) {
+                match (received, &self.calls, &self.answering) {
                     (Received::Message(Message::Ping), ..) => {}
                     (Received::Message(message), ..) => on_message(message),
                     (Received::Answer(frame), Some(calls), _) => calls.take(frame)?,
-                    (Received::Call(frame), _, Some(serving)) => serving.take(&frame)?,
+                    (Received::Call(frame), _, Some(answering)) => answering.take(&frame)?,
                     _ => return Err(Violation::WrongSide.into()),
                 }
             }
@@ -267,7 +316,7 @@ impl Link {
                     return Err(RemoteError::Lost { what });
                 }
                 Ok(count) => {
-                    self.received.fetch_add(count as u64, Ordering::Relaxed);
+                    self.counts.received.fetch_add(count as u64, Ordering::Relaxed);
                     frames.feed(&buffer[..count]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -10,12 +10,15 @@ use std::time::Duration;
 use uncopy_wire::{End, Frames, Job, JobState, Message, OutputStream, Session, Violation};
 
 use crate::calls::Calls;
+use crate::data_links::{DataLinks, DataRole};
 use crate::confine;
 use crate::greet::greet;
-use crate::link::{Link, LinkEnd, LinkParts, spawn};
+use crate::lanes::Lanes;
+use crate::link::{Link, LinkEnd, LinkParts, OnEnd, OnMessage, spawn};
+use crate::near_data::{DataBeginning, NearData};
 use crate::outbox::Outbox;
 use crate::serve::{RootBase, Roots, Serving};
-use crate::{Limits, Note, RemoteError, RemoteSource, Streams, Traffic};
+use crate::{DataOptions, DataReport, Limits, Note, RemoteError, RemoteSource, Streams, Traffic, WhyNoData};
 
 /// Interval at which a request to stop is looked for.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -51,13 +54,15 @@ pub enum FarEvent<'a> {
 }
 
 /// Runs a job at the far end with sources of this end, and serves them. Calls `stop` now and then, and has the job stop
-/// once it returns `true`. Returns the exit code of the far end.
+/// once it returns `true`. Returns the exit code of the far end. `data`: data connections are made, unless `None`.
 ///
 /// # Errors
-/// The session failed; nothing is known about the job then. [`RemoteError::Stopped`]: it did not begin.
+/// The session failed; nothing is known about the job then. [`RemoteError::Stopped`], [`RemoteError::NoData`]: it did
+/// not begin.
 pub fn push(
     streams: Streams,
     limits: &Limits,
+    data: Option<DataOptions>,
     job: &RunJob,
     sources: &[PathBuf],
     stop: &dyn Fn() -> bool,
@@ -67,18 +72,27 @@ pub fn push(
     let outbox = Arc::<Outbox>::default();
     let roots = Roots::new(RootBase::Anywhere, sources.to_vec());
     let serving = Serving::new(roots, Arc::clone(&outbox));
-    let parts = LinkParts { serving: Some(Arc::clone(&serving)), calls: None };
+    let links = DataLinks::new(End::Near, DataRole::Serves(Arc::clone(&serving)), *limits);
+    let data = NearConnections::new(data, links)?;
+    let parts = LinkParts {
+        answering: Some(Arc::clone(&serving) as _),
+        on_end: data.on_end(),
+        ..LinkParts::default()
+    };
     let link = Link::new(*limits, Session::new(End::Near), outbox, parts);
+    data.want_first(&link)?;
     let words = |names: &[OsString]| names.iter().map(|name| bytes(name)).collect();
     let message = Job::Run { arguments: words(&job.arguments), sources: words(&job.sources) };
     send_job(&link, message)?;
     let (messages, received) = mpsc::sync_channel(MESSAGES);
+    let on_message = data.on_message(messages);
     let is_confined =
-        start_confined(Arc::clone(&link), serving, Begun { streams, frames, messages })?;
+        start_confined(Arc::clone(&link), serving, Begun { streams, frames, on_message })?;
+    let links = data.start(&link)?;
     if !is_confined {
         on_event(FarEvent::Note(Note::NearNotConfined));
     }
-    let result = follow_job(&link, &received, stop, on_event);
+    let result = follow_job(&link, &links, &received, stop, on_event);
     drop(received);
     link.close();
     if result.is_ok() {
@@ -127,7 +141,84 @@ fn send_job(link: &Link, job: Job) -> Result<(), RemoteError> {
 struct Begun {
     streams: Streams,
     frames: Frames,
-    messages: SyncSender<Message>,
+    on_message: OnMessage,
+}
+
+/// Data connections of a session that begins.
+struct NearConnections {
+    links: Arc<DataLinks>,
+    beginning: Option<DataBeginning>,
+    near: Option<NearData>,
+}
+
+/// Data connections of a session.
+struct NearLinks {
+    links: Arc<DataLinks>,
+    /// Whether the job waits for the first one.
+    is_first: bool,
+}
+
+impl NearLinks {
+    /// Returns the reason why the job is not to begin.
+    fn failed(&self) -> Option<WhyNoData> {
+        self.links.given_up().filter(|_| self.is_first && !self.links.has_stood())
+    }
+}
+
+impl NearConnections {
+    fn new(
+        options: Option<DataOptions>,
+        links: Arc<DataLinks>,
+    ) -> Result<NearConnections, RemoteError> {
+        let beginning = options.map(DataBeginning::new).transpose()?;
+        match &beginning {
+            Some(beginning) if beginning.is_first() => links.want(),
+            Some(_) => {}
+            None => links.give_up(WhyNoData::NotWanted),
+        }
+        let near = beginning.as_ref().map(DataBeginning::near);
+        Ok(NearConnections { links, beginning, near })
+    }
+
+    fn on_end(&self) -> OnEnd {
+        let (links, near) = (Arc::clone(&self.links), self.near.clone());
+        OnEnd::new(move || {
+            links.close();
+            if let Some(near) = &near {
+                near.end();
+            }
+        })
+    }
+
+    /// Asks for connections before the job, if that waits for them.
+    fn want_first(&self, link: &Link) -> Result<(), RemoteError> {
+        match &self.beginning {
+            Some(beginning) if beginning.is_first() => Ok(link.send(&beginning.wish())?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the receiver of messages, which hands those of the job on.
+    fn on_message(&self, messages: SyncSender<Message>) -> OnMessage {
+        let near = self.near.clone();
+        Box::new(move |message| {
+            let rest = match &near {
+                Some(near) => near.take(message),
+                None => Some(message),
+            };
+            // The receiver is gone when the session has ended.
+            rest.into_iter().for_each(|message| drop(messages.send(message)));
+        })
+    }
+
+    fn start(self, link: &Arc<Link>) -> Result<NearLinks, RemoteError> {
+        let NearConnections { links, beginning, .. } = self;
+        let is_first = beginning.as_ref().is_some_and(DataBeginning::is_first);
+        if let Some(beginning) = beginning {
+            beginning.start(Arc::clone(link), Arc::clone(&links))?;
+        }
+        Ok(NearLinks { links, is_first })
+    }
 }
 
 /// Starts the threads of a session that serves from a thread that is confined first. Returns whether it is.
@@ -139,9 +230,7 @@ fn start_confined(
     let (report, started) = mpsc::channel();
     spawn("session", move || {
         let is_confined = confine::to_reading(serving.roots().handles());
-        let Begun { streams, frames, messages } = begun;
-        // The receiver is gone when the session has ended.
-        let on_message = Box::new(move |message| drop(messages.send(message)));
+        let Begun { streams, frames, on_message } = begun;
         let result = serving
             .start()
             .and_then(|()| link.start(streams, frames, on_message))
@@ -154,12 +243,22 @@ fn start_confined(
 /// Hands on what the far end sends, until its exit code.
 fn follow_job(
     link: &Link,
+    data: &NearLinks,
     received: &Receiver<Message>,
     stop: &dyn Fn() -> bool,
     on_event: &mut dyn FnMut(FarEvent<'_>),
 ) -> Result<u8, RemoteError> {
-    let mut is_stopping = false;
+    let (mut is_stopping, mut is_noted) = (false, false);
     loop {
+        if let Some(why) = data.failed() {
+            return Err(RemoteError::NoData { why });
+        }
+        if let Some(why) = data.links.given_up().filter(|_| !is_noted) {
+            is_noted = true;
+            if why != WhyNoData::NotWanted {
+                on_event(FarEvent::Note(Note::NoData(why)));
+            }
+        }
         if !is_stopping && stop() {
             is_stopping = true;
             // The job may have ended meanwhile.
@@ -193,29 +292,36 @@ fn follow_job(
 pub struct Pull {
     link: Arc<Link>,
     source: Arc<RemoteSource>,
+    data: Arc<DataLinks>,
     notes: Vec<Note>,
 }
 
 /// Has the far end serve these paths. Relative ones begin at the login's directory, and an empty one is that directory.
-/// `stop` is called now and then while the far end is waited for.
+/// `stop` is called now and then while the far end is waited for. `data`: data connections are made, unless `None`.
 ///
 /// # Errors
-/// The session could not begin; [`RemoteError::Stopped`].
+/// The session could not begin; [`RemoteError::Stopped`], [`RemoteError::NoData`].
 pub fn pull(
     streams: Streams,
     limits: &Limits,
+    data: Option<DataOptions>,
     roots: &[OsString],
     stop: &dyn Fn() -> bool,
 ) -> Result<Pull, RemoteError> {
     let (streams, frames) = greet_until(streams, stop)?;
     let outbox = Arc::<Outbox>::default();
     let calls = Calls::new(Arc::clone(&outbox));
-    let parts = LinkParts { calls: Some(Arc::clone(&calls)), serving: None };
+    let lanes = Lanes::new(Arc::clone(&calls));
+    let links = DataLinks::new(End::Near, DataRole::Asks(Arc::clone(&lanes)), *limits);
+    let data = NearConnections::new(data, links)?;
+    let parts =
+        LinkParts { calls: Some(calls), on_end: data.on_end(), ..LinkParts::default() };
     let link = Link::new(*limits, Session::new(End::Near), outbox, parts);
+    data.want_first(&link)?;
     send_job(&link, Job::Serve { roots: roots.iter().map(|root| bytes(root)).collect() })?;
     let (messages, received) = mpsc::sync_channel(MESSAGES);
-    let on_message = Box::new(move |message| drop(messages.send(message)));
-    link.start(streams, frames, on_message)?;
+    link.start(streams, frames, data.on_message(messages))?;
+    let data = data.start(&link)?;
     let fail = |error: RemoteError| {
         link.finish(&LinkEnd::Failed(error.clone()));
         Err(error)
@@ -234,9 +340,21 @@ pub fn pull(
             Err(_) => return fail(link.wait().error()),
         }
     };
-    let source = RemoteSource::new(calls);
+    while data.is_first && !data.links.has_stood() {
+        data.links.wait_for_first(STOP_INTERVAL);
+        if let Some(why) = data.failed() {
+            return fail(RemoteError::NoData { why });
+        }
+        if let Some(end) = link.end() {
+            return fail(end.error());
+        }
+        if stop() {
+            return fail(RemoteError::Stopped);
+        }
+    }
+    let source = RemoteSource::new(lanes);
     let notes = (!is_confined).then_some(Note::FarNotConfined).into_iter().collect();
-    Ok(Pull { link, source, notes })
+    Ok(Pull { link, source, data: data.links, notes })
 }
 
 impl Pull {
@@ -252,10 +370,16 @@ impl Pull {
         &self.notes
     }
 
-    /// Returns the bytes that have crossed the connection so far.
+    /// Returns the bytes that have crossed the streams of the session so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.link.traffic()
+    }
+
+    /// Returns what is known about data connections.
+    #[must_use]
+    pub fn data(&self) -> DataReport {
+        self.data.report(self.link.traffic())
     }
 
     /// Ends the session in order. The source cannot be asked any more.
@@ -266,6 +390,7 @@ impl Pull {
         if let Some(end) = self.link.end() {
             return Err(end.error());
         }
+        self.data.close();
         self.link.close();
         self.link.wait_for_end(CLOSING);
         Ok(())

@@ -9,7 +9,7 @@ use uncopy_wire::Frame;
 
 use crate::gate::lock;
 
-/// Number of bytes from which on those who can wait do so.
+/// Limit of the streams of a session.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// Payloads up to this length are joined into one write.
 const JOINED_BYTES: usize = 32 << 10;
@@ -25,14 +25,26 @@ struct Queue {
 }
 
 /// Queue of frames to be written, in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
     added: Condvar,
     taken: Condvar,
+    /// Number of bytes from which on those who can wait do so.
+    limit: usize,
+}
+
+impl Default for Outbox {
+    fn default() -> Outbox {
+        Outbox::with_limit(MAX_QUEUED_BYTES)
+    }
 }
 
 impl Outbox {
+    pub(crate) fn with_limit(limit: usize) -> Outbox {
+        Outbox { queue: Mutex::default(), added: Condvar::new(), taken: Condvar::new(), limit }
+    }
+
     /// Adds a frame, whatever there is. For frames whose number is bounded.
     pub(crate) fn push(&self, frame: Frame) {
         let mut queue = lock(&self.queue);
@@ -52,7 +64,7 @@ impl Outbox {
     /// Waits until there is room. `false`: the outbox is closed.
     pub(crate) fn wait_for_room(&self) -> bool {
         let mut queue = lock(&self.queue);
-        while queue.bytes > MAX_QUEUED_BYTES && !queue.is_closed {
+        while queue.bytes > self.limit && !queue.is_closed {
             queue = self.taken.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         !queue.is_closed
@@ -61,7 +73,7 @@ impl Outbox {
     /// Whether there is room.
     pub(crate) fn has_room(&self) -> bool {
         let queue = lock(&self.queue);
-        queue.bytes <= MAX_QUEUED_BYTES && !queue.is_closed
+        queue.bytes <= self.limit && !queue.is_closed
     }
 
     /// Ends the queue behind what is in it.

@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::calls::{Calls, Pending};
 use crate::convert;
 use crate::gate::{Gate, lock};
+use crate::lanes::{Lanes, PendingPiece, Piece};
 
 /// Number of bytes of one read.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -43,6 +44,7 @@ struct Listing {
 #[derive(Debug)]
 pub struct RemoteSource {
     calls: Arc<Calls>,
+    lanes: Arc<Lanes>,
     budget: Budget,
     readers: Gate,
     attribute_readers: Gate,
@@ -50,9 +52,10 @@ pub struct RemoteSource {
 }
 
 impl RemoteSource {
-    pub(crate) fn new(calls: Arc<Calls>) -> Arc<RemoteSource> {
+    pub(crate) fn new(lanes: Arc<Lanes>) -> Arc<RemoteSource> {
         Arc::new(RemoteSource {
-            calls,
+            calls: Arc::clone(lanes.session()),
+            lanes,
             budget: Budget::new(ALL_AHEAD_BYTES),
             readers: Gate::new(READERS),
             attribute_readers: Gate::new(ATTRIBUTE_READERS),
@@ -77,11 +80,11 @@ impl RemoteSource {
         is_first: bool,
     ) -> Result<(), PeerError> {
         if is_first && listing.ahead.is_empty() {
-            listing.ahead.push_back(self.calls.begin(call, None)?);
+            listing.ahead.push_back(self.calls.begin(call, &mut None)?);
         }
         while listing.ahead.len() < listing.window {
             let Some(share) = self.budget.try_take(PAGE_BYTES) else { break };
-            listing.ahead.push_back(self.calls.begin(call, Some(share))?);
+            listing.ahead.push_back(self.calls.begin(call, &mut Some(share))?);
         }
         Ok(())
     }
@@ -183,7 +186,7 @@ impl Peer for RemoteSource {
         let _place = self.readers.enter();
         let file = Handle(file.0);
         let (mut next, mut handed_on) = (range.start, 0);
-        let mut ahead: VecDeque<(Pending, usize)> = VecDeque::new();
+        let mut ahead: VecDeque<PendingPiece> = VecDeque::new();
         loop {
             while next < range.end {
                 let bytes = PIECE_BYTES.min(range.end - next);
@@ -196,14 +199,17 @@ impl Peer for RemoteSource {
                         share => share,
                     },
                 };
-                let call = Call::Read { file, offset: next, bytes: bytes as u32 };
-                ahead.push_back((self.calls.begin(&call, share)?, bytes as usize));
+                let piece = Piece { file, offset: next, bytes: bytes as u32 };
+                ahead.push_back(self.lanes.begin(piece, share)?);
                 next += bytes;
             }
-            let Some((pending, wanted)) = ahead.pop_front() else { return Ok(handed_on) };
-            let Answer::Data { bytes } = pending.wait()? else { return Err(other_answer()) };
+            let Some(pending) = ahead.pop_front() else { return Ok(handed_on) };
+            let wanted = pending.bytes();
+            let Answer::Data { bytes } = self.lanes.wait(pending)? else {
+                return Err(other_answer());
+            };
             handed_on += bytes.len() as u64;
-            if !bytes.is_empty() && !take(&bytes) || bytes.len() < wanted {
+            if !bytes.is_empty() && !take(&bytes) || (bytes.len() as u64) < wanted {
                 return Ok(handed_on);
             }
         }

@@ -1,6 +1,6 @@
 //! Descriptors and threads that data connections leave behind: none. In a program of its own, because what other tests
 //! hold would count.
-#![cfg(all(target_os = "linux", feature = "data"))]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};

@@ -117,6 +117,11 @@ impl Call {
         }
     }
 
+    /// Checks that a data connection may make it. Its handle is one of the session, which alone knows whether it is open.
+    pub(crate) fn check_reads(&self) -> Result<(), Violation> {
+        if let Call::Read { .. } = self { Ok(()) } else { Err(Violation::OnlyReads) }
+    }
+
     /// Checks what the asking side can get wrong.
     pub(crate) fn check(&self) -> Result<(), Violation> {
         let is_offset = |offset: u64| i64::try_from(offset).is_ok();

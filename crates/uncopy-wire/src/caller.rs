@@ -97,6 +97,7 @@ pub struct Caller {
     next: u32,
     open: BTreeMap<u32, Expected>,
     handles: BTreeMap<u32, Kind>,
+    is_of_data: bool,
 }
 
 impl Caller {
@@ -109,10 +110,16 @@ impl Caller {
         Caller::default()
     }
 
+    /// Makes the side of a data connection, which reads files that the session has open.
+    #[must_use]
+    pub fn of_data() -> Caller {
+        Caller { is_of_data: true, ..Caller::default() }
+    }
+
     /// Begins a call. Returns the frame to be sent.
     ///
     /// # Errors
-    /// [`Violation::TooManyCalls`], if [`Caller::MAX_CALLS`] are under way; [`Violation::BadHandle`] of a handle that
+    /// [`Violation::OnlyReads`] over a data connection; [`Violation::TooManyCalls`], if [`Caller::MAX_CALLS`] are under way; [`Violation::BadHandle`] of a handle that
     /// is not open, or of another kind; [`Violation::BadName`] and [`Violation::Malformed`] of a call that no server takes.
     pub fn call(&mut self, call: &Call) -> Result<(CallId, Frame), Violation> {
         call.check()?;
@@ -131,7 +138,10 @@ impl Caller {
             Call::Attributes { .. } => Expected::Attributes,
             Call::Close { .. } => Expected::Closed,
         };
-        call.check_handle(&self.handles)?;
+        match self.is_of_data {
+            true => call.check_reads()?,
+            false => call.check_handle(&self.handles)?,
+        }
         if let Call::Close { of } = call {
             self.handles.remove(&of.0);
         }

@@ -62,6 +62,16 @@ kinds! {
     Stop = 22,
     /// A sign of life, from either end.
     Ping = 23,
+    /// Data connections are wanted, from the near end, once.
+    DataWanted = 24,
+    /// Data connections are offered, from the far end.
+    DataOffered = 25,
+    /// No data connections are offered, from the far end.
+    DataRefused = 26,
+    /// A data connection is expected, from the far end.
+    DataAnnounced = 27,
+    /// An announced data connection was not made, or has ended, from the near end.
+    DataLost = 28,
 }
 
 /// A frame.

@@ -7,6 +7,9 @@
 //! beside that, [`Caller`] is the asking side, [`Server`] the serving one. All check every byte of the other end: a
 //! [`Violation`] ends the connection.
 //!
+//! Files may also be read over data connections beside the session ([`Session::data`], [`Caller::of_data`],
+//! [`Server::of_data`]), which the session agrees on ([`Message::DataWanted`] and those that follow).
+//!
 //! Each end begins with a [`Greeting`], and both speak the highest version that both know. A version fixes every frame:
 //! nothing in it is optional or skipped. A later version adds frames and fields, and a peer of an earlier one never
 //! gets them.
@@ -42,6 +45,7 @@
 mod call;
 mod caller;
 mod codec;
+mod data;
 mod entry;
 mod frame;
 mod greeting;
@@ -54,6 +58,10 @@ mod violation;
 
 pub use call::{Call, Handle, MAX_CONTENTS_BYTES, MAX_RANGES, MAX_READ_BYTES};
 pub use caller::{Answer, CallId, Caller};
+pub use data::{
+    DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataWish, MAX_ANNOUNCEMENTS,
+    MAX_DATA_CONNECTIONS,
+};
 pub use entry::{Attribute, Entry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
 pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};

@@ -2,6 +2,7 @@
 
 use crate::Violation;
 use crate::codec::{Reader, Writer};
+use crate::data::{DataAnnouncement, DataLost, DataOffer, DataRefusal, DataWish};
 use crate::frame::{Frame, FrameKind, MAX_PAYLOAD_BYTES};
 
 /// Maximum length of a path (`PATH_MAX`).
@@ -102,6 +103,16 @@ pub enum Message {
     Stop,
     /// A sign of life.
     Ping,
+    /// The near end wants data connections. Before the job: the job begins when the first one stands.
+    DataWanted(DataWish),
+    /// The far end listens for data connections.
+    DataOffered(DataOffer),
+    /// The far end does not.
+    DataRefused(DataRefusal),
+    /// The far end expects a data connection.
+    DataAnnounced(DataAnnouncement),
+    /// A data connection that was announced is none, or none any more.
+    DataLost(DataLost),
 }
 
 impl Message {
@@ -115,6 +126,11 @@ impl Message {
             Message::Exit { .. } => FrameKind::Exit,
             Message::Stop => FrameKind::Stop,
             Message::Ping => FrameKind::Ping,
+            Message::DataWanted(_) => FrameKind::DataWanted,
+            Message::DataOffered(_) => FrameKind::DataOffered,
+            Message::DataRefused(_) => FrameKind::DataRefused,
+            Message::DataAnnounced(_) => FrameKind::DataAnnounced,
+            Message::DataLost(_) => FrameKind::DataLost,
         }
     }
 
@@ -150,6 +166,11 @@ impl Message {
                 to.u8(*code);
             }
             Message::Stop | Message::Ping => {}
+            Message::DataWanted(wish) => wish.write(&mut to),
+            Message::DataOffered(offer) => offer.write(&mut to),
+            Message::DataRefused(refusal) => refusal.write(&mut to),
+            Message::DataAnnounced(announcement) => announcement.write(&mut to),
+            Message::DataLost(lost) => lost.write(&mut to),
         }
         if to.0.len() > MAX_PAYLOAD_BYTES {
             return Err(Violation::TooLong);
@@ -198,6 +219,11 @@ impl Message {
             FrameKind::Exit => Message::Exit { code: from.u8()? },
             FrameKind::Stop => Message::Stop,
             FrameKind::Ping => Message::Ping,
+            FrameKind::DataWanted => Message::DataWanted(DataWish::read(&mut from)?),
+            FrameKind::DataOffered => Message::DataOffered(DataOffer::read(&mut from)?),
+            FrameKind::DataRefused => Message::DataRefused(DataRefusal::read(&mut from)?),
+            FrameKind::DataAnnounced => Message::DataAnnounced(DataAnnouncement::read(&mut from)?),
+            FrameKind::DataLost => Message::DataLost(DataLost::read(&mut from)?),
         };
         from.end().map(|()| Some(message))
     }

@@ -65,13 +65,26 @@ pub struct Server {
     next_handle: u32,
     handles: BTreeMap<u32, Kind>,
     calls: BTreeMap<u32, Call>,
+    is_of_data: bool,
 }
 
 impl Server {
     /// Makes a side that serves this number of roots.
     #[must_use]
     pub fn new(roots: u32) -> Server {
-        Server { roots, next_handle: 0, handles: BTreeMap::new(), calls: BTreeMap::new() }
+        Server {
+            roots,
+            next_handle: 0,
+            handles: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            is_of_data: false,
+        }
+    }
+
+    /// Makes the side of a data connection, which reads files that the session has open.
+    #[must_use]
+    pub fn of_data() -> Server {
+        Server { is_of_data: true, ..Server::new(0) }
     }
 
     /// Returns the number of calls that are not answered.
@@ -103,11 +116,15 @@ impl Server {
             return Err(Violation::TooManyCalls);
         }
         if let Call::Root { number, .. } = &call
+            && !self.is_of_data
             && *number >= self.roots
         {
             return Err(Violation::BadRoot { number: *number });
         }
-        call.check_handle(&self.handles)?;
+        match self.is_of_data {
+            true => call.check_reads()?,
+            false => call.check_handle(&self.handles)?,
+        }
         if let Call::Close { of } = &call {
             self.handles.remove(&of.0);
         }

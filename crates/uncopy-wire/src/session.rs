@@ -1,6 +1,7 @@
 //! Sessions: which end may send what, and when.
 
 use crate::Violation;
+use crate::data::DataStage;
 use crate::frame::{Frame, FrameKind};
 use crate::message::{Job, Message};
 
@@ -30,6 +31,8 @@ enum Stage {
     Running(Asking),
     /// The far end has sent its last frame.
     Ended,
+    /// A data connection, which has nothing but calls, answers and signs of life.
+    Data(Asking),
 }
 
 /// Frame that was received.
@@ -49,13 +52,24 @@ pub struct Session {
     end: End,
     stage: Stage,
     is_stopping: bool,
+    data: DataStage,
 }
 
 impl Session {
     /// Makes one.
     #[must_use]
     pub fn new(end: End) -> Session {
-        Session { end, stage: Stage::Greeted, is_stopping: false }
+        Session { end, stage: Stage::Greeted, is_stopping: false, data: DataStage::Unasked }
+    }
+
+    /// Makes one end of a data connection, over which `asking` calls. Nothing is greeted or agreed on there.
+    #[must_use]
+    pub fn data(end: End, asking: End) -> Session {
+        let asking = match asking {
+            End::Near => Asking::Near,
+            End::Far => Asking::Far,
+        };
+        Session { stage: Stage::Data(asking), ..Session::new(end) }
     }
 
     /// Returns the frame of a message that this end sends.
@@ -82,7 +96,7 @@ impl Session {
             return Ok(Received::Message(message));
         }
         let asking = match (self.stage, from) {
-            (Stage::Running(asking), _) => asking,
+            (Stage::Running(asking) | Stage::Data(asking), _) => asking,
             // The near end need not wait until the job is accepted, nor know that it has ended.
             (Stage::Asked(Asking::Near), End::Near) => Asking::Near,
             (Stage::Ended, End::Near) if frame.kind != FrameKind::Call => Asking::Far,
@@ -105,7 +119,9 @@ impl Session {
     /// Passes a message of an end.
     fn pass(&mut self, from: End, message: &Message) -> Result<(), Violation> {
         let sender = match message {
-            Message::Job(_) | Message::Stop => Some(End::Near),
+            Message::Job(_) | Message::Stop | Message::DataWanted(_) | Message::DataLost(_) => {
+                Some(End::Near)
+            }
             Message::Ping => None,
             _ => Some(End::Far),
         };
@@ -115,6 +131,19 @@ impl Session {
         self.stage = match (self.stage, message) {
             (Stage::Ended, _) if from == End::Far => return Err(Violation::WrongOrder),
             (stage, Message::Ping) => stage,
+            (Stage::Data(_), _) => return Err(Violation::WrongOrder),
+            // The near end need not know that the job has ended.
+            (stage, Message::DataWanted(wish)) => self.data.want(*wish).map(|()| stage)?,
+            (stage, Message::DataLost(lost)) => self.data.lose(lost.again).map(|()| stage)?,
+            (stage @ Stage::Running(_), Message::DataOffered(_)) => {
+                self.data.offer().map(|()| stage)?
+            }
+            (stage @ Stage::Running(_), Message::DataRefused(_)) => {
+                self.data.refuse().map(|()| stage)?
+            }
+            (stage @ Stage::Running(_), Message::DataAnnounced(_)) => {
+                self.data.announce().map(|()| stage)?
+            }
             (Stage::Greeted, Message::Job(Job::Serve { .. })) => Stage::Asked(Asking::Near),
             (Stage::Greeted, Message::Job(Job::Run { .. })) => Stage::Asked(Asking::Far),
             (Stage::Asked(asking), Message::Accepted { .. }) => Stage::Running(asking),
@@ -137,6 +166,9 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{
+        DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataWish, MAX_ANNOUNCEMENTS,
+    };
     use crate::message::{JobState, OutputStream, Refusal};
 
     fn messages() -> Vec<Message> {
@@ -262,6 +294,159 @@ mod tests {
         assert_eq!(take(&mut near, &call), Ok(Received::Call(call.clone())));
         near.take(exit.encode().unwrap()).unwrap();
         assert_eq!(take(&mut near, &call), Err(Violation::WrongOrder));
+    }
+
+    fn wish(connections: u8) -> Message {
+        let (key, first_port, last_port) = ([1; 32], 0, 0);
+        Message::DataWanted(DataWish { key, connections, first_port, last_port })
+    }
+
+    fn announced(number: u32) -> Message {
+        Message::DataAnnounced(DataAnnouncement { number, token: [2; 32] })
+    }
+
+    fn lost(again: bool) -> Message {
+        Message::DataLost(DataLost { number: 0, why: DataLoss::Broken, again })
+    }
+
+    /// Sends messages at both ends, each from the end that may; returns the first violation at the sender, which the
+    /// receiver finds too.
+    fn pass_all(messages: &[Message]) -> Result<(), Violation> {
+        let mut ends = [Session::new(End::Near), Session::new(End::Far)];
+        for message in messages {
+            let is_near = matches!(
+                message,
+                Message::Job(_) | Message::Stop | Message::DataWanted(_) | Message::DataLost(_)
+            );
+            let [near, far] = &mut ends;
+            let (sender, receiver) = if is_near { (near, far) } else { (far, near) };
+            let sent = sender.send(message).map(drop);
+            let received = receiver.take(message.encode()?).map(drop);
+            assert_eq!(sent, received, "{message:?}");
+            sent?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn data_connections_are_wanted_once_and_announced_as_often_as_they_are_due() {
+        let (serve, run) = (messages()[SERVE].clone(), messages()[RUN].clone());
+        let (accepted, exit) = (messages()[ACCEPTED].clone(), messages()[EXIT].clone());
+        let offer = Message::DataOffered(DataOffer { key: [3; 32], port: 1 });
+        let refusal = Message::DataRefused(DataRefusal::Policy);
+        let begun = [serve.clone(), accepted.clone(), wish(2), offer.clone()];
+        let with = |more: &[Message]| [&begun[..], more].concat();
+        for good in [
+            vec![wish(1), serve.clone(), accepted.clone(), offer.clone(), announced(0)],
+            vec![wish(1), run.clone(), accepted.clone(), refusal.clone()],
+            with(&[announced(0), announced(1), lost(true), announced(2), lost(false), lost(false)]),
+            vec![
+                run.clone(),
+                accepted.clone(),
+                wish(1),
+                offer.clone(),
+                announced(0),
+                exit.clone(),
+                lost(true),
+            ],
+            vec![run.clone(), accepted.clone(), exit.clone(), wish(1)],
+        ] {
+            assert_eq!(pass_all(&good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            vec![wish(1), wish(1)],
+            vec![serve.clone(), accepted.clone(), offer.clone()],
+            vec![serve.clone(), accepted.clone(), refusal.clone()],
+            vec![serve.clone(), wish(1), offer.clone()],
+            vec![serve.clone(), accepted.clone(), announced(0)],
+            vec![serve.clone(), accepted.clone(), lost(false)],
+            vec![run.clone(), accepted.clone(), wish(1), exit.clone(), offer.clone()],
+            with(&[offer.clone()]),
+            with(&[refusal.clone()]),
+            with(&[lost(false)]),
+            with(&[announced(0), announced(1), announced(2)]),
+            with(&[announced(0), lost(false), lost(true)]),
+            with(&[announced(0), announced(1), lost(false), announced(2)]),
+        ] {
+            assert_eq!(pass_all(&bad), Err(Violation::WrongOrder), "{bad:?}");
+        }
+        for wrong in [offer, refusal, announced(0)] {
+            assert_eq!(Session::new(End::Near).send(&wrong), Err(Violation::WrongSide));
+        }
+        for wrong in [wish(1), lost(true)] {
+            assert_eq!(Session::new(End::Far).send(&wrong), Err(Violation::WrongSide));
+        }
+        // Without a limit, a near end could have the far end announce for ever.
+        let again = [lost(true), announced(1)];
+        let many = |count: u32| {
+            let again = std::iter::repeat_n(&again, count as usize).flatten().cloned();
+            with(&[announced(0), announced(1)]).into_iter().chain(again).collect::<Vec<_>>()
+        };
+        assert_eq!(pass_all(&many(MAX_ANNOUNCEMENTS - 2)), Ok(()));
+        assert_eq!(pass_all(&many(MAX_ANNOUNCEMENTS - 1)), Err(Violation::WrongOrder));
+    }
+
+    #[test]
+    fn malformed_messages_about_data_connections_are_not_taken() {
+        let malformed = Err(Violation::Malformed { what: "message" });
+        let ports = |first_port, last_port| {
+            Message::DataWanted(DataWish { key: [1; 32], connections: 1, first_port, last_port })
+        };
+        for message in [
+            wish(0),
+            wish(17),
+            ports(0, 1),
+            ports(2, 1),
+            Message::DataOffered(DataOffer { key: [0; 32], port: 0 }),
+        ] {
+            assert_eq!(message.encode().map(drop), malformed);
+        }
+        for message in [wish(16), ports(1, 1), announced(u32::MAX), lost(true)] {
+            let frame = message.encode().unwrap();
+            assert_eq!(Message::decode(&frame), Ok(Some(message)));
+            for length in 0..frame.payload.len() {
+                let payload = frame.payload[..length].to_vec();
+                let cut = Message::decode(&Frame { payload, ..frame.clone() });
+                assert_eq!(cut.map(drop), malformed, "{length}");
+            }
+        }
+        for (kind, payload) in [
+            (FrameKind::DataLost, vec![0, 0, 0, 0, 0, 0]),
+            (FrameKind::DataLost, vec![0, 0, 0, 0, 13, 0]),
+            (FrameKind::DataLost, vec![0, 0, 0, 0, 1, 2]),
+            (FrameKind::DataRefused, vec![0]),
+            (FrameKind::DataRefused, vec![6]),
+        ] {
+            let found = Message::decode(&Frame { kind, call: 0, payload });
+            assert_eq!(found.map(drop), malformed);
+        }
+    }
+
+    #[test]
+    fn a_data_connection_has_calls_answers_and_signs_of_life_alone() {
+        let call = Frame { kind: FrameKind::Call, call: 3, payload: vec![1] };
+        let answer = Frame { kind: FrameKind::Answer, ..call.clone() };
+        for (end, asking) in [
+            (End::Near, End::Near),
+            (End::Near, End::Far),
+            (End::Far, End::Near),
+            (End::Far, End::Far),
+        ] {
+            let mut session = Session::data(end, asking);
+            let (calls, answers) = match end == asking {
+                true => (Err(Violation::WrongSide), Ok(Received::Answer(answer.clone()))),
+                false => (Ok(Received::Call(call.clone())), Err(Violation::WrongSide)),
+            };
+            assert_eq!(session.take(call.clone()), calls);
+            assert_eq!(session.take(answer.clone()), answers);
+            for message in messages().into_iter().chain([wish(1), announced(0), lost(true)]) {
+                let found = session.take(message.encode().unwrap());
+                match message == Message::Ping {
+                    true => assert_eq!(found, Ok(Received::Message(Message::Ping))),
+                    false => assert!(found.is_err(), "{message:?}"),
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use uncopy_wire::{
-    Answer, Attribute, Call, CallId, Caller, End, Entry, Frame, Frames, Greeting, Handle, Job,
-    JobState, Kind, Message, OutputStream, Page, Received, Refusal, Server, Session, Status, Time,
-    Versions, Violation,
+    Answer, Attribute, Call, CallId, Caller, DataAnnouncement, DataLoss, DataLost, DataOffer,
+    DataRefusal, DataWish, End, Entry, Frame, Frames, Greeting, Handle, Job, JobState, Kind,
+    Message, OutputStream, Page, Received, Refusal, Server, Session, Status, Time, Versions,
+    Violation,
 };
 
 const LINE: &str = "from end, bytes in hexadecimal";
@@ -331,6 +332,69 @@ fn transcript() -> String {
     );
     line.message("near", &Message::Stop);
     line.message("far", &Message::Exit { code: 130 });
+
+    let mut line = begin(line.text + "\n# Data connections beside a far end that serves\n");
+    let wish = DataWish { key: [7; 32], connections: 2, first_port: 7000, last_port: 7010 };
+    let announced =
+        |number| Message::DataAnnounced(DataAnnouncement { number, token: [number as u8; 32] });
+    line.message("near", &Message::DataWanted(wish));
+    line.message("near", &Message::Job(Job::Serve { roots: vec![b"dir".to_vec()] }));
+    line.message("far", &Message::Accepted { is_confined: true });
+    line.message("far", &Message::DataOffered(DataOffer { key: [9; 32], port: 7001 }));
+    line.message("far", &announced(0));
+    line.message("far", &announced(1));
+    let losses = [
+        DataLoss::Proxied,
+        DataLoss::Unresolved,
+        DataLoss::Refused,
+        DataLoss::TimedOut,
+        DataLoss::NoRoute,
+        DataLoss::Ended,
+        DataLoss::OtherKey,
+        DataLoss::OwnKeyRefused,
+        DataLoss::TokenRefused,
+        DataLoss::Handshake,
+        DataLoss::Broken,
+        DataLoss::Resources,
+    ];
+    for (number, why) in (1..).zip(losses) {
+        line.message("near", &Message::DataLost(DataLost { number, why, again: true }));
+        line.message("far", &announced(number + 1));
+    }
+    let lost = DataLost { number: 0, why: DataLoss::Broken, again: false };
+    line.message("near", &Message::DataLost(lost));
+    for refusal in [
+        DataRefusal::Policy,
+        DataRefusal::Settings,
+        DataRefusal::NoAddress,
+        DataRefusal::PortsInUse,
+        DataRefusal::System { errno: 99 },
+    ] {
+        line = begin(line.text + "\n# Data connections are refused\n");
+        line.message("near", &Message::Job(Job::Serve { roots: vec![b"dir".to_vec()] }));
+        line.message("near", &Message::DataWanted(wish));
+        line.message("far", &Message::Accepted { is_confined: true });
+        line.message("far", &Message::DataRefused(refusal));
+    }
+
+    let mut line = begin(line.text + "\n# A data connection\n");
+    line.sessions = [End::Near, End::Far]
+        .map(|end| (if end == End::Near { "near" } else { "far" }, Session::data(end, End::Near)))
+        .into();
+    let (mut caller, mut server) = (Caller::of_data(), Server::of_data());
+    for answer in [Ok(b"yte".to_vec()), Err(9)] {
+        let (id, asked) = caller.call(&Call::Read { file, offset: 1, bytes: 3 }).unwrap();
+        line.frame("near", "Read", &asked);
+        let request = server.take(&asked).unwrap();
+        let answer = match answer {
+            Ok(bytes) => server.data(request.id, bytes).unwrap(),
+            Err(errno) => server.failed(request.id, errno).unwrap(),
+        };
+        line.frame("far", "answer", &answer);
+        assert_eq!(caller.take(answer).unwrap().0, id);
+    }
+    line.message("far", &Message::Ping);
+    line.message("near", &Message::Ping);
     for refusal in [
         Refusal::Outside { path: b"/etc".to_vec() },
         Refusal::ReadOnly,
@@ -382,6 +446,18 @@ fn recorded_bytes_are_taken_and_those_of_other_versions_are_not() {
     // Every frame of the far end, of which each has its own kind at least once.
     let kinds: std::collections::BTreeSet<String> =
         frames.map(|frame| format!("{:?}", frame.kind)).collect();
-    let expected = ["Accepted", "Answer", "Exit", "Failed", "Output", "Progress", "Refused"];
+    let expected = [
+        "Accepted",
+        "Answer",
+        "DataAnnounced",
+        "DataOffered",
+        "DataRefused",
+        "Exit",
+        "Failed",
+        "Output",
+        "Ping",
+        "Progress",
+        "Refused",
+    ];
     assert_eq!(kinds.iter().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
 }

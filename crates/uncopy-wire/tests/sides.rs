@@ -545,3 +545,38 @@ proptest! {
         prop_assert_eq!((line.caller.calls(), found.len()), (0, sizes.len()));
     }
 }
+
+#[test]
+fn a_data_connection_reads_handles_that_only_the_session_knows() {
+    let read = |file| Call::Read { file: Handle(file), offset: 0, bytes: 4 };
+    let (mut caller, mut server) = (Caller::of_data(), Server::of_data());
+    let (id, asked) = caller.call(&read(77)).unwrap();
+    let request = server.take(&asked).unwrap();
+    assert_eq!(request, Request { id: id.number(), call: read(77) });
+    assert_eq!(server.take(&asked), Err(Violation::CallTwice { call: id.number() }));
+    let data = server.data(request.id, vec![1; 4]).unwrap();
+    assert_eq!(caller.take(data.clone()), Ok((id, Answer::Data { bytes: vec![1; 4] })));
+    assert_eq!(caller.take(data), Err(Violation::Unasked { call: id.number() }));
+    // More than was asked for.
+    let (id, asked) = caller.call(&read(77)).unwrap();
+    server.take(&asked).unwrap();
+    assert!(server.data(id.number(), vec![1; 5]).is_err());
+    let long = Frame { kind: FrameKind::Answer, call: id.number(), payload: vec![1; 5] };
+    assert_eq!(caller.take(long), Err(Violation::Malformed { what: "answer" }));
+    for other in [
+        Call::Root { number: 0, follows: false },
+        Call::Examine { of: Handle(77) },
+        Call::Close { of: Handle(77) },
+        Call::List { directory: Handle(77), contents_up_to: 0 },
+    ] {
+        assert_eq!(caller.call(&other).map(drop), Err(Violation::OnlyReads));
+        let payload = match &other {
+            Call::Root { .. } => vec![1, 0, 0, 0, 0, 0],
+            Call::Examine { .. } => vec![5, 77, 0, 0, 0],
+            Call::Close { .. } => vec![9, 77, 0, 0, 0],
+            _ => vec![3, 77, 0, 0, 0, 0, 0, 0, 0],
+        };
+        let frame = Frame { kind: FrameKind::Call, call: 9, payload };
+        assert_eq!(server.take(&frame), Err(Violation::OnlyReads), "{other:?}");
+    }
+}

@@ -219,10 +219,16 @@ impl DataListener {
         &self,
         broken: AnnouncementId,
     ) -> Result<(AnnouncementId, Token), AnnounceError> {
+        self.withdraw(broken);
+        self.announce()
+    }
+
+    /// Expects a connection no more. Cuts it, if it stands.
+    pub fn withdraw(&self, announced: AnnouncementId) {
         let mut state = self.shared.state();
-        state.admission.end(broken);
-        let cutter = state.open.remove(&broken);
-        let place = state.ready.iter().position(|(id, _)| *id == broken);
+        state.admission.end(announced);
+        let cutter = state.open.remove(&announced);
+        let place = state.ready.iter().position(|(id, _)| *id == announced);
         let unread = place.and_then(|index| state.ready.remove(index));
         drop(state);
         // Both end streams, which lock the state.
@@ -230,7 +236,6 @@ impl DataListener {
         if let Some(cutter) = cutter {
             cutter.cut();
         }
-        self.announce()
     }
 
     /// Waits for the next event, at most for `limit`.

@@ -24,6 +24,12 @@ impl PortRange {
     /// Any free port, of the system's choice.
     pub const ANY: PortRange = PortRange { first: 0, last: 0 };
 
+    /// Returns the range from `first` to `last`; `None`: there is none.
+    #[must_use]
+    pub fn new(first: u16, last: u16) -> Option<PortRange> {
+        (first <= last && (first != 0 || last == 0)).then_some(PortRange { first, last })
+    }
+
     /// Returns the ports; 0 alone stands for any.
     #[must_use]
     pub fn ports(&self) -> RangeInclusive<u16> {
@@ -45,8 +51,7 @@ impl FromStr for PortRange {
             Some((first, last)) => (port(first)?, port(last)?),
             None => (port(text)?, port(text)?),
         };
-        let is_range = first <= last && (first != 0 || last == 0);
-        if is_range { Ok(PortRange { first, last }) } else { Err(bad()) }
+        PortRange::new(first, last).ok_or_else(bad)
     }
 }
 

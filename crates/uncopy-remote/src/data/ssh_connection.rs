@@ -38,6 +38,17 @@ pub struct BadSshConnection {
     pub why: &'static str,
 }
 
+impl SshConnection {
+    /// Returns it with numbers in place of the names of interfaces.
+    ///
+    /// # Errors
+    /// If there is no such interface.
+    pub fn numbered(self) -> io::Result<SshConnection> {
+        let (client, server) = (self.client.numbered()?, self.server.numbered()?);
+        Ok(SshConnection { client, server, ..self })
+    }
+}
+
 impl FromStr for SshConnection {
     type Err = BadSshConnection;
 
@@ -93,6 +104,11 @@ impl HostAddress {
             Some(zone) if !is_zone(zone) => Err("a zone is no name of an interface"),
             _ => Ok(HostAddress { ip: ip.to_canonical(), zone: zone.map(str::to_owned) }),
         }
+    }
+
+    fn numbered(self) -> io::Result<HostAddress> {
+        let number = self.zone.as_deref().map(interface_number).transpose()?;
+        Ok(HostAddress { zone: number.map(|number| number.to_string()), ..self })
     }
 
     /// Returns the address with a port; the zone becomes the interface's number.

@@ -1,6 +1,7 @@
 //! The serving side: answers calls from the filesystem of this machine.
 
 mod answer;
+mod data;
 mod descriptors;
 mod directory;
 mod opened;
@@ -15,13 +16,14 @@ use uncopy_core::Errno;
 use uncopy_wire::{Call, Frame, Handle, Server, Violation};
 
 use crate::gate::lock;
-use crate::link::spawn;
+use crate::link::{Answering, spawn};
 use crate::outbox::Outbox;
 use crate::{RemoteError, convert};
 use answer::Answered;
 use descriptors::Descriptors;
 use opened::Opened;
 
+pub(crate) use data::DataServing;
 pub(crate) use roots::{RootBase, Roots};
 
 /// Number of threads that answer.
@@ -88,20 +90,13 @@ impl Serving {
         Ok(())
     }
 
-    /// Ends the threads, and closes everything.
-    pub(crate) fn stop(&self) {
-        let open = {
-            let mut work = lock(&self.work);
-            work.is_over = true;
-            work.queue.clear();
-            std::mem::take(&mut work.open)
-        };
-        self.queued.notify_all();
-        drop(open);
+    /// Reads a file that is open.
+    fn read(&self, file: Handle, offset: u64, bytes: u32) -> Result<Vec<u8>, Errno> {
+        let opened = lock(&self.work).open.get(&file).cloned();
+        opened.ok_or(Errno::EBADF)?.read(offset, bytes)
     }
 
-    /// Takes a call that was received.
-    pub(crate) fn take(&self, frame: &Frame) -> Result<(), Violation> {
+    fn take_call(&self, frame: &Frame) -> Result<(), Violation> {
         let mut work = lock(&self.work);
         let request = work.server.take(frame)?;
         let (id, call) = (request.id, request.call);
@@ -234,6 +229,24 @@ impl Serving {
             let open: Vec<Arc<Opened>> = lock(&self.work).open.values().cloned().collect();
             self.descriptors.evict(&open);
         }
+    }
+}
+
+impl Answering for Serving {
+    fn take(&self, frame: &Frame) -> Result<(), Violation> {
+        self.take_call(frame)
+    }
+
+    /// Ends the threads, and closes everything.
+    fn stop(&self) {
+        let open = {
+            let mut work = lock(&self.work);
+            work.is_over = true;
+            work.queue.clear();
+            std::mem::take(&mut work.open)
+        };
+        self.queued.notify_all();
+        drop(open);
     }
 }
 

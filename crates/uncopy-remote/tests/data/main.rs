@@ -1,5 +1,5 @@
 //! Data connections over real sockets.
-#![cfg(all(target_os = "linux", feature = "data"))]
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod announced;

@@ -106,7 +106,7 @@ fn a_far_end_is_started_by_its_shell_and_serves_behind_a_banner() {
     let mut far = machine.start().unwrap();
     let streams = far.streams().unwrap();
     assert!(matches!(far.streams(), Err(RemoteError::Lost { .. })));
-    let begun = pull(streams, &long(), &[root.path().into()], &never).unwrap();
+    let begun = pull(streams, &long(), None, &[root.path().into()], &never).unwrap();
     let source = begun.source();
     let directory = source.open_root(0, false).unwrap().handle;
     let file = source.open(directory, OsStr::new("f"), false).unwrap().handle;
@@ -124,7 +124,7 @@ fn run(far: &mut FarEnd, stop: &dyn Fn() -> bool, output: &mut Vec<u8>) -> Resul
     fs::write(root.path().join("source"), "").unwrap();
     let job = RunJob { arguments: vec![], sources: vec!["x".into()] };
     let streams = far.streams().unwrap();
-    push(streams, &long(), &job, &[root.path().to_owned()], stop, &mut |event| {
+    push(streams, &long(), None, &job, &[root.path().to_owned()], stop, &mut |event| {
         if let FarEvent::Output { bytes, .. } = event {
             output.extend_from_slice(bytes);
         }
@@ -143,7 +143,7 @@ fn a_job_of_a_process_is_stopped_in_order() {
     let job = RunJob { arguments: vec![], sources: vec!["x".into()] };
     let streams = far.streams().unwrap();
     let sources = [root.path().to_owned()];
-    let code = push(streams, &long(), &job, &sources, &stop, &mut |event| {
+    let code = push(streams, &long(), None, &job, &sources, &stop, &mut |event| {
         if let FarEvent::Output { bytes, .. } = event {
             output.extend_from_slice(bytes);
             seen.set(true);
@@ -179,7 +179,7 @@ fn a_far_end_whose_near_end_goes_away_ends_its_job() {
     let machine = Machine::good("");
     let mut far = machine.start().unwrap();
     let root = tempfile::tempdir().unwrap();
-    let begun = pull(far.streams().unwrap(), &long(), &[root.path().into()], &never).unwrap();
+    let begun = pull(far.streams().unwrap(), &long(), None, &[root.path().into()], &never).unwrap();
     // As if this process were killed: the streams go, and nothing is said.
     drop(begun);
     assert_eq!(far.finish(Ok(())), Ok(()));

@@ -61,7 +61,7 @@ fn run(mut stream: UnixStream, answer: &Answer) {
 fn with_server(answer: Box<Answer>, ask: impl FnOnce(&RemoteSource)) {
     let (near, far) = UnixStream::pair().unwrap();
     let far = thread::spawn(move || run(far, &*answer));
-    let begun = pull(of_socket(near), &long(), &["x".into()], &never).unwrap();
+    let begun = pull(of_socket(near), &long(), None, &["x".into()], &never).unwrap();
     ask(&begun.source());
     drop(begun);
     far.join().unwrap();

@@ -71,7 +71,7 @@ fn run(
             Accepted::Serve(_) => panic!("a job is to be run"),
         });
         let on_event = &mut |event: FarEvent<'_>| events.take(&event);
-        let near = push(near, &long(), &job(&["cp", "-r\n'"]), sources, stop, on_event);
+        let near = push(near, &long(), None, &job(&["cp", "-r\n'"]), sources, stop, on_event);
         (near, far.join().unwrap(), events)
     })
 }
@@ -218,7 +218,7 @@ fn a_job_whose_near_end_dies_is_stopped_and_its_questions_are_answered() {
             }),
             Accepted::Serve(_) => panic!(),
         });
-        let near = push(of_socket(near), &long(), &job(&[]), &sources, &never, &mut |_| ());
+        let near = push(of_socket(near), &long(), None, &job(&[]), &sources, &never, &mut |_| ());
         assert!(matches!(near, Err(RemoteError::Lost { .. })), "{near:?}");
         let far = far.join().unwrap();
         assert!(matches!(far, Err(RemoteError::Lost { .. })), "{far:?}");
@@ -244,7 +244,7 @@ fn output_waits_for_a_near_end_that_does_not_take_it() {
             assert_eq!(ran, Ok(0));
         });
         let (mut received, mut is_first) = (0, true);
-        let code = push(near, &long(), &job(&[]), &sources, &never, &mut |event| {
+        let code = push(near, &long(), None, &job(&[]), &sources, &never, &mut |event| {
             if std::mem::take(&mut is_first) {
                 thread::sleep(Duration::from_millis(500));
                 let ahead = written.load(Ordering::Relaxed);
@@ -265,13 +265,17 @@ fn a_job_that_is_refused_does_not_begin() {
     fs::create_dir_all(&inside).unwrap();
     fs::create_dir_all(&outside).unwrap();
     symlink("../out", inside.join("link")).unwrap();
-    let within = |read_only| Restriction { directory: Some(inside.clone()), read_only };
+    let within = |read_only| Restriction {
+        directory: Some(inside.clone()),
+        read_only,
+        ..Restriction::default()
+    };
     let outside_of = |path: &Path| Refusal::Outside { path: path.to_str().unwrap().into() };
     let parent = inside.join("..");
     let link = inside.join("link");
     let nowhere = inside.join("nowhere");
     for (restriction, writable, refusal) in [
-        (Restriction { directory: None, read_only: true }, &inside, Refusal::ReadOnly),
+        (Restriction { read_only: true, ..Restriction::default() }, &inside, Refusal::ReadOnly),
         (within(true), &inside, Refusal::ReadOnly),
         (within(false), &outside, outside_of(&outside)),
         (within(false), &parent, outside_of(&parent)),
@@ -301,7 +305,7 @@ fn a_job_that_is_refused_does_not_begin() {
             assert!(request.refuse(refusal).is_err());
         });
         let sources = [root.path().to_owned()];
-        let near = push(near, &long(), &job(&["--x"]), &sources, &never, &mut |_| ());
+        let near = push(near, &long(), None, &job(&["--x"]), &sources, &never, &mut |_| ());
         let error = near.unwrap_err().to_string();
         assert!(error.contains("unknown flag --x"), "{error}");
     });
@@ -314,7 +318,7 @@ fn a_restricted_job_reads_and_writes_in_its_directory_alone() {
     fs::create_dir_all(inside.join("d")).unwrap();
     fs::create_dir_all(&outside).unwrap();
     fs::write(outside.join("secret"), "secret").unwrap();
-    let restriction = Restriction { directory: Some(inside.clone()), read_only: false };
+    let restriction = Restriction { directory: Some(inside.clone()), ..Restriction::default() };
     let sources = [root.path().to_owned()];
     let (near, far, _) =
         run(Line::Socket, &sources, &restriction, &[inside.join("d")], &never, |_, _| {
@@ -345,12 +349,16 @@ fn a_restricted_login_serves_its_directory_alone() {
     symlink(root.path().join("secret"), inside.join("absolute")).unwrap();
     symlink("..", inside.join("up")).unwrap();
     symlink("d", inside.join("link")).unwrap();
-    let restriction = |read_only| Restriction { directory: Some(inside.clone()), read_only };
+    let restriction = |read_only| Restriction {
+        directory: Some(inside.clone()),
+        read_only,
+        ..Restriction::default()
+    };
     let begin = |roots: &[&Path], read_only| {
         let (near, far) = connection(Line::Socket);
         let far = serve(far, restriction(read_only));
         let roots: Vec<OsString> = roots.iter().map(|root| root.into()).collect();
-        (pull(near, &long(), &roots, &never), far)
+        (pull(near, &long(), None, &roots, &never), far)
     };
     for outside in [
         Path::new("/"),
@@ -428,7 +436,7 @@ fn a_peer_that_is_silent_is_taken_for_dead_and_one_that_pings_is_not() {
             assert_eq!(ran, Ok(0));
         });
         let sources = [root.path().to_owned()];
-        let code = push(near, &short, &job(&[]), &sources, &never, &mut |_| ());
+        let code = push(near, &short, None, &job(&[]), &sources, &never, &mut |_| ());
         assert_eq!(code, Ok(0));
     });
     // The other end greets and is silent from then on, reads nothing, and keeps the streams open.
@@ -440,8 +448,8 @@ fn a_peer_that_is_silent_is_taken_for_dead_and_one_that_pings_is_not() {
         far.write_all(&greeting.encode()).unwrap();
         let begin = Instant::now();
         let error = match begins {
-            0 => push(near, &short, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err(),
-            _ => pull(near, &short, &["x".into()], &never).unwrap_err(),
+            0 => push(near, &short, None, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err(),
+            _ => pull(near, &short, None, &["x".into()], &never).unwrap_err(),
         };
         assert!(error.to_string().contains("nothing has come"), "{error}");
         assert!(begin.elapsed() < Duration::from_secs(10));
@@ -457,7 +465,7 @@ fn a_peer_that_is_silent_is_taken_for_dead_and_one_that_pings_is_not() {
     accepted.take(request).unwrap();
     let frame = accepted.send(&uncopy_wire::Message::Accepted { is_confined: true }).unwrap();
     far.write_all(&frame.encode()).unwrap();
-    let begun = pull(near, &short, &["x".into()], &never).unwrap();
+    let begun = pull(near, &short, None, &["x".into()], &never).unwrap();
     let source = begun.source();
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -477,7 +485,7 @@ fn a_session_is_given_up_while_the_other_end_is_waited_for() {
     let requested = || stop.swap(true, Ordering::Relaxed);
     let (near, far) = silent();
     let sources = [PathBuf::from("/")];
-    let pushed = push(near, &long(), &job(&[]), &sources, &requested, &mut |_| ());
+    let pushed = push(near, &long(), None, &job(&[]), &sources, &requested, &mut |_| ());
     assert_eq!(pushed, Err(RemoteError::Stopped));
     drop(far);
     stop.store(false, Ordering::Relaxed);
@@ -485,7 +493,7 @@ fn a_session_is_given_up_while_the_other_end_is_waited_for() {
     let versions = uncopy_wire::Versions::OWN;
     let greeting = uncopy_wire::Greeting { versions, program: "x".into() };
     far.write_all(&greeting.encode()).unwrap();
-    let pulled = pull(near, &long(), &["x".into()], &requested);
+    let pulled = pull(near, &long(), None, &["x".into()], &requested);
     assert_eq!(pulled.unwrap_err(), RemoteError::Stopped);
 }
 
@@ -500,7 +508,7 @@ fn far_ends_that_are_no_uncopy_or_another_version_are_named() {
             let _ = far.shutdown(std::net::Shutdown::Write);
             let _ = std::io::copy(&mut far, &mut std::io::sink());
         });
-        let error = push(near, &long(), &job(&[]), &sources, &never, &mut |_| ()).unwrap_err();
+        let error = push(near, &long(), None, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err();
         far.join().unwrap();
         error
     };
@@ -519,7 +527,7 @@ fn far_ends_that_are_no_uncopy_or_another_version_are_named() {
     let far = thread::spawn(move || accept(far, &long(), &everywhere()).map(|_| ()));
     let names = vec![OsString::from("n".repeat(4000)); 400];
     let many = RunJob { arguments: vec![], sources: names };
-    let error = push(near, &long(), &many, &sources, &never, &mut |_| ()).unwrap_err();
+    let error = push(near, &long(), None, &many, &sources, &never, &mut |_| ()).unwrap_err();
     assert_eq!(error, RemoteError::TooManyNames);
     assert!(matches!(far.join().unwrap(), Err(RemoteError::Lost { .. })));
 }

@@ -114,7 +114,7 @@ impl Pulled {
         let (near, far) = connection(line);
         let far = serve(far, Restriction::default());
         let roots: Vec<OsString> = roots.iter().map(|root| root.as_os_str().to_owned()).collect();
-        Pulled { pull: pull(near, &long(), &roots, &never).unwrap(), far }
+        Pulled { pull: pull(near, &long(), None, &roots, &never).unwrap(), far }
     }
 
     pub(crate) fn source(&self) -> Arc<RemoteSource> {

@@ -212,7 +212,7 @@ type Outcome = (Result<u8, RemoteError>, Answers, Vec<u8>);
 
 fn near_pull(streams: Streams, roots: &[PathBuf]) -> Outcome {
     let roots: Vec<OsString> = roots.iter().map(|root| root.into()).collect();
-    match pull(streams, &long(), &roots, &never) {
+    match pull(streams, &long(), None, &roots, &never) {
         Ok(begun) => {
             let answers = ask(&begun.source());
             (begun.end().map(|()| 0), answers, Vec::new())
@@ -224,7 +224,7 @@ fn near_pull(streams: Streams, roots: &[PathBuf]) -> Outcome {
 fn near_push(streams: Streams, roots: &[PathBuf]) -> Outcome {
     let job = RunJob { arguments: vec!["cp".into()], sources: vec!["a".into(), "b".into()] };
     let mut output = Vec::new();
-    let result = push(streams, &long(), &job, roots, &never, &mut |event| {
+    let result = push(streams, &long(), None, &job, roots, &never, &mut |event| {
         if let FarEvent::Output { bytes, .. } = event {
             output.extend_from_slice(bytes);
         }

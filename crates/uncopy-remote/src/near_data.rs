@@ -1,0 +1,316 @@
+//! Data connections of the near end: it wants them, connects, and has those that end announced anew.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use uncopy_wire::{
+    DataAnnouncement, DataLoss, DataLost, DataWish, MAX_DATA_CONNECTIONS, Message,
+};
+
+use crate::RemoteError;
+use crate::data::{self, ConnectFailure, DataStream, EndKeys, Pinned, PortRange, PublicKey, Token};
+use crate::data_links::{DATA_FROM_BYTES, DataLinks, WhyNoData};
+use crate::link::{Link, spawn};
+
+/// Interval at which it is looked how much has crossed.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// Pause before the first connection in place of a lost one; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Number of times that the pause doubles.
+const DOUBLINGS: u32 = 6;
+/// Number of times in a row that a connection is tried again that the far end did not expect.
+const TRIES: u32 = 3;
+
+/// Time at which data connections are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataStart {
+    /// When this number of bytes has gone through the remote shell ([`DataOptions::new`] has what is worth it).
+    Behind {
+        /// Number of bytes.
+        bytes: u64,
+    },
+    /// At the beginning: the job waits for the first one, and fails without.
+    First,
+}
+
+/// Finds addresses of the far machine, as the remote shell connects to it; their ports do not matter.
+pub type AddressLookup = Box<dyn FnOnce() -> Result<Vec<SocketAddr>, DataLoss> + Send>;
+
+/// Options of data connections.
+pub struct DataOptions {
+    /// Time at which they are made.
+    pub start: DataStart,
+    /// Number of connections, 1 to [`MAX_DATA_CONNECTIONS`].
+    pub connections: u8,
+    /// Ports on which the far end listens.
+    pub ports: PortRange,
+    /// Time for one connection.
+    pub limit: Duration,
+    /// Lookup of the far machine.
+    pub lookup: AddressLookup,
+}
+
+impl DataOptions {
+    /// Number of connections if none is given. One is as quick as a core encrypts, which is several times what one core
+    /// of ssh does; more than a few keep more cores busy than a copy has.
+    pub const CONNECTIONS: u8 = 4;
+
+    /// Returns options for four connections to any port, once there is enough to copy.
+    #[must_use]
+    pub fn new(lookup: AddressLookup) -> DataOptions {
+        DataOptions {
+            start: DataStart::Behind { bytes: DATA_FROM_BYTES },
+            connections: DataOptions::CONNECTIONS,
+            ports: PortRange::ANY,
+            limit: Duration::from_secs(10),
+            lookup,
+        }
+    }
+}
+
+impl fmt::Debug for DataOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataOptions")
+            .field("start", &self.start)
+            .field("connections", &self.connections)
+            .field("ports", &self.ports)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Event for the thread that makes connections.
+#[derive(Debug)]
+enum Event {
+    Message(Message),
+    /// A connection was made, or not.
+    Made {
+        number: u32,
+        result: Result<DataStream, DataLoss>,
+    },
+    /// A connection that stood has ended.
+    Ended {
+        number: u32,
+    },
+    /// The session has ended.
+    Over,
+}
+
+/// Receiver of what the far end says about data connections.
+#[derive(Debug, Clone)]
+pub(crate) struct NearData {
+    events: Sender<Event>,
+}
+
+impl NearData {
+    /// Takes a message; gives it back if it is about something else.
+    pub(crate) fn take(&self, message: Message) -> Option<Message> {
+        match message {
+            Message::DataOffered(_) | Message::DataRefused(_) | Message::DataAnnounced(_) => {
+                // The thread is gone when no connection is made any more.
+                let _ = self.events.send(Event::Message(message));
+                None
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        let _ = self.events.send(Event::Over);
+    }
+}
+
+/// Data connections that are about to be wanted.
+#[derive(Debug)]
+pub(crate) struct DataBeginning {
+    keys: EndKeys,
+    options: DataOptions,
+    events: Receiver<Event>,
+    near: NearData,
+}
+
+impl DataBeginning {
+    /// Makes the keys.
+    pub(crate) fn new(mut options: DataOptions) -> Result<DataBeginning, RemoteError> {
+        options.connections = options.connections.clamp(1, MAX_DATA_CONNECTIONS);
+        let keys = EndKeys::generate()?;
+        let (events, received) = mpsc::channel();
+        Ok(DataBeginning { keys, options, events: received, near: NearData { events } })
+    }
+
+    /// Returns the receiver of messages.
+    pub(crate) fn near(&self) -> NearData {
+        self.near.clone()
+    }
+
+    /// Whether the job waits for the first connection.
+    pub(crate) fn is_first(&self) -> bool {
+        self.options.start == DataStart::First
+    }
+
+    /// Returns the message that asks for connections.
+    pub(crate) fn wish(&self) -> Message {
+        let ports = self.options.ports.ports();
+        Message::DataWanted(DataWish {
+            key: *self.keys.public().as_bytes(),
+            connections: self.options.connections,
+            first_port: *ports.start(),
+            last_port: *ports.end(),
+        })
+    }
+
+    /// Starts the thread that makes connections. It ends with the session, or when none is made any more.
+    pub(crate) fn start(self, link: Arc<Link>, links: Arc<DataLinks>) -> Result<(), RemoteError> {
+        spawn("data", move || Connecting::run(self, link, links))
+    }
+}
+
+/// Machine that connections go to.
+#[derive(Debug, Clone)]
+struct Target {
+    addresses: Vec<SocketAddr>,
+    keys: Pinned,
+}
+
+/// Thread that makes connections.
+struct Connecting {
+    link: Arc<Link>,
+    links: Arc<DataLinks>,
+    near: NearData,
+    limit: Duration,
+    /// Connections that stand or are being made.
+    pursued: u8,
+    /// Number of connections that were tried again since the last one that was made.
+    tries: u32,
+    /// Number of connections that ended.
+    ended: u32,
+}
+
+impl Connecting {
+    fn run(beginning: DataBeginning, link: Arc<Link>, links: Arc<DataLinks>) {
+        if let DataStart::Behind { bytes } = beginning.options.start {
+            loop {
+                let traffic = link.traffic();
+                if traffic.sent.max(traffic.received) >= bytes {
+                    break;
+                }
+                match beginning.events.recv_timeout(INTERVAL) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    _ => return,
+                }
+            }
+            if link.send(&beginning.wish()).is_err() {
+                return;
+            }
+            links.want();
+        }
+        let DataBeginning { keys, options, events, near } = beginning;
+        let DataOptions { connections, limit, lookup, .. } = options;
+        let mut connecting =
+            Connecting { link, links, near, limit, pursued: connections, tries: 0, ended: 0 };
+        let (mut lookup, mut target) = (Some(lookup), Err(DataLoss::Unresolved));
+        while let Ok(event) = events.recv() {
+            match event {
+                Event::Message(Message::DataRefused(refusal)) => {
+                    return connecting.links.give_up(WhyNoData::Refused(refusal));
+                }
+                Event::Message(Message::DataOffered(offer)) => {
+                    let found = lookup.take().map_or(Err(DataLoss::Unresolved), |find| find());
+                    target = found.map(|mut addresses| {
+                        addresses.iter_mut().for_each(|address| address.set_port(offer.port));
+                        Target { addresses, keys: keys.pin(PublicKey::from_bytes(offer.key)) }
+                    });
+                }
+                Event::Message(Message::DataAnnounced(announced)) => match &target {
+                    Ok(target) => connecting.connect(target.clone(), announced),
+                    Err(loss) => connecting.lose(announced.number, *loss, false),
+                },
+                Event::Made { number, result: Ok(stream) } => connecting.join(number, stream),
+                Event::Made { number, result: Err(loss) } => connecting.fail(number, loss),
+                Event::Ended { number } => {
+                    connecting.ended += 1;
+                    connecting.lose(number, DataLoss::Broken, true);
+                }
+                Event::Message(_) => {}
+                Event::Over => return,
+            }
+            if connecting.pursued == 0 || connecting.links.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn connect(&mut self, target: Target, announced: DataAnnouncement) {
+        let DataAnnouncement { number, token } = announced;
+        let again = self.tries + self.ended;
+        let pause = match again {
+            0 => Duration::ZERO,
+            _ => FIRST_PAUSE * 2_u32.pow(again.min(DOUBLINGS)),
+        };
+        let (near, limit) = (self.near.clone(), self.limit);
+        let started = spawn("connect", move || {
+            thread::sleep(pause);
+            let Target { addresses, keys } = target;
+            let made = data::connect(&addresses, &keys, &Token::from_bytes(token), limit);
+            let result = made.map_err(|failure| loss_of(&failure));
+            // The session may have ended meanwhile.
+            let _ = near.events.send(Event::Made { number, result });
+        });
+        if started.is_err() {
+            self.lose(number, DataLoss::Resources, false);
+        }
+    }
+
+    fn join(&mut self, number: u32, stream: DataStream) {
+        self.tries = 0;
+        let near = self.near.clone();
+        let on_end = move || drop(near.events.send(Event::Ended { number }));
+        // One that cannot be started ends at once.
+        let _ = self.links.join(stream, on_end);
+    }
+
+    fn fail(&mut self, number: u32, loss: DataLoss) {
+        let is_late = matches!(loss, DataLoss::TokenRefused | DataLoss::Ended);
+        let is_back = self.links.has_stood() && loss != DataLoss::OtherKey;
+        self.tries += 1;
+        self.lose(number, loss, (is_late || is_back) && self.tries <= TRIES);
+    }
+
+    /// Gives a connection up, or asks for another one in its place.
+    fn lose(&mut self, number: u32, why: DataLoss, again: bool) {
+        if self.links.is_over() {
+            return;
+        }
+        let lost = |again| Message::DataLost(DataLost { number, why, again });
+        // There are only so many in a session.
+        if again && self.link.send(&lost(true)).is_ok() {
+            return;
+        }
+        // The session may have ended.
+        let _ = self.link.send(&lost(false));
+        self.pursued = self.pursued.saturating_sub(1);
+        if self.pursued == 0 {
+            self.links.give_up(WhyNoData::Lost(why));
+        }
+    }
+}
+
+fn loss_of(failure: &ConnectFailure) -> DataLoss {
+    match failure {
+        ConnectFailure::NoAddress => DataLoss::Unresolved,
+        ConnectFailure::NoRoute { .. } => DataLoss::NoRoute,
+        ConnectFailure::Refused { .. } => DataLoss::Refused,
+        ConnectFailure::TimedOut { .. } => DataLoss::TimedOut,
+        ConnectFailure::Ended { .. } => DataLoss::Ended,
+        ConnectFailure::Handshake { .. } => DataLoss::Handshake,
+        ConnectFailure::OtherKey { .. } => DataLoss::OtherKey,
+        ConnectFailure::OwnKeyRefused { .. } => DataLoss::OwnKeyRefused,
+        ConnectFailure::TokenRefused { .. } => DataLoss::TokenRefused,
+        ConnectFailure::Keys(_) | ConnectFailure::System { .. } => DataLoss::Resources,
+    }
+}
