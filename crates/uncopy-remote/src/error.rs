@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use uncopy_core::Errno;
 use crate::WhyNoData;
 use crate::data::KeyError;
+use uncopy_core::Errno;
 use uncopy_wire::{Refusal, VERSION, Violation};
 
 /// Reason why a session failed.

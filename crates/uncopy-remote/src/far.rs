@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::OFlags;
 use uncopy_os::follow;
 use uncopy_wire::{
-    DataWish, End, Frames, Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Received, Refusal,
-    Session, Violation,
+    DataWish, End, Frames, Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Received,
+    Refusal, Session, Violation,
 };
 
 use crate::calls::Calls;
-use crate::data_links::{DataLinks, DataRole};
 use crate::confine;
-use crate::greet::greet;
+use crate::data_links::{DataLinks, DataRole};
 use crate::far_data::{FarData, Offering};
+use crate::greet::greet;
 use crate::lanes::Lanes;
 use crate::link::{Answering, Link, LinkEnd, LinkParts, OnEnd};
 use crate::outbox::Outbox;
@@ -280,7 +280,8 @@ impl ServeRequest {
         let role = DataRole::Serves(Arc::clone(&serving));
         let started = begun.link(parts, role, outbox, Arc::default());
         serving.start()?;
-        let RunningLink { link, .. } = started.start(is_confined).inspect_err(|_| serving.stop())?;
+        let RunningLink { link, .. } =
+            started.start(is_confined).inspect_err(|_| serving.stop())?;
         match link.wait() {
             LinkEnd::Closed => Ok(()),
             LinkEnd::Failed(error) => Err(error),

@@ -120,16 +120,15 @@ impl Offering {
         let keys = EndKeys::generate().map_err(|_| system(Errno::EIO))?;
         let mut options = ListenOptions::for_ssh(ssh);
         options.max_connections = wish.connections.into();
-        options.ports = PortRange::new(wish.first_port, wish.last_port)
-            .ok_or_else(|| system(Errno::EINVAL))?;
+        options.ports =
+            PortRange::new(wish.first_port, wish.last_port).ok_or_else(|| system(Errno::EINVAL))?;
         let pinned = keys.pin(PublicKey::from_bytes(wish.key));
         let listener = DataListener::bind(&options, &pinned).map_err(|error| match error {
             ListenError::PortsInUse { .. } => DataRefusal::PortsInUse,
             ListenError::Bind { errno, .. } | ListenError::System { errno, .. } => system(errno),
             ListenError::Keys(_) => system(Errno::EIO),
         })?;
-        let offer =
-            DataOffer { key: *keys.public().as_bytes(), port: listener.address().port() };
+        let offer = DataOffer { key: *keys.public().as_bytes(), port: listener.address().port() };
         let listener = Arc::new(listener);
         let (accepting, links) = (Arc::clone(&listener), Arc::clone(&self.links));
         let started = spawn("listen", move || {

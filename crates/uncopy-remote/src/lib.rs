@@ -44,4 +44,6 @@ pub use near_data::{AddressLookup, DataOptions, DataStart};
 pub use shell::RemoteShell;
 pub use source::RemoteSource;
 pub use streams::Streams;
-pub use uncopy_wire::{DataLoss, DataRefusal, JobState, MAX_DATA_CONNECTIONS, OutputStream, Refusal};
+pub use uncopy_wire::{
+    DataLoss, DataRefusal, JobState, MAX_DATA_CONNECTIONS, OutputStream, Refusal,
+};

@@ -10,15 +10,17 @@ use std::time::Duration;
 use uncopy_wire::{End, Frames, Job, JobState, Message, OutputStream, Session, Violation};
 
 use crate::calls::Calls;
-use crate::data_links::{DataLinks, DataRole};
 use crate::confine;
+use crate::data_links::{DataLinks, DataRole};
 use crate::greet::greet;
 use crate::lanes::Lanes;
 use crate::link::{Link, LinkEnd, LinkParts, OnEnd, OnMessage, spawn};
 use crate::near_data::{DataBeginning, NearData};
 use crate::outbox::Outbox;
 use crate::serve::{RootBase, Roots, Serving};
-use crate::{DataOptions, DataReport, Limits, Note, RemoteError, RemoteSource, Streams, Traffic, WhyNoData};
+use crate::{
+    DataOptions, DataReport, Limits, Note, RemoteError, RemoteSource, Streams, Traffic, WhyNoData,
+};
 
 /// Interval at which a request to stop is looked for.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
@@ -314,8 +316,7 @@ pub fn pull(
     let lanes = Lanes::new(Arc::clone(&calls));
     let links = DataLinks::new(End::Near, DataRole::Asks(Arc::clone(&lanes)), *limits);
     let data = NearConnections::new(data, links)?;
-    let parts =
-        LinkParts { calls: Some(calls), on_end: data.on_end(), ..LinkParts::default() };
+    let parts = LinkParts { calls: Some(calls), on_end: data.on_end(), ..LinkParts::default() };
     let link = Link::new(*limits, Session::new(End::Near), outbox, parts);
     data.want_first(&link)?;
     send_job(&link, Job::Serve { roots: roots.iter().map(|root| bytes(root)).collect() })?;

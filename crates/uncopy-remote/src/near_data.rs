@@ -7,9 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use uncopy_wire::{
-    DataAnnouncement, DataLoss, DataLost, DataWish, MAX_DATA_CONNECTIONS, Message,
-};
+use uncopy_wire::{DataAnnouncement, DataLoss, DataLost, DataWish, MAX_DATA_CONNECTIONS, Message};
 
 use crate::RemoteError;
 use crate::data::{self, ConnectFailure, DataStream, EndKeys, Pinned, PortRange, PublicKey, Token};

@@ -19,7 +19,7 @@ use uncopy_wire::{
 use crate::support::{FarThread, Line, Pulled, name, of_socket, serve};
 
 /// Near end that sends frames as it likes.
-struct Raw {
+pub(crate) struct Raw {
     stream: UnixStream,
     session: Session,
     frames: Frames,
@@ -28,8 +28,12 @@ struct Raw {
 
 impl Raw {
     fn new(roots: &[&Path]) -> Raw {
+        Raw::with(roots, Restriction::default())
+    }
+
+    pub(crate) fn with(roots: &[&Path], restriction: Restriction) -> Raw {
         let (mut stream, far) = UnixStream::pair().unwrap();
-        let far = serve(of_socket(far), Restriction::default());
+        let far = serve(of_socket(far), restriction);
         let greeting = Greeting { versions: Versions::OWN, program: "raw".into() };
         stream.write_all(&greeting.encode()).unwrap();
         let mut search = GreetingSearch::default();
@@ -72,13 +76,28 @@ impl Raw {
         }
     }
 
-    fn call(&mut self, id: u32, payload: &[u8]) -> Option<Frame> {
+    /// Sends a message, as far as it may be sent.
+    pub(crate) fn say(&mut self, message: &Message) {
+        let frame = self.session.send(message).unwrap();
+        self.send(&frame);
+    }
+
+    /// Waits for a message; `None`: the far end has closed the connection.
+    pub(crate) fn hear(&mut self) -> Option<Message> {
+        let frame = self.next()?;
+        match self.session.take(frame).unwrap() {
+            Received::Message(message) => Some(message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn call(&mut self, id: u32, payload: &[u8]) -> Option<Frame> {
         self.send(&Frame { kind: FrameKind::Call, call: id, payload: payload.to_vec() });
         self.next()
     }
 
     /// Returns the error with which the far end has ended.
-    fn end(self) -> Result<(), RemoteError> {
+    pub(crate) fn end(self) -> Result<(), RemoteError> {
         drop(self.stream);
         self.far.join().unwrap()
     }

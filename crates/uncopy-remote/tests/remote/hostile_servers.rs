@@ -17,10 +17,13 @@ use crate::support::{long, name, never, of_socket, read_range};
 use uncopy_remote::pull;
 
 /// Answer of a server that may send anything.
-type Answer = dyn Fn(&mut Server, u32, &Call) -> Vec<Frame> + Send;
+pub(crate) type Answer = dyn Fn(&mut Server, u32, &Call) -> Vec<Frame> + Send;
+
+/// Answer to a message of the near end.
+pub(crate) type Reply = dyn FnMut(Message) -> Vec<Message> + Send;
 
 /// Serves by a function, and ends when the caller does.
-fn run(mut stream: UnixStream, answer: &Answer) {
+pub(crate) fn run(mut stream: UnixStream, answer: &Answer, reply: &mut Reply) {
     let greeting = Greeting { versions: Versions::OWN, program: "hostile".into() };
     let _ = stream.write_all(&greeting.encode());
     let (mut search, mut frames) = (Some(GreetingSearch::default()), Frames::default());
@@ -43,7 +46,11 @@ fn run(mut stream: UnixStream, answer: &Answer) {
                 Received::Message(Message::Job(Job::Serve { .. })) => {
                     vec![session.send(&Message::Accepted { is_confined: true }).unwrap()]
                 }
-                Received::Message(_) | Received::Answer(_) => vec![],
+                Received::Message(message) => {
+                    let replies = reply(message);
+                    replies.iter().map(|message| session.send(message).unwrap()).collect()
+                }
+                Received::Answer(_) => vec![],
                 Received::Call(frame) => {
                     let request = server.take(&frame).unwrap();
                     answer(&mut server, request.id, &request.call)
@@ -60,7 +67,7 @@ fn run(mut stream: UnixStream, answer: &Answer) {
 
 fn with_server(answer: Box<Answer>, ask: impl FnOnce(&RemoteSource)) {
     let (near, far) = UnixStream::pair().unwrap();
-    let far = thread::spawn(move || run(far, &*answer));
+    let far = thread::spawn(move || run(far, &*answer, &mut |_| vec![]));
     let begun = pull(of_socket(near), &long(), None, &["x".into()], &never).unwrap();
     ask(&begun.source());
     drop(begun);

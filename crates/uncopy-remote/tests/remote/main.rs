@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod data_session;
 mod far_end;
 mod hostile_callers;
 mod hostile_servers;

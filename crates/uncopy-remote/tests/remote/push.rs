@@ -508,7 +508,8 @@ fn far_ends_that_are_no_uncopy_or_another_version_are_named() {
             let _ = far.shutdown(std::net::Shutdown::Write);
             let _ = std::io::copy(&mut far, &mut std::io::sink());
         });
-        let error = push(near, &long(), None, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err();
+        let error =
+            push(near, &long(), None, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err();
         far.join().unwrap();
         error
     };

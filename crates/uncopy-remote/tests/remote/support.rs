@@ -97,7 +97,15 @@ pub(crate) type FarThread = JoinHandle<Result<(), RemoteError>>;
 
 /// Serves whatever the near end names.
 pub(crate) fn serve(streams: Streams, restriction: Restriction) -> FarThread {
-    thread::spawn(move || match accept(streams, &long(), &restriction)? {
+    serve_within(streams, restriction, long())
+}
+
+pub(crate) fn serve_within(
+    streams: Streams,
+    restriction: Restriction,
+    limits: Limits,
+) -> FarThread {
+    thread::spawn(move || match accept(streams, &limits, &restriction)? {
         Accepted::Serve(request) => request.serve(),
         Accepted::Run(_) => panic!("roots are to be served"),
     })
