@@ -87,6 +87,12 @@ impl Sshd {
         line.and_then(|port| port.parse().ok()).expect("it was written")
     }
 
+    /// Process of the server, whose descendants are the logins.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.server.id()
+    }
+
     /// Configuration of a client that gets in: `ssh -F FILE`.
     #[must_use]
     pub fn client_config(&self) -> PathBuf {

@@ -115,7 +115,7 @@ pub(crate) enum DataRole {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DataLinksState {
     standing: Vec<Arc<Link>>,
     most: u32,
     is_wanted: bool,
@@ -130,7 +130,7 @@ pub(crate) struct DataLinks {
     role: DataRole,
     limits: Limits,
     counts: Arc<Counts>,
-    state: Mutex<State>,
+    state: Mutex<DataLinksState>,
     changed: Condvar,
 }
 
@@ -241,8 +241,9 @@ impl DataLinks {
     /// Waits until a connection has stood, none will be made any more, or the session is over, but no longer than this.
     pub(crate) fn wait_for_first(&self, limit: Duration) {
         let state = lock(&self.state);
-        let waits =
-            |state: &mut State| state.most == 0 && state.given_up.is_none() && !state.is_over;
+        let waits = |state: &mut DataLinksState| {
+            state.most == 0 && state.given_up.is_none() && !state.is_over
+        };
         // The caller looks at what there is.
         drop(
             self.changed

@@ -38,7 +38,7 @@ impl FarData {
     pub fn of_ssh(connection: Option<&OsStr>) -> FarData {
         let read = connection.and_then(OsStr::to_str).and_then(|text| text.parse().ok());
         // The names of interfaces cannot be looked up any more once this process is confined.
-        match read.and_then(|ssh: SshConnection| ssh.numbered().ok()) {
+        match read.and_then(|ssh: SshConnection| ssh.with_interface_numbers().ok()) {
             Some(ssh) => FarData::Offered(ssh),
             None => FarData::default(),
         }

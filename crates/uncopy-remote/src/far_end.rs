@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use uncopy_core::Errno;
 use uncopy_os::{inherit, transfer};
 
-use crate::{Address, RemoteError, RemoteShell, Streams};
+use crate::lookup::Lookup;
+use crate::{Address, AddressLookup, RemoteError, RemoteShell, Streams};
 
 /// Size of the pipes: the largest that every user may have (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
@@ -27,6 +28,7 @@ pub struct FarEnd {
     streams: Option<Streams>,
     host: OsString,
     program: String,
+    lookup: Lookup,
 }
 
 impl FarEnd {
@@ -53,7 +55,15 @@ impl FarEnd {
         drop(command);
         let streams = Some(Streams::new(File::from(our_input), File::from(our_output)));
         let program = shell.program().to_string_lossy().into_owned();
-        Ok(FarEnd { child, streams, host: address.host.clone(), program })
+        let lookup = Lookup::new(shell, address);
+        Ok(FarEnd { child, streams, host: address.host.clone(), program, lookup })
+    }
+
+    /// Returns the lookup of the machine's addresses, for data connections.
+    #[must_use]
+    pub fn lookup(&self) -> AddressLookup {
+        let lookup = self.lookup.clone();
+        Box::new(move || lookup.find())
     }
 
     /// Takes the streams of the session.

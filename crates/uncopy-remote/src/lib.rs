@@ -24,6 +24,7 @@ mod greet;
 mod lanes;
 mod limits;
 mod link;
+mod lookup;
 mod near;
 mod near_data;
 mod outbox;

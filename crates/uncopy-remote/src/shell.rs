@@ -51,6 +51,17 @@ impl RemoteShell {
         arguments.extend([self.program.clone(), "serve".into(), "--stdio".into()]);
         (program, arguments)
     }
+
+    /// Returns the program and the arguments that print how the remote shell connects; `None`: it is not OpenSSH.
+    pub(crate) fn settings_command(&self, address: &Address) -> Option<(OsString, Vec<OsString>)> {
+        let (program, mut arguments) = self.command(address);
+        let is_ssh = Path::new(&program).file_name() == Some(OsStr::new("ssh"));
+        let place = arguments.iter().position(|argument| argument == "--")?;
+        // Behind the arguments that were given, and without a command.
+        arguments.insert(place, "-G".into());
+        arguments.truncate(place + 3);
+        is_ssh.then_some((program, arguments))
+    }
 }
 
 fn split(given: &OsStr) -> Result<Vec<OsString>, RemoteError> {

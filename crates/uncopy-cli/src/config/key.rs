@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use uncopy::copy::CopyOption;
 
 use crate::flags::copy::{CopyArgs, Method, compression};
-use crate::flags::{links, rate};
+use crate::flags::{links, ports, rate};
 
 /// A setting.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Key {
 const BOOLEAN: &str = "true or false";
 
 /// All settings, in the order in which they are shown.
-pub(crate) static KEYS: [Key; 23] = [
+pub(crate) static KEYS: [Key; 26] = [
     Key {
         name: "verify",
         built_in: "none",
@@ -246,6 +246,36 @@ pub(crate) static KEYS: [Key; 23] = [
         flags: &["remote_program"],
         options: &[],
         set: |flags, text| set(&mut flags.remote_program, unless("uncopy", text, command)),
+    },
+    Key {
+        name: "data",
+        built_in: "auto",
+        expected: "auto, tls or ssh",
+        flags: &["data"],
+        options: &[],
+        set: |flags, text| set(&mut flags.data, choice(text)),
+    },
+    Key {
+        name: "connections",
+        built_in: "auto",
+        expected: "auto, or a number from 1 to 16",
+        flags: &["connections"],
+        options: &[],
+        set: |flags, text| {
+            let number = |text: &str| text.parse().ok().filter(|number| (1..=16).contains(number));
+            set(&mut flags.connections, unless("auto", text, number))
+        },
+    },
+    Key {
+        name: "data-ports",
+        built_in: "0",
+        expected: "0 for any free port, one port, or two as in 7000-7010",
+        flags: &["data_ports"],
+        options: &[],
+        set: |flags, text| {
+            let range = |text: &str| ports::parse(text).ok();
+            set(&mut flags.data_ports, unless("0", text, range))
+        },
     },
 ];
 

@@ -187,6 +187,20 @@ impl Configured {
         Ok(apply(flags, settings.collect::<Result<_, String>>()?, is_given))
     }
 
+    /// Returns the value of a setting of this machine, whatever a command line says.
+    ///
+    /// # Errors
+    /// A sentence for people: a setting is invalid, or the file cannot be read.
+    #[cfg(all(feature = "remote", target_os = "linux"))]
+    pub(crate) fn of_this_machine(name: &str) -> Result<Option<String>, String> {
+        let loaded = load(None, None)?;
+        if let Some(Unread { path, error }) = loaded.unread.first() {
+            return Err(format!("cannot read {}: {}", path.display(), describe(error)));
+        }
+        let found = loaded.settings.into_iter().find(|setting| setting.key.name == name);
+        Ok(found.map(|setting| setting.value))
+    }
+
     /// Returns the origins of the settings that were applied.
     pub(crate) fn origins(&self) -> BTreeMap<CopyOption, String> {
         let options = self.applied.iter().flat_map(|setting| {
@@ -453,6 +467,9 @@ mod tests {
             ("links = 'skip'", "-r --links=skip"),
             ("rsh = 'krsh'", "--rsh=krsh"),
             ("remote-program = '/opt/uncopy'", "--remote-program=/opt/uncopy"),
+            ("data = 'ssh'", "--data=ssh"),
+            ("connections = 16", "--connections=16"),
+            ("data-ports = '7000-7010'", "--data-ports=7000-7010"),
         ];
         assert_eq!(
             rows.map(|(text, _)| text.split(' ').next()),

@@ -116,7 +116,7 @@ const fn refused_in_push(
 }
 
 /// Every flag, in the order of the help.
-pub(crate) static ROWS: [BetweenRow; 48] = [
+pub(crate) static ROWS: [BetweenRow; 49] = [
     honoured(
         &["paths", "source", "dest", "target_directory", "no_target_directory"],
         "--source, --dest, -t, -T",
@@ -236,6 +236,7 @@ pub(crate) static ROWS: [BetweenRow; 48] = [
         &["verbose", "quiet", "json", "config", "rsh", "remote_program"],
         "--verbose, --quiet, --json, --config, --rsh, --remote-program",
     ),
+    honoured(&["data", "connections", "data_ports"], "--data, --connections, --data-ports"),
     refused_in_push(&["audit"], "--audit", |f| f.audit.is_some(), Why::FileOfThisMachine),
     refused_in_push(&["manifest"], "--manifest", |f| f.manifest.is_some(), Why::FileOfThisMachine),
 ];

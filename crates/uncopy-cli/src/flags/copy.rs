@@ -11,6 +11,7 @@ use uncopy::{Mechanism, System};
 
 use super::links::{Following, LinksArg};
 use super::operand::Operand;
+use super::ports::Ports;
 use super::select::Pattern;
 use super::tree::{RETRIES, TreeArgs};
 
@@ -116,6 +117,23 @@ pub(crate) struct CopyArgs {
     /// Program that runs on the other machine: /opt/uncopy, 'sudo uncopy' [default: uncopy]
     #[arg(long, value_name = "COMMAND", help_heading = TARGETS)]
     pub remote_program: Option<OsString>,
+
+    /// Way of the bytes between machines
+    ///
+    /// They go through the remote shell at first. With auto, connections with TLS 1.3 are made beside it once
+    /// 8 MiB have crossed, and without them the copy goes on through the shell. With tls the copy begins when
+    /// one stands, and fails with exit code 9 without. The setting data = "ssh" on the other machine forbids
+    /// them.
+    #[arg(long, value_enum, default_value_t, value_name = "WAY", help_heading = TARGETS)]
+    pub data: DataArg,
+
+    /// Number of connections with TLS, 1 to 16 [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16), help_heading = TARGETS)]
+    pub connections: Option<u8>,
+
+    /// Ports on which the other machine takes them: 0 (any free one), 7000, 7000-7010 [default: 0]
+    #[arg(long, value_name = "PORTS", value_parser = super::ports::parse, help_heading = TARGETS)]
+    pub data_ports: Option<Ports>,
 
     /// Treat DST as a file even if a directory of that name exists
     #[arg(short = 'T', long, help_heading = TARGETS)]
@@ -687,6 +705,18 @@ pub(crate) enum ReflinkArg {
     Auto,
     /// Give the copy blocks of its own
     Never,
+}
+
+/// `--data`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataArg {
+    /// Connections with TLS where they can be made and are worth it
+    #[default]
+    Auto,
+    /// Connections with TLS, or fail
+    Tls,
+    /// Through the remote shell alone
+    Ssh,
 }
 
 /// `--prefer`.

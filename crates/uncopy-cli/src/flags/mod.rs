@@ -18,6 +18,7 @@ pub(crate) mod links;
 pub(crate) mod man;
 pub(crate) mod naming;
 pub(crate) mod operand;
+pub(crate) mod ports;
 pub(crate) mod rate;
 pub(crate) mod select;
 #[cfg(all(feature = "remote", target_os = "linux"))]

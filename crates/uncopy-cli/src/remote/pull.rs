@@ -9,7 +9,7 @@ use uncopy::copy::job::{
     JobError, JobObserver, JobOptions, Summary, copy_from_peer, is_built_from_peer,
 };
 use uncopy::copy::peer::Peer;
-use uncopy::remote::{self, Limits, Pull};
+use uncopy::remote::{self, Limits, Note, Pull};
 
 use super::{SIDE, relay, session};
 use crate::config::Configured;
@@ -56,12 +56,7 @@ impl job::Sources for There {
     }
 
     fn wire(&self) -> Option<Wire> {
-        let traffic = self.pull.traffic();
-        Some(Wire {
-            bytes_sent: traffic.received,
-            bytes_received: traffic.sent,
-            duration: self.since.elapsed(),
-        })
+        Some(session::wire(self.pull.traffic(), &self.pull.data(), self.since.elapsed()))
     }
 }
 
@@ -93,7 +88,8 @@ pub(super) fn copy(
     };
     let roots: Vec<OsString> = names.sources.iter().map(OsString::from).collect();
     let stops = || stop.requested().is_some();
-    let pull = match remote::pull(streams, &Limits::default(), &roots, &stops) {
+    let data = session::data(flags, &far);
+    let pull = match remote::pull(streams, &Limits::default(), data, &roots, &stops) {
         Ok(pull) => pull,
         Err(error) => {
             if let Some(by) = stop.requested() {
@@ -135,6 +131,11 @@ pub(super) fn copy(
     let signals = Signals { stop: &stop, control: &control };
     let reports = Reports { report, manifest };
     let exit = job::copy(&there, &pairs, options, flags.tree.progress, signals, reports);
+    if let Some(why) = there.pull.data().why_none.filter(|why| session::is_notable(*why))
+        && !flags.quiet
+    {
+        report::say(&format!("note: {}", relay::words(Note::NoData(why))));
+    }
     // The end of the connection ended the copy too, which said so.
     match far.finish(there.pull.end()) {
         Err(error) if exit != Exit::Success => Ok(session::exit_of(&error)),

@@ -54,9 +54,11 @@ pub(super) fn copy(
             return Ok(cp::all_failed(flags, names, &session::failure(&error, machine)));
         }
     };
+    let data = session::data(flags, &far);
     let ended = remote::push(
         streams,
         &Limits::default(),
+        data,
         &job,
         &names.sources,
         &|| stop.requested().is_some(),

@@ -1,5 +1,6 @@
 //! Shows here what the program on the other machine prints.
 
+use std::borrow::Cow;
 use std::io;
 
 use uncopy::copy::job::JobProgress;
@@ -128,16 +129,21 @@ fn progress(state: &JobState) -> JobProgress {
 }
 
 /// Describes what the other machine cannot do.
-pub(super) fn words(note: Note) -> &'static str {
+pub(super) fn words(note: Note) -> Cow<'static, str> {
     match note {
         Note::NearNotConfined => {
-            "the kernel here has no Landlock: uncopy shows nothing but the sources by its own checks alone"
+            "the kernel here has no Landlock: uncopy shows nothing but the sources by its own checks alone".into()
         }
         Note::FarNotConfined => {
             "the kernel of the other machine has no Landlock: uncopy keeps to the paths of the copy there by its own \
              checks alone"
+                .into()
         }
-        _ => "the other machine has a note that this version does not know",
+        Note::NoData(why) => {
+            format!("bytes go through the remote shell, without connections of their own: {why}")
+                .into()
+        }
+        _ => "the other machine has a note that this version does not know".into(),
     }
 }
 

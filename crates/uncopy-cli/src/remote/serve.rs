@@ -10,12 +10,13 @@ use uncopy::copy::job::{
     JobError, JobObserver, JobOptions, JobProgress, Summary, copy_from_peer, is_built_from_peer,
 };
 use uncopy::remote::{
-    self, Accepted, JobState, Limits, Output, OutputStream, Refusal, RemoteError, RemoteSource,
-    Restriction, RunRequest, Streams,
+    self, Accepted, DataRefusal, FarData, JobState, Limits, Output, OutputStream, Refusal,
+    RemoteError, RemoteSource, Restriction, RunRequest, Streams,
 };
 
 use super::words::{self, Wanted, Watched};
 use super::{SIDE, pull, session};
+use crate::config::Configured;
 use crate::cp::target::{self, Kind, Names, Reading};
 use crate::cp::{self, Pair, Reports, Signals, job};
 use crate::exit::Exit;
@@ -44,7 +45,7 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
             return Ok(report::failed_to(&operation, &error, next_step));
         }
     };
-    let restriction = Restriction { directory, read_only: flags.read_only };
+    let restriction = Restriction { directory, read_only: flags.read_only, data: data() };
     let served = Streams::stdio().and_then(|streams| {
         match remote::accept(streams, &Limits::default(), &restriction)? {
             Accepted::Serve(request) => request.serve().map(|()| Exit::Success),
@@ -53,9 +54,21 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
     });
     Ok(served.unwrap_or_else(|error| {
         // The other side was told, if it is still there; this may go to the log of a server.
-        report::say(&error.to_string());
+        if !matches!(error, RemoteError::NoData { .. }) {
+            report::say(&error.to_string());
+        }
         session::exit_of(&error)
     }))
+}
+
+/// Returns the rule of this machine about data connections: its settings, and the address that ssh came to.
+fn data() -> FarData {
+    match Configured::of_this_machine("data") {
+        Ok(Some(way)) if way == "ssh" => FarData::Refused(DataRefusal::Policy),
+        Ok(_) => FarData::of_ssh(std::env::var_os("SSH_CONNECTION").as_deref()),
+        // They may forbid them.
+        Err(_) => FarData::Refused(DataRefusal::Settings),
+    }
 }
 
 /// Makes a directory the one at which relative paths begin, and returns its path without links.
@@ -218,12 +231,7 @@ impl job::Sources for There {
     }
 
     fn wire(&self) -> Option<Wire> {
-        let traffic = self.output.traffic();
-        Some(Wire {
-            bytes_sent: traffic.received,
-            bytes_received: traffic.sent,
-            duration: self.since.elapsed(),
-        })
+        Some(session::wire(self.output.traffic(), &self.output.data(), self.since.elapsed()))
     }
 }
 

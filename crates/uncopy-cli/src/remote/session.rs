@@ -1,11 +1,17 @@
-//! Starts the program on the other machine, and says why that failed.
+//! Starts the program on the other machine, and says why that failed and what crossed.
 
-use uncopy::remote::{Address, FarEnd, Refusal, RemoteError, RemoteShell, Streams};
+use std::time::Duration;
+
+use uncopy::remote::data::PortRange;
+use uncopy::remote::{
+    Address, DataLoss, DataOptions, DataRefusal, DataReport, DataStart, FarEnd, Refusal,
+    RemoteError, RemoteShell, Streams, Traffic, WhyNoData,
+};
 
 use crate::exit::Exit;
-use crate::flags::copy::CopyArgs;
+use crate::flags::copy::{CopyArgs, DataArg};
 use crate::flags::operand::Machine;
-use crate::report::Failure;
+use crate::report::{DataWire, Failure, NoTls, Wire};
 
 /// Starts `uncopy serve` on a machine.
 ///
@@ -21,6 +27,67 @@ pub(super) fn start(flags: &CopyArgs, machine: &Machine) -> Result<(FarEnd, Stre
     let mut far = FarEnd::start(&shell, &address)?;
     let streams = far.streams()?;
     Ok((far, streams))
+}
+
+/// Returns the options of data connections beside the remote shell.
+pub(super) fn data(flags: &CopyArgs, far: &FarEnd) -> Option<DataOptions> {
+    let mut options = DataOptions::new(far.lookup());
+    match flags.data {
+        DataArg::Ssh => return None,
+        DataArg::Tls => options.start = DataStart::First,
+        DataArg::Auto => {}
+    }
+    options.connections = flags.connections.unwrap_or(options.connections);
+    let ports = flags.data_ports.and_then(|ports| PortRange::new(ports.first, ports.last));
+    options.ports = ports.unwrap_or(options.ports);
+    Some(options)
+}
+
+/// Describes what crossed. `shell` and `data` are those of the side that asks for the sources.
+pub(super) fn wire(shell: Traffic, data: &DataReport, duration: Duration) -> Wire {
+    Wire {
+        bytes_sent: shell.received + data.traffic.received,
+        bytes_received: shell.sent + data.traffic.sent,
+        duration,
+        data: DataWire {
+            connections: data.connections,
+            bytes: data.traffic.received,
+            resent: data.resent,
+            why_none: data.why_none.map(|why| NoTls { code: code(why), words: why.to_string() }),
+        },
+    }
+}
+
+/// Whether people are to know without asking: it is no choice of theirs, and can be changed.
+pub(super) fn is_notable(why: WhyNoData) -> bool {
+    !matches!(why, WhyNoData::NotWanted | WhyNoData::Small | WhyNoData::TooLate)
+}
+
+/// Returns the stable name of a reason.
+fn code(why: WhyNoData) -> &'static str {
+    match why {
+        WhyNoData::NotWanted => "not_wanted",
+        WhyNoData::Small => "small",
+        WhyNoData::TooLate => "too_late",
+        WhyNoData::Refused(DataRefusal::Policy) => "policy",
+        WhyNoData::Refused(DataRefusal::Settings) => "settings_unread",
+        WhyNoData::Refused(DataRefusal::NoAddress) => "no_address",
+        WhyNoData::Refused(DataRefusal::PortsInUse) => "ports_in_use",
+        WhyNoData::Refused(_) => "cannot_listen",
+        WhyNoData::Lost(DataLoss::Proxied) => "proxied",
+        WhyNoData::Lost(DataLoss::Unresolved) => "unresolved",
+        WhyNoData::Lost(DataLoss::Refused) => "refused",
+        WhyNoData::Lost(DataLoss::TimedOut) => "timed_out",
+        WhyNoData::Lost(DataLoss::NoRoute) => "no_route",
+        WhyNoData::Lost(DataLoss::Ended) => "closed",
+        WhyNoData::Lost(DataLoss::OtherKey) => "other_key",
+        WhyNoData::Lost(DataLoss::OwnKeyRefused) => "own_key_refused",
+        WhyNoData::Lost(DataLoss::TokenRefused) => "token_refused",
+        WhyNoData::Lost(DataLoss::Handshake) => "other_protocol",
+        WhyNoData::Lost(DataLoss::Broken) => "broken",
+        WhyNoData::Lost(DataLoss::Resources) => "resources",
+        _ => "unknown",
+    }
 }
 
 /// Returns the exit code for an error of a connection.
@@ -55,5 +122,51 @@ pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
         next_step: None,
         is_at_destination: false,
         exit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own_in_the_book() {
+        let refusals = [
+            DataRefusal::Policy,
+            DataRefusal::Settings,
+            DataRefusal::NoAddress,
+            DataRefusal::PortsInUse,
+            DataRefusal::System { errno: 1 },
+        ];
+        let losses = [
+            DataLoss::Proxied,
+            DataLoss::Unresolved,
+            DataLoss::Refused,
+            DataLoss::TimedOut,
+            DataLoss::NoRoute,
+            DataLoss::Ended,
+            DataLoss::OtherKey,
+            DataLoss::OwnKeyRefused,
+            DataLoss::TokenRefused,
+            DataLoss::Handshake,
+            DataLoss::Broken,
+            DataLoss::Resources,
+        ];
+        let mut all = vec![WhyNoData::NotWanted, WhyNoData::Small, WhyNoData::TooLate];
+        all.extend(refusals.map(WhyNoData::Refused));
+        all.extend(losses.map(WhyNoData::Lost));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+        let book = std::fs::read_to_string(path).unwrap();
+        let row = book.lines().find(|line| line.starts_with("| `wire.not_tls`")).unwrap();
+        let mut codes: Vec<&str> = all.iter().map(|why| code(*why)).collect();
+        for code in &codes {
+            assert!(row.contains(&format!("`{code}`")), "{code}");
+        }
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), all.len());
+        assert!(
+            all.iter().all(|why| why.to_string() != "for a reason that this version does not know")
+        );
     }
 }

@@ -17,12 +17,15 @@ use crate::flags::usage_error;
 
 /// Flags that the machine of the command line obeys itself. The other one refuses them: they name files or
 /// programs.
-const OWN: [&str; 12] = [
+const OWN: [&str; 15] = [
     "paths",
     "source",
     "strip_trailing_slashes",
     "rsh",
     "remote_program",
+    "data",
+    "connections",
+    "data_ports",
     "config",
     "progress",
     "audit",
@@ -42,7 +45,7 @@ const SETTING: &str = "setting";
 const WATCHED: &str = "watched";
 
 /// Settings of the connection, of which the other side has no use.
-const OF_CONNECTION: [&str; 2] = ["rsh", "remote-program"];
+const OF_CONNECTION: [&str; 5] = ["rsh", "remote-program", "data", "connections", "data-ports"];
 
 /// Whether the progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,7 +316,14 @@ mod tests {
     #[test]
     fn settings_of_the_machine_of_the_command_line_decide() {
         let (mut configured, matches) = near(&["a", "h:b", "-r"].map(OsStr::new));
-        let settings = [("durable", "true"), ("retries", "9"), ("rsh", "x")];
+        let settings = [
+            ("durable", "true"),
+            ("retries", "9"),
+            ("rsh", "x"),
+            ("data", "tls"),
+            ("connections", "2"),
+            ("data-ports", "7000"),
+        ];
         configured = Configured::of_peer(configured.flags, settings, |_| false).unwrap();
         let names = target::names(&configured.flags, Reading::Operands).unwrap();
         let words = of(&configured, Some(&matches), &names, Watched::No).unwrap();
@@ -333,6 +343,9 @@ mod tests {
             "--files-from=/etc/shadow",
             "--rsh=x",
             "--remote-program=x",
+            "--data=tls",
+            "--connections=4",
+            "--data-ports=0",
             "--source=x",
             "--progress",
             "x",

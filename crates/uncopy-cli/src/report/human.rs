@@ -14,7 +14,7 @@ use uncopy::{
 
 use crate::cp::Pair;
 use crate::flags::naming;
-use crate::report::{Wire, decision, printable, quoted, refusal};
+use crate::report::{DataWire, Wire, decision, printable, quoted, refusal};
 
 /// Describes a copied file: one line, followed by the mechanisms and the reasons against cheaper
 /// ones.
@@ -103,17 +103,36 @@ pub(crate) fn discarded(record: &Record, lost: &Summary) -> String {
     format!("{}: the new tree was removed again, with {entries} in it", name(&record.destination))
 }
 
+/// Describes what came from another machine.
+fn over_wire(wire: &Wire) -> String {
+    let Wire { bytes_sent, duration: open, data, .. } = wire;
+    let (sent, open) = (BinaryBytes(*bytes_sent), duration(*open));
+    let mut text = format!("  {sent} came from the other machine in {open}\n");
+    let DataWire { connections, bytes, resent, why_none } = data;
+    if *connections > 0 {
+        let connections = counted((*connections).into(), "connection", "connections");
+        let _ = writeln!(text, "  {} of it over {connections} with TLS", BinaryBytes(*bytes));
+    }
+    if *resent > 0 {
+        let resent = BinaryBytes(*resent);
+        let _ = writeln!(text, "  {resent} asked for again, because a connection ended");
+    }
+    if let Some(why) = why_none {
+        let _ = writeln!(text, "  not over connections with TLS: {}", why.words);
+    }
+    text
+}
+
 /// Describes a whole job.
-pub(crate) fn summary(summary: &Summary, wire: Option<Wire>) -> String {
+pub(crate) fn summary(summary: &Summary, wire: Option<&Wire>) -> String {
     let mut text = format!("{}: ", counted(summary.files, "file", "files"));
     let _ = writeln!(text, "{} in {}", BinaryBytes(summary.bytes), duration(summary.duration));
     for portion in &summary.portions {
         let _ = writeln!(text, "  {}", portion_line(portion));
     }
     text.push_str(&resumed(summary.resumed_bytes));
-    if let Some(Wire { bytes_sent, duration: open, .. }) = wire {
-        let (sent, open) = (BinaryBytes(bytes_sent), duration(open));
-        let _ = writeln!(text, "  {sent} came from the other machine in {open}");
+    if let Some(wire) = wire {
+        text.push_str(&over_wire(wire));
     }
     for count in &summary.refusals {
         let refusal =

@@ -241,19 +241,29 @@ struct Whole<'a> {
 #[derive(Serialize)]
 struct OverWire {
     transport: &'static str,
+    connections: u32,
     bytes_sent: u64,
     bytes_received: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    data_bytes: u64,
+    resent: u64,
     us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_tls: Option<&'static str>,
 }
 
 impl From<Wire> for OverWire {
     fn from(wire: Wire) -> OverWire {
-        let Wire { bytes_sent, bytes_received, duration } = wire;
+        let Wire { bytes_sent, bytes_received, duration, data } = wire;
         OverWire {
-            transport: "remote_shell",
+            transport: if data.connections > 0 { "tls" } else { "remote_shell" },
+            connections: data.connections,
             bytes_sent,
             bytes_received,
+            data_bytes: data.bytes,
+            resent: data.resent,
             us: microseconds(duration),
+            not_tls: data.why_none.map(|why| why.code),
         }
     }
 }

@@ -116,7 +116,7 @@ fn os_error(reason: &Reason) -> Option<i32> {
 }
 
 /// Traffic between two machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wire {
     /// Bytes that the side with the sources sent, of the protocol too.
     pub bytes_sent: u64,
@@ -124,6 +124,30 @@ pub(crate) struct Wire {
     pub bytes_received: u64,
     /// Time that the connection has been there.
     pub duration: Duration,
+    /// Connections with TLS beside the remote shell.
+    pub data: DataWire,
+}
+
+/// Traffic over connections with TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DataWire {
+    /// Largest number of connections at once.
+    pub connections: u32,
+    /// Bytes that the side with the sources sent over them; part of all that it sent.
+    pub bytes: u64,
+    /// Bytes that were asked for again, because their connection ended.
+    pub resent: u64,
+    /// Reason why there are none, or none any more.
+    pub why_none: Option<NoTls>,
+}
+
+/// Reason why bytes go through the remote shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NoTls {
+    /// Stable name for programs.
+    pub code: &'static str,
+    /// Words for people.
+    pub words: String,
 }
 
 /// Form in which each file is reported.
@@ -368,7 +392,7 @@ impl Report {
         match self.form {
             _ if !self.trees => {}
             Form::Silent => {}
-            Form::Words => self.print(&human::summary(summary, wire)),
+            Form::Words => self.print(&human::summary(summary, wire.as_ref())),
             Form::Json => self.print(&json::summary(summary, wire)),
         }
         if !self.quiet {

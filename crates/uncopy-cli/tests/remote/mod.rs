@@ -1,6 +1,7 @@
 //! `uncopy cp` between machines, as a black box. Both are this one: a script takes the place of the remote shell, and a
 //! real `sshd` in some.
 
+mod data;
 mod ending;
 mod failing;
 mod names;
@@ -147,6 +148,7 @@ fn names_in(directory: &Path) -> Vec<OsString> {
 
 pub(crate) fn cases() -> Vec<Case> {
     [
+        data::cases(),
         ending::cases(),
         failing::cases(),
         names::cases(),

@@ -52,7 +52,7 @@ pub use admission::{AnnounceError, AnnouncementId, Refusals};
 pub use connector::{ConnectFailure, connect};
 pub use keys::{EndKeys, KeyError, Pinned, PublicKey};
 pub use listener::{DataListener, ListenError, ListenOptions, ListenerEvent};
-pub use ports::{BadPorts, PortRange};
+pub use ports::PortRange;
 pub use ssh_connection::{BadSshConnection, HostAddress, SshConnection};
 pub use stream::{DataReader, DataStream, DataWriter, MAX_BUFFER_BYTES, StreamCutter};
 pub use token::Token;

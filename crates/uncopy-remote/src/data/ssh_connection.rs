@@ -43,8 +43,9 @@ impl SshConnection {
     ///
     /// # Errors
     /// If there is no such interface.
-    pub fn numbered(self) -> io::Result<SshConnection> {
-        let (client, server) = (self.client.numbered()?, self.server.numbered()?);
+    pub fn with_interface_numbers(self) -> io::Result<SshConnection> {
+        let (client, server) =
+            (self.client.with_interface_numbers()?, self.server.with_interface_numbers()?);
         Ok(SshConnection { client, server, ..self })
     }
 }
@@ -106,7 +107,7 @@ impl HostAddress {
         }
     }
 
-    fn numbered(self) -> io::Result<HostAddress> {
+    fn with_interface_numbers(self) -> io::Result<HostAddress> {
         let number = self.zone.as_deref().map(interface_number).transpose()?;
         Ok(HostAddress { zone: number.map(|number| number.to_string()), ..self })
     }

@@ -150,11 +150,11 @@ fn a_port_is_taken_from_the_range() {
         .find(|(port, _)| *port < 65_000 && TcpListener::bind(("127.0.0.1", port + 1)).is_ok())
         .map(|(port, taken)| (taken, port))
         .unwrap();
-    options.ports = format!("{port}").parse().unwrap();
+    options.ports = PortRange::new(port, port).unwrap();
     let address = "127.0.0.1".to_owned();
     let expected = ListenError::PortsInUse { address, first: port, last: port };
     assert_eq!(DataListener::bind(&options, &keys).err(), Some(expected));
-    options.ports = format!("{port}-{}", port + 400).parse().unwrap();
+    options.ports = PortRange::new(port, port + 400).unwrap();
     let listener = DataListener::bind(&options, &keys).unwrap();
     assert!((port + 1..=port + 400).contains(&listener.address().port()));
     drop(taken);

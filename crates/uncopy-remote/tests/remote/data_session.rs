@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use uncopy_copy::peer::Peer;
 use uncopy_remote::data::{
-    self, DataListener, EndKeys, ListenOptions, ListenerEvent, PublicKey, Token,
+    self, DataListener, EndKeys, ListenOptions, ListenerEvent, PortRange, PublicKey, Token,
 };
 use uncopy_remote::{
     Accepted, DataLoss, DataOptions, DataRefusal, DataReport, DataStart, FarData, Limits, Pull,
@@ -221,11 +221,11 @@ fn connections_begin_once_enough_has_crossed() {
 fn without_them_files_come_through_the_session_and_the_reason_is_known() {
     let files = Files::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
+    let port = taken.local_addr().unwrap().port();
     let at = |address: &str| options(address, DataStart::Behind { bytes: 0 });
     let unresolved =
         || DataOptions { lookup: Box::new(|| Err(DataLoss::Unresolved)), ..at("127.0.0.1") };
-    let in_use = || DataOptions { ports: port.parse().unwrap(), ..at("127.0.0.1") };
+    let in_use = || DataOptions { ports: PortRange::new(port, port).unwrap(), ..at("127.0.0.1") };
     let cases: [(&dyn Fn() -> DataOptions, Restriction, WhyNoData); 6] = [
         (
             &|| at("127.0.0.1"),
@@ -281,7 +281,7 @@ struct Relay {
     is_over: Arc<AtomicBool>,
 }
 
-/// What becomes of bytes behind the limit.
+/// Treatment of the bytes behind the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Treatment {
     /// Both connections are closed.
@@ -349,7 +349,7 @@ impl Relay {
     }
 
     fn options(&self) -> DataOptions {
-        let ports = self.port.to_string().parse().unwrap();
+        let ports = PortRange::new(self.port, self.port).unwrap();
         DataOptions { ports, connections: 2, ..at_once("127.0.0.2") }
     }
 }
@@ -449,7 +449,7 @@ fn a_data_connection_reads_open_files_and_nothing_else() {
         Frame { kind: FrameKind::Answer, call: 2, payload: vec![] },
     ];
     assert_eq!(answers, expected);
-    // What follows is not answered, and the session lives.
+    // A call behind it is not answered, and the session lives.
     writer.write_all(&Frame { call: 3, ..read_call(3, file, 0, 1) }.encode()).unwrap();
     writer
         .write_all(&Frame { kind: FrameKind::Call, call: 4, payload: vec![5, 0, 0, 0, 0] }.encode())

@@ -1,0 +1,287 @@
+//! Bytes over connections with TLS beside a real `ssh`.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use testbed::{
+    Case, Compared, Need, Place, Program, Run, Scratch, Sshd, assert_same_tree, wait_for,
+};
+
+use super::{Direction, Machines, UNCOPY, succeeded};
+
+/// Length of the large file: more than goes through the shell before connections are made.
+const LARGE: usize = 40 << 20;
+
+fn contents(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
+        state.to_le_bytes()
+    });
+    next.flatten().take(length).collect()
+}
+
+fn make_sources(at: &Path) {
+    fs::create_dir_all(at.join("d/e")).unwrap();
+    fs::write(at.join("d/large"), contents(1, LARGE)).unwrap();
+    fs::write(at.join("d/e/other"), contents(2, LARGE / 4 + 3)).unwrap();
+    for number in 0..300 {
+        fs::write(at.join(format!("d/e/{number}")), format!("{number}")).unwrap();
+    }
+}
+
+/// A server, and a directory with sources.
+struct Login {
+    sshd: Sshd,
+    scratch: Scratch,
+}
+
+impl Login {
+    fn new() -> Login {
+        let login = Login { sshd: Sshd::start(), scratch: Place::Disk.scratch() };
+        make_sources(&login.scratch.join("src"));
+        login
+    }
+
+    fn shell(&self) -> String {
+        format!("ssh -F '{}'", self.sshd.client_config().display())
+    }
+
+    fn cp(&self) -> Program {
+        let shell = self.shell();
+        Program::new(UNCOPY).args(["cp", "-r", "-e", &shell]).args(["--remote-program", UNCOPY])
+    }
+
+    fn operands(&self, direction: Direction, host: &str) -> [String; 2] {
+        let there = |name: &str| format!("{host}:{}", self.scratch.join(name).display());
+        let here = |name: &str| self.scratch.join(name).display().to_string();
+        match direction {
+            Direction::Push => [here("src"), there("copy")],
+            Direction::Pull => [there("src"), here("copy")],
+        }
+    }
+
+    /// Copies, checks the copy and removes it; returns `wire` of the summary.
+    fn copied(&self, direction: Direction, host: &str, flags: &[&str]) -> serde_json::Value {
+        let run = self.cp().arg("--json").args(flags).args(self.operands(direction, host)).run();
+        self.check(&run)
+    }
+
+    fn check(&self, run: &Run) -> serde_json::Value {
+        succeeded(run);
+        assert_same_tree(
+            &self.scratch.join("src"),
+            &self.scratch.join("copy"),
+            Compared::default(),
+        );
+        fs::remove_dir_all(self.scratch.join("copy")).unwrap();
+        assert_eq!(self.scratch.strangers(&["src"]), [""; 0]);
+        run.receipts().pop().unwrap().value()["wire"].clone()
+    }
+}
+
+const ALL: u64 = (LARGE + LARGE / 4) as u64;
+
+fn bytes_go_by_tls_in_both_directions_and_families() {
+    let login = Login::new();
+    for direction in Direction::BOTH {
+        for (host, connections) in [("127.0.0.1", "1"), ("127.0.0.1", "4"), ("[::1]", "2")] {
+            let flags = ["--data=tls", "--connections", connections, "-q"];
+            let wire = login.copied(direction, host, &flags);
+            assert_eq!(wire["transport"], "tls", "{wire}");
+            let most = connections.parse::<u64>().unwrap();
+            assert!((1..=most).contains(&wire["connections"].as_u64().unwrap()), "{wire}");
+            // All but what listings hold.
+            let [data, all] = ["data_bytes", "bytes_sent"].map(|key| wire[key].as_u64().unwrap());
+            assert!(data > ALL && all - data < 1 << 20, "{wire}");
+            assert_eq!((&wire["resent"], wire.get("not_tls")), (&0.into(), None), "{wire}");
+        }
+        // By itself it begins through the shell.
+        let wire = login.copied(direction, "127.0.0.1", &["--max-bandwidth=60M"]);
+        let [data, all] = ["data_bytes", "bytes_sent"].map(|key| wire[key].as_u64().unwrap());
+        assert!(data > 0 && all - data >= 8 << 20, "{wire}");
+        let wire = login.copied(direction, "127.0.0.1", &["--data=ssh"]);
+        assert_eq!(wire["transport"], "remote_shell");
+        assert_eq!(wire["not_tls"], "not_wanted");
+        assert!(wire.get("data_bytes").is_none(), "{wire}");
+    }
+}
+
+fn without_a_connection_the_shell_carries_all_and_the_reason_is_named() {
+    let login = Login::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for direction in Direction::BOTH {
+        let run = login
+            .cp()
+            .args(["--json", "--max-bandwidth=60M", "--data-ports", &port])
+            .args(login.operands(direction, "127.0.0.1"))
+            .run();
+        assert!(run.stderr.contains("note: bytes go through the remote shell"), "{}", run.stderr);
+        assert!(run.stderr.contains("ports are in use"), "{}", run.stderr);
+        assert_eq!(login.check(&run)["not_tls"], "ports_in_use");
+
+        let run = login
+            .cp()
+            .args(["--data=tls", "--data-ports", &port])
+            .args(login.operands(direction, "127.0.0.1"))
+            .run();
+        let message = run.failed(9);
+        assert!(message.contains("no data connection stands: all these ports"), "{message}");
+        assert_eq!(message.matches("uncopy: ").count(), 1, "{message}");
+        assert_eq!(login.scratch.strangers(&["src"]), [""; 0]);
+    }
+}
+
+/// A jump host is not gone around.
+fn a_proxy_is_not_gone_around() {
+    let login = Login::new();
+    let shell = format!("{} -J 127.0.0.1", login.shell());
+    let run = Program::new(UNCOPY)
+        .args(["cp", "-r", "-e", &shell, "--remote-program", UNCOPY, "--json"])
+        .arg("--max-bandwidth=60M")
+        .args(login.operands(Direction::Pull, "127.0.0.1"))
+        .run();
+    assert_eq!(login.check(&run)["not_tls"], "proxied");
+}
+
+/// The settings of either machine forbid connections.
+fn a_policy_of_either_machine_is_kept() {
+    for direction in Direction::BOTH {
+        let machines = Machines::new();
+        make_sources(&machines.source(direction).join("src"));
+        let copied = |program: Program, flags: &[&str]| {
+            let run = program
+                .args(["-r", "--json", "--max-bandwidth=60M"])
+                .args(flags)
+                .arg(direction.source("src"))
+                .arg(direction.destination("copy"))
+                .run();
+            let _ = fs::remove_dir_all(machines.destination(direction).join("copy"));
+            run
+        };
+        let reason = |run: Run| {
+            succeeded(&run);
+            run.receipts().pop().unwrap().value()["wire"]["not_tls"].clone()
+        };
+        let came = "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 22'";
+        machines.log_in_with(&format!("{came} UNCOPY_DATA=ssh"));
+        assert_eq!(reason(copied(machines.cp(), &[])), "policy");
+        let run = copied(machines.cp(), &["--data=tls"]);
+        assert!(run.failed(9).contains("settings of the other machine forbid"), "{}", run.stderr);
+        machines.log_in_with(&format!("{came} UNCOPY_CONFIG=/nonexistent"));
+        assert_eq!(reason(copied(machines.cp(), &[])), "settings_unread");
+        machines.log_in_with("unset SSH_CONNECTION");
+        assert_eq!(reason(copied(machines.cp(), &[])), "no_address");
+        // The host's name leads nowhere here.
+        machines.log_in_with(came);
+        assert_eq!(reason(copied(machines.cp(), &[])), "unresolved");
+        let here = machines.cp().env("UNCOPY_DATA", "ssh");
+        assert_eq!(reason(copied(here, &[])), "not_wanted");
+    }
+}
+
+fn small_copies_make_no_connection() {
+    for direction in Direction::BOTH {
+        let machines = Machines::new();
+        fs::create_dir(machines.source(direction).join("src")).unwrap();
+        fs::write(machines.source(direction).join("src/a"), vec![1; 2 << 20]).unwrap();
+        machines.log_in_with("export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 22'");
+        let run = machines
+            .cp()
+            .args(["-r", "--json"])
+            .arg(direction.source("src"))
+            .arg(direction.destination("copy"))
+            .run();
+        succeeded(&run);
+        assert_eq!(run.stderr, "");
+        let wire = run.receipts().pop().unwrap().value()["wire"].clone();
+        assert_eq!((&wire["not_tls"], &wire["connections"]), (&"small".into(), &0.into()));
+    }
+}
+
+/// Killed in the middle, at either end, while bytes come by TLS.
+fn a_copy_that_is_killed_goes_on() {
+    let login = Login::new();
+    for (direction, victim) in [
+        (Direction::Push, Victim::Near),
+        (Direction::Push, Victim::Far),
+        (Direction::Pull, Victim::Near),
+        (Direction::Pull, Victim::Far),
+    ] {
+        let operands = login.operands(direction, "127.0.0.1");
+        let mut child = Command::new(UNCOPY)
+            .args(["cp", "-r", "--resume", "-j1", "--max-bandwidth=8M", "--data=tls", "-e"])
+            .arg(login.shell())
+            .args(["--remote-program", UNCOPY])
+            .args(&operands)
+            .env("UNCOPY_CONFIG", "/dev/null")
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let before = super::ending::bytes_below(&login.scratch.join("src"));
+        wait_for("bytes there", || {
+            super::ending::bytes_below(&login.scratch) > before + (20 << 20)
+        });
+        let process = match victim {
+            Victim::Near => child.id(),
+            Victim::Far => far_end_of(&login),
+        };
+        kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+        assert!(!child.wait().unwrap().success());
+        assert!(!login.scratch.join("copy").exists());
+        wait_for("end of the first run", || {
+            let run = login.cp().args(["--resume", "--json"]).args(&operands).run();
+            let is_held = run.stderr.contains("another run is at work");
+            if !is_held {
+                let resumed = run.receipts().pop().unwrap().value()["resumed_bytes"].as_u64();
+                let files = run.receipts().pop().unwrap().value()["resumed"].as_u64();
+                assert!(resumed.max(files) > Some(0), "{}{}", run.stdout, run.stderr);
+                login.check(&run);
+            }
+            !is_held
+        });
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Near,
+    Far,
+}
+
+/// The process that serves a login.
+fn far_end_of(login: &Login) -> u32 {
+    let mut found = Vec::new();
+    wait_for("a far end", || {
+        let all = super::ending::descendants(login.sshd.id());
+        found = all
+            .into_iter()
+            .filter(|process| {
+                let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                line.starts_with(UNCOPY.as_bytes())
+            })
+            .collect();
+        !found.is_empty()
+    });
+    found[0]
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let login = testbed::cases![
+        [] bytes_go_by_tls_in_both_directions_and_families,
+        [] without_a_connection_the_shell_carries_all_and_the_reason_is_named,
+        [] a_proxy_is_not_gone_around,
+        [] a_copy_that_is_killed_goes_on,
+    ];
+    let needs = [Need::Tool("sshd"), Need::Tool("ssh"), Need::Tool("ssh-keygen")];
+    let login = login.into_iter().map(|case| needs.into_iter().fold(case, Case::needing));
+    let scripted = testbed::cases![
+        [] a_policy_of_either_machine_is_kept,
+        [] small_copies_make_no_connection,
+    ];
+    login.chain(scripted).collect()
+}
