@@ -22,6 +22,7 @@
 mod address;
 #[cfg(test)]
 mod auto_traits;
+mod between;
 mod channel;
 mod channel_facts;
 mod condition;
@@ -44,6 +45,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use between::{BetweenFacts, BetweenSide, DataWay, between};
 pub use channel_facts::{
     ChannelEnd, ChannelFacts, ChannelHolder, FarEnd, MessageCharge, ReceiveWork,
 };
@@ -51,9 +53,9 @@ pub use condition::{Condition, Topic, condition, conditions};
 pub use effect::Effect;
 pub use finding::{DoctorFinding, Evidence};
 pub use found::{
-    ChannelFound, ChannelReader, CopyCause, CopySite, Detour, Doubt, Echo, FilesFound,
-    FilterAction, FoundFact, Missing, NetworkFound, ProbeFound, ProcessFound, ProcessName,
-    RuleDoubt, Side, Sighting, SystemFound, TapFound, TapHolder, TapPlace, TraceFound,
+    BetweenEnd, BetweenFound, ChannelFound, ChannelReader, CopyCause, CopySite, Detour, Doubt,
+    Echo, FilesFound, FilterAction, FoundFact, Missing, NetworkFound, ProbeFound, ProcessFound,
+    ProcessName, RuleDoubt, Side, Sighting, SystemFound, TapFound, TapHolder, TapPlace, TraceFound,
 };
 pub use network::{GREETING, HELLO, Probe};
 pub use next_step::{DeviceFeature, NextStep};

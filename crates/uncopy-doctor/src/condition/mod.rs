@@ -1,5 +1,6 @@
 //! The table of all conditions of the doctor. Reports and the book are generated from it.
 
+mod between;
 mod channel;
 mod files;
 mod network;
@@ -7,6 +8,7 @@ mod system;
 
 use std::fmt::Write as _;
 
+pub(crate) use between::*;
 pub(crate) use channel::*;
 pub(crate) use files::*;
 pub(crate) use network::*;
@@ -88,7 +90,10 @@ use table;
 
 /// Returns every condition, by topic.
 pub fn conditions() -> impl Iterator<Item = &'static Condition> {
-    [network::LIST, files::LIST, system::LIST, channel::LIST].into_iter().flatten().copied()
+    [network::LIST, files::LIST, system::LIST, channel::LIST, between::LIST]
+        .into_iter()
+        .flatten()
+        .copied()
 }
 
 /// Returns the condition of this id.

@@ -1,5 +1,6 @@
 //! Facts stated by findings, by topic, with their texts.
 
+mod between;
 mod channel;
 mod detour;
 mod files;
@@ -13,6 +14,7 @@ mod trace;
 
 use std::fmt;
 
+pub use between::{BetweenEnd, BetweenFound};
 pub use channel::{ChannelFound, ChannelReader};
 pub use detour::Detour;
 pub use files::{CopyCause, FilesFound, Side};
@@ -69,6 +71,8 @@ topics! {
     System(SystemFound),
     /// Fact about a channel between processes.
     Channel(ChannelFound),
+    /// Fact about a copy between machines.
+    Between(BetweenFound),
     /// Result of sampling the kernel.
     Trace(TraceFound),
 }
