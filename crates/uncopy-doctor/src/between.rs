@@ -12,26 +12,36 @@ use uncopy_send::Transport;
 
 const ULP: &str = "/proc/sys/net/ipv4/tcp_available_ulp";
 
+/// Reason why the bytes go through ssh alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhyThroughShell {
+    /// An end wants no data connections, by its options or its configuration.
+    NotWanted {
+        /// The end.
+        by: BetweenEnd,
+    },
+    /// The configuration of the other end, which may forbid them, cannot be read.
+    SettingsUnread,
+    /// The other end does not know the address that ssh came to.
+    NoAddress,
+    /// The name of the other end has no address here.
+    Unresolved,
+    /// ssh reaches the other end through a third machine or a program.
+    Proxied,
+}
+
 /// Way of the bytes of a copy between machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DataWay {
     /// Connections with TLS beside ssh.
     Tls {
         /// Maximum number of connections.
         connections: u32,
     },
-    /// Connections without secrecy beside ssh.
-    Open {
-        /// Maximum number of connections.
-        connections: u32,
-    },
-    /// Through ssh alone: an end wants no connections.
-    Forbidden {
-        /// The end.
-        by: BetweenEnd,
-    },
-    /// Through ssh alone: the other end does not know its address.
-    NoAddress,
+    /// Through ssh alone.
+    Shell(WhyThroughShell),
 }
 
 /// Facts about one end of a copy between machines.
@@ -75,15 +85,12 @@ pub fn between(target: String, facts: &BetweenFacts, options: &Options) -> Repor
     let subject = target.clone();
     let mut findings = findings(facts);
     let mut shown = report_facts(facts);
-    if let (DataWay::Tls { .. } | DataWay::Open { .. }, Some(address)) = (facts.way, facts.address)
-    {
+    if let (DataWay::Tls { .. }, Some(address)) = (facts.way, facts.address) {
         let path = network::address(Transport::Tcp, address, options);
         shown.extend(path.facts);
-        findings.extend(path.findings.into_iter().map(|finding| match facts.way {
-            // Encrypting is the copy: what lending would cost is no question here.
-            DataWay::Tls { .. } => DoctorFinding { severity: Severity::Note, ..finding },
-            _ => finding,
-        }));
+        // Encrypting is the copy: what lending would cost is no question here.
+        let as_note = |finding| DoctorFinding { severity: Severity::Note, ..finding };
+        findings.extend(path.findings.into_iter().map(as_note));
     }
     Report::conclude(target, &subject, findings, shown)
 }
@@ -92,28 +99,15 @@ pub fn between(target: String, facts: &BetweenFacts, options: &Options) -> Repor
 fn findings(facts: &BetweenFacts) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let mut add = |finding: DoctorFinding| found.push(finding);
-    let ssh = || {
-        DoctorFinding::of(&is::BETWEEN_SSH, BetweenFound::Ssh)
-            .seen("options", "no data connections")
-    };
     match facts.way {
         DataWay::Tls { connections } => {
-            add(DoctorFinding::of(&is::BETWEEN_TLS, BetweenFound::Tls { connections })
-                .seen("options", format!("TLS, at most {connections} connections")))
+            let of = DoctorFinding::of(&is::BETWEEN_TLS, BetweenFound::Tls { connections });
+            add(of.seen("options", format!("TLS, at most {connections} connections")));
         }
-        DataWay::Open { connections } => {
-            add(DoctorFinding::of(&is::BETWEEN_OPEN, BetweenFound::Open { connections })
-                .seen("options", format!("plain TCP, at most {connections} connections")))
-        }
-        DataWay::Forbidden { by } => {
-            add(ssh());
-            add(DoctorFinding::of(&is::BETWEEN_FORBIDDEN, BetweenFound::Forbidden { by })
-                .seen("options", format!("of {by}")));
-        }
-        DataWay::NoAddress => {
-            add(ssh());
-            add(DoctorFinding::of(&is::BETWEEN_NO_ADDRESS, BetweenFound::NoAddress)
-                .seen("SSH_CONNECTION", "not set there, or not valid"));
+        DataWay::Shell(why) => {
+            let of = DoctorFinding::of(&is::BETWEEN_SSH, BetweenFound::Ssh);
+            add(of.seen("options", "no data connections"));
+            add(through_shell(why));
         }
     }
     if let Some((preferred, quicker)) = slower_cipher(&facts.ciphers).filter(|_| facts.has_aes) {
@@ -141,6 +135,30 @@ fn findings(facts: &BetweenFacts) -> Vec<DoctorFinding> {
             .seen("a trial", "FICLONERANGE is refused"));
     }
     found
+}
+
+/// Finds why the bytes go through ssh alone.
+fn through_shell(why: WhyThroughShell) -> DoctorFinding {
+    match why {
+        WhyThroughShell::NotWanted { by } => {
+            DoctorFinding::of(&is::BETWEEN_FORBIDDEN, BetweenFound::NotWanted { by })
+                .seen("options", format!("of {by}"))
+        }
+        WhyThroughShell::SettingsUnread => {
+            DoctorFinding::of(&is::BETWEEN_FORBIDDEN, BetweenFound::SettingsUnread)
+                .seen("options", "the configuration there cannot be read")
+        }
+        WhyThroughShell::NoAddress => {
+            DoctorFinding::of(&is::BETWEEN_NO_ADDRESS, BetweenFound::NoAddress)
+                .seen("SSH_CONNECTION", "not set there, or not valid")
+        }
+        WhyThroughShell::Unresolved => {
+            DoctorFinding::of(&is::BETWEEN_UNRESOLVED, BetweenFound::Unresolved)
+                .seen("getaddrinfo", "no address")
+        }
+        WhyThroughShell::Proxied => DoctorFinding::of(&is::BETWEEN_PROXIED, BetweenFound::Proxied)
+            .seen("ssh -G", "ProxyJump or ProxyCommand"),
+    }
 }
 
 impl BetweenFacts {
@@ -177,8 +195,7 @@ fn report_facts(facts: &BetweenFacts) -> Vec<ReportFact> {
     };
     let data = match facts.way {
         DataWay::Tls { connections } => format!("TLS, at most {connections} connections"),
-        DataWay::Open { connections } => format!("plain TCP, at most {connections} connections"),
-        DataWay::Forbidden { .. } | DataWay::NoAddress => "through ssh".to_owned(),
+        DataWay::Shell(_) => "through ssh".to_owned(),
     };
     let address = facts.address.map_or("unknown".to_owned(), |address| address.ip().to_string());
     let facts = [
@@ -224,16 +241,34 @@ mod tests {
 
     #[test]
     fn each_fact_is_a_finding_of_its_own() {
-        use CopyVerdict::{Copied, ZeroCopy};
-        let rows: [Row; 12] = [
+        use CopyVerdict::Copied;
+        let rows: [Row; 14] = [
             (|_| {}, &["between-tls"], Copied),
-            (|f| f.way = DataWay::Open { connections: 1 }, &["between-open"], ZeroCopy),
             (
-                |f| f.way = DataWay::Forbidden { by: BetweenEnd::Far },
+                |f| f.way = DataWay::Shell(WhyThroughShell::NotWanted { by: BetweenEnd::Far }),
                 &["between-ssh", "between-forbidden"],
                 Copied,
             ),
-            (|f| f.way = DataWay::NoAddress, &["between-ssh", "between-no-address"], Copied),
+            (
+                |f| f.way = DataWay::Shell(WhyThroughShell::SettingsUnread),
+                &["between-ssh", "between-forbidden"],
+                Copied,
+            ),
+            (
+                |f| f.way = DataWay::Shell(WhyThroughShell::NoAddress),
+                &["between-ssh", "between-no-address"],
+                Copied,
+            ),
+            (
+                |f| f.way = DataWay::Shell(WhyThroughShell::Unresolved),
+                &["between-ssh", "between-unresolved"],
+                Copied,
+            ),
+            (
+                |f| f.way = DataWay::Shell(WhyThroughShell::Proxied),
+                &["between-ssh", "between-proxied"],
+                Copied,
+            ),
             (|f| f.ciphers.reverse(), &["between-tls", "between-slow-cipher"], Copied),
             (
                 |f| {
@@ -274,9 +309,7 @@ mod tests {
             encrypted.headline,
             "a -> h:b will be copied: every byte is encrypted on one of up to 4 data connections"
         );
-        facts.way = DataWay::Open { connections: 2 };
-        assert_eq!(severity(&report(&facts)), Some(Severity::Copies));
-        facts.way = DataWay::Forbidden { by: BetweenEnd::Near };
+        facts.way = DataWay::Shell(WhyThroughShell::NotWanted { by: BetweenEnd::Near });
         assert_eq!(severity(&report(&facts)), None);
     }
 }

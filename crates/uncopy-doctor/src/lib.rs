@@ -45,7 +45,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use between::{BetweenFacts, BetweenSide, DataWay, between};
+pub use between::{BetweenFacts, BetweenSide, DataWay, WhyThroughShell, between};
 pub use channel_facts::{
     ChannelEnd, ChannelFacts, ChannelHolder, FarEnd, MessageCharge, ReceiveWork,
 };

@@ -59,6 +59,12 @@ impl FarEnd {
         Ok(FarEnd { child, streams, host: address.host.clone(), program, lookup })
     }
 
+    /// Returns the ciphers that ssh offers, the preferred one first; none where the remote shell is not ssh.
+    #[must_use]
+    pub fn ciphers(&self) -> Vec<String> {
+        self.lookup.ciphers()
+    }
+
     /// Returns the lookup of the machine's addresses, for data connections.
     #[must_use]
     pub fn lookup(&self) -> AddressLookup {

@@ -23,6 +23,12 @@ impl Lookup {
         Lookup { settings: shell.settings_command(address), host: address.host.clone() }
     }
 
+    /// Returns the ciphers that ssh offers, the preferred one first; none where the remote shell is not ssh.
+    pub(crate) fn ciphers(&self) -> Vec<String> {
+        let Some((program, arguments)) = &self.settings else { return Vec::new() };
+        output_of(program, arguments).map(|text| read_ciphers(&text)).unwrap_or_default()
+    }
+
     /// Finds the addresses. `~/.ssh/config` may name another host, or a machine between.
     pub(crate) fn find(self) -> Result<Vec<SocketAddr>, DataLoss> {
         let host = match self.settings {
@@ -43,6 +49,12 @@ fn output_of(program: &OsStr, arguments: &[OsString]) -> Result<Vec<u8>, DataLos
     if output.status.success() { Ok(output.stdout) } else { Err(DataLoss::Unresolved) }
 }
 
+fn read_ciphers(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().find_map(|line| line.strip_prefix("ciphers "));
+    line.into_iter().flat_map(|ciphers| ciphers.split(',')).map(str::to_owned).collect()
+}
+
 /// Reads what `ssh -G` prints (`ssh(1)`).
 fn read_settings(text: &[u8]) -> Result<OsString, DataLoss> {
     let mut host = Err(DataLoss::Unresolved);
@@ -61,6 +73,13 @@ fn read_settings(text: &[u8]) -> Result<OsString, DataLoss> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ciphers_come_in_the_order_of_ssh() {
+        let text = b"user me\nciphers chacha20-poly1305@openssh.com,aes128-ctr\nmacs \xff\n";
+        assert_eq!(read_ciphers(text), ["chacha20-poly1305@openssh.com", "aes128-ctr"]);
+        assert_eq!(read_ciphers(b"user me\n"), [""; 0]);
+    }
 
     #[test]
     fn settings_of_ssh_name_the_host_and_what_is_between() {

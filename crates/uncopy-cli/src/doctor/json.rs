@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use uncopy::doctor::{Report, Target};
+use uncopy::doctor::Report;
 
 use super::channel_json::ChannelJson;
 use super::explain;
@@ -81,12 +81,12 @@ struct Failed<'a> {
 }
 
 /// Formats a report as one object on one line.
-pub(super) fn report(target: &Target, examined: &Result<Report, Failure>) -> String {
+pub(super) fn report(target: &str, examined: &Result<Report, Failure>) -> String {
     match examined {
         Ok(report) => line(&of(report)),
         Err(failure) => line(&Failed {
             schema: SCHEMA,
-            target: target.to_string(),
+            target: target.to_owned(),
             error: Problem::from(failure),
         }),
     }
@@ -149,18 +149,18 @@ impl<'a> From<&'a uncopy::doctor::TriedMechanism> for MechanismJson<'a> {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use uncopy::doctor::{Options, examine};
+    use uncopy::doctor::{Options, Target, examine};
 
     use super::*;
 
     fn report_line(target: &Target, found: &Report) -> String {
-        report(target, &Ok(found.clone()))
+        report(&target.to_string(), &Ok(found.clone()))
     }
 
     #[test]
     fn a_report_is_one_line_that_starts_with_the_schema() {
         let target = Target::Udp("127.0.0.1:9".parse().unwrap());
-        let text = report(&target, &Ok(examine(&target, &Options::default()).unwrap()));
+        let text = report(&target.to_string(), &Ok(examine(&target, &Options::default()).unwrap()));
         assert!(text.starts_with("{\"schema\":1,\"target\":\"udp://127.0.0.1:9\""), "{text}");
         assert_eq!(text.find('\n'), Some(text.len() - 1));
         let report: Value = serde_json::from_str(&text).unwrap();
@@ -204,7 +204,7 @@ mod tests {
     fn a_target_that_is_not_there_is_an_error() {
         let target = Target::Device("nonesuch0".into());
         let error = examine(&target, &Options::default()).unwrap_err();
-        let text = report(&target, &Err(Failure::from(&error)));
+        let text = report(&target.to_string(), &Err(Failure::from(&error)));
         let report: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(report["target"], "nonesuch0");
         assert_eq!(report["error"]["errno_name"], "ENODEV");

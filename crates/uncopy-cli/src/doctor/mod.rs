@@ -1,5 +1,10 @@
 //! `uncopy doctor`.
 
+#[cfg(feature = "remote")]
+mod between;
+#[cfg(not(feature = "remote"))]
+#[path = "between_missing.rs"]
+mod between;
 mod channel_json;
 mod explain;
 mod json;
@@ -28,14 +33,18 @@ pub(crate) fn run(flags: &DoctorArgs) -> Result<Exit, clap::Error> {
     if let Some(id) = &flags.explain {
         return print_pages(id);
     }
-    let Request { targets, origins } = target::parse(flags)?;
+    let Request { targets, between, origins } = target::parse(flags)?;
     let options = options(flags, origins);
+    let examined_between = between.map(|copy| between::examine(&copy, &options)).into_iter();
+    let examined = targets.iter().map(|target| {
+        let report = examine(target, &options).map_err(|error| Failure::from(&error));
+        (target.to_string(), report)
+    });
     let style = words::Style::of(std::io::stdout().is_terminal());
     let mut exit = Exit::Success;
-    for (number, target) in targets.iter().enumerate() {
-        let examined = examine(target, &options).map_err(|error| Failure::from(&error));
+    for (number, (target, examined)) in examined_between.chain(examined).enumerate() {
         let text = match (&examined, flags.json) {
-            (examined, true) => json::report(target, examined),
+            (examined, true) => json::report(&target, examined),
             (Ok(report), false) => words::report(report, style, number > 0),
             (Err(_), false) => String::new(),
         };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
@@ -12,13 +13,34 @@ use uncopy::doctor::{Target, device_index};
 
 use crate::config::Configured;
 use crate::cp;
+use crate::cp::target::{self, Names, Reading, Route};
 use crate::flags::copy::CopyArgs;
 use crate::flags::doctor::{ChannelArg, DoctorArgs};
 use crate::flags::{short, usage_error};
 
+/// Copy between this machine and another one.
+pub(super) struct Between {
+    pub(super) flags: CopyArgs,
+    pub(super) names: Names,
+}
+
+impl fmt::Display for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = self.names.sources.first().cloned().unwrap_or_default();
+        let destination = self.names.destination.clone();
+        let (source, destination) = match &self.names.route {
+            Route::Pull(machine) => (machine.with_path(&source), destination),
+            Route::Push(machine) => (source, machine.with_path(&destination)),
+            Route::Here => (source, destination),
+        };
+        write!(f, "{} -> {}", source.display(), destination.display())
+    }
+}
+
 /// Targets of the command line.
 pub(super) struct Request {
     pub(super) targets: Vec<Target>,
+    pub(super) between: Option<Box<Between>>,
     /// Origins of options of the copy that come from settings.
     pub(super) origins: BTreeMap<CopyOption, String>,
 }
@@ -28,7 +50,7 @@ pub(super) struct Request {
 /// # Errors A target is not valid.
 pub(super) fn parse(flags: &DoctorArgs) -> Result<Request, clap::Error> {
     let refused = |message: String| usage_error("doctor", ErrorKind::InvalidValue, &message);
-    let mut request = Request { targets: Vec::new(), origins: BTreeMap::new() };
+    let mut request = Request { targets: Vec::new(), between: None, origins: BTreeMap::new() };
     let mut others: Vec<&OsStr> = Vec::new();
     for word in &flags.targets {
         match address(word).map_err(refused)? {
@@ -38,9 +60,13 @@ pub(super) fn parse(flags: &DoctorArgs) -> Result<Request, clap::Error> {
     }
     match others.as_slice() {
         [source, destination] if !is_device(source) || !is_device(destination) => {
-            let (target, origins) = copy(source.as_ref(), destination.as_ref(), flags)?;
-            request.targets.push(target);
-            request.origins = origins;
+            let configured = copy_flags(destination.as_ref(), flags)?;
+            request.origins = configured.origins();
+            let (source, destination) = (source.as_ref(), destination.as_ref());
+            match between(source, destination, &configured)? {
+                Some(between) => request.between = Some(Box::new(between)),
+                None => request.targets.push(copy(source, destination, &configured)?),
+            }
         }
         _ if !flags.cp_flags.is_empty() => {
             return Err(refused("flags of cp need a copy; name SRC and DST".to_owned()));
@@ -65,7 +91,7 @@ pub(super) fn parse(flags: &DoctorArgs) -> Result<Request, clap::Error> {
     if (flags.probe || flags.probe_anyway) && !request.targets.iter().any(is_address) {
         return Err(refused("--probe needs an address; name tcp://HOST:PORT or udp://...".into()));
     }
-    if request.targets.is_empty() {
+    if request.targets.is_empty() && request.between.is_none() {
         request.targets.push(Target::System);
     }
     Ok(request)
@@ -75,12 +101,8 @@ fn is_device(word: &OsStr) -> bool {
     word.to_str().and_then(device_index).is_some()
 }
 
-/// Makes a target of a copy, with the options that `uncopy cp` would use.
-fn copy(
-    source: &Path,
-    destination: &Path,
-    flags: &DoctorArgs,
-) -> Result<(Target, BTreeMap<CopyOption, String>), clap::Error> {
+/// Parses the flags of a copy as `uncopy cp` would.
+fn copy_flags(destination: &Path, flags: &DoctorArgs) -> Result<Configured, clap::Error> {
     let words = std::iter::once(OsString::from("cp")).chain(flags.cp_flags.iter().cloned());
     let command = CopyArgs::augment_args(Command::new("cp"));
     let matches = command.try_get_matches_from(words).map_err(short::explained)?;
@@ -90,13 +112,30 @@ fn copy(
         let message = "only flags of cp may follow --; name SRC and DST before it";
         return Err(usage_error("doctor", ErrorKind::InvalidValue, message));
     }
-    let options = cp::options(&configured)?;
+    Ok(configured)
+}
+
+/// Makes a target of a copy on this machine, with the options that `uncopy cp` would use.
+fn copy(source: &Path, destination: &Path, configured: &Configured) -> Result<Target, clap::Error> {
+    let options = cp::options(configured)?;
     let destination = match (destination.is_dir() && !source.is_dir(), source.file_name()) {
         (true, Some(name)) => destination.join(name),
         _ => destination.to_owned(),
     };
-    let source = source.to_owned();
-    Ok((Target::Copy { source, destination, options }, configured.origins()))
+    Ok(Target::Copy { source: source.to_owned(), destination, options })
+}
+
+/// Returns the copy, if one of the paths is on another machine.
+fn between(
+    source: &Path,
+    destination: &Path,
+    configured: &Configured,
+) -> Result<Option<Between>, clap::Error> {
+    let mut flags = configured.flags.clone();
+    flags.paths = vec![source.to_owned(), destination.to_owned()];
+    let names = target::names(&flags, Reading::Operands)
+        .map_err(|misused| usage_error("doctor", misused.kind(), &misused.to_string()))?;
+    Ok((names.route != Route::Here).then_some(Between { flags, names }))
 }
 
 /// Parses an address, if the word looks like one.

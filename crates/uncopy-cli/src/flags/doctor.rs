@@ -16,6 +16,7 @@ Examples:
   uncopy doctor disk.img /backup             how a copy would be made; a directory is judged by
                                              its largest file
   uncopy doctor disk.img /backup -- --durable --prefer=cpu
+  uncopy doctor disk.img host:/backup        how the bytes would go to another machine
   uncopy doctor --channel 812:5              what the messages of a channel cost
   uncopy doctor --trace 5 --pid 812          where the kernel copies what a process sends
   uncopy doctor --trace 5 --stacks eth1      … and the call stacks that lead there
@@ -29,7 +30,8 @@ Exit codes:
   2  the command line makes no sense
   6  the bytes will be copied
   7  it is not known whether they are copied
-  8  they are not copied, but only up to a limit or without a gain";
+  8  they are not copied, but only up to a limit or without a gain
+  9  the other machine of a copy cannot be reached, or has no uncopy";
 
 /// Explain why bytes are copied, or not, on a path.
 ///
@@ -38,8 +40,8 @@ Exit codes:
 /// finding has its evidence, its effect and a next step.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// tcp://HOST:PORT, udp://HOST:PORT, a network device, or two paths SRC DST [default: an
-    /// overview of the whole system]
+    /// tcp://HOST:PORT, udp://HOST:PORT, a network device, or two paths SRC DST, one of them perhaps
+    /// on another machine (HOST:PATH) [default: an overview of the whole system]
     #[arg(value_name = "TARGET")]
     pub targets: Vec<OsString>,
 

@@ -1,5 +1,7 @@
 //! `uncopy cp` between two machines: the side with the destination copies, and asks the side with the sources.
 
+mod doctor;
+mod examined;
 mod pull;
 mod push;
 mod relay;
@@ -18,6 +20,7 @@ use crate::flags::between::{self, Direction};
 use crate::flags::copy::CopyArgs;
 use crate::flags::usage_error;
 use crate::report::Failure;
+pub(crate) use doctor::facts;
 pub(crate) use serve::run as serve;
 
 /// Copies from or to another machine. `given` has the flags of the command line, where the parser read it.
@@ -41,25 +44,29 @@ pub(crate) fn copy(
         Route::Here => return Ok(Exit::Usage),
     };
     if let Some(refusal) = between::refusal(flags, direction) {
-        let failure = Failure {
-            kind: "options",
-            code: None,
-            operation: "copy to",
-            subject: names.destination.as_path().into(),
-            errno: None,
-            os_error: None,
-            reason: refusal.into(),
-            next_step: Some(between::NEXT_STEP),
-            is_at_destination: false,
-            exit: Exit::Usage,
-        };
-        return Ok(cp::all_failed(flags, names, &failure));
+        return Ok(cp::all_failed(flags, names, &refused(names, refusal)));
     }
     let flags = CopyArgs { is_between: true, ..flags.clone() };
     let configured = Configured { flags, applied: configured.applied.clone() };
     match direction {
         Direction::Pull => pull::copy(&configured, names, machine),
         Direction::Push => push::copy(configured, names, machine, given),
+    }
+}
+
+/// Returns the failure of a copy with options that copies between machines do not have.
+fn refused(names: &Names, refusal: String) -> Failure {
+    Failure {
+        kind: "options",
+        code: None,
+        operation: "copy to",
+        subject: names.destination.as_path().into(),
+        errno: None,
+        os_error: None,
+        reason: refusal.into(),
+        next_step: Some(between::NEXT_STEP),
+        is_at_destination: false,
+        exit: Exit::Usage,
     }
 }
 

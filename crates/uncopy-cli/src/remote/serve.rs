@@ -14,6 +14,7 @@ use uncopy::remote::{
     RemoteError, RemoteSource, Restriction, RunRequest, Streams,
 };
 
+use super::examined::{self, Examined, Offer};
 use super::words::{self, Wanted, Watched};
 use super::{SIDE, pull, session};
 use crate::config::Configured;
@@ -49,7 +50,10 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
     let served = Streams::stdio().and_then(|streams| {
         match remote::accept(streams, &Limits::default(), &restriction)? {
             Accepted::Serve(request) => request.serve().map(|()| Exit::Success),
-            Accepted::Run(request) => run_job(request, restriction.directory.as_deref()),
+            Accepted::Run(request) => match examined::path(request.arguments()) {
+                Some(path) => examine(request, &path, &restriction),
+                None => run_job(request, restriction.directory.as_deref()),
+            },
         }
     });
     Ok(served.unwrap_or_else(|error| {
@@ -78,6 +82,34 @@ fn enter(directory: &Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
+/// Examines this machine and a path on it, for the doctor of the other machine.
+///
+/// # Errors
+/// The connection ended, or the path lies outside of the directory that this login is restricted to.
+fn examine(
+    request: RunRequest,
+    path: &Path,
+    restriction: &Restriction,
+) -> Result<Exit, RemoteError> {
+    let writable = writable(path, Kind::Either);
+    if let Some(only) = &restriction.directory
+        && !is_beneath(only, path, &writable)
+    {
+        let path = path.as_os_str().as_encoded_bytes().to_vec();
+        request.refuse(Refusal::Outside { path })?;
+        return Ok(Exit::Failure);
+    }
+    let code = request.run(&writable, |_, output| {
+        let found = Examined::here(path, Offer::from(&restriction.data));
+        let text = serde_json::to_vec(&found).unwrap_or_default();
+        match output.write(OutputStream::Standard, &text) {
+            Ok(()) => Exit::Success.code(),
+            Err(_) => Exit::Failure.code(),
+        }
+    })?;
+    Ok(Exit::of_code(code))
+}
+
 /// Makes the copy that the other machine wants. `only` is the directory that this login is restricted to.
 ///
 /// # Errors
@@ -94,7 +126,7 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
             return Ok(Exit::Usage);
         }
     };
-    let writable = writable(&job.names);
+    let writable = writable(&job.names.destination, job.names.kind);
     if let Some(only) = only
         && !is_beneath(only, &job.names.destination, &writable)
     {
@@ -117,20 +149,20 @@ fn is_beneath(only: &Path, destination: &Path, writable: &[PathBuf]) -> bool {
 }
 
 /// Directories beneath which a copy to this destination writes.
-fn writable(names: &Names) -> Vec<PathBuf> {
+fn writable(destination: &Path, kind: Kind) -> Vec<PathBuf> {
     let parent = |path: &Path| match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
         Some(parent) => parent.to_owned(),
         None => path.to_owned(),
     };
-    let found = names.destination.canonicalize();
-    let is_inside = |path: &Path| path.is_dir() && names.kind != Kind::File;
+    let found = destination.canonicalize();
+    let is_inside = |path: &Path| path.is_dir() && kind != Kind::File;
     match found {
         // Something new, or a link that leads nowhere: it is made beside its name.
-        Err(_) => vec![parent(&names.destination)],
+        Err(_) => vec![parent(destination)],
         Ok(path) if is_inside(&path) => vec![path],
         // It is replaced where it lies, through a link or not.
-        Ok(path) => vec![parent(&names.destination), parent(&path), path],
+        Ok(path) => vec![parent(destination), parent(&path), path],
     }
     .into_iter()
     .filter(|path| path.is_dir())

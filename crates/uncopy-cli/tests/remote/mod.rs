@@ -2,6 +2,7 @@
 //! real `sshd` in some.
 
 mod data;
+mod doctor;
 mod ending;
 mod failing;
 mod names;
@@ -149,6 +150,7 @@ fn names_in(directory: &Path) -> Vec<OsString> {
 pub(crate) fn cases() -> Vec<Case> {
     [
         data::cases(),
+        doctor::cases(),
         ending::cases(),
         failing::cases(),
         names::cases(),

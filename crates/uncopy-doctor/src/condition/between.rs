@@ -11,16 +11,20 @@ BETWEEN_TLS = "between-tls", "The bytes are encrypted on data connections", Copi
 "The program makes TCP connections beside ssh, and encrypts by TLS 1.3 with keys that were exchanged through ssh. Encrypting writes other bytes into other memory, so nothing is lent to the kernel, and a packet tap costs nothing more.",
 "Each byte is read, encrypted into a buffer and copied into a socket; several connections share the work among processors.",
 "";
-BETWEEN_OPEN = "between-open", "The bytes go unencrypted", Note, false,
-"The options ask for plain TCP connections. Digests that travel through ssh protect the bytes against changes, and nothing keeps them secret.",
-"The kernel sends from the page cache (`sendfile`), and whoever is on the path reads the bytes.",
-"Use it only on a network where everybody may read the files.";
 BETWEEN_NO_ADDRESS = "between-no-address", "The address of the other end is unknown", Note, false,
 "The other end has no valid `SSH_CONNECTION` in its environment: the remote shell is not ssh, or `sudo` or a script removed the variable. It is the address that ssh came to, and only there would the other end listen.",
 "No data connections are made.",
-"Let the remote shell keep SSH_CONNECTION (sudo: --preserve-env=SSH_CONNECTION).";
+"Let the remote shell keep SSH_CONNECTION (for sudo: env_keep in sudoers(5)).";
+BETWEEN_UNRESOLVED = "between-unresolved", "The name of the other end has no address here", Note, false,
+"ssh knows the other end under this name (`ssh -G` prints its `hostname`), and the resolver of this machine does not.",
+"No data connections are made.",
+"Give the host an address in DNS or in /etc/hosts, or name its address (HostName in ssh_config(5)).";
+BETWEEN_PROXIED = "between-proxied", "ssh goes through a third machine", Note, false,
+"`ssh -G` prints a `proxyjump` or a `proxycommand` for this host. The other end may not be reachable without it, and whoever configured it may not want that.",
+"No data connections are made.",
+"Name the address of the other machine, if it can be reached directly.";
 BETWEEN_FORBIDDEN = "between-forbidden", "Data connections are not wanted", Note, false,
-"The options of this end, or the configuration of either end, want everything to go through ssh.",
+"The options of this end, or the configuration of either end, want everything to go through ssh; a configuration there that cannot be read may want that too.",
 "No data connections are made.",
 "";
 BETWEEN_SLOW_CIPHER = "between-slow-cipher", "ssh begins with a slower cipher", Note, false,

@@ -34,15 +34,16 @@ worded! {
             /// Maximum number of connections.
             connections: u32,
         } = "every byte is encrypted on one of up to {connections} data connections";
-        /// Data connections without secrecy.
-        Open {
-            /// Maximum number of connections.
-            connections: u32,
-        } = "the bytes go unencrypted over up to {connections} data connections";
         /// No address.
         NoAddress = "the other machine does not know the address that it was reached by";
+        /// The other end's name has no address.
+        Unresolved = "the name of the other machine has no address here";
+        /// A third machine between.
+        Proxied = "ssh reaches the other machine through a third one or a program";
+        /// A configuration that cannot be read.
+        SettingsUnread = "the configuration of the other machine cannot be read, and may forbid data connections";
         /// A policy or an option.
-        Forbidden {
+        NotWanted {
             /// End that wants no data connections.
             by: BetweenEnd,
         } = "{by} wants no data connections";

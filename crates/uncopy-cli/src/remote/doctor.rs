@@ -1,0 +1,111 @@
+//! `uncopy doctor` of a copy between machines.
+
+use std::path::Path;
+
+use uncopy::doctor::{BetweenEnd, BetweenFacts, DataWay, WhyThroughShell};
+use uncopy::remote::{
+    self, DataLoss, DataOptions, FarEvent, Limits, Note, OutputStream, RemoteError, RunJob,
+};
+
+use super::examined::{self, Examined, MAX_ANSWER_BYTES, Offer};
+use super::session;
+use crate::cp::target::{Names, Route};
+use crate::flags::between::{self, Direction};
+use crate::flags::copy::{CopyArgs, DataArg};
+use crate::flags::operand::Machine;
+use crate::report::Failure;
+
+/// Port for the path of data connections where no range is given: the first that Linux gives out by itself
+/// (`ip_local_port_range` of `ip(7)`).
+const ANY_PORT: u16 = 32768;
+
+/// Facts about a copy between this machine and another one, from both.
+///
+/// # Errors
+/// The options are none of copies between machines; or the other machine cannot be reached, or refuses to be examined.
+pub(crate) fn facts(flags: &CopyArgs, names: &Names) -> Result<BetweenFacts, Failure> {
+    let (machine, direction) = match &names.route {
+        Route::Pull(machine) => (machine, Direction::Pull),
+        Route::Push(machine) => (machine, Direction::Push),
+        Route::Here => return Err(super::refused(names, "both paths are on this machine".into())),
+    };
+    match between::refusal(flags, direction) {
+        Some(refusal) => Err(super::refused(names, refusal)),
+        None => {
+            ask(flags, names, machine, direction).map_err(|error| session::failure(&error, machine))
+        }
+    }
+}
+
+fn ask(
+    flags: &CopyArgs,
+    names: &Names,
+    machine: &Machine,
+    direction: Direction,
+) -> Result<BetweenFacts, RemoteError> {
+    let source = names.sources.first().map_or(Path::new("."), |source| source.as_path());
+    let (here, there, receiver) = match direction {
+        Direction::Push => (source, names.destination.as_path(), BetweenEnd::Far),
+        Direction::Pull => (names.destination.as_path(), source, BetweenEnd::Near),
+    };
+    let (far, streams) = session::start(flags, machine)?;
+    let (ciphers, lookup) = (far.ciphers(), far.lookup());
+    let job = RunJob { arguments: examined::words(there), sources: vec![here.into()] };
+    let mut answer: Vec<u8> = Vec::new();
+    let (mut near_is_confined, mut far_is_confined) = (true, true);
+    let ended =
+        remote::push(streams, &Limits::default(), None, &job, &[], &|| false, &mut |event| {
+            match event {
+                FarEvent::Output { stream: OutputStream::Standard, bytes } => {
+                    let room = MAX_ANSWER_BYTES - answer.len();
+                    answer.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                }
+                FarEvent::Note(Note::NearNotConfined) => near_is_confined = false,
+                FarEvent::Note(Note::FarNotConfined) => far_is_confined = false,
+                _ => {}
+            }
+        });
+    far.finish(ended)?;
+    let there: Examined = serde_json::from_slice(&answer).map_err(|_| RemoteError::Lost {
+        what: "its answer about itself is not one of this version".to_owned(),
+    })?;
+    let addresses = lookup();
+    let connections = flags.connections.unwrap_or(DataOptions::CONNECTIONS);
+    let port = flags.data_ports.map(|ports| ports.first).filter(|port| *port != 0);
+    let address = addresses.as_ref().ok().and_then(|found| found.first().copied());
+    let way = match (flags.data, there.data, &addresses) {
+        (DataArg::Ssh, ..) => shell(WhyThroughShell::NotWanted { by: BetweenEnd::Near }),
+        (_, Offer::Policy, _) => shell(WhyThroughShell::NotWanted { by: BetweenEnd::Far }),
+        (_, Offer::SettingsUnread, _) => shell(WhyThroughShell::SettingsUnread),
+        (_, Offer::NoAddress, _) => shell(WhyThroughShell::NoAddress),
+        (_, Offer::Offered, Err(DataLoss::Proxied)) => shell(WhyThroughShell::Proxied),
+        (_, Offer::Offered, Err(_)) => shell(WhyThroughShell::Unresolved),
+        (_, Offer::Offered, Ok(_)) => DataWay::Tls { connections: connections.into() },
+    };
+    Ok(BetweenFacts {
+        address: address.map(|mut address| {
+            address.set_port(port.unwrap_or(ANY_PORT));
+            address
+        }),
+        way,
+        near: Examined::here(here, Offer::Offered).side(near_is_confined),
+        far: there.side(far_is_confined),
+        receiver,
+        ciphers,
+        has_aes: has_aes(),
+    })
+}
+
+fn shell(why: WhyThroughShell) -> DataWay {
+    DataWay::Shell(why)
+}
+
+/// Whether the processor has instructions for AES.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}
