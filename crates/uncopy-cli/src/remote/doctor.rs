@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use uncopy::Errno;
 use uncopy::doctor::{BetweenEnd, BetweenFacts, DataWay, WhyThroughShell};
 use uncopy::remote::{
     self, DataLoss, DataOptions, FarEvent, Limits, Note, OutputStream, RemoteError, RunJob,
@@ -14,6 +15,7 @@ use crate::flags::between::{self, Direction};
 use crate::flags::copy::{CopyArgs, DataArg};
 use crate::flags::operand::Machine;
 use crate::report::Failure;
+use crate::stop::Stop;
 
 /// Port for the path of data connections where no range is given: the first that Linux gives out by itself
 /// (`ip_local_port_range` of `ip(7)`).
@@ -48,23 +50,40 @@ fn ask(
         Direction::Push => (source, names.destination.as_path(), BetweenEnd::Far),
         Direction::Pull => (names.destination.as_path(), source, BetweenEnd::Near),
     };
+    // Before the remote shell: one that ended must be an error of a write, and a signal must not leave it behind.
+    let stop = Stop::new().map_err(|error| RemoteError::System {
+        what: "listen to signals",
+        errno: Errno::from_raw(error.raw_os_error().unwrap_or_default()),
+    })?;
+    stop.listen();
     let (far, streams) = session::start(flags, machine)?;
     let (ciphers, lookup) = (far.ciphers(), far.lookup());
     let job = RunJob { arguments: examined::words(there), sources: vec![here.into()] };
     let mut answer: Vec<u8> = Vec::new();
     let (mut near_is_confined, mut far_is_confined) = (true, true);
-    let ended =
-        remote::push(streams, &Limits::default(), None, &job, &[], &|| false, &mut |event| {
-            match event {
-                FarEvent::Output { stream: OutputStream::Standard, bytes } => {
-                    let room = MAX_ANSWER_BYTES - answer.len();
-                    answer.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                }
-                FarEvent::Note(Note::NearNotConfined) => near_is_confined = false,
-                FarEvent::Note(Note::FarNotConfined) => far_is_confined = false,
-                _ => {}
+    let ended = remote::push(
+        streams,
+        &Limits::default(),
+        None,
+        &job,
+        &[],
+        &|| stop.requested().is_some(),
+        &mut |event| match event {
+            FarEvent::Output { stream: OutputStream::Standard, bytes } => {
+                let room = MAX_ANSWER_BYTES - answer.len();
+                answer.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-        });
+            FarEvent::Note(Note::NearNotConfined) => near_is_confined = false,
+            FarEvent::Note(Note::FarNotConfined) => far_is_confined = false,
+            _ => {}
+        },
+    );
+    if let Some(by) = stop.requested() {
+        drop(far);
+        // It ends the process.
+        by.end();
+        return Err(RemoteError::Stopped);
+    }
     far.finish(ended)?;
     let there: Examined = serde_json::from_slice(&answer).map_err(|_| RemoteError::Lost {
         what: "its answer about itself is not one of this version".to_owned(),

@@ -1,9 +1,11 @@
 //! `uncopy doctor` of copies between machines.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testbed::{Case, Need, Place, Program, Run, Sshd};
+use testbed::{Case, Need, Place, Program, Run, Sshd, wait_for};
 
 use super::{Direction, Machines, UNCOPY};
 
@@ -131,6 +133,26 @@ fn what_cannot_be_examined_is_an_error_with_a_next_step() {
     assert_eq!(examine(&machines, Direction::Push, &[]).status.code(), Some(9));
 }
 
+/// While the remote shell waits, for a password for example.
+fn a_signal_ends_the_remote_shell() {
+    let machines = Machines::new();
+    let here = machines.aside.join("here");
+    machines.log_in_with(&format!("echo $$ >'{}'; exec sleep 1000", here.display()));
+    let shell = machines.shell().display().to_string();
+    let mut child = std::process::Command::new(UNCOPY)
+        .args(["doctor", "a", "far:b", "--", "-e", &shell])
+        .current_dir(machines.near.path())
+        .spawn()
+        .unwrap();
+    let shell_id = || fs::read_to_string(&here).ok()?.trim().parse::<i32>().ok();
+    wait_for("remote shell", || shell_id().is_some());
+    let id = i32::try_from(child.id()).unwrap();
+    kill_process(Pid::from_raw(id).unwrap(), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
+    let shell = shell_id().unwrap();
+    wait_for("end of the remote shell", || !fs::exists(format!("/proc/{shell}")).unwrap());
+}
+
 /// A real server: the address is known, and its path is examined.
 fn behind_a_real_server_the_path_is_examined() {
     let (sshd, scratch) = (Sshd::start(), Place::Disk.scratch());
@@ -165,6 +187,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_login_without_an_address_gives_the_shell_and_its_reason,
         [] options_and_settings_of_either_end_decide,
         [] a_restricted_login_shows_its_directory_alone,
+        [] a_signal_ends_the_remote_shell,
         [] what_cannot_be_examined_is_an_error_with_a_next_step,
     ];
     real.chain(scripted).collect()
