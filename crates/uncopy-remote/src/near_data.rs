@@ -181,6 +181,7 @@ struct Connecting {
     links: Arc<DataLinks>,
     near: NearData,
     limit: Duration,
+    connections: u8,
     /// Connections that stand or are being made.
     pursued: u8,
     /// Number of connections that were tried again since the last one that was made.
@@ -209,8 +210,16 @@ impl Connecting {
         }
         let DataBeginning { keys, options, events, near } = beginning;
         let DataOptions { connections, limit, lookup, .. } = options;
-        let mut connecting =
-            Connecting { link, links, near, limit, pursued: connections, tries: 0, ended: 0 };
+        let mut connecting = Connecting {
+            link,
+            links,
+            near,
+            limit,
+            connections,
+            pursued: connections,
+            tries: 0,
+            ended: 0,
+        };
         let (mut lookup, mut target) = (Some(lookup), Err(DataLoss::Unresolved));
         while let Ok(event) = events.recv() {
             match event {
@@ -245,7 +254,8 @@ impl Connecting {
 
     fn connect(&mut self, target: Target, announced: DataAnnouncement) {
         let DataAnnouncement { number, token } = announced;
-        let again = self.tries + self.ended;
+        // All may end at once.
+        let again = self.tries + self.ended.div_ceil(self.connections.into());
         let pause = match again {
             0 => Duration::ZERO,
             _ => FIRST_PAUSE * 2_u32.pow(again.min(DOUBLINGS)),

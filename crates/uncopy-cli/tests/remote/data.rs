@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use testbed::network::{self, Network};
 use testbed::{
-    Case, Compared, Need, Place, Program, Run, Scratch, Sshd, assert_same_tree, wait_for,
+    Case, Compared, Need, Place, Program, Run, Scratch, Sshd, assert_same_tree, run_tool, wait_for,
 };
 
 use super::{Direction, Machines, UNCOPY, succeeded};
@@ -247,6 +248,124 @@ fn a_copy_that_is_killed_goes_on() {
     }
 }
 
+/// Port of connections with TLS in networks of tests.
+const PORT: &str = "7000";
+
+/// Counts packets in the network of a test: those from its data port, and all others.
+fn count_bytes(network: &Network) {
+    for words in [
+        "add table inet t",
+        "add counter inet t data",
+        "add counter inet t others",
+        "add chain inet t come { type filter hook input priority 0 ; }",
+        "add rule inet t come tcp sport 7000 counter name data accept",
+        "add rule inet t come tcp dport 7000 counter name data accept",
+        "add rule inet t come counter name others accept",
+    ] {
+        network.nft(words);
+    }
+}
+
+fn counted(name: &str) -> u64 {
+    let text = run_tool("nft", ["-j", "list", "counter", "inet", "t", name]);
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    found["nftables"][1]["counter"]["bytes"].as_u64().unwrap()
+}
+
+/// What receipts say is what the kernel counts.
+fn the_sockets_of_connections_carry_the_bytes() {
+    network::isolated(|network| {
+        count_bytes(network);
+        let login = Login::new();
+        for direction in Direction::BOTH {
+            let before = [counted("data"), counted("others")];
+            let flags = ["--data=tls", "--data-ports", PORT, "-q"];
+            let wire = login.copied(direction, "127.0.0.1", &flags);
+            let crossed = counted("data") - before[0];
+            let said = wire["data_bytes"].as_u64().unwrap();
+            assert!((said..said + said / 20).contains(&crossed), "{crossed} {wire}");
+            let others = counted("others") - before[1];
+            assert!(others < 2 << 20, "{others} {wire}");
+        }
+    });
+}
+
+/// Connections that the kernel ends in the middle, again and again.
+fn connections_that_break_are_made_again_and_nothing_is_lost() {
+    network::isolated(|network| {
+        // Slow enough that bytes are always on their way.
+        network.tc("qdisc add dev lo root tbf rate 240mbit burst 256kb latency 100ms");
+        let login = Login::new();
+        for direction in Direction::BOTH {
+            let shell = login.shell();
+            let mut child = Command::new(UNCOPY)
+                .args(["cp", "-r", "--json", "--data=tls", "--data-ports", PORT, "-e", &shell])
+                .args(["--remote-program", UNCOPY])
+                .args(login.operands(direction, "127.0.0.1"))
+                .env("UNCOPY_CONFIG", "/dev/null")
+                .stdout(fs::File::create(login.scratch.join("out")).unwrap())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let before = super::ending::bytes_below(&login.scratch.join("src"));
+            for part in 1..=3 {
+                wait_for("bytes there", || {
+                    let there = super::ending::bytes_below(&login.scratch) - before;
+                    there > (part * 10) << 20 || child.try_wait().unwrap().is_some()
+                });
+                run_tool("ss", ["-K", "dport", "=", ":7000"]);
+            }
+            wait_for("end", || child.try_wait().unwrap().is_some());
+            let output = child.wait_with_output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{errors}");
+            let [src, copy] = ["src", "copy"].map(|name| login.scratch.join(name));
+            assert_same_tree(&src, &copy, Compared::default());
+            fs::remove_dir_all(copy).unwrap();
+            let text = fs::read_to_string(login.scratch.join("out")).unwrap();
+            let last: serde_json::Value =
+                serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            let wire = &last["wire"];
+            assert!(wire["resent"].as_u64() > Some(0), "{wire}");
+            assert!(wire["data_bytes"].as_u64() > Some(ALL / 5), "{wire}");
+            assert_eq!((&wire["transport"], wire.get("not_tls")), (&"tls".into(), None), "{wire}");
+        }
+    });
+}
+
+/// A firewall on the way: the copy goes through the shell meanwhile and afterwards.
+fn a_firewall_costs_a_note() {
+    network::isolated(|network| {
+        network.nft("add table inet t");
+        network.nft("add chain inet t come { type filter hook input priority 0 ; }");
+        let login = Login::new();
+        for (rule, code, words) in [
+            ("reject with tcp reset", "refused", "check its firewall"),
+            ("drop", "timed_out", "let its firewall take their ports"),
+        ] {
+            network.nft("flush chain inet t come");
+            network.nft(&format!("add rule inet t come tcp dport 7000 {rule}"));
+            for direction in Direction::BOTH {
+                let rate = if code == "refused" { "60M" } else { "4M" };
+                let run = login
+                    .cp()
+                    .args(["--json", "--data-ports", PORT, "--max-bandwidth", rate])
+                    .args(login.operands(direction, "127.0.0.1"))
+                    .run();
+                assert_eq!(login.check(&run)["not_tls"], code);
+                assert_eq!(run.stderr.matches(words).count(), 1, "{}", run.stderr);
+            }
+            let run = login
+                .cp()
+                .args(["--data=tls", "--data-ports", PORT])
+                .args(login.operands(Direction::Push, "127.0.0.1"))
+                .run();
+            assert!(run.failed(9).contains(words), "{}", run.stderr);
+            assert_eq!(login.scratch.strangers(&["src"]), [""; 0]);
+        }
+    });
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Near,
@@ -277,8 +396,17 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_proxy_is_not_gone_around,
         [] a_copy_that_is_killed_goes_on,
     ];
+    let networks = testbed::cases![
+        [Need::Tool("nft")] the_sockets_of_connections_carry_the_bytes,
+        [Need::Tool("ss")] connections_that_break_are_made_again_and_nothing_is_lost,
+        [Need::Tool("nft")] a_firewall_costs_a_note,
+    ];
+    let networks = networks
+        .into_iter()
+        .map(|case| network::NEEDS.iter().fold(case, |case, need| case.needing(*need)));
+    let login = login.into_iter().chain(networks);
     let needs = [Need::Tool("sshd"), Need::Tool("ssh"), Need::Tool("ssh-keygen")];
-    let login = login.into_iter().map(|case| needs.into_iter().fold(case, Case::needing));
+    let login = login.map(|case| needs.into_iter().fold(case, Case::needing));
     let scripted = testbed::cases![
         [] a_policy_of_either_machine_is_kept,
         [] small_copies_make_no_connection,
