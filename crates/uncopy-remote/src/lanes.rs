@@ -97,6 +97,11 @@ impl Lanes {
         lock(&self.data).retain(|other| !Arc::ptr_eq(other, lane));
     }
 
+    /// Whether a data connection stands.
+    pub(crate) fn has_data(&self) -> bool {
+        !lock(&self.data).is_empty()
+    }
+
     /// Returns the number of bytes that were asked for again, because their connection ended.
     pub(crate) fn resent(&self) -> u64 {
         self.resent.load(Ordering::Relaxed)

@@ -19,8 +19,10 @@ use crate::lanes::{Lanes, PendingPiece, Piece};
 
 /// Number of bytes of one read.
 const PIECE_BYTES: u64 = 256 << 10;
-/// Maximum number of bytes that one read is ahead.
+/// Maximum number of bytes that one read is ahead: over the streams of the session, and over data connections, of which
+/// each has its own way to fill.
 const AHEAD_BYTES: u64 = 4 << 20;
+const DATA_AHEAD_BYTES: u64 = 16 << 20;
 /// Number of bytes that all reads and listings are ahead together.
 const ALL_AHEAD_BYTES: usize = 24 << 20;
 /// Number of bytes that count for a page: its usual length, and its longest entry.
@@ -70,6 +72,10 @@ impl RemoteSource {
             }
             _ => Err(other_answer()),
         }
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        if self.lanes.has_data() { DATA_AHEAD_BYTES } else { AHEAD_BYTES }
     }
 
     /// Asks for further pages, as many as the listing is to be ahead and memory allows.
@@ -193,7 +199,7 @@ impl Peer for RemoteSource {
                 let share = match ahead.is_empty() {
                     // The piece that is waited for needs no share: there are as many as readers.
                     true => None,
-                    false if next - (range.start + handed_on) + bytes > AHEAD_BYTES => break,
+                    false if next - (range.start + handed_on) + bytes > self.ahead_bytes() => break,
                     false => match self.budget.try_take(bytes as usize) {
                         None => break,
                         share => share,

@@ -137,6 +137,23 @@ fn without_a_connection_the_shell_carries_all_and_the_reason_is_named() {
     }
 }
 
+/// A login that is restricted takes them too, and is as confined as before.
+fn restricted_logins_take_connections() {
+    let login = Login::new();
+    let only = login.scratch.path().display();
+    for direction in Direction::BOTH {
+        let read_only = if direction == Direction::Pull { " --read-only" } else { "" };
+        login.sshd.bind_key_to(&format!("{UNCOPY} serve --stdio --restrict {only}{read_only}"));
+        let wire = login.copied(direction, "127.0.0.1", &["--data=tls", "-q"]);
+        assert!(wire["data_bytes"].as_u64() > Some(ALL), "{wire}");
+        login
+            .sshd
+            .bind_key_to(&format!("UNCOPY_DATA=ssh {UNCOPY} serve --stdio --restrict {only}"));
+        let run = login.cp().arg("--data=tls").args(login.operands(direction, "127.0.0.1")).run();
+        assert!(run.failed(9).contains("settings of the other machine forbid"), "{}", run.stderr);
+    }
+}
+
 /// A jump host is not gone around.
 fn a_proxy_is_not_gone_around() {
     let login = Login::new();
@@ -393,6 +410,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let login = testbed::cases![
         [] bytes_go_by_tls_in_both_directions_and_families,
         [] without_a_connection_the_shell_carries_all_and_the_reason_is_named,
+        [] restricted_logins_take_connections,
         [] a_proxy_is_not_gone_around,
         [] a_copy_that_is_killed_goes_on,
     ];

@@ -575,6 +575,49 @@ fn pieces_of_a_connection_that_lies_are_asked_for_elsewhere() {
     }
 }
 
+/// Something else answers on the port: the key that came through the session is not its own.
+#[test]
+fn what_has_another_key_is_no_far_end() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let far = thread::spawn(move || {
+        let mut listening = Vec::new();
+        let mut reply = move |message| {
+            let Message::DataWanted(wish) = message else { return vec![] };
+            let local = || "127.0.0.1".parse().unwrap();
+            let keys = EndKeys::generate().unwrap().pin(PublicKey::from_bytes(wish.key));
+            let listener =
+                DataListener::bind(&ListenOptions::new(local(), local()), &keys).unwrap();
+            let token = *listener.announce().unwrap().1.as_bytes();
+            let port = listener.address().port();
+            listening.push(listener);
+            let key = *EndKeys::generate().unwrap().public().as_bytes();
+            vec![
+                Message::DataOffered(DataOffer { key, port }),
+                Message::DataAnnounced(DataAnnouncement { number: 0, token }),
+            ]
+        };
+        let answer = |server: &mut Server, id, call: &Call| match call {
+            Call::Root { .. } => {
+                let status = Status { kind: Kind::File, size: 4, ..Status::default() };
+                vec![server.opened(id, &status).unwrap().1]
+            }
+            Call::Read { .. } => vec![server.data(id, b"good".to_vec()).unwrap()],
+            _ => vec![server.closed(id).unwrap()],
+        };
+        hostile_servers::run(far, &answer, &mut reply);
+    });
+    let options = options("127.0.0.1", DataStart::Behind { bytes: 0 });
+    let options = DataOptions { connections: 1, ..options };
+    let begun = pull(of_socket(near), &long(), Some(options), &["x".into()], &never).unwrap();
+    let other_key = Some(WhyNoData::Lost(DataLoss::OtherKey));
+    wait_until("a reason", || begun.data().why_none == other_key);
+    let source = begun.source();
+    let file = source.open_root(0, false).unwrap().handle;
+    assert_eq!(read_range(&source, file, 0..4).unwrap(), b"good");
+    drop(begun);
+    far.join().unwrap();
+}
+
 #[test]
 fn an_answer_that_comes_twice_ends_the_connection() {
     let twice: Arc<Lie> = Arc::new(|call| {
