@@ -104,7 +104,7 @@ pub(crate) fn discarded(record: &Record, lost: &Summary) -> String {
 }
 
 /// Describes what came from another machine.
-fn over_wire(wire: &Wire) -> String {
+pub(crate) fn over_wire(wire: &Wire) -> String {
     let Wire { bytes_sent, duration: open, data, .. } = wire;
     let (sent, open) = (BinaryBytes(*bytes_sent), duration(*open));
     let mut text = format!("  {sent} came from the other machine in {open}\n");

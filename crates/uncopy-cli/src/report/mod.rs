@@ -390,6 +390,11 @@ impl Report {
             self.incomplete(incomplete);
         }
         match self.form {
+            Form::Words if !self.trees => {
+                if let Some(wire) = &wire {
+                    self.print(&human::over_wire(wire));
+                }
+            }
             _ if !self.trees => {}
             Form::Silent => {}
             Form::Words => self.print(&human::summary(summary, wire.as_ref())),

@@ -52,8 +52,12 @@ impl Login {
     }
 
     fn cp(&self) -> Program {
+        self.cp_of_files().arg("-r")
+    }
+
+    fn cp_of_files(&self) -> Program {
         let shell = self.shell();
-        Program::new(UNCOPY).args(["cp", "-r", "-e", &shell]).args(["--remote-program", UNCOPY])
+        Program::new(UNCOPY).args(["cp", "-e", &shell]).args(["--remote-program", UNCOPY])
     }
 
     fn operands(&self, direction: Direction, host: &str) -> [String; 2] {
@@ -104,6 +108,22 @@ fn bytes_go_by_tls_in_both_directions_and_families() {
         let wire = login.copied(direction, "127.0.0.1", &["--max-bandwidth=60M"]);
         let [data, all] = ["data_bytes", "bytes_sent"].map(|key| wire[key].as_u64().unwrap());
         assert!(data > 0 && all - data >= 8 << 20, "{wire}");
+        // Of one file people get it too.
+        let there = login.scratch.join("src/d/large");
+        let copy = login.scratch.join("copy");
+        let operands = match direction {
+            Direction::Push => {
+                [there.display().to_string(), format!("127.0.0.1:{}", copy.display())]
+            }
+            Direction::Pull => {
+                [format!("127.0.0.1:{}", there.display()), copy.display().to_string()]
+            }
+        };
+        let flags = ["--data=tls", "-v", "--connections=1"];
+        let run = login.cp_of_files().args(flags).args(operands).run();
+        succeeded(&run);
+        assert!(run.stdout.contains("40.00 MiB of it over 1 connection with TLS"), "{}", run.stdout);
+        fs::remove_file(copy).unwrap();
         let wire = login.copied(direction, "127.0.0.1", &["--data=ssh"]);
         assert_eq!(wire["transport"], "remote_shell");
         assert_eq!(wire["not_tls"], "not_wanted");
@@ -289,7 +309,7 @@ fn counted(name: &str) -> u64 {
     found["nftables"][1]["counter"]["bytes"].as_u64().unwrap()
 }
 
-/// What receipts say is what the kernel counts.
+/// Compares the bytes of receipts with those that the kernel counts.
 fn the_sockets_of_connections_carry_the_bytes() {
     network::isolated(|network| {
         count_bytes(network);
