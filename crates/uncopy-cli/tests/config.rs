@@ -82,7 +82,7 @@ fn each_value_is_shown_with_its_origin() {
     let mut show = home.uncopy("config show");
     let file = home.usual().display().to_string();
     let lines = home.shown(show.env("UNCOPY_JOBS", "7").env("UNCOPY_RETRIES", "0"));
-    assert_eq!(lines.len(), 23, "{lines:?}");
+    assert_eq!(lines.len(), 26, "{lines:?}");
     for line in [
         format!("verify sha256 {file}, line 3"),
         format!("preserve mode,acl {file}, line 4"),
