@@ -69,6 +69,9 @@ enum Task {
     /// Copy a tree by nothing but system calls (used by `compare`).
     #[command(hide = true)]
     CopyBare(compare::tree::bare::CopyBareArguments),
+    /// Answer logins, and say what they took (used by `compare`).
+    #[command(hide = true)]
+    MeterLogins(compare::remote::meter::MeterArguments),
     /// Write to a channel until it is killed (used by `soak`).
     #[command(hide = true)]
     WriteToChannel,
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Task::EchoPayload(arguments) => compare::channel::payload::run(&arguments),
         Task::Touch(arguments) => compare::memory::touch(&arguments),
         Task::CopyBare(arguments) => compare::tree::bare::run(&arguments),
+        Task::MeterLogins(arguments) => compare::remote::meter::run(&arguments),
         Task::WriteToChannel => soak::channel::write(),
         Task::RelayToChannel => soak::channel::relay(),
         Task::ReceiveAndCheck => soak::send::receiver::run(),

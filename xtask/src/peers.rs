@@ -117,6 +117,10 @@ pub(crate) const TREE_COPIERS: [Peer; 6] = [
     from_crates("cpz", "cpz", "cpz", "3.2.1"),
 ];
 
+/// Those that copy between machines.
+pub(crate) const REMOTE_COPIERS: [Peer; 3] =
+    [system("scp", "openssh-client"), system("rsync", "rsync"), system("tar", "tar")];
+
 /// Those that carry messages.
 pub(crate) const CHANNELS: [Peer; 4] = [
     channel("crossbeam-channel", "channels", &["crossbeam-channel"]),

@@ -43,6 +43,30 @@ pub(crate) struct Cost {
     pub(crate) status: String,
 }
 
+/// What the children of this process that ended have used, with theirs (`getrusage(2)`).
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct ChildrenUsage {
+    /// User and system time.
+    pub(crate) cpu_seconds: f64,
+    /// Largest resident set of one of them (`ru_maxrss`).
+    pub(crate) peak_bytes: u64,
+}
+
+impl ChildrenUsage {
+    /// Usage so far.
+    ///
+    /// # Errors
+    /// If the system call fails.
+    pub(crate) fn now() -> Result<ChildrenUsage> {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let cpu = usage.user_time() + usage.system_time();
+        Ok(ChildrenUsage {
+            cpu_seconds: cpu.num_microseconds() as f64 / 1e6,
+            peak_bytes: u64::try_from(usage.max_rss())? * 1024,
+        })
+    }
+}
+
 /// Runs the command and prints its [`Cost`] as a line of JSON.
 ///
 /// # Errors
@@ -58,12 +82,11 @@ pub(crate) fn measure(arguments: &MeasureArguments) -> Result<()> {
     let status = child.wait().context("cannot wait for the program")?;
     let wall_seconds = begin.elapsed().as_secs_f64();
     let after = DeviceBytes::of_self()?;
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let cpu = usage.user_time() + usage.system_time();
+    let children = ChildrenUsage::now()?;
     let cost = Cost {
         wall_seconds,
-        cpu_seconds: cpu.num_microseconds() as f64 / 1e6,
-        peak_bytes: u64::try_from(usage.max_rss())? * 1024,
+        cpu_seconds: children.cpu_seconds,
+        peak_bytes: children.peak_bytes,
         device_read_bytes: after.read - before.read,
         device_written_bytes: after.written - before.written,
         success: status.success(),

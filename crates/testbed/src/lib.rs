@@ -45,12 +45,12 @@ pub use kernel::{KernelFeature, copies_between_filesystems, need};
 pub use mount::{Filesystem, Mount};
 pub use outcome::copied;
 pub use place::Place;
-pub use process::{run_quietly, run_tool, state};
+pub use process::{descendants, run_quietly, run_tool, state};
 pub use program::{Forbidden, Program, Run, STOP_TIMEOUT};
 pub use receipt::{Receipt, Refusal};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
-pub use sshd::Sshd;
+pub use sshd::{SshKeys, Sshd};
 pub use sys::{
     BareRing, BareSend, BareSender, Completions, CountingAllocator, Lender, LenderOptions, Lent,
     MappedWriter, Stores, bind_to_device, cut_sends, in_a_child, is_of_one_moment, secret_memory,

@@ -182,6 +182,25 @@ pub fn state(process: u32) -> char {
     state_in(&stat).expect("a state")
 }
 
+/// Returns the children of a process and theirs, each before its own.
+#[must_use]
+pub fn descendants(of: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process may end meanwhile.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1));
+        if parent.and_then(|parent| parent.parse().ok()) == Some(of) {
+            found.push(id);
+            found.extend(descendants(id));
+        }
+    }
+    found
+}
+
 /// Returns the states of the threads of a process. Empty: it is gone.
 pub(crate) fn thread_states(process: i32) -> Vec<char> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();

@@ -30,6 +30,8 @@ pub(super) const TIME_OF_REGION: Metric = Metric { rank: 9, name: "region", unit
 pub(super) const USER_EACH: Metric = Metric { rank: 10, name: "user", unit: "ns" };
 /// The part that the kernel has.
 pub(super) const SYSTEM_EACH: Metric = Metric { rank: 11, name: "system", unit: "ns" };
+/// Largest resident set of a process on the other machine.
+pub(super) const FAR_PEAK_MEMORY: Metric = Metric { rank: 12, name: "far_peak_memory", unit: "B" };
 
 /// The figures of one run.
 pub(super) type Sample = BTreeMap<Metric, f64>;

@@ -10,7 +10,7 @@ mod machine;
 pub(crate) mod memory;
 mod message;
 mod metric;
-mod remote;
+pub(crate) mod remote;
 pub(crate) mod report;
 mod rounds;
 pub(crate) mod row;
@@ -18,6 +18,7 @@ mod send;
 mod timing;
 pub(crate) mod tree;
 mod verdict;
+mod walk;
 mod zx;
 
 use std::path::PathBuf;
@@ -68,7 +69,7 @@ enum SuiteName {
     Channel,
     /// Values to messages and back.
     Fidl,
-    /// Files over sockets.
+    /// Files over sockets, and copies between two machines.
     Remote,
     /// Datagrams to a device that drops them without copying.
     Send,
@@ -84,7 +85,8 @@ impl SuiteName {
             SuiteName::Tree => &peers::TREE_COPIERS,
             SuiteName::Channel => &peers::CHANNELS,
             SuiteName::Fidl => &peers::CODECS,
-            SuiteName::Mechanisms | SuiteName::Remote | SuiteName::Send | SuiteName::Zx => &[],
+            SuiteName::Remote => &peers::REMOTE_COPIERS,
+            SuiteName::Mechanisms | SuiteName::Send | SuiteName::Zx => &[],
         }
     }
 }
@@ -96,14 +98,10 @@ impl SuiteName {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
     match arguments.suite {
-        SuiteName::Copy | SuiteName::Tree => {
+        SuiteName::Copy | SuiteName::Tree | SuiteName::Remote => {
             drop(workspace::build_release("uncopy-cli", "uncopy")?);
         }
-        SuiteName::Mechanisms
-        | SuiteName::Channel
-        | SuiteName::Fidl
-        | SuiteName::Remote
-        | SuiteName::Send => {}
+        SuiteName::Mechanisms | SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
         SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
@@ -113,21 +111,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     let compared = || match arguments.suite {
-        SuiteName::Send => send::on_a_network(|| compare(arguments)),
+        SuiteName::Send => send::on_a_network(|| compare(arguments, None)),
+        SuiteName::Remote => remote::beside_another_machine(|far| compare(arguments, far)),
         SuiteName::Copy
         | SuiteName::Mechanisms
         | SuiteName::Tree
         | SuiteName::Channel
         | SuiteName::Fidl
-        | SuiteName::Remote
-        | SuiteName::Zx => compare(arguments),
+        | SuiteName::Zx => compare(arguments, None),
     };
     let failure = "the comparison did not come to its end";
     workspace::sandboxed(&directory, failure, compared)
 }
 
-fn compare(arguments: &Arguments) -> Result<()> {
-    let mut suite = suite(arguments);
+fn compare(arguments: &Arguments, far: Option<&remote::Far>) -> Result<()> {
+    let mut suite = suite(arguments, far);
     let wanted = |case: &Case| {
         arguments.only.is_empty() || arguments.only.iter().any(|part| case.name.contains(part))
     };
@@ -159,30 +157,25 @@ fn compare(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn suite(arguments: &Arguments) -> Suite {
+fn suite(arguments: &Arguments, far: Option<&remote::Far>) -> Suite {
     let (disk, quick) = (testbed::Place::Disk.path(), arguments.quick);
     let rounds = arguments.rounds.map(usize::from);
     let brief = |name| brief::Options { directory: disk.join(name), quick, rounds };
     let peers = peers::find(&peers::default_directory(), arguments.suite.peers());
+    let uncopy = workspace::target_directory().join("release").join("uncopy");
     match arguments.suite {
-        SuiteName::Copy => copy::suite(copy::Options {
-            uncopy: workspace::target_directory().join("release").join("uncopy"),
-            peers,
-            disk: disk.clone(),
-            quick,
-            rounds,
-        }),
+        SuiteName::Copy => {
+            copy::suite(copy::Options { uncopy, peers, disk: disk.clone(), quick, rounds })
+        }
         SuiteName::Mechanisms => copy::mechanisms::suite(disk, quick, rounds),
-        SuiteName::Tree => tree::suite(&tree::Options {
-            uncopy: workspace::target_directory().join("release").join("uncopy"),
-            peers,
-            disk: disk.clone(),
-            quick,
-            rounds,
-        }),
+        SuiteName::Tree => {
+            tree::suite(&tree::Options { uncopy, peers, disk: disk.clone(), quick, rounds })
+        }
         SuiteName::Channel => channel::suite(peers, brief("channel")),
         SuiteName::Fidl => fidl::suite(peers, brief("fidl")),
-        SuiteName::Remote => remote::suite(brief("remote")),
+        SuiteName::Remote => {
+            remote::suite(brief("remote"), &remote::Programs { uncopy, peers }, far)
+        }
         SuiteName::Send => send::suite(brief("send")),
         SuiteName::Zx => zx::suite(brief("zx")),
     }

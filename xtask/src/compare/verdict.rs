@@ -23,6 +23,8 @@ pub(super) enum Against {
     Subject(String),
     /// The peer with the smallest median wall time in this case.
     BestPeer,
+    /// The one of these subjects with the smallest median: a peer's ways.
+    BestOf(Vec<String>),
     /// The one of these subjects whose second runs (named by [`name_again`]) have the smallest median: its first
     /// runs are the baseline, so that the luck that chose it is not in the figure. Its noise is its own.
     BestOfSecondRuns(Vec<String>),
@@ -126,6 +128,7 @@ pub(super) fn judge(target: &Target, outcomes: &[Outcome], spread: f64) -> Optio
         }
         Against::Subject(name) => (finished(outcomes, name)?, spread),
         Against::BestPeer => (best_peer(outcomes)?, spread),
+        Against::BestOf(names) => (best_of(outcomes, names, target.metric)?, spread),
         Against::BestOfSecondRuns(names) => {
             let best = best_of_second_runs(outcomes, names, target.metric)?;
             (best, self::spread(outcomes, &best.subject, target.metric))
@@ -153,10 +156,17 @@ fn best_of_second_runs<'a>(
 }
 
 fn best_peer(outcomes: &[Outcome]) -> Option<&Outcome> {
+    let peers = outcomes.iter().filter(|outcome| outcome.role == Role::Peer);
+    least(peers.filter(|outcome| outcome.failure.is_none()), WALL)
+}
+
+fn best_of<'a>(outcomes: &'a [Outcome], names: &[String], metric: Metric) -> Option<&'a Outcome> {
+    least(names.iter().filter_map(|name| finished(outcomes, name)), metric)
+}
+
+fn least<'a>(outcomes: impl Iterator<Item = &'a Outcome>, metric: Metric) -> Option<&'a Outcome> {
     outcomes
-        .iter()
-        .filter(|outcome| outcome.role == Role::Peer && outcome.failure.is_none())
-        .filter_map(|outcome| Some((value(outcome, WALL)?, outcome)))
+        .filter_map(|outcome| Some((value(outcome, metric)?, outcome)))
         .min_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, outcome)| outcome)
 }
@@ -213,6 +223,20 @@ mod tests {
         assert_eq!(verdict.baseline.as_deref(), Some("quick"));
         assert_eq!(verdict.ratio, Some(0.5));
         assert!(verdict.met);
+    }
+
+    #[test]
+    fn the_best_way_of_a_peer_is_the_one_with_the_smallest_median() {
+        let outcomes = [
+            outcome("own", Role::Own, &[1.0]),
+            outcome("a", Role::Peer, &[4.0]),
+            outcome("a, b", Role::Peer, &[2.0]),
+            outcome("other", Role::Peer, &[0.5]),
+        ];
+        let names = ["a", "a, b", "absent"].map(str::to_owned).to_vec();
+        let verdict = judge(&target(Against::BestOf(names), 0.4, 0.0), &outcomes, 0.0).unwrap();
+        assert_eq!(verdict.baseline.as_deref(), Some("a, b"));
+        assert!(!verdict.met);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testbed::{Case, Compared, Program, SystemCall, assert_same_tree, wait_for};
+use testbed::{Case, Compared, Program, SystemCall, assert_same_tree, descendants, wait_for};
 
 use super::{Direction, Machines, UNCOPY, names_in, succeeded};
 
@@ -58,23 +58,6 @@ pub(super) fn bytes_below(directory: &Path) -> u64 {
         };
     }
     bytes
-}
-
-/// Processes that a process has started, and those that these have.
-pub(super) fn descendants(of: u32) -> Vec<u32> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1));
-        if parent.and_then(|parent| parent.parse().ok()) == Some(of) {
-            found.push(id);
-            found.extend(descendants(id));
-        }
-    }
-    found
 }
 
 fn send(process: u32, signal: Signal) {

@@ -5,7 +5,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testbed::{Case, Compared, Need, Place, Program, Scratch, Sshd, assert_same_tree, wait_for};
+use testbed::{
+    Case, Compared, Need, Place, Program, Scratch, Sshd, assert_same_tree, descendants, wait_for,
+};
 
 use super::{UNCOPY, succeeded};
 
@@ -87,7 +89,7 @@ fn a_copy_that_ends_early_goes_on() {
             .unwrap();
         wait_for("a file there", || super::ending::bytes_below(&scratch) > 17 << 19);
         let process = match victim {
-            "ssh" => super::ending::descendants(child.id())[0],
+            "ssh" => descendants(child.id())[0],
             _ => child.id(),
         };
         kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 /// A tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Contents {
+pub(in crate::compare) enum Contents {
     /// 10,000 files of 4 KiB in 100 directories.
     Small,
     /// 200 files of 8 MiB.
@@ -64,7 +64,7 @@ impl Contents {
 
     /// Makes the tree; a sixteenth of it if `quick`. Returns the number of its files and their
     /// bytes.
-    pub(super) fn plant(self, root: &Path, quick: bool) -> Result<(u64, u64)> {
+    pub(in crate::compare) fn plant(self, root: &Path, quick: bool) -> Result<(u64, u64)> {
         let (directories, files) = self.counts(quick);
         let (_, _, length) = self.shape();
         let (mut count, mut bytes) = (0, 0);

@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +16,7 @@ use crate::compare::case::{Fixture, Trial};
 use crate::compare::machine;
 use crate::compare::memory::touch_free_memory;
 use crate::compare::metric::Sample;
+use crate::compare::walk::{count, read, remove};
 
 /// The path of the source, once it is known.
 pub(super) type Source = Rc<OnceCell<PathBuf>>;
@@ -76,13 +76,6 @@ impl TreeFixture {
     fn is_large(&self) -> bool {
         self.bytes > 256 << 20
     }
-
-    /// Removes a copy, and gives its blocks back to the disk that the image lies on: each copy takes
-    /// blocks that none had before, until the image is as large as it may become.
-    fn remove(&self, copy: &Path) -> Result<()> {
-        fs::remove_dir_all(copy)?;
-        crate::workspace::run(Command::new("fstrim").arg(self.root()?))
-    }
 }
 
 impl Fixture for TreeFixture {
@@ -132,7 +125,7 @@ impl Fixture for TreeFixture {
         ensure!((files, bytes) == expected, "{files} files of {bytes} bytes, not {expected:?}");
         if self.is_large() {
             drop(copy);
-            self.remove(&trial.path)?;
+            remove(&trial.path, self.root()?)?;
         }
         Ok(Sample::new())
     }
@@ -145,36 +138,4 @@ impl Fixture for TreeFixture {
         self.mount = None;
         machine::settle(&self.disk, self.quick)
     }
-}
-
-/// Files and bytes below a directory.
-fn count(root: &Path) -> Result<(u64, u64)> {
-    let (mut files, mut bytes) = (0, 0);
-    visit(root, &mut |path| {
-        files += 1;
-        bytes += path.symlink_metadata()?.len();
-        Ok(())
-    })?;
-    Ok((files, bytes))
-}
-
-fn read(root: &Path) -> Result<()> {
-    visit(root, &mut |path| {
-        std::io::copy(&mut File::open(path)?, &mut std::io::sink())?;
-        Ok(())
-    })
-}
-
-fn visit(root: &Path, look: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
-    let mut waiting = vec![root.to_owned()];
-    while let Some(directory) = waiting.pop() {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => waiting.push(entry.path()),
-                false => look(&entry.path())?,
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The suite `tree`: whole trees, as whole processes.
 
 pub(crate) mod bare;
-mod contents;
+pub(super) mod contents;
 mod fixture;
 
 use std::ffi::OsString;

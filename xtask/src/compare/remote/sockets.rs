@@ -1,4 +1,4 @@
-//! The suite `remote`: files over sockets, beside the bare calls.
+//! Files over sockets, beside the bare calls.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,11 +13,11 @@ use rustix::net::RecvFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use uncopy::send::{FileTransferOptions, receive_to_file, send_file};
 
-use super::brief::{BriefRuns, Options};
-use super::case::{Case, Role, Subject, Suite};
-use super::metric::{CPU_EACH, TIME_EACH};
-use super::timing::sample;
-use super::verdict::at_most;
+use crate::compare::brief::{BriefRuns, Options};
+use crate::compare::case::{Case, Role, Subject};
+use crate::compare::metric::{CPU_EACH, TIME_EACH};
+use crate::compare::timing::sample;
+use crate::compare::verdict::at_most;
 
 const RUN: Duration = Duration::from_millis(400);
 const ROUNDS: usize = 21;
@@ -32,16 +32,9 @@ const RECEIVE_TO_FILE: &str = "uncopy, receive_to_file";
 const SPLICE: &str = "splice";
 const RECV_WRITE: &str = "recv and write";
 
-/// The suite.
-pub(super) fn suite(options: Options) -> Suite {
-    let runs = BriefRuns::new(options, RUN, ROUNDS);
-    let notes = runs.notes(NOTES);
-    Suite { name: "remote", notes, absent: Vec::new(), cases: cases(&runs) }
-}
-
 /// How it is measured.
-const NOTES: &[&str] = &[
-    "time: wall time of one file over one TCP connection over loopback, until the other side has all of it; cpu: user \
+pub(super) const NOTES: &[&str] = &[
+    "over sockets: time: wall time of one file over one TCP connection over loopback, until the other side has all of it; cpu: user \
      and system time of both sides, two threads of one process; value: median over rounds of a run's mean; ratio: median \
      of each round's ratio",
     "files lie in memory (memfd_create), written before; send_file: the other side discards the bytes without copying \
@@ -50,7 +43,8 @@ const NOTES: &[&str] = &[
      buffer of 1 MiB",
 ];
 
-fn cases(runs: &BriefRuns) -> Vec<Case> {
+pub(super) fn cases(options: &Options) -> Vec<Case> {
+    let runs = BriefRuns::new(options.clone(), RUN, ROUNDS);
     let mut cases = Vec::new();
     for (size, bytes) in SIZES {
         let ways = [
@@ -58,13 +52,13 @@ fn cases(runs: &BriefRuns) -> Vec<Case> {
             (SENDFILE, SendWay::Sendfile),
             (READ_SEND, SendWay::Buffer),
         ];
-        cases.push(case::<Sending>(runs, format!("send_file/{size}"), bytes, ways));
+        cases.push(case::<Sending>(&runs, format!("send_file/{size}"), bytes, ways));
         let ways = [
             (RECEIVE_TO_FILE, ReceiveWay::Own),
             (SPLICE, ReceiveWay::Splice),
             (RECV_WRITE, ReceiveWay::Buffer),
         ];
-        cases.push(case::<Receiving>(runs, format!("receive_to_file/{size}"), bytes, ways));
+        cases.push(case::<Receiving>(&runs, format!("receive_to_file/{size}"), bytes, ways));
     }
     cases
 }
@@ -261,7 +255,7 @@ mod tests {
 
     #[test]
     fn cases_are_sound() {
-        let cases = cases(&BriefRuns::new(Options::nowhere(), RUN, ROUNDS));
+        let cases = cases(&Options::nowhere());
         assert_eq!(cases.len(), 4);
         assert::sound(&cases);
     }

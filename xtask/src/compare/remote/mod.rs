@@ -1,0 +1,32 @@
+//! The suite `remote`: files over sockets, beside the bare calls; and between two machines, beside scp, rsync and tar.
+
+mod command;
+mod far;
+mod fixture;
+mod machines;
+pub(crate) mod meter;
+mod sockets;
+
+use super::brief::Options;
+use super::case::Suite;
+pub(super) use far::{Far, beside_another_machine};
+pub(super) use machines::Programs;
+
+/// The suite. Without `far` the cases between machines are skipped.
+pub(super) fn suite(options: Options, programs: &Programs, far: Option<&Far>) -> Suite {
+    let modes = command::KnownModes::ask(&programs.uncopy);
+    let mut absent = programs.peers.absent.clone();
+    absent.extend(modes.absent());
+    let mut cases = sockets::cases(&options);
+    cases.extend(machines::cases(&options, programs, &modes, far));
+    let mut notes: Vec<String> =
+        sockets::NOTES.iter().chain(machines::NOTES).map(|note| (*note).to_owned()).collect();
+    if options.quick {
+        notes.push(
+            "quick: two rounds; over sockets of 2 ms each, between machines of 16 MiB and a sixteenth of the \
+             files; no target is judged"
+                .to_owned(),
+        );
+    }
+    Suite { name: "remote", notes, absent, cases }
+}
