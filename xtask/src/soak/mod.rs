@@ -7,6 +7,7 @@ mod kill;
 mod memory;
 mod power;
 pub(crate) mod record;
+mod remote;
 mod scene;
 pub(crate) mod send;
 mod span;
@@ -33,13 +34,16 @@ const FULL_TREE: u64 = 200;
 pub(crate) struct Arguments {
     /// The subject.
     suite: Suite,
-    /// Processes to kill, or senders; 300 and more (200 for trees) are a full run, whose result is
+    /// Processes to kill, or senders; 300 and more (200 for trees, here and between machines) are a full run, whose result is
     /// recorded [default: 300]
     #[arg(long)]
     rounds: Option<u32>,
     /// Go on for so long instead; 600 and more are a full run.
     #[arg(long, conflicts_with = "rounds")]
     seconds: Option<u64>,
+    /// What the bytes of `remote` go over (`uncopy cp --data`) [default: that of the program]
+    #[arg(long, value_name = "MODE")]
+    data: Option<String>,
     /// Entries of a tree for `memory`; 1,000,000 and more are a full run.
     #[arg(long, default_value_t = 200_000)]
     entries: u32,
@@ -69,6 +73,8 @@ enum Suite {
     Copy,
     /// Whole trees with a journal, gone on with until they are whole.
     Tree,
+    /// The same between two machines, where either end or what joins them is killed.
+    Remote,
     /// How much memory a job with very many entries takes.
     Memory,
     /// Messages from one process to another.
@@ -85,7 +91,7 @@ enum Suite {
 /// If a file was found that is neither the old nor the new one, or anything else that must not be;
 /// each is printed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if !matches!(arguments.suite, Suite::Tree | Suite::Doctor) {
+    if !matches!(arguments.suite, Suite::Tree | Suite::Remote | Suite::Doctor) {
         // Only the program that these run has to be quick.
         workspace::continue_optimised()?;
     }
@@ -96,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Suite::Channel => return channel::run(span, seed, now.as_secs()),
         Suite::Send => return send::run(span, seed, now.as_secs()),
         Suite::Doctor => return soak_doctor(arguments, seed, now.as_secs()),
-        Suite::Copy | Suite::Tree | Suite::Memory => {}
+        Suite::Copy | Suite::Tree | Suite::Remote | Suite::Memory => {}
     }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
@@ -123,8 +129,8 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     let span = arguments.span();
     let uncopy = workspace::target_directory().join("release").join("uncopy");
     let mut dice = Dice::new(seed);
-    if let Suite::Tree = arguments.suite {
-        return soak_tree(&uncopy, span, &mut dice, seed, now.as_secs());
+    if let Suite::Tree | Suite::Remote = arguments.suite {
+        return soak_trees(&uncopy, arguments, &mut dice, seed, now.as_secs());
     }
     if let Suite::Memory = arguments.suite {
         return soak_memory(&uncopy, arguments, seed, now.as_secs());
@@ -186,15 +192,25 @@ fn soak_memory(uncopy: &Path, arguments: &Arguments, seed: u64, unix_seconds: u6
     Ok(())
 }
 
-fn soak_tree(
+fn soak_trees(
     uncopy: &Path,
-    span: Span,
+    arguments: &Arguments,
     dice: &mut Dice,
     seed: u64,
     unix_seconds: u64,
 ) -> Result<()> {
-    println!("soak tree: {span}, --seed {seed}");
-    let tallies = tree::run(uncopy, &workspace::places(), span, dice)?;
+    let span = arguments.span();
+    let is_remote = matches!(arguments.suite, Suite::Remote);
+    let name = if is_remote { "soak remote" } else { "soak tree" };
+    println!("{name}: {span}, --seed {seed}");
+    let places = workspace::places();
+    let tallies = match is_remote {
+        true => {
+            let disk = places.first().context("there is a disk")?;
+            remote::run(uncopy, disk, arguments.data.as_deref(), span, dice)?
+        }
+        false => tree::run(uncopy, &places, span, dice)?,
+    };
     let sum = |number: fn(&tree::Tally) -> u64| tallies.iter().map(number).sum::<u64>();
     let killed = sum(|tally| tally.killed.into());
     let resumed = sum(|tally| tally.resumed_rounds.into());
@@ -203,16 +219,17 @@ fn soak_tree(
         (sum(|tally| tally.resumed_bytes), sum(|tally| tally.resumed_parts.into()));
     let (again, again_bytes) = (sum(|tally| tally.again), sum(|tally| tally.again_bytes));
     println!(
-        "soak tree: {killed} killed, {resumed} rounds went on from files and {in_parts} from chunks, \
+        "{name}: {killed} killed, {resumed} rounds went on from files and {in_parts} from chunks, \
          {bytes} bytes of {parts} large files were not copied again; {again} files and {again_bytes} \
          bytes of noted chunks were"
     );
     let is_full = span.is_full() || killed >= FULL_TREE;
     if is_full {
-        let file = workspace::root().join("docs/evidence/soak-tree.jsonl");
+        let file = if is_remote { "soak-remote.jsonl" } else { "soak-tree.jsonl" };
+        let file = workspace::root().join("docs/evidence").join(file);
         let findings = again + u64::from(again_bytes > 0);
         let counts = [("killed", killed), ("findings", findings)];
-        record::write(&file, "soak tree", seed, unix_seconds, &counts, &tallies)?;
+        record::write(&file, name, seed, unix_seconds, &counts, &tallies)?;
     }
     ensure!(again == 0, "{again} files were done twice without need");
     ensure!(again_bytes == 0, "{again_bytes} bytes of noted chunks were copied again");

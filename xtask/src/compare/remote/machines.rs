@@ -177,7 +177,7 @@ fn copy(
         CopyWay::Uncopy { program, data } => command::uncopy(login, program, *data, &transfer),
     }?;
     load_programs(&command);
-    let meter = LoginMeter::start(far, scene.address, &scene.keys.server())?;
+    let meter = LoginMeter::start(far, scene.address, scene.keys.server().arg("-i"))?;
     let near = run_measured(&command)?;
     let other = meter.finish()?;
     let mut sample = sample_of(&near);

@@ -1,20 +1,20 @@
-//! `kill -9` at random moments of a job with a journal, and going on from it, until the tree is whole.
+//! A tree that is copied with a journal, and what must be there whenever a copy of it was killed.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Serialize;
 use serde_json::Value;
 use testbed::{Compared, assert_same_tree};
 
-use super::scene::Dice;
-use super::span::{Clock, Span};
+use super::Setting;
+use crate::soak::scene::Dice;
 
 /// Some batches of the journal; and so many where large files are shared at once, whatever the rate
 /// is, so that a job takes long enough to be struck.
@@ -26,194 +26,78 @@ const SMALL_BYTES: u64 = 9000;
 const LARGE_FILES: [u64; 2] = [(96 << 20) + 4321, (136 << 20) + 1];
 const LARGE_BYTES: u64 = LARGE_FILES[0] + LARGE_FILES[1];
 
-/// So slow that kills fall all over the job, and most of them into large files.
-const RATE: &str = "--max-bandwidth=48Mi";
-
 /// Directories of small files.
 const DIRECTORIES: u64 = 25;
 
 /// How often a job is looked at that is to be killed.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// A job is killed at most so often before it is let through.
-const MAX_KILLS: u32 = 6;
-
-/// By the cheapest way, and by one that shares nothing.
-const WAYS: [&str; 2] = ["--method=auto", "--method=read-write"];
-
-/// Where large files are shared by [`WAYS`]`[0]`.
-const SHARING: [&str; 2] = ["xfs", "btrfs"];
-
 /// Entries of an existing destination in place of some files, and beside them.
 const OLD: &[u8] = b"what was there before";
 const OLD_FILES: [&str; 3] = ["0/0", "7/1007", "1/large"];
 const KEPT: &str = "kept";
 
-/// Counters of one place and one way.
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Tally {
-    what: &'static str,
-    pub(super) place: String,
-    pub(super) way: &'static str,
-    /// `new`, or `existing`: one that the tree is merged into.
-    pub(super) destination: &'static str,
-    /// Jobs, each killed several times and then let through.
-    pub(super) jobs: u32,
-    pub(super) killed: u32,
-    /// Rounds, killed or not, that began with files noted in the journal.
-    pub(super) resumed_rounds: u32,
-    /// Those that began with chunks of a large file noted.
-    pub(super) part_rounds: u32,
-    /// Files that were not copied again.
-    pub(super) resumed_files: u64,
-    /// Large files that a round ended behind chunks that an earlier one had noted, and these chunks.
-    pub(super) resumed_parts: u32,
-    pub(super) resumed_bytes: u64,
-    /// Files that were noted in the journal and copied all the same.
-    pub(super) again: u64,
-    /// Bytes of noted chunks that were.
-    pub(super) again_bytes: u64,
-    /// Entries that nothing shows to be a killed run's, which the last round of a job named and left.
-    pub(super) leftovers: u64,
-}
+/// How a job is started and struck.
+pub(crate) trait Route {
+    /// The flag that slows it down.
+    fn rate(&self) -> &'static str;
 
-/// Kills processes for `span`, in each place and by each way in turn.
-///
-/// # Errors
-/// If a tree appeared that is not whole, a file was lost, or something stayed behind that the last round
-/// did not name.
-pub(super) fn run(
-    uncopy: &Path,
-    places: &[(&'static str, PathBuf)],
-    span: Span,
-    dice: &mut Dice,
-) -> Result<Vec<Tally>> {
-    let mut tallies: Vec<Tally> = Vec::new();
-    for way in WAYS {
-        for destination in ["new", "existing"] {
-            for (name, _) in places {
-                let place = (*name).to_owned();
-                tallies.push(Tally { what: "resume", place, way, destination, ..Tally::default() });
-            }
-        }
-    }
-    let mut clock = span.start();
-    let mut jobs = Vec::new();
-    for number in (0..tallies.len()).cycle() {
-        let (name, place) = &places[number % places.len()];
-        let tally = &mut tallies[number];
-        if jobs.len() == number {
-            jobs.push(Job::new(uncopy, place, tally)?);
-        }
-        if !clock.goes_on() {
-            break;
-        }
-        kill_and_finish(&mut jobs[number], &mut clock, dice, tally)
-            .with_context(|| format!("{name}, {}, {}", tally.way, tally.destination))?;
-    }
-    for tally in &tallies {
-        println!("  {}", serde_json::to_string(tally)?);
-    }
-    Ok(tallies)
-}
+    /// Further flags.
+    fn flags(&self) -> Vec<OsString>;
 
-/// Kills a job several times, of which the first has begun on the clock, and then lets it through.
-fn kill_and_finish(
-    job: &mut Job<'_>,
-    clock: &mut Clock,
-    dice: &mut Dice,
-    tally: &mut Tally,
-) -> Result<()> {
-    let whole = job.duration()?;
-    tally.jobs += 1;
-    job.prepare(&job.destination())?;
-    let (mut kills, mut ended) = (0, None);
-    while ended.is_none() {
-        let delay = (kills < MAX_KILLS && (kills == 0 || clock.goes_on())).then(|| {
-            // The rest takes its part of the time, and a little to find that out.
-            whole.mul_f64(dice.fraction() * job.left().max(0.1))
-        });
-        let noted = job.noted();
-        let round = job.round(delay)?;
-        if let (Some(_), Some(took)) = (delay, round.took) {
-            // It came too late: what was measured before was slower than it is.
-            clock.take_back();
-            if kills == 0 {
-                job.whole = Some(whole.min(took));
-            }
-        }
-        kills += 1;
-        tally.killed += u32::from(round.took.is_none());
-        tally.add(&noted, &round);
-        ended = round.took.is_some().then_some((noted, round));
-    }
-    let (noted, round) = ended.context("it ended")?;
-    let leftovers = job.remove_leftovers(&round)?;
-    ensure!(leftovers < kills.into(), "{leftovers} leftovers of {kills} rounds");
-    tally.leftovers += leftovers;
-    let resumed = job.check_whole(&round)?;
-    tally.resumed_files += resumed;
-    tally.again += noted.files.saturating_sub(resumed);
-    println!(
-        "  {}, {}, {}: {kills} rounds, {resumed} files were done",
-        tally.place, tally.way, tally.destination
-    );
-    fs::remove_dir_all(job.home.join("to")).context("cannot remove the copy")
-}
+    /// Operands for these files.
+    fn operands(&self, source: &Path, destination: &Path) -> [OsString; 2];
 
-impl Tally {
-    fn add(&mut self, noted: &Noted, round: &Round) {
-        self.resumed_rounds += u32::from(noted.files > 0);
-        self.part_rounds += u32::from(!noted.parts.is_empty());
-        for (path, resumed) in &round.copied {
-            let known = noted.parts.get(path).copied().unwrap_or(0);
-            self.resumed_parts += u32::from(*resumed > 0);
-            self.resumed_bytes += resumed;
-            self.again_bytes += known.saturating_sub(*resumed);
-        }
-        // A job that was killed again: its notes have stayed.
-        for (path, end) in &round.parts {
-            let known = noted.parts.get(path).copied().unwrap_or(0);
-            self.again_bytes += known.saturating_sub(*end);
-        }
-    }
+    /// Kills a process of the job, which runs still or has just ended. Returns what it was, if it has several.
+    ///
+    /// # Errors
+    /// If nothing can be killed.
+    fn strike(&self, child: &mut Child, dice: &mut Dice) -> Result<Option<&'static str>>;
+
+    /// Waits until all processes of the job have ended, of which this one may have been killed.
+    ///
+    /// # Errors
+    /// If one of them goes on, or says something wrong about the end of another one.
+    fn end(&self, child: &mut Child, victim: Option<&'static str>) -> Result<ExitStatus>;
 }
 
 /// Work that a journal lists as done.
-struct Noted {
-    files: u64,
-    parts: BTreeMap<PathBuf, u64>,
+pub(super) struct Noted {
+    pub(super) files: u64,
+    pub(super) parts: BTreeMap<PathBuf, u64>,
 }
 
 /// A process that ended or was killed.
-struct Round {
+pub(super) struct Round {
     /// How long it took, if nobody killed it.
-    took: Option<Duration>,
+    pub(super) took: Option<Duration>,
+    /// What was killed, if a job has several processes.
+    pub(super) victim: Option<&'static str>,
     /// Large files that it finished, with how much of them it did not have to copy.
-    copied: BTreeMap<PathBuf, u64>,
+    pub(super) copied: BTreeMap<PathBuf, u64>,
     /// Parts of other files that the journal lists afterwards.
-    parts: BTreeMap<PathBuf, u64>,
+    pub(super) parts: BTreeMap<PathBuf, u64>,
     summary: Option<Value>,
 }
 
-struct Job<'a> {
+/// A tree that is copied again and again.
+pub(super) struct Job<'a> {
     uncopy: &'a Path,
-    way: &'static str,
+    route: &'a dyn Route,
     merges: bool,
     shares: bool,
     small_files: u64,
     home: testbed::Scratch,
     /// How long it takes when nobody kills it.
-    whole: Option<Duration>,
+    pub(super) whole: Option<Duration>,
 }
 
 impl Job<'_> {
-    fn new<'a>(uncopy: &'a Path, place: &Path, tally: &Tally) -> Result<Job<'a>> {
-        let (way, merges) = (tally.way, tally.destination == "existing");
-        let shares = way == WAYS[0] && SHARING.contains(&tally.place.as_str());
+    pub(super) fn new<'a>(uncopy: &'a Path, setting: &Setting<'a>) -> Result<Job<'a>> {
+        let Setting { place: (_, place), merges, shares, route, .. } = *setting;
         let small_files = if shares { MANY_SMALL_FILES } else { SMALL_FILES };
         let home = testbed::Scratch::new_in(place);
-        let job = Job { uncopy, way, merges, shares, small_files, home, whole: None };
+        let job = Job { uncopy, route, merges, shares, small_files, home, whole: None };
         for number in 0..small_files {
             let directory = job.source().join(format!("{}", number % DIRECTORIES));
             fs::create_dir_all(&directory)?;
@@ -231,7 +115,7 @@ impl Job<'_> {
         self.home.join("source")
     }
 
-    fn destination(&self) -> PathBuf {
+    pub(super) fn destination(&self) -> PathBuf {
         self.home.join("to/destination")
     }
 
@@ -240,7 +124,7 @@ impl Job<'_> {
     }
 
     /// Makes what is there before the job.
-    fn prepare(&self, destination: &Path) -> Result<()> {
+    pub(super) fn prepare(&self, destination: &Path) -> Result<()> {
         fs::create_dir_all(destination.parent().context("it lies in a directory")?)?;
         if !self.merges {
             return Ok(());
@@ -256,13 +140,15 @@ impl Job<'_> {
     /// Its standard output goes to a file, since what is killed leaves half a pipe.
     fn command(&self, destination: &Path) -> Result<Command> {
         let mut command = Command::new(self.uncopy);
-        command.args(["cp", "-rpT", "--resume", "--json", RATE, self.way]);
-        command.arg(self.source()).arg(destination).stdout(File::create(self.said())?);
+        command.args(["cp", "-rpT", "--resume", "--json", self.route.rate()]);
+        command.args(self.route.flags());
+        command.args(self.route.operands(&self.source(), destination));
+        command.stdout(File::create(self.said())?);
         Ok(command)
     }
 
     /// How long it takes when nobody kills it, found out once.
-    fn duration(&mut self) -> Result<Duration> {
+    pub(super) fn duration(&mut self) -> Result<Duration> {
         if let Some(whole) = self.whole {
             return Ok(whole);
         }
@@ -278,15 +164,18 @@ impl Job<'_> {
     }
 
     /// Lets the job run, at most for so long.
-    fn round(&self, delay: Option<Duration>) -> Result<Round> {
+    pub(super) fn round(&self, delay: Option<Duration>, dice: &mut Dice) -> Result<Round> {
         let mut child = self.command(&self.destination())?.spawn()?;
         let begin = Instant::now();
         while child.try_wait()?.is_none() && delay.is_none_or(|delay| begin.elapsed() < delay) {
             sleep(GLANCE);
         }
         let took = begin.elapsed();
-        child.kill().context("cannot kill it")?;
-        let status = child.wait()?;
+        let victim = match delay {
+            Some(_) => self.route.strike(&mut child, dice)?,
+            None => None,
+        };
+        let status = self.route.end(&mut child, victim)?;
         ensure!(delay.is_some() || status.success(), "a job that nobody killed failed");
         if self.merges {
             self.check_each()?;
@@ -297,6 +186,7 @@ impl Job<'_> {
         let said = fs::read_to_string(self.said())?;
         let mut round = Round {
             took: status.success().then_some(took),
+            victim,
             copied: BTreeMap::new(),
             parts: self.noted().parts,
             summary: None,
@@ -336,8 +226,7 @@ impl Job<'_> {
         let bytes = event["bytes"].as_u64().unwrap_or(0);
         match event["event"].as_str() {
             Some("copied") if bytes > SMALL_BYTES => {
-                let source = Path::new(event["source"].as_str().context("it has a name")?);
-                let path = source.strip_prefix(self.source())?.to_owned();
+                let path = self.below_source(event["source"].as_str().context("it has a name")?)?;
                 let resumed = event["resumed_bytes"].as_u64().unwrap_or(0);
                 let moved = event["mechanisms"].as_array().into_iter().flatten();
                 let moved: u64 = moved.filter_map(|portion| portion["bytes"].as_u64()).sum();
@@ -351,7 +240,13 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn noted(&self) -> Noted {
+    /// The path below the source of a file that is named as the source was on the command line.
+    fn below_source(&self, reported: &str) -> Result<PathBuf> {
+        let [source, _] = self.route.operands(&self.source(), Path::new(""));
+        Ok(Path::new(reported).strip_prefix(source)?.to_owned())
+    }
+
+    pub(super) fn noted(&self) -> Noted {
         let Some(journal) = testbed::journal::find(&self.home.join("to")) else {
             return Noted { files: 0, parts: BTreeMap::new() };
         };
@@ -365,7 +260,7 @@ impl Job<'_> {
 
     /// Which part of what takes time is not noted: bytes of large files, or the small ones where those
     /// are shared.
-    fn left(&self) -> f64 {
+    pub(super) fn left(&self) -> f64 {
         if self.shares {
             return 1.0 - self.noted().files as f64 / self.small_files as f64;
         }
@@ -374,7 +269,7 @@ impl Job<'_> {
 
     /// Removes what the last round named as leftovers. A kill between the call that gives a name and the one
     /// that notes it leaves an empty directory or a file that no record or journal shows; returns how many.
-    fn remove_leftovers(&self, round: &Round) -> Result<u64> {
+    pub(super) fn remove_leftovers(&self, round: &Round) -> Result<u64> {
         let summary = round.summary.as_ref().context("no summary")?;
         ensure!(summary["leftovers_more"].is_null(), "too many leftovers: {summary}");
         let (mut removed, to) = (0, self.home.join("to"));
@@ -396,8 +291,13 @@ impl Job<'_> {
         Ok(removed)
     }
 
+    /// Removes the copy, so that the next one is new.
+    pub(super) fn remove_copy(&self) -> Result<()> {
+        fs::remove_dir_all(self.home.join("to")).context("cannot remove the copy")
+    }
+
     /// Looks at what is there at the end; how many files the last round did not have to do.
-    fn check_whole(&self, round: &Round) -> Result<u64> {
+    pub(super) fn check_whole(&self, round: &Round) -> Result<u64> {
         let compared = Compared { modes: true, times: true, ..Compared::default() };
         if self.merges {
             // It stays; the rest is the source's, to the times of directories.
@@ -427,23 +327,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::soak::tree::Here;
 
     const LEFT: &str = ".uncopy-0123456789abcdef-0123456789abcdef0123456789abcdef.tree";
 
     fn job(parent: &Path) -> Job<'static> {
-        let (way, home) = (WAYS[0], testbed::Scratch::new_in(parent));
+        let (route, home) = (&Here("--method=auto"), testbed::Scratch::new_in(parent));
         fs::create_dir_all(home.join("to").join(LEFT)).unwrap();
         fs::create_dir_all(home.join("to/destination")).unwrap();
         fs::create_dir(home.join("source")).unwrap();
         let uncopy = Path::new("uncopy");
-        Job { uncopy, way, merges: false, shares: false, small_files: 0, home, whole: None }
+        Job { uncopy, route, merges: false, shares: false, small_files: 0, home, whole: None }
     }
 
     fn round(leftovers: &[PathBuf]) -> Round {
         let leftovers: Vec<Value> = leftovers.iter().map(|path| json!({ "path": path })).collect();
         let summary = json!({ "leftovers": leftovers, "files": 2, "resumed": 0, "skipped": 0 });
         let (copied, parts) = (BTreeMap::new(), BTreeMap::new());
-        Round { took: None, copied, parts, summary: Some(summary) }
+        Round { took: None, victim: None, copied, parts, summary: Some(summary) }
     }
 
     #[test]
