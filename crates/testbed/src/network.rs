@@ -9,6 +9,7 @@ use uncopy::send::InetSocket;
 
 use crate::LONG;
 use crate::process::run_tool;
+use crate::relay::RelayEnd;
 pub use crate::sys::reports::Reports;
 use crate::sys::{namespace, reports, silent, tap, tun, xdp};
 
@@ -42,6 +43,16 @@ impl End {
             (End::Far, true) => "fd11::2",
         };
         SocketAddr::new(text.parse().expect("an address"), port)
+    }
+
+    /// Returns its address at a relay, with this port.
+    #[must_use]
+    pub fn relay_address(self, port: u16) -> SocketAddr {
+        let last = match self {
+            End::Near => 1,
+            End::Far => 2,
+        };
+        SocketAddr::from(([10, 12, 0, last], port))
     }
 }
 
@@ -165,6 +176,15 @@ impl Network {
         std::fs::write(&path, value).unwrap_or_else(|e| panic!("{path}: {e}"));
     }
 
+    /// Sets the congestion control of new TCP connections. In a network of its own only those of
+    /// `tcp_allowed_congestion_control` can be had.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_congestion_control(&self, name: &str) -> std::io::Result<()> {
+        std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name)
+    }
+
     /// Allows unanswered TCP connections over the sink to accept 64 MiB and send all of it at once.
     ///
     /// # Panics
@@ -250,6 +270,24 @@ impl Network {
         self.ip(&format!("address add {address} dev {device}"));
         self.ip(&format!("link set {device} up"));
         Attached { _link: held }
+    }
+
+    /// Creates an end of a [`Relay`](crate::Relay), with its IPv4 address of [`End::relay_address`]. Packets wait there
+    /// until it is started.
+    ///
+    /// # Panics
+    /// If the kernel refuses.
+    #[must_use]
+    pub fn relay_end(&self, end: End) -> RelayEnd {
+        let device = match end {
+            End::Near => "relay0",
+            End::Far => "relay1",
+        };
+        let made = RelayEnd::new(tun::open(device).expect("root may make devices"));
+        self.ip(&format!("address add {}/24 dev {device}", end.relay_address(0).ip()));
+        // As many as a window of a long line holds, so that the relay alone decides what is lost.
+        self.ip(&format!("link set {device} txqueuelen 100000 up"));
+        made
     }
 
     /// Attaches a program to a device's receive path (XDP), until the result is dropped.

@@ -32,6 +32,8 @@ pub(super) const USER_EACH: Metric = Metric { rank: 10, name: "user", unit: "ns"
 pub(super) const SYSTEM_EACH: Metric = Metric { rank: 11, name: "system", unit: "ns" };
 /// Largest resident set of a process on the other machine.
 pub(super) const FAR_PEAK_MEMORY: Metric = Metric { rank: 12, name: "far_peak_memory", unit: "B" };
+/// Wall time that a delay of the line adds.
+pub(super) const WALL_OF_DELAY: Metric = Metric { rank: 13, name: "wall_of_delay", unit: "s" };
 
 /// The figures of one run.
 pub(super) type Sample = BTreeMap<Metric, f64>;

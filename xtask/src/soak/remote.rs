@@ -45,13 +45,14 @@ pub(super) fn run(
     let sshd = Sshd::start();
     let route = |direction| Between { direction, sshd: &sshd, uncopy, data };
     let routes = [Direction::Push, Direction::Pull].map(route);
-    let mut settings = Vec::new();
-    for route in &routes {
-        for merges in [false, true] {
-            let (place, way) = ((place.0, place.1.as_path()), route.direction.name());
-            settings.push(Setting { place, way, merges, shares: false, route });
-        }
-    }
+    // Both directions and both kinds of destination soon.
+    let [push, pull] = &routes;
+    let conditions: [(&Between<'_>, bool); 4] =
+        [(push, false), (pull, true), (push, true), (pull, false)];
+    let settings = conditions.map(|(route, merges)| {
+        let (place, way) = ((place.0, place.1.as_path()), route.direction.name());
+        Setting { place, way, merges, shares: false, route }
+    });
     kill_each(uncopy, &settings, span, dice)
 }
 

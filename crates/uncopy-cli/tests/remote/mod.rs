@@ -10,6 +10,7 @@ mod restricted;
 mod same;
 mod settings;
 mod shells;
+mod slow_line;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -158,6 +159,7 @@ pub(crate) fn cases() -> Vec<Case> {
         same::cases(),
         settings::cases(),
         shells::cases(),
+        slow_line::cases(),
     ]
     .into_iter()
     .flatten()

@@ -1,22 +1,19 @@
 //! The other machine: a network of its own, joined to this one by a veth link.
 
-use std::io;
 use std::process::{Child, Command};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context, Result};
-use testbed::network::linked;
+use testbed::network::{Network, linked};
 
 use crate::workspace;
 
-/// A handle to the other machine, which starts processes there.
+/// A handle to the other machine.
 #[derive(Clone)]
-pub(in crate::compare) struct Far(Sender<StartRequest>);
+pub(in crate::compare) struct Far(Sender<Job>);
 
-struct StartRequest {
-    command: Command,
-    started: Sender<io::Result<Child>>,
-}
+/// Something that is done there.
+type Job = Box<dyn FnOnce(&Network) + Send>;
 
 /// Runs `body` in a network that is joined to that of another machine; without one where such networks cannot be
 /// made.
@@ -29,8 +26,9 @@ pub(in crate::compare) fn beside_another_machine(
     if why_alone().is_some() {
         return body(None);
     }
-    let (requests, received) = channel();
-    linked(move |_| body(Some(&Far(requests))), move |_| start_each(&received))
+    let (jobs, received) = channel::<Job>();
+    let each = move |network: &Network| received.into_iter().for_each(|job| job(network));
+    linked(move |_| body(Some(&Far(jobs))), each)
 }
 
 /// Why there is no other machine here.
@@ -41,21 +39,24 @@ pub(super) fn why_alone() -> Option<&'static str> {
     workspace::find_program("ip").is_none().then_some("needs ip: apt-get install iproute2")
 }
 
-/// Processes that a thread starts are in its network.
-fn start_each(requests: &Receiver<StartRequest>) {
-    for StartRequest { mut command, started } in requests {
-        // Whoever does not wait for it has failed otherwise.
-        let _ = started.send(command.spawn());
-    }
-}
-
 impl Far {
-    /// Starts a process there.
-    pub(super) fn start(&self, command: Command) -> Result<Child> {
-        let (started, result) = channel();
+    /// Does something there.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Network) -> T + Send + 'static,
+    ) -> Result<T> {
+        let (done, result) = channel();
+        let job: Job = Box::new(move |network| {
+            // Whoever does not wait for it has failed otherwise.
+            let _ = done.send(job(network));
+        });
+        self.0.send(job).ok().context("the other machine is gone")?;
+        result.recv().context("the other machine is gone")
+    }
+
+    /// Starts a process there: those that a thread starts are in its network.
+    pub(super) fn start(&self, mut command: Command) -> Result<Child> {
         let shown = format!("{command:?}");
-        self.0.send(StartRequest { command, started }).ok().context("the other machine is gone")?;
-        let child = result.recv().context("the other machine is gone")?;
-        child.with_context(|| format!("cannot start {shown}"))
+        self.run(move |_| command.spawn())?.with_context(|| format!("cannot start {shown}"))
     }
 }

@@ -3,18 +3,18 @@
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::syncfs;
-use testbed::network::End;
-use testbed::{Compared, Content, Filesystem, Mount, SshKeys, assert_same, assert_same_tree};
+use testbed::{
+    Compared, Content, Filesystem, Mount, Relay, SshKeys, assert_same, assert_same_tree,
+};
 
 use super::command::Login;
-use super::far::why_alone;
-use crate::compare::brief::Options;
+use super::far::{Far, why_alone};
+use super::line::{self, SlowLine};
 use crate::compare::case::{Fixture, Trial};
 use crate::compare::machine;
 use crate::compare::memory::touch_free_memory;
@@ -26,9 +26,6 @@ use crate::workspace;
 /// Room for every copy of a usual run; the image is sparse.
 const IMAGE_MEBIBYTES: u64 = 48 << 10;
 
-/// The port of the server, in a network where no other one is.
-const PORT: u16 = 2222;
-
 /// Programs that the server and its keys need, and their packages.
 const TOOLS: [(&str, &str); 4] = [
     ("sshd", "openssh-server"),
@@ -37,8 +34,11 @@ const TOOLS: [(&str, &str); 4] = [
     ("mkfs.ext4", "e2fsprogs"),
 ];
 
-const FILE_BYTES: u64 = 1 << 30;
-const QUICK_BYTES: u64 = 16 << 20;
+/// A quick run copies so much of a file.
+const QUICK_PART: u64 = 64;
+
+/// Copies of more than this are removed after their run, since not all fit.
+const LARGE_BYTES: u64 = 256 << 20;
 
 /// Memory that each file takes up beside its contents.
 const MEMORY_PER_FILE: u64 = 4 << 10;
@@ -46,25 +46,26 @@ const MEMORY_PER_FILE: u64 = 4 << 10;
 /// What is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payload {
-    /// One file of 1 GiB.
-    File,
+    /// One file of so many MiB.
+    File(u64),
     /// 10,000 files of 4 KiB in 100 directories.
     Tree,
 }
 
 impl Payload {
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(self) -> String {
         match self {
-            Payload::File => "1GiB",
-            Payload::Tree => "10000x4KiB",
+            Payload::File(mebibytes) if mebibytes % 1024 == 0 => format!("{}GiB", mebibytes / 1024),
+            Payload::File(mebibytes) => format!("{mebibytes}MiB"),
+            Payload::Tree => "10000x4KiB".to_owned(),
         }
     }
 
     /// Makes it; returns the number of its files and their bytes.
     fn plant(self, at: &Path, quick: bool) -> Result<(u64, u64)> {
         match self {
-            Payload::File => {
-                let bytes = if quick { QUICK_BYTES } else { FILE_BYTES };
+            Payload::File(mebibytes) => {
+                let bytes = (mebibytes << 20) / if quick { QUICK_PART } else { 1 };
                 Content::dense(bytes).write(at);
                 Ok((1, bytes))
             }
@@ -82,16 +83,23 @@ pub(super) struct Scene {
     pub(super) source: PathBuf,
     /// Keys and configuration of the server of the other machine.
     pub(super) keys: SshKeys,
-    /// Where it answers.
-    pub(super) address: SocketAddr,
-    pub(super) login: Login,
+    /// The slow line, until the case ends.
+    _relay: Option<Relay>,
+}
+
+impl Scene {
+    /// How to log in to the other machine, over the link itself or a slow line.
+    pub(super) fn login(&self, line: Option<SlowLine>) -> Login {
+        Login { config: self.keys.client_config(), host: line::address(line).ip().to_string() }
+    }
 }
 
 pub(super) struct MachinesFixture {
     payload: Payload,
+    line: Option<SlowLine>,
     quick: bool,
     disk: PathBuf,
-    has_far: bool,
+    far: Option<Far>,
     scene: Rc<OnceCell<Scene>>,
     mount: Option<Mount>,
     files: u64,
@@ -101,12 +109,13 @@ pub(super) struct MachinesFixture {
 impl MachinesFixture {
     pub(super) fn new(
         payload: Payload,
-        options: &Options,
+        line: Option<SlowLine>,
+        quick: bool,
         scene: Rc<OnceCell<Scene>>,
-        has_far: bool,
+        far: Option<Far>,
     ) -> MachinesFixture {
-        let (quick, disk) = (options.quick, testbed::Place::Disk.path());
-        MachinesFixture { payload, quick, disk, has_far, scene, mount: None, files: 0, bytes: 0 }
+        let (disk, mount, files, bytes) = (testbed::Place::Disk.path(), None, 0, 0);
+        MachinesFixture { payload, line, quick, disk, far, scene, mount, files, bytes }
     }
 
     fn root(&self) -> Result<&Path> {
@@ -119,26 +128,31 @@ impl MachinesFixture {
 
     fn compare(&self, copy: &Path) -> Result<()> {
         match self.payload {
-            Payload::File => assert_same(self.source()?, copy),
+            Payload::File(_) => assert_same(self.source()?, copy),
             Payload::Tree => assert_same_tree(self.source()?, copy, Compared::default()),
         }
         Ok(())
     }
 }
 
-fn why_not(has_far: bool) -> Option<String> {
-    if let Some(reason) = why_alone().filter(|_| !has_far) {
-        return Some(reason.to_owned());
-    }
+fn missing_tool() -> Option<String> {
     let missing = TOOLS.iter().find(|(tool, _)| workspace::find_program(tool).is_none());
     missing.map(|(tool, package)| format!("needs {tool}: apt-get install {package}"))
 }
 
 impl Fixture for MachinesFixture {
     fn prepare(&mut self) -> Result<Option<String>> {
-        if let Some(reason) = why_not(self.has_far) {
+        let Some(far) = &self.far else {
+            return Ok(Some(why_alone().unwrap_or("there is no other machine").to_owned()));
+        };
+        if let Some(reason) = missing_tool() {
             return Ok(Some(reason));
         }
+        let relay = match self.line.map(|line| line.join(far)).transpose()? {
+            None => None,
+            Some(Ok(relay)) => Some(relay),
+            Some(Err(reason)) => return Ok(Some(reason)),
+        };
         let mount = Mount::image(Filesystem::Ext4, IMAGE_MEBIBYTES);
         mount.set_direct_io(true);
         let source = mount.path().join("source");
@@ -147,10 +161,9 @@ impl Fixture for MachinesFixture {
         (self.files, self.bytes) = self.payload.plant(&source, self.quick)?;
         self.mount = Some(mount);
         rustix::fs::sync();
-        let address = End::Far.address(false, PORT);
-        let keys = SshKeys::new(&[address.ip()], PORT);
-        let login = Login { config: keys.client_config(), host: address.ip().to_string() };
-        let scene = Scene { source, keys, address, login };
+        let keys =
+            SshKeys::new(&[None, self.line].map(|line| line::address(line).ip()), line::PORT);
+        let scene = Scene { source, keys, _relay: relay };
         ensure!(self.scene.set(scene).is_ok(), "a case is prepared once");
         Ok(None)
     }
@@ -175,7 +188,7 @@ impl Fixture for MachinesFixture {
         let found = count(&trial.path)?;
         let expected = (self.files, self.bytes);
         ensure!(found == expected, "{found:?} files and bytes, not {expected:?}");
-        if self.payload == Payload::File {
+        if self.bytes > LARGE_BYTES {
             remove(&trial.path, self.root()?)?;
         }
         Ok(Sample::new())

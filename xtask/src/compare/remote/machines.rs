@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail};
 use super::command::{self, Cipher, DataMode, Direction, KnownModes, Transfer};
 use super::far::Far;
 use super::fixture::{MachinesFixture, Payload, Scene};
+use super::line::{self, SlowLine};
 use super::meter::LoginMeter;
 use crate::compare::brief::Options;
-use crate::compare::case::{Action, Case, Role, Subject, Trial};
+use crate::compare::case::{Action, Case, Role, Subject};
 use crate::compare::machine::load_programs;
-use crate::compare::metric::{CPU, FAR_PEAK_MEMORY, PEAK_MEMORY, Sample, WALL, sample_of};
+use crate::compare::metric::{CPU, FAR_PEAK_MEMORY, PEAK_MEMORY, Sample, WALL, WALL_OF_DELAY};
 use crate::compare::verdict::{Against, Target, at_most};
 use crate::peers::Peers;
 use crate::process::run_measured;
@@ -27,12 +28,24 @@ pub(in crate::compare) struct Programs {
 
 const QUICK_ROUNDS: usize = 2;
 
+/// Names of subjects that others are set against: the first of them that takes part.
+const RSYNC_QUICK: &str = "rsync, aes128-gcm";
+const SCP_QUICK: &str = "scp, aes128-gcm";
+const SSH_MODE: &str = "uncopy --data=ssh";
+
+/// MiB of files.
+const GIBIBYTE: u64 = 1024;
+const LOSSY_FILES: [u64; 2] = [256, 32];
+
+/// Seconds that a round trip of 50 ms may add to a tree: about 30 of them, however many files it has.
+const MAX_WALL_OF_DELAY: f64 = 1.5;
+
 /// Memory that each end may take however much is copied.
 const MAX_MEMORY: f64 = (64 << 20) as f64;
 
 /// How it is measured.
 pub(super) const NOTES: &[&str] = &[
-    "push, pull: between two network namespaces that a veth link joins, of one machine: both ends share its \
+    "between machines: push, pull: between two network namespaces that a veth link joins, of one machine: both ends share its \
      processors; in the far one a server of OpenSSH with keys and configuration of its own (sshd -i for each login)",
     "wall: of the near program, from before its start to after its end; cpu: user and system time of all processes of \
      both ends, ssh and sshd with them; peak_memory, far_peak_memory: the largest resident set of one process of \
@@ -43,15 +56,104 @@ pub(super) const NOTES: &[&str] = &[
      1 GiB are removed after their run",
     "aes128-gcm: with -c aes128-gcm@openssh.com, which ssh has for every row of uncopy and of tar; scp -r, rsync -r, \
      uncopy cp -r: no owners and times are kept",
+    "50ms, 100ms: round trip of a line through two tun devices and a relay of this program, whose processor time is in no \
+     row; on the one of 100 ms one packet of a thousand is lost, in each direction, the same ones in each run of a case; \
+     bbr, cubic: the congestion control of both machines; wall_of_delay: what the delay adds to a copy over the link itself, \
+     made right after it",
 ];
 
-impl Payload {
+/// What is copied, where to, and over which line.
+#[derive(Debug, Clone, Copy)]
+struct Journey {
+    payload: Payload,
+    direction: Direction,
+    line: Option<SlowLine>,
+}
+
+impl Journey {
+    /// Those on lines that change how TCP behaves come last: it stays so.
+    fn all() -> Vec<Journey> {
+        let mut all = Vec::new();
+        for line in [None, Some(SlowLine::DELAYED)] {
+            for payload in [Payload::File(GIBIBYTE), Payload::Tree] {
+                if line.is_none() || payload == Payload::Tree {
+                    let journey = |direction| Journey { payload, direction, line };
+                    all.extend(Direction::BOTH.map(journey));
+                }
+            }
+        }
+        for line in SlowLine::LOSSY.map(Some) {
+            for payload in LOSSY_FILES.map(Payload::File) {
+                all.push(Journey { payload, direction: Direction::Push, line });
+            }
+        }
+        all
+    }
+
+    fn name(self) -> String {
+        let line = self.line.map_or_else(String::new, |line| format!("/{}", line.name));
+        format!("{}/{}{line}", self.direction.name(), self.payload.name())
+    }
+
     /// Rounds, by how long they take.
     fn rounds(self) -> usize {
-        match self {
-            Payload::File => 7,
-            Payload::Tree => 11,
+        match (self.line, self.payload) {
+            (None, Payload::Tree) => 11,
+            (None, Payload::File(_)) => 7,
+            (Some(_), Payload::Tree) => 5,
+            (Some(_), Payload::File(_)) => 3,
         }
+    }
+
+    /// Who takes part: with a delay uncopy is held against itself without, and where a run takes minutes, against the
+    /// quicker rsync.
+    fn has(self, contestant: &Contestant) -> bool {
+        match (self.line, self.payload) {
+            (None, _) => true,
+            (Some(_), Payload::Tree) => contestant.role == Role::Own,
+            (Some(_), Payload::File(_)) => {
+                contestant.role == Role::Own || contestant.name == RSYNC_QUICK
+            }
+        }
+    }
+
+    fn targets(self) -> Vec<Target> {
+        let [ssh, tls, open] = DataMode::ALL.map(DataMode::subject);
+        let beside_rsync = |limit, metric, subject: &str| {
+            let rsyncs = ["rsync", RSYNC_QUICK].map(str::to_owned).into();
+            Target { against: Against::BestOf(rsyncs), ..at_most(limit, metric, subject, "") }
+        };
+        let at_most_in_all = |limit, metric, subject: &str| Target {
+            against: Against::Nothing,
+            ..at_most(limit, metric, subject, "")
+        };
+        let mut targets = match (self.line, self.payload) {
+            (None, Payload::File(_)) => vec![
+                beside_rsync(0.4, WALL, &tls),
+                Target { against: Against::BestPeer, ..at_most(0.55, WALL, &tls, "") },
+                beside_rsync(0.4, CPU, &tls),
+                at_most(1.0, WALL, &ssh, SCP_QUICK),
+            ],
+            (None, Payload::Tree) => {
+                vec![beside_rsync(0.6, WALL, &ssh), beside_rsync(0.6, WALL, &tls)]
+            }
+            (Some(_), Payload::Tree) => {
+                let all = [&ssh, &tls, &open];
+                all.map(|subject| at_most_in_all(MAX_WALL_OF_DELAY, WALL_OF_DELAY, subject)).into()
+            }
+            (Some(_), Payload::File(mebibytes)) => {
+                // 4 and 1.5 times its rate: a shorter file has less time to make up for the beginning.
+                let limit = if mebibytes == LOSSY_FILES[0] { 1.0 / 4.0 } else { 1.0 / 1.5 };
+                vec![beside_rsync(limit, WALL, &tls)]
+            }
+        };
+        for subject in [&ssh, &tls, &open] {
+            targets.extend(
+                [PEAK_MEMORY, FAR_PEAK_MEMORY]
+                    .map(|metric| at_most_in_all(MAX_MEMORY, metric, subject)),
+            );
+        }
+        targets
     }
 }
 
@@ -62,47 +164,42 @@ pub(super) fn cases(
     modes: &KnownModes,
     far: Option<&Far>,
 ) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for payload in [Payload::File, Payload::Tree] {
-        for direction in Direction::BOTH {
-            cases.push(case(options, programs, modes, (payload, direction), far));
-        }
-    }
-    cases
+    let case = |journey| case(options, programs, modes, journey, far);
+    Journey::all().into_iter().map(case).collect()
 }
 
 fn case(
     options: &Options,
     programs: &Programs,
     modes: &KnownModes,
-    (payload, direction): (Payload, Direction),
+    journey: Journey,
     far: Option<&Far>,
 ) -> Case {
     let scene = Rc::new(OnceCell::new());
     let mut subjects = Vec::new();
-    for contestant in contestants(programs, modes) {
-        subjects.push(subject(contestant, direction, &scene, far));
+    let contestants = contestants(programs, modes);
+    for contestant in contestants.into_iter().filter(|contestant| journey.has(contestant)) {
+        subjects.push(subject(contestant, journey, &scene, far));
     }
-    let usual = if options.quick { QUICK_ROUNDS } else { payload.rounds() };
-    let baseline = baseline(&programs.peers);
+    let usual = if options.quick { QUICK_ROUNDS } else { journey.rounds() };
+    let candidates = [RSYNC_QUICK, SCP_QUICK, SSH_MODE];
+    let is_here = |name: &&&str| subjects.iter().any(|subject| subject.name == **name);
+    let baseline = candidates.iter().find(is_here).copied().unwrap_or(SSH_MODE);
     Case {
-        name: format!("{}/{}", direction.name(), payload.name()),
+        name: journey.name(),
         rounds: options.rounds.unwrap_or(usual),
         baseline,
         again: baseline,
         subjects,
-        targets: if options.quick { Vec::new() } else { targets(payload) },
-        fixture: Box::new(MachinesFixture::new(payload, options, scene, far.is_some())),
+        targets: if options.quick { Vec::new() } else { journey.targets() },
+        fixture: Box::new(MachinesFixture::new(
+            journey.payload,
+            journey.line,
+            options.quick,
+            scene,
+            far.cloned(),
+        )),
     }
-}
-
-const RSYNC_QUICK: &str = "rsync, aes128-gcm";
-const SCP_QUICK: &str = "scp, aes128-gcm";
-
-/// The quicker rsync, or scp where there is none: it comes with ssh.
-fn baseline(peers: &Peers) -> &'static str {
-    let has_rsync = peers.installed.iter().any(|peer| peer.name == "rsync");
-    if has_rsync { RSYNC_QUICK } else { SCP_QUICK }
 }
 
 /// One of those who copy.
@@ -145,7 +242,7 @@ fn contestants(programs: &Programs, modes: &KnownModes) -> Vec<Contestant> {
 
 fn subject(
     contestant: Contestant,
-    direction: Direction,
+    journey: Journey,
     scene: &Rc<OnceCell<Scene>>,
     far: Option<&Far>,
 ) -> Subject {
@@ -154,7 +251,14 @@ fn subject(
     let action = Action::Closure(Box::new(move |trial| {
         let scene = scene.get().context("the case is not prepared")?;
         let Some(far) = &far else { bail!("there is no other machine") };
-        copy(&way, direction, scene, far, trial)
+        let mut sample = copy(&way, journey, scene, far, &trial.path)?;
+        if let (Some(_), Payload::Tree) = (journey.line, journey.payload) {
+            let at_once = Journey { line: None, ..journey };
+            let beside = trial.path.with_extension("at-once");
+            let without = copy(&way, at_once, scene, far, &beside)?;
+            sample.insert(WALL_OF_DELAY, sample[&WALL] - without[&WALL]);
+        }
+        Ok(sample)
     }));
     Subject { name, role, action }
 }
@@ -162,14 +266,14 @@ fn subject(
 /// Copies into a new directory; both ends are measured.
 fn copy(
     way: &CopyWay,
-    direction: Direction,
+    journey: Journey,
     scene: &Scene,
     far: &Far,
-    trial: &Trial,
+    directory: &Path,
 ) -> Result<Sample> {
-    fs::create_dir(&trial.path)?;
-    let transfer = Transfer { direction, source: &scene.source, directory: &trial.path };
-    let login = &scene.login;
+    fs::create_dir(directory)?;
+    let transfer = Transfer { direction: journey.direction, source: &scene.source, directory };
+    let login = &scene.login(journey.line);
     let command = match way {
         CopyWay::Scp(cipher) => command::scp(login, *cipher, &transfer),
         CopyWay::Rsync(cipher) => command::rsync(login, *cipher, &transfer),
@@ -177,44 +281,20 @@ fn copy(
         CopyWay::Uncopy { program, data } => command::uncopy(login, program, *data, &transfer),
     }?;
     load_programs(&command);
-    let meter = LoginMeter::start(far, scene.address, scene.keys.server().arg("-i"))?;
+    let address = line::address(journey.line);
+    let meter = LoginMeter::start(far, address, scene.keys.server().arg("-i"))?;
     let near = run_measured(&command)?;
     let other = meter.finish()?;
-    let mut sample = sample_of(&near);
-    *sample.entry(CPU).or_default() += other.cpu_seconds;
-    sample.insert(FAR_PEAK_MEMORY, other.peak_bytes as f64);
-    Ok(sample)
-}
-
-fn targets(payload: Payload) -> Vec<Target> {
-    let [ssh, tls, open] = DataMode::ALL.map(DataMode::subject);
-    let rsync = Against::BestOf(vec!["rsync".to_owned(), RSYNC_QUICK.to_owned()]);
-    let beside_rsync = |limit, metric, subject: &str| {
-        let against = rsync.clone();
-        Target { against, ..at_most(limit, metric, subject, "") }
-    };
-    let mut targets = match payload {
-        Payload::File => vec![
-            beside_rsync(0.4, WALL, &tls),
-            Target { against: Against::BestPeer, ..at_most(0.55, WALL, &tls, "") },
-            beside_rsync(0.4, CPU, &tls),
-            at_most(1.0, WALL, &ssh, SCP_QUICK),
-        ],
-        Payload::Tree => vec![beside_rsync(0.6, WALL, &ssh), beside_rsync(0.6, WALL, &tls)],
-    };
-    for subject in [&ssh, &tls, &open] {
-        for metric in [PEAK_MEMORY, FAR_PEAK_MEMORY] {
-            let against = Against::Nothing;
-            targets.push(Target { against, ..at_most(MAX_MEMORY, metric, subject, "") });
-        }
-    }
-    targets
+    Ok(Sample::from([
+        (WALL, near.wall_seconds),
+        (CPU, near.cpu_seconds + other.cpu_seconds),
+        (PEAK_MEMORY, near.peak_bytes as f64),
+        (FAR_PEAK_MEMORY, other.peak_bytes as f64),
+    ]))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::compare::case::assert;
     use crate::peers::Installed;
@@ -236,7 +316,7 @@ mod tests {
     fn cases_are_sound_with_rsync_and_without() {
         for names in [&["scp", "rsync", "tar"][..], &["scp", "tar"]] {
             let cases = cases_with(names);
-            assert_eq!(cases.len(), 4);
+            assert_eq!(cases.len(), 10);
             assert::sound(&cases);
         }
     }
@@ -267,5 +347,26 @@ mod tests {
         let rsync = Against::BestOf(vec!["rsync".to_owned(), RSYNC_QUICK.to_owned()]);
         let target = assert::target(&cases, "push/10000x4KiB", "uncopy --data=tls", 0.6, &rsync);
         assert_eq!(target.metric, WALL);
+        let target = assert::target(
+            &cases,
+            "pull/10000x4KiB/50ms",
+            "uncopy --data=tls",
+            1.5,
+            &Against::Nothing,
+        );
+        assert_eq!(target.metric, WALL_OF_DELAY);
+        assert::target(&cases, "push/256MiB/100ms-bbr", "uncopy --data=tls", 0.25, &rsync);
+        assert::target(&cases, "push/32MiB/100ms-cubic", "uncopy --data=tls", 1.0 / 1.5, &rsync);
+    }
+
+    #[test]
+    fn on_slow_lines_only_those_take_part_that_are_judged() {
+        let cases = cases_with(&["scp", "rsync", "tar"]);
+        let subjects = |name: &str| {
+            let case = cases.iter().find(|case| case.name == name).unwrap();
+            (case.baseline, case.subjects.len())
+        };
+        assert_eq!(subjects("push/10000x4KiB/50ms"), ("uncopy --data=ssh", 3));
+        assert_eq!(subjects("push/256MiB/100ms-cubic"), (RSYNC_QUICK, 4));
     }
 }

@@ -3,6 +3,7 @@
 mod command;
 mod far;
 mod fixture;
+mod line;
 mod machines;
 pub(crate) mod meter;
 mod sockets;
@@ -23,8 +24,8 @@ pub(super) fn suite(options: Options, programs: &Programs, far: Option<&Far>) ->
         sockets::NOTES.iter().chain(machines::NOTES).map(|note| (*note).to_owned()).collect();
     if options.quick {
         notes.push(
-            "quick: two rounds; over sockets of 2 ms each, between machines of 16 MiB and a sixteenth of the \
-             files; no target is judged"
+            "quick: two rounds; over sockets of 2 ms each, between machines of a 64th of a file and a \
+             sixteenth of a tree; no target is judged"
                 .to_owned(),
         );
     }

@@ -123,6 +123,17 @@ impl Job<'_> {
         self.home.join("said")
     }
 
+    fn messages(&self) -> PathBuf {
+        self.home.join("messages")
+    }
+
+    /// A job that nobody killed succeeds.
+    fn check_status(&self, status: ExitStatus) -> Result<()> {
+        let messages = || fs::read_to_string(self.messages()).unwrap_or_default();
+        ensure!(status.success(), "a job that nobody killed failed: {status}: {}", messages());
+        Ok(())
+    }
+
     /// Makes what is there before the job.
     pub(super) fn prepare(&self, destination: &Path) -> Result<()> {
         fs::create_dir_all(destination.parent().context("it lies in a directory")?)?;
@@ -137,13 +148,13 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Its standard output goes to a file, since what is killed leaves half a pipe.
+    /// Its output goes to files, since what is killed leaves half a pipe.
     fn command(&self, destination: &Path) -> Result<Command> {
         let mut command = Command::new(self.uncopy);
         command.args(["cp", "-rpT", "--resume", "--json", self.route.rate()]);
         command.args(self.route.flags());
         command.args(self.route.operands(&self.source(), destination));
-        command.stdout(File::create(self.said())?);
+        command.stdout(File::create(self.said())?).stderr(File::create(self.messages())?);
         Ok(command)
     }
 
@@ -156,7 +167,7 @@ impl Job<'_> {
         self.prepare(&elsewhere)?;
         let begin = Instant::now();
         let status = self.command(&elsewhere)?.status()?;
-        ensure!(status.success(), "a job that nobody killed failed");
+        self.check_status(status)?;
         let took = begin.elapsed();
         fs::remove_dir_all(self.home.join("rehearsal"))?;
         self.whole = Some(took);
@@ -176,7 +187,9 @@ impl Job<'_> {
             None => None,
         };
         let status = self.route.end(&mut child, victim)?;
-        ensure!(delay.is_some() || status.success(), "a job that nobody killed failed");
+        if delay.is_none() {
+            self.check_status(status)?;
+        }
         if self.merges {
             self.check_each()?;
         } else if self.destination().exists() {
