@@ -174,7 +174,7 @@ fn suite(arguments: &Arguments, far: Option<&remote::Far>) -> Suite {
         SuiteName::Channel => channel::suite(peers, brief("channel")),
         SuiteName::Fidl => fidl::suite(peers, brief("fidl")),
         SuiteName::Remote => {
-            remote::suite(brief("remote"), &remote::Programs { uncopy, peers }, far)
+            remote::suite(&brief("remote"), &remote::Programs { uncopy, peers }, far)
         }
         SuiteName::Send => send::suite(brief("send")),
         SuiteName::Zx => zx::suite(brief("zx")),

@@ -16,7 +16,7 @@ use super::{UNCOPY, succeeded};
 
 const PORT: u16 = 2222;
 const CONDITIONS: LineConditions =
-    LineConditions { delay: Duration::from_millis(10), lost_per_million: 20_000 };
+    LineConditions { delay: Duration::from_millis(10), lost_per_million: 10_000 };
 
 fn trees_go_there_and_back() {
     let scratch = Place::Disk.scratch();

@@ -14,12 +14,12 @@ pub(super) use far::{Far, beside_another_machine};
 pub(super) use machines::Programs;
 
 /// The suite. Without `far` the cases between machines are skipped.
-pub(super) fn suite(options: Options, programs: &Programs, far: Option<&Far>) -> Suite {
+pub(super) fn suite(options: &Options, programs: &Programs, far: Option<&Far>) -> Suite {
     let modes = command::KnownModes::ask(&programs.uncopy);
     let mut absent = programs.peers.absent.clone();
     absent.extend(modes.absent());
-    let mut cases = sockets::cases(&options);
-    cases.extend(machines::cases(&options, programs, &modes, far));
+    let mut cases = sockets::cases(options);
+    cases.extend(machines::cases(options, programs, &modes, far));
     let mut notes: Vec<String> =
         sockets::NOTES.iter().chain(machines::NOTES).map(|note| (*note).to_owned()).collect();
     if options.quick {
