@@ -43,7 +43,7 @@ pub(crate) struct Cost {
     pub(crate) status: String,
 }
 
-/// What the children of this process that ended have used, with theirs (`getrusage(2)`).
+/// Usage of the children of this process that have ended, and of theirs (`getrusage(2)`).
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct ChildrenUsage {
     /// User and system time.

@@ -1,4 +1,4 @@
-//! What lies below a directory: counted, read, removed.
+//! Files below a directory: counted, read, removed.
 
 use std::fs::{self, File};
 use std::path::Path;

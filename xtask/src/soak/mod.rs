@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Go on for so long instead; 600 and more are a full run.
     #[arg(long, conflicts_with = "rounds")]
     seconds: Option<u64>,
-    /// What the bytes of `remote` go over (`uncopy cp --data`) [default: that of the program]
+    /// Connection of the bytes of `remote` (`uncopy cp --data`) [default: that of the program]
     #[arg(long, value_name = "MODE")]
     data: Option<String>,
     /// Entries of a tree for `memory`; 1,000,000 and more are a full run.

@@ -18,7 +18,7 @@ use super::tree::{Route, Setting, Tally, kill_each};
 
 const HOST: &str = "127.0.0.1";
 
-/// What is killed: each program of the way from one end to the other.
+/// Programs that are killed: all of the way from one end to the other.
 const VICTIMS: [Victim; 4] = [Victim::NearProgram, Victim::Ssh, Victim::Server, Victim::FarProgram];
 
 /// An end that hears nothing gives up after 30 seconds, and is to hear at once of most ends.
@@ -124,7 +124,7 @@ impl Between<'_> {
         Ok(found)
     }
 
-    /// What a process is, by its program, its command line, and whether the server has started it.
+    /// Returns what a process is, by its program, its command line, and whether the server has started it.
     fn is(&self, program: &Path, words: &[&[u8]], is_of_server: bool) -> Option<Victim> {
         if program == self.uncopy {
             let serves = words.get(1) == Some(&b"serve".as_slice());

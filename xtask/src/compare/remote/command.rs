@@ -45,7 +45,7 @@ impl Cipher {
     }
 }
 
-/// What the bytes of `uncopy cp` go over (`--data`).
+/// Connection of the bytes of `uncopy cp` (`--data`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DataMode {
     Ssh,

@@ -43,7 +43,7 @@ const LARGE_BYTES: u64 = 256 << 20;
 /// Memory that each file takes up beside its contents.
 const MEMORY_PER_FILE: u64 = 4 << 10;
 
-/// What is copied.
+/// A file or a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payload {
     /// One file of so many MiB.
@@ -77,9 +77,9 @@ impl Payload {
     }
 }
 
-/// What is there while a case runs.
+/// Source and server of a case.
 pub(super) struct Scene {
-    /// What is copied.
+    /// The file or tree.
     pub(super) source: PathBuf,
     /// Keys and configuration of the server of the other machine.
     pub(super) keys: SshKeys,

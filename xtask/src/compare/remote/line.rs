@@ -18,7 +18,7 @@ pub(super) struct SlowLine {
     /// In names of cases.
     pub(super) name: &'static str,
     pub(super) conditions: LineConditions,
-    /// Of both machines; the kernel's own choice where there is none.
+    /// Congestion control of both machines; the kernel's own choice where there is none.
     pub(super) congestion_control: Option<&'static str>,
 }
 

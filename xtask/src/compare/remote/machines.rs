@@ -62,7 +62,7 @@ pub(super) const NOTES: &[&str] = &[
      made right after it",
 ];
 
-/// What is copied, where to, and over which line.
+/// A copy: of which payload, where to, and over which line.
 #[derive(Debug, Clone, Copy)]
 struct Journey {
     payload: Payload,
@@ -105,7 +105,7 @@ impl Journey {
         }
     }
 
-    /// Who takes part: with a delay uncopy is held against itself without, and where a run takes minutes, against the
+    /// Whether somebody takes part: with a delay uncopy is held against itself without, and where a run takes minutes, against the
     /// quicker rsync.
     fn has(self, contestant: &Contestant) -> bool {
         match (self.line, self.payload) {

@@ -71,7 +71,7 @@ pub(super) struct Noted {
 pub(super) struct Round {
     /// How long it took, if nobody killed it.
     pub(super) took: Option<Duration>,
-    /// What was killed, if a job has several processes.
+    /// Name of the process that was killed, if a job has several.
     pub(super) victim: Option<&'static str>,
     /// Large files that it finished, with how much of them it did not have to copy.
     pub(super) copied: BTreeMap<PathBuf, u64>,
