@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::WhyNoData;
 use crate::data::KeyError;
@@ -101,6 +102,18 @@ pub enum RemoteError {
     /// The session was given up before the other end took the job.
     #[error("stopped before the other end took the job")]
     Stopped,
+    /// The other end was there, and did not say what a session begins with.
+    #[error(
+        "the other end has sent no {awaited} for {} s: let nothing but uncopy cp start it, and see what a login \
+         script on the way waits for",
+        .silence.as_secs_f32()
+    )]
+    Silent {
+        /// What it was to send.
+        awaited: &'static str,
+        /// Time for which nothing came.
+        silence: Duration,
+    },
     /// The connection ended, or nothing came over it for too long.
     #[error("the connection to the other end is lost: {what}")]
     Lost {

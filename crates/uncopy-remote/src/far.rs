@@ -15,6 +15,7 @@ use uncopy_wire::{
     Refusal, Session, Violation,
 };
 
+use crate::beginning::{Heard, Patience, begin};
 use crate::calls::Calls;
 use crate::confine;
 use crate::data_links::{DataLinks, DataRole};
@@ -73,20 +74,23 @@ pub struct RunRequest {
     sources: Vec<OsString>,
 }
 
-/// Greets the near end and reads its job. Starts no thread.
+/// Greets the near end and reads its job. No thread is left behind: what comes later can confine the calling one.
 ///
 /// # Errors
-/// There is no near end; or it asks for what the restriction forbids, and has been refused.
+/// There is no near end, or it is silent; or it asks for what the restriction forbids, and has been refused.
 pub fn accept(
     mut streams: Streams,
     limits: &Limits,
     restriction: &Restriction,
 ) -> Result<Accepted, RemoteError> {
-    let mut frames = greet(&mut streams)?;
-    let mut session = Session::new(End::Far);
-    let FirstFrames { job, wish } = read_job(&mut streams, &mut frames, &mut session)?;
     let (limits, restriction) = (*limits, restriction.clone());
-    let begun = Begun { streams, frames, session, limits, restriction, wish };
+    let patience = Patience { silence: limits.silence, waits_for_login: false };
+    let (begun, job) = begin(patience, "job", &|| false, move |heard| {
+        let mut frames = greet(&mut streams, heard)?;
+        let mut session = Session::new(End::Far);
+        let FirstFrames { job, wish } = read_job(&mut streams, &mut frames, &mut session, heard)?;
+        Ok((Begun { streams, frames, session, limits, restriction, wish }, job))
+    })?;
     let words = |words: Vec<Vec<u8>>| words.into_iter().map(OsString::from_vec).collect();
     match job {
         Job::Serve { roots } => {
@@ -122,6 +126,7 @@ fn read_job(
     streams: &mut Streams,
     frames: &mut Frames,
     session: &mut Session,
+    heard: &Heard<'_>,
 ) -> Result<FirstFrames, RemoteError> {
     let mut buffer = vec![0; 64 << 10];
     let mut wish = None;
@@ -135,7 +140,10 @@ fn read_job(
         }
         match streams.input.read(&mut buffer) {
             Ok(0) => return Err(RemoteError::Lost { what: "it named no job".to_owned() }),
-            Ok(count) => frames.feed(&buffer[..count]),
+            Ok(count) => {
+                heard.something();
+                frames.feed(&buffer[..count]);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 return Err(RemoteError::Lost { what: format!("reading from it failed: {error}") });

@@ -4,10 +4,11 @@ use std::io;
 
 use uncopy_wire::{Frames, Greeting, GreetingSearch, Versions, Violation};
 
+use crate::beginning::Heard;
 use crate::{RemoteError, Streams};
 
 /// Greets, and waits for the greeting of the other end. Returns the frames that came behind it.
-pub(crate) fn greet(streams: &mut Streams) -> Result<Frames, RemoteError> {
+pub(crate) fn greet(streams: &mut Streams, heard: &Heard<'_>) -> Result<Frames, RemoteError> {
     let own = Greeting { versions: Versions::OWN, program: env!("CARGO_PKG_VERSION").to_owned() };
     // If the other end has ended already, what it printed says more.
     let sent = streams.output.write_all(&own.encode()).and_then(|()| streams.output.flush());
@@ -24,6 +25,7 @@ pub(crate) fn greet(streams: &mut Streams) -> Result<Frames, RemoteError> {
         if count == 0 {
             return Err(RemoteError::NotUncopy { shown: search.banner().to_vec() });
         }
+        heard.something();
         let found = match search.feed(&buffer[..count]) {
             Err(Violation::NoGreeting) => {
                 return Err(RemoteError::NotUncopy { shown: search.banner().to_vec() });

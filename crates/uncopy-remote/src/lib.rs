@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod address;
+mod beginning;
 mod budget;
 mod calls;
 mod confine;

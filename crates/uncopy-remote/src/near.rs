@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use uncopy_wire::{End, Frames, Job, JobState, Message, OutputStream, Session, Violation};
 
+use crate::beginning::{Patience, STOP_INTERVAL, begin};
 use crate::calls::Calls;
 use crate::confine;
 use crate::data_links::{DataLinks, DataRole};
@@ -22,8 +23,6 @@ use crate::{
     DataOptions, DataReport, Limits, Note, RemoteError, RemoteSource, Streams, Traffic, WhyNoData,
 };
 
-/// Interval at which a request to stop is looked for.
-const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of messages that wait for their receiver before nothing more is read.
 const MESSAGES: usize = 16;
 /// Time that the other end gets to close its stream behind the last frame.
@@ -70,7 +69,7 @@ pub fn push(
     stop: &dyn Fn() -> bool,
     on_event: &mut dyn FnMut(FarEvent<'_>),
 ) -> Result<u8, RemoteError> {
-    let (streams, frames) = greet_until(streams, stop)?;
+    let (streams, frames) = greet_until(streams, limits, stop)?;
     let outbox = Arc::<Outbox>::default();
     let roots = Roots::new(RootBase::Anywhere, sources.to_vec());
     let serving = Serving::new(roots, Arc::clone(&outbox));
@@ -108,24 +107,14 @@ pub fn push(
 /// Greets, unless `stop` returns `true` while the other end is waited for.
 fn greet_until(
     mut streams: Streams,
+    limits: &Limits,
     stop: &dyn Fn() -> bool,
 ) -> Result<(Streams, Frames), RemoteError> {
-    let (report, greeted) = mpsc::channel();
-    // A read has no limit in time. The thread ends with the stream.
-    spawn("greeting", move || {
-        let frames = greet(&mut streams);
-        let _ = report.send(frames.map(|frames| (streams, frames)));
-    })?;
-    loop {
-        match greeted.recv_timeout(STOP_INTERVAL) {
-            Ok(result) => return result,
-            Err(RecvTimeoutError::Timeout) if stop() => return Err(RemoteError::Stopped),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(RemoteError::Lost { what: "its thread has ended".to_owned() });
-            }
-        }
-    }
+    let patience = Patience { silence: limits.silence, waits_for_login: true };
+    begin(patience, "greeting", stop, move |heard| {
+        let frames = greet(&mut streams, heard)?;
+        Ok((streams, frames))
+    })
 }
 
 fn bytes(name: &OsStr) -> Vec<u8> {
@@ -310,7 +299,7 @@ pub fn pull(
     roots: &[OsString],
     stop: &dyn Fn() -> bool,
 ) -> Result<Pull, RemoteError> {
-    let (streams, frames) = greet_until(streams, stop)?;
+    let (streams, frames) = greet_until(streams, limits, stop)?;
     let outbox = Arc::<Outbox>::default();
     let calls = Calls::new(Arc::clone(&outbox));
     let lanes = Lanes::new(Arc::clone(&calls));

@@ -480,6 +480,66 @@ fn a_peer_that_is_silent_is_taken_for_dead_and_one_that_pings_is_not() {
 }
 
 #[test]
+fn an_end_that_does_not_begin_is_taken_for_dead() {
+    let short = Limits { ping: Duration::from_millis(50), silence: Duration::from_millis(300) };
+    let versions = uncopy_wire::Versions::OWN;
+    let greeting = uncopy_wire::Greeting { versions, program: "x".into() }.encode();
+    let silent_error = |awaited| RemoteError::Silent { awaited, silence: short.silence };
+    // The far end, before the greeting and behind it, and in the middle of either.
+    for begin in [&b""[..], &greeting[..5], &greeting, &[&greeting[..], &[9, 0]].concat()] {
+        let (far, mut near) = silent();
+        near.write_all(begin).unwrap();
+        let since = Instant::now();
+        assert_eq!(accept(far, &short, &everywhere()).unwrap_err(), silent_error("job"));
+        assert!(since.elapsed() >= short.silence);
+        drop(near);
+    }
+    // The near end, which has patience with a login until something comes.
+    let sources = [PathBuf::from("/")];
+    for begin in [&b"Welcome"[..], &greeting[..20]] {
+        for pushes in [true, false] {
+            let (near, mut far) = silent();
+            let login = short.silence * 3;
+            let begin = begin.to_vec();
+            let logs_in = thread::spawn(move || {
+                thread::sleep(login);
+                far.write_all(&begin).unwrap();
+                far
+            });
+            let since = Instant::now();
+            let error = match pushes {
+                true => push(near, &short, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err(),
+                false => pull(near, &short, &["x".into()], &never).unwrap_err(),
+            };
+            assert_eq!(error, silent_error("greeting"));
+            assert!(since.elapsed() >= login + short.silence, "{:?}", since.elapsed());
+            drop(logs_in.join().unwrap());
+        }
+    }
+}
+
+/// Each part comes within the limit, and all of them together do not.
+#[test]
+fn a_slow_beginning_is_waited_for() {
+    let limits = Limits { ping: Duration::from_millis(50), silence: Duration::from_millis(500) };
+    let (far, mut near) = silent();
+    let slow = thread::spawn(move || {
+        let versions = uncopy_wire::Versions::OWN;
+        let mut bytes = uncopy_wire::Greeting { versions, program: "x".into() }.encode();
+        let job = uncopy_wire::Message::Job(uncopy_wire::Job::Serve { roots: vec![b"/".into()] });
+        let job = uncopy_wire::Session::new(uncopy_wire::End::Near).send(&job).unwrap();
+        bytes.extend(job.encode());
+        for part in bytes.chunks(8) {
+            near.write_all(part).unwrap();
+            thread::sleep(Duration::from_millis(200));
+        }
+        near
+    });
+    assert!(matches!(accept(far, &limits, &everywhere()), Ok(Accepted::Serve(_))));
+    drop(slow.join().unwrap());
+}
+
+#[test]
 fn a_session_is_given_up_while_the_other_end_is_waited_for() {
     let stop = AtomicBool::new(false);
     let requested = || stop.swap(true, Ordering::Relaxed);
