@@ -78,10 +78,7 @@ pub trait Peer: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// `EINVAL`: it is none.
-    fn root_target(&self, number: u32) -> Result<OsString, PeerError> {
-        let _ = number;
-        Err(PeerError::System(Errno::EOPNOTSUPP))
-    }
+    fn root_target(&self, number: u32) -> Result<OsString, PeerError>;
 
     /// Opens an entry of a directory, in the same way. `follows`: a symbolic link leads to what is opened.
     ///

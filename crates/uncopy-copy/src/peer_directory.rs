@@ -5,6 +5,8 @@ use std::ffi::{CString, OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::FileType;
+
 use super::peer::PeerEntry;
 use super::peer_link::{PeerLink, PeerObject};
 use uncopy_core::Errno;
@@ -122,9 +124,14 @@ impl PeerDirectory {
     pub(crate) fn look(&self, name: &OsStr) -> Sys<PeerEntry> {
         let object = match &self.at {
             At::Opened(object) => object,
-            At::AboveRoot { .. } => {
+            At::AboveRoot { link, number, .. } => {
                 let (_, stat) = self.open(name, false)?;
-                return Ok(PeerEntry { name: name.to_owned(), stat, target: None, contents: None });
+                let target = match stat.file_type() {
+                    FileType::Symlink => Some(link.ask(|peer| peer.root_target(*number))?),
+                    _ => None,
+                };
+                let entry = PeerEntry { name: name.to_owned(), stat, target, contents: None };
+                return link.check_entry(entry);
             }
         };
         let entry = object.ask(|peer, handle| peer.look(handle, name))?;

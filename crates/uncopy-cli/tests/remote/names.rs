@@ -3,10 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use testbed::{Case, Compared, assert_same_tree};
+use testbed::{Case, Compared, Program, assert_same_tree};
 
-use super::{Direction, Machines, names_in, succeeded};
+use super::{Direction, Machines, UNCOPY, names_in, succeeded};
 
 const ODD: [&[u8]; 13] = [
     b"not\xffutf8",
@@ -134,10 +136,39 @@ fn directories_take_sources_in() {
     assert!(run.failed(1).contains("cannot copy into none/: it does not exist"), "{}", run.stderr);
 }
 
+/// Links that are sources themselves, to files, directories and nothing, are copied or followed as on one machine.
+fn links_as_operands() {
+    const NAMES: [&str; 4] = ["to-file", "to-directory", "to-nothing", "out"];
+    for direction in Direction::BOTH {
+        for flags in [&["-rP"][..], &["-d"], &["-a"], &["-rH"], &["-r", "--links=skip"], &[]] {
+            let machines = Machines::new();
+            let (from, to) = (machines.source(direction), machines.destination(direction));
+            fs::write(from.join("file"), b"1").unwrap();
+            fs::create_dir(from.join("directory")).unwrap();
+            for (name, target) in NAMES.iter().zip(["file", "directory", "none", "../../etc"]) {
+                symlink(target, from.join(name)).unwrap();
+            }
+            let [here, there] = ["here", "there"].map(|name| to.subdirectory(name, 0o755));
+            for name in NAMES {
+                let local = Program::new(UNCOPY).arg("cp").args(flags);
+                let local = local.arg(from.join(name)).arg(&here).run();
+                let remote = machines.cp().args(flags).arg(direction.source(name));
+                let remote = remote.arg(direction.destination("there")).run();
+                let what = format!("{direction:?} {flags:?} {name}: {}", remote.stderr);
+                assert_eq!(remote.status.code(), local.status.code(), "{what}{}", local.stderr);
+                let target = |at: &Path| fs::read_link(at.join(name)).ok();
+                assert_eq!(target(&here), target(&there), "{what}");
+            }
+            assert_same_tree(&here, &there, Compared::default());
+        }
+    }
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] in_trees,
         [] as_operands,
+        [] links_as_operands,
         [] operands_are_places_or_files,
         [] directories_take_sources_in,
     ]

@@ -133,10 +133,7 @@ impl SourceDirectory {
     pub(super) fn read_link(&self, name: &OsStr) -> Sys<OsString> {
         match self {
             SourceDirectory::Here(fd) => directory::read_link(fd, name),
-            // A root of the job comes without it.
-            SourceDirectory::There(directory) => {
-                directory.look(name)?.target.ok_or(Errno::EOPNOTSUPP)
-            }
+            SourceDirectory::There(directory) => directory.look(name)?.target.ok_or(Errno::EINVAL),
         }
     }
 

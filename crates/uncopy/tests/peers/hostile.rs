@@ -50,6 +50,10 @@ impl Peer for Liar {
         Ok(PeerOpened { handle: PeerHandle(0), stat: self.root.clone() })
     }
 
+    fn root_target(&self, _: u32) -> Result<OsString, PeerError> {
+        Ok(OsString::from("/"))
+    }
+
     fn open(&self, _: PeerHandle, name: &OsStr, _: bool) -> Result<PeerOpened, PeerError> {
         let handle = PeerHandle(self.next.fetch_add(1, Ordering::Relaxed));
         Ok(PeerOpened { handle, stat: (self.stat)(name) })

@@ -209,7 +209,13 @@ fn roots_that_are_files_and_links_and_directories_are_copied() {
     ] {
         let scene = Scene::new();
         let tree = scene.tree();
-        let names = ["small", "sparse", "a directory/below/large", "fifo", "nothing"];
+        let mut names = vec!["small", "sparse", "a directory/below/large", "fifo", "nothing"];
+        for (name, target) in [("a", "small"), ("b", "a directory"), ("c", "none"), ("d", "/")] {
+            symlink(target, tree.join(name)).unwrap();
+            if links == Links::Preserve {
+                names.push(name);
+            }
+        }
         let roots: Vec<_> = names.iter().map(|name| tree.join(name)).collect();
         let options = JobOptions::new()
             .sources(sources)
@@ -220,7 +226,7 @@ fn roots_that_are_files_and_links_and_directories_are_copied() {
         fs::create_dir(&here).unwrap();
         fs::create_dir(&there).unwrap();
         let to = |at: &Path, name: &str| at.join(Path::new(name).file_name().unwrap());
-        let pairs = roots.iter().zip(names).map(|(root, name)| (root, to(&here, name)));
+        let pairs = roots.iter().zip(&names).map(|(root, name)| (root, to(&here, name)));
         let expected = copy_trees(pairs, &options).unwrap();
         let peer = Arc::new(Played::new(&roots));
         let pairs = names.iter().map(|name| (format!("there:{name}"), to(&there, name)));

@@ -191,6 +191,14 @@ impl Peer for Played {
         self.open_at(&above, root.file_name().unwrap(), follows, root)
     }
 
+    fn root_target(&self, number: u32) -> Result<OsString, PeerError> {
+        self.count("root_target")?;
+        let root = &self.roots[number as usize];
+        fs::read_link(root)
+            .map(OsString::from)
+            .map_err(|error| system(Errno::from_raw(error.raw_os_error().unwrap_or_default())))
+    }
+
     fn open(
         &self,
         directory: PeerHandle,
