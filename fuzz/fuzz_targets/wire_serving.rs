@@ -57,6 +57,11 @@ fn answer(server: &mut Server, id: u32, call: &Call) {
             server.data(id, vec![0; (*bytes).min(100) as usize])
         }
         Call::Attributes { .. } => server.attributes(id, &[]),
+        Call::Attribute { name, .. } => {
+            assert!((1..=255).contains(&name.len()) && !name.contains(&0));
+            server.attribute(id, Some(name))
+        }
+        Call::Count { .. } => server.counted(id, 1, 2, true),
         Call::Close { .. } => server.closed(id),
         _ => server.failed(id, 38),
     };

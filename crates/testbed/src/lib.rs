@@ -52,7 +52,7 @@ pub use receipt::{Receipt, Refusal};
 pub use relay::{LineConditions, Relay, RelayEnd};
 pub use scratch::Scratch;
 pub use session::run_sandboxed;
-pub use sshd::{SshKeys, Sshd};
+pub use sshd::{SshKeys, Sshd, SshdSetup};
 pub use sys::{
     BareRing, BareSend, BareSender, Completions, CountingAllocator, Lender, LenderOptions, Lent,
     MappedWriter, Stores, bind_to_device, cut_sends, in_a_child, is_of_one_moment, secret_memory,

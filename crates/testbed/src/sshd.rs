@@ -1,9 +1,10 @@
 //! A server of OpenSSH with keys, configuration and port of its own, which nothing of this machine's touches.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -14,10 +15,33 @@ use crate::{Place, Scratch};
 /// Directory that the server's unprivileged half is confined to (`sshd(8)`); packages make it when the machine starts.
 const EMPTY: &str = "/run/sshd";
 
+/// Name of a user of a test's own, who has a shell.
+const USER: &str = "uncopy-test";
+
+/// How a server runs.
+#[derive(Debug, Clone)]
+pub struct SshdSetup {
+    /// Addresses that it listens on; the first one has to be there at once.
+    pub addresses: Vec<IpAddr>,
+    /// Number of a user without privileges who runs it, and logs in. Needs root.
+    pub user: Option<u32>,
+}
+
+impl Default for SshdSetup {
+    fn default() -> SshdSetup {
+        SshdSetup {
+            addresses: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            user: None,
+        }
+    }
+}
+
 /// Keys and configuration of a server, and of a client that it lets in as this user.
 #[derive(Debug)]
 pub struct SshKeys {
     directory: Scratch,
+    /// Words of a command line before a program of the user who may log in.
+    wrapper: Vec<String>,
 }
 
 impl SshKeys {
@@ -64,7 +88,18 @@ impl SshKeys {
             // It may be there.
             let _ = fs::DirBuilder::new().mode(0o755).create(EMPTY);
         }
-        SshKeys { directory }
+        SshKeys { directory, wrapper: Vec::new() }
+    }
+
+    /// Gives the files to a user without privileges, who logs in then. Needs root.
+    fn of_user(self, user: u32) -> SshKeys {
+        SshKeys { wrapper: wrapper_of(&self.directory, user), ..self }
+    }
+
+    /// Words of a command line before a program of the user who may log in.
+    #[must_use]
+    pub fn as_its_user(&self) -> &[String] {
+        &self.wrapper
     }
 
     /// Returns the command line of a server, which says what is wrong on its standard error. It wants `-D` (listen)
@@ -74,15 +109,11 @@ impl SshKeys {
     /// If there is no sshd.
     #[must_use]
     pub fn server(&self) -> Command {
-        let mut command = Command::new(find_tool("sshd").expect("the case needs it"));
-        command.args(["-e", "-f"]).arg(self.directory.join("sshd_config"));
+        let program = find_tool("sshd").expect("the case needs it");
+        let mut words = self.wrapper.iter().map(OsStr::new).chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().expect("one at least"));
+        command.args(words).args(["-e", "-f"]).arg(self.directory.join("sshd_config"));
         command
-    }
-
-    /// Process of the server, whose descendants are the logins.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.server.id()
     }
 
     /// Configuration of a client that gets in: `ssh -F FILE`.
@@ -103,7 +134,7 @@ impl SshKeys {
     }
 }
 
-/// A running server on 127.0.0.1 and ::1, with its keys.
+/// A running server, with its keys.
 #[derive(Debug)]
 pub struct Sshd {
     server: Child,
@@ -111,16 +142,30 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// Starts a server.
+    /// Starts a server of this user, for this user.
     ///
     /// # Panics
     /// If it does not run.
     #[must_use]
     pub fn start() -> Sshd {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        Sshd::start_with(&SshdSetup::default())
+    }
+
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn start_with(setup: &SshdSetup) -> Sshd {
+        let first = setup.addresses[0];
+        let free = TcpListener::bind((first, 0)).expect("a port is free");
         let port = free.local_addr().expect("it is bound").port();
         drop(free);
-        let keys = SshKeys::new(&[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()], port);
+        let keys = SshKeys::new(&setup.addresses, port);
+        let keys = match setup.user {
+            Some(user) => keys.of_user(user),
+            None => keys,
+        };
         let server = keys
             .server()
             .arg("-D")
@@ -129,7 +174,7 @@ impl Sshd {
             .stderr(Stdio::null())
             .spawn()
             .expect("a server starts");
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::new(first, port);
         wait_for("server", || TcpStream::connect(address).is_ok());
         Sshd { server, keys }
     }
@@ -147,6 +192,24 @@ impl Deref for Sshd {
     fn deref(&self) -> &SshKeys {
         &self.keys
     }
+}
+
+/// Gives the files of a server to a user, who gets a name and a shell in a mount namespace of each program.
+fn wrapper_of(directory: &Scratch, user: u32) -> Vec<String> {
+    let everyone = fs::read_to_string("/etc/passwd").expect("there are users");
+    let home = directory.display();
+    let own = format!("{USER}:x:{user}:{user}::{home}:/bin/sh\n");
+    fs::write(directory.join("passwd"), format!("{own}{everyone}")).expect("our own");
+    chown(directory.path(), Some(user), Some(user)).expect("root gives files away");
+    for name in ["host", "client", "authorized", "known", "sshd_config", "ssh_config"] {
+        chown(directory.join(name), Some(user), Some(user)).expect("root gives files away");
+    }
+    let as_user = "mount --bind \"$0\" /etc/passwd && exec \"$@\"";
+    let passwd = directory.join("passwd").display().to_string();
+    let ids = [format!("--reuid={user}"), format!("--regid={user}")];
+    let words = ["unshare", "--mount", "sh", "-c", as_user, &passwd, "setpriv", &ids[0], &ids[1]];
+    let words = words.into_iter().chain(["--clear-groups", "--inh-caps=-all"]);
+    words.map(str::to_owned).collect()
 }
 
 impl Drop for Sshd {

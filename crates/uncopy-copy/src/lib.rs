@@ -60,6 +60,10 @@ mod compress;
 mod contents;
 #[cfg(target_os = "linux")]
 mod conversion;
+/// For `uncopy-remote`.
+#[cfg(all(feature = "trees", target_os = "linux"))]
+#[doc(hidden)]
+pub mod count;
 #[cfg(target_os = "linux")]
 mod creation_defaults;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! Copies owner, permissions, attributes and times to the new file.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -10,6 +10,7 @@ use super::destination::{Destination, ExistingEntry};
 use super::mode_changes::ModeChanges;
 use super::options::{GivenMetadata, Preserve};
 use super::owner::Owner;
+use super::peer_link::PeerAttributes;
 use super::source::Source;
 use super::source_file::SourceFile;
 use super::staging::Staging;
@@ -262,16 +263,28 @@ pub(crate) fn has_same_attributes(
         other => other,
     };
     Ok((!preserve.acl || acl(source)? == acl(other)?)
-        && (!preserve.xattr || attributes(source)? == attributes(other)?))
+        && (!preserve.xattr || are_same_attributes(source, other)?))
 }
 
-fn attributes(of: &AttributeSource<'_>) -> Sys<BTreeMap<CString, Option<Vec<u8>>>> {
-    let mut names = match of.names() {
-        Err(Errno::EOPNOTSUPP) => Vec::new(),
-        other => other?,
+/// Compares one value after the other: all of them could be long.
+fn are_same_attributes(source: &AttributeSource<'_>, other: &AttributeSource<'_>) -> Sys<bool> {
+    let names = |of: &AttributeSource<'_>| -> Sys<BTreeSet<CString>> {
+        let names = match of.names() {
+            Err(Errno::EOPNOTSUPP) => Vec::new(),
+            other => other?,
+        };
+        Ok(names.into_iter().filter(|name| !NOT_FROM_SOURCE.contains(&name.as_c_str())).collect())
     };
-    names.retain(|name| !NOT_FROM_SOURCE.contains(&name.as_c_str()));
-    names.into_iter().map(|name| of.get(&name).map(|value| (name, value))).collect()
+    let ours = names(source)?;
+    if ours != names(other)? {
+        return Ok(false);
+    }
+    for name in &ours {
+        if source.get(name)? != other.get(name)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Where extended attributes are copied from, access control lists among them.
@@ -279,27 +292,25 @@ pub(crate) enum AttributeSource<'a> {
     /// An entry of this machine.
     Here(BorrowedFd<'a>),
     /// An entry of another machine, which was asked for all of them.
-    There(Sys<Vec<(CString, Vec<u8>)>>),
+    There(Sys<PeerAttributes>),
 }
 
 impl AttributeSource<'_> {
     /// Returns the attributes of an entry of another machine; `ask` is called if any are to be kept.
     pub(crate) fn there(
         preserve: Preserve,
-        ask: impl FnOnce() -> Sys<Vec<(CString, Vec<u8>)>>,
+        ask: impl FnOnce() -> Sys<PeerAttributes>,
     ) -> AttributeSource<'static> {
         match preserve.xattr || preserve.acl {
             true => AttributeSource::There(ask()),
-            false => AttributeSource::There(Ok(Vec::new())),
+            false => AttributeSource::There(Ok(PeerAttributes::default())),
         }
     }
 
     fn names(&self) -> Sys<Vec<CString>> {
         match self {
             AttributeSource::Here(fd) => xattr::names(fd),
-            AttributeSource::There(Ok(all)) => {
-                Ok(all.iter().map(|(name, _)| name.clone()).collect())
-            }
+            AttributeSource::There(Ok(all)) => Ok(all.names().cloned().collect()),
             AttributeSource::There(Err(errno)) => Err(*errno),
         }
     }
@@ -307,10 +318,7 @@ impl AttributeSource<'_> {
     fn get(&self, name: &CStr) -> Sys<Option<Vec<u8>>> {
         match self {
             AttributeSource::Here(fd) => xattr::get(fd, name),
-            AttributeSource::There(Ok(all)) => {
-                let found = all.iter().find(|(known, _)| known.as_c_str() == name);
-                Ok(found.map(|(_, value)| value.clone()))
-            }
+            AttributeSource::There(Ok(all)) => all.get(name),
             AttributeSource::There(Err(errno)) => Err(*errno),
         }
     }

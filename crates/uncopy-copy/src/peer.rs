@@ -45,11 +45,42 @@ pub struct PeerEntry {
     pub contents: Option<Box<[u8]>>,
 }
 
+/// Entry of a directory that could not be looked at.
+#[derive(Debug, Clone)]
+pub struct PeerFailedEntry {
+    /// Name, as that of others.
+    pub name: OsString,
+    /// Error there.
+    pub errno: Errno,
+}
+
+/// Extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAttribute {
+    /// Name.
+    pub name: OsString,
+    /// Value; `None`: it is long, and is to be asked for by itself.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Part of a count of what is below a directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PeerCount {
+    /// Number of entries since the part before.
+    pub entries: u64,
+    /// Bytes of the files among them.
+    pub bytes: u64,
+    /// Whether there are no more.
+    pub is_last: bool,
+}
+
 /// Part of a directory's listing.
 #[derive(Debug, Clone, Default)]
 pub struct PeerPage {
     /// Entries, of any number.
     pub entries: Vec<PeerEntry>,
+    /// Entries that could not be looked at.
+    pub failed: Vec<PeerFailedEntry>,
     /// Whether there are no more.
     pub is_last: bool,
 }
@@ -80,10 +111,11 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// `EINVAL`: it is none.
     fn root_target(&self, number: u32) -> Result<OsString, PeerError>;
 
-    /// Opens an entry of a directory, in the same way. `follows`: a symbolic link leads to what is opened.
+    /// Opens an entry of a directory, in the same way. `follows`: a symbolic link leads to what is opened; otherwise it
+    /// is only looked at itself.
     ///
     /// # Errors
-    /// `ELOOP`: a symbolic link that is not to be followed.
+    /// As [`PeerError`] says.
     fn open(
         &self,
         directory: PeerHandle,
@@ -132,7 +164,20 @@ pub trait Peer: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// `EOPNOTSUPP`: the filesystem there has none.
-    fn attributes(&self, of: PeerHandle) -> Result<Vec<(OsString, Vec<u8>)>, PeerError>;
+    fn attributes(&self, of: PeerHandle) -> Result<Vec<PeerAttribute>, PeerError>;
+
+    /// Returns the value of one of them; `None`: it is gone.
+    ///
+    /// # Errors
+    /// As [`PeerError`] says.
+    fn attribute(&self, of: PeerHandle, name: &OsStr) -> Result<Option<Vec<u8>>, PeerError>;
+
+    /// Counts on what is below a directory, without its root. Each handle has one count, which begins at the first call.
+    /// `one_filesystem`: directories of other filesystems are not entered.
+    ///
+    /// # Errors
+    /// It was given up there.
+    fn count(&self, directory: PeerHandle, one_filesystem: bool) -> Result<PeerCount, PeerError>;
 
     /// Closes something open.
     fn close(&self, of: PeerHandle);

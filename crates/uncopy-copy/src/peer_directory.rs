@@ -1,14 +1,14 @@
 //! Defines a directory of a source on another machine: its entries, and its listing.
 
 use std::collections::{HashSet, VecDeque};
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FileType;
 
-use super::peer::PeerEntry;
-use super::peer_link::{PeerLink, PeerObject};
+use super::peer::{PeerEntry, PeerFailedEntry};
+use super::peer_link::{PeerAttributes, PeerLink, PeerObject};
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 use uncopy_os::file::Stat;
@@ -40,11 +40,18 @@ enum At {
     AboveRoot { link: Arc<PeerLink>, number: u32, follows: bool },
 }
 
+/// Entry of a listing, or one that the other machine could not look at.
+#[derive(Debug)]
+pub(crate) enum ListedThere {
+    Seen(PeerEntry),
+    Failed(PeerFailedEntry),
+}
+
 /// Listing of one directory, which begins once.
 #[derive(Debug, Default)]
 struct PeerListing {
     /// Entries that came and were not taken yet.
-    waiting: VecDeque<PeerEntry>,
+    waiting: VecDeque<ListedThere>,
     is_ended: bool,
     /// Digests of the names that came.
     seen: HashSet<NameDigest>,
@@ -102,15 +109,24 @@ impl PeerDirectory {
     }
 
     /// Returns its extended attributes.
-    pub(crate) fn attributes(&self) -> Sys<Vec<(CString, Vec<u8>)>> {
+    pub(crate) fn attributes(&self) -> Sys<PeerAttributes> {
         match &self.at {
             At::Opened(object) => object.attributes(),
-            At::AboveRoot { .. } => Ok(Vec::new()),
+            At::AboveRoot { .. } => Ok(PeerAttributes::default()),
         }
     }
 
-    /// Opens an entry. Returns it with its status.
+    /// Opens an entry, which is no symbolic link unless it is followed. Returns it with its status.
     pub(crate) fn open(&self, name: &OsStr, follows: bool) -> Sys<(PeerObject, Stat)> {
+        let (object, stat) = self.open_any(name, follows)?;
+        match (&self.at, stat.file_type()) {
+            (At::Opened(_), FileType::Symlink) => Err(Errno::ELOOP),
+            _ => Ok((object, stat)),
+        }
+    }
+
+    /// Opens an entry of any kind, in the same way.
+    pub(crate) fn open_any(&self, name: &OsStr, follows: bool) -> Sys<(PeerObject, Stat)> {
         let opened = match &self.at {
             At::Opened(object) => object.ask(|peer, handle| peer.open(handle, name, follows))?,
             At::AboveRoot { link, number, follows: root } => {
@@ -152,7 +168,7 @@ impl PeerDirectory {
 
     /// Returns the next entry of the listing; `None`: there are no more. `contents_up_to`: maximum length of files
     /// whose contents come with it.
-    pub(crate) fn next(&self, contents_up_to: u32) -> Sys<Option<PeerEntry>> {
+    pub(crate) fn next(&self, contents_up_to: u32) -> Sys<Option<ListedThere>> {
         let mut listing = self.listing();
         while listing.waiting.is_empty() && !listing.is_ended {
             self.ask_for_more(&mut listing, contents_up_to)?;
@@ -166,7 +182,11 @@ impl PeerDirectory {
         while !listing.is_ended {
             self.ask_for_more(&mut listing, 0)?;
         }
-        listing.waiting.iter().for_each(&mut visit);
+        for listed in &listing.waiting {
+            if let ListedThere::Seen(entry) = listed {
+                visit(entry);
+            }
+        }
         Ok(())
     }
 
@@ -174,15 +194,23 @@ impl PeerDirectory {
         let At::Opened(object) = &self.at else { return Err(Errno::ENOTDIR) };
         let page = object.ask(|peer, handle| peer.list(handle, contents_up_to))?;
         let link = self.link();
-        if page.entries.is_empty() && !page.is_last {
+        let came = page.entries.len() + page.failed.len();
+        if came == 0 && !page.is_last {
             return Err(link.violated("a part of a listing that has no entry"));
         }
-        if listing.seen.len() + page.entries.len() > MAX_ENTRIES {
+        if listing.seen.len() + came > MAX_ENTRIES {
             return Err(Errno::EOVERFLOW);
         }
-        for entry in page.entries {
-            let entry = link.check_entry(entry)?;
-            let digest = listing.digest(&entry.name);
+        let seen = page.entries.into_iter().map(|entry| link.check_entry(entry));
+        let failed = page.failed.into_iter().map(|entry| link.check_failed(entry));
+        let seen = seen.map(|entry| entry.map(ListedThere::Seen));
+        for listed in seen.chain(failed.map(|entry| entry.map(ListedThere::Failed))) {
+            let listed = listed?;
+            let name = match &listed {
+                ListedThere::Seen(entry) => &entry.name,
+                ListedThere::Failed(entry) => &entry.name,
+            };
+            let digest = listing.digest(name);
             if !listing.seen.insert(digest) {
                 listing.repeated += 1;
                 if listing.repeated > listing.seen.len() + SPARE_REPETITIONS {
@@ -191,9 +219,9 @@ impl PeerDirectory {
                 continue;
             }
             if let Some(names) = &mut listing.names {
-                names.push(entry.name.clone());
+                names.push(name.clone());
             }
-            listing.waiting.push_back(entry);
+            listing.waiting.push_back(listed);
         }
         listing.is_ended = page.is_last;
         Ok(())

@@ -2,13 +2,13 @@
 //! listing.
 
 use std::collections::VecDeque;
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::peer::PeerEntry;
 use super::peer_directory::PeerDirectory;
-use super::peer_link::{PeerLink, PeerObject};
+use super::peer_link::{PeerAttributes, PeerLink, PeerObject};
 use super::sparse::Segment;
 use uncopy_os::Sys;
 use uncopy_os::file::Stat;
@@ -94,7 +94,7 @@ impl PeerFile {
     }
 
     /// Returns its extended attributes.
-    pub(crate) fn attributes(&self) -> Sys<Vec<(CString, Vec<u8>)>> {
+    pub(crate) fn attributes(&self) -> Sys<PeerAttributes> {
         self.object()?.0.attributes()
     }
 

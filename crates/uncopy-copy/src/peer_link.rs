@@ -1,6 +1,6 @@
 //! Asks another machine for what a job copies from it, and remembers when that machine is lost.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::FileType;
 
-use super::peer::{Peer, PeerEntry, PeerError, PeerHandle, PeerOpened};
+use super::peer::{Peer, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened};
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::Sys;
 use uncopy_os::file::{Stat, Timestamp};
@@ -74,7 +74,7 @@ impl PeerLink {
     /// Takes over what was opened. Returns it with its status.
     pub(crate) fn opened(self: &Arc<Self>, opened: PeerOpened) -> Sys<(PeerObject, Stat)> {
         let PeerOpened { handle, stat } = opened;
-        let object = PeerObject { link: Arc::clone(self), handle };
+        let object = PeerObject(Arc::new(OpenThere { link: Arc::clone(self), handle }));
         Ok((object, self.check_stat(&stat)?))
     }
 
@@ -122,6 +122,16 @@ impl PeerLink {
     }
 }
 
+impl PeerLink {
+    /// Checks the name of an entry that could not be looked at.
+    pub(crate) fn check_failed(&self, entry: PeerFailedEntry) -> Sys<PeerFailedEntry> {
+        match is_name(&entry.name) {
+            true => Ok(entry),
+            false => Err(self.violated("a name that no entry has")),
+        }
+    }
+}
+
 impl fmt::Debug for PeerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PeerLink { name, lost, .. } = self;
@@ -137,16 +147,19 @@ fn is_name(name: &OsStr) -> bool {
         && !bytes.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// Something that the other machine has open, closed on drop.
+/// Something that the other machine has open, closed when the last one is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerObject(Arc<OpenThere>);
+
 #[derive(Debug)]
-pub(crate) struct PeerObject {
+struct OpenThere {
     link: Arc<PeerLink>,
     handle: PeerHandle,
 }
 
 impl PeerObject {
     pub(crate) fn link(&self) -> &Arc<PeerLink> {
-        &self.link
+        &self.0.link
     }
 
     /// Asks a question about it.
@@ -154,31 +167,56 @@ impl PeerObject {
         &self,
         question: impl FnOnce(&dyn Peer, PeerHandle) -> Result<T, PeerError>,
     ) -> Sys<T> {
-        self.link.ask(|peer| question(peer, self.handle))
+        self.link().ask(|peer| question(peer, self.0.handle))
     }
 
     /// Looks at it again.
     pub(crate) fn examine(&self) -> Sys<Stat> {
-        self.ask(|peer, handle| peer.examine(handle)).and_then(|stat| self.link.check_stat(&stat))
+        self.ask(|peer, handle| peer.examine(handle)).and_then(|stat| self.link().check_stat(&stat))
     }
 
     /// Returns its extended attributes.
-    pub(crate) fn attributes(&self) -> Sys<Vec<(CString, Vec<u8>)>> {
+    pub(crate) fn attributes(&self) -> Sys<PeerAttributes> {
         let answer = match self.ask(|peer, handle| peer.attributes(handle)) {
-            Err(Errno::EOPNOTSUPP) => return Ok(Vec::new()),
+            Err(Errno::EOPNOTSUPP) => return Ok(PeerAttributes::default()),
             other => other?,
         };
-        answer
-            .into_iter()
-            .map(|(name, value)| match CString::new(name.as_bytes()) {
-                Ok(name) if !name.is_empty() => Ok((name, value)),
-                _ => Err(self.link.violated("a name that no attribute has")),
-            })
-            .collect()
+        let known =
+            answer.into_iter().map(|attribute| match CString::new(attribute.name.as_bytes()) {
+                Ok(name) if !name.is_empty() => Ok((name, attribute.value)),
+                _ => Err(self.link().violated("a name that no attribute has")),
+            });
+        Ok(PeerAttributes { known: known.collect::<Sys<_>>()?, of: Some(self.clone()) })
     }
 }
 
-impl Drop for PeerObject {
+/// Extended attributes of something that the other machine has open. Long values are asked for when they are wanted, so
+/// that not all of them take memory at once.
+#[derive(Debug, Default)]
+pub(crate) struct PeerAttributes {
+    known: Vec<(CString, Option<Vec<u8>>)>,
+    of: Option<PeerObject>,
+}
+
+impl PeerAttributes {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &CString> {
+        self.known.iter().map(|(name, _)| name)
+    }
+
+    /// Returns the value of one; `None`: there is none of this name.
+    pub(crate) fn get(&self, name: &CStr) -> Sys<Option<Vec<u8>>> {
+        let known = self.known.iter().find(|(known, _)| known.as_c_str() == name);
+        match (known, &self.of) {
+            (Some((_, None)), Some(of)) => {
+                let name = OsStr::from_bytes(name.to_bytes());
+                of.ask(|peer, handle| peer.attribute(handle, name))
+            }
+            (known, _) => Ok(known.and_then(|(_, value)| value.clone())),
+        }
+    }
+}
+
+impl Drop for OpenThere {
     fn drop(&mut self) {
         if !self.link.is_lost() {
             self.link.peer.close(self.handle);

@@ -6,10 +6,13 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, Mutex};
 
-use uncopy_copy::peer::{Peer, PeerEntry, PeerError, PeerHandle, PeerOpened, PeerPage, PeerRanges};
+use uncopy_copy::peer::{
+    Peer, PeerAttribute, PeerCount, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
+    PeerPage, PeerRanges,
+};
 use uncopy_core::Errno;
 use uncopy_os::file::Stat;
-use uncopy_wire::{Answer, Call, Entry, Handle, MAX_CONTENTS_BYTES};
+use uncopy_wire::{Answer, Attribute, Call, Entry, FailedEntry, Handle, MAX_CONTENTS_BYTES};
 
 use crate::budget::Budget;
 use crate::calls::{Calls, Pending};
@@ -110,6 +113,11 @@ fn entry(entry: Entry) -> PeerEntry {
     }
 }
 
+fn failed_entry(entry: FailedEntry) -> PeerFailedEntry {
+    let errno = Errno::from_raw(entry.errno.into());
+    PeerFailedEntry { name: OsString::from_vec(entry.name), errno }
+}
+
 impl Peer for RemoteSource {
     fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {
         self.opened(&Call::Root { number, follows })
@@ -142,12 +150,14 @@ impl Peer for RemoteSource {
         let contents_up_to = contents_up_to.min(MAX_CONTENTS_BYTES);
         let call = Call::List { directory: Handle(directory.0), contents_up_to };
         if listing.is_over {
-            return Ok(PeerPage { entries: Vec::new(), is_last: true });
+            return Ok(PeerPage { is_last: true, ..PeerPage::default() });
         }
         self.list_ahead(&mut listing, &call, true)?;
         let Some(next) = listing.ahead.pop_front() else { return Err(other_answer()) };
         let answer = next.wait().inspect_err(|_| listing.ahead.clear())?;
-        let Answer::Entries { entries, is_last } = answer else { return Err(other_answer()) };
+        let Answer::Entries { entries, failed, is_last } = answer else {
+            return Err(other_answer());
+        };
         if is_last {
             listing.is_over = true;
             listing.ahead.clear();
@@ -155,7 +165,11 @@ impl Peer for RemoteSource {
             listing.window = (listing.window * 2).clamp(2, PAGES_AHEAD);
             self.list_ahead(&mut listing, &call, false)?;
         }
-        Ok(PeerPage { entries: entries.into_iter().map(entry).collect(), is_last })
+        Ok(PeerPage {
+            entries: entries.into_iter().map(entry).collect(),
+            failed: failed.into_iter().map(failed_entry).collect(),
+            is_last,
+        })
     }
 
     fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError> {
@@ -221,13 +235,34 @@ impl Peer for RemoteSource {
         }
     }
 
-    fn attributes(&self, of: PeerHandle) -> Result<Vec<(OsString, Vec<u8>)>, PeerError> {
+    fn attributes(&self, of: PeerHandle) -> Result<Vec<PeerAttribute>, PeerError> {
         let _place = self.attribute_readers.enter();
+        let attribute = |found: Attribute| PeerAttribute {
+            name: OsString::from_vec(found.name),
+            value: found.value,
+        };
         match self.calls.ask(&Call::Attributes { of: Handle(of.0) })? {
-            Answer::Attributes { attributes } => Ok(attributes
-                .into_iter()
-                .map(|attribute| (OsString::from_vec(attribute.name), attribute.value))
-                .collect()),
+            Answer::Attributes { attributes } => {
+                Ok(attributes.into_iter().map(attribute).collect())
+            }
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn attribute(&self, of: PeerHandle, name: &OsStr) -> Result<Option<Vec<u8>>, PeerError> {
+        let _place = self.attribute_readers.enter();
+        let name = name.as_bytes().to_vec();
+        match self.calls.ask(&Call::Attribute { of: Handle(of.0), name })? {
+            Answer::Attribute { value } => Ok(value),
+            _ => Err(other_answer()),
+        }
+    }
+
+    fn count(&self, directory: PeerHandle, one_filesystem: bool) -> Result<PeerCount, PeerError> {
+        match self.calls.ask(&Call::Count { directory: Handle(directory.0), one_filesystem })? {
+            Answer::Counted { entries, bytes, is_last } => {
+                Ok(PeerCount { entries, bytes, is_last })
+            }
             _ => Err(other_answer()),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::codec::{Reader, Writer};
+use crate::entry::is_attribute_name;
 use crate::status::Kind;
 use crate::{Violation, name};
 
@@ -78,6 +79,20 @@ pub enum Call {
         /// Its handle.
         of: Handle,
     },
+    /// Returns one extended attribute, whose value did not come with the others.
+    Attribute {
+        /// Handle of what has it.
+        of: Handle,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Counts on what is below a directory, ahead of the copy. Each handle has one count; the answers add up.
+    Count {
+        /// The directory.
+        directory: Handle,
+        /// Whether directories of other filesystems are not entered.
+        one_filesystem: bool,
+    },
     /// Closes what is open. The handle is of no use from the call on.
     Close {
         /// Its handle.
@@ -92,13 +107,15 @@ impl Call {
             Call::Root { .. } => None,
             Call::Open { directory: of, .. }
             | Call::List { directory: of, .. }
-            | Call::Look { directory: of, .. } => Some((*of, Some(Kind::Directory))),
+            | Call::Look { directory: of, .. }
+            | Call::Count { directory: of, .. } => Some((*of, Some(Kind::Directory))),
             Call::Ranges { file: of, .. } | Call::Read { file: of, .. } => {
                 Some((*of, Some(Kind::File)))
             }
-            Call::Examine { of } | Call::Attributes { of } | Call::Close { of } => {
-                Some((*of, None))
-            }
+            Call::Examine { of }
+            | Call::Attributes { of }
+            | Call::Attribute { of, .. }
+            | Call::Close { of } => Some((*of, None)),
         }
     }
 
@@ -127,6 +144,7 @@ impl Call {
         let is_offset = |offset: u64| i64::try_from(offset).is_ok();
         let is_good = match self {
             Call::Open { name, .. } | Call::Look { name, .. } => return name::check(name),
+            Call::Attribute { name, .. } => is_attribute_name(name),
             Call::List { contents_up_to, .. } => *contents_up_to <= MAX_CONTENTS_BYTES,
             Call::Ranges { from, .. } => is_offset(*from),
             Call::Read { offset, bytes, .. } => {
@@ -153,6 +171,10 @@ impl Call {
             Call::Read { file, offset, bytes } => to.u8(7).u32(file.0).u64(*offset).u32(*bytes),
             Call::Attributes { of } => to.u8(8).u32(of.0),
             Call::Close { of } => to.u8(9).u32(of.0),
+            Call::Attribute { of, name } => to.u8(10).u32(of.0).bytes(name),
+            Call::Count { directory, one_filesystem } => {
+                to.u8(11).u32(directory.0).bool(*one_filesystem)
+            }
         };
         to.0
     }
@@ -177,6 +199,8 @@ impl Call {
             }
             8 => Call::Attributes { of: handle(&mut from)? },
             9 => Call::Close { of: handle(&mut from)? },
+            10 => Call::Attribute { of: handle(&mut from)?, name: from.bytes()?.to_vec() },
+            11 => Call::Count { directory: handle(&mut from)?, one_filesystem: from.bool()? },
             _ => return Err(from.malformed()),
         };
         from.end()?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Reader;
-use crate::entry::{Attribute, Entry, read_target};
+use crate::entry::{Attribute, Entry, FailedEntry, PageEntry, read_errno, read_target, read_value};
 use crate::frame::{Frame, FrameKind};
 use crate::status::{Kind, Status};
 use crate::{Violation, server};
@@ -39,6 +39,8 @@ pub enum Answer {
     Entries {
         /// The entries.
         entries: Vec<Entry>,
+        /// Entries that cannot be looked at.
+        failed: Vec<FailedEntry>,
         /// Whether there are no more.
         is_last: bool,
     },
@@ -69,6 +71,20 @@ pub enum Answer {
         /// The attributes.
         attributes: Vec<Attribute>,
     },
+    /// One extended attribute.
+    Attribute {
+        /// Its value; `None`: there is none of this name.
+        value: Option<Vec<u8>>,
+    },
+    /// What was counted since the last answer.
+    Counted {
+        /// Number of entries.
+        entries: u64,
+        /// Bytes of the files among them.
+        bytes: u64,
+        /// Whether there are no more.
+        is_last: bool,
+    },
     /// Something was closed.
     Closed,
     /// The call failed.
@@ -88,6 +104,8 @@ enum Expected {
     Ranges { from: u64 },
     Data { bytes: u32 },
     Attributes,
+    Attribute,
+    Counted,
     Closed,
 }
 
@@ -136,6 +154,8 @@ impl Caller {
             Call::Ranges { from, .. } => Expected::Ranges { from: *from },
             Call::Read { bytes, .. } => Expected::Data { bytes: *bytes },
             Call::Attributes { .. } => Expected::Attributes,
+            Call::Attribute { .. } => Expected::Attribute,
+            Call::Count { .. } => Expected::Counted,
             Call::Close { .. } => Expected::Closed,
         };
         match self.is_of_data {
@@ -184,15 +204,9 @@ impl Caller {
 }
 
 fn read_failure(payload: &[u8]) -> Result<Answer, Violation> {
-    /// `MAX_ERRNO`, `include/linux/err.h`.
-    const MAX_ERRNO: u16 = 4095;
     let mut reader = Reader::new(payload, "answer");
-    let errno = reader.u16()?;
-    reader.end()?;
-    match errno {
-        1..=MAX_ERRNO => Ok(Answer::Failed { errno }),
-        _ => Err(reader.malformed()),
-    }
+    let errno = read_errno(&mut reader)?;
+    reader.end().map(|()| Answer::Failed { errno })
 }
 
 fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation> {
@@ -214,9 +228,15 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
         }
         Expected::Entries { contents_up_to } => {
             let is_last = reader.bool()?;
-            let mut entries = Vec::new();
+            let (mut entries, mut failed) = (Vec::new(), Vec::new());
             while !reader.is_empty() {
-                let entry = Entry::read(&mut reader)?;
+                let entry = match PageEntry::read(&mut reader)? {
+                    PageEntry::Seen(entry) => entry,
+                    PageEntry::Failed(entry) => {
+                        failed.push(entry);
+                        continue;
+                    }
+                };
                 let limit = contents_up_to as usize;
                 if entry.contents.as_ref().is_some_and(|contents| contents.len() > limit) {
                     return Err(reader.malformed());
@@ -224,10 +244,10 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
                 entries.push(entry);
             }
             // Each page brings a listing nearer to its end.
-            if entries.is_empty() && !is_last {
+            if entries.is_empty() && failed.is_empty() && !is_last {
                 return Err(reader.malformed());
             }
-            Answer::Entries { entries, is_last }
+            Answer::Entries { entries, failed, is_last }
         }
         Expected::Ranges { from } => {
             let is_last = reader.bool()?;
@@ -258,6 +278,11 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
                 attributes.push(Attribute::read(&mut reader)?);
             }
             Answer::Attributes { attributes }
+        }
+        Expected::Attribute => Answer::Attribute { value: read_value(&mut reader)? },
+        Expected::Counted => {
+            let is_last = reader.bool()?;
+            Answer::Counted { entries: reader.u64()?, bytes: reader.u64()?, is_last }
         }
     };
     reader.end().map(|()| answer)

@@ -79,21 +79,82 @@ pub(crate) fn read_target(
 pub struct Attribute {
     /// Name.
     pub name: Vec<u8>,
-    /// Value.
-    pub value: Vec<u8>,
+    /// Value; `None`: it is to be asked for by itself.
+    pub value: Option<Vec<u8>>,
 }
 
 impl Attribute {
     pub(crate) fn write(&self, writer: &mut Writer) {
-        writer.bytes(&self.name).bytes(&self.value);
+        writer.bytes(&self.name);
+        write_optional(writer, self.value.as_deref());
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Attribute, Violation> {
-        let (name, value) = (reader.bytes()?.to_vec(), reader.bytes()?.to_vec());
-        let is_name = (1..=MAX_ATTRIBUTE_NAME_BYTES).contains(&name.len()) && !name.contains(&0);
-        match is_name && value.len() <= MAX_ATTRIBUTE_BYTES {
+        let (name, value) = (reader.bytes()?.to_vec(), read_value(reader)?);
+        match is_attribute_name(&name) {
             true => Ok(Attribute { name, value }),
             false => Err(reader.malformed()),
         }
+    }
+}
+
+/// Reads the value of an attribute, if there is one.
+pub(crate) fn read_value(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>, Violation> {
+    let value = optional(reader)?;
+    let is_value = |value: &Vec<u8>| value.len() <= MAX_ATTRIBUTE_BYTES;
+    if value.as_ref().is_none_or(is_value) { Ok(value) } else { Err(reader.malformed()) }
+}
+
+/// Whether bytes are the name of an attribute.
+pub(crate) fn is_attribute_name(name: &[u8]) -> bool {
+    (1..=MAX_ATTRIBUTE_NAME_BYTES).contains(&name.len()) && !name.contains(&0)
+}
+
+/// An entry of a directory that cannot be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedEntry {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Error number of Linux.
+    pub errno: u16,
+}
+
+/// Byte in place of the kind of an entry that cannot be looked at.
+const FAILED: u8 = 0xff;
+
+impl FailedEntry {
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.bytes(&self.name).u8(FAILED).u16(self.errno);
+    }
+}
+
+/// An entry of a page.
+#[derive(Debug)]
+pub(crate) enum PageEntry {
+    Seen(Entry),
+    Failed(FailedEntry),
+}
+
+impl PageEntry {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<PageEntry, Violation> {
+        let mut ahead = *reader;
+        let name = ahead.bytes()?.to_vec();
+        if ahead.u8()? != FAILED {
+            return Entry::read(reader).map(PageEntry::Seen);
+        }
+        name::check(&name)?;
+        let errno = read_errno(&mut ahead)?;
+        *reader = ahead;
+        Ok(PageEntry::Failed(FailedEntry { name, errno }))
+    }
+}
+
+/// Reads an error number.
+pub(crate) fn read_errno(reader: &mut Reader<'_>) -> Result<u16, Violation> {
+    /// `MAX_ERRNO`, `include/linux/err.h`.
+    const MAX_ERRNO: u16 = 4095;
+    match reader.u16()? {
+        errno @ 1..=MAX_ERRNO => Ok(errno),
+        _ => Err(reader.malformed()),
     }
 }

@@ -62,12 +62,12 @@ pub use data::{
     DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataWish, MAX_ANNOUNCEMENTS,
     MAX_DATA_CONNECTIONS,
 };
-pub use entry::{Attribute, Entry};
+pub use entry::{Attribute, Entry, FailedEntry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
 pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};
 pub use message::{Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Refusal};
 pub use name::{MAX_NAME_BYTES, is_name};
-pub use server::{Page, Request, Server};
+pub use server::{MAX_VALUES_BYTES, Page, Request, Server};
 pub use session::{End, Received, Session};
 pub use status::{Kind, Status, Time};
 pub use violation::Violation;

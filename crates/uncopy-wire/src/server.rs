@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::Violation;
 use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Writer;
-use crate::entry::{Attribute, Entry, write_optional};
+use crate::entry::{Attribute, Entry, FailedEntry, write_optional};
 use crate::frame::{Frame, FrameKind, MAX_PAYLOAD_BYTES};
 use crate::status::{Kind, Status};
 
@@ -14,6 +14,8 @@ use crate::status::{Kind, Status};
 pub(crate) const MAX_CALLS: usize = 1024;
 /// Maximum number of open handles.
 const MAX_HANDLES: usize = 1 << 16;
+/// Number of bytes of values of attributes that come with their names.
+pub const MAX_VALUES_BYTES: usize = 256 << 10;
 /// Length from which on a page takes no further entry.
 const PAGE_BYTES: usize = 256 << 10;
 /// `E2BIG` and `EMFILE` of Linux.
@@ -39,8 +41,17 @@ pub struct Page {
 impl Page {
     /// Adds an entry.
     pub fn push(&mut self, entry: &Entry) {
+        self.add(|writer| entry.write(writer));
+    }
+
+    /// Adds an entry that cannot be looked at.
+    pub fn push_failed(&mut self, entry: &FailedEntry) {
+        self.add(|writer| entry.write(writer));
+    }
+
+    fn add(&mut self, write: impl FnOnce(&mut Writer)) {
         let mut writer = Writer::default();
-        entry.write(&mut writer);
+        write(&mut writer);
         self.bytes.extend_from_slice(&writer.0);
         self.entries += 1;
     }
@@ -234,7 +245,36 @@ impl Server {
         Ok(self.end(id, answer.0))
     }
 
-    /// Answers with extended attributes; with `E2BIG`, if they are too long for a frame.
+    /// Answers with one extended attribute; `None`: there is none of this name.
+    ///
+    /// # Errors
+    /// As [`Server::opened`].
+    pub fn attribute(&mut self, id: u32, value: Option<&[u8]>) -> Result<Frame, Violation> {
+        self.check(id, |call| matches!(call, Call::Attribute { .. }))?;
+        let mut answer = Writer::default();
+        write_optional(&mut answer, value);
+        Ok(self.end(id, answer.0))
+    }
+
+    /// Answers with the entries, and the bytes of files, that were counted since the last answer.
+    ///
+    /// # Errors
+    /// As [`Server::opened`].
+    pub fn counted(
+        &mut self,
+        id: u32,
+        entries: u64,
+        bytes: u64,
+        is_last: bool,
+    ) -> Result<Frame, Violation> {
+        self.check(id, |call| matches!(call, Call::Count { .. }))?;
+        let mut answer = Writer::default();
+        answer.bool(is_last).u64(entries).u64(bytes);
+        Ok(self.end(id, answer.0))
+    }
+
+    /// Answers with extended attributes; with `E2BIG`, if they are too long for a frame: values longer than
+    /// [`MAX_VALUES_BYTES`] together are left out, and asked for one by one.
     ///
     /// # Errors
     /// As [`Server::opened`].

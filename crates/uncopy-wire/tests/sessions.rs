@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, DataAnnouncement, DataLoss, DataLost, DataOffer,
-    DataRefusal, DataWish, End, Entry, Frame, Frames, Greeting, Handle, Job, JobState, Kind,
-    Message, OutputStream, Page, Received, Refusal, Server, Session, Status, Time, Versions,
+    DataRefusal, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle, Job, JobState,
+    Kind, Message, OutputStream, Page, Received, Refusal, Server, Session, Status, Time, Versions,
     Violation,
 };
 
@@ -274,7 +274,11 @@ fn transcript() -> String {
     ];
     let mut page = Page::default();
     entries.iter().for_each(|entry| page.push(entry));
-    let attributes = [Attribute { name: b"user.k".to_vec(), value: b"\0v".to_vec() }];
+    page.push_failed(&FailedEntry { name: b"f".to_vec(), errno: 13 });
+    let attributes = [
+        Attribute { name: b"user.k".to_vec(), value: Some(b"\0v".to_vec()) },
+        Attribute { name: b"user.l".to_vec(), value: None },
+    ];
     let calls = [
         Call::Root { number: 1, follows: true },
         Call::Open { directory: root, name: b"a\xff".to_vec(), follows: false },
@@ -284,6 +288,9 @@ fn transcript() -> String {
         Call::Ranges { file, from: 16 },
         Call::Read { file, offset: 1, bytes: 3 },
         Call::Attributes { of: file },
+        Call::Attribute { of: file, name: b"user.l".to_vec() },
+        Call::Attribute { of: file, name: b"user.gone".to_vec() },
+        Call::Count { directory: root, one_filesystem: true },
         Call::Look { directory: root, name: b"nowhere".to_vec() },
         Call::Close { of: file },
         Call::Root { number: 0, follows: false },
@@ -305,6 +312,11 @@ fn transcript() -> String {
             Call::Ranges { .. } => server.ranges(id, &[16..32, 64..1000], false).unwrap(),
             Call::Read { .. } => server.data(id, b"yte".to_vec()).unwrap(),
             Call::Attributes { .. } => server.attributes(id, &attributes).unwrap(),
+            Call::Attribute { name, .. } if name == b"user.l" => {
+                server.attribute(id, Some(b"long")).unwrap()
+            }
+            Call::Attribute { .. } => server.attribute(id, None).unwrap(),
+            Call::Count { .. } => server.counted(id, 7, 80, true).unwrap(),
             _ => server.closed(id).unwrap(),
         };
         line.frame("far", "answer", &answer);

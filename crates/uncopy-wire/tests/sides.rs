@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use uncopy_wire::{
-    Answer, Attribute, Call, CallId, Caller, Entry, Frame, FrameKind, Frames, Handle, Kind,
-    MAX_CONTENTS_BYTES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, Page, Request, Server,
+    Answer, Attribute, Call, CallId, Caller, Entry, FailedEntry, Frame, FrameKind, Frames, Handle,
+    Kind, MAX_CONTENTS_BYTES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, Page, Request, Server,
     Status, Time, Violation,
 };
 
@@ -97,7 +97,10 @@ fn each_call_has_its_answer_in_any_order() {
             entry(b"-", Kind::File, Some(b"")),
         ])
         .collect();
-    let attributes = vec![Attribute { name: b"user.a".into(), value: vec![7; 64 << 10] }; 16];
+    let attribute = |value| Attribute { name: b"user.a".into(), value };
+    let mut attributes = vec![attribute(Some(vec![7; 64 << 10])); 16];
+    attributes.push(attribute(None));
+    let failed = vec![FailedEntry { name: b"odd\xff".to_vec(), errno: 5 }; 2];
     let ranges: Vec<Range<u64>> =
         (1..=MAX_RANGES as u64).map(|at| at * 8192..at * 8192 + 4096).collect();
     let bytes: Vec<u8> = (0..MAX_READ_BYTES).map(|at| (at ^ (at >> 8)) as u8).collect();
@@ -106,7 +109,7 @@ fn each_call_has_its_answer_in_any_order() {
     let opened = status(Kind::File, 4);
     let read = |bytes| Call::Read { file, offset: 3, bytes };
     // Answers are given in the order of their numbers.
-    let table: [(Call, usize, Answer); 11] = [
+    let table: [(Call, usize, Answer); 14] = [
         (
             Call::Open { directory, name: name.clone(), follows: true },
             10,
@@ -115,12 +118,12 @@ fn each_call_has_its_answer_in_any_order() {
         (
             Call::List { directory, contents_up_to: 5 },
             3,
-            Answer::Entries { entries: entries.clone(), is_last: false },
+            Answer::Entries { entries: entries.clone(), failed: failed.clone(), is_last: false },
         ),
         (
             Call::List { directory, contents_up_to: 5 },
             4,
-            Answer::Entries { entries: vec![], is_last: true },
+            Answer::Entries { entries: vec![], failed: vec![], is_last: true },
         ),
         (Call::Look { directory, name }, 2, Answer::Entry { entry: looked.clone() }),
         (Call::Examine { of: file }, 8, Answer::Status { status: opened }),
@@ -133,6 +136,21 @@ fn each_call_has_its_answer_in_any_order() {
         (read(100), 6, Answer::Data { bytes: bytes[..99].to_vec() }),
         (Call::Attributes { of: file }, 5, Answer::Attributes { attributes: attributes.clone() }),
         (Call::Examine { of: directory }, 9, Answer::Failed { errno: FAILED }),
+        (
+            Call::Attribute { of: directory, name: b"user.a".into() },
+            11,
+            Answer::Attribute { value: Some(vec![9; 64 << 10]) },
+        ),
+        (
+            Call::Attribute { of: directory, name: vec![b'n'; 255] },
+            12,
+            Answer::Attribute { value: None },
+        ),
+        (
+            Call::Count { directory, one_filesystem: true },
+            13,
+            Answer::Counted { entries: u64::MAX, bytes: 7, is_last: false },
+        ),
         (Call::Close { of: file }, 0, Answer::Closed),
     ];
     let mut asked: Vec<(usize, CallId, u32)> = (table.iter())
@@ -141,15 +159,21 @@ fn each_call_has_its_answer_in_any_order() {
             (*order, id, request)
         })
         .collect();
-    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (11, 11, 1));
+    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (14, 14, 1));
     asked.sort_by_key(|(order, ..)| *order);
     for (order, id, request) in asked {
         let (_, _, answer) = table.iter().find(|(_, number, _)| *number == order).unwrap();
         let server = &mut line.server;
         let frame = match answer.clone() {
             Answer::Opened { status, .. } => server.opened(request, &status).unwrap().1,
-            Answer::Entries { entries, is_last } => {
-                server.page(request, &page(&entries), is_last).unwrap()
+            Answer::Entries { entries, failed, is_last } => {
+                let mut page = page(&entries);
+                failed.iter().for_each(|entry| page.push_failed(entry));
+                server.page(request, &page, is_last).unwrap()
+            }
+            Answer::Attribute { value } => server.attribute(request, value.as_deref()).unwrap(),
+            Answer::Counted { entries, bytes, is_last } => {
+                server.counted(request, entries, bytes, is_last).unwrap()
             }
             Answer::Entry { entry } => server.entry(request, &entry).unwrap(),
             Answer::Status { status } => server.status(request, &status).unwrap(),
@@ -186,6 +210,8 @@ fn a_server_gives_no_answer_that_is_not_due() {
     assert_eq!(server.entry(list, &entry(b"a", Kind::File, None)), unasked(list));
     assert_eq!(server.ranges(list, &[], true), unasked(list));
     assert_eq!(server.attributes(list, &[]), unasked(list));
+    assert_eq!(server.attribute(list, None), unasked(list));
+    assert_eq!(server.counted(list, 0, 0, true), unasked(list));
     assert_eq!(server.data(list, vec![]), unasked(list));
     assert_eq!(server.closed(list), unasked(list));
     assert_eq!(server.failed(99, 1), unasked(99));
@@ -209,13 +235,13 @@ fn pages_are_full_before_they_are_too_long_for_a_frame() {
         let frame = line.server.page(request, &page, false).unwrap();
         assert!(frame.payload.len() <= MAX_PAYLOAD_BYTES);
         let (taken, answer) = line.caller.take(frame).unwrap();
-        let Answer::Entries { entries, is_last: false } = answer else { panic!() };
+        let Answer::Entries { entries, is_last: false, .. } = answer else { panic!() };
         assert_eq!((taken, entries.len()), (id, count));
     }
     let mut line = Line::new();
     let file = line.open(Kind::File);
     let (id, request) = line.ask(&Call::Attributes { of: file });
-    let long = vec![Attribute { name: vec![b'a'; 255], value: vec![0; 64 << 10] }; 17];
+    let long = vec![Attribute { name: vec![b'a'; 255], value: Some(vec![0; 64 << 10]) }; 17];
     let frame = line.server.attributes(request, &long).unwrap();
     assert_eq!(line.caller.take(frame), Ok((id, Answer::Failed { errno: 7 })));
 }
@@ -281,7 +307,9 @@ fn calls_that_may_not_be_made_are_violations() {
     let read = |handle: &[u8; 4], offset: u64, bytes: u32| {
         encoded(&[7], &[handle, &long(offset), &number(bytes)])
     };
-    let handles: [(Vec<u8>, [u8; 4]); 10] = [
+    let attribute =
+        |handle: &[u8; 4], name: &[u8]| encoded(&[10], &[handle, &number(name.len() as u32), name]);
+    let handles: [(Vec<u8>, [u8; 4]); 13] = [
         (encoded(&[3], &[&f, &number(0)]), f),
         (open(&f, b"a"), f),
         (open(&unknown, b"a"), unknown),
@@ -292,6 +320,9 @@ fn calls_that_may_not_be_made_are_violations() {
         (encoded(&[5], &[&unknown]), unknown),
         (encoded(&[8], &[&unknown]), unknown),
         (encoded(&[9], &[&unknown]), unknown),
+        (attribute(&unknown, b"user.a"), unknown),
+        (encoded(&[11], &[&unknown, &[0]]), unknown),
+        (encoded(&[11], &[&f, &[0]]), f),
     ];
     for (call, handle) in handles {
         let expected = Err(Violation::BadHandle { handle: u32::from_le_bytes(handle) });
@@ -317,6 +348,12 @@ fn calls_that_may_not_be_made_are_violations() {
         encoded(&[1], &[&number(0), &[2]]),
         encoded(&[0], &[]),
         encoded(&[10], &[&f]),
+        attribute(&f, b""),
+        attribute(&f, b"a\0b"),
+        attribute(&f, &[b'a'; 256]),
+        encoded(&[11], &[&d]),
+        encoded(&[11], &[&d, &[2]]),
+        encoded(&[12], &[&d]),
         encoded(&whole, &[&[0]]),
         // A length that leads beyond the frame.
         encoded(&[4], &[&d, &number(u32::MAX), b"name"]),
@@ -387,7 +424,7 @@ fn answers_that_nobody_asked_for_are_violations() {
         let mut line = Line::new();
         let (file, directory) = (line.open(Kind::File), line.open(Kind::Directory));
         let handle = match call(file) {
-            Call::List { .. } => directory,
+            Call::List { .. } | Call::Count { .. } => directory,
             _ => file,
         };
         let (id, _) = line.caller.call(&call(handle)).unwrap();
@@ -399,6 +436,11 @@ fn answers_that_nobody_asked_for_are_violations() {
     let ranges = |file| Call::Ranges { file, from: 10 };
     let list = |directory| Call::List { directory, contents_up_to: 0 };
     let root = |_| Call::Root { number: 0, follows: false };
+    let attribute = |of| Call::Attribute { of, name: b"user.a".to_vec() };
+    let count = |directory| Call::Count { directory, one_filesystem: false };
+    let failed = |name: &[u8], errno: u16| {
+        [&[1][..], &(name.len() as u32).to_le_bytes(), name, &[0xff], &errno.to_le_bytes()].concat()
+    };
     let range = |from: u64, to: u64| [from.to_le_bytes(), to.to_le_bytes()].concat();
     let with = |flag: u8, ranges: &[Vec<u8>]| [&[flag][..], &ranges.concat()].concat();
     let malformed = Violation::Malformed { what: "answer" };
@@ -428,6 +470,23 @@ fn answers_that_nobody_asked_for_are_violations() {
         (&list, answer, vec![], malformed),
         (&list, answer, vec![0], malformed),
         (&list, answer, vec![1, 1], malformed),
+        // An entry that cannot be looked at, without an error or with a name that leads elsewhere.
+        (&list, answer, failed(b"a", 0), malformed),
+        (&list, answer, failed(b"a", 4096), malformed),
+        (&list, answer, failed(b"..", 13), Violation::BadName),
+        (&list, answer, failed(b"a/b", 13), Violation::BadName),
+        (&list, answer, failed(b"a", 13)[..8].to_vec(), malformed),
+        (&attribute, answer, vec![], malformed),
+        (&attribute, answer, vec![2], malformed),
+        (
+            &attribute,
+            answer,
+            [&[1][..], &65_537u32.to_le_bytes(), &[0; 65_537]].concat(),
+            malformed,
+        ),
+        (&count, answer, vec![1; 16], malformed),
+        (&count, answer, vec![2; 17], malformed),
+        (&count, answer, vec![1; 18], malformed),
         (&root, answer, vec![0; 3], malformed),
     ];
     for (number, (call, kind, payload, expected)) in table.into_iter().enumerate() {
@@ -510,6 +569,8 @@ proptest! {
             Call::List { directory: of, contents_up_to: 100 },
             Call::Ranges { file, from: 0 },
             Call::Attributes { of },
+            Call::Attribute { of, name: b"user.a".to_vec() },
+            Call::Count { directory: of, one_filesystem: false },
             Call::Look { directory: of, name: b"a".to_vec() },
             Call::Read { file, offset: 0, bytes: 100 },
         ] {

@@ -41,6 +41,10 @@ pub(crate) enum Why {
     MemoryOfOneMachine,
     /// The other side shows nothing outside what was named.
     OutsideIsNotShown,
+    /// The directories above a source are no part of what was named.
+    AboveIsNotShown,
+    /// What was named is shown with all that is below it, and no list cuts it down.
+    SourcesAreShownWhole,
     /// It could be done, and is not yet.
     NotBuilt,
 }
@@ -55,6 +59,10 @@ impl fmt::Display for Why {
             Why::NoTerminalThere => "nobody answers on the other machine",
             Why::MemoryOfOneMachine => "it looks at the page cache of one machine",
             Why::OutsideIsNotShown => "nothing outside the sources is shown",
+            Why::AboveIsNotShown => "the directories above the sources are not shown",
+            Why::SourcesAreShownWhole => {
+                "a source is shown whole, and --include and --exclude select what is copied"
+            }
             Why::NotBuilt => "not built yet",
         })
     }
@@ -122,12 +130,12 @@ pub(crate) static ROWS: [BetweenRow; 49] = [
         "--source, --dest, -t, -T",
     ),
     honoured(&["strip_trailing_slashes"], "--strip-trailing-slashes"),
-    refused(&["parents"], "--parents", |f| f.parents, Why::NotBuilt),
+    refused(&["parents"], "--parents", |f| f.parents, Why::AboveIsNotShown),
     refused(
         &["files_from", "from0"],
         "--files-from and --from0",
         |f| f.files_from.is_some(),
-        Why::NotBuilt,
+        Why::SourcesAreShownWhole,
     ),
     honoured(&["no_clobber"], "--no-clobber"),
     refused_in_push(&["interactive"], "--interactive", |f| f.interactive, Why::NoTerminalThere),
@@ -306,8 +314,8 @@ mod tests {
     fn what_is_refused_is_named() {
         let both = [true, true];
         for (flags, expected, [push, pull]) in [
-            ("--parents", "--parents (not built yet)", both),
-            ("--files-from l", "--files-from and --from0 (not built yet)", both),
+            ("--parents", "--parents (the directories above the sources are not shown)", both),
+            ("--files-from l", "--files-from and --from0 (a source is shown whole, and ", both),
             ("-i", "--interactive (nobody answers on the other machine)", [true, false]),
             ("-l", "--link (two machines share no file)", both),
             ("--in-place", "--in-place (", both),

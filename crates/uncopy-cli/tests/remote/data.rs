@@ -122,7 +122,11 @@ fn bytes_go_by_tls_in_both_directions_and_families() {
         let flags = ["--data=tls", "-v", "--connections=1"];
         let run = login.cp_of_files().args(flags).args(operands).run();
         succeeded(&run);
-        assert!(run.stdout.contains("40.00 MiB of it over 1 connection with TLS"), "{}", run.stdout);
+        assert!(
+            run.stdout.contains("40.00 MiB of it over 1 connection with TLS"),
+            "{}",
+            run.stdout
+        );
         fs::remove_file(copy).unwrap();
         let wire = login.copied(direction, "127.0.0.1", &["--data=ssh"]);
         assert_eq!(wire["transport"], "remote_shell");
@@ -413,7 +417,7 @@ enum Victim {
 fn far_end_of(login: &Login) -> u32 {
     let mut found = Vec::new();
     wait_for("a far end", || {
-        let all = super::ending::descendants(login.sshd.id());
+        let all = testbed::descendants(login.sshd.process_id());
         found = all
             .into_iter()
             .filter(|process| {

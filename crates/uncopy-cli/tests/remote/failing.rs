@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use testbed::{Case, Program};
+use testbed::{Case, Compared, Program, assert_same_tree};
 
-use super::{Direction, Machines, names_in, succeeded};
+use super::{Direction, Machines, UNCOPY, names_in, succeeded};
 
 /// Copies a file in a direction.
 fn copy(program: Program, direction: Direction) -> Program {
@@ -65,6 +65,40 @@ fn a_banner_is_skipped_and_a_book_is_not() {
             }
             assert_eq!(machines.destination(direction).join("b").exists(), is_skipped, "{bytes}");
         }
+    }
+}
+
+/// The words of the program there are split by the login's shell, as `sudo uncopy` needs.
+fn the_program_there_may_have_words() {
+    for direction in Direction::BOTH {
+        let machines = Machines::new();
+        fs::write(machines.source(direction).join("a"), b"1").unwrap();
+        let programs = machines.aside.subdirectory("programs of root", 0o755);
+        let log = machines.aside.join("sudo-log");
+        let sudo = format!(
+            "#!/bin/sh\n[ \"$1\" = -n ] && shift\nprintf '<%s>' \"$@\" >>'{}'\nexec \"$@\"\n",
+            log.display()
+        );
+        let path = programs.join("sudo");
+        fs::write(&path, sudo).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        machines.log_in_with(&format!("PATH='{}':$PATH", programs.display()));
+        let quoted = format!("'{}' -n '{UNCOPY}'", path.display());
+        for program in [format!("sudo {UNCOPY}"), format!("sudo -n {UNCOPY}"), quoted] {
+            succeeded(&copy(machines.serving(&program).arg("-f"), direction).run());
+            let copied = machines.destination(direction).join("b");
+            assert_eq!(fs::read(&copied).unwrap(), b"1");
+            fs::remove_file(&copied).unwrap();
+            let found = fs::read_to_string(&log).unwrap();
+            assert_eq!(found, format!("<{UNCOPY}><serve><--stdio>"), "{direction:?} {program}");
+            fs::remove_file(&log).unwrap();
+        }
+        // A `sudo` that asks for a password has no terminal: it says so and ends.
+        fs::write(&path, "#!/bin/sh\necho 'sudo: a terminal is required' >&2\nexit 1\n").unwrap();
+        let run = copy(machines.serving(&format!("sudo {UNCOPY}")), direction).run();
+        let message = run.failed(9);
+        assert!(message.contains("a terminal is required"), "{message}");
+        assert!(message.contains("does not speak the protocol"), "{message}");
     }
 }
 
@@ -137,12 +171,76 @@ fn what_may_not_be_read_is_an_error_of_its_entry() {
     }
 }
 
+/// A directory that can be listed and whose entries cannot be looked at: each fails alone, as on one machine.
+fn what_cannot_be_looked_at_is_an_error_of_its_entry() {
+    for direction in Direction::BOTH {
+        for flags in [&["-r"][..], &["-rT", "--delete"], &["-r", "--dry-run"]] {
+            let machines = Machines::new();
+            for directory in [&machines.near, &machines.far, &machines.aside] {
+                fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+            }
+            let (from, to) = (machines.source(direction), machines.destination(direction));
+            let closed = from.join("src/closed");
+            fs::create_dir_all(closed.join("directory")).unwrap();
+            fs::create_dir(from.join("src/open")).unwrap();
+            for name in ["src/closed/a", "src/closed/b", "src/open/c", "src/d"] {
+                fs::write(from.join(name), name).unwrap();
+            }
+            fs::set_permissions(&closed, fs::Permissions::from_mode(0o444)).unwrap();
+            if flags.contains(&"--delete") {
+                for copy in ["here", "there"] {
+                    fs::create_dir_all(to.join(copy).join("closed")).unwrap();
+                    for name in ["closed/a", "closed/gone", "gone"] {
+                        fs::write(to.join(copy).join(name), b"older").unwrap();
+                    }
+                    for name in ["", "closed", "closed/a", "closed/gone", "gone"] {
+                        rustix::fs::chown(
+                            to.join(copy).join(name),
+                            Some(rustix::fs::Uid::from_raw(65534)),
+                            None,
+                        )
+                        .unwrap();
+                    }
+                }
+            }
+            let failed = |run: &testbed::Run| -> Vec<String> {
+                let events =
+                    run.receipts().into_iter().filter(|event| event.value()["event"] == "failed");
+                let path = |event: testbed::Receipt| {
+                    let path = event.value()["source"].as_str().unwrap_or_default().to_owned();
+                    let name = path.rsplit_once("src").map_or("", |(_, name)| name).to_owned();
+                    format!("{name} {}", event.value()["errno"])
+                };
+                let mut found: Vec<String> = events.map(path).collect();
+                found.sort();
+                found
+            };
+            let local = Program::new(UNCOPY).arg("cp").arg("--json").args(flags);
+            let local = local.arg(from.join("src")).arg(to.join("here")).as_user(65534).run();
+            let remote = machines.cp().arg("--json").args(flags).arg(direction.source("src"));
+            let remote = remote.arg(direction.destination("there")).as_user(65534).run();
+            let what =
+                format!("{direction:?} {flags:?}: {}\nhere: {}", remote.stdout, local.stdout);
+            assert_eq!((remote.status.code(), local.status.code()), (Some(1), Some(1)), "{what}");
+            let found = failed(&remote);
+            assert_eq!(found, failed(&local), "{what}");
+            assert!(found.iter().any(|name| name.starts_with("/closed/b")), "{what}");
+            if !flags.contains(&"--dry-run") {
+                assert_same_tree(&to.join("here"), &to.join("there"), Compared::default());
+                assert!(to.join("there/open/c").exists(), "{what}");
+            }
+        }
+    }
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_machine_without_uncopy_is_named,
         [] a_remote_shell_that_reaches_nobody_is_an_error,
         [] a_banner_is_skipped_and_a_book_is_not,
         [] errors_are_those_of_one_machine,
+        [] the_program_there_may_have_words,
+        [testbed::Need::Root] what_cannot_be_looked_at_is_an_error_of_its_entry,
         [testbed::Need::Root] what_may_not_be_read_is_an_error_of_its_entry,
     ]
 }

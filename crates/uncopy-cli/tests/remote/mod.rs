@@ -1,13 +1,16 @@
 //! `uncopy cp` between machines, as a black box. Both are this one: a script takes the place of the remote shell, and a
 //! real `sshd` in some.
 
+mod attributes;
 mod data;
 mod doctor;
 mod ending;
 mod failing;
+mod memory;
 mod names;
 mod restricted;
 mod same;
+mod secrets;
 mod settings;
 mod shells;
 mod slow_line;
@@ -41,11 +44,13 @@ struct Machines {
 
 impl Machines {
     fn new() -> Machines {
-        let machines = Machines {
-            near: Place::Disk.scratch(),
-            far: Place::Disk.scratch(),
-            aside: Place::Disk.scratch(),
-        };
+        Machines::on(Place::Disk)
+    }
+
+    /// Both machines have their files on this filesystem.
+    fn on(place: Place) -> Machines {
+        let machines =
+            Machines { near: place.scratch(), far: place.scratch(), aside: Place::Disk.scratch() };
         machines.log_in_with("");
         machines
     }
@@ -150,13 +155,16 @@ fn names_in(directory: &Path) -> Vec<OsString> {
 
 pub(crate) fn cases() -> Vec<Case> {
     [
+        attributes::cases(),
         data::cases(),
         doctor::cases(),
         ending::cases(),
         failing::cases(),
+        memory::cases(),
         names::cases(),
         restricted::cases(),
         same::cases(),
+        secrets::cases(),
         settings::cases(),
         shells::cases(),
         slow_line::cases(),

@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::{
-    Case, Compared, Need, Place, Program, Scratch, Sshd, assert_same_tree, descendants, wait_for,
+    Case, Compared, Need, Place, Program, Scratch, Sshd, SshdSetup, assert_same_tree, descendants,
+    wait_for,
 };
 
 use super::{UNCOPY, succeeded};
@@ -136,7 +138,101 @@ fn a_key_is_bound_to_a_directory() {
     assert!(!only.join("written").exists());
 }
 
+/// There and back, by addresses of this server.
+fn go_there_and_back(sshd: &Sshd, scratch: &Scratch, host: &str) {
+    let (there, back) = (scratch.join("there"), scratch.join("back"));
+    let operand = format!("{host}:{}", there.display());
+    let cp = || cp(sshd).through(sshd.as_its_user());
+    let push = cp().args(["-r", "--verify"]).arg(scratch.join("src")).arg(&operand);
+    succeeded(&push.run());
+    assert_same_tree(&scratch.join("src"), &there, Compared::default());
+    let pull = cp().args(["-r", "--verify", "--json"]).arg(&operand).arg(&back);
+    succeeded(&pull.run());
+    assert_same_tree(&scratch.join("src"), &back, Compared::default());
+    assert_eq!(scratch.strangers(&["src", "there", "back"]), [""; 0]);
+}
+
+/// Server and client of a user without privileges, who has keys and a port of its own.
+fn an_ordinary_user_needs_no_privilege() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    const USER: u32 = 54_321;
+    let sshd = Sshd::start_with(&SshdSetup { user: Some(USER), ..SshdSetup::default() });
+    let scratch = Place::Disk.scratch();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    make_sources(&scratch);
+    go_there_and_back(&sshd, &scratch, "127.0.0.1");
+    for copy in ["there", "back"] {
+        assert_eq!(fs::metadata(scratch.join(copy)).unwrap().uid(), USER, "{copy}");
+    }
+    // What this user may not write is an error there and here.
+    let closed = scratch.subdirectory("closed", 0o700);
+    for (source, destination) in [
+        ("src/link".to_owned(), format!("127.0.0.1:{}/a", closed.display())),
+        (format!("127.0.0.1:{}/src/link", scratch.display()), format!("{}/a", closed.display())),
+    ] {
+        let run = cp(&sshd).arg(source).arg(destination).current_dir(scratch.path());
+        let run = run.through(sshd.as_its_user()).run();
+        assert!(run.failed(1).contains("EACCES"), "{}", run.stderr);
+    }
+    assert!(super::names_in(&closed).is_empty());
+}
+
+/// Over a link that has IPv6 alone, and packets of the least size that it may have (RFC 8200).
+fn small_packets_of_ipv6_are_enough() {
+    use testbed::network::{End, linked};
+    let (address_is, near_waits) = mpsc::channel();
+    let (near_is_done, far_waits) = mpsc::channel::<()>();
+    let narrow = |network: &testbed::network::Network, device: &str| {
+        network.ip(&format!("link set {device} mtu 1280"));
+        network.ip(&format!("-4 address flush dev {device}"));
+    };
+    let host = End::Far.address(true, 0).ip();
+    linked(
+        move |network| {
+            narrow(network, "veth0");
+            let config: std::path::PathBuf = near_waits.recv().unwrap();
+            let scratch = Place::Disk.scratch();
+            make_sources(&scratch);
+            let cp = || {
+                let shell = format!("ssh -F '{}'", config.display());
+                Program::new(UNCOPY)
+                    .arg("cp")
+                    .arg("-e")
+                    .arg(shell)
+                    .args(["--remote-program", UNCOPY])
+            };
+            let (there, back) = (scratch.join("there"), scratch.join("back"));
+            let operand = format!("[{host}]:{}", there.display());
+            succeeded(&cp().args(["-a", "--verify"]).arg(scratch.join("src")).arg(&operand).run());
+            succeeded(&cp().args(["-a", "--verify"]).arg(&operand).arg(&back).run());
+            assert_same_tree(&scratch.join("src"), &there, Compared::wholly());
+            assert_same_tree(&scratch.join("src"), &back, Compared::wholly());
+            drop(near_is_done);
+        },
+        move |network| {
+            narrow(network, "veth1");
+            let sshd = Sshd::start_with(&SshdSetup { addresses: vec![host], user: None });
+            address_is.send(sshd.client_config()).unwrap();
+            // Ends with the near side, whatever comes of it.
+            let _ = far_waits.recv();
+        },
+    );
+}
+
 pub(crate) fn cases() -> Vec<Case> {
+    let as_user = [Need::Root, Need::Tool("setpriv"), Need::Tool("unshare")];
+    let as_user = as_user.into_iter().fold(
+        Case::new("remote::shells::an_ordinary_user_needs_no_privilege", &[], || {
+            an_ordinary_user_needs_no_privilege();
+        }),
+        Case::needing,
+    );
+    let narrow = testbed::network::NEEDS.iter().copied().fold(
+        Case::new("remote::shells::small_packets_of_ipv6_are_enough", &[], || {
+            small_packets_of_ipv6_are_enough();
+        }),
+        Case::needing,
+    );
     let cases = testbed::cases![
         [] trees_go_there_and_back,
         [] an_address_has_a_port,
@@ -144,5 +240,6 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_key_is_bound_to_a_directory,
     ];
     let needs = [Need::Tool("sshd"), Need::Tool("ssh"), Need::Tool("ssh-keygen")];
-    cases.into_iter().map(|case| needs.into_iter().fold(case, Case::needing)).collect()
+    let cases = cases.into_iter().chain([as_user, narrow]);
+    cases.map(|case| needs.into_iter().fold(case, Case::needing)).collect()
 }

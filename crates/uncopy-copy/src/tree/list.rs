@@ -18,8 +18,8 @@ use super::reporter::Reporter;
 use super::source_directory::SourceDirectory;
 use super::worker::Worker;
 use crate::jobs::EntryKind;
-use crate::peer::PeerEntry;
-use crate::peer_directory::PeerDirectory;
+use crate::peer::{PeerEntry, PeerFailedEntry};
+use crate::peer_directory::{ListedThere, PeerDirectory};
 use uncopy_core::{Error, Objection, Reason};
 use uncopy_os::Sys;
 use uncopy_os::directory::{self, Entry};
@@ -39,6 +39,13 @@ const MAX_LISTED_CONTENTS: u32 = 64 << 10;
 enum ListedEntry<'a> {
     Here(Entry<'a>),
     There(PeerEntry),
+}
+
+/// What was found in a directory.
+enum Found<'a> {
+    Entry(ListedEntry<'a>),
+    /// The other machine could not look at it.
+    Failed(PeerFailedEntry),
 }
 
 impl ListedEntry<'_> {
@@ -67,10 +74,14 @@ impl ListedEntry<'_> {
 fn list_there(
     source: &PeerDirectory,
     contents_up_to: u32,
-    mut take: impl FnMut(PeerEntry) -> bool,
+    mut take: impl FnMut(Found<'_>) -> bool,
 ) -> Sys<bool> {
-    while let Some(entry) = source.next(contents_up_to)? {
-        if !take(entry) {
+    while let Some(listed) = source.next(contents_up_to)? {
+        let found = match listed {
+            ListedThere::Seen(entry) => Found::Entry(ListedEntry::There(entry)),
+            ListedThere::Failed(entry) => Found::Failed(entry),
+        };
+        if !take(found) {
             return Ok(false);
         }
     }
@@ -132,7 +143,20 @@ pub(super) fn list_open(
     let mut buffer = worker.listing.take();
     let way = (!worker.context.selects_everything()).then(|| directory.path_from_root());
     let mut entries = 0;
-    let mut take = |entry: ListedEntry<'_>| {
+    let mut take = |found_entry: Found<'_>| {
+        let entry = match found_entry {
+            Found::Entry(entry) => entry,
+            Found::Failed(failed) => {
+                if way
+                    .as_ref()
+                    .is_none_or(|way| worker.context.selects(&way.join(&failed.name), false))
+                {
+                    entries += 1;
+                    fail_entry(&mut worker.reporter, &directory, &failed);
+                }
+                return !worker.control.is_over();
+            }
+        };
         let (name, kind, next) = entry.facts();
         if let Some(way) = &way
             && !worker.context.selects(&way.join(name), kind == FileType::Directory)
@@ -158,12 +182,12 @@ pub(super) fn list_open(
             // The directory was just opened, so its position is the beginning.
             let rewound = if from == 0 { Ok(()) } else { directory::rewind_to(source, from) };
             rewound.and_then(|()| {
-                directory::list(source, &mut buffer, |entry| take(ListedEntry::Here(entry)))
+                directory::list(source, &mut buffer, |entry| {
+                    take(Found::Entry(ListedEntry::Here(entry)))
+                })
             })
         }
-        SourceDirectory::There(source) => {
-            list_there(source, contents_up_to, |entry| take(ListedEntry::There(entry)))
-        }
+        SourceDirectory::There(source) => list_there(source, contents_up_to, take),
     };
     worker.tally.count_found(entries);
     worker.listing.give_back(buffer);
@@ -190,6 +214,14 @@ pub(super) fn list_open(
         push(worker, &directory, Task::Enter { parent, name, linked });
     }
     end(worker, directory);
+}
+
+/// Reports an entry that the other machine could not look at.
+fn fail_entry(reporter: &mut Reporter<'_>, directory: &Arc<Directory>, failed: &PeerFailedEntry) {
+    let PeerFailedEntry { name, errno } = failed;
+    let names = || (directory.source_path().join(name), directory.destination_path().join(name));
+    let error = Error::system("examine", directory.source_path().join(name), *errno);
+    reporter.fail_at(names, EntryKind::File, error);
 }
 
 fn listing_failed(reporter: &mut Reporter<'_>, directory: &Arc<Directory>, error: Error) {

@@ -50,12 +50,12 @@ fn run(
     let (job, mut sources_not_tried) = (Job::new(options, observer, peer.cloned()), 0);
     let control = &job.control();
     std::thread::scope(|scope| {
-        // To list another machine's directories twice takes longer than it is worth.
-        if options.scan_ahead && peer.is_none() {
+        if options.scan_ahead {
             let sources: Vec<PathBuf> = pairs.iter().map(|(source, _)| source.clone()).collect();
             // If no thread can be started, the total stays unknown.
             let scan = Scan { options, tally: &job.tally, ending: &job.ending };
-            let _ = std::thread::Builder::new().spawn_scoped(scope, move || scan.run(&sources));
+            let _ =
+                std::thread::Builder::new().spawn_scoped(scope, move || scan.run(&sources, peer));
         }
         let (mut worker_loop, mut files) =
             (WorkerLoop::new(&job, control, scope), SourceFiles::default());

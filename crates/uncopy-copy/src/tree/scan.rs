@@ -1,22 +1,19 @@
 //! Counts entries and bytes ahead of the copy, so that the remaining work is known.
 
-use std::ffi::{OsStr, OsString};
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use super::ending::Ending;
 use super::tally::Tally;
-use crate::jobs::{JobOptions, Sources};
+use super::target::names_directory;
+use crate::count::{CountState, TreeCount, length};
+use crate::jobs::{JobOptions, Links, Sources};
+use crate::peer_link::PeerLink;
 use crate::{Control, Gate};
+use uncopy_os::file::Stat;
 use uncopy_os::{Sys, directory, follow};
-
-/// Maximum number of waiting directories; with more the total stays unknown, because it is not
-/// worth more memory.
-const MAX_WAITING: usize = 50_000;
 
 /// A scan, and the parts of the job that it uses.
 pub(super) struct Scan<'a> {
@@ -27,9 +24,14 @@ pub(super) struct Scan<'a> {
 
 impl Scan<'_> {
     /// Counts the contents of the sources. No error is reported: the copy will meet the same errors.
-    pub(super) fn run(&self, sources: &[PathBuf]) {
+    pub(super) fn run(&self, sources: &[PathBuf], peer: Option<&Arc<PeerLink>>) {
         let _inside = self.options.gate.as_ref().map(Gate::enter);
-        let whole = sources.iter().all(|source| self.scan(source).unwrap_or(true));
+        let mut roots = sources.iter().zip(0..);
+        let whole = roots.all(|(source, number)| match peer {
+            None => self.scan(source).unwrap_or(true),
+            // Whatever it does not count stays unknown.
+            Some(link) => self.scan_there(link, number, source).unwrap_or(false),
+        });
         if whole && !self.ending.is_over() {
             self.tally.end_scan();
         }
@@ -50,50 +52,46 @@ impl Scan<'_> {
             return Ok(true);
         }
         let root = follow::open_root(source).map_err(|stopped| stopped.errno())?;
-        let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
-        let mut buffer = Vec::with_capacity(64 << 10);
-        while let Some(names) = waiting.pop() {
-            if !self.may_continue() || waiting.len() > MAX_WAITING {
-                return Ok(false);
+        let mut tree = TreeCount::new(self.options.one_filesystem);
+        loop {
+            let mut goes_on = self.may_continue();
+            let state = tree.next_directory(&root, &mut |bytes| {
+                self.tally.count_scanned(bytes);
+                goes_on = goes_on && self.may_continue();
+                goes_on
+            });
+            match state {
+                _ if !goes_on => return Ok(false),
+                CountState::Waiting => {}
+                CountState::GivenUp => return Ok(false),
+                CountState::Done => break,
             }
-            // A directory that cannot be read is an error of the copy.
-            let _ = self.scan_directory(&root, &names, &mut waiting, buffer.spare_capacity_mut());
         }
         // The root itself.
         self.tally.count_scanned(None);
         Ok(true)
     }
 
-    fn scan_directory(
-        &self,
-        root: &OwnedFd,
-        names: &[OsString],
-        waiting: &mut Vec<Vec<OsString>>,
-        buffer: &mut [MaybeUninit<u8>],
-    ) -> Sys<()> {
-        let path: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
-        let at = directory::open_beneath(root, &path, false)?;
-        directory::rewind_to(&at, 0)?;
-        directory::list(&at, buffer, |entry| {
-            let name = OsStr::from_bytes(entry.name.to_bytes());
-            if entry.kind == FileType::Directory {
-                let leaves = || {
-                    let below = directory::stat_name(&at, name);
-                    let device = uncopy_os::file::stat(&at).map(|stat| stat.device);
-                    below.is_ok_and(|below| Ok(below.device) != device)
-                };
-                if self.options.one_filesystem && leaves() {
-                    self.tally.count_scanned(None);
-                    return self.may_continue();
-                }
-                waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
+    /// Has another machine count a root.
+    fn scan_there(&self, link: &Arc<PeerLink>, number: u32, source: &Path) -> Sys<bool> {
+        let options = self.options;
+        let follow =
+            options.links == Links::Follow || options.follow_roots || names_directory(source);
+        let (root, stat) = link.opened(link.ask(|peer| peer.open_root(number, follow))?)?;
+        if stat.file_type() != FileType::Directory {
+            self.count(&stat);
+            return Ok(true);
+        }
+        while self.may_continue() {
+            let found = root.ask(|peer, handle| peer.count(handle, options.one_filesystem))?;
+            self.tally.add_scanned(found.entries, found.bytes);
+            if found.is_last {
+                // The root itself.
                 self.tally.count_scanned(None);
-            } else if let Ok(stat) = directory::stat_name(&at, name) {
-                self.count(&stat);
+                return Ok(true);
             }
-            self.may_continue()
-        })?;
-        Ok(())
+        }
+        Ok(false)
     }
 
     /// Waits while the job is paused. Returns `false` if it is over.
@@ -103,8 +101,7 @@ impl Scan<'_> {
             == Control::Continue
     }
 
-    fn count(&self, stat: &uncopy_os::file::Stat) {
-        let is_file = stat.file_type() == FileType::RegularFile;
-        self.tally.count_scanned(is_file.then_some(stat.size));
+    fn count(&self, stat: &Stat) {
+        self.tally.count_scanned(length(stat));
     }
 }

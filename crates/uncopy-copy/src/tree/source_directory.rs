@@ -147,8 +147,7 @@ impl SourceDirectory {
         }
     }
 
-    /// Returns where the extended attributes of an entry that is neither a file nor a directory are copied from. A
-    /// symbolic link of another machine is never opened, and has none.
+    /// Returns where the extended attributes of an entry that is neither a file nor a directory are copied from.
     pub(super) fn attributes_of(
         &self,
         name: &OsStr,
@@ -158,11 +157,8 @@ impl SourceDirectory {
         let Some(directory) = self.there() else {
             return AttributeSource::There(Err(Errno::EXDEV));
         };
-        if stat.file_type() == FileType::Symlink {
-            return AttributeSource::There(Ok(Vec::new()));
-        }
         AttributeSource::there(preserve, || {
-            let (object, now) = directory.open(name, false)?;
+            let (object, now) = directory.open_any(name, false)?;
             match now.is_same_file(stat) {
                 true => object.attributes(),
                 false => Err(Errno::ESTALE),

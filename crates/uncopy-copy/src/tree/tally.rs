@@ -95,10 +95,13 @@ impl<'a> Tally<'a> {
 
     /// Counts an entry that was met ahead of the copy, with its bytes if it is a regular file.
     pub(super) fn count_scanned(&self, bytes: Option<u64>) {
-        add(&self.counters.scanned_entries, 1);
-        if let Some(bytes) = bytes {
-            add(&self.counters.scanned_bytes, bytes);
-        }
+        self.add_scanned(1, bytes.unwrap_or(0));
+    }
+
+    /// Counts entries that were met ahead of the copy, and the bytes of the files among them.
+    pub(super) fn add_scanned(&self, entries: u64, bytes: u64) {
+        add(&self.counters.scanned_entries, entries);
+        add(&self.counters.scanned_bytes, bytes);
     }
 
     /// Notes that everything was met ahead of the copy.

@@ -32,6 +32,16 @@ pub(super) enum Answered {
     Ranges(FoundRanges),
     Data(Vec<u8>),
     Attributes(Vec<Attribute>),
+    Attribute(Option<Vec<u8>>),
+    Counted(CountedEntries),
+}
+
+/// What was counted in a while.
+#[derive(Debug, Default)]
+pub(super) struct CountedEntries {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    pub(super) is_last: bool,
 }
 
 /// Returns an error number as it crosses the wire.

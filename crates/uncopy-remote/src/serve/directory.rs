@@ -7,14 +7,16 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags};
+use uncopy_copy::count::{CountState, TreeCount};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, follow, name, transfer};
-use uncopy_wire::{Entry, Page};
+use uncopy_wire::{Entry, FailedEntry, Page};
 
-use super::answer::ListedPage;
+use super::answer::{self, CountedEntries, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
 use super::opened::{Seen, open_seen};
 use super::place::Place;
@@ -23,6 +25,8 @@ use crate::gate::lock;
 
 /// Number of names that are read at a time.
 const NAMES: usize = 512;
+/// Time after which a part of a count is answered.
+const COUNT_TIME: Duration = Duration::from_millis(100);
 
 /// Open directory.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub(super) struct OpenDirectory {
     /// Pages that were asked for, by call and length of contents; and whether a thread makes them.
     queued: Mutex<QueuedPages>,
     listing: Mutex<Listing>,
+    /// Count that is under way.
+    count: Mutex<Option<TreeCount>>,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +90,7 @@ impl OpenDirectory {
             used: AtomicU64::new(0),
             queued: Mutex::default(),
             listing: Mutex::default(),
+            count: Mutex::default(),
         }
     }
 
@@ -134,7 +141,6 @@ impl OpenDirectory {
         let here = self.descriptor(descriptors)?;
         let seen = open_seen(false, |flags| name::open_existing(here.as_fd(), name, flags))?;
         match (seen.stat.file_type(), follows) {
-            (FileType::Symlink, false) => Err(Errno::ELOOP),
             (FileType::Symlink, true) => {
                 drop(seen);
                 let root = self.root.clone().unwrap_or(here);
@@ -172,6 +178,31 @@ impl OpenDirectory {
         queued.is_made
     }
 
+    /// Counts on what is below it for a while.
+    pub(super) fn count(
+        &self,
+        one_filesystem: bool,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<CountedEntries> {
+        let here = self.descriptor(descriptors)?;
+        let mut tree = lock(&self.count);
+        let tree = tree.get_or_insert_with(|| TreeCount::new(one_filesystem));
+        let (begin, mut found) = (Instant::now(), CountedEntries::default());
+        loop {
+            let state = tree.next_directory(here.as_fd(), &mut |bytes| {
+                found.entries += 1;
+                found.bytes = found.bytes.saturating_add(bytes.unwrap_or(0));
+                true
+            });
+            match state {
+                CountState::Waiting if begin.elapsed() < COUNT_TIME => {}
+                CountState::Waiting => return Ok(found),
+                CountState::Done => return Ok(CountedEntries { is_last: true, ..found }),
+                CountState::GivenUp => return Err(Errno::EOVERFLOW),
+            }
+        }
+    }
+
     /// Makes the next page.
     pub(super) fn page(
         &self,
@@ -200,7 +231,10 @@ impl Listing {
                 Ok(entry) => page.push(&entry),
                 // It was removed meanwhile.
                 Err(Errno::ENOENT) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => {
+                    let name = name.as_bytes().to_vec();
+                    page.push_failed(&FailedEntry { name, errno: answer::raw(errno) });
+                }
             }
         }
         let is_last = self.names.is_empty() && self.is_at_end;
@@ -281,7 +315,6 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
     use std::thread::sleep;
-    use std::time::Duration;
 
     use super::*;
 

@@ -179,6 +179,12 @@ impl Serving {
             Call::Ranges { from, .. } => of()?.ranges(*from).map(Answered::Ranges),
             Call::Read { offset, bytes, .. } => of()?.read(*offset, *bytes).map(Answered::Data),
             Call::Attributes { .. } => of()?.attributes(descriptors).map(Answered::Attributes),
+            Call::Attribute { name, .. } => {
+                of()?.attribute(name, descriptors).map(Answered::Attribute)
+            }
+            Call::Count { one_filesystem, .. } => {
+                of()?.count(*one_filesystem, descriptors).map(Answered::Counted)
+            }
             // Answered elsewhere, or of a later version.
             _ => Err(Errno::ENOSYS),
         }
@@ -214,6 +220,10 @@ impl Serving {
             Ok(Answered::Ranges(found)) => server.ranges(id, &found.ranges, found.is_last),
             Ok(Answered::Data(bytes)) => server.data(id, bytes),
             Ok(Answered::Attributes(attributes)) => server.attributes(id, &attributes),
+            Ok(Answered::Attribute(value)) => server.attribute(id, value.as_deref()),
+            Ok(Answered::Counted(found)) => {
+                server.counted(id, found.entries, found.bytes, found.is_last)
+            }
             Err(errno) => server.failed(id, answer::raw(errno)),
         };
         // Each call is answered once, by the answer that is due.

@@ -1,6 +1,6 @@
 //! Something that is open for the other end.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use rustix::fs::{FileType, OFlags};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, transfer, xattr};
-use uncopy_wire::{Attribute, Entry, MAX_RANGES, Status};
+use uncopy_wire::{Attribute, Entry, MAX_RANGES, MAX_VALUES_BYTES, Status};
 
-use super::answer::{FoundRanges, ListedPage};
+use super::answer::{CountedEntries, FoundRanges, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
 use super::directory::OpenDirectory;
 use crate::convert;
@@ -194,15 +194,39 @@ impl Opened {
 
     pub(super) fn attributes(&self, descriptors: &Arc<Descriptors>) -> Sys<Vec<Attribute>> {
         self.with_descriptor(descriptors, |fd| {
-            let mut attributes = Vec::new();
+            let (mut attributes, mut bytes) = (Vec::new(), 0);
             for name in xattr::names(fd)? {
-                // It may have been removed meanwhile.
-                if let Some(value) = xattr::get(fd, &name)? {
-                    attributes.push(Attribute { name: name.to_bytes().to_vec(), value });
-                }
+                let value = match bytes < MAX_VALUES_BYTES {
+                    true => match xattr::get(fd, &name)? {
+                        // It was removed meanwhile.
+                        None => continue,
+                        value => value,
+                    },
+                    // It is asked for by itself.
+                    false => None,
+                };
+                bytes += value.as_ref().map_or(0, Vec::len);
+                attributes.push(Attribute { name: name.to_bytes().to_vec(), value });
             }
             Ok(attributes)
         })
+    }
+
+    pub(super) fn attribute(
+        &self,
+        name: &[u8],
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<Option<Vec<u8>>> {
+        let name = CString::new(name).map_err(|_| Errno::EINVAL)?;
+        self.with_descriptor(descriptors, |fd| xattr::get(fd, &name))
+    }
+
+    pub(super) fn count(
+        &self,
+        one_filesystem: bool,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<CountedEntries> {
+        self.directory()?.count(one_filesystem, descriptors)
     }
 
     /// Returns the time of the last use of a descriptor that may be closed meanwhile.

@@ -508,8 +508,10 @@ fn an_end_that_does_not_begin_is_taken_for_dead() {
             });
             let since = Instant::now();
             let error = match pushes {
-                true => push(near, &short, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err(),
-                false => pull(near, &short, &["x".into()], &never).unwrap_err(),
+                true => {
+                    push(near, &short, None, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err()
+                }
+                false => pull(near, &short, None, &["x".into()], &never).unwrap_err(),
             };
             assert_eq!(error, silent_error("greeting"));
             assert!(since.elapsed() >= login + short.silence, "{:?}", since.elapsed());

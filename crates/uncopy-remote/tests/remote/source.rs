@@ -110,7 +110,11 @@ fn walk(
         assert_eq!((entry.stat.device, entry.stat.inode), (expected.device, expected.inode));
         let bytes = match entry.stat.mode & KIND {
             LINK => {
-                assert_eq!(errno(source.open(directory, &entry.name, false)), 40);
+                // It is opened itself, and nothing is read through it.
+                let opened = source.open(directory, &entry.name, false).unwrap();
+                assert_eq!((opened.stat.inode, opened.stat.mode), (expected.inode, expected.mode));
+                assert_eq!(errno(read_range(source, opened.handle, 0..1)), 9);
+                source.close(opened.handle);
                 let looked = source.look(directory, &entry.name).unwrap();
                 assert_eq!(looked.target, entry.target);
                 entry.target.unwrap().into_vec()
@@ -312,16 +316,33 @@ fn attributes_arrive() {
             panic!("the build directory has no extended attributes");
         }
     }
-    let pulled = Pulled::new(Line::Socket, &[&path, root.path()]);
+    let link = root.path().join("link");
+    symlink("nowhere", &link).unwrap();
+    let pulled = Pulled::new(Line::Socket, &[&path, root.path(), &link]);
     let source = pulled.source();
     let handle = source.open_root(0, false).unwrap().handle;
     let mut found = source.attributes(handle).unwrap();
-    found.retain(|(name, _)| name.as_bytes().starts_with(b"user."));
-    found.sort();
-    let expected = [("user.a", b"\0\xff".to_vec()), ("user.b", vec![]), ("user.c", large)];
-    assert_eq!(found, expected.map(|(name, value)| (name.into(), value)));
+    found.retain(|attribute| attribute.name.as_bytes().starts_with(b"user."));
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let expected = [("user.a", b"\0\xff".to_vec()), ("user.b", vec![]), ("user.c", large.clone())];
+    let expected = expected.map(|(name, value)| (OsString::from(name), Some(value)));
+    let found: Vec<_> = found.into_iter().map(|found| (found.name, found.value)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(source.attribute(handle, name("user.c")), Ok(Some(large)));
+    assert_eq!(source.attribute(handle, name("user.none")), Ok(None));
+    for bad in ["", "user.\0", &"a".repeat(256)] {
+        assert_eq!(errno(source.attribute(handle, name(bad))), 22);
+    }
     let directory = source.open_root(1, false).unwrap().handle;
     source.attributes(directory).unwrap();
+    // Those of a link itself, which is only looked at.
+    for link in [source.open_root(2, false), source.open(directory, name("link"), false)] {
+        let link = link.unwrap();
+        assert_eq!(link.stat.file_type(), rustix::fs::FileType::Symlink);
+        source.attributes(link.handle).unwrap();
+        assert_eq!(source.attribute(link.handle, name("user.a")), Ok(None));
+        assert_eq!(errno(read_range(&source, link.handle, 0..1)), 9);
+    }
     pulled.end();
 }
 
@@ -433,7 +454,7 @@ fn links_are_followed_where_it_is_wanted_and_within_the_root() {
     let b = source.open(a, name("b"), true).unwrap().handle;
     let file = source.open(b, name("up"), true).unwrap().handle;
     assert_eq!(read_range(&source, file, 0..100).unwrap(), b"inside");
-    assert_eq!(errno(source.open(b, name("up"), false)), 40);
+    assert_eq!(source.open(b, name("up"), false).unwrap().stat.mode & KIND, LINK);
     // Through a link to a directory, and on from there.
     let again = source.open(b, name("dots"), true).unwrap();
     let looked = source.look(again.handle, name("f")).unwrap();

@@ -15,7 +15,8 @@ use uncopy::copy::CopyOptions;
 use uncopy::copy::Preserve;
 use uncopy::copy::job::{Delete, JobError, JobOptions, Summary, copy_from_peer};
 use uncopy::copy::peer::{
-    Peer, PeerEntry, PeerError, PeerHandle, PeerOpened, PeerPage, PeerRanges,
+    Peer, PeerAttribute, PeerCount, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
+    PeerPage, PeerRanges,
 };
 use uncopy::{Errno, Objection, Reason};
 use uncopy_os::directory;
@@ -86,8 +87,16 @@ impl Peer for Liar {
         Ok((self.read)(range, take))
     }
 
-    fn attributes(&self, _: PeerHandle) -> Result<Vec<(OsString, Vec<u8>)>, PeerError> {
+    fn attributes(&self, _: PeerHandle) -> Result<Vec<PeerAttribute>, PeerError> {
         Ok(Vec::new())
+    }
+
+    fn attribute(&self, _: PeerHandle, _: &OsStr) -> Result<Option<Vec<u8>>, PeerError> {
+        Ok(None)
+    }
+
+    fn count(&self, _: PeerHandle, _: bool) -> Result<PeerCount, PeerError> {
+        Ok(PeerCount { entries: u64::MAX / 2, bytes: u64::MAX, is_last: false })
     }
 
     fn close(&self, _: PeerHandle) {}
@@ -97,8 +106,12 @@ fn entry(name: impl AsRef<OsStr>, stat: Stat) -> PeerEntry {
     PeerEntry { name: name.as_ref().to_owned(), stat, target: None, contents: None }
 }
 
+fn failed(name: &str, errno: Errno) -> PeerFailedEntry {
+    PeerFailedEntry { name: OsString::from(name), errno }
+}
+
 fn last(entries: Vec<PeerEntry>) -> PeerPage {
-    PeerPage { entries, is_last: true }
+    PeerPage { entries, is_last: true, ..PeerPage::default() }
 }
 
 /// Status of a directory of its own, and of a file of 1,000 bytes.
@@ -254,16 +267,58 @@ fn the_same_names_without_end_end_the_job() {
         }
         let page = move |_, number| PeerPage {
             entries: vec![entry("a", file.clone()), entry(format!("{}", number % 7), file.clone())],
-            is_last: false,
+            ..PeerPage::default()
         };
         assert_lost(receive(&scene, liar(&scene, Box::new(page))), "again");
     }
 }
 
+/// Only they are missing, and what the destination has of their names is not deleted.
+#[test]
+fn entries_that_cannot_be_looked_at_fail_alone() {
+    for deletes in [false, true] {
+        let scene = Scene::new();
+        let (_, file) = stats(&scene);
+        if deletes {
+            fs::create_dir(scene.path("there")).unwrap();
+            for name in ["b", "stranger"] {
+                fs::write(scene.path("there").join(name), b"older").unwrap();
+            }
+        }
+        let page = move |_, _| PeerPage {
+            failed: ["b", "c"].map(|name| failed(name, Errno::EACCES)).into(),
+            ..last(vec![entry("file", file.clone())])
+        };
+        let options = JobOptions::new().delete(deletes.then(Delete::default));
+        let summary = receive_with(&scene, liar(&scene, Box::new(page)), &options).unwrap();
+        assert_eq!((summary.files, summary.failed, summary.directories), (1, 2, 1));
+        assert_eq!(fs::read(scene.path("there/file")).unwrap(), bytes(1000, 1));
+        assert_eq!(scene.path("there/b").exists(), deletes);
+        assert!(!scene.path("there/stranger").exists());
+    }
+    for name in ["", ".", "..", "a/b", "/", "a\0"] {
+        let scene = Scene::new();
+        let page =
+            move |_, _| PeerPage { failed: vec![failed(name, Errno::EIO)], ..last(Vec::new()) };
+        assert_lost(receive(&scene, liar(&scene, Box::new(page))), "name");
+    }
+}
+
+/// It ends with the job, and its sums are only shown.
+#[test]
+fn a_count_without_end_ends_with_the_job() {
+    let scene = Scene::new();
+    let (_, file) = stats(&scene);
+    let page = move |_, _| last(vec![entry("file", file.clone())]);
+    let options = JobOptions::new().scan_ahead(true);
+    let summary = receive_with(&scene, liar(&scene, Box::new(page)), &options).unwrap();
+    assert_eq!((summary.files, summary.failed), (1, 0));
+}
+
 #[test]
 fn a_listing_without_end_and_without_entries_ends_the_job() {
     let scene = Scene::new();
-    let page = |_, _| PeerPage { entries: Vec::new(), is_last: false };
+    let page = |_, _| PeerPage::default();
     assert_lost(receive(&scene, liar(&scene, Box::new(page))), "empty parts");
 }
 
@@ -288,6 +343,35 @@ fn a_directory_in_itself_without_end_is_left_out() {
         let expected = if has_own_inode { 2000..2100 } else { 1..2 };
         assert!(expected.contains(&summary.directories), "{summary:?}");
     }
+}
+
+/// A listing that finds more directories than may wait goes on where it stopped.
+#[test]
+fn a_listing_of_very_many_directories_is_continued() {
+    const PAGE: u64 = 1000;
+    // 50,000 may wait.
+    let pages = by_extent([2, 52, 52]);
+    let scene = Scene::new();
+    let (directory, file) = stats(&scene);
+    let (model, first) = (directory.clone(), AtomicU64::new(0));
+    let page = move |handle: PeerHandle, _| match handle.0 {
+        0 => {
+            let number = first.fetch_add(1, Ordering::Relaxed);
+            let names = number * PAGE..(number + 1) * PAGE;
+            let listed = |name: u64| Stat { inode: name + 1, device: (8, 77), ..model.clone() };
+            let entries = names.map(|name| entry(format!("{name}"), listed(name))).collect();
+            PeerPage { is_last: number + 1 == pages, ..last(entries) }
+        }
+        _ => last(Vec::new()),
+    };
+    let mut liar = liar(&scene, Box::new(page));
+    liar.stat =
+        Box::new(move |name| match name.to_str().and_then(|name| name.parse::<u64>().ok()) {
+            Some(number) => Stat { inode: 1 + number, device: (8, 77), ..directory.clone() },
+            None => file.clone(),
+        });
+    let summary = receive(&scene, liar).unwrap();
+    assert_eq!((summary.directories, summary.failed), (pages * PAGE + 1, 0));
 }
 
 #[test]

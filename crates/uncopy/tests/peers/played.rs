@@ -1,7 +1,7 @@
 //! Plays the other machine by directories of this one, counts the questions, and fails where a test wants it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,16 +11,27 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FileType, OFlags};
+use uncopy::copy::count::{CountState, TreeCount};
 use uncopy::copy::peer::{
-    Peer, PeerEntry, PeerError, PeerHandle, PeerOpened, PeerPage, PeerRanges,
+    Peer, PeerAttribute, PeerCount, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
+    PeerPage, PeerRanges,
 };
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{directory, follow, name, transfer, xattr};
 
 /// Kinds of questions, by their names in the trait.
-pub(crate) const QUESTIONS: [&str; 8] =
-    ["open_root", "open", "list", "look", "examine", "data_ranges", "read", "attributes"];
+pub(crate) const QUESTIONS: [&str; 9] = [
+    "open_root",
+    "open",
+    "list",
+    "look",
+    "examine",
+    "data_ranges",
+    "read",
+    "attributes",
+    "attribute",
+];
 
 /// Fault of one question.
 #[derive(Debug, Clone)]
@@ -53,6 +64,7 @@ struct Held {
     fd: Arc<OwnedFd>,
     root: PathBuf,
     listing: Option<std::vec::IntoIter<OsString>>,
+    tree: Option<TreeCount>,
 }
 
 fn system(errno: Errno) -> PeerError {
@@ -131,7 +143,7 @@ impl Played {
     fn hold(&self, fd: OwnedFd, root: &Path) -> Result<PeerOpened, PeerError> {
         let stat = file::stat(&fd).map_err(system)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let held = Held { fd: Arc::new(fd), root: root.to_owned(), listing: None };
+        let held = Held { fd: Arc::new(fd), root: root.to_owned(), listing: None, tree: None };
         self.open.lock().unwrap().insert(number, held);
         Ok(PeerOpened { handle: PeerHandle(number), stat })
     }
@@ -208,13 +220,6 @@ impl Peer for Played {
         self.count("open")?;
         let (above, root) =
             self.held(directory, |held| Ok((Arc::clone(&held.fd), held.root.clone())))?;
-        let is_link = || {
-            let stat = directory::stat_name(&*above, name);
-            stat.is_ok_and(|stat| stat.file_type() == FileType::Symlink)
-        };
-        if !follows && is_link() {
-            return Err(system(Errno::ELOOP));
-        }
         self.open_at(&above, name, follows, &root)
     }
 
@@ -230,7 +235,17 @@ impl Peer for Played {
             Ok((names, listing.len() == 0))
         })?;
         let entries = names.iter().map(|name| self.entry(&above, name, contents_up_to));
-        Ok(PeerPage { entries: entries.collect::<Result<_, _>>()?, is_last })
+        let mut page = PeerPage { is_last, ..PeerPage::default() };
+        for (name, entry) in names.iter().zip(entries) {
+            match entry {
+                Ok(entry) => page.entries.push(entry),
+                Err(PeerError::System(errno)) => {
+                    page.failed.push(PeerFailedEntry { name: name.clone(), errno });
+                }
+                Err(lost) => return Err(lost),
+            }
+        }
+        Ok(page)
     }
 
     fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError> {
@@ -290,14 +305,38 @@ impl Peer for Played {
         Ok(at - range.start)
     }
 
-    fn attributes(&self, of: PeerHandle) -> Result<Vec<(OsString, Vec<u8>)>, PeerError> {
+    fn attribute(&self, of: PeerHandle, name: &OsStr) -> Result<Option<Vec<u8>>, PeerError> {
+        self.count("attribute")?;
+        let name = CString::new(name.as_bytes()).unwrap();
+        xattr::get(&*self.fd(of)?, &name).map_err(system)
+    }
+
+    fn count(&self, directory: PeerHandle, one_filesystem: bool) -> Result<PeerCount, PeerError> {
+        self.count("count")?;
+        let fd = self.fd(directory)?;
+        self.held(directory, |held| {
+            let tree = held.tree.get_or_insert_with(|| TreeCount::new(one_filesystem));
+            let mut found = PeerCount::default();
+            let state = tree.next_directory(&*fd, &mut |bytes| {
+                found.entries += 1;
+                found.bytes += bytes.unwrap_or(0);
+                true
+            });
+            Ok(PeerCount { is_last: state == CountState::Done, ..found })
+        })
+    }
+
+    /// Every second value is to be asked for by itself.
+    fn attributes(&self, of: PeerHandle) -> Result<Vec<PeerAttribute>, PeerError> {
         self.count("attributes")?;
         let fd = self.fd(of)?;
         let names = xattr::names(&*fd).map_err(system)?;
         let mut attributes = Vec::new();
-        for name in names {
-            if let Some(value) = xattr::get(&*fd, &name).map_err(system)? {
-                attributes.push((OsStr::from_bytes(name.to_bytes()).to_owned(), value));
+        for (number, name) in names.iter().enumerate() {
+            if let Some(value) = xattr::get(&*fd, name).map_err(system)? {
+                let name = OsStr::from_bytes(name.to_bytes()).to_owned();
+                let value = (number % 2 == 1).then_some(value);
+                attributes.push(PeerAttribute { name, value });
             }
         }
         Ok(attributes)

@@ -1,0 +1,107 @@
+//! Memory of both ends, which does not depend on the number of entries but for the names of one directory.
+
+use std::fs::{self, File};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use testbed::{Case, by_extent, descendants};
+
+use super::{Direction, Machines};
+
+/// Limit of each end, for a million entries.
+const LIMIT: u64 = 64 << 20;
+const MILLION: u64 = 1_000_000;
+
+/// Form of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Directories of 1,000 files.
+    Deep,
+    /// All in one directory.
+    Flat,
+}
+
+/// Largest resident memory of the near end and of the far end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Peaks {
+    near: u64,
+    far: u64,
+}
+
+/// Reads the highest resident memory of a process so far (`proc_pid_status(5)`).
+fn peak(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
+}
+
+fn is_uncopy(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "uncopy")
+}
+
+/// Watches both ends until the near one has ended.
+fn watch(mut child: Child) -> Peaks {
+    let mut peaks = Peaks::default();
+    let mut far = None;
+    while child.try_wait().unwrap().is_none() {
+        peaks.near = peaks.near.max(peak(child.id()).unwrap_or(0));
+        far = far.or_else(|| descendants(child.id()).into_iter().find(|id| is_uncopy(*id)));
+        peaks.far = peaks.far.max(far.and_then(peak).unwrap_or(0));
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(child.wait().unwrap().success());
+    peaks
+}
+
+fn copy(direction: Direction, form: Form, entries: u64) -> Peaks {
+    let machines = Machines::new();
+    let source = machines.source(direction).join("src");
+    for number in 0..entries {
+        let directory = match form {
+            Form::Deep => source.join(format!("{}", number / 1000)),
+            Form::Flat => source.clone(),
+        };
+        if form == Form::Deep && number % 1000 == 0 || number == 0 {
+            fs::create_dir_all(&directory).unwrap();
+        }
+        File::create(directory.join(format!("a file with the number {number}"))).unwrap();
+    }
+    let child = machines
+        .command()
+        .arg("-r")
+        .arg(direction.source("src"))
+        .arg(direction.destination("copy"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let peaks = watch(child);
+    assert!(peaks.near > 0 && peaks.far > 0, "{peaks:?}");
+    peaks
+}
+
+/// Two sizes, whose difference says how much a million takes: what grows with the entries grows in proportion.
+fn a_million_entries_fit() {
+    for direction in Direction::BOTH {
+        for form in [Form::Deep, Form::Flat] {
+            let (few, many) = by_extent([(2_000, 8_000), (25_000, 100_000), (25_000, 400_000)]);
+            let (less, more) = (copy(direction, form, few), copy(direction, form, many));
+            let million = |less: u64, more: u64| {
+                let each = more.saturating_sub(less) as f64 / (many - few) as f64;
+                more + (each * (MILLION - many) as f64) as u64
+            };
+            let near = million(less.near, more.near);
+            let far = million(less.far, more.far);
+            eprintln!("{direction:?} {form:?}: {less:?} {more:?}, near {near}, far {far}");
+            // A page more or less counts much where the sizes are small.
+            if many >= 100_000 {
+                assert!(near <= LIMIT && far <= LIMIT, "{direction:?} {form:?}: {near} {far}");
+            }
+            assert!(more.near.max(more.far) <= LIMIT, "{direction:?} {form:?}: {more:?}");
+        }
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![[] a_million_entries_fit]
+}
