@@ -138,12 +138,13 @@ fn read_job(
                 _ => {}
             }
         }
+        // Signs of life alone are no beginning.
+        if !frames.is_empty() {
+            heard.something();
+        }
         match streams.input.read(&mut buffer) {
             Ok(0) => return Err(RemoteError::Lost { what: "it named no job".to_owned() }),
-            Ok(count) => {
-                heard.something();
-                frames.feed(&buffer[..count]);
-            }
+            Ok(count) => frames.feed(&buffer[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 return Err(RemoteError::Lost { what: format!("reading from it failed: {error}") });

@@ -494,6 +494,21 @@ fn an_end_that_does_not_begin_is_taken_for_dead() {
         assert!(since.elapsed() >= short.silence);
         drop(near);
     }
+    // It says nothing but that it lives.
+    let (far, mut near) = silent();
+    near.write_all(&greeting).unwrap();
+    let mut session = uncopy_wire::Session::new(uncopy_wire::End::Near);
+    let ping = session.send(&uncopy_wire::Message::Ping).unwrap().encode();
+    let pings = thread::spawn(move || {
+        for _ in 0..1000 {
+            if near.write_all(&ping).is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert_eq!(accept(far, &short, &everywhere()).unwrap_err(), silent_error("job"));
+    drop(pings);
     // The near end, which has patience with a login until something comes.
     let sources = [PathBuf::from("/")];
     for begin in [&b"Welcome"[..], &greeting[..20]] {

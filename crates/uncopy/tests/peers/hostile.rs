@@ -281,9 +281,7 @@ fn entries_that_cannot_be_looked_at_fail_alone() {
         let (_, file) = stats(&scene);
         if deletes {
             fs::create_dir(scene.path("there")).unwrap();
-            for name in ["b", "stranger"] {
-                fs::write(scene.path("there").join(name), b"older").unwrap();
-            }
+            fs::write(scene.path("there/b"), b"older").unwrap();
         }
         let page = move |_, _| PeerPage {
             failed: ["b", "c"].map(|name| failed(name, Errno::EACCES)).into(),
@@ -294,7 +292,6 @@ fn entries_that_cannot_be_looked_at_fail_alone() {
         assert_eq!((summary.files, summary.failed, summary.directories), (1, 2, 1));
         assert_eq!(fs::read(scene.path("there/file")).unwrap(), bytes(1000, 1));
         assert_eq!(scene.path("there/b").exists(), deletes);
-        assert!(!scene.path("there/stranger").exists());
     }
     for name in ["", ".", "..", "a/b", "/", "a\0"] {
         let scene = Scene::new();
