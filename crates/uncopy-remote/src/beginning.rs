@@ -20,7 +20,7 @@ pub(crate) struct Patience {
     pub(crate) waits_for_login: bool,
 }
 
-/// What the thread of the beginning reports.
+/// Report of the thread of the beginning.
 enum Report<T> {
     Heard,
     Done(Result<T, RemoteError>),

@@ -109,7 +109,7 @@ pub enum RemoteError {
         .silence.as_secs_f32()
     )]
     Silent {
-        /// What it was to send.
+        /// Part of the beginning that it was to send.
         awaited: &'static str,
         /// Time for which nothing came.
         silence: Duration,

@@ -76,7 +76,7 @@ pub enum Answer {
         /// Its value; `None`: there is none of this name.
         value: Option<Vec<u8>>,
     },
-    /// What was counted since the last answer.
+    /// Part of a count, since the last answer.
     Counted {
         /// Number of entries.
         entries: u64,

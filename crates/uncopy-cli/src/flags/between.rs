@@ -43,7 +43,7 @@ pub(crate) enum Why {
     OutsideIsNotShown,
     /// The directories above a source are no part of what was named.
     AboveIsNotShown,
-    /// What was named is shown with all that is below it, and no list cuts it down.
+    /// A named source is shown with all that is below it, and no list cuts it down.
     SourcesAreShownWhole,
     /// It could be done, and is not yet.
     NotBuilt,

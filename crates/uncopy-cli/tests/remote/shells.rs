@@ -164,7 +164,7 @@ fn an_ordinary_user_needs_no_privilege() {
     for copy in ["there", "back"] {
         assert_eq!(fs::metadata(scratch.join(copy)).unwrap().uid(), USER, "{copy}");
     }
-    // What this user may not write is an error there and here.
+    // A directory that this user may not write to is an error on both sides.
     let closed = scratch.subdirectory("closed", 0o700);
     for (source, destination) in [
         ("src/link".to_owned(), format!("127.0.0.1:{}/a", closed.display())),

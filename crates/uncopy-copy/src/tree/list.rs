@@ -41,7 +41,7 @@ enum ListedEntry<'a> {
     There(PeerEntry),
 }
 
-/// What was found in a directory.
+/// Finding of a listing.
 enum Found<'a> {
     Entry(ListedEntry<'a>),
     /// The other machine could not look at it.

@@ -36,7 +36,7 @@ pub(super) enum Answered {
     Counted(CountedEntries),
 }
 
-/// What was counted in a while.
+/// Entries that were counted in a while.
 #[derive(Debug, Default)]
 pub(super) struct CountedEntries {
     pub(super) entries: u64,

@@ -328,7 +328,10 @@ mod tests {
             // A listing goes on where it was, although its directory is closed meanwhile.
             if depth > LIMIT && !is_over {
                 let list = Call::List { directory: handles[1], contents_up_to: 0 };
-                let Answer::Entries { entries, is_last } = asker.ask(&list) else { panic!() };
+                let Answer::Entries { entries, failed, is_last } = asker.ask(&list) else {
+                    panic!()
+                };
+                assert!(failed.is_empty(), "{failed:?}");
                 for entry in entries {
                     assert!(names.insert(entry.name), "an entry comes twice");
                 }
