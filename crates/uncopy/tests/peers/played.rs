@@ -20,10 +20,12 @@ use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{directory, follow, name, transfer, xattr};
 
-/// Kinds of questions, by their names in the trait.
-pub(crate) const QUESTIONS: [&str; 9] = [
+/// Kinds of questions, by their names in the trait but for one.
+pub(crate) const QUESTIONS: [&str; 10] = [
     "open_root",
     "open",
+    // A link that is not followed, for its attributes.
+    "open_link",
     "list",
     "look",
     "examine",
@@ -217,9 +219,11 @@ impl Peer for Played {
         name: &OsStr,
         follows: bool,
     ) -> Result<PeerOpened, PeerError> {
-        self.count("open")?;
         let (above, root) =
             self.held(directory, |held| Ok((Arc::clone(&held.fd), held.root.clone())))?;
+        let is_link = directory::stat_name(&*above, name)
+            .is_ok_and(|stat| stat.file_type() == FileType::Symlink);
+        self.count(if is_link && !follows { "open_link" } else { "open" })?;
         self.open_at(&above, name, follows, &root)
     }
 
