@@ -108,7 +108,7 @@ fn bytes_go_by_tls_in_both_directions_and_families() {
         let wire = login.copied(direction, "127.0.0.1", &["--max-bandwidth=60M"]);
         let [data, all] = ["data_bytes", "bytes_sent"].map(|key| wire[key].as_u64().unwrap());
         assert!(data > 0 && all - data >= 8 << 20, "{wire}");
-        // From one file people get it too.
+        // For one file people get it too.
         let there = login.scratch.join("src/d/large");
         let copy = login.scratch.join("copy");
         let operands = match direction {
