@@ -105,10 +105,10 @@ fn bytes_go_by_tls_in_both_directions_and_families() {
             assert_eq!((&wire["resent"], wire.get("not_tls")), (&0.into(), None), "{wire}");
         }
         // By itself it begins through the shell.
-        let wire = login.copied(direction, "127.0.0.1", &["--max-bandwidth=60M"]);
+        let wire = login.copied(direction, "127.0.0.1", &["--max-bandwidth=20M"]);
         let [data, all] = ["data_bytes", "bytes_sent"].map(|key| wire[key].as_u64().unwrap());
         assert!(data > 0 && all - data >= 8 << 20, "{wire}");
-        // For one file people get it too.
+        // People get it for one file too.
         let there = login.scratch.join("src/d/large");
         let copy = login.scratch.join("copy");
         let operands = match direction {
@@ -142,7 +142,7 @@ fn without_a_connection_the_shell_carries_all_and_the_reason_is_named() {
     for direction in Direction::BOTH {
         let run = login
             .cp()
-            .args(["--json", "--max-bandwidth=60M", "--data-ports", &port])
+            .args(["--json", "--max-bandwidth=20M", "--data-ports", &port])
             .args(login.operands(direction, "127.0.0.1"))
             .run();
         assert!(run.stderr.contains("note: bytes go through the remote shell"), "{}", run.stderr);
@@ -184,7 +184,7 @@ fn a_proxy_is_not_gone_around() {
     let shell = format!("{} -J 127.0.0.1", login.shell());
     let run = Program::new(UNCOPY)
         .args(["cp", "-r", "-e", &shell, "--remote-program", UNCOPY, "--json"])
-        .arg("--max-bandwidth=60M")
+        .arg("--max-bandwidth=20M")
         .args(login.operands(Direction::Pull, "127.0.0.1"))
         .run();
     assert_eq!(login.check(&run)["not_tls"], "proxied");
@@ -197,7 +197,7 @@ fn a_policy_of_either_machine_is_kept() {
         make_sources(&machines.source(direction).join("src"));
         let copied = |program: Program, flags: &[&str]| {
             let run = program
-                .args(["-r", "--json", "--max-bandwidth=60M"])
+                .args(["-r", "--json", "--max-bandwidth=20M"])
                 .args(flags)
                 .arg(direction.source("src"))
                 .arg(direction.destination("copy"))
@@ -387,7 +387,7 @@ fn a_firewall_costs_a_note() {
             network.nft("flush chain inet t come");
             network.nft(&format!("add rule inet t come tcp dport 7000 {rule}"));
             for direction in Direction::BOTH {
-                let rate = if code == "refused" { "60M" } else { "4M" };
+                let rate = if code == "refused" { "20M" } else { "3M" };
                 let run = login
                     .cp()
                     .args(["--json", "--data-ports", PORT, "--max-bandwidth", rate])
@@ -417,7 +417,7 @@ enum Victim {
 fn far_end_of(login: &Login) -> u32 {
     let mut found = Vec::new();
     wait_for("a far end", || {
-        let all = testbed::descendants(login.sshd.process_id());
+        let all = super::ending::descendants(login.sshd.id());
         found = all
             .into_iter()
             .filter(|process| {
