@@ -179,6 +179,10 @@ impl Route for Between<'_> {
         }
     }
 
+    fn reads_source(&self) -> bool {
+        false
+    }
+
     fn strike(&self, child: &mut Child, dice: &mut Dice) -> Result<Option<&'static str>> {
         let wanted = dice.pick(&VICTIMS);
         // Before the login there is no other end yet.

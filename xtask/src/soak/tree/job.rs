@@ -48,6 +48,10 @@ pub(crate) trait Route {
     /// Operands for these files.
     fn operands(&self, source: &Path, destination: &Path) -> [OsString; 2];
 
+    /// Whether the side that copies reads the source itself. Otherwise it cannot tell that a file is whole that got its
+    /// name before its last chunk was noted, and copies it again.
+    fn reads_source(&self) -> bool;
+
     /// Kills a process of the job, which runs still or has just ended. Returns what it was, if it has several.
     ///
     /// # Errors
@@ -268,7 +272,16 @@ impl Job<'_> {
             let size = fs::metadata(self.source().join(path)).map_or(0, |found| found.len());
             *end = size.min(*end);
         }
+        if !self.route.reads_source() {
+            parts.retain(|path, _| !self.has_final_name(path));
+        }
         Noted { files: testbed::journal::noted(&journal), parts }
+    }
+
+    /// Whether the destination has the whole file.
+    fn has_final_name(&self, path: &Path) -> bool {
+        let copy = fs::read(self.destination().join(path)).ok();
+        copy.is_some() && copy == fs::read(self.source().join(path)).ok()
     }
 
     /// Which part of what takes time is not noted: bytes of large files, or the small ones where those

@@ -41,6 +41,10 @@ impl Route for Here {
         [source.into(), destination.into()]
     }
 
+    fn reads_source(&self) -> bool {
+        true
+    }
+
     fn strike(&self, child: &mut Child, _: &mut Dice) -> Result<Option<&'static str>> {
         child.kill().context("cannot kill it")?;
         Ok(None)
@@ -209,15 +213,32 @@ impl Tally {
         self.resumed_rounds += u32::from(noted.files > 0);
         self.part_rounds += u32::from(!noted.parts.is_empty());
         for (path, resumed) in &round.copied {
-            let known = noted.parts.get(path).copied().unwrap_or(0);
             self.resumed_parts += u32::from(*resumed > 0);
             self.resumed_bytes += resumed;
-            self.again_bytes += known.saturating_sub(*resumed);
+            self.add_again(noted, round, path, *resumed);
         }
         // A job that was killed again: its notes have stayed.
         for (path, end) in &round.parts {
-            let known = noted.parts.get(path).copied().unwrap_or(0);
-            self.again_bytes += known.saturating_sub(*end);
+            self.add_again(noted, round, path, *end);
+        }
+    }
+
+    /// Counts noted chunks of a file behind the place where a round went on, or which its journal has no longer.
+    fn add_again(&mut self, noted: &Noted, round: &Round, path: &Path, kept: u64) {
+        let known = noted.parts.get(path).copied().unwrap_or(0);
+        if known > kept {
+            self.again_bytes += known - kept;
+            let ended = match (round.took, round.victim) {
+                (Some(_), _) => "nobody killed",
+                (None, victim) => victim.unwrap_or("it was killed"),
+            };
+            println!(
+                "  FOUND {}, {}, {}: {} had {known} bytes noted, of which {kept} were kept ({ended})",
+                self.place,
+                self.way,
+                self.destination,
+                path.display(),
+            );
         }
     }
 }
