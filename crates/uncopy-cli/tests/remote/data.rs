@@ -417,7 +417,7 @@ enum Victim {
 fn far_end_of(login: &Login) -> u32 {
     let mut found = Vec::new();
     wait_for("a far end", || {
-        let all = super::ending::descendants(login.sshd.id());
+        let all = testbed::descendants(login.sshd.process_id());
         found = all
             .into_iter()
             .filter(|process| {

@@ -47,7 +47,8 @@ fn an_error_number_is_that_of_one_entry() {
             let peer = Arc::new(Played::new([&tree]).failing(Fault { question, number, error }));
             let at = format!("{question} {number}");
             let summary = receive(&peer, &there, &options()).expect(&at);
-            let is_noted = matches!(question, "open_link" | "attributes" | "attribute" | "data_ranges");
+            let is_noted =
+                matches!(question, "open_link" | "attributes" | "attribute" | "data_ranges");
             // Attributes that could not be asked for are a note, and holes are filled.
             assert_eq!(summary.failed > 0, !is_noted, "{at}: {summary:?}");
             assert!(summary.failed <= 3, "{at}: {summary:?}");
