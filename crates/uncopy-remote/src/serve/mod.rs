@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use uncopy_core::Errno;
-use uncopy_wire::{Call, Frame, Handle, Server, Violation};
+use uncopy_wire::{Call, Frame, Handle, Kind, Server, Violation};
 
 use crate::gate::lock;
 use crate::link::{Answering, spawn};
@@ -93,6 +93,7 @@ impl Serving {
     /// Reads a file that is open.
     fn read(&self, file: Handle, offset: u64, bytes: u32) -> Result<Vec<u8>, Errno> {
         let opened = lock(&self.work).open.get(&file).cloned();
+        let opened = opened.filter(|opened| opened.status.kind == Kind::File);
         opened.ok_or(Errno::EBADF)?.read(offset, bytes)
     }
 

@@ -469,6 +469,17 @@ fn a_data_connection_reads_open_files_and_nothing_else() {
 }
 
 #[test]
+fn a_directory_is_not_read_over_a_data_connection() {
+    let root = tempfile::tempdir().unwrap();
+    let RawData { mut raw, stream, file } = RawData::new(root.path());
+    let (mut reader, mut writer) = stream.into_split();
+    writer.write_all(&read_call(0, file, 0, 1).encode()).unwrap();
+    let bad_handle = Frame { kind: FrameKind::Failed, call: 0, payload: vec![9, 0] };
+    assert_eq!(frames_of(&mut reader, 1), [bad_handle]);
+    assert!(raw.call(5, &[&[5][..], &file.to_le_bytes()].concat()).is_some());
+}
+
+#[test]
 fn calls_of_every_other_kind_end_a_data_connection() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("f");
