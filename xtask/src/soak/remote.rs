@@ -91,6 +91,30 @@ impl Victim {
     }
 }
 
+/// A process as /proc shows it.
+struct ProcessFacts<'a> {
+    is_uncopy: bool,
+    /// The server has started it.
+    is_of_server: bool,
+    /// Words of its command line.
+    words: &'a [&'a [u8]],
+}
+
+impl ProcessFacts<'_> {
+    /// Returns what it is, if it belongs to a job whose ssh has this configuration.
+    fn victim(&self, config: &Path) -> Option<Victim> {
+        if self.is_uncopy {
+            let serves = self.words.get(1) == Some(&b"serve".as_slice());
+            return Some(if serves { Victim::FarProgram } else { Victim::NearProgram });
+        }
+        if self.is_of_server {
+            return Some(Victim::Server);
+        }
+        let is_client = self.words.contains(&config.as_os_str().as_encoded_bytes());
+        is_client.then_some(Victim::Ssh)
+    }
+}
+
 /// From one machine to another, through a server on this one.
 struct Between<'a> {
     direction: Direction,
@@ -109,6 +133,7 @@ impl Between<'_> {
     /// Processes of a job that run, and what they are.
     fn processes(&self) -> Result<Vec<(u32, Victim)>> {
         let servers = descendants(self.sshd.process_id());
+        let config = self.sshd.client_config();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")?.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
@@ -117,25 +142,14 @@ impl Between<'_> {
             let Ok(program) = fs::read_link(entry.path().join("exe")) else { continue };
             let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
-            if let Some(victim) = self.is(&program, &words, servers.contains(&id)) {
-                found.push((id, victim));
-            }
+            let facts = ProcessFacts {
+                is_uncopy: program == self.uncopy,
+                is_of_server: servers.contains(&id),
+                words: &words,
+            };
+            found.extend(facts.victim(&config).map(|victim| (id, victim)));
         }
         Ok(found)
-    }
-
-    /// Returns what a process is, by its program, its command line, and whether the server has started it.
-    fn is(&self, program: &Path, words: &[&[u8]], is_of_server: bool) -> Option<Victim> {
-        if program == self.uncopy {
-            let serves = words.get(1) == Some(&b"serve".as_slice());
-            return Some(if serves { Victim::FarProgram } else { Victim::NearProgram });
-        }
-        if is_of_server {
-            return Some(Victim::Server);
-        }
-        let config = self.sshd.client_config();
-        let is_client = words.contains(&config.as_os_str().as_encoded_bytes());
-        is_client.then_some(Victim::Ssh)
     }
 
     /// Waits until no process of the job is left.
@@ -231,5 +245,24 @@ fn kill(process: u32) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(Errno::SRCH) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_known_by_program_parent_and_command_line() {
+        let victim = |is_uncopy, is_of_server, line: &str| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            ProcessFacts { is_uncopy, is_of_server, words: &words }.victim(Path::new("/k/config"))
+        };
+        assert_eq!(victim(true, false, "uncopy cp -e x a b:c"), Some(Victim::NearProgram));
+        assert_eq!(victim(true, true, "uncopy serve --stdio"), Some(Victim::FarProgram));
+        assert_eq!(victim(true, false, "uncopy serve --stdio"), Some(Victim::FarProgram));
+        assert_eq!(victim(false, true, "sshd-session: root@notty"), Some(Victim::Server));
+        assert_eq!(victim(false, false, "ssh -F /k/config -- b"), Some(Victim::Ssh));
+        assert_eq!(victim(false, false, "ssh -F /other/config -- b"), None);
     }
 }

@@ -390,6 +390,19 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_its_final_name_when_it_is_whole() {
+        let parent = tempfile::tempdir().unwrap();
+        let job = job(parent.path());
+        let (name, copy) = (Path::new("large"), job.destination().join("large"));
+        fs::write(job.source().join(name), "whole").unwrap();
+        assert!(!job.has_final_name(name));
+        fs::write(&copy, "who").unwrap();
+        assert!(!job.has_final_name(name));
+        fs::write(&copy, "whole").unwrap();
+        assert!(job.has_final_name(name));
+    }
+
+    #[test]
     fn nothing_else_may_be_named() {
         let parent = tempfile::tempdir().unwrap();
         let job = job(parent.path());
