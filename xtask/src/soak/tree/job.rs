@@ -362,6 +362,10 @@ mod tests {
         fs::create_dir_all(home.join("to").join(LEFT)).unwrap();
         fs::create_dir_all(home.join("to/destination")).unwrap();
         fs::create_dir(home.join("source")).unwrap();
+        // Whatever time passed between the two.
+        for root in ["source", "to/destination"] {
+            File::open(home.join(root)).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        }
         let uncopy = Path::new("uncopy");
         Job { uncopy, route, merges: false, shares: false, small_files: 0, home, whole: None }
     }
