@@ -84,8 +84,9 @@ fn copy(direction: Direction, form: Form, entries: u64) -> Peaks {
     peaks
 }
 
-/// Two sizes, whose difference says how much a million takes: what grows with the entries grows in proportion. Each
-/// direction has an end that asks and one that serves.
+/// Two sizes, whose difference says how much a million takes in directories of 1,000, where what grows grows in
+/// proportion. The names of one directory are remembered in a table that doubles, so that nothing is concluded from two
+/// sizes of it. Each direction has an end that asks and one that serves.
 fn a_million_entries_fit() {
     for (direction, form) in [(Direction::Push, Form::Deep), (Direction::Pull, Form::Flat)] {
         let (few, many) = by_extent([(1_000, 5_000), (20_000, 100_000), (20_000, 400_000)]);
@@ -99,7 +100,8 @@ fn a_million_entries_fit() {
         eprintln!("{what}");
         assert!(more.near.max(more.far) <= LIMIT, "{what}");
         // A few pages more or less count for much where the sizes are small.
-        assert!(many < 100_000 || near.max(far) <= LIMIT, "{what}");
+        let may_conclude = form == Form::Deep && many >= 100_000;
+        assert!(!may_conclude || near.max(far) <= LIMIT, "{what}");
     }
 }
 
