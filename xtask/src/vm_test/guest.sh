@@ -152,9 +152,10 @@ echo 0 > /proc/sys/kernel/perf_event_paranoid
 echo 0 > /proc/sys/kernel/kptr_restrict
 user allowed-to-sample
 
-# DEVICE NAME: copies within the filesystem on it.
+# DEVICE NAME: copies within the filesystem on it. A short file goes by direct writes only from the page cache.
 disk() {
     mount -t ext4 "$1" /mnt
+    cat /mnt/source > /dev/null
     ask "$2" /mnt/source /mnt/copy -- --durable
     said=$(/uncopy cp --durable --json /mnt/source /mnt/copy 2>&1)
     echo "@@ doctor/$2/copied $? $said"
