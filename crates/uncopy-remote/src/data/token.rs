@@ -16,7 +16,7 @@ impl Token {
     /// Makes a token that nobody can guess.
     ///
     /// # Errors
-    /// That of the random number generator.
+    /// Error of the random number generator.
     pub(super) fn random() -> Result<Token, Errno> {
         random_bytes().map(Token)
     }
