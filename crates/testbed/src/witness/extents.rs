@@ -33,6 +33,12 @@ pub fn extents(path: &Path) -> Vec<Extent> {
     printed.lines().filter_map(parse).collect()
 }
 
+/// Whether pages of the file are dirty that have no block on the device yet (`FIEMAP_EXTENT_DELALLOC`).
+#[must_use]
+pub fn awaits_allocation(path: &Path) -> bool {
+    run_tool("filefrag", ["-v".as_ref(), path.as_os_str()]).contains("delalloc")
+}
+
 /// `   0:        0..    4095:      98304..    102399:   4096:             last,shared,eof`
 fn parse(line: &str) -> Option<Extent> {
     let fields: Vec<&str> = line.split(':').map(str::trim).collect();

@@ -5,6 +5,6 @@ mod extents;
 mod trace;
 
 pub use blocks::{allocated_bytes, cached_bytes, data_runs};
-pub use extents::{Extent, extents, shared_bytes};
+pub use extents::{Extent, awaits_allocation, extents, shared_bytes};
 
 pub use trace::{Call, Outcome, Strace, Trace};
