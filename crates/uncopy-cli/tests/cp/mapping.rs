@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 use testbed::{
-    Case, KernelFeature, MappedWriter, Need, Place, Program, Run, Stores, is_of_one_moment,
+    Case, KernelFeature, MappedWriter, Need, Place, Program, Receipt, Run, Stores, is_of_one_moment,
 };
 
 use crate::cp::witnessed::Pair;
@@ -340,8 +340,10 @@ fn quiet(place: Place) {
         _ => program,
     };
     for by in ["flag", "variable", "file", "nothing"] {
-        drop(MappedWriter::start(&[&pair.source], Stores::Steadily).unwrap());
-        let receipt = pair.copy(set_up(cp_by(COPY_FILE_RANGE), by));
+        let receipt = copy_of_dirty_pages(
+            || drop(MappedWriter::start(&[&pair.source], Stores::Steadily).unwrap()),
+            || pair.copy(set_up(cp_by(COPY_FILE_RANGE), by)),
+        );
         let said = receipt.value();
         if by == "nothing" {
             assert_eq!(said["mapped_writes"], "unknown", "{by}: {said}");
@@ -353,6 +355,22 @@ fn quiet(place: Place) {
             assert!(said["source_flush_us"].as_u64() > Some(0), "{by}: {said}");
         }
         std::fs::remove_file(&pair.destination).unwrap();
+    }
+}
+
+/// Copies again where somebody else flushed the whole filesystem before the copy began.
+fn copy_of_dirty_pages(write: impl Fn(), copy: impl Fn() -> Receipt) -> Receipt {
+    let mut tries = 5;
+    loop {
+        write();
+        let receipt = copy();
+        let said = receipt.value();
+        let was_dirty =
+            said["mapped_writes_unknown"] == "dirty_pages" || said["source_flushes"] == 1;
+        tries -= 1;
+        if was_dirty || tries == 0 {
+            return receipt;
+        }
     }
 }
 
@@ -387,8 +405,14 @@ fn nothing_is_claimed_of_the_files_of_others() {
 
 fn dirty_pages_are_reported() {
     let pair = Pair::empty(Place::Ext4, Place::Ext4);
-    std::fs::write(&pair.source, [7; 5000]).unwrap();
-    let dirty = pair.copy(cp().arg("--if-changed=accept"));
+    let dirty = copy_of_dirty_pages(
+        || {
+            // ext4 writes out an existing file that was truncated when it is closed.
+            let _ = std::fs::remove_file(&pair.source);
+            std::fs::write(&pair.source, [7; 5000]).unwrap();
+        },
+        || pair.copy(cp().arg("--if-changed=accept")),
+    );
     assert_eq!(dirty.value()["mapped_writes_unknown"], "dirty_pages", "{}", dirty.value());
     settle(&pair.source);
     let clean = pair.copy(cp());
