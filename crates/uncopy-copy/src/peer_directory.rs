@@ -1,6 +1,6 @@
 //! Defines a directory of a source on another machine: its entries, and its listing.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,8 +53,8 @@ struct PeerListing {
     /// Entries that came and were not taken yet.
     waiting: VecDeque<ListedThere>,
     is_ended: bool,
-    /// Digests of the names that came.
-    seen: HashSet<NameDigest>,
+    /// Digests of the names that came. A hash table would need twice the memory each time that it grows.
+    seen: BTreeSet<NameDigest>,
     digests: (RandomState, RandomState),
     /// Number of names that came again.
     repeated: usize,
