@@ -2,12 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{PipeWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -269,6 +270,10 @@ fn a_reader_that_went_away_is_no_panic() {
     let (source, destination) = (scratch.file("source", b"1"), scratch.path("destination"));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
+    // A child that another test is about to start has the reader until it is executed.
+    while !has_no_reader(&writer) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     let output = uncopy()
         .args(["cp", "--json"])
         .args([&source, &destination])
@@ -278,6 +283,13 @@ fn a_reader_that_went_away_is_no_panic() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert_eq!(fs::read(&destination).unwrap(), b"1");
+}
+
+/// Whether nobody has the other end of a pipe open (`poll(2)`, POLLERR).
+fn has_no_reader(pipe: &PipeWriter) -> bool {
+    let mut asked = [PollFd::new(pipe, PollFlags::OUT)];
+    poll(&mut asked, Some(&Timespec::default())).unwrap();
+    asked[0].revents().contains(PollFlags::ERR)
 }
 
 fn every_shell_gets_a_completion_script_with_every_flag() {
