@@ -72,6 +72,9 @@ enum Task {
     /// Answer logins, and say what they took (used by `compare`).
     #[command(hide = true)]
     MeterLogins(compare::remote::meter::MeterArguments),
+    /// Copy a file to or from another machine by nothing but a loop (used by `compare`).
+    #[command(hide = true)]
+    BareCopy(compare::remote::bare::BareArguments),
     /// Write to a channel until it is killed (used by `soak`).
     #[command(hide = true)]
     WriteToChannel,
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Task::Touch(arguments) => compare::memory::touch(&arguments),
         Task::CopyBare(arguments) => compare::tree::bare::run(&arguments),
         Task::MeterLogins(arguments) => compare::remote::meter::run(&arguments),
+        Task::BareCopy(arguments) => compare::remote::bare::run(&arguments),
         Task::WriteToChannel => soak::channel::write(),
         Task::RelayToChannel => soak::channel::relay(),
         Task::ReceiveAndCheck => soak::send::receiver::run(),

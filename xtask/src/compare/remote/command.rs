@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use super::bare::{self, BareWay};
+
 /// Which machine has the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -113,7 +115,7 @@ pub(super) struct Login {
 
 impl Login {
     /// Words of the remote shell.
-    fn shell(&self, cipher: Cipher) -> Result<Vec<String>> {
+    pub(super) fn shell(&self, cipher: Cipher) -> Result<Vec<String>> {
         let mut words = vec!["ssh".to_owned(), "-F".to_owned(), text(&self.config)?.to_owned()];
         if let Cipher::Aes128Gcm = cipher {
             words.extend(["-c".to_owned(), "aes128-gcm@openssh.com".to_owned()]);
@@ -206,6 +208,23 @@ pub(super) fn uncopy(
     command.push(shlex::try_quote(text(program)?)?.into_owned().into());
     command.extend(data.map(OsString::from));
     command.extend(transfer.operands(login)?);
+    Ok(command)
+}
+
+/// A bare loop of this program.
+pub(super) fn bare(login: &Login, way: BareWay, transfer: &Transfer<'_>) -> Result<Vec<OsString>> {
+    let name = transfer.source.file_name().context("a source has a name")?;
+    let copy = transfer.directory.join(name);
+    let shell = login.shell(Cipher::Aes128Gcm)?;
+    let mut command = vec![std::env::current_exe()?.into()];
+    command.extend(bare::arguments(
+        way,
+        transfer.direction,
+        &login.host,
+        transfer.source,
+        &copy,
+        shell,
+    ));
     Ok(command)
 }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 
+use super::bare::BareWay;
 use super::command::{self, Cipher, DataMode, Direction, KnownModes, Transfer};
 use super::far::Far;
 use super::fixture::{MachinesFixture, Payload, Scene};
@@ -56,6 +57,8 @@ pub(super) const NOTES: &[&str] = &[
      1 GiB are removed after their run",
     "aes128-gcm: with -c aes128-gcm@openssh.com, which ssh has for every row of uncopy and of tar; scp -r, rsync -r, \
      uncopy cp -r: no owners and times are kept",
+    "bare loop: one file over one connection that ssh tells the port of, BLAKE3 at both ends; sealed: AES-128-GCM in \
+     records of 16 KiB; open: sendfile; no temporary name, no journal, nothing checked but the digest at the end",
     "50ms, 100ms: round trip of a line through two tun devices and a relay of this program, whose processor time is in no \
      row; on the one of 100 ms one packet of a thousand is lost, in each direction, the same ones in each run of a case; \
      bbr, cubic: the congestion control of both machines; wall_of_delay: what the delay adds to a copy over the link itself, \
@@ -108,8 +111,10 @@ impl Journey {
     /// Whether somebody takes part: with a delay uncopy is held against itself without, and where a run takes minutes, against the
     /// quicker rsync.
     fn has(self, contestant: &Contestant) -> bool {
+        let is_bare = matches!(contestant.way, CopyWay::Bare(_));
         match (self.line, self.payload) {
-            (None, _) => true,
+            (None, Payload::File(_)) => true,
+            (None, Payload::Tree) => !is_bare,
             (Some(_), Payload::Tree) => contestant.role == Role::Own,
             (Some(_), Payload::File(_)) => {
                 contestant.role == Role::Own || contestant.name == RSYNC_QUICK
@@ -133,6 +138,10 @@ impl Journey {
                 Target { against: Against::BestPeer, ..at_most(0.55, WALL, &tls, "") },
                 beside_rsync(0.4, CPU, &tls),
                 at_most(1.0, WALL, &ssh, SCP_QUICK),
+                at_most(1.15, WALL, &tls, &BareWay::Sealed.subject()),
+                at_most(1.15, CPU, &tls, &BareWay::Sealed.subject()),
+                at_most(0.7, CPU, &open, &tls),
+                at_most(1.1, CPU, &open, &BareWay::Open.subject()),
             ],
             (None, Payload::Tree) => {
                 vec![beside_rsync(0.6, WALL, &ssh), beside_rsync(0.6, WALL, &tls)]
@@ -215,6 +224,7 @@ enum CopyWay {
     Rsync(Cipher),
     Tar(Cipher),
     Uncopy { program: PathBuf, data: Option<&'static str> },
+    Bare(BareWay),
 }
 
 fn contestants(programs: &Programs, modes: &KnownModes) -> Vec<Contestant> {
@@ -236,6 +246,11 @@ fn contestants(programs: &Programs, modes: &KnownModes) -> Vec<Contestant> {
         name: mode.subject(),
         role: Role::Own,
         way: CopyWay::Uncopy { program: programs.uncopy.clone(), data: modes.flag(mode) },
+    }));
+    all.extend(BareWay::BOTH.map(|way| Contestant {
+        name: way.subject(),
+        role: Role::Yardstick,
+        way: CopyWay::Bare(way),
     }));
     all
 }
@@ -279,6 +294,7 @@ fn copy(
         CopyWay::Rsync(cipher) => command::rsync(login, *cipher, &transfer),
         CopyWay::Tar(cipher) => command::tar(login, *cipher, &transfer),
         CopyWay::Uncopy { program, data } => command::uncopy(login, program, *data, &transfer),
+        CopyWay::Bare(way) => command::bare(login, *way, &transfer),
     }?;
     load_programs(&command);
     let address = line::address(journey.line);
@@ -334,6 +350,8 @@ mod tests {
             "uncopy --data=ssh",
             "uncopy --data=tls",
             "uncopy --data=open",
+            "bare loop, sealed",
+            "bare loop, open",
         ];
         assert_eq!(names, expected);
     }

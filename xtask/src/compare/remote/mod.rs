@@ -1,5 +1,6 @@
 //! The suite `remote`: files over sockets, beside the bare calls; and between two machines, beside scp, rsync and tar.
 
+pub(crate) mod bare;
 mod command;
 mod far;
 mod fixture;
