@@ -1,6 +1,7 @@
 //! Errors of sessions, and notes about them.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,7 +50,17 @@ pub enum RemoteError {
         /// Words that were run there.
         program: String,
     },
-    /// The remote shell ended before the other machine answered.
+    /// The other machine may not run the program.
+    #[error(
+        "the program {program:?} on {host:?} cannot be run: let this user run it, or name another one"
+    )]
+    FarNotRunnable {
+        /// The machine.
+        host: OsString,
+        /// Words that were run there.
+        program: String,
+    },
+    /// The remote shell ended before the other machine answered, as `ssh` does that reaches no machine.
     #[error(
         "cannot reach {host:?}: the remote shell ended with status {status}: try it by hand, as in \
          \"ssh {} true\"", Path::new(.host).display()
@@ -59,6 +70,25 @@ pub enum RemoteError {
         host: OsString,
         /// Its exit status.
         status: i32,
+    },
+    /// The remote shell ended before the other end greeted, for a reason that its status does not name.
+    #[error(
+        "the remote shell to {host:?} {ended} before uncopy answered there{}: {}",
+        shown_text(.shown), .ended.next_step()
+    )]
+    ShellEnded {
+        /// The machine.
+        host: OsString,
+        /// How it ended.
+        ended: ShellEnd,
+        /// Beginning of what it printed.
+        shown: Vec<u8>,
+    },
+    /// The stream of the other end ended before its greeting.
+    #[error("the other end ended before it greeted{}", shown_text(.shown))]
+    NoGreeting {
+        /// Beginning of what came.
+        shown: Vec<u8>,
     },
     /// The other end is no uncopy that serves, or is too old to know how.
     #[error(
@@ -131,6 +161,41 @@ pub enum RemoteError {
         /// Error of the system.
         errno: Errno,
     },
+}
+
+/// End of a remote shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShellEnd {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal of this number killed it.
+    Killed(i32),
+    /// It closed its output, and went on.
+    Closed,
+}
+
+impl ShellEnd {
+    fn next_step(self) -> &'static str {
+        match self {
+            ShellEnd::Exited(_) => {
+                "see what it printed, install the same version of uncopy there, and let its login shell run what it is \
+                 given"
+            }
+            ShellEnd::Killed(_) => "copy again, and see what killed it if that happens again",
+            ShellEnd::Closed => "let it leave its output to the program that it runs",
+        }
+    }
+}
+
+impl fmt::Display for ShellEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShellEnd::Exited(status) => write!(f, "ended with status {status}"),
+            ShellEnd::Killed(signal) => write!(f, "was killed by signal {signal}"),
+            ShellEnd::Closed => f.write_str("closed its output"),
+        }
+    }
 }
 
 fn shown_text(shown: &[u8]) -> String {

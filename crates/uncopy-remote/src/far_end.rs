@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use uncopy_core::Errno;
 use uncopy_os::{inherit, transfer};
 
 use crate::lookup::Lookup;
-use crate::{Address, AddressLookup, RemoteError, RemoteShell, Streams};
+use crate::{Address, AddressLookup, RemoteError, RemoteShell, ShellEnd, Streams};
 
 /// Size of the pipes: the largest that every user may have (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
@@ -85,23 +86,32 @@ impl FarEnd {
     /// no session began, the reason that the exit status names.
     ///
     /// # Errors
-    /// As `result`; [`RemoteError::FarMissing`], [`RemoteError::Unreachable`].
+    /// As `result`; [`RemoteError::FarMissing`], [`RemoteError::FarNotRunnable`], [`RemoteError::Unreachable`],
+    /// [`RemoteError::ShellEnded`].
     pub fn finish<T>(mut self, result: Result<T, RemoteError>) -> Result<T, RemoteError> {
         // Closes what was not taken.
         self.streams = None;
-        let has_begun = !matches!(result, Err(RemoteError::NotUncopy { .. }));
         let status = self.wait();
-        if has_begun {
-            return result;
-        }
-        let host = self.host.clone();
-        match status.and_then(|status| status.code()) {
-            Some(MAY_NOT_RUN | NOT_FOUND) => {
-                Err(RemoteError::FarMissing { host, program: self.program.clone() })
+        let shown = match &result {
+            Err(RemoteError::NoGreeting { shown } | RemoteError::NotUncopy { shown }) => shown,
+            _ => return result,
+        };
+        let (host, program) = (self.host.clone(), self.program.clone());
+        let ended = match status.map(|status| (status.code(), status.signal())) {
+            Some((Some(NOT_FOUND), _)) => return Err(RemoteError::FarMissing { host, program }),
+            Some((Some(MAY_NOT_RUN), _)) => {
+                return Err(RemoteError::FarNotRunnable { host, program });
             }
-            Some(NOT_REACHED) => Err(RemoteError::Unreachable { host, status: NOT_REACHED }),
-            _ => result,
-        }
+            Some((Some(NOT_REACHED), _)) => {
+                return Err(RemoteError::Unreachable { host, status: NOT_REACHED });
+            }
+            // It answered, and not as uncopy does.
+            _ if matches!(result, Err(RemoteError::NotUncopy { .. })) => return result,
+            Some((Some(status), _)) => ShellEnd::Exited(status),
+            Some((None, Some(signal))) => ShellEnd::Killed(signal),
+            Some((None, None)) | None => ShellEnd::Closed,
+        };
+        Err(RemoteError::ShellEnded { host, ended, shown: shown.clone() })
     }
 
     /// Waits for a while, and then kills. `None`: it was killed.

@@ -23,7 +23,7 @@ pub(crate) fn greet(streams: &mut Streams, heard: &Heard<'_>) -> Result<Frames, 
             }
         };
         if count == 0 {
-            return Err(RemoteError::NotUncopy { shown: search.banner().to_vec() });
+            return Err(RemoteError::NoGreeting { shown: search.banner().to_vec() });
         }
         heard.something();
         let found = match search.feed(&buffer[..count]) {

@@ -36,7 +36,7 @@ mod streams;
 
 pub use address::Address;
 pub use data_links::{DATA_FROM_BYTES, DataReport, WhyNoData};
-pub use error::{Note, RemoteError};
+pub use error::{Note, RemoteError, ShellEnd};
 pub use far::{Accepted, Output, Restriction, RunRequest, ServeRequest, accept};
 pub use far_data::FarData;
 pub use far_end::FarEnd;

@@ -55,6 +55,16 @@ pub enum OutputStream {
     Standard,
     /// Standard error.
     Error,
+    /// Records for the program at the near end; only where the job's arguments ask for them.
+    Records,
+    /// Contents of a file that the near end writes; only where the job's arguments ask for it.
+    File,
+}
+
+impl OutputStream {
+    /// Every stream; its place is its number in a frame.
+    const ALL: [OutputStream; 4] =
+        [OutputStream::Standard, OutputStream::Error, OutputStream::Records, OutputStream::File];
 }
 
 /// State of a job.
@@ -156,7 +166,8 @@ impl Message {
                 };
             }
             Message::Output { stream, bytes } => {
-                to.bool(*stream == OutputStream::Error).raw(bytes);
+                let number = OutputStream::ALL.iter().position(|one| one == stream).unwrap_or(0);
+                to.u8(number as u8).raw(bytes);
             }
             Message::Progress(state) => {
                 to.u64(state.entries).u64(state.bytes);
@@ -199,10 +210,8 @@ impl Message {
                 _ => return Err(from.malformed()),
             }),
             FrameKind::Output => {
-                let stream = match from.bool()? {
-                    false => OutputStream::Standard,
-                    true => OutputStream::Error,
-                };
+                let number = usize::from(from.u8()?);
+                let stream = *OutputStream::ALL.get(number).ok_or(from.malformed())?;
                 let bytes = from.rest().to_vec();
                 if bytes.is_empty() || bytes.len() > MAX_OUTPUT_BYTES {
                     return Err(from.malformed());

@@ -332,6 +332,8 @@ fn transcript() -> String {
     let output = |stream, bytes: &[u8]| Message::Output { stream, bytes: bytes.to_vec() };
     line.message("far", &output(OutputStream::Standard, b"out\xff"));
     line.message("far", &output(OutputStream::Error, b"err"));
+    line.message("far", &output(OutputStream::Records, b"{}\n"));
+    line.message("far", &output(OutputStream::File, b"\0"));
     line.message(
         "far",
         &Message::Progress(JobState {

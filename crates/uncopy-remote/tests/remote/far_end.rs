@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use uncopy_copy::peer::Peer;
 use uncopy_remote::{
-    Accepted, Address, FarEnd, FarEvent, OutputStream, RemoteError, RemoteShell, Restriction,
+    Accepted, Address, FarEnd, FarEvent, OutputStream, RemoteError, RemoteShell, Restriction, ShellEnd,
     RunJob, Streams, accept, pull, push,
 };
 
@@ -223,17 +223,24 @@ fn a_far_end_that_is_missing_or_another_program_is_named() {
         (error, begin.elapsed())
     };
     let missing = RemoteError::FarMissing { host: "host.example".into(), program: "uncopy".into() };
-    for status in [126, 127] {
-        let (error, _) = begin(&format!("echo 'sh: uncopy: not found' >&2; exit {status}"));
-        assert_eq!(error, missing);
-    }
+    assert_eq!(begin("echo 'sh: uncopy: not found' >&2; exit 127").0, missing);
+    let (host, program) = ("host.example".into(), "uncopy".into());
+    assert_eq!(begin("exit 126").0, RemoteError::FarNotRunnable { host, program });
     let unreachable = RemoteError::Unreachable { host: "host.example".into(), status: 255 };
     assert_eq!(begin("exit 255").0, unreachable);
-    let shown = b"usage: uncopy cp\n".to_vec();
-    let (error, _) = begin("echo 'usage: uncopy cp'; exit 2");
-    assert_eq!(error, RemoteError::NotUncopy { shown });
-    let (error, _) = begin("kill -9 $$");
-    assert_eq!(error, RemoteError::NotUncopy { shown: vec![] });
+    let shell_ended = |ended, shown: &[u8]| {
+        let (host, shown) = ("host.example".into(), shown.to_vec());
+        RemoteError::ShellEnded { host, ended, shown }
+    };
+    for (script, expected) in [
+        ("echo 'usage: uncopy cp'; exit 2", shell_ended(ShellEnd::Exited(2), b"usage: uncopy cp\n")),
+        ("exit 0", shell_ended(ShellEnd::Exited(0), b"")),
+        ("kill -9 $$", shell_ended(ShellEnd::Killed(9), b"")),
+        ("kill -15 $$", shell_ended(ShellEnd::Killed(15), b"")),
+        ("exec >&-; exec sleep 60", shell_ended(ShellEnd::Closed, b"")),
+    ] {
+        assert_eq!(begin(script).0, expected, "{script}");
+    }
     // A program that prints without end, and does not end by itself.
     let (error, time) = begin("trap '' PIPE TERM; while :; do echo noise; done 2>/dev/null");
     assert!(matches!(error, RemoteError::NotUncopy { .. }), "{error:?}");
@@ -270,7 +277,7 @@ fn a_far_end_that_is_dropped_is_killed_and_waited_for() {
 fn a_far_end_ignores_the_interrupt_of_a_terminal() {
     let machine = Machine::new("grep SigIgn /proc/$$/status; exit 3");
     let mut far = machine.start().unwrap();
-    let Err(RemoteError::NotUncopy { shown }) = run(&mut far, &never, &mut Vec::new()) else {
+    let Err(RemoteError::NoGreeting { shown }) = run(&mut far, &never, &mut Vec::new()) else {
         panic!()
     };
     let shown = String::from_utf8(shown).unwrap();

@@ -592,7 +592,7 @@ fn far_ends_that_are_no_uncopy_or_another_version_are_named() {
     };
     let banner = b"\n  Welcome \x1b[1m!\n".to_vec();
     let error = begin(&banner);
-    assert_eq!(error, RemoteError::NotUncopy { shown: banner });
+    assert_eq!(error, RemoteError::NoGreeting { shown: banner });
     assert!(error.to_string().contains("Welcome [1m!"), "{error}");
     let long_banner = vec![b'x'; 70 << 10];
     assert!(matches!(begin(&long_banner), RemoteError::NotUncopy { .. }));
