@@ -22,6 +22,7 @@ mod job_control;
 mod man;
 #[cfg_attr(not(target_os = "linux"), path = "manifest_portable.rs")]
 mod manifest;
+mod manifest_file;
 mod progress;
 mod question;
 #[cfg_attr(not(all(feature = "remote", target_os = "linux")), path = "remote_portable.rs")]

@@ -2,8 +2,8 @@
 //! `uncopy verify`.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::{fs, io};
 
 use uncopy::copy::compare::{digest_beneath, manifest_line};
 use uncopy::copy::job::{EntryKind, EntryOutcome, Record};
@@ -12,13 +12,17 @@ use uncopy::{Error, Receipt};
 
 use crate::cp::target::directory_of_names;
 use crate::exit::Exit;
-use crate::replaced_file::replace;
-use crate::report::{self, Failure, quoted};
+use crate::manifest_file::ManifestFile;
+use crate::report::outlet::{self, FarRecord, Listed, ManifestEnd};
+use crate::report::{self, Failure};
+
+/// Number of lines that are sent to another machine at once.
+const LINES_SENT: usize = 256;
 
 /// A manifest that is being collected.
 #[derive(Debug)]
 pub(crate) struct Manifest {
-    file: PathBuf,
+    place: ManifestPlace,
     algorithm: Digest,
     /// Destination as the command line has it.
     destination: PathBuf,
@@ -41,11 +45,19 @@ enum Contents {
     Unread,
 }
 
+/// Place of a manifest.
+#[derive(Debug)]
+pub(crate) enum ManifestPlace {
+    Here(ManifestFile),
+    /// On the machine that this process copies for.
+    Away,
+}
+
 impl Manifest {
-    pub(crate) fn new(file: &Path, algorithm: Digest, destination: &Path) -> Manifest {
-        let (file, destination) = (file.to_owned(), destination.to_owned());
+    pub(crate) fn new(place: ManifestPlace, algorithm: Digest, destination: &Path) -> Manifest {
+        let destination = destination.to_owned();
         let (entries, failed) = (BTreeMap::new(), Vec::new());
-        Manifest { file, algorithm, destination, entries, failed, left_out: 0 }
+        Manifest { place, algorithm, destination, entries, failed, left_out: 0 }
     }
 
     /// Adds a file that was copied.
@@ -88,20 +100,14 @@ impl Manifest {
         self.left_out += 1;
     }
 
-    /// Writes the manifest, of which no part appears under its name before. `go_on`: whether no signal asks to
-    /// stop, in which case nothing is written.
-    pub(crate) fn write(mut self, quiet: bool, go_on: impl Fn() -> bool) -> Exit {
+    /// Writes the manifest. `go_on`: whether no signal asks to stop, in which case nothing is written.
+    pub(crate) fn write(mut self, go_on: impl Fn() -> bool) -> Exit {
         self.leave_out_unplaced();
-        let file = self.file.clone();
-        let (left_out, algorithm) = (self.left_out, self.algorithm);
-        if self.entries.is_empty() && left_out > 0 {
-            report::say(&format!(
-                "the manifest {} was not written, because no file was copied",
-                quoted(&file)
-            ));
-            return Exit::Success;
+        let Manifest { place, algorithm, entries, destination, left_out, .. } = self;
+        if entries.is_empty() && left_out > 0 {
+            return place.end(ManifestEnd::NothingCopied);
         }
-        let lines = match self.lines(go_on) {
+        let lines = match lines(algorithm, &entries, &destination, go_on) {
             Ok(Some(lines)) => lines,
             Ok(None) => return Exit::Success,
             Err(Unlisted { message, exit }) => {
@@ -109,20 +115,11 @@ impl Manifest {
                 return exit;
             }
         };
-        // Renaming over /dev/stdout would replace it.
-        let written = match fs::symlink_metadata(&file) {
-            Ok(found) if !found.is_file() => Err(io::Error::other("it is no regular file")),
-            _ => replace(&file, |new| lines.iter().try_for_each(|line| new.write_all(line))),
-        };
-        if let Err(error) = written {
-            let operation = format!("write the manifest {}", file.display());
-            let next_step = "the copies are complete; write it with the tool of its digest";
-            return report::failed_to(&operation, &error, next_step);
-        }
-        if !quiet {
-            note(&file, algorithm, left_out, &lines);
-        }
-        Exit::Success
+        let is_refused =
+            |line: &&Vec<u8>| algorithm == Digest::Blake3 && std::str::from_utf8(line).is_err();
+        let refused_by_tool = lines.iter().filter(is_refused).count() as u64;
+        let listed = Listed { lines: lines.len() as u64, left_out, refused_by_tool };
+        place.write(&lines, ManifestEnd::Listed(listed))
     }
 
     /// Takes out files below directories that failed, unless they are in place.
@@ -137,39 +134,69 @@ impl Manifest {
     }
 
     /// Says that the manifest was not written.
-    pub(crate) fn give_up(self) {
-        let file = quoted(&self.file);
-        report::say(&format!("the manifest {file} was not written, because the copy ended early"));
+    pub(crate) fn give_up(self) -> Exit {
+        self.place.end(ManifestEnd::EndedEarly)
+    }
+}
+
+impl ManifestPlace {
+    fn write(mut self, lines: &[Vec<u8>], end: ManifestEnd) -> Exit {
+        match (&mut self, outlet::away()) {
+            (ManifestPlace::Here(file), _) => lines.iter().for_each(|line| file.add(line)),
+            (ManifestPlace::Away, Some(outlet)) => {
+                // The end of the connection shows elsewhere.
+                let _ =
+                    lines.chunks(LINES_SENT).try_for_each(|some| outlet.manifest(&some.concat()));
+            }
+            (ManifestPlace::Away, None) => {}
+        }
+        self.end(end)
     }
 
-    fn lines(self, go_on: impl Fn() -> bool) -> Result<Option<Vec<Vec<u8>>>, Unlisted> {
-        let Manifest { algorithm, entries, destination, .. } = self;
-        let directory = directory_of_names(&destination);
-        let mut named = BTreeMap::new();
-        for (path, contents) in &entries {
-            let first = match contents {
-                Contents::LinkTo(first) => entries.get(first).unwrap_or(contents),
-                other => other,
-            };
-            // A file that was copied twice is as the second copy left it.
-            named
-                .entry(name_below(directory, path)?)
-                .and_modify(|known| *known = &Contents::Unread)
-                .or_insert(first);
-        }
-        let mut lines = Vec::with_capacity(named.len());
-        for (name, contents) in named {
-            if !go_on() {
-                return Ok(None);
+    fn end(self, end: ManifestEnd) -> Exit {
+        match (self, outlet::away()) {
+            (ManifestPlace::Here(file), _) => return file.end(end),
+            (ManifestPlace::Away, Some(outlet)) => {
+                let _ = outlet.record(&FarRecord::Manifest(end));
             }
-            let value = match contents {
-                Contents::Digest(value) => value.clone(),
-                _ => digest_beneath(directory, &name, algorithm)?,
-            };
-            lines.push(manifest_line(algorithm, &value, name.as_os_str()));
+            (ManifestPlace::Away, None) => {}
         }
-        Ok(Some(lines))
+        Exit::Success
     }
+}
+
+/// Returns the lines, in the order of their names; `None`: a signal asks to stop.
+fn lines(
+    algorithm: Digest,
+    entries: &BTreeMap<PathBuf, Contents>,
+    destination: &Path,
+    go_on: impl Fn() -> bool,
+) -> Result<Option<Vec<Vec<u8>>>, Unlisted> {
+    let directory = directory_of_names(destination);
+    let mut named = BTreeMap::new();
+    for (path, contents) in entries {
+        let first = match contents {
+            Contents::LinkTo(first) => entries.get(first).unwrap_or(contents),
+            other => other,
+        };
+        // A file that was copied twice is as the second copy left it.
+        named
+            .entry(name_below(directory, path)?)
+            .and_modify(|known| *known = &Contents::Unread)
+            .or_insert(first);
+    }
+    let mut lines = Vec::with_capacity(named.len());
+    for (name, contents) in named {
+        if !go_on() {
+            return Ok(None);
+        }
+        let value = match contents {
+            Contents::Digest(value) => value.clone(),
+            _ => digest_beneath(directory, &name, algorithm)?,
+        };
+        lines.push(manifest_line(algorithm, &value, name.as_os_str()));
+    }
+    Ok(Some(lines))
 }
 
 /// Why a file has no line.
@@ -213,25 +240,5 @@ fn name_below(directory: &Path, path: &Path) -> Result<PathBuf, Unlisted> {
             ),
             exit: Exit::Failure,
         }),
-    }
-}
-
-fn note(file: &Path, algorithm: Digest, left_out: u64, lines: &[Vec<u8>]) {
-    let file = quoted(file);
-    if left_out > 0 {
-        let files = if left_out == 1 { "file" } else { "files" };
-        report::say(&format!(
-            "note: {file} lacks {left_out} {files} that this run did not copy and no earlier run is known \
-             to have copied"
-        ));
-    }
-    let is_text = |line: &&Vec<u8>| std::str::from_utf8(line).is_ok();
-    let unusual = lines.len() - lines.iter().filter(is_text).count();
-    if unusual > 0 && algorithm == Digest::Blake3 {
-        report::say(&format!(
-            "note: names in {file} are not UTF-8, which b3sum refuses ({unusual} of {}); check it by \
-             `uncopy verify --manifest`, or use another digest",
-            lines.len()
-        ));
     }
 }

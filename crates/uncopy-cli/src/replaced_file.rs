@@ -2,26 +2,58 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// File that is being written beside a name. Dropped without an end, it is removed.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    file: PathBuf,
+    aside: PathBuf,
+    new: Option<BufWriter<File>>,
+}
+
+impl Replacement {
+    /// Begins it.
+    pub(crate) fn begin(file: &Path) -> io::Result<Replacement> {
+        let aside = file.with_file_name(format!(".uncopy-new.{}", std::process::id()));
+        // Left by a killed run with the same process id.
+        let _ = fs::remove_file(&aside);
+        let new = Some(BufWriter::new(File::create_new(&aside)?));
+        Ok(Replacement { file: file.to_owned(), aside, new })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.new.as_mut().map_or(Ok(()), |new| new.write_all(bytes))
+    }
+
+    /// Flushes it, and replaces what has its name.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let Some(new) = self.new.take() else { return Ok(()) };
+        let flushed = new.into_inner().map_err(io::IntoInnerError::into_error);
+        let ended = flushed
+            .and_then(|new| new.sync_all())
+            .and_then(|()| fs::rename(&self.aside, &self.file));
+        ended.inspect_err(|_| self.remove())
+    }
+
+    fn remove(&self) {
+        let _ = fs::remove_file(&self.aside);
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if self.new.take().is_some() {
+            self.remove();
+        }
+    }
+}
 
 /// Replaces what has this name, or makes the file.
-pub(crate) fn replace(
-    file: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let aside = file.with_file_name(format!(".uncopy-new.{}", std::process::id()));
-    // Left by a killed run with the same process id.
-    let _ = fs::remove_file(&aside);
-    let written = File::create_new(&aside).and_then(|new| {
-        let mut new = BufWriter::new(new);
-        write(&mut new)?;
-        new.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&aside, file)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&aside);
-    }
-    written
+pub(crate) fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut new = Replacement::begin(file)?;
+    new.write(contents)?;
+    new.end()
 }
 
 #[cfg(test)]
@@ -33,16 +65,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         for text in ["first", "second"] {
-            replace(&file, |new| new.write_all(text.as_bytes())).unwrap();
+            replace(&file, text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
-        let failed = replace(&file, |new| {
-            new.write_all(b"third")?;
-            Err(io::Error::other("full"))
-        });
-        assert_eq!(failed.unwrap_err().to_string(), "full");
+        let mut given_up = Replacement::begin(&file).unwrap();
+        given_up.write(b"third").unwrap();
+        drop(given_up);
         assert_eq!(fs::read_to_string(&file).unwrap(), "second");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-        assert!(replace(directory.path(), |_| Ok(())).is_err());
+        assert!(replace(directory.path(), b"").is_err());
     }
 }

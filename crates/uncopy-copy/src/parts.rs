@@ -38,6 +38,10 @@ pub(crate) trait Parts: Send {
     /// Flushes and notes what was copied in whole chunks.
     fn flush(&mut self, copy: (BorrowedFd<'_>, &OsStr)) -> Sys<()>;
 
+    /// Notes the rest of what was copied, without flushing it: the file gets its final name next, and if the run is
+    /// killed then, another one checks the copy by its chunks.
+    fn end(&mut self, copy: (BorrowedFd<'_>, &OsStr)) -> Sys<()>;
+
     /// Whether there is anything to resume.
     fn is_noted(&self) -> bool;
 }

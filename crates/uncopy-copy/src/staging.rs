@@ -360,6 +360,10 @@ impl<'a> Staging<'a> {
     /// to what it referred to before.
     pub(crate) fn commit(&mut self) -> Result<Commit> {
         let destination = self.destination;
+        if let (Some(parts), Some(name)) = (&self.parts, self.temporary_name()) {
+            // If it cannot be noted, the job stops, and this file is whole all the same.
+            let _ = lock(parts).end((self.fd.as_fd(), name));
+        }
         let result = match std::mem::replace(&mut self.place, Place::Final) {
             Place::Final | Place::Private => Ok(Commit::Done),
             Place::Unnamed => self.commit_unnamed(),

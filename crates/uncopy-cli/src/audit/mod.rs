@@ -2,6 +2,7 @@
 
 mod chain;
 mod flusher;
+mod hosts;
 mod stats;
 mod verify;
 
@@ -12,15 +13,34 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
-use uncopy::copy::job::Summary;
-use uncopy::{Cost, Portion, Receipt, follow};
+use uncopy::{Cost, follow};
 
 use crate::exit::Exit;
 use crate::flags::audit::AuditArgs;
+use crate::flags::operand::Machine;
 use crate::report::json::SCHEMA;
 use crate::report::of_file;
 use chain::{MAX_LINE_BYTES, Record};
 use flusher::Flusher;
+use stats::cost_named;
+
+/// Keys that the writer of a log gives values to.
+const OWN_KEYS: [&str; 4] = ["schema", "previous", "time", "job"];
+
+/// Results of entries.
+const RESULTS: [&str; 11] = [
+    "copied",
+    "linked",
+    "made",
+    "resumed",
+    "skipped",
+    "deleted",
+    "discarded",
+    "would",
+    "failed",
+    "incomplete",
+    "not_tried",
+];
 
 /// Checks or summarizes logs.
 ///
@@ -47,16 +67,8 @@ pub(crate) struct Audit {
     job: String,
     previous: Option<String>,
     tally: Tally,
-}
-
-/// Change of the totals of a job by an event.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Change<'a> {
-    None,
-    /// A file was copied.
-    Copied(&'a Receipt),
-    /// These copies are gone again.
-    Discarded(&'a Summary),
+    /// Machine of the destination, if it is another one.
+    to: Option<Machine>,
 }
 
 /// Totals for the last record of a job.
@@ -72,11 +84,12 @@ struct Tally {
 }
 
 impl Audit {
-    /// Opens a log, or creates one that only its owner can read, and begins a job in it.
+    /// Opens a log, or creates one that only its owner can read, and begins a job in it. Destinations are named with
+    /// the machine `to`.
     ///
     /// # Errors
     /// The log is not writable, ends with an incomplete line, or the file is no log.
-    pub(crate) fn open(path: &Path) -> io::Result<Audit> {
+    pub(crate) fn open(path: &Path, to: Option<&Machine>) -> io::Result<Audit> {
         let file = follow::append(path).map_err(|error| of_file(&error))?;
         // Two programs must not write one chain.
         file.try_lock().map_err(|error| match error {
@@ -90,7 +103,8 @@ impl Audit {
         let path = path.to_owned();
         let file = Arc::new(file);
         let flusher = Flusher::new(Arc::clone(&file))?;
-        let mut audit = Audit { file, flusher, path, job, previous, tally: Tally::default() };
+        let (tally, to) = (Tally::default(), to.cloned());
+        let mut audit = Audit { file, flusher, path, job, previous, tally, to };
         let arguments: Vec<String> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let begun = json!({
@@ -101,20 +115,25 @@ impl Audit {
     }
 
     /// Adds a record from the JSON line of an entry.
-    pub(crate) fn entry(&mut self, line: &str, change: Change<'_>) -> io::Result<()> {
-        let mut event: Value = serde_json::from_str(line)?;
-        let result = event["event"].clone();
-        let attempts = event["retries"].as_u64().unwrap_or(0) + 1;
-        if let Some(fields) = event.as_object_mut() {
-            fields.remove("event");
-            fields.insert("audit".into(), json!("entry"));
-            fields.insert("result".into(), result.clone());
-            fields.insert("attempts".into(), json!(attempts));
+    pub(crate) fn entry(&mut self, line: &str) -> io::Result<()> {
+        let record = self.record(serde_json::from_str(line)?);
+        self.tally.add(&record);
+        self.write(Value::Object(record))
+    }
+
+    /// Adds a record from an event that another machine sent.
+    ///
+    /// # Errors
+    /// As [`Audit::entry`], and nothing was added: it is no event of an entry.
+    pub(crate) fn foreign_entry(&mut self, event: Map<String, Value>) -> io::Result<()> {
+        let record = self.record(event);
+        // A record of another form would break the log for its readers.
+        let read: Result<Record, _> = serde_json::from_value(Value::Object(record.clone()));
+        if !read.is_ok_and(|read| RESULTS.contains(&read.result.as_str())) {
+            return Err(io::Error::other("the other machine sent a record of no entry"));
         }
-        self.tally.records += 1;
-        self.tally.failed += u64::from(result == "failed");
-        self.tally.add(change);
-        self.write(event)
+        self.tally.add(&record);
+        self.write(Value::Object(record))
     }
 
     /// Ends the job. Returns the path of the log and the digest of its last line, to be kept
@@ -133,6 +152,19 @@ impl Audit {
         Ok((self.path, self.previous.unwrap_or_default()))
     }
 
+    /// Makes the record of an event.
+    fn record(&self, mut event: Map<String, Value>) -> Map<String, Value> {
+        if let Some(machine) = &self.to {
+            hosts::name(&mut event, machine);
+        }
+        let result = event.remove("event").unwrap_or_default();
+        let attempts = number(&event, "retries").saturating_add(1);
+        event.insert("audit".into(), json!("entry"));
+        event.insert("result".into(), result);
+        event.insert("attempts".into(), json!(attempts));
+        event
+    }
+
     fn write(&mut self, event: Value) -> io::Result<()> {
         let mut fields = Map::new();
         fields.insert("schema".into(), json!(SCHEMA));
@@ -140,7 +172,8 @@ impl Audit {
         fields.insert("time".into(), json!(now()));
         fields.insert("job".into(), json!(self.job));
         if let Value::Object(more) = event {
-            fields.extend(more.into_iter().filter(|(key, _)| key != "schema"));
+            // What an event of another machine has by these names counts for nothing.
+            fields.extend(more.into_iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str())));
         }
         let mut line = serde_json::to_vec(&fields)?;
         self.previous = Some(digest(&line));
@@ -150,30 +183,37 @@ impl Audit {
     }
 }
 
+fn number(record: &Map<String, Value>, key: &str) -> u64 {
+    record.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
 impl Tally {
-    fn add(&mut self, change: Change<'_>) {
-        match change {
-            Change::None => {}
-            Change::Copied(receipt) => {
+    fn add(&mut self, record: &Map<String, Value>) {
+        self.records += 1;
+        match record.get("result").and_then(Value::as_str) {
+            Some("failed") => self.failed += 1,
+            Some("copied") => {
                 self.copied += 1;
-                self.add_bytes(&receipt.portions, u64::saturating_add);
+                self.add_bytes(record, u64::saturating_add);
             }
-            Change::Discarded(lost) => {
-                self.copied = self.copied.saturating_sub(lost.files);
-                self.discarded += lost.made_entries();
-                self.add_bytes(&lost.portions, u64::saturating_sub);
+            // These copies are gone again.
+            Some("discarded") => {
+                self.copied = self.copied.saturating_sub(number(record, "files"));
+                self.discarded = self.discarded.saturating_add(number(record, "entries"));
+                self.add_bytes(record, u64::saturating_sub);
             }
+            _ => {}
         }
     }
 
-    fn add_bytes(&mut self, portions: &[Portion], add: impl Fn(u64, u64) -> u64) {
-        for portion in portions {
-            let counter = match portion.cost {
-                Cost::Unknown => &mut self.unknown_bytes,
-                cost if cost.is_zero_copy() => &mut self.zero_copy_bytes,
-                _ => &mut self.buffered_bytes,
+    fn add_bytes(&mut self, record: &Map<String, Value>, add: impl Fn(u64, u64) -> u64) {
+        for portion in record.get("mechanisms").and_then(Value::as_array).into_iter().flatten() {
+            let counter = match portion["cost"].as_str().and_then(cost_named) {
+                None | Some(Cost::Unknown) => &mut self.unknown_bytes,
+                Some(cost) if cost.is_zero_copy() => &mut self.zero_copy_bytes,
+                Some(_) => &mut self.buffered_bytes,
             };
-            *counter = add(*counter, portion.bytes);
+            *counter = add(*counter, portion["bytes"].as_u64().unwrap_or(0));
         }
     }
 }

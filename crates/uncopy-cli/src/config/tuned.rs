@@ -133,7 +133,7 @@ pub(crate) fn save(filesystem: &str, tuned: Tuned) -> Result<PathBuf, String> {
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
-    replace(file, |new| new.write_all(text.as_bytes()))
+    replace(file, text.as_bytes())
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(super) fn copy(
     match signals.stop.requested() {
         Some(signal) => report.stopped(signal),
         None => {
-            let written = manifest.map(|manifest| manifest.write(flags.quiet, || true));
+            let written = manifest.map(|manifest| manifest.write(|| true));
             report.finish().and(written.unwrap_or(Exit::Success))
         }
     }

@@ -17,7 +17,7 @@ use crate::question;
 use crate::report::{Failure, Report, Wire};
 
 /// Sources of a job.
-pub(crate) trait Sources {
+pub(crate) trait Sources: Sync {
     /// Copies them.
     ///
     /// # Errors
@@ -83,9 +83,10 @@ pub(crate) fn copy(
     let bar = JobBar::new(shows_progress, always_progress, control.clock());
     options.scan_ahead |= bar.wants_totals();
     let wants_records = report.wants_records() || manifest.is_some();
-    let quiet = !report.shows_progress();
+    let wants_wire = report.wants_wire();
     let (report, manifest) = (Mutex::new(report), manifest.map(Mutex::new));
-    let watch = Watch { signals, report, manifest, wants_records, bar };
+    let crossing = (wants_wire && pairs.len() == 1).then_some(sources);
+    let watch = Watch { signals, report, manifest, wants_records, crossing, bar };
     let (summary, ended) = match sources.copy(pairs, &options, &watch) {
         Ok(summary) => (summary, Ok(())),
         Err(error) => {
@@ -108,14 +109,15 @@ pub(crate) fn copy(
         (Err(error), Some(signal)) if error.is_cancelled() => report.stopped(signal),
         (Err(error), _) => {
             if let Some(manifest) = manifest {
-                manifest.give_up();
+                // It says so, and the error of the copy counts.
+                let _ = manifest.give_up();
             }
             report.ended(&Failure::from(&error));
             report.left_out(&summary);
             report.finish()
         }
         (Ok(()), _) => {
-            let written = manifest.map(|m| m.write(quiet, || stop.requested().is_none()));
+            let written = manifest.map(|m| m.write(|| stop.requested().is_none()));
             match stop.requested() {
                 Some(signal) if written.is_some() => report.stopped(signal),
                 _ => report.finish().and(written.unwrap_or(Exit::Success)),
@@ -130,6 +132,8 @@ struct Watch<'a> {
     report: Mutex<Report>,
     manifest: Option<Mutex<Manifest>>,
     wants_records: bool,
+    /// The sources, if they are one file whose event says what crossed.
+    crossing: Option<&'a dyn Sources>,
     bar: JobBar,
 }
 
@@ -159,7 +163,8 @@ impl JobObserver for Watch<'_> {
         if let Some(manifest) = &self.manifest {
             manifest.lock().unwrap_or_else(PoisonError::into_inner).entry(record);
         }
+        let wire = self.crossing.and_then(Sources::wire);
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        self.bar.aside(|| report.entry(record));
+        self.bar.aside(|| report.entry(record, wire));
     }
 }

@@ -21,14 +21,16 @@ use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
+use crate::flags::operand::Machine;
 use crate::flags::{self, conflict, elsewhere, naming};
 use crate::job_control::JobControl;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, ManifestPlace};
+use crate::manifest_file::ManifestFile;
 use crate::progress::is_typed;
 use crate::remote;
-use crate::report::{self, Failure, Report};
+use crate::report::{self, AuditLog, Failure, Report};
 use crate::stop::{self, Stop};
-pub(crate) use own_files::SourceSide;
+pub(crate) use own_files::Held;
 pub(crate) use target::Pair;
 use target::{Kind, Names, Reading, Route};
 
@@ -58,8 +60,7 @@ pub(crate) fn run(
             "--interactive reads answers from the terminal that the source is; copy it without";
         return Err(misuse(ErrorKind::ArgumentConflict, message.to_owned()));
     }
-    let is_directory = match settle(configured, &mut options, &names, &job::Here, SourceSide::Here)?
-    {
+    let is_directory = match settle(configured, &mut options, &names, &job::Here, Held::All)? {
         Ok(is_directory) => is_directory,
         Err(exit) => return Ok(exit),
     };
@@ -82,9 +83,10 @@ pub(crate) fn run(
         })
         .map_err(|same| misuse(same.kind(), same.to_string()))?,
     };
-    let manifest = manifest(flags, &options, &destination, &pairs)?;
+    let is_file = |pair: &Pair, follows| outside::is_file(&pair.source, follows);
+    let manifest = manifest(flags, &options, &destination, &pairs, &is_file, Held::All)?;
     note_slashes(&pairs, flags);
-    let report = match begin_report(flags, &options, &pairs, SourceSide::Here)? {
+    let report = match begin_report(flags, &options, &pairs, Held::All)? {
         Ok(report) => report,
         Err(exit) => return Ok(exit),
     };
@@ -136,7 +138,7 @@ pub(crate) fn settle(
     options: &mut JobOptions,
     names: &Names,
     sources: &dyn job::Sources,
-    side: SourceSide,
+    held: Held,
 ) -> Result<Result<bool, Exit>, clap::Error> {
     let flags = &configured.flags;
     let is_directory = match destination_is_directory(names) {
@@ -157,7 +159,7 @@ pub(crate) fn settle(
                 destination: destination.clone(),
             };
             let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
-            let report = begin_report(flags, options, &pairs, side)?;
+            let report = begin_report(flags, options, &pairs, held)?;
             return Ok(Err(report.map_or_else(|exit| exit, |report| end(report, names, &failure))));
         }
     };
@@ -187,7 +189,7 @@ fn end(mut report: Report, names: &Names, failure: &Failure) -> Exit {
     report.finish()
 }
 
-/// Makes the manifest that the flags ask for.
+/// Makes the manifest that the flags ask for. `is_file`: whether a source is a file, followed if it is a link or not.
 ///
 /// # Errors
 /// A copy would lie where the manifest cannot name it.
@@ -196,14 +198,20 @@ pub(crate) fn manifest(
     options: &JobOptions,
     destination: &Path,
     pairs: &[Pair],
+    is_file: &dyn Fn(&Pair, bool) -> bool,
+    held: Held,
 ) -> Result<Option<Manifest>, clap::Error> {
     let (Some(digest), Some(file)) = (options.copy.digest, flags.manifest.as_deref()) else {
         return Ok(None);
     };
-    outside::check(destination, options, pairs).map_err(|outside| {
+    outside::check(destination, options, pairs, is_file).map_err(|outside| {
         flags::usage_error(flags.subcommand(), ErrorKind::ArgumentConflict, &outside.to_string())
     })?;
-    Ok(Some(Manifest::new(file, digest, destination)))
+    let place = match held {
+        Held::Destination => ManifestPlace::Away,
+        _ => ManifestPlace::Here(ManifestFile::new(file, flags.quiet)),
+    };
+    Ok(Some(Manifest::new(place, digest, destination)))
 }
 
 /// Prints a note where a slash at the end of a source means something else in `rsync`.
@@ -221,13 +229,32 @@ pub(crate) fn begin_report(
     flags: &CopyArgs,
     options: &JobOptions,
     pairs: &[Pair],
-    side: SourceSide,
+    held: Held,
 ) -> Result<Result<Report, Exit>, clap::Error> {
-    own_files::check(flags, options, pairs, side).map_err(|misplaced| {
+    if held == Held::Destination {
+        return Ok(Ok(Report::new(flags, flags.audit.is_some().then_some(AuditLog::Away))));
+    }
+    begin_report_to(flags, options, pairs, held, None)
+}
+
+/// Does the same for a copy whose destination is on another machine, if there is one.
+///
+/// # Errors
+/// As [`begin_report`].
+pub(crate) fn begin_report_to(
+    flags: &CopyArgs,
+    options: &JobOptions,
+    pairs: &[Pair],
+    held: Held,
+    to: Option<&Machine>,
+) -> Result<Result<Report, Exit>, clap::Error> {
+    own_files::check(flags, options, pairs, held).map_err(|misplaced| {
         flags::usage_error(flags.subcommand(), ErrorKind::ArgumentConflict, &misplaced.to_string())
     })?;
-    let audit = flags.audit.as_deref().map(Audit::open).transpose();
-    Ok(audit.map(|audit| Report::new(flags, audit)).map_err(|error| {
+    let open = |file: &Path| Audit::open(file, to);
+    let audit = flags.audit.as_deref().map(open).transpose();
+    let here = |audit| AuditLog::Here(Box::new(audit));
+    Ok(audit.map(|audit| Report::new(flags, audit.map(here))).map_err(|error| {
         let named = flags.audit.as_deref().unwrap_or(Path::new("")).display();
         let operation = format!("begin the audit log {named}");
         let next_step = "name a file that can be written to, or leave out --audit";

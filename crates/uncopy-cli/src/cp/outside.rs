@@ -30,7 +30,7 @@ impl fmt::Display for Outside {
     }
 }
 
-/// Checks that a manifest can name all copies.
+/// Checks that a manifest can name all copies. `is_file`: whether a source is a file, followed if it is a link or not.
 ///
 /// # Errors
 /// One of them lies outside of the directory of the names.
@@ -38,6 +38,7 @@ pub(super) fn check(
     destination: &Path,
     options: &JobOptions,
     pairs: &[Pair],
+    is_file: &dyn Fn(&Pair, bool) -> bool,
 ) -> Result<(), Outside> {
     let directory = directory_of_names(destination);
     let root = resolved(directory);
@@ -46,7 +47,7 @@ pub(super) fn check(
         if copy == directory {
             continue;
         }
-        let place = place(&copy, is_written_through(pair, options));
+        let place = place(&copy, is_written_through(pair, options, is_file));
         if !place.starts_with(&root) {
             let (source, directory) = (pair.source.clone(), directory.to_owned());
             return Err(Outside { source, place, directory });
@@ -66,17 +67,23 @@ fn place(copy: &Path, followed: bool) -> PathBuf {
 }
 
 /// Whether a file would be written through a link that has the name of its copy, as by `cp`.
-fn is_written_through(pair: &Pair, options: &JobOptions) -> bool {
+fn is_written_through(
+    pair: &Pair,
+    options: &JobOptions,
+    is_file: &dyn Fn(&Pair, bool) -> bool,
+) -> bool {
     let JobOptions { copy, .. } = options;
     let follows_source =
         options.sources == Sources::Files || options.links == Links::Follow || options.follow_roots;
-    let look = |path: &Path| match follows_source {
-        true => fs::metadata(path),
-        false => fs::symlink_metadata(path),
-    };
     let replaces_link = matches!(copy.existing, Existing::Keep | Existing::Remove)
         || copy.backup.is_some()
         || options.link
         || options.parents != Parents::Omit;
-    !replaces_link && look(&pair.source).is_ok_and(|found| found.is_file())
+    !replaces_link && is_file(pair, follows_source)
+}
+
+/// Whether a source on this machine is a file.
+pub(super) fn is_file(source: &Path, follows: bool) -> bool {
+    let found = if follows { fs::metadata(source) } else { fs::symlink_metadata(source) };
+    found.is_ok_and(|found| found.is_file())
 }

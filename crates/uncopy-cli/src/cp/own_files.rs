@@ -71,12 +71,16 @@ impl fmt::Display for Misplaced {
     }
 }
 
-/// Whether sources can be looked at here.
+/// Part of what a copy names that lies on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SourceSide {
-    Here,
-    /// On another machine: any name may be in them.
-    Away,
+pub(crate) enum Held {
+    All,
+    /// Not the sources: any name may be in them.
+    DestinationAndOwnFiles,
+    /// Not the destination: any name may be in it, and none of this machine is.
+    SourcesAndOwnFiles,
+    /// The destination alone, for the machine of the command line.
+    Destination,
 }
 
 /// Checks the files that the flags name against all that the run copies.
@@ -87,7 +91,7 @@ pub(super) fn check(
     flags: &CopyArgs,
     options: &JobOptions,
     pairs: &[Pair],
-    side: SourceSide,
+    held: Held,
 ) -> Result<(), Misplaced> {
     let named = [(Purpose::AuditLog, &flags.audit), (Purpose::Manifest, &flags.manifest)];
     for (purpose, file) in named {
@@ -103,7 +107,7 @@ pub(super) fn check(
             return Err(misplaced(Role::List));
         }
         let found =
-            pairs.iter().find_map(|pair| own.role(pair, options, flags.is_recursive(), side));
+            pairs.iter().find_map(|pair| own.role(pair, options, flags.is_recursive(), held));
         if let Some(role) = found {
             return Err(misplaced(role));
         }
@@ -152,12 +156,15 @@ impl OwnFile {
         pair: &Pair,
         options: &JobOptions,
         is_recursive: bool,
-        side: SourceSide,
+        held: Held,
     ) -> Option<Role> {
         let Pair { source, destination } = pair;
-        let is_here = side == SourceSide::Here;
+        let is_here = held != Held::DestinationAndOwnFiles;
         if is_here && self.is(source) {
             return Some(Role::Source(source.clone()));
+        }
+        if held == Held::SourcesAndOwnFiles {
+            return None;
         }
         let copy = pair.copy(&options.parents);
         if self.is(&copy) {

@@ -33,8 +33,6 @@ pub(crate) enum Why {
     SourceIsOnlyRead,
     /// Two machines have no file in common.
     NothingToShare,
-    /// The file would have to be on the other machine.
-    FileOfThisMachine,
     /// Nobody is asked on the other machine.
     NoTerminalThere,
     /// It looks into the memory of the source's machine.
@@ -55,7 +53,6 @@ impl fmt::Display for Why {
             Why::NoCheaperWay => "bytes that come over a network pass through memory",
             Why::SourceIsOnlyRead => "the side with the source only shows it",
             Why::NothingToShare => "two machines share no file",
-            Why::FileOfThisMachine => "the other machine cannot write a file here",
             Why::NoTerminalThere => "nobody answers on the other machine",
             Why::MemoryOfOneMachine => "it looks at the page cache of one machine",
             Why::OutsideIsNotShown => "nothing outside the sources is shown",
@@ -124,7 +121,7 @@ const fn refused_in_push(
 }
 
 /// Every flag, in the order of the help.
-pub(crate) static ROWS: [BetweenRow; 49] = [
+pub(crate) static ROWS: [BetweenRow; 48] = [
     honoured(
         &["paths", "source", "dest", "target_directory", "no_target_directory"],
         "--source, --dest, -t, -T",
@@ -245,8 +242,7 @@ pub(crate) static ROWS: [BetweenRow; 49] = [
         "--verbose, --quiet, --json, --config, --rsh, --remote-program",
     ),
     honoured(&["data", "connections", "data_ports"], "--data, --connections, --data-ports"),
-    refused_in_push(&["audit"], "--audit", |f| f.audit.is_some(), Why::FileOfThisMachine),
-    refused_in_push(&["manifest"], "--manifest", |f| f.manifest.is_some(), Why::FileOfThisMachine),
+    honoured(&["audit", "manifest"], "--audit, --manifest"),
 ];
 
 /// Describes what is refused of these flags and settings, if something is.
@@ -337,8 +333,6 @@ mod tests {
             ("--direct-cpu-min=4Mi", "--zero-copy-min, ", both),
             ("--if-changed=retry", "--if-changed=fail and --if-changed=retry, which flush", both),
             ("--if-changed=fail", "--if-changed=fail and --if-changed=retry, which flush", both),
-            ("--audit f", "--audit (the other machine cannot write a file here)", [true, false]),
-            ("--manifest f", "--manifest (", [true, false]),
         ] {
             let flags = parse(&format!("{flags} a b"));
             for (direction, is_refused) in [(Direction::Push, push), (Direction::Pull, pull)] {
@@ -360,7 +354,7 @@ mod tests {
     #[test]
     fn every_row_that_refuses_was_asked_for_above_and_defaults_are_honoured() {
         let refusing = ROWS.iter().filter(|row| row.push != Support::Honoured).count();
-        assert_eq!(refusing, 19, "add a line to the test above");
+        assert_eq!(refusing, 17, "add a line to the test above");
         for flags in [
             "",
             "-a",
@@ -376,6 +370,7 @@ mod tests {
             "--require=none",
             "-r --links=follow",
             "-rH",
+            "--audit=f --manifest=g",
         ] {
             let flags = parse(&format!("{flags} a b"));
             for direction in [Direction::Push, Direction::Pull] {

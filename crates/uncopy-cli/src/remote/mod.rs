@@ -4,17 +4,19 @@ mod doctor;
 mod examined;
 mod pull;
 mod push;
+mod recorder;
 mod relay;
 mod serve;
 mod session;
+mod there;
 mod words;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 
 use crate::config::Configured;
+use crate::cp;
 use crate::cp::target::{Names, Route};
-use crate::cp::{self, SourceSide};
 use crate::exit::Exit;
 use crate::flags::between::{self, Direction};
 use crate::flags::copy::CopyArgs;
@@ -69,6 +71,3 @@ fn refused(names: &Names, refusal: String) -> Failure {
         exit: Exit::Usage,
     }
 }
-
-/// Sources of both directions are looked at by the side that has them.
-const SIDE: SourceSide = SourceSide::Away;

@@ -1,21 +1,24 @@
 //! Copies to another machine: the copy is made there, and asks this machine for the sources.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 use uncopy::remote::{self, Limits, RemoteError, RunJob};
 
+use super::recorder::Recorder;
 use super::relay::Relay;
 use super::session;
 use super::words::{self, Watched};
 use crate::config::Configured;
 use crate::cp::target::Names;
-use crate::cp::{self, list};
+use crate::cp::{self, Held, Pair, list};
 use crate::exit::Exit;
 use crate::flags::operand::Machine;
 use crate::flags::usage_error;
 use crate::job_control::JobControl;
+use crate::manifest_file::ManifestFile;
 use crate::report;
 use crate::stop::{self, Stop};
 
@@ -33,14 +36,24 @@ pub(super) fn copy(
     // Files of patterns are files of this machine.
     let patterns = &mut configured.flags.tree.patterns.in_order;
     *patterns = list::with_files_read(patterns).map_err(misuse)?;
-    cp::job_options(&configured)?;
+    let options = cp::job_options(&configured)?;
+    let flags = &configured.flags;
+    let pair =
+        |source: &PathBuf| Pair { source: source.clone(), destination: names.destination.clone() };
+    let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
     let stop = match Stop::new() {
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
-    let flags = &configured.flags;
+    let held = Held::SourcesAndOwnFiles;
+    let report = match cp::begin_report_to(flags, &options, &pairs, held, Some(machine))? {
+        Ok(report) => report,
+        Err(exit) => return Ok(exit),
+    };
+    let manifest = flags.manifest.as_deref();
+    let recorder = Recorder::new(report, manifest.map(|file| ManifestFile::new(file, flags.quiet)));
     let control = JobControl::default();
-    let mut relay = Relay::new(flags, &control);
+    let mut relay = Relay::new(flags, &control, recorder);
     let watched = if relay.wants_progress() { Watched::Yes } else { Watched::No };
     let job = RunJob {
         arguments: words::of(&configured, given, names, watched).map_err(misuse)?,
@@ -51,7 +64,8 @@ pub(super) fn copy(
     let (far, streams) = match session::start(flags, machine) {
         Ok(started) => started,
         Err(error) => {
-            return Ok(cp::all_failed(flags, names, &session::failure(&error, machine)));
+            let (recorder, _) = relay.finish();
+            return Ok(recorder.fail(names, &session::failure(&error, machine)));
         }
     };
     let data = session::data(flags, &far);
@@ -73,8 +87,9 @@ pub(super) fn copy(
         }
         false => far.finish(ended),
     };
-    let unwritten = relay.finish();
+    let (recorder, unwritten) = relay.finish();
     if let Some(by) = stop.requested() {
+        recorder.stop();
         if is_unbegun {
             report::say(&format!("stopped by {}; nothing was copied", by.name()));
         } else if ended.is_err() {
@@ -86,8 +101,8 @@ pub(super) fn copy(
         return Ok(by.end());
     }
     let exit = match ended {
-        Ok(code) => Exit::of_code(code),
-        Err(error) => cp::all_failed(flags, names, &session::failure(&error, machine)),
+        Ok(code) => Exit::of_code(code).and(recorder.end()),
+        Err(error) => recorder.fail(names, &session::failure(&error, machine)),
     };
     Ok(match unwritten {
         Some(error) => exit.and(report::output_failed(&error)),

@@ -6,6 +6,8 @@ use std::io;
 use uncopy::copy::job::JobProgress;
 use uncopy::remote::{FarEvent, JobState, Note, OutputStream};
 
+use super::recorder::Recorder;
+use super::session;
 use crate::flags::copy::CopyArgs;
 use crate::job_control::JobControl;
 use crate::progress::JobBar;
@@ -22,16 +24,18 @@ pub(super) struct Relay {
     error: Lines,
     unwritten: Option<io::Error>,
     is_quiet: bool,
+    recorder: Recorder,
 }
 
 impl Relay {
-    pub(super) fn new(flags: &CopyArgs, control: &JobControl) -> Relay {
+    pub(super) fn new(flags: &CopyArgs, control: &JobControl, recorder: Recorder) -> Relay {
         Relay {
             bar: JobBar::new(!flags.quiet, flags.tree.progress, control.clock()),
             output: Lines::default(),
             error: Lines::default(),
             unwritten: None,
             is_quiet: flags.quiet,
+            recorder,
         }
     }
 
@@ -47,12 +51,18 @@ impl Relay {
                 let (lines, stream) = match stream {
                     OutputStream::Standard => (&mut self.output, Stream::Output),
                     OutputStream::Error => (&mut self.error, Stream::Error),
+                    OutputStream::Records => {
+                        let Relay { bar, recorder, .. } = self;
+                        return bar.aside(|| recorder.records(bytes));
+                    }
+                    OutputStream::File => return self.recorder.lines(bytes),
                 };
                 lines.feed(bytes);
                 let whole = lines.take_whole();
                 self.show(stream, &whole);
             }
             FarEvent::Progress(state) => self.bar.draw(progress(state)),
+            FarEvent::Note(Note::NoData(why)) if !session::is_notable(why) => {}
             FarEvent::Note(note) if !self.is_quiet => {
                 self.bar.aside(|| say(&format!("note: {}", words(note))));
             }
@@ -60,8 +70,8 @@ impl Relay {
         }
     }
 
-    /// Shows what is left without the end of a line. Returns the first error of standard output.
-    pub(super) fn finish(mut self) -> Option<io::Error> {
+    /// Shows what is left without the end of a line. Returns what is to be ended, and the first error of standard output.
+    pub(super) fn finish(mut self) -> (Recorder, Option<io::Error>) {
         for stream in [Stream::Output, Stream::Error] {
             let rest = match stream {
                 Stream::Output => std::mem::take(&mut self.output.0),
@@ -69,7 +79,7 @@ impl Relay {
             };
             self.show(stream, &rest);
         }
-        self.unwritten
+        (self.recorder, self.unwritten)
     }
 
     fn show(&mut self, stream: Stream, bytes: &[u8]) {

@@ -6,26 +6,24 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use uncopy::copy::job::{
-    JobError, JobObserver, JobOptions, JobProgress, Summary, copy_from_peer, is_built_from_peer,
-};
+use uncopy::copy::job::{JobOptions, JobProgress};
 use uncopy::remote::{
     self, Accepted, DataRefusal, FarData, JobState, Limits, Output, OutputStream, Refusal,
     RemoteError, RemoteSource, Restriction, RunRequest, Streams,
 };
 
 use super::examined::{self, Examined, Offer};
+use super::session;
+use super::there::There;
 use super::words::{self, Wanted, Watched};
-use super::{SIDE, pull, session};
 use crate::config::Configured;
 use crate::cp::target::{self, Kind, Names, Reading};
-use crate::cp::{self, Pair, Reports, Signals, job};
+use crate::cp::{self, Held};
 use crate::exit::Exit;
 use crate::flags::serve::ServeArgs;
 use crate::flags::usage_error;
-use crate::job_control::JobControl;
-use crate::report::outlet::{self, Outlet, Stream};
-use crate::report::{self, Wire};
+use crate::report;
+use crate::report::outlet::{self, FarRecord, Outlet, Stream};
 use crate::stop::{self, Stop};
 
 /// Serves one copy.
@@ -203,67 +201,16 @@ impl Job {
     }
 
     fn copy(self, source: Arc<RemoteSource>, output: &Output) -> Result<Exit, clap::Error> {
-        let Job { wanted, mut options, names } = self;
-        let configured = &wanted.configured;
-        let flags = &configured.flags;
-        let there = There { source, output: output.clone(), since: Instant::now() };
-        let is_directory = match cp::settle(configured, &mut options, &names, &there, SIDE)? {
-            Ok(is_directory) => is_directory,
-            Err(exit) => return Ok(exit),
-        };
-        let pairs = target::pairs(names.clone(), is_directory, options.copy.transform, |path| {
-            flags.is_recursive() && pull::is_directory_there(&*there.source, &names, path)
-        })
-        .map_err(|same| usage_error("cp", same.kind(), &same.to_string()))?;
-        cp::note_slashes(&pairs, flags);
-        let report = match cp::begin_report(flags, &options, &pairs, SIDE)? {
-            Ok(report) => report,
-            Err(exit) => return Ok(exit),
-        };
+        let Job { wanted, options, names } = self;
         let stop = match Stop::new() {
             Ok(stop) => stop,
             Err(error) => return Ok(stop::failed(&error)),
         };
         let asking = output.clone();
         let stop = stop.asked_by(move || asking.is_stopping());
-        let control = JobControl::default();
-        options.gate = Some(control.gate());
-        let signals = Signals { stop: &stop, control: &control };
-        let reports = Reports { report, manifest: None };
-        Ok(job::copy(&there, &pairs, options, flags.tree.progress, signals, reports))
-    }
-}
-
-/// Sources that the machine of the command line shows.
-struct There {
-    source: Arc<RemoteSource>,
-    output: Output,
-    since: Instant,
-}
-
-impl job::Sources for There {
-    fn copy(
-        &self,
-        pairs: &[Pair],
-        options: &JobOptions,
-        observer: &dyn JobObserver,
-    ) -> Result<Summary, JobError> {
-        let pairs = pairs.iter().map(|pair| (&pair.source, &pair.destination));
-        copy_from_peer(self.source.clone(), pairs, options, observer)
-    }
-
-    fn is_built(
-        &self,
-        number: u32,
-        source: &Path,
-        destination: &Path,
-        options: &JobOptions,
-    ) -> bool {
-        is_built_from_peer(self.source.clone(), number, source, destination, options)
-    }
-
-    fn wire(&self) -> Option<Wire> {
-        Some(session::wire(self.output.traffic(), &self.output.data(), self.since.elapsed()))
+        let crossed = || (output.traffic(), output.data());
+        let there = There { source, machine: None, crossed: &crossed, since: Instant::now() };
+        there.copy(&wanted.configured, options, &names, Held::Destination, &stop)
     }
 }
 
@@ -277,6 +224,16 @@ impl Outlet for Away {
             Stream::Error => OutputStream::Error,
         };
         self.0.write(stream, bytes)
+    }
+
+    fn record(&self, record: &FarRecord) -> io::Result<()> {
+        let mut line = serde_json::to_vec(record)?;
+        line.push(b'\n');
+        self.0.write(OutputStream::Records, &line)
+    }
+
+    fn manifest(&self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write(OutputStream::File, bytes)
     }
 
     fn progress(&self, progress: JobProgress) {

@@ -58,9 +58,17 @@ pub(super) fn wire(shell: Traffic, data: &DataReport, duration: Duration) -> Wir
     }
 }
 
-/// Whether people are to know without asking: it is no choice of theirs, and can be changed.
+/// Whether people are to know without asking: it is no choice of theirs, and can be changed. A remote shell without an
+/// address, as in a container, never has one.
 pub(super) fn is_notable(why: WhyNoData) -> bool {
-    !matches!(why, WhyNoData::NotWanted | WhyNoData::Small | WhyNoData::TooLate)
+    let is_as_it_has_to_be = matches!(
+        why,
+        WhyNoData::NotWanted
+            | WhyNoData::Small
+            | WhyNoData::TooLate
+            | WhyNoData::Refused(DataRefusal::NoAddress)
+    );
+    !is_as_it_has_to_be
 }
 
 /// Returns the stable name of a reason.
@@ -110,6 +118,7 @@ pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
         (RemoteError::System { .. }, exit) => ("system", exit),
         (_, exit) => ("refused", exit),
     };
+    let (reason, next_step) = words(error);
     Failure {
         kind,
         code: None,
@@ -117,11 +126,25 @@ pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
         subject: std::path::Path::new(&machine.to_string()).into(),
         errno: None,
         os_error: None,
-        // It ends in its next step.
-        reason: error.to_string().into(),
-        next_step: None,
+        reason: reason.into(),
+        next_step,
         is_at_destination: false,
         exit,
+    }
+}
+
+/// Describes an error, with the next step where that is a flag; other errors end in theirs.
+fn words(error: &RemoteError) -> (String, Option<&'static str>) {
+    match error {
+        RemoteError::FarMissing { host, program } => (
+            format!("there is no program {program:?} on {host:?}"),
+            Some("install uncopy there, or name where it is with --remote-program"),
+        ),
+        RemoteError::FarNotRunnable { host, program } => (
+            format!("the program {program:?} on {host:?} cannot be run"),
+            Some("let this user run it, or name another one with --remote-program"),
+        ),
+        other => (other.to_string(), None),
     }
 }
 

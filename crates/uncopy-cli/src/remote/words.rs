@@ -44,6 +44,12 @@ const SETTING: &str = "setting";
 /// Whether somebody watches the progress, which needs totals.
 const WATCHED: &str = "watched";
 
+/// Whether the entries are recorded in an audit log of the machine of the command line.
+const RECORDED: &str = "recorded";
+
+/// Whether the digests are listed in a manifest of the machine of the command line.
+const LISTED: &str = "listed";
+
 /// Settings of the connection, of which the other side has no use.
 const OF_CONNECTION: [&str; 5] = ["rsh", "remote-program", "data", "connections", "data-ports"];
 
@@ -81,6 +87,9 @@ pub(super) fn of(
     }
     if watched == Watched::Yes {
         words.push(format!("--{WATCHED}").into());
+    }
+    for (word, file) in [(RECORDED, &flags.audit), (LISTED, &flags.manifest)] {
+        words.extend(file.is_some().then(|| format!("--{word}").into()));
     }
     let mut destination = OsString::from(match flags.target_directory {
         Some(_) => "--target-directory=",
@@ -140,7 +149,9 @@ pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, 
     let hidden = |id: &'static str, action| Arg::new(id).long(id).action(action).hide(true);
     let command = CopyArgs::augment_args(Command::new("cp"))
         .arg(hidden(SETTING, ArgAction::Append))
-        .arg(hidden(WATCHED, ArgAction::SetTrue));
+        .arg(hidden(WATCHED, ArgAction::SetTrue))
+        .arg(hidden(RECORDED, ArgAction::SetTrue))
+        .arg(hidden(LISTED, ArgAction::SetTrue));
     let line = std::iter::once(OsString::from("cp")).chain(words.iter().cloned());
     let matches = command.try_get_matches_from(line)?;
     let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
@@ -152,6 +163,9 @@ pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, 
     let mut flags = CopyArgs::from_arg_matches(&matches)?;
     flags.source = sources.iter().map(PathBuf::from).collect();
     flags.is_between = true;
+    // They have no name here, and are never opened.
+    flags.audit = matches.get_flag(RECORDED).then(PathBuf::new);
+    flags.manifest = matches.get_flag(LISTED).then(PathBuf::new);
     let settings = matches.get_many::<String>(SETTING).into_iter().flatten();
     let settings: Option<Vec<(&str, &str)>> =
         settings.map(|setting| setting.split_once('=')).collect();

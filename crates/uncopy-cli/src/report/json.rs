@@ -72,6 +72,8 @@ struct Copied<'a> {
     leftovers: Leftovers<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     decided_by: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wire: Option<OverWire>,
     #[serde(flatten)]
     tree: Option<InTree>,
 }
@@ -404,18 +406,20 @@ fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> 
         flags_not_kept: receipt.flags_not_kept.names().collect(),
         leftovers: Leftovers::from(&receipt.leftovers),
         decided_by: receipt.decided_by.iter().map(decision::words).collect(),
+        wire: None,
         tree,
     }
 }
 
 /// Returns the line for an entry of a job that did not fail; `tree` has the keys of entries of
-/// trees.
-pub(crate) fn entry(record: &Record, tree: Option<InTree>) -> String {
+/// trees, and `wire` is what crossed between two machines for a file that was copied alone.
+pub(crate) fn entry(record: &Record, tree: Option<InTree>, wire: Option<Wire>) -> String {
     let names = Names::new(&record.source, &record.destination);
     let mut entry = Entry::new("made", names, tree);
     match &record.outcome {
         EntryOutcome::Copied(receipt) => {
-            return line(&details(entry.names, receipt, entry.tree));
+            let copied = details(entry.names, receipt, entry.tree);
+            return line(&Copied { wire: wire.map(OverWire::from), ..copied });
         }
         EntryOutcome::Linked { to } => {
             entry.event = "linked";

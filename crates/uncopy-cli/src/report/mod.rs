@@ -17,7 +17,7 @@ use uncopy::copy::job::{EntryKind, EntryOutcome, Incomplete, Record, Summary};
 use uncopy::copy::{Outcome, Skip};
 use uncopy::{Errno, Error, InodeFlags, Leftovers, Note, Objection, Reason, Receipt};
 
-use crate::audit::{Audit, Change};
+use crate::audit::Audit;
 use crate::cp::Pair;
 use crate::exit::Exit;
 use crate::flags::choice::flag;
@@ -150,6 +150,14 @@ pub(crate) struct NoTls {
     pub words: String,
 }
 
+/// Place of the audit log of a copy.
+#[derive(Debug)]
+pub(crate) enum AuditLog {
+    Here(Box<Audit>),
+    /// On the machine that this process copies for.
+    Away,
+}
+
 /// Form in which each file is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -162,7 +170,11 @@ enum Form {
 }
 
 /// Prints the notes of a copy.
-fn print_notes(destination: &Path, notes: &[Note], flags_not_kept: InodeFlags) {
+fn print_notes<'a>(
+    destination: &Path,
+    notes: impl Iterator<Item = &'a Note>,
+    flags_not_kept: InodeFlags,
+) {
     for note in notes {
         say(&format!("note: {}: {}", destination.display(), note.named_by(flag)));
     }
@@ -204,14 +216,16 @@ pub(crate) struct Report {
     /// Whether trees are copied: their events have more keys, and a summary ends them.
     trees: bool,
     resume: bool,
+    /// Whether the sources are on another machine.
+    is_between: bool,
     exit: Exit,
     /// First error of standard output. Copies continue: they matter more than their report.
     unwritten: Option<io::Error>,
-    audit: Option<Audit>,
+    audit: Option<AuditLog>,
 }
 
 impl Report {
-    pub(crate) fn new(flags: &CopyArgs, audit: Option<Audit>) -> Report {
+    pub(crate) fn new(flags: &CopyArgs, audit: Option<AuditLog>) -> Report {
         let form = match (flags.json, flags.verbose) {
             (true, _) => Form::Json,
             (false, true) => Form::Words,
@@ -223,6 +237,7 @@ impl Report {
             in_place: flags.in_place,
             trees: flags.is_recursive(),
             resume: flags.tree.resume,
+            is_between: flags.is_between,
             exit: Exit::Success,
             unwritten: None,
             audit,
@@ -245,7 +260,7 @@ impl Report {
     }
 
     fn copied(&mut self, pair: &Pair, receipt: &Receipt) {
-        self.log(Change::Copied(receipt), || json::copied(pair, receipt));
+        self.log(|| json::copied(pair, receipt));
         match self.form {
             Form::Silent => {}
             Form::Words => self.print(&human::copied(pair, receipt)),
@@ -253,7 +268,7 @@ impl Report {
         }
         // The JSON contains them.
         if !self.quiet && self.form != Form::Json {
-            print_notes(&pair.destination, &receipt.notes, receipt.flags_not_kept);
+            print_notes(&pair.destination, receipt.notes.iter(), receipt.flags_not_kept);
         }
         if !self.quiet {
             warn_about(&receipt.leftovers);
@@ -261,7 +276,7 @@ impl Report {
     }
 
     fn skipped(&mut self, pair: &Pair, reason: Skip) {
-        self.log(Change::None, || json::skipped(pair, reason));
+        self.log(|| json::skipped(pair, reason));
         match self.form {
             Form::Silent => {}
             Form::Words => self.print(&human::skipped(pair, reason)),
@@ -289,7 +304,7 @@ impl Report {
 
     /// Adds the line of a failure to the audit log and to the JSON output.
     fn record_failure(&mut self, line: impl Fn() -> String) {
-        self.log(Change::None, &line);
+        self.log(&line);
         if self.form == Form::Json {
             self.print(&line());
         }
@@ -309,17 +324,17 @@ impl Report {
         self.form != Form::Silent || self.audit.is_some()
     }
 
-    /// Reports an entry of a job that is finished.
-    pub(crate) fn entry(&mut self, record: &Record) {
+    /// Whether events of entries say what crossed between two machines: no summary does.
+    pub(crate) fn wants_wire(&self) -> bool {
+        self.form == Form::Json && !self.trees
+    }
+
+    /// Reports an entry of a job that is finished. `wire` is what crossed for it, if it is the only one.
+    pub(crate) fn entry(&mut self, record: &Record, wire: Option<Wire>) {
         let tree = self.trees;
         let tree = || tree.then(|| InTree::from(record));
-        let change = match &record.outcome {
-            EntryOutcome::Copied(receipt) => Change::Copied(receipt),
-            EntryOutcome::Discarded { lost } => Change::Discarded(lost),
-            _ => Change::None,
-        };
         if !matches!(record.outcome, EntryOutcome::Failed(_)) {
-            self.log(change, || json::entry(record, tree()));
+            self.log(|| json::entry(record, tree(), None));
         }
         match (&record.outcome, self.form) {
             (EntryOutcome::Failed(error), _) => {
@@ -334,7 +349,7 @@ impl Report {
             }
             (_, Form::Silent) => {}
             (_, Form::Words) => self.print(&human::entry(record)),
-            (_, Form::Json) => self.print(&json::entry(record, tree())),
+            (_, Form::Json) => self.print(&json::entry(record, tree(), wire)),
         }
         if self.quiet || self.form == Form::Json {
             return;
@@ -352,14 +367,16 @@ impl Report {
             }
             _ => return,
         };
-        print_notes(&record.destination, notes, flags);
+        // It holds for every file of another machine.
+        let is_said = |note: &&Note| !self.is_between || !matches!(note, Note::DigestAsItCame);
+        print_notes(&record.destination, notes.iter().filter(is_said), flags);
     }
 
     /// Reports sources that were not tried because of an earlier error, which they would have met
     /// too if it `is_lasting`.
     pub(crate) fn not_tried(&mut self, pairs: &[Pair], is_lasting: bool) {
         for pair in pairs {
-            self.log(Change::None, || json::not_tried(pair));
+            self.log(|| json::not_tried(pair));
             if self.form == Form::Json {
                 self.print(&json::not_tried(pair));
             }
@@ -377,7 +394,7 @@ impl Report {
 
     /// Reports a new tree that was left under its temporary name.
     fn incomplete(&mut self, incomplete: &Incomplete) {
-        self.log(Change::None, || json::incomplete(incomplete));
+        self.log(|| json::incomplete(incomplete));
         if self.form == Form::Json {
             self.print(&json::incomplete(incomplete));
         }
@@ -458,18 +475,37 @@ impl Report {
     }
 
     /// Adds a line to the audit log, if there is one.
-    fn log(&mut self, change: Change<'_>, line: impl FnOnce() -> String) {
-        let Some(audit) = &mut self.audit else { return };
-        if let Err(error) = audit.entry(&line(), change) {
-            // The log stays without a last record, which shows that it ends early.
-            self.audit = None;
+    fn log(&mut self, line: impl FnOnce() -> String) {
+        let written = match &mut self.audit {
+            None => return,
+            Some(AuditLog::Here(audit)) => audit.entry(&line()),
+            Some(AuditLog::Away) => outlet::record(&line()),
+        };
+        if let Err(error) = written {
             let next_step = "the copies continue without it; free space on its filesystem";
-            self.exit = self.exit.and(failed_to("write the audit log", &error, next_step));
+            self.lose_audit(&error, next_step);
         }
     }
 
-    fn close_audit(&mut self, interrupted: bool) {
-        let Some(audit) = self.audit.take() else { return };
+    /// Adds a record of an entry that another machine copied.
+    pub(crate) fn foreign_entry(&mut self, event: serde_json::Map<String, serde_json::Value>) {
+        let Some(AuditLog::Here(audit)) = &mut self.audit else { return };
+        if let Err(error) = audit.foreign_entry(event) {
+            let next_step = "the copies continue without it; free space on its filesystem";
+            self.lose_audit(&error, next_step);
+        }
+    }
+
+    /// Writes no more to the audit log, which stays without a last record: that shows that it ends early.
+    pub(crate) fn lose_audit(&mut self, error: &io::Error, next_step: &str) {
+        if self.audit.take().is_some() {
+            self.exit = self.exit.and(failed_to("write the audit log", error, next_step));
+        }
+    }
+
+    /// Ends the audit log, if it is here.
+    pub(crate) fn close_audit(&mut self, interrupted: bool) {
+        let Some(AuditLog::Here(audit)) = self.audit.take() else { return };
         match audit.end(interrupted) {
             Ok((path, hash)) => {
                 if !self.quiet {

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use uncopy::copy::job::JobProgress;
 
 /// One of two streams.
@@ -20,8 +22,52 @@ pub(crate) trait Outlet: Send + Sync {
     /// The connection is gone.
     fn write(&self, stream: Stream, bytes: &[u8]) -> io::Result<()>;
 
+    /// Sends a record, whose file is there.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    fn record(&self, record: &FarRecord) -> io::Result<()>;
+
+    /// Sends contents of the manifest, which is there.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    fn manifest(&self, bytes: &[u8]) -> io::Result<()>;
+
     /// Shows how far the copy is.
     fn progress(&self, progress: JobProgress);
+}
+
+/// Record for the machine of the command line, which has the file that it is for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FarRecord {
+    /// Event of an entry, for the audit log.
+    Entry(Map<String, Value>),
+    /// End of the manifest.
+    Manifest(ManifestEnd),
+}
+
+/// End of a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ManifestEnd {
+    /// All lines are there.
+    Listed(Listed),
+    /// There are none, because no file was copied.
+    NothingCopied,
+    /// There are none, because the copy ended early.
+    EndedEarly,
+}
+
+/// Numbers of a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    pub lines: u64,
+    /// Files that it lacks.
+    pub left_out: u64,
+    /// Lines that the tool of its digest refuses, since their names are not UTF-8.
+    pub refused_by_tool: u64,
 }
 
 static OUTLET: OnceLock<Box<dyn Outlet>> = OnceLock::new();
@@ -35,6 +81,17 @@ pub(crate) fn redirect(to: Box<dyn Outlet>) {
 /// Returns the other machine, if the output goes there.
 pub(crate) fn away() -> Option<&'static dyn Outlet> {
     OUTLET.get().map(|outlet| &**outlet)
+}
+
+/// Sends the event of an entry, a line of JSON, for the audit log on the other machine.
+///
+/// # Errors
+/// The connection is gone.
+pub(crate) fn record(event: &str) -> io::Result<()> {
+    match away() {
+        Some(outlet) => outlet.record(&FarRecord::Entry(serde_json::from_str(event)?)),
+        None => Ok(()),
+    }
 }
 
 /// Writes to a stream in one piece.

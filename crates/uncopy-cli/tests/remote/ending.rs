@@ -14,7 +14,7 @@ use super::{Direction, Machines, UNCOPY, names_in, succeeded};
 const LARGE: usize = 3 << 20;
 const RATE: &str = "--max-bandwidth=3M";
 
-fn make_sources(machines: &Machines, direction: Direction) {
+pub(super) fn make_sources(machines: &Machines, direction: Direction) {
     let source = machines.source(direction).join("src");
     fs::create_dir_all(source.join("d")).unwrap();
     for number in 0..20 {
@@ -27,7 +27,7 @@ fn make_sources(machines: &Machines, direction: Direction) {
 }
 
 /// Begins a slow copy of the tree, and waits until one or two of the large files have arrived, under whatever name.
-fn begin(machines: &Machines, direction: Direction, flags: &[&str]) -> Child {
+pub(super) fn begin(machines: &Machines, direction: Direction, flags: &[&str]) -> Child {
     let child = slow(machines, direction, flags)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -60,12 +60,12 @@ pub(super) fn bytes_below(directory: &Path) -> u64 {
     bytes
 }
 
-fn send(process: u32, signal: Signal) {
+pub(super) fn send(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
 }
 
 /// The program on the far machine.
-fn far_of(child: &Child) -> u32 {
+pub(super) fn far_of(child: &Child) -> u32 {
     let all = descendants(child.id());
     let is_uncopy = |id: &&u32| {
         fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "uncopy")
@@ -73,7 +73,7 @@ fn far_of(child: &Child) -> u32 {
     *all.iter().rfind(is_uncopy).expect("the far program runs")
 }
 
-fn finish(child: Child) -> Output {
+pub(super) fn finish(child: Child) -> Output {
     let others = descendants(child.id());
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -242,6 +242,39 @@ fn again(machines: &Machines, direction: Direction) {
     assert_eq!(names_in(machines.destination(direction)), ["copy"], "{direction:?}");
 }
 
+/// Killed when a large file had got its name, and before that was noted: it is read there, and crosses no more.
+fn a_large_file_that_has_its_name_does_not_cross_again() {
+    const SIZE: usize = (33 << 20) + 12_345;
+    for is_merged in [false, true] {
+        let machines = Machines::new();
+        let source = machines.far.subdirectory("src", 0o755);
+        for name in ["x", "y"] {
+            let contents: Vec<u8> = (0..SIZE).map(|at| (at / 3 % 251) as u8).collect();
+            fs::write(source.join(name), contents).unwrap();
+        }
+        // A name in a tree that has none itself, or in one that is there.
+        // In that without, a file gets its temporary name back first.
+        let stops = match is_merged {
+            true => [(SystemCall::RENAMEAT, 1), (SystemCall::RENAMEAT, 1)],
+            false => [(SystemCall::RENAMEAT2, 1), (SystemCall::RENAMEAT2, 2)],
+        };
+        if is_merged {
+            fs::create_dir(machines.near.join("copy")).unwrap();
+        }
+        let cp = || machines.cp().args(["-rT", "-j1", "--resume", "--json", "far:src", "copy"]);
+        for (call, nth) in stops {
+            cp().stop_after(call, nth).kill();
+        }
+        let run = cp().run();
+        succeeded(&run);
+        let summary = run.receipts().pop().unwrap();
+        let sent = summary.value()["wire"]["bytes_sent"].as_u64().unwrap();
+        assert!(sent < 1 << 20, "{is_merged}: {sent} crossed: {}", run.stdout);
+        assert_same_tree(&source, &machines.near.join("copy"), Compared::default());
+        assert_eq!(names_in(&machines.near), ["copy"]);
+    }
+}
+
 /// Killed between the only rename and the removal of the journal: the next run knows its own copy.
 fn a_copy_that_has_its_name_is_not_copied_into_itself() {
     let machines = Machines::new();
@@ -319,6 +352,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_signal_before_the_greeting_ends_the_remote_shell,
         [] a_killed_far_program_is_an_error_that_says_so,
         [] a_killed_near_program_leaves_nothing_half_written,
+        [] a_large_file_that_has_its_name_does_not_cross_again,
         [] a_copy_that_has_its_name_is_not_copied_into_itself,
         [] progress_is_shown_here,
         [] the_rate_holds_over_the_wire,

@@ -19,7 +19,9 @@ fn a_machine_without_uncopy_is_named() {
         let run = copy(machines.serving("/nonexistent/uncopy").arg("--json"), direction).run();
         let message = run.failed(9);
         assert!(message.contains("no program \"/nonexistent/uncopy\" on \"far\""), "{message}");
-        assert!(message.contains("install uncopy there"), "{message}");
+        assert!(
+            message.contains("install uncopy there, or name where it is with --remote-program")
+        );
         let event = run.receipts().pop().unwrap();
         assert_eq!(
             (&event.value()["event"], &event.value()["kind"]),
@@ -46,6 +48,38 @@ fn a_remote_shell_that_reaches_nobody_is_an_error() {
             message.contains("Connection refused") && message.contains("cannot reach"),
             "{message}"
         );
+    }
+}
+
+/// How it ended, and what to do about that.
+fn a_remote_shell_that_ends_before_the_greeting_says_how() {
+    for direction in Direction::BOTH {
+        for (script, expected, next) in [
+            ("exit 0", "ended with status 0", "see what it printed"),
+            ("echo 'no such account' >&2; exit 1", "ended with status 1", "see what it printed"),
+            (
+                "echo 'usage: uncopy'; exit 2",
+                "answered there (it printed \"usage: uncopy\")",
+                "same version",
+            ),
+            ("exit 126", "cannot be run", "with --remote-program"),
+            ("exit 127", "there is no program", "with --remote-program"),
+            ("exit 255", "cannot reach \"far\"", "try it by hand"),
+            ("kill -9 $$", "was killed by signal 9", "copy again"),
+            ("kill -15 $$", "was killed by signal 15", "copy again"),
+            ("exec >&-; exec sleep 60", "closed its output", "leave its output"),
+        ] {
+            let machines = Machines::new();
+            fs::write(machines.source(direction).join("a"), b"1").unwrap();
+            machines.log_in_with(script);
+            let run = copy(machines.cp().arg("--json"), direction).run();
+            let message = run.failed(9);
+            assert!(message.contains(expected) && message.contains(next), "{script}: {message}");
+            assert!(!message.contains("does not speak"), "{script}: {message}");
+            let event = run.receipts().pop().unwrap();
+            assert_eq!(event.value()["kind"], "unreachable", "{script}");
+            assert!(!machines.destination(direction).join("b").exists());
+        }
     }
 }
 
@@ -98,7 +132,7 @@ fn the_program_there_may_have_words() {
         let run = copy(machines.serving(&format!("sudo {UNCOPY}")), direction).run();
         let message = run.failed(9);
         assert!(message.contains("a terminal is required"), "{message}");
-        assert!(message.contains("does not speak the protocol"), "{message}");
+        assert!(message.contains("ended with status 1 before uncopy answered"), "{message}");
     }
 }
 
@@ -237,6 +271,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_machine_without_uncopy_is_named,
         [] a_remote_shell_that_reaches_nobody_is_an_error,
+        [] a_remote_shell_that_ends_before_the_greeting_says_how,
         [] a_banner_is_skipped_and_a_book_is_not,
         [] errors_are_those_of_one_machine,
         [] the_program_there_may_have_words,

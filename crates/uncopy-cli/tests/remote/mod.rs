@@ -8,6 +8,7 @@ mod ending;
 mod failing;
 mod memory;
 mod names;
+mod recorded;
 mod restricted;
 mod same;
 mod secrets;
@@ -162,6 +163,7 @@ pub(crate) fn cases() -> Vec<Case> {
         failing::cases(),
         memory::cases(),
         names::cases(),
+        recorded::cases(),
         restricted::cases(),
         same::cases(),
         secrets::cases(),

@@ -323,6 +323,27 @@ fn the_summary_says_what_crossed() {
         assert!((3 << 20..4 << 20).contains(&sent), "{wire}");
         assert!(wire["bytes_received"].as_u64().unwrap() > 0, "{wire}");
         assert!(wire["us"].as_u64().unwrap() > 0, "{wire}");
+        // One file has no summary, and several have none either.
+        let file = |sources: &[&str], destination: &str| {
+            let run = machines
+                .cp()
+                .arg("--json")
+                .args(sources.iter().map(|source| direction.source(source)))
+                .arg(direction.destination(destination))
+                .run();
+            succeeded(&run);
+            run.receipts()
+        };
+        let events = file(&["src/d/e/large"], "file");
+        let [event] = &events[..] else { panic!("{direction:?}: {}", events.len()) };
+        let wire = &event.value()["wire"];
+        assert_eq!(wire["transport"], "remote_shell");
+        let sent = wire["bytes_sent"].as_u64().unwrap();
+        assert!((3 << 20..4 << 20).contains(&sent), "{wire}");
+        fs::create_dir(machines.destination(direction).join("into")).unwrap();
+        let events = file(&["a", "src/small"], "into");
+        assert_eq!(events.len(), 2);
+        assert!(events.iter().all(|event| event.value()["wire"].is_null()), "{direction:?}");
     }
 }
 

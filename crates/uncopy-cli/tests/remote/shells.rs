@@ -118,6 +118,56 @@ fn a_copy_that_ends_early_goes_on() {
     }
 }
 
+/// Each process of the way that may be killed before the other program answers.
+fn a_login_that_is_killed_before_the_greeting_says_so() {
+    let sshd = Sshd::start();
+    let scratch = Place::Disk.scratch();
+    fs::write(scratch.join("a"), b"1").unwrap();
+    let slow = scratch.join("slow");
+    fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (victim, expected) in [
+        ("ssh", "was killed by signal 9 before uncopy answered"),
+        ("sshd", "cannot reach \"127.0.0.1\""),
+        ("sleep", "the remote shell ended with status 255"),
+    ] {
+        let child = Command::new(UNCOPY)
+            .args(["cp", "-e"])
+            .arg(format!("ssh -F '{}'", sshd.client_config().display()))
+            .arg("--remote-program")
+            .arg(&slow)
+            .arg(scratch.join("a"))
+            .arg(format!("127.0.0.1:{}", scratch.join("b").display()))
+            .env("UNCOPY_CONFIG", "/dev/null")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let named = |of: u32, name: &str| {
+            let is_named = |id: &u32| {
+                fs::read_to_string(format!("/proc/{id}/comm"))
+                    .is_ok_and(|found| found.trim().starts_with(name))
+            };
+            descendants(of).into_iter().find(is_named)
+        };
+        let server = sshd.process_id();
+        wait_for("program there", || named(server, "sleep").is_some());
+        let process = match victim {
+            "ssh" => named(child.id(), "ssh"),
+            // The session of this login: its first process.
+            "sshd" => descendants(server).first().copied(),
+            _ => named(server, "sleep"),
+        };
+        let process = Pid::from_raw(process.unwrap().try_into().unwrap()).unwrap();
+        kill_process(process, Signal::KILL).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(9), "{victim}: {text}");
+        assert!(text.contains(expected), "{victim}: {text}");
+        assert!(!text.contains("does not speak"), "{victim}: {text}");
+        wait_for("end of the login", || named(server, "sleep").is_none());
+    }
+}
+
 /// A key that is bound to a directory, whatever command the other end asks for.
 fn a_key_is_bound_to_a_directory() {
     let sshd = Sshd::start();
@@ -237,6 +287,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] trees_go_there_and_back,
         [] an_address_has_a_port,
         [] a_copy_that_ends_early_goes_on,
+        [] a_login_that_is_killed_before_the_greeting_says_so,
         [] a_key_is_bound_to_a_directory,
     ];
     let needs = [Need::Tool("sshd"), Need::Tool("ssh"), Need::Tool("ssh-keygen")];

@@ -56,7 +56,7 @@ pub(crate) struct Built {
     pub(crate) id: FileId,
 }
 
-/// Unfinished large file: its temporary file, and the chunks that were flushed.
+/// Large file without a note of its end: its temporary file, and the chunks that were copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Digest of the source's state.

@@ -21,11 +21,24 @@ pub(crate) use crate::chunks::MIN_BYTES;
 
 const READ_BYTES: u64 = 1 << 20;
 
-/// Store of flushed chunks.
+/// Whether the chunks that are noted are on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    Yes,
+    /// A crash of the system may lose them, and their note. Their digests show it.
+    No,
+}
+
+/// Store of chunks.
 pub(crate) trait Keep: Send {
-    /// Notes that the chunks from number `first` on are flushed in the file of this name. Without
-    /// chunks, notes only the name.
-    fn note(&mut self, file: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()>;
+    /// Notes the chunks from number `first` on in the file of this name. Without chunks, notes only the name.
+    fn note(
+        &mut self,
+        file: (&OsStr, FileId),
+        first: u64,
+        chunks: &[ChunkDigest],
+        flushed: Flushed,
+    ) -> Sys<()>;
 }
 
 /// A partial file that an earlier run left.
@@ -58,7 +71,7 @@ impl<'a> Partial<'a> {
 
 impl Parts for Partial<'_> {
     fn begin(&mut self, name: &OsStr, stat: &Stat) -> Sys<()> {
-        self.keep.note((name, stat.id()), 0, &[])
+        self.keep.note((name, stat.id()), 0, &[], Flushed::No)
     }
 
     fn verify(
@@ -96,7 +109,16 @@ impl Parts for Partial<'_> {
         let (fd, name) = copy;
         file::sync_data(fd)?;
         let id = file::stat(fd)?.id();
-        self.keep.note((name, id), first, chunks)?;
+        self.keep.note((name, id), first, chunks, Flushed::Yes)?;
+        self.log.set_noted();
+        Ok(())
+    }
+
+    fn end(&mut self, copy: (BorrowedFd<'_>, &OsStr)) -> Sys<()> {
+        let Some((first, chunks)) = self.log.unnoted() else { return Ok(()) };
+        let (fd, name) = copy;
+        let id = file::stat(fd)?.id();
+        self.keep.note((name, id), first, chunks, Flushed::No)?;
         self.log.set_noted();
         Ok(())
     }
@@ -193,7 +215,13 @@ mod tests {
     struct Memory(Arc<Mutex<Vec<ChunkDigest>>>);
 
     impl Keep for Memory {
-        fn note(&mut self, _: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
+        fn note(
+            &mut self,
+            _: (&OsStr, FileId),
+            first: u64,
+            chunks: &[ChunkDigest],
+            _: Flushed,
+        ) -> Sys<()> {
             let mut all = self.0.lock().unwrap();
             assert_eq!(first, all.len() as u64);
             all.extend(chunks);

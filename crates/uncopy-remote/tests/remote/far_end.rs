@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use uncopy_copy::peer::Peer;
 use uncopy_remote::{
-    Accepted, Address, FarEnd, FarEvent, OutputStream, RemoteError, RemoteShell, Restriction, ShellEnd,
-    RunJob, Streams, accept, pull, push,
+    Accepted, Address, FarEnd, FarEvent, OutputStream, RemoteError, RemoteShell, Restriction,
+    RunJob, ShellEnd, Streams, accept, pull, push,
 };
 
 use crate::support::{list_all, long, never, read_range};
@@ -233,7 +233,10 @@ fn a_far_end_that_is_missing_or_another_program_is_named() {
         RemoteError::ShellEnded { host, ended, shown }
     };
     for (script, expected) in [
-        ("echo 'usage: uncopy cp'; exit 2", shell_ended(ShellEnd::Exited(2), b"usage: uncopy cp\n")),
+        (
+            "echo 'usage: uncopy cp'; exit 2",
+            shell_ended(ShellEnd::Exited(2), b"usage: uncopy cp\n"),
+        ),
         ("exit 0", shell_ended(ShellEnd::Exited(0), b"")),
         ("kill -9 $$", shell_ended(ShellEnd::Killed(9), b"")),
         ("kill -15 $$", shell_ended(ShellEnd::Killed(15), b"")),

@@ -18,7 +18,8 @@ use crate::flags::usage_error;
 use crate::report::human::{counted, duration, portion_line};
 use crate::report::{describe, of_file, output_failed, print, printable, say};
 use json::Whole;
-use tally::{Tally, cost_named, elapsed_us};
+pub(super) use tally::cost_named;
+use tally::{Tally, elapsed_us};
 
 /// Longest job number and time that are shown; this program writes shorter ones.
 const MAX_SHOWN_BYTES: usize = 64;

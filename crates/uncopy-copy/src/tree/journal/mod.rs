@@ -30,7 +30,7 @@ use crate::journal::{is_own, look_into, parse};
 use done::Done;
 
 use crate::stale;
-use crate::tree::partial;
+use crate::tree::partial::{self, Flushed};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, FileId, Stat, Timestamp};
 use uncopy_os::{Sys, name, transfer};
@@ -387,16 +387,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes chunks of a part, from number `first` on, whose data has been flushed. Without chunks
-    /// there is nothing to resume, and the frame reaches the disk with the next one.
-    fn add_chunks(&self, part: &Part, first: u64) -> Sys<()> {
+    /// Notes chunks of a part, from number `first` on. A frame of what is not flushed reaches the disk with the next
+    /// one of what is.
+    fn add_chunks(&self, part: &Part, first: u64, flushed: Flushed) -> Sys<()> {
         let frame = format::chunks_frame(part, first);
         // A path this long cannot be noted: the file is copied from the beginning then.
         let fits = frame.len() <= format::MAX_BYTES;
-        match part.chunks.is_empty() {
+        match flushed {
             _ if !fits => Ok(()),
-            true => self.append(&frame, || Ok(()), || Ok(())),
-            false => self.append(&frame, || Ok(()), || file::sync_data(&self.file)),
+            Flushed::No => self.append(&frame, || Ok(()), || Ok(())),
+            Flushed::Yes => self.append(&frame, || Ok(()), || file::sync_data(&self.file)),
         }
     }
 

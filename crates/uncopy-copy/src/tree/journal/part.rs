@@ -13,7 +13,7 @@ use crate::digest::ChunkDigest;
 use crate::journal::format::{Part, Short};
 use crate::journal::is_own;
 use crate::stale;
-use crate::tree::partial::{self, Keep, LeftPart, is_whole};
+use crate::tree::partial::{self, Flushed, Keep, LeftPart, is_whole};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::file::{self, FileId, Stat};
 use uncopy_os::{Sys, directory, name};
@@ -68,7 +68,13 @@ impl<S: Fn(Error) + Send> KeptPart<S> {
 }
 
 impl<S: Fn(Error) + Send> Keep for KeptPart<S> {
-    fn note(&mut self, file: (&OsStr, FileId), first: u64, chunks: &[ChunkDigest]) -> Sys<()> {
+    fn note(
+        &mut self,
+        file: (&OsStr, FileId),
+        first: u64,
+        chunks: &[ChunkDigest],
+        flushed: Flushed,
+    ) -> Sys<()> {
         let part = Part {
             source: self.source,
             name: file.0.to_owned(),
@@ -77,7 +83,7 @@ impl<S: Fn(Error) + Send> Keep for KeptPart<S> {
             path: self.path.clone(),
             chunks: chunks.to_vec(),
         };
-        self.journal.add_chunks(&part, first).inspect_err(|errno| {
+        self.journal.add_chunks(&part, first, flushed).inspect_err(|errno| {
             (self.stop)(Error::destination("write the journal for", &self.path, *errno));
         })
     }
