@@ -130,7 +130,8 @@ impl Audit {
         // A record of another form would break the log for its readers.
         let read: Result<Record, _> = serde_json::from_value(Value::Object(record.clone()));
         if !read.is_ok_and(|read| RESULTS.contains(&read.result.as_str())) {
-            return Err(io::Error::other("the other machine sent a record of no entry"));
+            let what = "the other machine sent a record of no entry";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         self.tally.add(&record);
         self.write(Value::Object(record))

@@ -52,9 +52,8 @@ impl Recorder {
     }
 
     fn refuse(&mut self) {
-        let error = io::Error::other("the other machine sent what is no record");
-        self.report
-            .lose_audit(&error, "the copies continue without it; install the same version there");
+        let what = "the other machine sent what is no record";
+        self.report.lose_audit(&io::Error::new(io::ErrorKind::InvalidData, what));
     }
 
     /// Ends the files when the job has ended. Returns the exit code for errors of them.

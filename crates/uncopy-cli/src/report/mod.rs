@@ -482,8 +482,7 @@ impl Report {
             Some(AuditLog::Away) => outlet::record(&line()),
         };
         if let Err(error) = written {
-            let next_step = "the copies continue without it; free space on its filesystem";
-            self.lose_audit(&error, next_step);
+            self.lose_audit(&error);
         }
     }
 
@@ -491,13 +490,18 @@ impl Report {
     pub(crate) fn foreign_entry(&mut self, event: serde_json::Map<String, serde_json::Value>) {
         let Some(AuditLog::Here(audit)) = &mut self.audit else { return };
         if let Err(error) = audit.foreign_entry(event) {
-            let next_step = "the copies continue without it; free space on its filesystem";
-            self.lose_audit(&error, next_step);
+            self.lose_audit(&error);
         }
     }
 
     /// Writes no more to the audit log, which stays without a last record: that shows that it ends early.
-    pub(crate) fn lose_audit(&mut self, error: &io::Error, next_step: &str) {
+    pub(crate) fn lose_audit(&mut self, error: &io::Error) {
+        let next_step = match error.kind() {
+            io::ErrorKind::InvalidData => {
+                "the copies continue without it; install the same version of uncopy there"
+            }
+            _ => "the copies continue without it; free space on its filesystem",
+        };
         if self.audit.take().is_some() {
             self.exit = self.exit.and(failed_to("write the audit log", error, next_step));
         }

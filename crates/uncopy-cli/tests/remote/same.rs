@@ -58,7 +58,8 @@ enum For {
     Trees,
 }
 
-const ROWS: [(&[&str], For); 32] = [
+/// `@` stands for the beginning of a name of a file beside the trees, on the machine of the command line.
+const ROWS: [(&[&str], For); 36] = [
     (&[], For::All),
     (&["--durable", "--verify"], For::All),
     (&["--verify=sha256"], For::All),
@@ -91,6 +92,10 @@ const ROWS: [(&[&str], For); 32] = [
     (&["--resume"], For::All),
     (&["--attributes-only", "--preserve=timestamps"], For::All),
     (&["-n", "--preserve=links"], For::All),
+    (&["--digest"], For::All),
+    (&["--digest=xxh3", "--verify=sha256"], For::All),
+    (&["--audit=@log", "--json"], For::All),
+    (&["--manifest=@sums", "--audit=@log"], For::All),
 ];
 
 /// Makes sources: files of several sizes, holes, links of both kinds, a FIFO, attributes, modes, old times.
@@ -165,8 +170,9 @@ fn make_destination(shape: Shape, at: &Path) {
     }
 }
 
-fn flagged(program: Program, shape: Shape, flags: &[&str]) -> Program {
-    program.args(shape.flags()).args(flags)
+fn flagged(program: Program, shape: Shape, flags: &[&str], files: &Path) -> Program {
+    let named = flags.iter().map(|flag| flag.replace('@', files.to_str().unwrap()));
+    program.args(shape.flags()).args(named)
 }
 
 /// Copies on one machine and between two, and compares.
@@ -179,11 +185,12 @@ fn check(direction: Direction, shape: Shape, flags: &[&str]) {
     for destination in [&here, &there] {
         make_destination(shape, destination);
     }
-    let local = flagged(Program::new(UNCOPY).arg("cp"), shape, flags)
-        .args(shape.sources().iter().map(|source| from.join(source)))
-        .arg(&here)
-        .run();
-    let remote = flagged(machines.cp(), shape, flags)
+    let local =
+        flagged(Program::new(UNCOPY).arg("cp"), shape, flags, &machines.aside.join("here-"))
+            .args(shape.sources().iter().map(|source| from.join(source)))
+            .arg(&here)
+            .run();
+    let remote = flagged(machines.cp(), shape, flags, &machines.aside.join("there-"))
         .args(shape.sources().iter().map(|source| direction.source(source)))
         .arg(direction.destination("there"))
         .run();
@@ -211,6 +218,11 @@ fn check(direction: Direction, shape: Shape, flags: &[&str]) {
     // Nothing is left beside them: no temporary name, no journal.
     let expected = if here.exists() { &["here", "there"][..] } else { &[] };
     assert_eq!(names_in(to), expected, "{what}");
+    for name in ["log", "sums"] {
+        let [here, there] =
+            ["here", "there"].map(|run| machines.aside.join(format!("{run}-{name}")).exists());
+        assert_eq!(here, there, "{name}: {what}");
+    }
     if flags.contains(&"--json") {
         assert_eq!(events(&remote, &there), events(&local, &here), "{what}");
     }
@@ -239,7 +251,7 @@ fn rows() -> Vec<Case> {
             for shape in SHAPES.into_iter().filter(|shape| of == For::All || shape.is_of_trees()) {
                 let name = format!(
                     "remote::same::{direction:?}::{shape:?}::{}",
-                    flags.join("_").replace(['-', '/', '*'], "")
+                    flags.join("_").replace(['-', '/', '*', '@'], "")
                 );
                 cases.push(Case::new(name.to_lowercase(), &[], move || {
                     check(direction, shape, flags);
