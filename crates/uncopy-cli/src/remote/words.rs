@@ -226,6 +226,8 @@ mod tests {
                 "--progress -r -e x --remote-program y --config z a h:b",
                 &["--recursive", "--dest=b"],
             ),
+            // The other machine does not learn the names of files here.
+            ("--audit x --manifest y a h:b", &["--recorded", "--listed", "--dest=b"]),
             ("--chmod -w --chmod u+x a h:b", &["--chmod=-w", "--chmod=u+x", "--dest=b"]),
             (
                 "-r --exclude a --include b --exclude=-c a h:-x",
@@ -242,6 +244,15 @@ mod tests {
         assert_eq!(found[0], "--backup=numbered");
         assert!(found[1].starts_with("--suffix="), "{found:?}");
         assert_eq!(of_line("--backup=off -S.x a h:b")[0], "--backup=none");
+    }
+
+    #[test]
+    fn own_files_of_this_machine_have_no_name_there() {
+        let words = ["--recorded", "--listed", "--dest=b"].map(OsString::from);
+        let flags = parse(&words, &["a".into()]).unwrap().configured.flags;
+        assert_eq!((flags.audit, flags.manifest), (Some(PathBuf::new()), Some(PathBuf::new())));
+        let flags = parse(&words[2..], &["a".into()]).unwrap().configured.flags;
+        assert_eq!((flags.audit, flags.manifest), (None, None));
     }
 
     /// A value of each flag that has one.

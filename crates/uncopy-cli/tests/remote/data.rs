@@ -217,7 +217,22 @@ fn a_policy_of_either_machine_is_kept() {
         machines.log_in_with(&format!("{came} UNCOPY_CONFIG=/nonexistent"));
         assert_eq!(reason(copied(machines.cp(), &[])), "settings_unread");
         machines.log_in_with("unset SSH_CONNECTION");
-        assert_eq!(reason(copied(machines.cp(), &[])), "no_address");
+        let run = copied(machines.cp(), &[]);
+        // Nobody can change it, so it is no note for each copy: only the summary says it.
+        assert_eq!(run.stderr, "");
+        assert_eq!(reason(run), "no_address");
+        let run = copied(machines.cp(), &["--data=tls"]);
+        assert!(run.failed(9).contains("no data connection stands"), "{}", run.stderr);
+        let run = machines
+            .cp()
+            .args(["-r", "-v", "--max-bandwidth=20M"])
+            .arg(direction.source("src"))
+            .arg(direction.destination("copy"))
+            .run();
+        succeeded(&run);
+        let _ = fs::remove_dir_all(machines.destination(direction).join("copy"));
+        assert!(run.stdout.contains("not over connections with TLS"), "{}", run.stdout);
+        assert_eq!(run.stderr, "");
         // The host's name leads nowhere here.
         machines.log_in_with(came);
         assert_eq!(reason(copied(machines.cp(), &[])), "unresolved");

@@ -44,14 +44,24 @@ fn trees_go_there_and_back() {
         let operand = |path: &std::path::Path| format!("{host}:{}", path.display());
         let push =
             cp(&sshd).args(["-a", "--durable"]).arg(scratch.join("src")).arg(operand(&there));
-        succeeded(&push.run());
+        let (log, sums) = (scratch.join("log"), scratch.join("sums"));
+        succeeded(&push.arg("--audit").arg(&log).arg("--manifest").arg(&sums).run());
         assert_same_tree(&scratch.join("src"), &there, Compared::wholly());
         let pull = cp(&sshd).args(["-a", "--verify", "--json"]).arg(operand(&there)).arg(&back);
         succeeded(&pull.run());
         assert_same_tree(&scratch.join("src"), &back, Compared::wholly());
-        assert_eq!(scratch.strangers(&["src", "there", "back"]), [""; 0]);
+        for check in [
+            Program::new(UNCOPY).args(["audit", "verify"]).arg(&log),
+            Program::new(UNCOPY).args(["verify", "--strict", "--manifest"]).arg(&sums).arg(&there),
+        ] {
+            succeeded(&check.run());
+        }
+        assert_eq!(scratch.strangers(&["src", "there", "back", "log", "sums"]), [""; 0]);
         for copy in [there, back] {
             fs::remove_dir_all(copy).unwrap();
+        }
+        for file in [log, sums] {
+            fs::remove_file(file).unwrap();
         }
     }
 }
