@@ -173,7 +173,7 @@ impl Audit {
         fields.insert("time".into(), json!(now()));
         fields.insert("job".into(), json!(self.job));
         if let Value::Object(more) = event {
-            // What an event of another machine has by these names counts for nothing.
+            // Another machine has no say about these keys.
             fields.extend(more.into_iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str())));
         }
         let mut line = serde_json::to_vec(&fields)?;

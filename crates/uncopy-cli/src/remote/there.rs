@@ -31,7 +31,7 @@ pub(super) struct There<'a> {
     pub(super) source: Arc<RemoteSource>,
     /// Machine that people know the sources by, if they do not know them as files here.
     pub(super) machine: Option<&'a Machine>,
-    /// What crossed so far.
+    /// Traffic so far.
     pub(super) crossed: &'a (dyn Fn() -> (Traffic, DataReport) + Sync),
     pub(super) since: Instant,
 }

@@ -143,7 +143,7 @@ fn a_log_and_a_manifest_are_those_of_one_machine() {
             let [here, there] =
                 [("log-here", "here"), ("log-there", "there")].map(|(l, r)| compared(&near(l), r));
             assert_eq!(there, here, "{what}");
-            // What holds for every file is no note for each.
+            // A note that holds for every file is not printed for each.
             assert!(!remote.stderr.contains("as they came"), "{what}");
             let [here, there] = ["sums-here", "sums-there"].map(|name| fs::read(near(name)).ok());
             assert!(there.is_some(), "{what}");
@@ -310,7 +310,7 @@ fn files_that_cannot_be_written_are_errors() {
     assert_eq!(fs::read(machines.near.join("a")).unwrap(), b"1");
 }
 
-/// What a run on one machine would not write is not written here either.
+/// As on one machine.
 fn a_run_that_copies_nothing_writes_no_manifest() {
     for direction in Direction::BOTH {
         let machines = Machines::new();
