@@ -2,7 +2,6 @@
 
 mod chain;
 mod flusher;
-mod hosts;
 mod stats;
 mod verify;
 
@@ -17,7 +16,6 @@ use uncopy::{Cost, follow};
 
 use crate::exit::Exit;
 use crate::flags::audit::AuditArgs;
-use crate::flags::operand::Machine;
 use crate::report::json::SCHEMA;
 use crate::report::of_file;
 use chain::{MAX_LINE_BYTES, Record};
@@ -67,8 +65,6 @@ pub(crate) struct Audit {
     job: String,
     previous: Option<String>,
     tally: Tally,
-    /// Machine of the destination, if it is another one.
-    to: Option<Machine>,
 }
 
 /// Totals for the last record of a job.
@@ -84,12 +80,11 @@ struct Tally {
 }
 
 impl Audit {
-    /// Opens a log, or creates one that only its owner can read, and begins a job in it. Destinations are named with
-    /// the machine `to`.
+    /// Opens a log, or creates one that only its owner can read, and begins a job in it.
     ///
     /// # Errors
     /// The log is not writable, ends with an incomplete line, or the file is no log.
-    pub(crate) fn open(path: &Path, to: Option<&Machine>) -> io::Result<Audit> {
+    pub(crate) fn open(path: &Path) -> io::Result<Audit> {
         let file = follow::append(path).map_err(|error| of_file(&error))?;
         // Two programs must not write one chain.
         file.try_lock().map_err(|error| match error {
@@ -103,8 +98,8 @@ impl Audit {
         let path = path.to_owned();
         let file = Arc::new(file);
         let flusher = Flusher::new(Arc::clone(&file))?;
-        let (tally, to) = (Tally::default(), to.cloned());
-        let mut audit = Audit { file, flusher, path, job, previous, tally, to };
+        let tally = Tally::default();
+        let mut audit = Audit { file, flusher, path, job, previous, tally };
         let arguments: Vec<String> =
             std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let begun = json!({
@@ -155,9 +150,6 @@ impl Audit {
 
     /// Makes the record of an event.
     fn record(&self, mut event: Map<String, Value>) -> Map<String, Value> {
-        if let Some(machine) = &self.to {
-            hosts::name(&mut event, machine);
-        }
         let result = event.remove("event").unwrap_or_default();
         let attempts = number(&event, "retries").saturating_add(1);
         event.insert("audit".into(), json!("entry"));

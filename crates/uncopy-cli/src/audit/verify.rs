@@ -100,7 +100,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         for _ in 0..2 {
-            let mut audit = Audit::open(&path, None).unwrap();
+            let mut audit = Audit::open(&path).unwrap();
             for event in ["copied", "failed"] {
                 let line = format!("{{\"schema\":1,\"event\":\"{event}\",\"source\":\"a\"}}\n");
                 audit.entry(&line).unwrap();
@@ -158,7 +158,7 @@ mod tests {
         std::fs::write(&path, [&log[..], &[0; 700]].concat()).unwrap();
         let found = read(&std::fs::read(&path).unwrap()[..]).unwrap().unwrap();
         assert_eq!((found.records, found.open), (8, false));
-        Audit::open(&path, None).unwrap().end(false).unwrap();
+        Audit::open(&path).unwrap().end(false).unwrap();
         let gone_on = std::fs::read(&path).unwrap();
         assert_eq!(gone_on[..log.len()], log);
         assert_eq!(read(&gone_on[..]).unwrap().unwrap().records, 10);
@@ -166,7 +166,7 @@ mod tests {
             let torn = [&log[..], tail].concat();
             std::fs::write(&path, &torn).unwrap();
             assert!(read(&torn[..]).unwrap().is_err(), "{tail:?}");
-            assert!(Audit::open(&path, None).is_err() || tail.ends_with(b"\n"), "{tail:?}");
+            assert!(Audit::open(&path).is_err() || tail.ends_with(b"\n"), "{tail:?}");
         }
     }
 }

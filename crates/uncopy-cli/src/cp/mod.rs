@@ -21,7 +21,6 @@ use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
-use crate::flags::operand::Machine;
 use crate::flags::{self, conflict, elsewhere, naming};
 use crate::job_control::JobControl;
 use crate::manifest::{Manifest, ManifestPlace};
@@ -234,25 +233,10 @@ pub(crate) fn begin_report(
     if held == Held::Destination {
         return Ok(Ok(Report::new(flags, flags.audit.is_some().then_some(AuditLog::Away))));
     }
-    begin_report_to(flags, options, pairs, held, None)
-}
-
-/// Does the same for a copy whose destination is on another machine, if there is one.
-///
-/// # Errors
-/// As [`begin_report`].
-pub(crate) fn begin_report_to(
-    flags: &CopyArgs,
-    options: &JobOptions,
-    pairs: &[Pair],
-    held: Held,
-    to: Option<&Machine>,
-) -> Result<Result<Report, Exit>, clap::Error> {
     own_files::check(flags, options, pairs, held).map_err(|misplaced| {
         flags::usage_error(flags.subcommand(), ErrorKind::ArgumentConflict, &misplaced.to_string())
     })?;
-    let open = |file: &Path| Audit::open(file, to);
-    let audit = flags.audit.as_deref().map(open).transpose();
+    let audit = flags.audit.as_deref().map(Audit::open).transpose();
     let here = |audit| AuditLog::Here(Box::new(audit));
     Ok(audit.map(|audit| Report::new(flags, audit.map(here))).map_err(|error| {
         let named = flags.audit.as_deref().unwrap_or(Path::new("")).display();

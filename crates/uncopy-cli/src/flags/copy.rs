@@ -10,7 +10,7 @@ use uncopy::copy::{Digest, Level, ModeChanges, Owner};
 use uncopy::{Mechanism, System};
 
 use super::links::{Following, LinksArg};
-use super::operand::Operand;
+use super::operand::{Machine, Operand};
 use super::ports::Ports;
 use super::select::Pattern;
 use super::tree::{RETRIES, TreeArgs};
@@ -449,6 +449,10 @@ pub(crate) struct CopyArgs {
     /// Whether the copy goes from one machine to another, which has single files copied as entries.
     #[arg(skip)]
     pub is_between: bool,
+
+    /// Name of this machine for whoever reads the reports on another one.
+    #[arg(skip)]
+    pub shown_as: Option<Machine>,
 }
 
 impl CopyArgs {

@@ -46,7 +46,7 @@ pub(super) fn copy(
         Err(error) => return Ok(stop::failed(&error)),
     };
     let held = Held::SourcesAndOwnFiles;
-    let report = match cp::begin_report_to(flags, &options, &pairs, held, Some(machine))? {
+    let report = match cp::begin_report(flags, &options, &pairs, held)? {
         Ok(report) => report,
         Err(exit) => return Ok(exit),
     };
@@ -56,7 +56,7 @@ pub(super) fn copy(
     let mut relay = Relay::new(flags, &control, recorder);
     let watched = if relay.wants_progress() { Watched::Yes } else { Watched::No };
     let job = RunJob {
-        arguments: words::of(&configured, given, names, watched).map_err(misuse)?,
+        arguments: words::of(&configured, given, names, machine, watched).map_err(misuse)?,
         sources: names.sources.iter().map(OsString::from).collect(),
     };
     // A signal must not leave the remote shell behind.
@@ -65,7 +65,7 @@ pub(super) fn copy(
         Ok(started) => started,
         Err(error) => {
             let (recorder, _) = relay.finish();
-            return Ok(recorder.fail(names, &session::failure(&error, machine)));
+            return Ok(recorder.fail(names, machine, &session::failure(&error, machine)));
         }
     };
     let data = session::data(flags, &far);
@@ -102,7 +102,7 @@ pub(super) fn copy(
     }
     let exit = match ended {
         Ok(code) => Exit::of_code(code).and(recorder.end()),
-        Err(error) => recorder.fail(names, &session::failure(&error, machine)),
+        Err(error) => recorder.fail(names, machine, &session::failure(&error, machine)),
     };
     Ok(match unwritten {
         Some(error) => exit.and(report::output_failed(&error)),

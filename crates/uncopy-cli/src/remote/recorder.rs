@@ -4,6 +4,7 @@ use std::io;
 
 use crate::cp::target::Names;
 use crate::exit::Exit;
+use crate::flags::operand::Machine;
 use crate::manifest_file::ManifestFile;
 use crate::report::outlet::{FarRecord, ManifestEnd};
 use crate::report::{Failure, Report};
@@ -63,8 +64,9 @@ impl Recorder {
     }
 
     /// Ends them when the session failed, so that nothing is known about the job.
-    pub(super) fn fail(mut self, names: &Names, failure: &Failure) -> Exit {
-        self.report.all_failed(&names.sources, &names.destination, failure);
+    pub(super) fn fail(mut self, names: &Names, machine: &Machine, failure: &Failure) -> Exit {
+        let destination = machine.with_path(&names.destination);
+        self.report.all_failed(&names.sources, &destination, failure);
         self.end.get_or_insert(ManifestEnd::EndedEarly);
         let written = self.end_manifest();
         self.report.finish().and(written)
@@ -95,15 +97,13 @@ mod tests {
     use super::*;
     use crate::audit::Audit;
     use crate::flags::copy::CopyArgs;
-    use crate::flags::operand::Machine;
     use crate::report::AuditLog;
 
     fn recorder(directory: &Path) -> Recorder {
         let matches =
             CopyArgs::augment_args(Command::new("cp")).get_matches_from(["cp", "-q", "a", "b"]);
         let flags = CopyArgs::from_arg_matches(&matches).unwrap();
-        let machine = Machine { user: None, host: "far".to_owned(), port: None };
-        let audit = Audit::open(&directory.join("log"), Some(&machine)).unwrap();
+        let audit = Audit::open(&directory.join("log")).unwrap();
         let report = Report::new(&flags, Some(AuditLog::Here(Box::new(audit))));
         Recorder::new(report, Some(ManifestFile::new(&directory.join("sums"), true)))
     }
@@ -113,7 +113,7 @@ mod tests {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    const COPIED: &str = r#"{"entry":{"event":"copied","source":"a","destination":"b","bytes":3,
+    const COPIED: &str = r#"{"entry":{"event":"copied","source":"a","destination":"far:b","bytes":3,
         "mechanisms":[{"name":"read_write","bytes":3,"cost":"user_copied"}]}}"#;
 
     fn copied() -> Vec<u8> {

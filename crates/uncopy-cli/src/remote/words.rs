@@ -1,17 +1,19 @@
 //! The command line of a copy to another machine, as words for the program there, and read by it (pure).
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use uncopy::System;
 
 use crate::config::Configured;
 use crate::cp::request;
 use crate::cp::target::Names;
 use crate::flags::between::{self, Direction};
 use crate::flags::copy::CopyArgs;
+use crate::flags::operand::{Machine, Operand};
 use crate::flags::select::Pattern;
 use crate::flags::usage_error;
 
@@ -50,6 +52,9 @@ const RECORDED: &str = "recorded";
 /// Whether the digests are listed in a manifest of the machine of the command line.
 const LISTED: &str = "listed";
 
+/// Operand of the machine with the destination, by which people know it.
+const SHOWN_AS: &str = "shown-as";
+
 /// Settings of the connection, of which the other side has no use.
 const OF_CONNECTION: [&str; 5] = ["rsh", "remote-program", "data", "connections", "data-ports"];
 
@@ -68,6 +73,7 @@ pub(super) fn of(
     configured: &Configured,
     given: Option<&ArgMatches>,
     names: &Names,
+    machine: &Machine,
     watched: Watched,
 ) -> Result<Vec<OsString>, String> {
     let flags = &configured.flags;
@@ -85,6 +91,9 @@ pub(super) fn of(
             words.push(format!("--{SETTING}={name}={value}").into());
         }
     }
+    let mut shown_as = OsString::from(format!("--{SHOWN_AS}="));
+    shown_as.push(machine.with_path(Path::new("")));
+    words.push(shown_as);
     if watched == Watched::Yes {
         words.push(format!("--{WATCHED}").into());
     }
@@ -151,7 +160,8 @@ pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, 
         .arg(hidden(SETTING, ArgAction::Append))
         .arg(hidden(WATCHED, ArgAction::SetTrue))
         .arg(hidden(RECORDED, ArgAction::SetTrue))
-        .arg(hidden(LISTED, ArgAction::SetTrue));
+        .arg(hidden(LISTED, ArgAction::SetTrue))
+        .arg(hidden(SHOWN_AS, ArgAction::Set));
     let line = std::iter::once(OsString::from("cp")).chain(words.iter().cloned());
     let matches = command.try_get_matches_from(line)?;
     let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
@@ -163,6 +173,13 @@ pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, 
     let mut flags = CopyArgs::from_arg_matches(&matches)?;
     flags.source = sources.iter().map(PathBuf::from).collect();
     flags.is_between = true;
+    flags.shown_as = match matches.get_one::<String>(SHOWN_AS) {
+        None => None,
+        Some(operand) => match Operand::parse(OsStr::new(operand), System::Linux) {
+            Ok(Operand::There(place)) => Some(place.machine),
+            _ => return Err(misuse("it does not name this machine")),
+        },
+    };
     // They have no name here, and are never opened.
     flags.audit = matches.get_flag(RECORDED).then(PathBuf::new);
     flags.manifest = matches.get_flag(LISTED).then(PathBuf::new);
@@ -181,8 +198,6 @@ pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, 
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-
     use super::*;
     use crate::cp::target::{self, Reading};
 
@@ -194,16 +209,21 @@ mod tests {
         (Configured { flags, applied: Vec::new() }, matches)
     }
 
+    fn machine() -> Machine {
+        Machine { user: None, host: "h".to_owned(), port: None }
+    }
+
     fn words(line: &[&OsStr], watched: Watched) -> Vec<OsString> {
         let (configured, matches) = near(line);
         let names = target::names(&configured.flags, Reading::Operands).unwrap();
-        of(&configured, Some(&matches), &names, watched).unwrap()
+        of(&configured, Some(&matches), &names, &machine(), watched).unwrap()
     }
 
     fn of_line(line: &str) -> Vec<String> {
         let line: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
         let words = words(&line, Watched::No);
-        words.into_iter().map(|word| word.into_string().unwrap()).collect()
+        let words = words.into_iter().map(|word| word.into_string().unwrap());
+        words.filter(|word| word != "--shown-as=h:").collect()
     }
 
     #[test]
@@ -316,7 +336,7 @@ mod tests {
             for flags in [&mut here, &mut there] {
                 (flags.paths, flags.source, flags.dest) = (Vec::new(), Vec::new(), None);
                 (flags.backup, flags.suffix) = (None, None);
-                flags.is_between = true;
+                (flags.is_between, flags.shown_as) = (true, None);
             }
             assert_eq!(format!("{here:?}"), format!("{there:?}"), "{word:?}");
             arrived += 1;
@@ -330,7 +350,10 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
         let line = [OsStr::new("a"), OsStr::from_bytes(b"h:\xff\n")];
         let found = words(&line, Watched::No);
-        assert_eq!(found, [OsStr::from_bytes(b"--dest=\xff\n")]);
+        assert_eq!(
+            found,
+            [OsStr::from_bytes(b"--shown-as=h:"), OsStr::from_bytes(b"--dest=\xff\n")]
+        );
         let source = OsStr::from_bytes(b"-\xfe").to_owned();
         let wanted = parse(&found, std::slice::from_ref(&source)).unwrap();
         let names = target::names(&wanted.configured.flags, Reading::Paths).unwrap();
@@ -351,10 +374,17 @@ mod tests {
         ];
         configured = Configured::of_peer(configured.flags, settings, |_| false).unwrap();
         let names = target::names(&configured.flags, Reading::Operands).unwrap();
-        let words = of(&configured, Some(&matches), &names, Watched::No).unwrap();
-        let expected = ["--recursive", "--setting=durable=true", "--setting=retries=9", "--dest=b"];
+        let words = of(&configured, Some(&matches), &names, &machine(), Watched::No).unwrap();
+        let expected = [
+            "--recursive",
+            "--setting=durable=true",
+            "--setting=retries=9",
+            "--shown-as=h:",
+            "--dest=b",
+        ];
         assert_eq!(words, expected);
         let flags = parse(&words, &["a".into()]).unwrap().configured.flags;
+        assert_eq!(flags.shown_as, Some(machine()));
         assert!(flags.durable && flags.tree.retries == 9 && flags.rsh.is_none());
     }
 
@@ -377,6 +407,7 @@ mod tests {
             "--in-place",
             "--interactive",
             "--copy-contents",
+            "--shown-as=x",
             "--setting=x",
             "--setting=x=1",
             "--setting=retries=many",

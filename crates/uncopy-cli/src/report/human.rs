@@ -103,11 +103,11 @@ pub(crate) fn discarded(record: &Record, lost: &Summary) -> String {
     format!("{}: the new tree was removed again, with {entries} in it", name(&record.destination))
 }
 
-/// Describes what came from another machine.
+/// Describes what crossed between two machines.
 pub(crate) fn over_wire(wire: &Wire) -> String {
     let Wire { bytes_sent, duration: open, data, .. } = wire;
     let (sent, open) = (BinaryBytes(*bytes_sent), duration(*open));
-    let mut text = format!("  {sent} came from the other machine in {open}\n");
+    let mut text = format!("  {sent} crossed between the machines in {open}\n");
     let DataWire { connections, bytes, resent, why_none } = data;
     if *connections > 0 {
         let connections = counted((*connections).into(), "connection", "connections");

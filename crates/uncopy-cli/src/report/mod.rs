@@ -6,6 +6,7 @@ pub(crate) mod human;
 pub(crate) mod json;
 pub(crate) mod outlet;
 pub(crate) mod refusal;
+mod shown;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -26,9 +27,10 @@ use crate::flags::naming;
 use crate::stop::StopRequest;
 use json::InTree;
 use outlet::Stream;
+use shown::{ShownMachine, shown};
 
 /// A file that was not copied, and why.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     /// Kind of failure, for programs.
     pub kind: &'static str,
@@ -218,6 +220,8 @@ pub(crate) struct Report {
     resume: bool,
     /// Whether the sources are on another machine.
     is_between: bool,
+    /// This machine, if another one reads the report.
+    here: Option<ShownMachine>,
     exit: Exit,
     /// First error of standard output. Copies continue: they matter more than their report.
     unwritten: Option<io::Error>,
@@ -238,6 +242,10 @@ impl Report {
             trees: flags.is_recursive(),
             resume: flags.tree.resume,
             is_between: flags.is_between,
+            here: flags
+                .shown_as
+                .clone()
+                .map(|machine| ShownMachine { machine, sources: flags.source.clone() }),
             exit: Exit::Success,
             unwritten: None,
             audit,
@@ -296,8 +304,12 @@ impl Report {
         destination: &Path,
         failure: &Failure,
     ) {
+        let failure = &*shown(failure, self.here.as_ref());
         for source in sources {
-            self.record_failure(|| json::failed(source.as_ref(), destination, failure, None));
+            let pair = Pair { source: source.as_ref().into(), destination: destination.into() };
+            let pair = shown(&pair, self.here.as_ref()).into_owned();
+            let line = || json::failed(&pair.source, &pair.destination, failure, None);
+            self.record_failure(line);
         }
         self.describe_failure(failure);
     }
@@ -331,6 +343,7 @@ impl Report {
 
     /// Reports an entry of a job that is finished. `wire` is what crossed for it, if it is the only one.
     pub(crate) fn entry(&mut self, record: &Record, wire: Option<Wire>) {
+        let record = &*shown(record, self.here.as_ref());
         let tree = self.trees;
         let tree = || tree.then(|| InTree::from(record));
         if !matches!(record.outcome, EntryOutcome::Failed(_)) {
@@ -376,6 +389,7 @@ impl Report {
     /// too if it `is_lasting`.
     pub(crate) fn not_tried(&mut self, pairs: &[Pair], is_lasting: bool) {
         for pair in pairs {
+            let pair = &*shown(pair, self.here.as_ref());
             self.log(|| json::not_tried(pair));
             if self.form == Form::Json {
                 self.print(&json::not_tried(pair));
@@ -403,6 +417,7 @@ impl Report {
 
     /// Reports the end of a job, whether it succeeded or not. `wire` is what crossed to or from another machine.
     pub(crate) fn summary(&mut self, summary: &Summary, wire: Option<Wire>) {
+        let summary = &*shown(summary, self.here.as_ref());
         if let Some(incomplete) = &summary.incomplete {
             self.incomplete(incomplete);
         }
@@ -442,7 +457,7 @@ impl Report {
     /// already.
     pub(crate) fn ended(&mut self, failure: &Failure) {
         if self.exit == Exit::Success {
-            say(&failure.to_string());
+            say(&shown(failure, self.here.as_ref()).to_string());
         }
         self.exit = self.exit.and(failure.exit);
     }

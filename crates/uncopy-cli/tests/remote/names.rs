@@ -133,7 +133,11 @@ fn directories_take_sources_in() {
     assert!(machines.near.join("whole/d/a").exists());
     // A slash requires a directory, and a missing one is an error that says so.
     let run = machines.cp().args(["a", "far:none/"]).run();
-    assert!(run.failed(1).contains("cannot copy into none/: it does not exist"), "{}", run.stderr);
+    assert!(
+        run.failed(1).contains("cannot copy into far:none/: it does not exist"),
+        "{}",
+        run.stderr
+    );
 }
 
 /// Links that are sources themselves, to files, directories and nothing, are copied or followed as on one machine.

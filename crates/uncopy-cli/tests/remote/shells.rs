@@ -152,20 +152,24 @@ fn a_login_that_is_killed_before_the_greeting_says_so() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let named = |of: u32, name: &str| {
-            let is_named = |id: &u32| {
-                fs::read_to_string(format!("/proc/{id}/comm"))
-                    .is_ok_and(|found| found.trim().starts_with(name))
+        let find = |of: u32, arguments: &[u8]| {
+            let is_it = |id: &u32| {
+                fs::read(format!("/proc/{id}/cmdline"))
+                    .is_ok_and(|words| words.starts_with(arguments))
             };
-            descendants(of).into_iter().find(is_named)
+            descendants(of).into_iter().find(is_it)
         };
-        let server = sshd.process_id();
-        wait_for("program there", || named(server, "sleep").is_some());
+        // What the login's own files start may sleep too.
+        let (server, sleep) = (sshd.process_id(), b"sleep\0600\0");
+        wait_for("program there", || find(server, sleep).is_some());
+        let program = find(server, sleep);
+        let has_program =
+            |id: &u32| descendants(*id).into_iter().any(|below| Some(below) == program);
         let process = match victim {
-            "ssh" => named(child.id(), "ssh"),
-            // The session of this login: its first process.
-            "sshd" => descendants(server).first().copied(),
-            _ => named(server, "sleep"),
+            "ssh" => find(child.id(), b"ssh\0"),
+            // The first process of the session.
+            "sshd" => descendants(server).into_iter().find(has_program),
+            _ => program,
         };
         let process = Pid::from_raw(process.unwrap().try_into().unwrap()).unwrap();
         kill_process(process, Signal::KILL).unwrap();
@@ -174,7 +178,7 @@ fn a_login_that_is_killed_before_the_greeting_says_so() {
         assert_eq!(output.status.code(), Some(9), "{victim}: {text}");
         assert!(text.contains(expected), "{victim}: {text}");
         assert!(!text.contains("does not speak"), "{victim}: {text}");
-        wait_for("end of the login", || named(server, "sleep").is_none());
+        wait_for("end of the login", || descendants(server).is_empty());
     }
 }
 

@@ -39,7 +39,7 @@ impl EntryKind {
 }
 
 /// Record of one finished entry.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Record {
     /// Sequence number from 1, in the order of completion. No number is missing.
@@ -55,7 +55,7 @@ pub struct Record {
 }
 
 /// Result of one entry.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum EntryOutcome {
     /// A file was copied.
