@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::WhyNoData;
 use crate::data::KeyError;
-use uncopy_core::Errno;
+use uncopy_core::{Errno, NextStep};
 use uncopy_wire::{Refusal, VERSION, Violation};
 
 /// Reason why a session failed.
@@ -33,7 +33,7 @@ pub enum RemoteError {
         given: OsString,
     },
     /// The remote shell could not be started.
-    #[error("cannot start {program:?}: {}: install it, or name another remote shell", .errno.message())]
+    #[error("cannot start {program:?}: {}; {}", .errno.message(), start_step(*.errno))]
     Start {
         /// The program.
         program: OsString,
@@ -144,6 +144,15 @@ pub enum RemoteError {
         /// Time for which nothing came.
         silence: Duration,
     },
+    /// The other end is alive, and has not taken the job.
+    #[error(
+        "the other end lives and has not begun the copy for {} s: see whether the filesystems there answer",
+        .limit.as_secs_f32()
+    )]
+    NotTaken {
+        /// Time that it had.
+        limit: Duration,
+    },
     /// The connection ended, or nothing came over it for too long.
     #[error("the connection to the other end is lost: {what}")]
     Lost {
@@ -154,7 +163,7 @@ pub enum RemoteError {
     #[error("the other end breaks the protocol: {0}")]
     Violation(#[from] Violation),
     /// A system call failed here.
-    #[error("cannot {what}: {}", .errno.message())]
+    #[error("cannot {what}: {}; {}", .errno.message(), system_step(*.errno))]
     System {
         /// The operation.
         what: &'static str,
@@ -195,6 +204,26 @@ impl fmt::Display for ShellEnd {
             ShellEnd::Killed(signal) => write!(f, "was killed by signal {signal}"),
             ShellEnd::Closed => f.write_str("closed its output"),
         }
+    }
+}
+
+/// Returns what can be done about a program that does not start.
+fn start_step(errno: Errno) -> &'static str {
+    match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES => "install it, or name another remote shell",
+        other => system_step(other),
+    }
+}
+
+/// Returns what can be done about a system call of a session that fails.
+fn system_step(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EMFILE | Errno::ENFILE => NextStep::RaiseOpenFiles.text(),
+        Errno::EAGAIN => "raise the limit on processes and threads (ulimit -u, a control group's)",
+        Errno::ENOMEM => NextStep::RaiseMemory.text(),
+        Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES => NextStep::CheckPermissions.text(),
+        Errno::EPERM | Errno::ENOSYS => "see which seccomp filter or security module forbids it",
+        _ => "try again, and see the kernel log (dmesg) if it fails again",
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uncopy_wire::{End, Frames, Job, JobState, Message, OutputStream, Session, Violation};
 
@@ -27,6 +27,28 @@ use crate::{
 const MESSAGES: usize = 16;
 /// Time that the other end gets to close its stream behind the last frame.
 const CLOSING: Duration = Duration::from_secs(5);
+
+/// Patience with a far end that is alive and has not taken the job: it opens the paths of the job before.
+struct Taking {
+    since: Instant,
+    limit: Duration,
+    is_taken: bool,
+}
+
+impl Taking {
+    fn begin(limits: &Limits) -> Taking {
+        // Longer than a silent end is waited for, which is another error.
+        Taking { since: Instant::now(), limit: limits.silence * 2, is_taken: false }
+    }
+
+    /// Returns an error once it has taken too long.
+    fn check(&self) -> Result<(), RemoteError> {
+        match !self.is_taken && self.since.elapsed() >= self.limit {
+            true => Err(RemoteError::NotTaken { limit: self.limit }),
+            false => Ok(()),
+        }
+    }
+}
 
 /// Job for the far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +115,8 @@ pub fn push(
     if !is_confined {
         on_event(FarEvent::Note(Note::NearNotConfined));
     }
-    let result = follow_job(&link, &links, &received, stop, on_event);
+    let taking = Taking::begin(limits);
+    let result = follow_job(&link, &links, taking, &received, stop, on_event);
     drop(received);
     link.close();
     if result.is_ok() {
@@ -235,6 +258,7 @@ fn start_confined(
 fn follow_job(
     link: &Link,
     data: &NearLinks,
+    mut taking: Taking,
     received: &Receiver<Message>,
     stop: &dyn Fn() -> bool,
     on_event: &mut dyn FnMut(FarEvent<'_>),
@@ -259,13 +283,19 @@ fn follow_job(
         let end = link.end();
         let message = match received.recv_timeout(STOP_INTERVAL) {
             Ok(message) => message,
-            Err(RecvTimeoutError::Timeout) if end.is_none() => continue,
+            Err(RecvTimeoutError::Timeout) if end.is_none() => {
+                taking.check()?;
+                continue;
+            }
             // The reader lets go of the messages just before it reports why.
             Err(_) => return Err(link.wait().error()),
         };
         match message {
-            Message::Accepted { is_confined: false } => {
-                on_event(FarEvent::Note(Note::FarNotConfined));
+            Message::Accepted { is_confined } => {
+                taking.is_taken = true;
+                if !is_confined {
+                    on_event(FarEvent::Note(Note::FarNotConfined));
+                }
             }
             Message::Output { stream, bytes } => {
                 on_event(FarEvent::Output { stream, bytes: &bytes });
@@ -316,6 +346,7 @@ pub fn pull(
         link.finish(&LinkEnd::Failed(error.clone()));
         Err(error)
     };
+    let taking = Taking::begin(limits);
     let is_confined = loop {
         let end = link.end();
         match received.recv_timeout(STOP_INTERVAL) {
@@ -325,7 +356,11 @@ pub fn pull(
             Err(RecvTimeoutError::Timeout) if stop() => {
                 return fail(RemoteError::Stopped);
             }
-            Err(RecvTimeoutError::Timeout) if end.is_none() => {}
+            Err(RecvTimeoutError::Timeout) if end.is_none() => {
+                if let Err(error) = taking.check() {
+                    return fail(error);
+                }
+            }
             // The reader lets go of the messages just before it reports why.
             Err(_) => return fail(link.wait().error()),
         }

@@ -480,6 +480,37 @@ fn a_peer_that_is_silent_is_taken_for_dead_and_one_that_pings_is_not() {
 }
 
 #[test]
+fn an_end_that_lives_and_does_not_take_the_job_is_given_up() {
+    let short = Limits { ping: Duration::from_millis(50), silence: Duration::from_millis(300) };
+    let versions = uncopy_wire::Versions::OWN;
+    let greeting = uncopy_wire::Greeting { versions, program: "x".into() }.encode();
+    let sources = [PathBuf::from("/")];
+    for pushes in [true, false] {
+        let (near, mut far) = silent();
+        far.write_all(&greeting).unwrap();
+        let pings = thread::spawn(move || {
+            let mut session = uncopy_wire::Session::new(uncopy_wire::End::Far);
+            let job = uncopy_wire::Job::Serve { roots: vec![b"x".to_vec()] };
+            let job = uncopy_wire::Message::Job(job);
+            let job = uncopy_wire::Session::new(uncopy_wire::End::Near).send(&job).unwrap();
+            session.take(job).unwrap();
+            let ping = session.send(&uncopy_wire::Message::Ping).unwrap().encode();
+            while far.write_all(&ping).is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let since = Instant::now();
+        let error = match pushes {
+            true => push(near, &short, None, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err(),
+            false => pull(near, &short, None, &["x".into()], &never).unwrap_err(),
+        };
+        assert_eq!(error, RemoteError::NotTaken { limit: short.silence * 2 });
+        assert!(since.elapsed() >= short.silence * 2, "{:?}", since.elapsed());
+        pings.join().unwrap();
+    }
+}
+
+#[test]
 fn an_end_that_does_not_begin_is_taken_for_dead() {
     let short = Limits { ping: Duration::from_millis(50), silence: Duration::from_millis(300) };
     let versions = uncopy_wire::Versions::OWN;
