@@ -182,8 +182,7 @@ impl DataLinks {
         });
         let session = Session::data(self.end, asking);
         let link = Link::new(self.limits, session, outbox, parts);
-        link.start(Streams::new(reader, writer), Frames::default(), Box::new(|_| ()))
-            .inspect_err(|error| link.finish(&LinkEnd::Failed(error.clone())))?;
+        link.start(Streams::new(reader, writer), Frames::default(), Box::new(|_| ()))?;
         {
             let mut state = lock(&self.state);
             if state.is_over {

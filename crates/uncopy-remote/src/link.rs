@@ -132,8 +132,19 @@ impl Link {
         })
     }
 
-    /// Starts the threads of the connection. They end with it, and with the streams.
+    /// Starts the threads of the connection. They end with it, and with the streams. If one cannot be started, the
+    /// connection has ended.
     pub(crate) fn start(
+        self: &Arc<Link>,
+        streams: Streams,
+        frames: Frames,
+        on_message: OnMessage,
+    ) -> Result<(), RemoteError> {
+        let started = self.start_threads(streams, frames, on_message);
+        started.inspect_err(|error| self.finish(&LinkEnd::Failed(error.clone())))
+    }
+
+    fn start_threads(
         self: &Arc<Link>,
         streams: Streams,
         frames: Frames,
@@ -261,7 +272,9 @@ impl Link {
         if let Err(error) = written {
             self.outbox.drop_all();
             // The rest that the other end sent before it stopped reading is still read: its exit code, for example.
-            self.wait_for_reader(self.limits.silence);
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                self.wait_for_reader(self.limits.silence);
+            }
             if !lock(&self.session).is_ended() {
                 let what = format!("writing to it failed: {error}");
                 self.finish(&LinkEnd::Failed(RemoteError::Lost { what }));
