@@ -210,7 +210,9 @@ impl fmt::Display for ShellEnd {
 /// Returns what can be done about a program that does not start.
 fn start_step(errno: Errno) -> &'static str {
     match errno {
-        Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES => "install it, or name another remote shell",
+        Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES => {
+            "install it, or name another remote shell"
+        }
         other => system_step(other),
     }
 }

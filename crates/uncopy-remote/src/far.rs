@@ -356,7 +356,10 @@ impl RunRequest {
         link.send(&Message::Exit { code })?;
         link.close();
         link.wait_for_end(silence);
-        Ok(code)
+        match link.end() {
+            Some(LinkEnd::Failed(error)) => Err(error),
+            _ => Ok(code),
+        }
     }
 }
 

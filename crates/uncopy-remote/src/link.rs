@@ -201,9 +201,13 @@ impl Link {
         self.outbox.close();
     }
 
-    /// Waits until everything queued is written and the other end has closed its stream, but no longer than this.
+    /// Waits until everything queued is written and the other end has closed its stream, or the connection has failed,
+    /// but no longer than this.
     pub(crate) fn wait_for_end(&self, limit: Duration) {
-        self.wait_until(limit, |life| life.is_reader_done && life.is_writer_done);
+        self.wait_until(limit, |life| {
+            let has_failed = matches!(life.end, Some(LinkEnd::Failed(_)));
+            has_failed || (life.is_reader_done && life.is_writer_done)
+        });
     }
 
     fn wait_for_reader(&self, limit: Duration) {
@@ -271,11 +275,12 @@ impl Link {
         drop(output);
         if let Err(error) = written {
             self.outbox.drop_all();
-            // The rest that the other end sent before it stopped reading is still read: its exit code, for example.
-            if error.kind() == io::ErrorKind::BrokenPipe {
+            let has_stopped_reading = error.kind() == io::ErrorKind::BrokenPipe;
+            if has_stopped_reading {
+                // The rest that the other end sent before is still read: its exit code, for example.
                 self.wait_for_reader(self.limits.silence);
             }
-            if !lock(&self.session).is_ended() {
+            if !has_stopped_reading || !lock(&self.session).is_ended() {
                 let what = format!("writing to it failed: {error}");
                 self.finish(&LinkEnd::Failed(RemoteError::Lost { what }));
             }

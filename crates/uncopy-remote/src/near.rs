@@ -229,7 +229,8 @@ impl NearConnections {
         let NearConnections { links, beginning, .. } = self;
         let is_first = beginning.as_ref().is_some_and(DataBeginning::is_first);
         if let Some(beginning) = beginning {
-            beginning.start(Arc::clone(link), Arc::clone(&links))?;
+            let started = beginning.start(Arc::clone(link), Arc::clone(&links));
+            started.inspect_err(|error| link.finish(&LinkEnd::Failed(error.clone())))?;
         }
         Ok(NearLinks { links, is_first })
     }

@@ -479,6 +479,84 @@ fn a_peer_that_is_silent_is_taken_for_dead_and_one_that_pings_is_not() {
     drop(far);
 }
 
+/// Stream that takes a number of writes, and then fails.
+struct Failing {
+    to: UnixStream,
+    left: usize,
+}
+
+impl Write for Failing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                self.to.write(bytes)
+            }
+            None => Err(std::io::Error::from_raw_os_error(5)),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Its own stream may be held by another process, so that the other end sees nothing.
+#[test]
+fn an_end_that_cannot_write_fails_at_once() {
+    let versions = uncopy_wire::Versions::OWN;
+    let greeting = uncopy_wire::Greeting { versions, program: "x".into() }.encode();
+    let message = |session: &mut uncopy_wire::Session, message| {
+        session.send(&uncopy_wire::Message::Job(message)).unwrap().encode()
+    };
+    let streams = |left| {
+        let (own, other) = UnixStream::pair().unwrap();
+        (Streams::new(own.try_clone().unwrap(), Failing { to: own, left }), other)
+    };
+    let begin = Instant::now();
+    let check = |error: RemoteError| {
+        assert!(error.to_string().contains("writing to it failed"), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    };
+    // The far end: all but the greeting, or only its exit code.
+    for left in 1..3 {
+        let (far, mut near) = streams(left);
+        near.write_all(&greeting).unwrap();
+        let run = uncopy_wire::Job::Run { arguments: vec![], sources: vec![b"/".into()] };
+        near.write_all(&message(&mut uncopy_wire::Session::new(uncopy_wire::End::Near), run))
+            .unwrap();
+        let Ok(Accepted::Run(request)) = accept(far, &long(), &everywhere()) else { panic!() };
+        let ran = request.run(&[], |_, _| {
+            // What went before is written alone.
+            thread::sleep(Duration::from_millis(200));
+            0
+        });
+        check(ran.unwrap_err());
+        drop(near);
+    }
+    let (far, mut near) = streams(1);
+    near.write_all(&greeting).unwrap();
+    let serve = uncopy_wire::Job::Serve { roots: vec![b"/".into()] };
+    near.write_all(&message(&mut uncopy_wire::Session::new(uncopy_wire::End::Near), serve))
+        .unwrap();
+    let Ok(Accepted::Serve(request)) = accept(far, &long(), &everywhere()) else { panic!() };
+    check(thread::spawn(|| request.serve().unwrap_err()).join().unwrap());
+    // The near end: its job.
+    let sources = [PathBuf::from("/")];
+    for pushes in [true, false] {
+        let (near, mut far) = streams(1);
+        far.write_all(&greeting).unwrap();
+        check(match pushes {
+            true => {
+                push(near, &long(), None, &job(&[]), &sources, &never, &mut |_| ()).unwrap_err()
+            }
+            false => pull(near, &long(), None, &["x".into()], &never).unwrap_err(),
+        });
+        drop(far);
+    }
+    drop(near);
+}
+
 #[test]
 fn an_end_that_lives_and_does_not_take_the_job_is_given_up() {
     let short = Limits { ping: Duration::from_millis(50), silence: Duration::from_millis(300) };
