@@ -1,11 +1,14 @@
 //! Confines threads to the paths of a job, by Landlock (landlock(7)).
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError,
 };
+use rustix::fs::OFlags;
+use uncopy_os::follow;
 
 /// Version from which on a file can be renamed into another directory, which the engine does (Linux 5.19).
 const NEEDED: ABI = ABI::V2;
@@ -22,7 +25,13 @@ struct Rule {
 /// cannot. This holds for each function here.
 pub(crate) fn to_reading(of: impl Iterator<Item = OwnedFd>) -> bool {
     let access = AccessFs::ReadFile | AccessFs::ReadDir;
-    apply(AccessFs::from_all, of.map(|handle| Rule { handle, access })).is_ok()
+    let all = of.chain(random());
+    apply(AccessFs::from_all, all.map(|handle| Rule { handle, access })).is_ok()
+}
+
+/// Returns a handle of the file that the standard library reads for its hash maps where getrandom(2) is forbidden.
+fn random() -> Option<OwnedFd> {
+    follow::open(Path::new("/dev/urandom"), OFlags::PATH).ok()
 }
 
 /// Confines it to writing beneath these handles; it reads anywhere.
@@ -35,7 +44,7 @@ pub(crate) fn to_writing(of: impl Iterator<Item = OwnedFd>) -> bool {
 pub(crate) fn to_directory(within: OwnedFd, readable: impl Iterator<Item = OwnedFd>) -> bool {
     let all = Rule { handle: within, access: AccessFs::from_all(LATEST) };
     let access = AccessFs::ReadFile | AccessFs::ReadDir;
-    let rules = readable.map(|handle| Rule { handle, access });
+    let rules = readable.chain(random()).map(|handle| Rule { handle, access });
     apply(AccessFs::from_all, std::iter::once(all).chain(rules)).is_ok()
 }
 
