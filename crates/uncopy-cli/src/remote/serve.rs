@@ -57,7 +57,9 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
     Ok(served.unwrap_or_else(|error| {
         // The other side was told, if it is still there; this may go to the log of a server.
         if !matches!(error, RemoteError::NoData { .. }) {
-            report::say(&error.to_string());
+            // It names the machine, since ssh shows it on the other one.
+            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            report::say(&format!("serve on {:?}: {error}", host.trim_end()));
         }
         session::exit_of(&error)
     }))

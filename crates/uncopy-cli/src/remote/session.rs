@@ -110,6 +110,9 @@ pub(super) fn exit_of(error: &RemoteError) -> Exit {
     }
 }
 
+/// Next step after the end of a connection in the middle of a copy.
+const AFTER_LOSS: &str = "run the command again, with --resume to go on where it ended";
+
 /// Describes an error of a connection as that of all files.
 pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
     let (kind, exit) = match (error, exit_of(error)) {
@@ -133,7 +136,7 @@ pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
     }
 }
 
-/// Describes an error, with the next step where that is a flag; other errors end in theirs.
+/// Describes an error, with the next step where that names a flag; other errors end in theirs.
 fn words(error: &RemoteError) -> (String, Option<&'static str>) {
     match error {
         RemoteError::FarMissing { host, program } => (
@@ -144,6 +147,7 @@ fn words(error: &RemoteError) -> (String, Option<&'static str>) {
             format!("the program {program:?} on {host:?} cannot be run"),
             Some("let this user run it, or name another one with --remote-program"),
         ),
+        lost @ RemoteError::Lost { .. } => (lost.to_string(), Some(AFTER_LOSS)),
         other => (other.to_string(), None),
     }
 }

@@ -448,8 +448,8 @@ impl Report {
     pub(crate) fn left_out(&self, summary: &Summary) {
         let left = summary.not_tried.saturating_sub(summary.sources_not_tried);
         if left > 0 && !self.quiet {
-            let entries = if left == 1 { "entry" } else { "entries" };
-            say(&format!("stopped early: {left} more {entries} were not tried"));
+            let entries = if left == 1 { "entry was" } else { "entries were" };
+            say(&format!("stopped early: {left} more {entries} not tried"));
         }
     }
 
