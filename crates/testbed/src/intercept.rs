@@ -32,6 +32,7 @@ pub struct Intercepted {
     program: Program,
     begin: SystemCall,
     end: Option<SystemCall>,
+    role: Option<&'static str>,
     faults: Vec<Fault>,
     watched: Vec<SystemCall>,
 }
@@ -66,6 +67,7 @@ impl Intercepted {
             program: program.clone(),
             begin: SystemCall::FCNTL,
             end: None,
+            role: None,
             faults: Vec::new(),
             watched: Vec::new(),
         }
@@ -75,6 +77,13 @@ impl Intercepted {
     #[must_use]
     pub fn between_marks(mut self, mark: SystemCall) -> Intercepted {
         (self.begin, self.end) = (mark, Some(mark));
+        self
+    }
+
+    /// Leaves only calls of processes whose first argument is this, of all that the program starts.
+    #[must_use]
+    pub fn in_role(mut self, first_argument: &'static str) -> Intercepted {
+        self.role = Some(first_argument);
         self
     }
 
@@ -187,6 +196,7 @@ impl Intercepted {
         let running = Running::start(launch);
         let listener = Listener::receive(&socket).expect("kernels since 5.0 have listeners");
         let supervisor = Supervisor::new(self.begin, self.end, self.faults.clone());
+        let supervisor = supervisor.in_role(self.role);
         let supervisor = adapt(supervisor, running.process_id());
         Supervision::new(running, listener, supervisor)
     }

@@ -113,6 +113,12 @@ impl CallPattern {
         self.with(Effect::Answer { argument, bytes })
     }
 
+    /// Makes them move at most this number of bytes: reads and writes of one buffer, on pipes and sockets.
+    #[must_use]
+    pub fn moves_at_most(self, bytes: usize) -> Fault {
+        self.with(Effect::Cut(bytes))
+    }
+
     /// Makes them begin later.
     #[must_use]
     pub fn delayed(self, by: Duration) -> Fault {
@@ -161,6 +167,7 @@ pub(crate) enum Effect {
         bytes: Vec<u8>,
     },
     Delay(Duration),
+    Cut(usize),
     Kill,
     /// And what another fault does.
     Stop,

@@ -1,8 +1,9 @@
 //! Decides about each call of a running program.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -11,6 +12,7 @@ use super::{CallCounts, Intercept, SystemCall, WatchedCall};
 use crate::process::Running;
 use crate::program::Run;
 use crate::sys::seccomp::{Answer, Listener, PendingCall};
+use crate::wait::LONG;
 
 /// A running program, and the thread that answers for its calls.
 #[derive(Debug)]
@@ -28,10 +30,21 @@ impl Supervision {
         Supervision { running, stops, answering }
     }
 
-    /// Waits for the end of the program.
+    /// Waits for the end of the program, and of all processes that it has started.
+    ///
+    /// # Panics
+    /// If one of them goes on.
     pub(crate) fn finish(self) -> Intercept {
         // The program ends or is killed, and nobody waits for the answer.
         let run = Run::new(self.running.finish());
+        let deadline = Instant::now() + LONG;
+        // Whoever answers lets go of this at the end of the last process.
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while match self.stops.recv_timeout(left()) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => panic!("a process of the program goes on: {run:?}"),
+        } {}
         let supervisor = self.answering.join().expect("whoever answers does not panic");
         let Supervisor { log, moving, hits, .. } = supervisor;
         Intercept { run, log, moving, hits }
@@ -44,6 +57,8 @@ pub(crate) struct Supervisor {
     end: Option<SystemCall>,
     /// Each with the number of calls that its pattern held for.
     faults: Vec<(Fault, usize)>,
+    /// First argument of the processes whose calls count.
+    role: Option<&'static str>,
     /// A process above the program whose calls are not the program's.
     tracer: Option<u32>,
     /// Whether the files of each call are looked up.
@@ -66,6 +81,7 @@ impl Supervisor {
             begin,
             end,
             faults: faults.into_iter().map(|fault| (fault, 0)).collect(),
+            role: None,
             tracer: None,
             keeps_paths: false,
             has_begun: false,
@@ -75,6 +91,11 @@ impl Supervisor {
             moving: CallCounts::new(),
             hits: 0,
         }
+    }
+
+    /// Leaves the calls of processes with another first argument alone.
+    pub(crate) fn in_role(self, role: Option<&'static str>) -> Supervisor {
+        Supervisor { role, ..self }
     }
 
     /// Leaves the calls of this process alone.
@@ -106,6 +127,14 @@ impl Supervisor {
                         listener.answer(pending, Answer::Proceed);
                     });
                 }
+                Some(Effect::Cut(bytes)) => {
+                    // It may wait for the other end, whose calls are answered meanwhile.
+                    let listener = Arc::clone(&listener);
+                    std::thread::spawn(move || {
+                        let answer = WatchedCall::new(pending, 0).make_in_part(bytes);
+                        listener.answer(pending, answer);
+                    });
+                }
                 Some(Effect::Kill) => signal(pending, Signal::KILL),
                 Some(Effect::Stop) => unreachable!("it was sent"),
             }
@@ -114,14 +143,16 @@ impl Supervisor {
     }
 
     fn effect(&mut self, pending: PendingCall, stops: &Sender<()>) -> Option<Effect> {
-        if self.tracer == Some(pending.thread) {
+        let is_other = |role| first_argument(pending.thread).is_none_or(|found| found != role);
+        if self.tracer == Some(pending.thread) || self.role.is_some_and(is_other) {
             return None;
         }
         let kind = SystemCall(pending.number);
         self.has_ended |= self.has_begun && Some(kind) == self.end;
         self.has_begun |= kind == self.begin;
         let mut call = WatchedCall::new(pending, 0);
-        if !self.has_begun || self.has_ended || call.closes_no_file() {
+        let is_out = !self.has_begun || self.has_ended;
+        if is_out || call.closes_no_file() || call.hears_of_a_start() {
             return None;
         }
         let seen = self.seen.entry(kind).or_default();
@@ -148,7 +179,7 @@ impl Supervisor {
             }
         }
         self.hits += usize::from(call.is_faulty);
-        let is_made = matches!(effect, None | Some(Effect::Delay(_)));
+        let is_made = matches!(effect, None | Some(Effect::Delay(_) | Effect::Cut(_)));
         if is_made && call.puts_into_a_file() {
             *self.moving.entry(kind).or_default() += 1;
         }
@@ -158,6 +189,13 @@ impl Supervisor {
         self.log.push(call);
         effect
     }
+}
+
+/// Returns the first argument of the process of a thread, behind the program.
+fn first_argument(thread: u32) -> Option<String> {
+    let words = std::fs::read(format!("/proc/{thread}/cmdline")).ok()?;
+    let first = words.split(|byte| *byte == 0).nth(1)?;
+    Some(String::from_utf8_lossy(first).into_owned())
 }
 
 fn signal(pending: PendingCall, signal: Signal) {

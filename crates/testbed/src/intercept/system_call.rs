@@ -58,6 +58,7 @@ const SLEEPING: &[Errno] = &[Errno::EINTR, Errno::ENOMEM];
 const MAPPING: &[Errno] = &[Errno::ENOMEM, Errno::EPERM];
 const STARTING: &[Errno] = &[Errno::EAGAIN, Errno::ENOMEM, Errno::EPERM];
 const LOCKING: &[Errno] = &[Errno::ENOLCK, Errno::EINTR, Errno::ENOSYS];
+const LANDLOCK: &[Errno] = &[Errno::ENOSYS, Errno::EOPNOTSUPP, Errno::ENOMEM, Errno::EPERM];
 const CONTROL: &[Errno] = &[Errno::EPERM, Errno::EINVAL, Errno::ENOSYS];
 const CLOSING: &[Errno] = &[Errno::EIO, Errno::EINTR];
 /// Calls about the process itself, which cannot fail for an external reason.
@@ -190,6 +191,9 @@ system_calls! {
     CAPGET = SYS_capget: CONTROL;
     SCHED_SETSCHEDULER = SYS_sched_setscheduler: CONTROL;
     SETSID = SYS_setsid: NEVER;
+    LANDLOCK_CREATE_RULESET = SYS_landlock_create_ruleset: LANDLOCK;
+    LANDLOCK_ADD_RULE = SYS_landlock_add_rule: LANDLOCK;
+    LANDLOCK_RESTRICT_SELF = SYS_landlock_restrict_self: LANDLOCK;
     MEMBARRIER = SYS_membarrier: CONTROL;
     KILL = SYS_kill: &[Errno::EPERM];
     TGKILL = SYS_tgkill: &[Errno::EPERM];

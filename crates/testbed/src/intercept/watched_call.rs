@@ -1,11 +1,15 @@
 //! A system call that is about to be made, with the files that it is about.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
 use super::SystemCall;
-use crate::sys::seccomp::PendingCall;
+use crate::sys::seccomp::{Answer, PendingCall};
 
 /// A call of a program, before it is made.
 #[derive(Debug, Clone)]
@@ -111,6 +115,59 @@ impl WatchedCall {
         memory.write_all_at(bytes, self.arguments[argument]).expect("the argument is a pointer");
     }
 
+    /// Makes a read or a write of one buffer in place of the program, of fewer bytes.
+    pub(crate) fn make_in_part(&self, most: usize) -> Answer {
+        let length = most.min(self.arguments[2] as usize);
+        let made = self.descriptor().and_then(|descriptor| {
+            let memory = File::options()
+                .read(true)
+                .write(true)
+                .open(format!("/proc/{}/mem", self.thread))
+                .map_err(|_| Errno::SRCH)?;
+            let mut bytes = vec![0; length];
+            match self.call {
+                SystemCall::READ | SystemCall::RECVFROM => {
+                    let count = rustix::io::read(&descriptor, &mut bytes)?;
+                    memory
+                        .write_all_at(&bytes[..count], self.arguments[1])
+                        .map_err(|_| Errno::FAULT)?;
+                    Ok(count)
+                }
+                _ => {
+                    memory
+                        .read_exact_at(&mut bytes, self.arguments[1])
+                        .map_err(|_| Errno::FAULT)?;
+                    rustix::io::write(&descriptor, &bytes)
+                }
+            }
+        });
+        match made {
+            Ok(count) => Answer::Return(count as i64),
+            Err(errno) => Answer::Fail(errno.raw_os_error()),
+        }
+    }
+
+    /// Returns a copy of the descriptor that is its first argument.
+    fn descriptor(&self) -> Result<OwnedFd, Errno> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread));
+        let status = status.map_err(|_| Errno::SRCH)?;
+        let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        let process = process.and_then(|id| Pid::from_raw(id.trim().parse().ok()?));
+        let handle = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        let number = self.arguments[0] as i32;
+        pidfd_getfd(&handle, number, PidfdGetfdFlags::empty())
+    }
+
+    /// Whether its first argument is a descriptor of a pipe or a socket.
+    #[must_use]
+    pub fn is_on_a_stream(&self) -> bool {
+        let path = self.path_of(self.arguments[0] as i32);
+        path.is_some_and(|path| {
+            let text = path.to_string_lossy();
+            text.starts_with("pipe:") || text.starts_with("socket:")
+        })
+    }
+
     /// Whether this argument is a descriptor of a regular file.
     fn is_file(&self, argument: usize) -> Option<bool> {
         let path = format!("/proc/{}/fd/{}", self.thread, self.arguments[argument] as i32);
@@ -122,6 +179,12 @@ impl WatchedCall {
     /// forever for its end.
     pub(crate) fn closes_no_file(&self) -> bool {
         self.call == SystemCall::CLOSE && self.is_file(0) == Some(false)
+    }
+
+    /// Whether it is how the standard library hears whether a program has started, and which it takes for
+    /// impossible to fail: it reads an error number and a mark from a socket between a process and its child.
+    pub(crate) fn hears_of_a_start(&self) -> bool {
+        self.call == SystemCall::RECVFROM && self.arguments[2] == 8
     }
 
     /// Whether it shares the blocks of one file with another.

@@ -8,6 +8,8 @@
 //! A short run fails the first call of every second kind, by one error. `UNCOPY_TEST_FULL=1` fails all calls,
 //! by its errors in turn; `UNCOPY_TEST_FULL=soak` tries each error at each place.
 
+#[cfg(feature = "remote")]
+mod between;
 #[cfg(feature = "compress")]
 mod compressed;
 mod copies;
@@ -38,6 +40,12 @@ struct Scene<'a> {
     check: &'a dyn Fn(&Intercept, &Fault),
     /// Calls of one kind that fail, at most; programs that run for a time make any number.
     most: usize,
+    /// Whether these are spread over all calls of the kind, and not the first ones.
+    is_spread: bool,
+    /// First argument of the processes whose calls fail, where the program starts others.
+    role: Option<&'static str>,
+    /// Kinds of calls that fail; empty: all.
+    only: &'a [SystemCall],
     /// How it ends where nothing fails.
     ends: &'a [i32],
 }
@@ -63,13 +71,31 @@ impl Scene<'_> {
     /// Makes a scene of which nothing is checked but how it ends.
     fn new(program: Program) -> Self {
         let (reset, check) = (&|| (), &|_: &Intercept, _: &Fault| ());
-        Scene { program, always: &[], reset, check, most: usize::MAX, ends: &[0] }
+        Scene {
+            program,
+            always: &[],
+            reset,
+            check,
+            most: usize::MAX,
+            is_spread: false,
+            role: None,
+            only: &[],
+            ends: &[0],
+        }
+    }
+
+    fn intercepted(&self) -> Intercepted {
+        let (program, always) = (Intercepted::new(&self.program), self.always.iter().cloned());
+        let intercepted = always.fold(program, Intercepted::inject);
+        match self.role {
+            Some(role) => intercepted.in_role(role),
+            None => intercepted,
+        }
     }
 
     /// The calls that it makes where nothing fails.
     fn each(&self) -> Vec<SystemCall> {
-        let (program, always) = (Intercepted::new(&self.program), self.always.iter().cloned());
-        let intercepted = always.fold(program, Intercepted::inject);
+        let intercepted = self.intercepted();
         (self.reset)();
         let (run, calls) = intercepted.count();
         assert!(self.ends_well(&run), "{}: {}", run.status, run.stderr);
@@ -77,27 +103,41 @@ impl Scene<'_> {
         let names: Vec<&str> = calls.keys().map(|call| call.name()).collect();
         println!("{} calls of {} kinds: {names:?}", calls.values().sum::<usize>(), names.len());
         let mut wrong = Vec::new();
-        let calls: Vec<SystemCall> = calls.into_keys().collect();
-        // At the short extent every second kind, every third where a run takes long, and not the same
-        // ones in each scene.
-        let step = by_extent([if self.most == FEW { 3 } else { 2 }, 1, 1]);
-        for call in calls.iter().skip(calls.len() % step).step_by(step) {
-            self.each_of(&intercepted, *call, &mut wrong);
+        let is_tried = |call: &SystemCall| self.only.is_empty() || self.only.contains(call);
+        let calls: Vec<(SystemCall, usize)> =
+            calls.into_iter().filter(|(call, _)| is_tried(call)).collect();
+        // At the short extent every second kind, every third or sixth where a run takes long, and not the
+        // same ones in each scene.
+        let long = if self.is_spread { 6 } else { 3 };
+        let step = by_extent([if self.most <= FEW { long } else { 2 }, 1, 1]);
+        for (call, times) in calls.iter().skip(calls.len() % step).step_by(step) {
+            self.each_of(&intercepted, *call, *times, &mut wrong);
         }
         let count = wrong.len();
         wrong.truncate(20);
         assert!(wrong.is_empty(), "{count} faults did harm:\n{}", wrong.join("\n"));
-        calls
+        calls.into_iter().map(|(call, _)| call).collect()
     }
 
-    fn each_of(&self, intercepted: &Intercepted, call: SystemCall, wrong: &mut Vec<String>) {
+    fn each_of(
+        &self,
+        intercepted: &Intercepted,
+        call: SystemCall,
+        times: usize,
+        wrong: &mut Vec<String>,
+    ) {
         let (most, full) = by_extent([(1, false), (self.most, false), (usize::MAX, true)]);
         let errnos = call.errnos();
         if errnos.is_empty() {
             return;
         }
-        for nth in 1..=most {
-            let in_turn = [errnos[(nth - 1) % errnos.len()]];
+        // Other errors in each scene, where few calls of a kind fail.
+        let (step, first) = match self.is_spread && !full {
+            true => (times.div_ceil(most), times),
+            false => (1, 0),
+        };
+        for (place, nth) in (1..).step_by(step).take(most).enumerate() {
+            let in_turn = [errnos[(first + place) % errnos.len()]];
             let tried = if full { errnos } else { &in_turn };
             let happened =
                 tried.iter().all(|errno| self.one(intercepted, call, nth, *errno, wrong));
@@ -105,7 +145,7 @@ impl Scene<'_> {
                 break;
             }
         }
-        if !full && most > errnos.len() {
+        if !full && !self.is_spread && most > errnos.len() {
             // Each of them in the first, which is often the only one.
             for errno in &errnos[1..] {
                 self.one(intercepted, call, 1, *errno, wrong);
@@ -155,8 +195,8 @@ fn check_end(intercept: &Intercept, fault: &Fault) {
         return;
     }
     let code = run.status.code();
-    assert!(code.is_some_and(|code| (0..=8).contains(&code)), "{fault}: {run:?}");
-    if (1..=5).contains(&code.unwrap_or(0)) && !is_about_messages(fault) {
+    assert!(code.is_some_and(|code| (0..=9).contains(&code)), "{fault}: {run:?}");
+    if matches!(code, Some(1..=5 | 9)) && !is_about_messages(fault) {
         // The second is how settings and flags are refused.
         let begins = |line: &str| line.starts_with("uncopy: ") || line.starts_with("error: ");
         let is_reported = run.stderr.lines().any(begins);
@@ -211,6 +251,8 @@ fn is_hard(fault: &Fault) -> bool {
 
 pub(crate) fn cases() -> Vec<Case> {
     let all = [
+        #[cfg(feature = "remote")]
+        between::cases(),
         copies::cases(),
         forbidden::cases(),
         lasting::cases(),

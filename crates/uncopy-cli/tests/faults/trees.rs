@@ -96,7 +96,7 @@ impl Tree {
         let reset = || self.reset(has_old);
         let check = |intercept: &Intercept, fault: &Fault| {
             self.check(intercept, fault, has_old);
-            self.check_strangers(intercept, fault, &["destination"]);
+            check_strangers(&self.to, &["destination"], intercept, fault);
         };
         let program = self.program(flags);
         Scene { reset: &reset, check: &check, ..Scene::new(program) }.each();
@@ -163,19 +163,25 @@ impl Tree {
             assert_eq!(files, copied - discarded, "{fault}: {}", run.stdout);
         }
     }
+}
 
-    fn check_strangers(&self, intercept: &Intercept, fault: &Fault, expected: &[&str]) {
-        let mut strangers = self.to.strangers(expected);
-        if let Some(tree) = reported_tree(&intercept.run) {
-            // A new tree whose destination takes no more is kept, with its journal.
-            assert!(!self.destination().exists(), "{fault}: {:?}", intercept.run);
-            strangers.retain(|name| !name.ends_with(".journal") && *name != tree);
-        }
-        let aborted = ends_for_want_of_memory(intercept, fault);
-        let listing = fault.call().name() == "getdents64" && !intercept.run.status.success();
-        let excused = cannot_tidy(fault) || aborted || listing;
-        assert!(strangers.is_empty() || excused, "{fault}: {strangers:?}: {:?}", intercept.run);
+/// Nothing is left in a directory but these names, of which the first is the destination.
+pub(crate) fn check_strangers(
+    to: &Scratch,
+    expected: &[&str],
+    intercept: &Intercept,
+    fault: &Fault,
+) {
+    let mut strangers = to.strangers(expected);
+    if let Some(tree) = reported_tree(&intercept.run) {
+        // A new tree whose destination takes no more is kept, with its journal.
+        assert!(!to.join(expected[0]).exists(), "{fault}: {:?}", intercept.run);
+        strangers.retain(|name| !name.ends_with(".journal") && *name != tree);
     }
+    let aborted = ends_for_want_of_memory(intercept, fault);
+    let listing = fault.call().name() == "getdents64" && !intercept.run.status.success();
+    let excused = cannot_tidy(fault) || aborted || listing;
+    assert!(strangers.is_empty() || excused, "{fault}: {strangers:?}: {:?}", intercept.run);
 }
 
 /// The name of a tree that a run left unfinished, from its message and its records.
@@ -257,7 +263,7 @@ fn with_links_followed() {
     let followed = tree.destination().join("link");
     let check = |intercept: &Intercept, fault: &Fault| {
         tree.check_files(intercept, fault, false);
-        tree.check_strangers(intercept, fault, &["destination"]);
+        check_strangers(&tree.to, &["destination"], intercept, fault);
         match followed.symlink_metadata() {
             Ok(metadata) => {
                 assert!(metadata.is_file(), "{fault}: the link itself");
@@ -280,7 +286,7 @@ fn mirrored_and_audited() {
     };
     let check = |intercept: &Intercept, fault: &Fault| {
         tree.check(intercept, fault, true);
-        tree.check_strangers(intercept, fault, &["destination", "log"]);
+        check_strangers(&tree.to, &["destination", "log"], intercept, fault);
         if log.exists() {
             let verified = uncopy().args(["audit", "verify"]).arg(&log).run();
             // Cut off, perhaps; but never a chain that does not hold.

@@ -37,14 +37,14 @@ exec sh -c "$*"
 "#;
 
 /// Two machines: the one of the command line, and the one where a remote shell logs in.
-struct Machines {
+pub(crate) struct Machines {
     near: Scratch,
     far: Scratch,
     aside: Scratch,
 }
 
 impl Machines {
-    fn new() -> Machines {
+    pub(crate) fn new() -> Machines {
         Machines::on(Place::Disk)
     }
 
@@ -57,7 +57,7 @@ impl Machines {
     }
 
     /// Has the login run these lines of a shell before anything else.
-    fn log_in_with(&self, before: &str) {
+    pub(crate) fn log_in_with(&self, before: &str) {
         let script = SHELL
             .replace("@LOG@", self.log().to_str().unwrap())
             .replace("@HOME@", self.far.to_str().unwrap())
@@ -75,7 +75,7 @@ impl Machines {
     }
 
     /// `uncopy cp` on the near machine.
-    fn cp(&self) -> Program {
+    pub(crate) fn cp(&self) -> Program {
         self.serving(UNCOPY)
     }
 
@@ -98,7 +98,7 @@ impl Machines {
     }
 
     /// The machine that has the sources.
-    fn source(&self, direction: Direction) -> &Scratch {
+    pub(crate) fn source(&self, direction: Direction) -> &Scratch {
         match direction {
             Direction::Push => &self.near,
             Direction::Pull => &self.far,
@@ -106,7 +106,7 @@ impl Machines {
     }
 
     /// The machine that has the destination.
-    fn destination(&self, direction: Direction) -> &Scratch {
+    pub(crate) fn destination(&self, direction: Direction) -> &Scratch {
         match direction {
             Direction::Push => &self.far,
             Direction::Pull => &self.near,
@@ -115,13 +115,13 @@ impl Machines {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(crate) enum Direction {
     Push,
     Pull,
 }
 
 impl Direction {
-    const BOTH: [Direction; 2] = [Direction::Push, Direction::Pull];
+    pub(crate) const BOTH: [Direction; 2] = [Direction::Push, Direction::Pull];
 
     /// An operand of the sources.
     fn source(self, path: impl AsRef<OsStr>) -> OsString {

@@ -527,7 +527,7 @@ fn an_end_that_cannot_write_fails_at_once() {
             .unwrap();
         let Ok(Accepted::Run(request)) = accept(far, &long(), &everywhere()) else { panic!() };
         let ran = request.run(&[], |_, _| {
-            // What went before is written alone.
+            // Writes the frames before on their own.
             thread::sleep(Duration::from_millis(200));
             0
         });
