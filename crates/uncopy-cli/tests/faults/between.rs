@@ -9,6 +9,7 @@ use testbed::{
     CallPattern, Case, Compared, Content, Fault, Intercept, Intercepted, Program, SystemCall,
     WatchedCall, assert_same_tree, by_extent, seeded,
 };
+use uncopy::Errno;
 
 use crate::faults::{Scene, ends_for_want_of_memory, trees};
 use crate::remote::{Direction, Machines};
@@ -257,8 +258,25 @@ fn in_small_parts() {
     }
 }
 
+/// A filter forbids random numbers of the kernel: both programs read them from a file, also once they are confined.
+fn without_getrandom() {
+    for direction in Direction::BOTH {
+        for role in Role::BOTH {
+            let between = Between::new(direction, role, LARGE);
+            // The first one succeeds, so that the file is not open before.
+            let calls = CallPattern::of(&[SystemCall::GETRANDOM]).from(2);
+            let forbidden = calls.fails(Errno::ENOSYS);
+            let program = Intercepted::new(&between.program(&["-p"]));
+            let intercept = program.in_role(role.first_argument()).inject(forbidden).run();
+            let what = format!("{direction:?} {role:?} {:?}", intercept.run);
+            assert!(intercept.run.status.success() && intercept.hits > 0, "{what}");
+            assert_same_tree(&between.source(), &between.destination(), Compared::default());
+        }
+    }
+}
+
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = testbed::cases![[] in_small_parts];
+    let mut cases = testbed::cases![[] in_small_parts, [] without_getrandom];
     for direction in Direction::BOTH {
         for role in Role::BOTH {
             let name = |of: &str| format!("faults::between::{of}::{direction:?}::{role:?}");
