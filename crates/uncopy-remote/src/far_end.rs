@@ -1,7 +1,6 @@
 //! The process that is the far end, or leads to it.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -54,7 +53,7 @@ impl FarEnd {
         })?;
         // The child's ends are closed here with the command, so that its end shows.
         drop(command);
-        let streams = Some(Streams::new(File::from(our_input), File::from(our_output)));
+        let streams = Some(Streams::of_descriptors(our_input, our_output));
         let program = shell.program().to_string_lossy().into_owned();
         let lookup = Lookup::new(shell, address);
         Ok(FarEnd { child, streams, host: address.host.clone(), program, lookup })

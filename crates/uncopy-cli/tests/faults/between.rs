@@ -258,6 +258,24 @@ fn in_small_parts() {
     }
 }
 
+/// Another process that shares the streams has made them non-blocking.
+fn with_non_blocking_streams() {
+    for direction in Direction::BOTH {
+        for role in Role::BOTH {
+            let between = Between::new(direction, role, LARGE);
+            let calls = CallPattern::of(&[SystemCall::READ, SystemCall::WRITE]);
+            // All but the standard streams.
+            let calls = calls.when(|call| call.is_on_a_stream() && call.arguments[0] > 2);
+            let program = Intercepted::new(&between.program(&["-p"]));
+            let program = program.in_role(role.first_argument());
+            let intercept = program.inject(calls.every_second().fails(Errno::EAGAIN)).run();
+            let what = format!("{direction:?} {role:?} {:?}", intercept.run);
+            assert!(intercept.run.status.success() && intercept.hits > 5, "{what}");
+            assert_same_tree(&between.source(), &between.destination(), Compared::default());
+        }
+    }
+}
+
 /// A filter forbids random numbers of the kernel: both programs read them from a file, also once they are confined.
 fn without_getrandom() {
     for direction in Direction::BOTH {
@@ -276,7 +294,8 @@ fn without_getrandom() {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = testbed::cases![[] in_small_parts, [] without_getrandom];
+    let mut cases =
+        testbed::cases![[] in_small_parts, [] with_non_blocking_streams, [] without_getrandom];
     for direction in Direction::BOTH {
         for role in Role::BOTH {
             let name = |of: &str| format!("faults::between::{of}::{direction:?}::{role:?}");
