@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::WhyNoData;
 use crate::data::KeyError;
 use uncopy_core::{Errno, NextStep};
-use uncopy_wire::{Refusal, VERSION, Violation};
+use uncopy_wire::{MIN_VERSION, Refusal, VERSION, Violation};
 
 /// Reason why a session failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,8 +101,8 @@ pub enum RemoteError {
     },
     /// The other end speaks other versions of the protocol.
     #[error(
-        "the other end is uncopy {program} and speaks versions {min} to {max} of the protocol, this one version \
-         {VERSION}: install the same version of uncopy at both ends"
+        "the other end is uncopy {program} and speaks versions {min} to {max} of the protocol, this one versions \
+         {MIN_VERSION} to {VERSION}: install the same version of uncopy at both ends"
     )]
     Versions {
         /// Version of the program there.

@@ -74,6 +74,18 @@ pub enum Call {
         /// Number of bytes, at most [`MAX_READ_BYTES`]; fewer come where the file ends, and only there.
         bytes: u32,
     },
+    /// Sends bytes of a file over an open data connection, in the order of the calls. The answer has their number and
+    /// digest, and comes before they do.
+    Send {
+        /// The file.
+        file: Handle,
+        /// Offset of the first byte.
+        offset: u64,
+        /// Number of bytes, as of [`Call::Read`].
+        bytes: u32,
+        /// Number of the connection's announcement.
+        over: u32,
+    },
     /// Returns the extended attributes and access control lists.
     Attributes {
         /// Its handle.
@@ -109,9 +121,9 @@ impl Call {
             | Call::List { directory: of, .. }
             | Call::Look { directory: of, .. }
             | Call::Count { directory: of, .. } => Some((*of, Some(Kind::Directory))),
-            Call::Ranges { file: of, .. } | Call::Read { file: of, .. } => {
-                Some((*of, Some(Kind::File)))
-            }
+            Call::Ranges { file: of, .. }
+            | Call::Read { file: of, .. }
+            | Call::Send { file: of, .. } => Some((*of, Some(Kind::File))),
             Call::Examine { of }
             | Call::Attributes { of }
             | Call::Attribute { of, .. }
@@ -147,7 +159,7 @@ impl Call {
             Call::Attribute { name, .. } => is_attribute_name(name),
             Call::List { contents_up_to, .. } => *contents_up_to <= MAX_CONTENTS_BYTES,
             Call::Ranges { from, .. } => is_offset(*from),
-            Call::Read { offset, bytes, .. } => {
+            Call::Read { offset, bytes, .. } | Call::Send { offset, bytes, .. } => {
                 *bytes <= MAX_READ_BYTES && is_offset(offset.saturating_add((*bytes).into()))
             }
             _ => true,
@@ -175,6 +187,9 @@ impl Call {
             Call::Count { directory, one_filesystem } => {
                 to.u8(11).u32(directory.0).bool(*one_filesystem)
             }
+            Call::Send { file, offset, bytes, over } => {
+                to.u8(12).u32(file.0).u64(*offset).u32(*bytes).u32(*over)
+            }
         };
         to.0
     }
@@ -201,6 +216,10 @@ impl Call {
             9 => Call::Close { of: handle(&mut from)? },
             10 => Call::Attribute { of: handle(&mut from)?, name: from.bytes()?.to_vec() },
             11 => Call::Count { directory: handle(&mut from)?, one_filesystem: from.bool()? },
+            12 => {
+                let (file, offset) = (handle(&mut from)?, from.u64()?);
+                Call::Send { file, offset, bytes: from.u32()?, over: from.u32()? }
+            }
             _ => return Err(from.malformed()),
         };
         from.end()?;

@@ -66,6 +66,13 @@ pub enum Answer {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// Bytes of a file that come over an open data connection: all that were asked for, or fewer where the file ends.
+    Sent {
+        /// Their number.
+        bytes: u32,
+        /// Their digest (BLAKE3).
+        digest: [u8; 32],
+    },
     /// Extended attributes.
     Attributes {
         /// The attributes.
@@ -103,6 +110,7 @@ enum Expected {
     Status,
     Ranges { from: u64 },
     Data { bytes: u32 },
+    Sent { bytes: u32 },
     Attributes,
     Attribute,
     Counted,
@@ -153,6 +161,7 @@ impl Caller {
             Call::Examine { .. } => Expected::Status,
             Call::Ranges { from, .. } => Expected::Ranges { from: *from },
             Call::Read { bytes, .. } => Expected::Data { bytes: *bytes },
+            Call::Send { bytes, .. } => Expected::Sent { bytes: *bytes },
             Call::Attributes { .. } => Expected::Attributes,
             Call::Attribute { .. } => Expected::Attribute,
             Call::Count { .. } => Expected::Counted,
@@ -271,6 +280,14 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
                 true => Ok(Answer::Data { bytes: payload }),
                 false => Err(reader.malformed()),
             };
+        }
+        Expected::Sent { bytes: wanted } => {
+            let (bytes, malformed) = (reader.u32()?, reader.malformed());
+            if bytes > wanted {
+                return Err(malformed);
+            }
+            let digest = reader.raw(32)?.try_into().map_err(|_| malformed)?;
+            Answer::Sent { bytes, digest }
         }
         Expected::Attributes => {
             let mut attributes = Vec::new();

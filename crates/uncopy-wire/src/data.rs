@@ -2,17 +2,39 @@
 
 use crate::Violation;
 use crate::codec::{Reader, Writer};
+use crate::frame::FrameKind;
 
 /// Maximum number of data connections of a session.
 pub const MAX_DATA_CONNECTIONS: u8 = 16;
 /// Maximum number of announcements of a session, those in place of lost connections included.
 pub const MAX_ANNOUNCEMENTS: u32 = 1024;
 
+/// First version of the protocol that has open data connections.
+pub const OPEN_VERSION: u16 = 2;
+
+/// Protection of data connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataSecurity {
+    /// TLS.
+    Tls {
+        /// Public key of the sender of the message (Ed25519).
+        key: [u8; 32],
+    },
+    /// None: whoever is on the way can read the bytes, and change them until their digest is looked at.
+    Open,
+}
+
+impl DataSecurity {
+    fn is_open(self) -> bool {
+        self == DataSecurity::Open
+    }
+}
+
 /// Wish of the near end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataWish {
-    /// Public key of the near end (Ed25519).
-    pub key: [u8; 32],
+    /// Protection.
+    pub security: DataSecurity,
     /// Number of connections: 1 to [`MAX_DATA_CONNECTIONS`].
     pub connections: u8,
     /// First port to listen on; 0: any, and then the last one is 0 too.
@@ -24,8 +46,8 @@ pub struct DataWish {
 /// Offer of the far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataOffer {
-    /// Public key of the far end (Ed25519).
-    pub key: [u8; 32],
+    /// Protection, as the wish has it.
+    pub security: DataSecurity,
     /// Port on which it listens.
     pub port: u16,
 }
@@ -129,29 +151,54 @@ fn key(from: &mut Reader<'_>) -> Result<[u8; 32], Violation> {
     from.raw(32)?.try_into().map_err(|_| malformed)
 }
 
-impl DataWish {
-    pub(crate) fn write(&self, to: &mut Writer) {
-        to.raw(&self.key).u8(self.connections).u16(self.first_port).u16(self.last_port);
+impl DataSecurity {
+    fn write(self, to: &mut Writer) {
+        if let DataSecurity::Tls { key } = self {
+            to.raw(&key);
+        }
     }
 
-    pub(crate) fn read(from: &mut Reader<'_>) -> Result<DataWish, Violation> {
-        let (key, connections) = (key(from)?, from.u8()?);
+    /// Reads a key, which a frame about open connections does not have.
+    fn read(from: &mut Reader<'_>, is_open: bool) -> Result<DataSecurity, Violation> {
+        if is_open { Ok(DataSecurity::Open) } else { Ok(DataSecurity::Tls { key: key(from)? }) }
+    }
+}
+
+impl DataWish {
+    pub(crate) fn kind(&self) -> FrameKind {
+        if self.security.is_open() { FrameKind::OpenWanted } else { FrameKind::DataWanted }
+    }
+
+    pub(crate) fn write(&self, to: &mut Writer) {
+        self.security.write(to);
+        to.u8(self.connections).u16(self.first_port).u16(self.last_port);
+    }
+
+    pub(crate) fn read(from: &mut Reader<'_>, kind: FrameKind) -> Result<DataWish, Violation> {
+        let security = DataSecurity::read(from, kind == FrameKind::OpenWanted)?;
+        let connections = from.u8()?;
         let (first_port, last_port) = (from.u16()?, from.u16()?);
         let is_range = first_port <= last_port && (first_port != 0 || last_port == 0);
         match is_range && (1..=MAX_DATA_CONNECTIONS).contains(&connections) {
-            true => Ok(DataWish { key, connections, first_port, last_port }),
+            true => Ok(DataWish { security, connections, first_port, last_port }),
             false => Err(from.malformed()),
         }
     }
 }
 
 impl DataOffer {
-    pub(crate) fn write(&self, to: &mut Writer) {
-        to.raw(&self.key).u16(self.port);
+    pub(crate) fn kind(&self) -> FrameKind {
+        if self.security.is_open() { FrameKind::OpenOffered } else { FrameKind::DataOffered }
     }
 
-    pub(crate) fn read(from: &mut Reader<'_>) -> Result<DataOffer, Violation> {
-        let offer = DataOffer { key: key(from)?, port: from.u16()? };
+    pub(crate) fn write(&self, to: &mut Writer) {
+        self.security.write(to);
+        to.u16(self.port);
+    }
+
+    pub(crate) fn read(from: &mut Reader<'_>, kind: FrameKind) -> Result<DataOffer, Violation> {
+        let security = DataSecurity::read(from, kind == FrameKind::OpenOffered)?;
+        let offer = DataOffer { security, port: from.u16()? };
         if offer.port == 0 { Err(from.malformed()) } else { Ok(offer) }
     }
 }
@@ -233,8 +280,11 @@ impl DataStage {
         Ok(())
     }
 
-    pub(crate) fn offer(&mut self) -> Result<(), Violation> {
+    pub(crate) fn offer(&mut self, offer: &DataOffer) -> Result<(), Violation> {
         let DataStage::Wanted(wish) = self else { return Err(Violation::WrongOrder) };
+        if wish.security.is_open() != offer.security.is_open() {
+            return Err(Violation::WrongOrder);
+        }
         let due = wish.connections.into();
         *self = DataStage::Offered { due, standing: 0, all: due };
         Ok(())

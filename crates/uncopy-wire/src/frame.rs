@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::Violation;
+use crate::data::OPEN_VERSION;
+use crate::{MIN_VERSION, Violation};
 
 /// Maximum length of a payload: a part of a file, or a page of a listing with its last entry.
 pub const MAX_PAYLOAD_BYTES: usize = (1 << 20) + (64 << 10);
@@ -26,6 +27,14 @@ macro_rules! kinds {
             const fn number(self) -> u8 {
                 match self {
                     $(FrameKind::$kind => $number,)*
+                }
+            }
+
+            /// Returns the first version of the protocol that has it.
+            pub(crate) const fn since(self) -> u16 {
+                match self {
+                    FrameKind::OpenWanted | FrameKind::OpenOffered => OPEN_VERSION,
+                    _ => MIN_VERSION,
                 }
             }
 
@@ -72,6 +81,10 @@ kinds! {
     DataAnnounced = 27,
     /// An announced data connection was not made, or has ended, from the near end.
     DataLost = 28,
+    /// Open data connections are wanted, from the near end, once.
+    OpenWanted = 29,
+    /// Open data connections are offered, from the far end.
+    OpenOffered = 30,
 }
 
 /// A frame.

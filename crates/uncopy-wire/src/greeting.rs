@@ -22,7 +22,7 @@ pub struct Versions {
 
 impl Versions {
     /// Versions of this build.
-    pub const OWN: Versions = Versions { min: crate::VERSION, max: crate::VERSION };
+    pub const OWN: Versions = Versions { min: crate::MIN_VERSION, max: crate::VERSION };
 
     /// Returns the highest version that both sides speak.
     ///

@@ -8,7 +8,8 @@
 //! [`Violation`] ends the connection.
 //!
 //! Files may also be read over data connections beside the session ([`Session::data`], [`Caller::of_data`],
-//! [`Server::of_data`]), which the session agrees on ([`Message::DataWanted`] and those that follow).
+//! [`Server::of_data`]), which the session agrees on ([`Message::DataWanted`] and those that follow). Over open ones bytes go
+//! alone, without frames: they are asked for in the session, which has their number and digest too ([`Call::Send`]).
 //!
 //! Each end begins with a [`Greeting`], and both speak the highest version that both know. A version fixes every frame:
 //! nothing in it is optional or skipped. A later version adds frames and fields, and a peer of an earlier one never
@@ -59,8 +60,8 @@ mod violation;
 pub use call::{Call, Handle, MAX_CONTENTS_BYTES, MAX_RANGES, MAX_READ_BYTES};
 pub use caller::{Answer, CallId, Caller};
 pub use data::{
-    DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataWish, MAX_ANNOUNCEMENTS,
-    MAX_DATA_CONNECTIONS,
+    DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish,
+    MAX_ANNOUNCEMENTS, MAX_DATA_CONNECTIONS, OPEN_VERSION,
 };
 pub use entry::{Attribute, Entry, FailedEntry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
@@ -72,5 +73,7 @@ pub use session::{End, Received, Session};
 pub use status::{Kind, Status, Time};
 pub use violation::Violation;
 
-/// Version of the protocol.
-pub const VERSION: u16 = 1;
+/// Highest version of the protocol that is spoken. The second one has open data connections.
+pub const VERSION: u16 = 2;
+/// Lowest version.
+pub const MIN_VERSION: u16 = 1;

@@ -136,8 +136,8 @@ impl Message {
             Message::Exit { .. } => FrameKind::Exit,
             Message::Stop => FrameKind::Stop,
             Message::Ping => FrameKind::Ping,
-            Message::DataWanted(_) => FrameKind::DataWanted,
-            Message::DataOffered(_) => FrameKind::DataOffered,
+            Message::DataWanted(wish) => wish.kind(),
+            Message::DataOffered(offer) => offer.kind(),
             Message::DataRefused(_) => FrameKind::DataRefused,
             Message::DataAnnounced(_) => FrameKind::DataAnnounced,
             Message::DataLost(_) => FrameKind::DataLost,
@@ -228,8 +228,12 @@ impl Message {
             FrameKind::Exit => Message::Exit { code: from.u8()? },
             FrameKind::Stop => Message::Stop,
             FrameKind::Ping => Message::Ping,
-            FrameKind::DataWanted => Message::DataWanted(DataWish::read(&mut from)?),
-            FrameKind::DataOffered => Message::DataOffered(DataOffer::read(&mut from)?),
+            FrameKind::DataWanted | FrameKind::OpenWanted => {
+                Message::DataWanted(DataWish::read(&mut from, frame.kind)?)
+            }
+            FrameKind::DataOffered | FrameKind::OpenOffered => {
+                Message::DataOffered(DataOffer::read(&mut from, frame.kind)?)
+            }
             FrameKind::DataRefused => Message::DataRefused(DataRefusal::read(&mut from)?),
             FrameKind::DataAnnounced => Message::DataAnnounced(DataAnnouncement::read(&mut from)?),
             FrameKind::DataLost => Message::DataLost(DataLost::read(&mut from)?),

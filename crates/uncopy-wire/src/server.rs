@@ -303,6 +303,17 @@ impl Server {
         Ok(self.end(id, bytes))
     }
 
+    /// Answers that bytes of a file go over an open data connection.
+    ///
+    /// # Errors
+    /// As [`Server::data`].
+    pub fn sent(&mut self, id: u32, bytes: u32, digest: &[u8; 32]) -> Result<Frame, Violation> {
+        self.check(id, |call| matches!(call, Call::Send { bytes: wanted, .. } if bytes <= *wanted))?;
+        let mut answer = Writer::default();
+        answer.u32(bytes).raw(digest);
+        Ok(self.end(id, answer.0))
+    }
+
     /// Answers that something was closed.
     ///
     /// # Errors

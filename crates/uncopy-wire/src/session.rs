@@ -1,9 +1,9 @@
 //! Sessions: which end may send what, and when.
 
-use crate::Violation;
 use crate::data::DataStage;
 use crate::frame::{Frame, FrameKind};
 use crate::message::{Job, Message};
+use crate::{VERSION, Violation};
 
 /// End of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,13 +53,32 @@ pub struct Session {
     stage: Stage,
     is_stopping: bool,
     data: DataStage,
+    version: u16,
 }
 
 impl Session {
     /// Makes one.
     #[must_use]
     pub fn new(end: End) -> Session {
-        Session { end, stage: Stage::Greeted, is_stopping: false, data: DataStage::Unasked }
+        Session {
+            end,
+            stage: Stage::Greeted,
+            is_stopping: false,
+            data: DataStage::Unasked,
+            version: VERSION,
+        }
+    }
+
+    /// Speaks this version of the protocol instead of the highest one.
+    #[must_use]
+    pub fn speaking(self, version: u16) -> Session {
+        Session { version, ..self }
+    }
+
+    /// Returns the version of the protocol that is spoken.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.version
     }
 
     /// Makes one end of a data connection, over which `asking` calls. Nothing is greeted or agreed on there.
@@ -125,6 +144,9 @@ impl Session {
             Message::Ping => None,
             _ => Some(End::Far),
         };
+        if message.kind().since() > self.version {
+            return Err(Violation::WrongOrder);
+        }
         if sender.is_some_and(|sender| sender != from) {
             return Err(Violation::WrongSide);
         }
@@ -135,8 +157,8 @@ impl Session {
             // The near end need not know that the job has ended.
             (stage, Message::DataWanted(wish)) => self.data.want(*wish).map(|()| stage)?,
             (stage, Message::DataLost(lost)) => self.data.lose(lost.again).map(|()| stage)?,
-            (stage @ Stage::Running(_), Message::DataOffered(_)) => {
-                self.data.offer().map(|()| stage)?
+            (stage @ Stage::Running(_), Message::DataOffered(offer)) => {
+                self.data.offer(offer).map(|()| stage)?
             }
             (stage @ Stage::Running(_), Message::DataRefused(_)) => {
                 self.data.refuse().map(|()| stage)?
@@ -167,7 +189,8 @@ impl Session {
 mod tests {
     use super::*;
     use crate::data::{
-        DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataWish, MAX_ANNOUNCEMENTS,
+        DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish,
+        MAX_ANNOUNCEMENTS,
     };
     use crate::message::{JobState, OutputStream, Refusal};
 
@@ -297,8 +320,8 @@ mod tests {
     }
 
     fn wish(connections: u8) -> Message {
-        let (key, first_port, last_port) = ([1; 32], 0, 0);
-        Message::DataWanted(DataWish { key, connections, first_port, last_port })
+        let security = DataSecurity::Tls { key: [1; 32] };
+        Message::DataWanted(DataWish { security, connections, first_port: 0, last_port: 0 })
     }
 
     fn announced(number: u32) -> Message {
@@ -332,7 +355,7 @@ mod tests {
     fn data_connections_are_wanted_once_and_announced_as_often_as_they_are_due() {
         let (serve, run) = (messages()[SERVE].clone(), messages()[RUN].clone());
         let (accepted, exit) = (messages()[ACCEPTED].clone(), messages()[EXIT].clone());
-        let offer = Message::DataOffered(DataOffer { key: [3; 32], port: 1 });
+        let offer = Message::DataOffered(DataOffer { security: DataSecurity::Tls { key: [3; 32] }, port: 1 });
         let refusal = Message::DataRefused(DataRefusal::Policy);
         let begun = [serve.clone(), accepted.clone(), wish(2), offer.clone()];
         let with = |more: &[Message]| [&begun[..], more].concat();
@@ -387,17 +410,46 @@ mod tests {
     }
 
     #[test]
+    fn open_connections_are_offered_where_they_are_wanted_and_known() {
+        let (serve, accepted) = (messages()[SERVE].clone(), messages()[ACCEPTED].clone());
+        let wish = |security| {
+            let (first_port, last_port) = (7000, 7010);
+            Message::DataWanted(DataWish { security, connections: 2, first_port, last_port })
+        };
+        let offer = |security| Message::DataOffered(DataOffer { security, port: 7001 });
+        let (open, tls) = (DataSecurity::Open, DataSecurity::Tls { key: [1; 32] });
+        for (wanted, offered, expected) in [
+            (open, open, Ok(())),
+            (tls, tls, Ok(())),
+            (open, tls, Err(Violation::WrongOrder)),
+            (tls, open, Err(Violation::WrongOrder)),
+        ] {
+            let all = [serve.clone(), accepted.clone(), wish(wanted), offer(offered)];
+            assert_eq!(pass_all(&all), expected, "{wanted:?} {offered:?}");
+        }
+        for (version, expected) in [(1, Err(Violation::WrongOrder)), (2, Ok(()))] {
+            let mut near = Session::new(End::Near).speaking(version);
+            assert_eq!(near.send(&wish(open)).map(drop), expected, "{version}");
+            let mut far = Session::new(End::Far).speaking(version);
+            let frame = wish(open).encode().unwrap();
+            assert_eq!(far.take(frame).map(drop), expected, "{version}");
+            assert!(Session::new(End::Near).speaking(version).send(&wish(tls)).is_ok());
+        }
+    }
+
+    #[test]
     fn malformed_messages_about_data_connections_are_not_taken() {
         let malformed = Err(Violation::Malformed { what: "message" });
         let ports = |first_port, last_port| {
-            Message::DataWanted(DataWish { key: [1; 32], connections: 1, first_port, last_port })
+            let security = DataSecurity::Open;
+            Message::DataWanted(DataWish { security, connections: 1, first_port, last_port })
         };
         for message in [
             wish(0),
             wish(17),
             ports(0, 1),
             ports(2, 1),
-            Message::DataOffered(DataOffer { key: [0; 32], port: 0 }),
+            Message::DataOffered(DataOffer { security: DataSecurity::Open, port: 0 }),
         ] {
             assert_eq!(message.encode().map(drop), malformed);
         }

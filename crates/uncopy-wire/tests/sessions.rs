@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, DataAnnouncement, DataLoss, DataLost, DataOffer,
-    DataRefusal, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle, Job, JobState,
+    DataRefusal, DataSecurity, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle, Job, JobState,
     Kind, Message, OutputStream, Page, Received, Refusal, Server, Session, Status, Time, Versions,
     Violation,
 };
@@ -239,8 +239,54 @@ impl Transcript {
 }
 
 fn begin(text: String) -> Transcript {
-    let sessions = [("near", Session::new(End::Near)), ("far", Session::new(End::Far))];
+    begin_speaking(1, text)
+}
+
+fn begin_speaking(version: u16, text: String) -> Transcript {
+    let end = |end| Session::new(end).speaking(version);
+    let sessions = [("near", end(End::Near)), ("far", end(End::Far))];
     Transcript { text, sessions: sessions.into() }
+}
+
+/// Makes a session that has every frame that version 2 adds, and every call.
+fn transcript_2() -> String {
+    let mut line = begin_speaking(2, format!("# {LINE}\n\n# Open data connections\n"));
+    let versions = Versions { min: 1, max: 2 };
+    let greeting = |program: &str| Greeting { versions, program: program.into() };
+    line.bytes("near", "greeting", &greeting("0.2.0").encode());
+    line.bytes("far", "greeting", &greeting("0.2.1").encode());
+    let security = DataSecurity::Open;
+    let wish = DataWish { security, connections: 1, first_port: 7000, last_port: 7010 };
+    line.message("near", &Message::DataWanted(wish));
+    line.message("near", &Message::Job(Job::Serve { roots: vec![b"f".to_vec()] }));
+    line.message("far", &Message::Accepted { is_confined: true });
+    line.message("far", &Message::DataOffered(DataOffer { security, port: 7001 }));
+    let announced = DataAnnouncement { number: 0, token: [3; 32] };
+    line.message("far", &Message::DataAnnounced(announced));
+    let (mut caller, mut server) = (Caller::new(), Server::new(1));
+    let root = Call::Root { number: 0, follows: false };
+    let (_, asked) = caller.call(&root).unwrap();
+    let request = server.take(&asked).unwrap();
+    let (_, answer) = server.opened(request.id, &status(Kind::File)).unwrap();
+    caller.take(answer).unwrap();
+    for answer in [Ok(2), Err(107)] {
+        let call = Call::Send { file: Handle(0), offset: 1 << 33, bytes: 3, over: 0 };
+        let (id, asked) = caller.call(&call).unwrap();
+        line.frame("near", &format!("{call:?}"), &asked);
+        let request = server.take(&asked).unwrap();
+        assert_eq!(request.call, call);
+        let frame = match answer {
+            Ok(bytes) => server.sent(request.id, bytes, &[8; 32]).unwrap(),
+            Err(errno) => server.failed(request.id, errno).unwrap(),
+        };
+        line.frame("far", "answer", &frame);
+        let expected = match answer {
+            Ok(bytes) => Answer::Sent { bytes, digest: [8; 32] },
+            Err(errno) => Answer::Failed { errno },
+        };
+        assert_eq!(caller.take(frame).unwrap(), (id, expected));
+    }
+    line.text
 }
 
 /// Makes a session that has every frame of version 1, and every call.
@@ -348,13 +394,15 @@ fn transcript() -> String {
     line.message("far", &Message::Exit { code: 130 });
 
     let mut line = begin(line.text + "\n# Data connections beside a far end that serves\n");
-    let wish = DataWish { key: [7; 32], connections: 2, first_port: 7000, last_port: 7010 };
+    let tls = |byte| DataSecurity::Tls { key: [byte; 32] };
+    let wish =
+        DataWish { security: tls(7), connections: 2, first_port: 7000, last_port: 7010 };
     let announced =
         |number| Message::DataAnnounced(DataAnnouncement { number, token: [number as u8; 32] });
     line.message("near", &Message::DataWanted(wish));
     line.message("near", &Message::Job(Job::Serve { roots: vec![b"dir".to_vec()] }));
     line.message("far", &Message::Accepted { is_confined: true });
-    line.message("far", &Message::DataOffered(DataOffer { key: [9; 32], port: 7001 }));
+    line.message("far", &Message::DataOffered(DataOffer { security: tls(9), port: 7001 }));
     line.message("far", &announced(0));
     line.message("far", &announced(1));
     let losses = [
@@ -423,16 +471,20 @@ fn transcript() -> String {
 }
 
 #[test]
-fn version_1_is_as_it_was() {
+fn versions_are_as_they_were() {
     let bytes = |text: &str| -> Vec<String> {
         let is_sent = |line: &&str| !line.starts_with('#') && !line.is_empty();
         text.lines().filter(is_sent).map(str::to_owned).collect()
     };
-    let (found, expected) = (transcript(), include_str!("golden/version-1.txt"));
-    assert!(
-        bytes(&found) == bytes(expected),
-        "a version is fixed for ever; this build sends\n{found}"
-    );
+    for (found, expected) in [
+        (transcript(), include_str!("golden/version-1.txt")),
+        (transcript_2(), include_str!("golden/version-2.txt")),
+    ] {
+        assert!(
+            bytes(&found) == bytes(expected),
+            "a version is fixed for ever; this build sends\n{found}"
+        );
+    }
 }
 
 #[test]

@@ -386,12 +386,15 @@ fn a_caller_makes_no_call_that_no_server_takes() {
     for (call, expected) in [
         (Call::Read { file, offset: 0, bytes: MAX_READ_BYTES + 1 }, &malformed),
         (Call::Read { file, offset: i64::MAX as u64, bytes: 1 }, &malformed),
+        (Call::Send { file, offset: 0, bytes: MAX_READ_BYTES + 1, over: 0 }, &malformed),
+        (Call::Send { file, offset: i64::MAX as u64, bytes: 1, over: 0 }, &malformed),
         (Call::Ranges { file, from: u64::MAX }, &malformed),
         (Call::List { directory: file, contents_up_to: u32::MAX }, &malformed),
         (Call::Close { of: Handle(7) }, &bad),
         (Call::List { directory: file, contents_up_to: 0 }, &not_of_kind),
         (Call::Look { directory: file, name: b"a".to_vec() }, &not_of_kind),
         (Call::Read { file: Handle(7), offset: 0, bytes: 1 }, &bad),
+        (Call::Send { file: Handle(7), offset: 0, bytes: 1, over: 0 }, &bad),
     ] {
         assert_eq!(line.caller.call(&call), *expected, "{call:?}");
     }
@@ -431,6 +434,7 @@ fn answers_that_nobody_asked_for_are_violations() {
         (line.caller, id.number())
     };
     let read = |file| Call::Read { file, offset: 0, bytes: 4 };
+    let send = |file| Call::Send { file, offset: 0, bytes: 4, over: 0 };
     let close = |of| Call::Close { of };
     let examine = |of| Call::Examine { of };
     let ranges = |file| Call::Ranges { file, from: 10 };
@@ -452,6 +456,11 @@ fn answers_that_nobody_asked_for_are_violations() {
         (&read, FrameKind::Call, vec![], Violation::WrongSide),
         (&read, FrameKind::Ping, vec![], Violation::WrongSide),
         (&read, answer, vec![0; 5], malformed),
+        // More than were asked for; no digest, a part of one, and more than one.
+        (&send, answer, [&[5, 0, 0, 0][..], &[0; 32]].concat(), malformed),
+        (&send, answer, vec![4, 0, 0, 0], malformed),
+        (&send, answer, vec![0; 35], malformed),
+        (&send, answer, vec![0; 37], malformed),
         (&read, FrameKind::Failed, vec![0, 0], malformed),
         (&read, FrameKind::Failed, vec![0, 16], malformed),
         (&read, FrameKind::Failed, vec![1], malformed),
