@@ -160,6 +160,12 @@ pub trait Peer: fmt::Debug + Send + Sync {
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<u64, PeerError>;
 
+    /// Whether bytes of the file have come that were others when they were looked at again: it changed while it was
+    /// read, whatever its status says.
+    fn has_changed(&self, _file: PeerHandle) -> bool {
+        false
+    }
+
     /// Returns extended attributes, access control lists among them, as `listxattr(2)` and `getxattr(2)` do.
     ///
     /// # Errors

@@ -93,6 +93,11 @@ impl PeerFile {
         self.object()?.0.examine()
     }
 
+    /// Whether bytes of it were seen to change while they were read.
+    pub(crate) fn has_changed(&self) -> Sys<bool> {
+        self.object()?.0.ask(|peer, handle| Ok(peer.has_changed(handle)))
+    }
+
     /// Returns its extended attributes.
     pub(crate) fn attributes(&self) -> Sys<PeerAttributes> {
         self.object()?.0.attributes()

@@ -336,7 +336,9 @@ impl<'a> Source<'a> {
         self.look_now();
         let times = difference(self.as_begun(), &self.file.examine()?);
         let stores = (self.watched.watch.get() == Watch::Seen).then(|| STORED_INTO.to_owned());
-        let what: Vec<String> = times.into_iter().chain(stores).collect();
+        let is_other = self.there().map_or(Ok(false), PeerFile::has_changed)?;
+        let contents = is_other.then(|| "contents".to_owned());
+        let what: Vec<String> = times.into_iter().chain(stores).chain(contents).collect();
         Ok((!what.is_empty()).then(|| what.join(", ")))
     }
 }

@@ -10,34 +10,20 @@ use uncopy_wire::{Answer, Call, Caller, Frame, Violation};
 use crate::budget::BudgetShare;
 use crate::gate::lock;
 use crate::outbox::Outbox;
+use crate::slot::Slot;
 
-/// Place for one answer.
-#[derive(Debug, Default)]
-struct Slot {
-    answer: Mutex<Option<Result<Answer, PeerError>>>,
-    filled: Condvar,
-    /// Memory that the answer takes, until it is taken out or both sides have dropped the place.
-    share: Option<BudgetShare>,
-}
+type AnswerSlot = Slot<Result<Answer, PeerError>>;
 
 /// Question whose answer is to come.
 #[derive(Debug)]
-pub(crate) struct Pending(Arc<Slot>);
+pub(crate) struct Pending(Arc<AnswerSlot>);
 
 impl Pending {
     /// Waits for the answer.
     pub(crate) fn wait(self) -> Result<Answer, PeerError> {
-        let mut answer = lock(&self.0.answer);
-        loop {
-            match answer.take() {
-                Some(Ok(Answer::Failed { errno })) => {
-                    return Err(PeerError::System(Errno::from_raw(errno.into())));
-                }
-                Some(found) => return found,
-                None => {
-                    answer = self.0.filled.wait(answer).unwrap_or_else(PoisonError::into_inner);
-                }
-            }
+        match self.0.wait() {
+            Ok(Answer::Failed { errno }) => Err(PeerError::System(Errno::from_raw(errno.into()))),
+            found => found,
         }
     }
 }
@@ -46,7 +32,7 @@ impl Pending {
 struct OpenCalls {
     caller: Caller,
     /// Waiting threads by call. A call that nobody waits for has none.
-    waiting: HashMap<u32, Arc<Slot>>,
+    waiting: HashMap<u32, Arc<AnswerSlot>>,
     /// Description of the end of the connection.
     lost: Option<String>,
 }
@@ -80,11 +66,11 @@ impl Calls {
         call: &Call,
         share: &mut Option<BudgetShare>,
     ) -> Result<Pending, PeerError> {
-        let slot = Arc::new(Slot { share: share.take(), ..Slot::default() });
+        let slot = Arc::new(AnswerSlot::new(share.take()));
         match self.send(call, Some(&slot)) {
             Ok(()) => Ok(Pending(slot)),
             Err(error) => {
-                *share = Arc::into_inner(slot).and_then(|slot| slot.share);
+                *share = Arc::into_inner(slot).and_then(Slot::into_share);
                 Err(error)
             }
         }
@@ -101,7 +87,7 @@ impl Calls {
         let _ = self.send(call, None);
     }
 
-    fn send(&self, call: &Call, slot: Option<&Arc<Slot>>) -> Result<(), PeerError> {
+    fn send(&self, call: &Call, slot: Option<&Arc<AnswerSlot>>) -> Result<(), PeerError> {
         let mut open = lock(&self.open);
         let (id, frame) = loop {
             if let Some(what) = &open.lost {
@@ -132,8 +118,7 @@ impl Calls {
         };
         self.answered.notify_one();
         if let Some(slot) = slot {
-            *lock(&slot.answer) = Some(Ok(answer));
-            slot.filled.notify_all();
+            slot.fill(Ok(answer));
         }
         Ok(())
     }
@@ -147,8 +132,7 @@ impl Calls {
         };
         self.answered.notify_all();
         for slot in waiting.into_values() {
-            *lock(&slot.answer) = Some(Err(PeerError::Lost { what: what.to_owned() }));
-            slot.filled.notify_all();
+            slot.fill(Err(PeerError::Lost { what: what.to_owned() }));
         }
     }
 }

@@ -8,12 +8,14 @@ use uncopy_core::Errno;
 use uncopy_wire::{DataLoss, DataRefusal, End, Frames, Session};
 
 use crate::calls::Calls;
-use crate::data::DataStream;
+use crate::data::{DataStream, OpenStream};
 use crate::gate::lock;
 use crate::lanes::{Lane, Lanes};
-use crate::link::{Counts, Link, LinkEnd, LinkParts, OnEnd};
+use crate::link::{Counts, Link, LinkEnd, LinkParts, OnEnd, spawn};
+use crate::open_life::OpenLife;
+use crate::open_receiver::OpenReceiver;
 use crate::outbox::Outbox;
-use crate::serve::{DataServing, Serving};
+use crate::serve::{DataServing, OpenSender, Serving};
 use crate::{Limits, RemoteError, Streams, Traffic};
 
 /// Number of bytes that wait to be written to one connection before its next read is begun.
@@ -36,6 +38,10 @@ pub enum WhyNoData {
     Refused(DataRefusal),
     /// None could be made, or none stands any more.
     Lost(DataLoss),
+    /// Something on the way changed bytes of all that were used.
+    Altered,
+    /// The program at the far end is too old for open ones.
+    TooOld,
 }
 
 impl fmt::Display for WhyNoData {
@@ -87,19 +93,37 @@ impl fmt::Display for WhyNoData {
             WhyNoData::Lost(DataLoss::Resources) => {
                 "there are not enough descriptors, threads or memory"
             }
+            WhyNoData::Altered => {
+                "something on the way changed their bytes: look for it, or use connections with TLS"
+            }
+            WhyNoData::TooOld => {
+                "the program there is too old for open ones: install the same version of uncopy there"
+            }
             _ => "for a reason that this version does not know",
         })
     }
 }
 
+/// Kind of data connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DataWay {
+    /// With TLS.
+    #[default]
+    Tls,
+    /// In the clear: whoever is on the way can read the bytes. Their digests come through the remote shell.
+    Open,
+}
+
 /// Facts about the data connections of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataReport {
+    /// Kind of connections that were wanted last.
+    pub way: DataWay,
     /// Largest number that stood at once.
     pub connections: u32,
     /// Bytes that crossed them, without what TLS adds.
     pub traffic: Traffic,
-    /// Bytes that were asked for again, because their connection ended.
+    /// Bytes that were asked for again, because their connection ended or they were changed on the way.
     pub resent: u64,
     /// Reason why there are none, or none any more.
     pub why_none: Option<WhyNoData>,
@@ -114,9 +138,40 @@ pub(crate) enum DataRole {
     Serves(Arc<Serving>),
 }
 
+/// Data connection that is used, or about to be.
+#[derive(Debug)]
+enum Standing {
+    Tls(Arc<Link>),
+    Open(Arc<OpenLife>),
+}
+
+impl Standing {
+    fn has_ended(&self) -> bool {
+        match self {
+            Standing::Tls(link) => link.end().is_some(),
+            Standing::Open(life) => life.has_ended(),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        match self {
+            Standing::Tls(_) => true,
+            Standing::Open(life) => life.is_ready(),
+        }
+    }
+
+    fn finish(&self) {
+        match self {
+            Standing::Tls(link) => link.finish(&session_over()),
+            Standing::Open(life) => life.end(),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct DataLinksState {
-    standing: Vec<Arc<Link>>,
+    way: DataWay,
+    standing: Vec<Standing>,
     most: u32,
     is_wanted: bool,
     given_up: Option<WhyNoData>,
@@ -183,37 +238,133 @@ impl DataLinks {
         let session = Session::data(self.end, asking);
         let link = Link::new(self.limits, session, outbox, parts);
         link.start(Streams::new(reader, writer), Frames::default(), Box::new(|_| ()))?;
-        {
-            let mut state = lock(&self.state);
-            if state.is_over {
-                drop(state);
-                link.finish(&session_over());
-                return Ok(());
-            }
-            // It may have ended already.
-            if link.end().is_none() {
-                if let Some((lanes, lane)) = lane {
-                    lanes.add(lane);
-                }
-                state.standing.push(Arc::clone(&link));
-                state.most = state.most.max(state.standing.len() as u32);
-            }
-        }
-        self.changed.notify_all();
-        // Its end may have come between the two.
-        if link.end().is_some() {
-            self.forget_ended();
+        if self.hold(Standing::Tls(Arc::clone(&link))) {
+            self.begin_use(|| link.end().is_none(), lane);
         }
         Ok(())
     }
 
-    fn forget_ended(&self) {
-        lock(&self.state).standing.retain(|link| link.end().is_none());
+    /// Uses an open connection, of this announcement. Calls `on_end` when it ends.
+    pub(crate) fn join_open(
+        self: &Arc<DataLinks>,
+        number: u32,
+        stream: OpenStream,
+        on_end: impl Fn() + Send + Sync + 'static,
+    ) -> Result<(), RemoteError> {
+        let (limit, counts) = (self.limits.silence, Arc::clone(&self.counts));
+        let cutter = stream.cutter();
+        match &self.role {
+            DataRole::Asks(lanes) => {
+                let session = Arc::clone(lanes.session());
+                let receiver =
+                    OpenReceiver::new(number, session, cutter.clone(), limit, counts);
+                let receiver = Arc::new(receiver);
+                let lane = Lane::open(Arc::clone(&receiver));
+                let (links, lanes) = (Arc::clone(self), Arc::clone(lanes));
+                let (ending, ended) = (lane.clone(), Arc::clone(&receiver));
+                let using = lanes.clone();
+                let life = Arc::new(OpenLife::new(
+                    cutter,
+                    OnEnd::new(move || {
+                        // Before those who wait for it ask again.
+                        lanes.remove(&ending);
+                        ended.close();
+                        links.forget_ended();
+                        on_end();
+                    }),
+                ));
+                if !self.hold(Standing::Open(Arc::clone(&life))) {
+                    return Ok(());
+                }
+                let (links, run) = (Arc::clone(self), Arc::clone(&life));
+                spawn("receive", move || {
+                    if receiver.wait_until_ready(stream.socket()) {
+                        run.begin();
+                        links.begin_use(|| !run.has_ended(), Some((using, lane)));
+                        receiver.run(stream.socket());
+                    }
+                    run.end();
+                })
+                .inspect_err(|_| life.end())
+            }
+            DataRole::Serves(files) => {
+                let sender = Arc::new(OpenSender::new(limit, counts));
+                let (links, ended) = (Arc::clone(self), Arc::clone(&sender));
+                let serving = Arc::clone(files);
+                let life = Arc::new(OpenLife::new(
+                    cutter,
+                    OnEnd::new(move || {
+                        serving.remove_sender(number);
+                        ended.close(&serving);
+                        links.forget_ended();
+                        on_end();
+                    }),
+                ));
+                if !self.hold(Standing::Open(Arc::clone(&life))) {
+                    return Ok(());
+                }
+                files.add_sender(number, Arc::clone(&sender));
+                life.begin();
+                self.begin_use(|| !life.has_ended(), None);
+                let stream = Arc::new(stream);
+                let (watched, watching) = (Arc::clone(&stream), Arc::clone(&life));
+                let watch = move || {
+                    OpenSender::watch(watched.socket());
+                    watching.end();
+                };
+                let (serving, sending) = (Arc::clone(files), Arc::clone(&life));
+                let send = move || {
+                    sender.run(&serving, stream.socket());
+                    sending.end();
+                };
+                let started = spawn("watch", watch).and_then(|()| spawn("send", send));
+                started.inspect_err(|_| life.end())
+            }
+        }
     }
 
-    /// Notes that connections are wanted.
-    pub(crate) fn want(&self) {
-        lock(&self.state).is_wanted = true;
+    /// Holds a connection. `false`: the session is over, and it has been ended.
+    fn hold(&self, standing: Standing) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_over {
+            drop(state);
+            standing.finish();
+            return false;
+        }
+        state.standing.push(standing);
+        true
+    }
+
+    /// Begins to use a connection that is held, unless it has ended.
+    fn begin_use(&self, stands: impl Fn() -> bool, lane: Option<(Arc<Lanes>, Arc<Lane>)>) {
+        {
+            let mut state = lock(&self.state);
+            if stands() {
+                if let Some((lanes, lane)) = &lane {
+                    lanes.add(Arc::clone(lane));
+                }
+                let ready = state.standing.iter().filter(|standing| standing.is_ready()).count();
+                state.most = state.most.max(ready as u32);
+            }
+        }
+        self.changed.notify_all();
+        // Its end may have come between the two.
+        if !stands() {
+            if let Some((lanes, lane)) = &lane {
+                lanes.remove(lane);
+            }
+            self.forget_ended();
+        }
+    }
+
+    fn forget_ended(&self) {
+        lock(&self.state).standing.retain(|standing| !standing.has_ended());
+    }
+
+    /// Notes that connections of this kind are wanted.
+    pub(crate) fn want(&self, way: DataWay) {
+        let mut state = lock(&self.state);
+        (state.way, state.is_wanted) = (way, true);
     }
 
     /// Notes that no connection will be made any more.
@@ -259,9 +410,7 @@ impl DataLinks {
             std::mem::take(&mut state.standing)
         };
         self.changed.notify_all();
-        for link in standing {
-            link.finish(&session_over());
-        }
+        standing.iter().for_each(Standing::finish);
     }
 
     /// Returns what is known. `crossed` is the traffic of the session's own streams.
@@ -275,11 +424,12 @@ impl DataLinks {
             (None, 0, false) if is_small => Some(WhyNoData::Small),
             (None, 0, false) => Some(WhyNoData::NotWanted),
         };
-        let resent = match &self.role {
-            DataRole::Asks(lanes) => lanes.resent(),
-            DataRole::Serves(_) => 0,
+        let (resent, are_distrusted) = match &self.role {
+            DataRole::Asks(lanes) => (lanes.resent(), lanes.are_distrusted()),
+            DataRole::Serves(_) => (0, false),
         };
-        DataReport { connections: state.most, traffic: self.counts.traffic(), resent, why_none }
+        let why_none = why_none.or(are_distrusted.then_some(WhyNoData::Altered));
+        DataReport { way: state.way, connections: state.most, traffic: self.counts.traffic(), resent, why_none }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::calls::Calls;
 use crate::confine;
 use crate::data_links::{DataLinks, DataRole};
 use crate::far_data::{FarData, Offering};
-use crate::greet::greet;
+use crate::greet::{Greeted, greet};
 use crate::lanes::Lanes;
 use crate::link::{Answering, Link, LinkEnd, LinkParts, OnEnd};
 use crate::outbox::Outbox;
@@ -86,8 +86,8 @@ pub fn accept(
     let (limits, restriction) = (*limits, restriction.clone());
     let patience = Patience { silence: limits.silence, waits_for_login: false };
     let (begun, job) = begin(patience, "job", &|| false, move |heard| {
-        let mut frames = greet(&mut streams, heard)?;
-        let mut session = Session::new(End::Far);
+        let Greeted { mut frames, version } = greet(&mut streams, heard)?;
+        let mut session = Session::new(End::Far).speaking(version);
         let FirstFrames { job, wish } = read_job(&mut streams, &mut frames, &mut session, heard)?;
         Ok((Begun { streams, frames, session, limits, restriction, wish }, job))
     })?;

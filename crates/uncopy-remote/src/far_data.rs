@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use uncopy_core::Errno;
 use uncopy_wire::{
-    DataAnnouncement, DataLost, DataOffer, DataRefusal, DataWish, Message, Violation,
+    DataAnnouncement, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish, Message, Violation,
 };
 
 use crate::data::{
     AnnouncementId, DataListener, EndKeys, ListenError, ListenOptions, ListenerEvent, PortRange,
     PublicKey, SshConnection, Token,
 };
-use crate::data_links::{DataLinks, WhyNoData};
+use crate::data_links::{DataLinks, DataWay, WhyNoData};
 use crate::gate::lock;
 use crate::link::{Link, LinkEnd, spawn};
 
@@ -22,6 +22,8 @@ use crate::link::{Link, LinkEnd, spawn};
 pub enum FarData {
     /// They are offered on the address that the remote shell came to.
     Offered(SshConnection),
+    /// Those with TLS are offered there, and open ones are not.
+    OfferedWithTls(SshConnection),
     /// They are refused.
     Refused(DataRefusal),
 }
@@ -48,9 +50,19 @@ impl FarData {
 #[derive(Debug)]
 struct Listening {
     listener: Arc<DataListener>,
-    /// Announcements that are not lost.
-    announced: HashMap<u32, AnnouncementId>,
+    announced: Arc<Announced>,
     next: u32,
+}
+
+/// Announcements that are not lost.
+#[derive(Debug, Default)]
+struct Announced(Mutex<HashMap<u32, AnnouncementId>>);
+
+impl Announced {
+    fn number_of(&self, id: AnnouncementId) -> Option<u32> {
+        let numbers = lock(&self.0);
+        numbers.iter().find(|(_, found)| **found == id).map(|(number, _)| *number)
+    }
 }
 
 impl Listening {
@@ -58,7 +70,7 @@ impl Listening {
     fn number(&mut self, id: AnnouncementId, token: &Token) -> Message {
         let number = self.next;
         self.next += 1;
-        self.announced.insert(number, id);
+        lock(&self.announced.0).insert(number, id);
         Message::DataAnnounced(DataAnnouncement { number, token: *token.as_bytes() })
     }
 }
@@ -88,7 +100,10 @@ impl Offering {
 
     /// Listens, and announces connections; or refuses them.
     pub(crate) fn offer(&self, link: &Link, wish: &DataWish) {
-        self.links.want();
+        self.links.want(match wish.security {
+            DataSecurity::Tls { .. } => DataWay::Tls,
+            DataSecurity::Open => DataWay::Open,
+        });
         // Held until all is announced: the near end may lose one meanwhile.
         let mut slot = lock(&self.listening);
         let (mut listening, offer) = match self.listen(wish) {
@@ -113,30 +128,46 @@ impl Offering {
     }
 
     fn listen(&self, wish: &DataWish) -> Result<(Listening, DataOffer), DataRefusal> {
-        let ssh = match &self.rule {
-            FarData::Offered(ssh) => ssh,
-            FarData::Refused(refusal) => return Err(*refusal),
+        let ssh = match (&self.rule, wish.security) {
+            (FarData::Offered(ssh), _)
+            | (FarData::OfferedWithTls(ssh), DataSecurity::Tls { .. }) => ssh,
+            (FarData::OfferedWithTls(_), DataSecurity::Open) => return Err(DataRefusal::Policy),
+            (FarData::Refused(refusal), _) => return Err(*refusal),
         };
-        let keys = EndKeys::generate().map_err(|_| system(Errno::EIO))?;
         let mut options = ListenOptions::for_ssh(ssh);
         options.max_connections = wish.connections.into();
         options.ports =
             PortRange::new(wish.first_port, wish.last_port).ok_or_else(|| system(Errno::EINVAL))?;
-        let pinned = keys.pin(PublicKey::from_bytes(wish.key));
-        let listener = DataListener::bind(&options, &pinned).map_err(|error| match error {
+        let (listener, security) = match wish.security {
+            DataSecurity::Tls { key } => {
+                let keys = EndKeys::generate().map_err(|_| system(Errno::EIO))?;
+                let pinned = keys.pin(PublicKey::from_bytes(key));
+                let key = *keys.public().as_bytes();
+                (DataListener::bind(&options, &pinned), DataSecurity::Tls { key })
+            }
+            DataSecurity::Open => (DataListener::bind_open(&options), DataSecurity::Open),
+        };
+        let listener = listener.map_err(|error| match error {
             ListenError::PortsInUse { .. } => DataRefusal::PortsInUse,
             ListenError::Bind { errno, .. } | ListenError::System { errno, .. } => system(errno),
             ListenError::Keys(_) => system(Errno::EIO),
         })?;
-        let offer = DataOffer { key: *keys.public().as_bytes(), port: listener.address().port() };
-        let listener = Arc::new(listener);
+        let offer = DataOffer { security, port: listener.address().port() };
+        let (listener, announced) = (Arc::new(listener), Arc::<Announced>::default());
         let (accepting, links) = (Arc::clone(&listener), Arc::clone(&self.links));
+        let numbers = Arc::clone(&announced);
         let started = spawn("listen", move || {
             loop {
                 match accepting.wait(None) {
                     ListenerEvent::Connected { stream, .. } => {
                         // One that cannot be started ends at once, which the near end sees.
                         let _ = links.join(stream, || ());
+                    }
+                    ListenerEvent::ConnectedOpen { announcement, stream } => {
+                        // One that is lost already ends at once.
+                        if let Some(number) = numbers.number_of(announcement) {
+                            let _ = links.join_open(number, stream, || ());
+                        }
                     }
                     // The near end sees that it did not get it.
                     ListenerEvent::Expired { .. } | ListenerEvent::TimedOut => {}
@@ -148,13 +179,13 @@ impl Offering {
             listener.close();
             return Err(system(Errno::EAGAIN));
         }
-        Ok((Listening { listener, announced: HashMap::new(), next: 0 }, offer))
+        Ok((Listening { listener, announced, next: 0 }, offer))
     }
 
     fn lose(&self, link: &Link, lost: DataLost) {
         let mut slot = lock(&self.listening);
         let Some(listening) = slot.as_mut() else { return };
-        let Some(id) = listening.announced.remove(&lost.number) else {
+        let Some(id) = lock(&listening.announced.0).remove(&lost.number) else {
             drop(slot);
             let violation = Violation::Malformed { what: "message" };
             return link.finish(&LinkEnd::Failed(violation.into()));
@@ -166,7 +197,8 @@ impl Offering {
             return;
         }
         listening.listener.withdraw(id);
-        if listening.announced.is_empty() {
+        let is_last = lock(&listening.announced.0).is_empty();
+        if is_last {
             let ended = slot.take();
             drop(slot);
             self.links.give_up(WhyNoData::Lost(lost.why));

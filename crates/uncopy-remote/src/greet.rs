@@ -7,8 +7,17 @@ use uncopy_wire::{Frames, Greeting, GreetingSearch, Versions, Violation};
 use crate::beginning::Heard;
 use crate::{RemoteError, Streams};
 
-/// Greets, and waits for the greeting of the other end. Returns the frames that came behind it.
-pub(crate) fn greet(streams: &mut Streams, heard: &Heard<'_>) -> Result<Frames, RemoteError> {
+/// Other end that has greeted.
+#[derive(Debug)]
+pub(crate) struct Greeted {
+    /// Frames that came behind its greeting.
+    pub(crate) frames: Frames,
+    /// Version of the protocol that both speak.
+    pub(crate) version: u16,
+}
+
+/// Greets, and waits for the greeting of the other end.
+pub(crate) fn greet(streams: &mut Streams, heard: &Heard<'_>) -> Result<Greeted, RemoteError> {
     let own = Greeting { versions: Versions::OWN, program: env!("CARGO_PKG_VERSION").to_owned() };
     // If the other end has ended already, what it printed says more.
     let sent = streams.output.write_all(&own.encode()).and_then(|()| streams.output.flush());
@@ -33,13 +42,13 @@ pub(crate) fn greet(streams: &mut Streams, heard: &Heard<'_>) -> Result<Frames, 
             other => other?,
         };
         let Some((greeting, behind)) = found else { continue };
-        if Versions::OWN.common(greeting.versions).is_err() {
+        let Ok(version) = Versions::OWN.common(greeting.versions) else {
             let Greeting { versions: Versions { min, max }, program } = greeting;
             return Err(RemoteError::Versions { program, min, max });
-        }
+        };
         sent.map_err(|error| RemoteError::Lost { what: format!("writing to it failed: {error}") })?;
         let mut frames = Frames::default();
         frames.feed(&behind);
-        return Ok(frames);
+        return Ok(Greeted { frames, version });
     }
 }

@@ -1,7 +1,7 @@
 //! Connections over which bytes of files are asked for: data connections, and the streams of the session while there
 //! are none.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uncopy_copy::peer::PeerError;
@@ -10,6 +10,25 @@ use uncopy_wire::{Answer, Call, Handle};
 use crate::budget::BudgetShare;
 use crate::calls::{Calls, Pending};
 use crate::gate::lock;
+use crate::open_receiver::{OpenReceiver, PendingOpen, PieceFault};
+
+/// Number of bytes of one read: over the session and over connections with TLS; and over open ones, where each costs two
+/// messages of the session.
+const PIECE_BYTES: u64 = 256 << 10;
+const OPEN_PIECE_BYTES: u64 = 1 << 20;
+/// Maximum number of bytes that one read is ahead: over the streams of the session, and over data connections, of which
+/// each has its own way to fill.
+const AHEAD_BYTES: u64 = 4 << 20;
+const DATA_AHEAD_BYTES: u64 = 16 << 20;
+/// Number of connections over which bytes were changed after which none is used any more.
+const MAX_ALTERING: u32 = 3;
+
+/// Numbers of bytes that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PieceLengths {
+    pub(crate) piece: u64,
+    pub(crate) ahead: u64,
+}
 
 /// Part of a file.
 #[derive(Debug, Clone, Copy)]
@@ -25,17 +44,56 @@ impl Piece {
     }
 }
 
+/// Bytes of a piece.
+#[derive(Debug)]
+pub(crate) struct PieceBytes {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether they were others before: the file has changed.
+    pub(crate) has_changed: bool,
+}
+
+/// Way in which a data connection is asked.
+#[derive(Debug)]
+enum LaneWay {
+    /// By calls over the connection itself.
+    Calls(Arc<Calls>),
+    /// By calls of the session.
+    Open(Arc<OpenReceiver>),
+}
+
 /// Data connection.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    calls: Arc<Calls>,
+    way: LaneWay,
     /// Bytes that were asked for and have not come.
     outstanding: AtomicU64,
+    /// Whether bytes were changed on the way.
+    has_altered: AtomicBool,
 }
 
 impl Lane {
     pub(crate) fn new(calls: Arc<Calls>) -> Arc<Lane> {
-        Arc::new(Lane { calls, outstanding: AtomicU64::new(0) })
+        Lane::by(LaneWay::Calls(calls))
+    }
+
+    pub(crate) fn open(receiver: Arc<OpenReceiver>) -> Arc<Lane> {
+        Lane::by(LaneWay::Open(receiver))
+    }
+
+    fn by(way: LaneWay) -> Arc<Lane> {
+        let (outstanding, has_altered) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Lane { way, outstanding, has_altered })
+    }
+
+    fn begin(
+        &self,
+        piece: Piece,
+        share: &mut Option<BudgetShare>,
+    ) -> Result<PendingWay, PeerError> {
+        match &self.way {
+            LaneWay::Calls(calls) => calls.begin(&piece.call(), share).map(PendingWay::Answer),
+            LaneWay::Open(receiver) => receiver.begin(piece, share).map(PendingWay::Open),
+        }
     }
 }
 
@@ -52,11 +110,30 @@ impl Drop for Outstanding {
     }
 }
 
+#[derive(Debug)]
+enum PendingWay {
+    Answer(Pending),
+    Open(PendingOpen),
+}
+
+impl PendingWay {
+    fn wait(self) -> Result<Vec<u8>, PieceFault> {
+        match self {
+            PendingWay::Answer(pending) => match pending.wait() {
+                Ok(Answer::Data { bytes }) => Ok(bytes),
+                Ok(_) => Err(PieceFault::Failed(other_answer())),
+                Err(error) => Err(PieceFault::Failed(error)),
+            },
+            PendingWay::Open(pending) => pending.wait(),
+        }
+    }
+}
+
 /// Piece that was asked for.
 #[derive(Debug)]
 pub(crate) struct PendingPiece {
     piece: Piece,
-    pending: Pending,
+    pending: PendingWay,
     /// Data connection over which it comes.
     over: Option<Outstanding>,
 }
@@ -68,11 +145,19 @@ impl PendingPiece {
     }
 }
 
+/// Data connections that stand.
+#[derive(Debug, Default)]
+struct DataLanes {
+    used: Vec<Arc<Lane>>,
+    /// Number of those over which bytes were changed.
+    altering: u32,
+}
+
 /// All connections of a session over which files are read.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     session: Arc<Calls>,
-    data: Mutex<Vec<Arc<Lane>>>,
+    data: Mutex<DataLanes>,
     resent: AtomicU64,
 }
 
@@ -87,22 +172,36 @@ impl Lanes {
         &self.session
     }
 
-    /// Adds a data connection that stands.
+    /// Adds a data connection that stands, unless none is used any more.
     pub(crate) fn add(&self, lane: Arc<Lane>) {
-        lock(&self.data).push(lane);
+        let mut data = lock(&self.data);
+        if data.altering < MAX_ALTERING {
+            data.used.push(lane);
+        }
     }
 
     /// Removes a data connection that has ended. What it owes is asked for again by those who wait for it.
     pub(crate) fn remove(&self, lane: &Arc<Lane>) {
-        lock(&self.data).retain(|other| !Arc::ptr_eq(other, lane));
+        lock(&self.data).used.retain(|other| !Arc::ptr_eq(other, lane));
     }
 
-    /// Whether a data connection stands.
-    pub(crate) fn has_data(&self) -> bool {
-        !lock(&self.data).is_empty()
+    /// Returns the best length of a piece now, and the length of all that one read may be ahead.
+    pub(crate) fn lengths(&self) -> PieceLengths {
+        match lock(&self.data).used.first().map(|lane| &lane.way) {
+            None => PieceLengths { piece: PIECE_BYTES, ahead: AHEAD_BYTES },
+            Some(LaneWay::Calls(_)) => PieceLengths { piece: PIECE_BYTES, ahead: DATA_AHEAD_BYTES },
+            Some(LaneWay::Open(_)) => {
+                PieceLengths { piece: OPEN_PIECE_BYTES, ahead: DATA_AHEAD_BYTES }
+            }
+        }
     }
 
-    /// Returns the number of bytes that were asked for again, because their connection ended.
+    /// Whether no data connection is used because bytes were changed on the way.
+    pub(crate) fn are_distrusted(&self) -> bool {
+        lock(&self.data).altering >= MAX_ALTERING
+    }
+
+    /// Returns the number of bytes that were asked for again, because their connection ended or they were changed.
     pub(crate) fn resent(&self) -> u64 {
         self.resent.load(Ordering::Relaxed)
     }
@@ -114,35 +213,82 @@ impl Lanes {
         mut share: Option<BudgetShare>,
     ) -> Result<PendingPiece, PeerError> {
         while let Some(over) = self.choose(piece.bytes.into()) {
-            match over.lane.calls.begin(&piece.call(), &mut share) {
+            match over.lane.begin(piece, &mut share) {
                 Ok(pending) => return Ok(PendingPiece { piece, pending, over: Some(over) }),
                 Err(PeerError::Lost { .. }) => self.remove(&over.lane),
                 Err(error) => return Err(error),
             }
         }
-        let pending = self.session.begin(&piece.call(), &mut share)?;
+        let pending = PendingWay::Answer(self.session.begin(&piece.call(), &mut share)?);
         Ok(PendingPiece { piece, pending, over: None })
     }
 
     fn choose(&self, bytes: u64) -> Option<Outstanding> {
         let data = lock(&self.data);
-        let lane = data.iter().min_by_key(|lane| lane.outstanding.load(Ordering::Relaxed))?;
+        let lane = data.used.iter().min_by_key(|lane| lane.outstanding.load(Ordering::Relaxed))?;
         lane.outstanding.fetch_add(bytes, Ordering::Relaxed);
         Some(Outstanding { lane: Arc::clone(lane), bytes })
     }
 
-    /// Waits for a piece. If its data connection ends before, asks again over another one, or over the session.
-    pub(crate) fn wait(&self, mut pending: PendingPiece) -> Result<Answer, PeerError> {
+    /// Waits for a piece. If its data connection ends before, asks again over another one, or over the session. What was
+    /// changed on the way is asked for over the session.
+    pub(crate) fn wait(&self, mut pending: PendingPiece) -> Result<PieceBytes, PeerError> {
         loop {
-            let PendingPiece { piece, pending: answer, over } = pending;
-            match (answer.wait(), over) {
-                (Err(PeerError::Lost { .. }), Some(_)) => {
+            let PendingPiece { piece, pending: way, over } = pending;
+            match (way.wait(), over) {
+                (Ok(bytes), _) => return Ok(PieceBytes { bytes, has_changed: false }),
+                (Err(PieceFault::Altered { digest }), over) => {
+                    self.resent.fetch_add(piece.bytes.into(), Ordering::Relaxed);
+                    return self.ask_again(piece, digest, over.map(|over| Arc::clone(&over.lane)));
+                }
+                (Err(PieceFault::Cut), _)
+                | (Err(PieceFault::Failed(PeerError::Lost { .. })), Some(_)) => {
                     self.resent.fetch_add(piece.bytes.into(), Ordering::Relaxed);
                     // It is waited for, and needs no share of what is ahead.
                     pending = self.begin(piece, None)?;
                 }
-                (answer, _) => return answer,
+                (Err(PieceFault::Failed(error)), _) => return Err(error),
             }
         }
     }
+
+    /// Asks over the session for a piece that had this digest before.
+    fn ask_again(
+        &self,
+        piece: Piece,
+        digest: [u8; 32],
+        came_over: Option<Arc<Lane>>,
+    ) -> Result<PieceBytes, PeerError> {
+        let Answer::Data { bytes } = self.session.ask(&piece.call())? else {
+            return Err(other_answer());
+        };
+        let has_changed = *blake3::hash(&bytes).as_bytes() != digest;
+        // If the file is as it was, the connection has other bytes.
+        if let Some(lane) = came_over.filter(|_| !has_changed) {
+            self.distrust(&lane);
+        }
+        Ok(PieceBytes { bytes, has_changed })
+    }
+
+    /// Ends a connection over which bytes were changed: all that follows may be in disorder.
+    fn distrust(&self, lane: &Arc<Lane>) {
+        if lane.has_altered.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut data = lock(&self.data);
+        data.altering += 1;
+        data.used.retain(|other| !Arc::ptr_eq(other, lane));
+        if data.altering >= MAX_ALTERING {
+            data.used.clear();
+        }
+        drop(data);
+        if let LaneWay::Open(receiver) = &lane.way {
+            receiver.cut();
+        }
+    }
+}
+
+/// Returns the error of an answer to another question, which [`uncopy_wire::Caller`] does not let through.
+pub(crate) fn other_answer() -> PeerError {
+    PeerError::Lost { what: "an answer to another question".to_owned() }
 }

@@ -28,14 +28,17 @@ mod link;
 mod lookup;
 mod near;
 mod near_data;
+mod open_life;
+mod open_receiver;
 mod outbox;
 mod serve;
 mod shell;
+mod slot;
 mod source;
 mod streams;
 
 pub use address::Address;
-pub use data_links::{DATA_FROM_BYTES, DataReport, WhyNoData};
+pub use data_links::{DATA_FROM_BYTES, DataReport, DataWay, WhyNoData};
 pub use error::{Note, RemoteError, ShellEnd};
 pub use far::{Accepted, Output, Restriction, RunRequest, ServeRequest, accept};
 pub use far_data::FarData;

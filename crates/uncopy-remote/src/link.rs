@@ -75,6 +75,16 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Counts bytes that were sent.
+    pub(crate) fn send(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that were received.
+    pub(crate) fn receive(&self, bytes: u64) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn traffic(&self) -> Traffic {
         Traffic {
             sent: self.sent.load(Ordering::Relaxed),
@@ -100,6 +110,12 @@ pub(crate) struct OnEnd(Option<Box<dyn Fn() + Send + Sync>>);
 impl OnEnd {
     pub(crate) fn new(call: impl Fn() + Send + Sync + 'static) -> OnEnd {
         OnEnd(Some(Box::new(call)))
+    }
+
+    pub(crate) fn call(&self) {
+        if let Some(call) = &self.0 {
+            call();
+        }
     }
 }
 
@@ -252,9 +268,7 @@ impl Link {
             LinkEnd::Closed => self.outbox.close(),
             LinkEnd::Failed(_) => self.outbox.drop_all(),
         }
-        if let Some(on_end) = &self.on_end.0 {
-            on_end();
-        }
+        self.on_end.call();
         if let Some(calls) = &self.calls {
             calls.lose(&end.error().to_string());
         }
@@ -268,9 +282,7 @@ impl Link {
             // A far end that has sent its last frame sends none.
             let _ = self.send(&Message::Ping);
         };
-        let sent = |bytes| {
-            self.counts.sent.fetch_add(bytes, Ordering::Relaxed);
-        };
+        let sent = |bytes| self.counts.send(bytes);
         let written = self.outbox.write_to(&mut *output, self.limits.ping, ping, sent);
         drop(output);
         if let Err(error) = written {
@@ -334,7 +346,7 @@ impl Link {
                     return Err(RemoteError::Lost { what });
                 }
                 Ok(count) => {
-                    self.counts.received.fetch_add(count as u64, Ordering::Relaxed);
+                    self.counts.receive(count as u64);
                     frames.feed(&buffer[..count]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

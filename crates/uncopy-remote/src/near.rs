@@ -7,20 +7,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use uncopy_wire::{End, Frames, Job, JobState, Message, OutputStream, Session, Violation};
+use uncopy_wire::{
+    End, Frames, Job, JobState, Message, OPEN_VERSION, OutputStream, Session, Violation,
+};
 
 use crate::beginning::{Patience, STOP_INTERVAL, begin};
 use crate::calls::Calls;
 use crate::confine;
 use crate::data_links::{DataLinks, DataRole};
-use crate::greet::greet;
+use crate::greet::{Greeted, greet};
 use crate::lanes::Lanes;
 use crate::link::{Link, LinkEnd, LinkParts, OnEnd, OnMessage, spawn};
 use crate::near_data::{DataBeginning, NearData};
 use crate::outbox::Outbox;
 use crate::serve::{RootBase, Roots, Serving};
 use crate::{
-    DataOptions, DataReport, Limits, Note, RemoteError, RemoteSource, Streams, Traffic, WhyNoData,
+    DataOptions, DataReport, DataStart, DataWay, Limits, Note, RemoteError, RemoteSource, Streams, Traffic, WhyNoData,
 };
 
 /// Number of messages that wait for their receiver before nothing more is read.
@@ -91,18 +93,19 @@ pub fn push(
     stop: &dyn Fn() -> bool,
     on_event: &mut dyn FnMut(FarEvent<'_>),
 ) -> Result<u8, RemoteError> {
-    let (streams, frames) = greet_until(streams, limits, stop)?;
+    let (streams, Greeted { frames, version }) = greet_until(streams, limits, stop)?;
     let outbox = Arc::<Outbox>::default();
     let roots = Roots::new(RootBase::Anywhere, sources.to_vec());
     let serving = Serving::new(roots, Arc::clone(&outbox));
     let links = DataLinks::new(End::Near, DataRole::Serves(Arc::clone(&serving)), *limits);
-    let data = NearConnections::new(data, links)?;
+    let data = NearConnections::new(data, links, version)?;
     let parts = LinkParts {
         answering: Some(Arc::clone(&serving) as _),
         on_end: data.on_end(),
         ..LinkParts::default()
     };
-    let link = Link::new(*limits, Session::new(End::Near), outbox, parts);
+    let session = Session::new(End::Near).speaking(version);
+    let link = Link::new(*limits, session, outbox, parts);
     data.want_first(&link)?;
     let words = |names: &[OsString]| names.iter().map(|name| bytes(name)).collect();
     let message = Job::Run { arguments: words(&job.arguments), sources: words(&job.sources) };
@@ -132,11 +135,11 @@ fn greet_until(
     mut streams: Streams,
     limits: &Limits,
     stop: &dyn Fn() -> bool,
-) -> Result<(Streams, Frames), RemoteError> {
+) -> Result<(Streams, Greeted), RemoteError> {
     let patience = Patience { silence: limits.silence, waits_for_login: true };
     begin(patience, "greeting", stop, move |heard| {
-        let frames = greet(&mut streams, heard)?;
-        Ok((streams, frames))
+        let greeted = greet(&mut streams, heard)?;
+        Ok((streams, greeted))
     })
 }
 
@@ -183,12 +186,22 @@ impl NearConnections {
     fn new(
         options: Option<DataOptions>,
         links: Arc<DataLinks>,
+        version: u16,
     ) -> Result<NearConnections, RemoteError> {
-        let beginning = options.map(DataBeginning::new).transpose()?;
+        let (wanted, too_old) = match options {
+            Some(options) if options.way == DataWay::Open && version < OPEN_VERSION => {
+                if options.start == DataStart::First {
+                    return Err(RemoteError::NoData { why: WhyNoData::TooOld });
+                }
+                (None, Some(WhyNoData::TooOld))
+            }
+            options => (options, None),
+        };
+        let beginning = wanted.map(DataBeginning::new).transpose()?;
         match &beginning {
-            Some(beginning) if beginning.is_first() => links.want(),
+            Some(beginning) if beginning.is_first() => links.want(beginning.way()),
             Some(_) => {}
-            None => links.give_up(WhyNoData::NotWanted),
+            None => links.give_up(too_old.unwrap_or(WhyNoData::NotWanted)),
         }
         let near = beginning.as_ref().map(DataBeginning::near);
         Ok(NearConnections { links, beginning, near })
@@ -330,14 +343,15 @@ pub fn pull(
     roots: &[OsString],
     stop: &dyn Fn() -> bool,
 ) -> Result<Pull, RemoteError> {
-    let (streams, frames) = greet_until(streams, limits, stop)?;
+    let (streams, Greeted { frames, version }) = greet_until(streams, limits, stop)?;
     let outbox = Arc::<Outbox>::default();
     let calls = Calls::new(Arc::clone(&outbox));
     let lanes = Lanes::new(Arc::clone(&calls));
     let links = DataLinks::new(End::Near, DataRole::Asks(Arc::clone(&lanes)), *limits);
-    let data = NearConnections::new(data, links)?;
+    let data = NearConnections::new(data, links, version)?;
     let parts = LinkParts { calls: Some(calls), on_end: data.on_end(), ..LinkParts::default() };
-    let link = Link::new(*limits, Session::new(End::Near), outbox, parts);
+    let session = Session::new(End::Near).speaking(version);
+    let link = Link::new(*limits, session, outbox, parts);
     data.want_first(&link)?;
     send_job(&link, Job::Serve { roots: roots.iter().map(|root| bytes(root)).collect() })?;
     let (messages, received) = mpsc::sync_channel(MESSAGES);

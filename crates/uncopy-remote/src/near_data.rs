@@ -7,11 +7,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use uncopy_wire::{DataAnnouncement, DataLoss, DataLost, DataWish, MAX_DATA_CONNECTIONS, Message};
+use uncopy_wire::{
+    DataAnnouncement, DataLoss, DataLost, DataSecurity, DataWish, MAX_DATA_CONNECTIONS, Message,
+};
 
 use crate::RemoteError;
-use crate::data::{self, ConnectFailure, DataStream, EndKeys, Pinned, PortRange, PublicKey, Token};
-use crate::data_links::{DATA_FROM_BYTES, DataLinks, WhyNoData};
+use crate::data::{
+    self, ConnectFailure, DataStream, EndKeys, OpenStream, Pinned, PortRange, PublicKey, Token,
+};
+use crate::data_links::{DATA_FROM_BYTES, DataLinks, DataWay, WhyNoData};
 use crate::link::{Link, spawn};
 
 /// Interval at which it is looked how much has crossed.
@@ -40,6 +44,8 @@ pub type AddressLookup = Box<dyn FnOnce() -> Result<Vec<SocketAddr>, DataLoss> +
 
 /// Options of data connections.
 pub struct DataOptions {
+    /// Their kind.
+    pub way: DataWay,
     /// Time at which they are made.
     pub start: DataStart,
     /// Number of connections, 1 to [`MAX_DATA_CONNECTIONS`].
@@ -57,10 +63,11 @@ impl DataOptions {
     /// of ssh does; more than a few keep more cores busy than a copy has.
     pub const CONNECTIONS: u8 = 4;
 
-    /// Returns options for four connections to any port, once there is enough to copy.
+    /// Returns options for four connections with TLS to any port, once there is enough to copy.
     #[must_use]
     pub fn new(lookup: AddressLookup) -> DataOptions {
         DataOptions {
+            way: DataWay::Tls,
             start: DataStart::Behind { bytes: DATA_FROM_BYTES },
             connections: DataOptions::CONNECTIONS,
             ports: PortRange::ANY,
@@ -73,11 +80,35 @@ impl DataOptions {
 impl fmt::Debug for DataOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DataOptions")
+            .field("way", &self.way)
             .field("start", &self.start)
             .field("connections", &self.connections)
             .field("ports", &self.ports)
             .field("limit", &self.limit)
             .finish_non_exhaustive()
+    }
+}
+
+/// Connection that was made.
+#[derive(Debug)]
+enum MadeStream {
+    Tls(DataStream),
+    Open(OpenStream),
+}
+
+/// Protection of the connections of this end.
+#[derive(Debug, Clone)]
+enum NearSecurity {
+    Tls(EndKeys),
+    Open,
+}
+
+impl NearSecurity {
+    fn way(&self) -> DataWay {
+        match self {
+            NearSecurity::Tls(_) => DataWay::Tls,
+            NearSecurity::Open => DataWay::Open,
+        }
     }
 }
 
@@ -88,7 +119,7 @@ enum Event {
     /// A connection was made, or not.
     Made {
         number: u32,
-        result: Result<DataStream, DataLoss>,
+        result: Result<MadeStream, DataLoss>,
     },
     /// A connection that stood has ended.
     Ended {
@@ -126,7 +157,7 @@ impl NearData {
 /// Data connections that are about to be wanted.
 #[derive(Debug)]
 pub(crate) struct DataBeginning {
-    keys: EndKeys,
+    security: NearSecurity,
     options: DataOptions,
     events: Receiver<Event>,
     near: NearData,
@@ -136,14 +167,22 @@ impl DataBeginning {
     /// Makes the keys.
     pub(crate) fn new(mut options: DataOptions) -> Result<DataBeginning, RemoteError> {
         options.connections = options.connections.clamp(1, MAX_DATA_CONNECTIONS);
-        let keys = EndKeys::generate()?;
+        let security = match options.way {
+            DataWay::Tls => NearSecurity::Tls(EndKeys::generate()?),
+            DataWay::Open => NearSecurity::Open,
+        };
         let (events, received) = mpsc::channel();
-        Ok(DataBeginning { keys, options, events: received, near: NearData { events } })
+        Ok(DataBeginning { security, options, events: received, near: NearData { events } })
     }
 
     /// Returns the receiver of messages.
     pub(crate) fn near(&self) -> NearData {
         self.near.clone()
+    }
+
+    /// Returns the kind of the connections.
+    pub(crate) fn way(&self) -> DataWay {
+        self.security.way()
     }
 
     /// Whether the job waits for the first connection.
@@ -154,8 +193,12 @@ impl DataBeginning {
     /// Returns the message that asks for connections.
     pub(crate) fn wish(&self) -> Message {
         let ports = self.options.ports.ports();
+        let security = match &self.security {
+            NearSecurity::Tls(keys) => DataSecurity::Tls { key: *keys.public().as_bytes() },
+            NearSecurity::Open => DataSecurity::Open,
+        };
         Message::DataWanted(DataWish {
-            key: *self.keys.public().as_bytes(),
+            security,
             connections: self.options.connections,
             first_port: *ports.start(),
             last_port: *ports.end(),
@@ -172,7 +215,19 @@ impl DataBeginning {
 #[derive(Debug, Clone)]
 struct Target {
     addresses: Vec<SocketAddr>,
-    keys: Pinned,
+    /// Keys of connections with TLS.
+    pinned: Option<Pinned>,
+}
+
+impl Target {
+    fn connect(&self, token: &Token, limit: Duration) -> Result<MadeStream, ConnectFailure> {
+        match &self.pinned {
+            Some(keys) => {
+                data::connect(&self.addresses, keys, token, limit).map(MadeStream::Tls)
+            }
+            None => data::connect_open(&self.addresses, token, limit).map(MadeStream::Open),
+        }
+    }
 }
 
 /// Thread that makes connections.
@@ -206,9 +261,9 @@ impl Connecting {
             if link.send(&beginning.wish()).is_err() {
                 return;
             }
-            links.want();
+            links.want(beginning.way());
         }
-        let DataBeginning { keys, options, events, near } = beginning;
+        let DataBeginning { security, options, events, near } = beginning;
         let DataOptions { connections, limit, lookup, .. } = options;
         let mut connecting = Connecting {
             link,
@@ -230,7 +285,14 @@ impl Connecting {
                     let found = lookup.take().map_or(Err(DataLoss::Unresolved), |find| find());
                     target = found.map(|mut addresses| {
                         addresses.iter_mut().for_each(|address| address.set_port(offer.port));
-                        Target { addresses, keys: keys.pin(PublicKey::from_bytes(offer.key)) }
+                        // The session lets no offer of another kind through.
+                        let pinned = match (&security, offer.security) {
+                            (NearSecurity::Tls(keys), DataSecurity::Tls { key }) => {
+                                Some(keys.pin(PublicKey::from_bytes(key)))
+                            }
+                            _ => None,
+                        };
+                        Target { addresses, pinned }
                     });
                 }
                 Event::Message(Message::DataAnnounced(announced)) => match &target {
@@ -263,8 +325,7 @@ impl Connecting {
         let (near, limit) = (self.near.clone(), self.limit);
         let started = spawn("connect", move || {
             thread::sleep(pause);
-            let Target { addresses, keys } = target;
-            let made = data::connect(&addresses, &keys, &Token::from_bytes(token), limit);
+            let made = target.connect(&Token::from_bytes(token), limit);
             let result = made.map_err(|failure| loss_of(&failure));
             // The session may have ended meanwhile.
             let _ = near.events.send(Event::Made { number, result });
@@ -274,12 +335,15 @@ impl Connecting {
         }
     }
 
-    fn join(&mut self, number: u32, stream: DataStream) {
+    fn join(&mut self, number: u32, stream: MadeStream) {
         self.tries = 0;
         let near = self.near.clone();
         let on_end = move || drop(near.events.send(Event::Ended { number }));
         // One that cannot be started ends at once.
-        let _ = self.links.join(stream, on_end);
+        let _ = match stream {
+            MadeStream::Tls(stream) => self.links.join(stream, on_end),
+            MadeStream::Open(stream) => self.links.join_open(number, stream, on_end),
+        };
     }
 
     fn fail(&mut self, number: u32, loss: DataLoss) {

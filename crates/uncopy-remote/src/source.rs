@@ -1,6 +1,6 @@
 //! A source on another machine, as the engine asks it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,14 +18,8 @@ use crate::budget::Budget;
 use crate::calls::{Calls, Pending};
 use crate::convert;
 use crate::gate::{Gate, lock};
-use crate::lanes::{Lanes, PendingPiece, Piece};
+use crate::lanes::{Lanes, PendingPiece, Piece, PieceBytes, other_answer};
 
-/// Number of bytes of one read.
-const PIECE_BYTES: u64 = 256 << 10;
-/// Maximum number of bytes that one read is ahead: over the streams of the session, and over data connections, of which
-/// each has its own way to fill.
-const AHEAD_BYTES: u64 = 4 << 20;
-const DATA_AHEAD_BYTES: u64 = 16 << 20;
 /// Number of bytes that all reads and listings are ahead together.
 const ALL_AHEAD_BYTES: usize = 24 << 20;
 /// Number of bytes that count for a page: its usual length, and its longest entry.
@@ -54,6 +48,8 @@ pub struct RemoteSource {
     readers: Gate,
     attribute_readers: Gate,
     listings: Mutex<HashMap<PeerHandle, Arc<Mutex<Listing>>>>,
+    /// Files that changed while they were read.
+    changed: Mutex<HashSet<PeerHandle>>,
 }
 
 impl RemoteSource {
@@ -65,6 +61,7 @@ impl RemoteSource {
             readers: Gate::new(READERS),
             attribute_readers: Gate::new(ATTRIBUTE_READERS),
             listings: Mutex::default(),
+            changed: Mutex::default(),
         })
     }
 
@@ -75,10 +72,6 @@ impl RemoteSource {
             }
             _ => Err(other_answer()),
         }
-    }
-
-    fn ahead_bytes(&self) -> u64 {
-        if self.lanes.has_data() { DATA_AHEAD_BYTES } else { AHEAD_BYTES }
     }
 
     /// Asks for further pages, as many as the listing is to be ahead and memory allows.
@@ -97,11 +90,6 @@ impl RemoteSource {
         }
         Ok(())
     }
-}
-
-/// Returns the error of an answer to another question, which [`uncopy_wire::Caller`] does not let through.
-fn other_answer() -> PeerError {
-    PeerError::Lost { what: "an answer to another question".to_owned() }
 }
 
 fn entry(entry: Entry) -> PeerEntry {
@@ -209,11 +197,12 @@ impl Peer for RemoteSource {
         let mut ahead: VecDeque<PendingPiece> = VecDeque::new();
         loop {
             while next < range.end {
-                let bytes = PIECE_BYTES.min(range.end - next);
+                let lengths = self.lanes.lengths();
+                let bytes = lengths.piece.min(range.end - next);
                 let share = match ahead.is_empty() {
                     // The piece that is waited for needs no share: there are as many as readers.
                     true => None,
-                    false if next - (range.start + handed_on) + bytes > self.ahead_bytes() => break,
+                    false if next - (range.start + handed_on) + bytes > lengths.ahead => break,
                     false => match self.budget.try_take(bytes as usize) {
                         None => break,
                         share => share,
@@ -225,14 +214,19 @@ impl Peer for RemoteSource {
             }
             let Some(pending) = ahead.pop_front() else { return Ok(handed_on) };
             let wanted = pending.bytes();
-            let Answer::Data { bytes } = self.lanes.wait(pending)? else {
-                return Err(other_answer());
-            };
+            let PieceBytes { bytes, has_changed } = self.lanes.wait(pending)?;
+            if has_changed {
+                lock(&self.changed).insert(PeerHandle(file.0));
+            }
             handed_on += bytes.len() as u64;
             if !bytes.is_empty() && !take(&bytes) || (bytes.len() as u64) < wanted {
                 return Ok(handed_on);
             }
         }
+    }
+
+    fn has_changed(&self, file: PeerHandle) -> bool {
+        lock(&self.changed).contains(&file)
     }
 
     fn attributes(&self, of: PeerHandle) -> Result<Vec<PeerAttribute>, PeerError> {
@@ -269,6 +263,7 @@ impl Peer for RemoteSource {
 
     fn close(&self, of: PeerHandle) {
         lock(&self.listings).remove(&of);
+        lock(&self.changed).remove(&of);
         self.calls.notify(&Call::Close { of: Handle(of.0) });
     }
 }

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::ClientConfig;
 use uncopy_core::Errno;
 
 use super::handshake::{self, HandshakeError};
 use super::keys::Pinned;
+use super::open::OpenStream;
 use super::stream::DataStream;
 use super::tls;
 use super::token::Token;
@@ -106,13 +106,45 @@ pub fn connect(
     limit: Duration,
 ) -> Result<DataStream, ConnectFailure> {
     let config = Arc::new(tls::client_config(keys)?);
+    connect_any(addresses, limit, |address, until| {
+        let socket = open(address, until).map_err(unmet(address))?;
+        let shaken = handshake::connect(Arc::clone(&config), &socket, token, until);
+        let tls = shaken.map_err(met(address))?;
+        ready(address, &socket)?;
+        Ok(DataStream::new(tls, Arc::new(socket), None))
+    })
+}
+
+/// Connects without TLS, as [`connect`] does with it. The token can be read on the way.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_open(
+    addresses: &[SocketAddr],
+    token: &Token,
+    limit: Duration,
+) -> Result<OpenStream, ConnectFailure> {
+    connect_any(addresses, limit, |address, until| {
+        let socket = open(address, until).map_err(unmet(address))?;
+        handshake::connect_open(&socket, token, until).map_err(met(address))?;
+        ready(address, &socket)?;
+        Ok(OpenStream::new(Arc::new(socket), None))
+    })
+}
+
+/// Tries one address after the other, until a point in time that each gets.
+fn connect_any<T>(
+    addresses: &[SocketAddr],
+    limit: Duration,
+    connect_one: impl Fn(SocketAddr, Instant) -> Result<T, Attempt>,
+) -> Result<T, ConnectFailure> {
     let until = Instant::now() + limit;
     let mut furthest: Option<Attempt> = None;
     for (index, address) in addresses.iter().enumerate() {
         // An address that does not answer must leave time for the next one.
         let left = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         let share = until.saturating_duration_since(Instant::now()) / left;
-        match connect_one(Arc::clone(&config), *address, token, Instant::now() + share) {
+        match connect_one(*address, Instant::now() + share) {
             Ok(stream) => return Ok(stream),
             Err(attempt) => {
                 let is_further = match &furthest {
@@ -135,20 +167,18 @@ struct Attempt {
     failure: ConnectFailure,
 }
 
-fn connect_one(
-    config: Arc<ClientConfig>,
-    address: SocketAddr,
-    token: &Token,
-    until: Instant,
-) -> Result<DataStream, Attempt> {
-    let socket = open(address, until)
-        .map_err(|error| Attempt { has_met: false, failure: no_socket(address, &error) })?;
-    let shaken = handshake::connect(config, &socket, token, until);
-    let tls =
-        shaken.map_err(|error| Attempt { has_met: true, failure: no_handshake(address, error) })?;
-    handshake::end_timeouts(&socket)
-        .map_err(|error| Attempt { has_met: true, failure: no_socket(address, &error) })?;
-    Ok(DataStream::new(tls, Arc::new(socket), None))
+fn unmet(address: SocketAddr) -> impl FnOnce(io::Error) -> Attempt {
+    move |error| Attempt { has_met: false, failure: no_socket(address, &error) }
+}
+
+fn met(address: SocketAddr) -> impl FnOnce(HandshakeError) -> Attempt {
+    move |error| Attempt { has_met: true, failure: no_handshake(address, error) }
+}
+
+/// Ends the time limits of a socket whose handshake is done.
+fn ready(address: SocketAddr, socket: &TcpStream) -> Result<(), Attempt> {
+    handshake::end_timeouts(socket)
+        .map_err(|error| Attempt { has_met: true, failure: no_socket(address, &error) })
 }
 
 fn open(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {

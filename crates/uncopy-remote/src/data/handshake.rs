@@ -69,6 +69,41 @@ pub(super) fn connect(
     }
 }
 
+/// Connects as the near end, without TLS.
+pub(super) fn connect_open(
+    socket: &TcpStream,
+    token: &Token,
+    until: Instant,
+) -> Result<(), HandshakeError> {
+    let mut timed = Timed { socket, until };
+    timed.write_all(token.as_bytes()).map_err(|error| classify(&error))?;
+    let mut answer = [0];
+    match timed.read(&mut answer) {
+        Ok(0) => Err(HandshakeError::TokenRefused),
+        Ok(_) if answer == [ACCEPTED] => Ok(()),
+        Ok(_) => Err(HandshakeError::Protocol(format!("it answers a token with {}", answer[0]))),
+        Err(error) => Err(classify(&error)),
+    }
+}
+
+/// Receives a token as the far end, without TLS. The near end waits for [`acknowledge_open`].
+pub(super) fn accept_open(socket: &TcpStream, until: Instant) -> Result<Token, HandshakeError> {
+    let mut token = [0; 32];
+    let received = Timed { socket, until }.read_exact(&mut token);
+    received.map(|()| Token::from_bytes(token)).map_err(|error| classify(&error))
+}
+
+/// Lets the near end know that its token is accepted, without TLS.
+pub(super) fn acknowledge_open(socket: &TcpStream, until: Instant) -> Result<(), HandshakeError> {
+    let sent = Timed { socket, until }.write_all(&[ACCEPTED]);
+    sent.and_then(|()| end_timeouts(socket)).map_err(|error| classify(&error))
+}
+
+/// Lets the near end know that its token is refused, without TLS.
+pub(super) fn refuse_open(socket: &TcpStream, until: Instant) {
+    linger(&Timed { socket, until });
+}
+
 /// Shakes hands as the far end; returns the token that was shown. The near end waits for [`acknowledge`].
 pub(super) fn accept(
     config: Arc<ServerConfig>,

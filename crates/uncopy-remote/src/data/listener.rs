@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustls::ServerConfig;
+use rustls::{ServerConfig, ServerConnection};
 use uncopy_core::Errno;
 use uncopy_os::epoll::{self, Interest};
 use uncopy_os::eventfd;
@@ -20,6 +20,7 @@ use super::admission::{
 };
 use super::handshake::{self, HandshakeError};
 use super::keys::{KeyError, Pinned};
+use super::open::OpenStream;
 use super::ports::PortRange;
 use super::ssh_connection::{HostAddress, SshConnection};
 use super::stream::{DataStream, StreamCutter};
@@ -117,6 +118,13 @@ pub enum ListenerEvent {
         /// The connection.
         stream: DataStream,
     },
+    /// An announced connection without TLS stands.
+    ConnectedOpen {
+        /// Its announcement.
+        announcement: AnnouncementId,
+        /// The connection.
+        stream: OpenStream,
+    },
     /// An announced connection did not come in time, or broke before it could be used. Its place is free.
     Expired {
         /// Its announcement.
@@ -144,6 +152,21 @@ impl DataListener {
     /// [`ListenError`].
     pub fn bind(options: &ListenOptions, keys: &Pinned) -> Result<DataListener, ListenError> {
         let config = Arc::new(tls::server_config(keys)?);
+        DataListener::begin(options, Protection::Tls(config))
+    }
+
+    /// Begins to listen for connections without TLS, as [`DataListener::bind`] does for those with it.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind_open(options: &ListenOptions) -> Result<DataListener, ListenError> {
+        DataListener::begin(options, Protection::Open)
+    }
+
+    fn begin(
+        options: &ListenOptions,
+        protection: Protection,
+    ) -> Result<DataListener, ListenError> {
         let address = |host: &HostAddress| {
             host.with_port(0).map_err(|error| bind_error(host.to_string(), &error))
         };
@@ -178,7 +201,7 @@ impl DataListener {
             state: Mutex::new(state),
             changed: Condvar::new(),
             started: Instant::now(),
-            config,
+            protection,
         });
         let accepting = Accepting { shared: Arc::clone(&shared), listener, set };
         // The thread holds the event too, so that it is there whenever the set is.
@@ -244,8 +267,14 @@ impl DataListener {
         let until = limit.map(|limit| self.shared.now().saturating_add(limit));
         let mut state = self.shared.state();
         loop {
-            if let Some((announcement, stream)) = state.ready.pop_front() {
-                return ListenerEvent::Connected { announcement, stream };
+            match state.ready.pop_front() {
+                Some((announcement, ReadyStream::Tls(stream))) => {
+                    return ListenerEvent::Connected { announcement, stream };
+                }
+                Some((announcement, ReadyStream::Open(stream))) => {
+                    return ListenerEvent::ConnectedOpen { announcement, stream };
+                }
+                None => {}
             }
             let now = self.shared.now();
             if let Some(announcement) = state.admission.take_expired(now) {
@@ -303,7 +332,30 @@ struct Shared {
     state: Mutex<ListenerState>,
     changed: Condvar,
     started: Instant,
-    config: Arc<ServerConfig>,
+    protection: Protection,
+}
+
+/// Protection of all connections of a listener.
+#[derive(Debug)]
+enum Protection {
+    Tls(Arc<ServerConfig>),
+    Open,
+}
+
+/// Connection that stands.
+#[derive(Debug)]
+enum ReadyStream {
+    Tls(DataStream),
+    Open(OpenStream),
+}
+
+impl ReadyStream {
+    fn cutter(&self) -> StreamCutter {
+        match self {
+            ReadyStream::Tls(stream) => stream.cutter(),
+            ReadyStream::Open(stream) => stream.cutter(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -314,7 +366,7 @@ struct ListenerState {
     /// Threads of handshakes, also of some that are done.
     threads: Vec<JoinHandle<()>>,
     /// Connections that nobody took yet.
-    ready: VecDeque<(AnnouncementId, DataStream)>,
+    ready: VecDeque<(AnnouncementId, ReadyStream)>,
     /// Cutters of connections that somebody took, or may take.
     open: HashMap<AnnouncementId, StreamCutter>,
 }
@@ -432,13 +484,12 @@ struct PendingHandshake {
 
 impl PendingHandshake {
     fn run(self) {
-        let config = Arc::clone(&self.shared.config);
         let shaken = self
             .socket
             .set_nodelay(true)
             .map_err(|_| HandshakeError::Ended)
-            .and_then(|()| handshake::accept(config, &self.socket, self.until));
-        let (mut tls, token) = match shaken {
+            .and_then(|()| Shaken::accept(&self.shared.protection, &self.socket, self.until));
+        let (mut shaken, token) = match shaken {
             Ok(shaken) => shaken,
             Err(error) => {
                 let mut state = self.shared.state();
@@ -449,13 +500,13 @@ impl PendingHandshake {
         };
         let proven = self.shared.state().admission.prove(self.shared.now(), self.id, &token);
         let Some(announcement) = proven else {
-            handshake::refuse(&mut tls, &self.socket, self.until);
+            shaken.refuse(&self.socket, self.until);
             self.shared.state().handshakes.remove(&self.id);
             return;
         };
-        let acknowledged = handshake::acknowledge(&mut tls, &self.socket, self.until);
+        let acknowledged = shaken.acknowledge(&self.socket, self.until);
         let place = OpenPlace { shared: Arc::clone(&self.shared), announcement };
-        let stream = DataStream::new(tls, Arc::clone(&self.socket), Some(Box::new(place)));
+        let stream = shaken.into_stream(Arc::clone(&self.socket), Box::new(place));
 
         let mut state = self.shared.state();
         state.handshakes.remove(&self.id);
@@ -471,6 +522,51 @@ impl PendingHandshake {
         self.shared.changed.notify_all();
         // Ends the stream, which locks the state.
         drop(stream);
+    }
+}
+
+/// Connection that has shown a token.
+enum Shaken {
+    Tls(Box<ServerConnection>),
+    Open,
+}
+
+impl Shaken {
+    fn accept(
+        protection: &Protection,
+        socket: &TcpStream,
+        until: Instant,
+    ) -> Result<(Shaken, Token), HandshakeError> {
+        match protection {
+            Protection::Tls(config) => {
+                let (tls, token) = handshake::accept(Arc::clone(config), socket, until)?;
+                Ok((Shaken::Tls(Box::new(tls)), token))
+            }
+            Protection::Open => {
+                handshake::accept_open(socket, until).map(|token| (Shaken::Open, token))
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, socket: &TcpStream, until: Instant) -> Result<(), HandshakeError> {
+        match self {
+            Shaken::Tls(tls) => handshake::acknowledge(tls, socket, until),
+            Shaken::Open => handshake::acknowledge_open(socket, until),
+        }
+    }
+
+    fn refuse(&mut self, socket: &TcpStream, until: Instant) {
+        match self {
+            Shaken::Tls(tls) => handshake::refuse(tls, socket, until),
+            Shaken::Open => handshake::refuse_open(socket, until),
+        }
+    }
+
+    fn into_stream(self, socket: Arc<TcpStream>, held: Box<OpenPlace>) -> ReadyStream {
+        match self {
+            Shaken::Tls(tls) => ReadyStream::Tls(DataStream::new(*tls, socket, Some(held))),
+            Shaken::Open => ReadyStream::Open(OpenStream::new(socket, Some(held))),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Data connections beside the remote shell: TCP with TLS 1.3 between two ends that know each other's key.
+//! Data connections beside the remote shell: TCP, usually with TLS 1.3, between two ends that know each other's key.
 //!
 //! One stream of a remote shell is one core of each machine. The far end therefore listens ([`DataListener`]) on the
 //! address that the shell came to ([`SshConnection`]), and the near end opens more connections to it ([`connect`]).
@@ -8,6 +8,9 @@
 //!   and each end takes no other key.
 //! - Each connection is announced through the shell ([`DataListener::announce`]): it begins with a [`Token`] that is
 //!   good once, from one address, for a short time.
+//!
+//! Without TLS ([`DataListener::bind_open`], [`connect_open`]) there is the token alone, which can be read on the way: whoever
+//! uses such a connection compares each byte with what came through the shell.
 //!
 //! A failure is a [`ConnectFailure`] and never the end of a transfer: the shell's own streams remain.
 //!
@@ -42,6 +45,7 @@ mod connector;
 mod handshake;
 mod keys;
 mod listener;
+mod open;
 mod ports;
 mod ssh_connection;
 mod stream;
@@ -49,9 +53,10 @@ mod tls;
 mod token;
 
 pub use admission::{AnnounceError, AnnouncementId, Refusals};
-pub use connector::{ConnectFailure, connect};
+pub use connector::{ConnectFailure, connect, connect_open};
 pub use keys::{EndKeys, KeyError, Pinned, PublicKey};
 pub use listener::{DataListener, ListenError, ListenOptions, ListenerEvent};
+pub use open::OpenStream;
 pub use ports::PortRange;
 pub use ssh_connection::{BadSshConnection, HostAddress, SshConnection};
 pub use stream::{DataReader, DataStream, DataWriter, MAX_BUFFER_BYTES, StreamCutter};

@@ -58,7 +58,7 @@ pub struct DataWriter {
 /// Cuts a data connection from any thread: reads and writes that wait end with an error.
 #[derive(Debug, Clone)]
 pub struct StreamCutter {
-    link: Weak<Link>,
+    socket: Weak<TcpStream>,
 }
 
 /// Parts of both halves. The socket closes when both are dropped, and then what is held is given up.
@@ -123,9 +123,13 @@ impl Link {
     }
 
     fn cut(&self) {
-        // Fails if the other end cut it already.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        cut(&self.socket);
     }
+}
+
+fn cut(socket: &TcpStream) {
+    // Fails if the other end cut it already.
+    let _ = socket.shutdown(Shutdown::Both);
 }
 
 impl DataStream {
@@ -159,15 +163,19 @@ impl DataStream {
     /// Returns what cuts this connection.
     #[must_use]
     pub fn cutter(&self) -> StreamCutter {
-        StreamCutter { link: Arc::downgrade(&self.link) }
+        StreamCutter::of(&self.link.socket)
     }
 }
 
 impl StreamCutter {
+    pub(super) fn of(socket: &Arc<TcpStream>) -> StreamCutter {
+        StreamCutter { socket: Arc::downgrade(socket) }
+    }
+
     /// Cuts the connection, if it still stands.
     pub fn cut(&self) {
-        if let Some(link) = self.link.upgrade() {
-            link.cut();
+        if let Some(socket) = self.socket.upgrade() {
+            cut(&socket);
         }
     }
 }

@@ -36,6 +36,15 @@ pub(super) enum Answered {
     Counted(CountedEntries),
 }
 
+/// Bytes of a file that are about to be sent.
+#[derive(Debug)]
+pub(super) struct Digested {
+    /// Their number.
+    pub(super) bytes: u32,
+    /// Their digest (BLAKE3).
+    pub(super) digest: [u8; 32],
+}
+
 /// Entries that were counted in a while.
 #[derive(Debug, Default)]
 pub(super) struct CountedEntries {

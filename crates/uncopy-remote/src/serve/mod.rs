@@ -4,6 +4,7 @@ mod answer;
 mod data;
 mod descriptors;
 mod directory;
+mod open;
 mod opened;
 mod place;
 mod roots;
@@ -19,11 +20,13 @@ use crate::gate::lock;
 use crate::link::{Answering, spawn};
 use crate::outbox::Outbox;
 use crate::{RemoteError, convert};
-use answer::Answered;
+use answer::{Answered, Digested};
 use descriptors::Descriptors;
+use open::SendJob;
 use opened::Opened;
 
 pub(crate) use data::DataServing;
+pub(crate) use open::OpenSender;
 pub(crate) use roots::{RootBase, Roots};
 
 /// Number of threads that answer.
@@ -43,6 +46,8 @@ struct Work {
     server: Server,
     open: HashMap<Handle, Arc<Opened>>,
     queue: VecDeque<Job>,
+    /// Senders of open data connections, by their announcements.
+    senders: HashMap<u32, Arc<OpenSender>>,
     is_over: bool,
 }
 
@@ -67,7 +72,13 @@ impl Serving {
         descriptors: Arc<Descriptors>,
     ) -> Arc<Serving> {
         let server = Server::new(roots.count());
-        let work = Work { server, open: HashMap::new(), queue: VecDeque::new(), is_over: false };
+        let work = Work {
+            server,
+            open: HashMap::new(),
+            queue: VecDeque::new(),
+            senders: HashMap::new(),
+            is_over: false,
+        };
         Arc::new(Serving {
             work: Mutex::new(work),
             queued: Condvar::new(),
@@ -117,12 +128,42 @@ impl Serving {
             {
                 return Ok(());
             }
+            (Call::Send { offset, bytes, over, .. }, Some(opened)) => {
+                let sender = work.senders.get(over).cloned();
+                let (of, offset, bytes) = (Arc::clone(opened), *offset, *bytes);
+                drop(work);
+                let job = SendJob { id, of, offset, bytes };
+                if !sender.is_some_and(|sender| sender.push(job)) {
+                    self.answer_sent(id, Err(Errno::ENOTCONN));
+                }
+                return Ok(());
+            }
             _ => {}
         }
         work.queue.push_back(Job { id, call, of });
         drop(work);
         self.queued.notify_one();
         Ok(())
+    }
+
+    /// Takes calls for an open data connection.
+    pub(crate) fn add_sender(&self, number: u32, sender: Arc<OpenSender>) {
+        lock(&self.work).senders.insert(number, sender);
+    }
+
+    /// Takes none any more.
+    pub(crate) fn remove_sender(&self, number: u32) {
+        lock(&self.work).senders.remove(&number);
+    }
+
+    /// Answers that bytes go over an open data connection.
+    fn answer_sent(&self, id: u32, digested: Result<Digested, Errno>) {
+        let mut work = lock(&self.work);
+        let frame = match digested {
+            Ok(Digested { bytes, digest }) => work.server.sent(id, bytes, &digest),
+            Err(errno) => work.server.failed(id, answer::raw(errno)),
+        };
+        self.push_answer(frame);
     }
 
     fn answer_all(&self) {
@@ -227,6 +268,10 @@ impl Serving {
             }
             Err(errno) => server.failed(id, answer::raw(errno)),
         };
+        self.push_answer(frame);
+    }
+
+    fn push_answer(&self, frame: Result<Frame, Violation>) {
         // Each call is answered once, by the answer that is due.
         debug_assert!(frame.is_ok(), "{frame:?}");
         if let Ok(frame) = frame {

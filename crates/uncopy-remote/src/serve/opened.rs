@@ -1,17 +1,21 @@
 //! Something that is open for the other end.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::net::TcpStream;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::{FileType, OFlags};
-use uncopy_core::Errno;
+use uncopy_core::{Errno, Error};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, transfer, xattr};
+use uncopy_send::{FileTransferOptions, send_file};
 use uncopy_wire::{Attribute, Entry, MAX_RANGES, MAX_VALUES_BYTES, Status};
 
-use super::answer::{CountedEntries, FoundRanges, ListedPage};
+use super::answer::{CountedEntries, Digested, FoundRanges, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
 use super::directory::OpenDirectory;
 use crate::convert;
@@ -190,6 +194,35 @@ impl Opened {
         let read = transfer::read_all_at(self.file()?, &mut buffer, offset)?;
         buffer.truncate(read);
         Ok(buffer)
+    }
+
+    /// Returns the digest of bytes. Reads through `buffer`.
+    pub(super) fn digest(&self, offset: u64, bytes: u32, buffer: &mut [u8]) -> Sys<Digested> {
+        let (file, wanted) = (self.file()?, bytes as usize);
+        let (mut hasher, mut done) = (blake3::Hasher::new(), 0);
+        while done < wanted {
+            let batch = (wanted - done).min(buffer.len());
+            let read = transfer::read_all_at(file, &mut buffer[..batch], offset + done as u64)?;
+            hasher.update(&buffer[..read]);
+            done += read;
+            if read < batch {
+                break;
+            }
+        }
+        Ok(Digested { bytes: done as u32, digest: *hasher.finalize().as_bytes() })
+    }
+
+    /// Sends a range over a socket.
+    pub(super) fn send(
+        &self,
+        range: Range<u64>,
+        socket: &TcpStream,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let file = self.file().map_err(|errno| Error::system("send", "the file", errno))?;
+        let options = FileTransferOptions::new().deadline(Some(deadline));
+        send_file(file, range, socket, &options)?;
+        Ok(())
     }
 
     pub(super) fn attributes(&self, descriptors: &Arc<Descriptors>) -> Sys<Vec<Attribute>> {

@@ -19,7 +19,7 @@ use uncopy_remote::{
     RemoteError, RemoteSource, Restriction, RunJob, WhyNoData, accept, pull, push,
 };
 use uncopy_wire::{
-    Call, DataAnnouncement, DataLost, DataOffer, DataWish, Frame, FrameKind, Frames, Kind, Message,
+    Call, DataAnnouncement, DataLost, DataOffer, DataSecurity, DataWish, Frame, FrameKind, Frames, Kind, Message,
     Server, Status,
 };
 
@@ -27,12 +27,12 @@ use crate::hostile_callers::Raw;
 use crate::hostile_servers;
 use crate::support::{Line, connection, long, never, of_socket, read_range, serve_within};
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Length of the files: many pieces.
-const LENGTH: usize = 24 << 20;
+pub(crate) const LENGTH: usize = 24 << 20;
 
-fn pattern(seed: u64, length: usize) -> Vec<u8> {
+pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let next = std::iter::repeat_with(|| {
         state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17);
@@ -42,13 +42,13 @@ fn pattern(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// Two files below a directory.
-struct Files {
-    root: tempfile::TempDir,
-    contents: [Vec<u8>; 2],
+pub(crate) struct Files {
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) contents: [Vec<u8>; 2],
 }
 
 impl Files {
-    fn new() -> Files {
+    pub(crate) fn new() -> Files {
         let root = tempfile::tempdir().unwrap();
         let contents = [pattern(1, LENGTH), pattern(2, LENGTH / 2 + 5)];
         for (name, contents) in ["a", "b"].iter().zip(&contents) {
@@ -62,7 +62,7 @@ impl Files {
     }
 
     /// Reads both at once, and checks them.
-    fn check(&self, source: &RemoteSource) {
+    pub(crate) fn check(&self, source: &RemoteSource) {
         thread::scope(|scope| {
             for (number, expected) in (0..).zip(&self.contents) {
                 scope.spawn(move || {
@@ -77,7 +77,7 @@ impl Files {
 }
 
 /// A far end on this machine, as ssh would have come to it.
-fn offered(address: &str) -> Restriction {
+pub(crate) fn offered(address: &str) -> Restriction {
     let connection = format!("{address} 50000 {address} 22");
     Restriction { data: FarData::of_ssh(Some(connection.as_ref())), ..Restriction::default() }
 }
@@ -86,12 +86,12 @@ fn refused(refusal: DataRefusal) -> Restriction {
     Restriction { data: FarData::Refused(refusal), ..Restriction::default() }
 }
 
-fn options(address: &str, start: DataStart) -> DataOptions {
+pub(crate) fn options(address: &str, start: DataStart) -> DataOptions {
     let address = SocketAddr::new(address.parse::<IpAddr>().unwrap(), 0);
     DataOptions { start, ..DataOptions::new(Box::new(move || Ok(vec![address]))) }
 }
 
-fn at_once(address: &str) -> DataOptions {
+pub(crate) fn at_once(address: &str) -> DataOptions {
     options(address, DataStart::First)
 }
 
@@ -100,7 +100,7 @@ fn free_port() -> u16 {
     TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < LONG, "{what}");
@@ -109,7 +109,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Pulls both files; `use_source` gets the session.
-fn pulled(
+pub(crate) fn pulled(
     options: Option<DataOptions>,
     restriction: Restriction,
     limits: Limits,
@@ -153,7 +153,7 @@ fn files_are_read_over_one_and_several_connections_in_both_families() {
 }
 
 /// Runs a job at the far end that reads both files; returns what both ends say.
-fn pushed(
+pub(crate) fn pushed(
     options: Option<DataOptions>,
     restriction: &Restriction,
     files: &Files,
@@ -272,28 +272,38 @@ fn seen_from(client: &str) -> Restriction {
 }
 
 /// Relay between 127.0.0.2, where the near end connects, and the far end.
-struct Relay {
+pub(crate) struct Relay {
     port: u16,
     /// Number of bytes of both directions after which the next connection is treated badly.
     left: Arc<AtomicU64>,
     treatment: Treatment,
-    connections: Arc<AtomicU64>,
-    is_over: Arc<AtomicBool>,
+    pub(crate) connections: Arc<AtomicU64>,
+    pub(crate) is_over: Arc<AtomicBool>,
 }
 
 /// Treatment of the bytes behind the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Treatment {
+pub(crate) enum Treatment {
     /// Both connections are closed.
     Cut,
     /// Nothing comes any more.
     Silence,
     /// A bit is turned over.
     Changed,
+    /// A bit of every part from then on is, but not of tokens and their answers.
+    AllChanged,
+    /// A byte comes that nobody sent.
+    Longer,
+    /// A byte is missing.
+    Shorter,
+    /// A part comes twice.
+    Repeated,
+    /// From then on a byte comes now and then.
+    Slow,
 }
 
 impl Relay {
-    fn start(treatment: Treatment, bytes: u64) -> Arc<Relay> {
+    pub(crate) fn start(treatment: Treatment, bytes: u64) -> Arc<Relay> {
         let port = free_port();
         let relay = Arc::new(Relay {
             port,
@@ -327,7 +337,11 @@ impl Relay {
             });
             let left = taken.unwrap();
             // Only one connection reaches the limit.
-            if left > 0 && left <= count as u64 {
+            let is_at_limit = left > 0 && left <= count as u64;
+            let changes_all = self.treatment == Treatment::AllChanged;
+            let is_behind = left <= count as u64 && changes_all && count > 32;
+            let mut part = 0..count;
+            if is_at_limit || is_behind {
                 match self.treatment {
                     Treatment::Cut => break,
                     Treatment::Silence => {
@@ -336,10 +350,22 @@ impl Relay {
                         }
                         break;
                     }
-                    Treatment::Changed => buffer[count / 2] ^= 4,
+                    Treatment::Changed | Treatment::AllChanged => buffer[count / 2] ^= 4,
+                    Treatment::Longer => drop(to.write_all(&[7])),
+                    Treatment::Shorter => part.end -= 1,
+                    Treatment::Repeated => drop(to.write_all(&buffer[..count])),
+                    Treatment::Slow => {
+                        for byte in buffer[..count].chunks(1) {
+                            if self.is_over.load(Ordering::Relaxed) || to.write_all(byte).is_err() {
+                                break;
+                            }
+                            thread::sleep(Duration::from_millis(100));
+                        }
+                        part = 0..0;
+                    }
                 }
             }
-            if to.write_all(&buffer[..count]).is_err() {
+            if to.write_all(&buffer[part]).is_err() {
                 break;
             }
         }
@@ -348,7 +374,7 @@ impl Relay {
         }
     }
 
-    fn options(&self) -> DataOptions {
+    pub(crate) fn options(&self) -> DataOptions {
         let ports = PortRange::new(self.port, self.port).unwrap();
         DataOptions { ports, connections: 2, ..at_once("127.0.0.2") }
     }
@@ -392,9 +418,12 @@ impl RawData {
         let mut raw = Raw::with(&[root], offered("127.0.0.1"));
         let keys = EndKeys::generate().unwrap();
         let key = *keys.public().as_bytes();
-        let wish = DataWish { key, connections: 1, first_port: 0, last_port: 0 };
+        let security = DataSecurity::Tls { key };
+        let wish = DataWish { security, connections: 1, first_port: 0, last_port: 0 };
         raw.say(&Message::DataWanted(wish));
-        let Message::DataOffered(DataOffer { key, port }) = raw.hear().unwrap() else {
+        let offer = raw.hear().unwrap();
+        let Message::DataOffered(DataOffer { security: DataSecurity::Tls { key }, port }) = offer
+        else {
             panic!("an offer")
         };
         let Some(Message::DataAnnounced(DataAnnouncement { number: 0, token })) = raw.hear() else {
@@ -409,7 +438,7 @@ impl RawData {
     }
 }
 
-fn read_call(id: u32, file: u32, offset: u64, bytes: u32) -> Frame {
+pub(crate) fn read_call(id: u32, file: u32, offset: u64, bytes: u32) -> Frame {
     let payload =
         [&[7][..], &file.to_le_bytes(), &offset.to_le_bytes(), &bytes.to_le_bytes()].concat();
     Frame { kind: FrameKind::Call, call: id, payload }
@@ -502,6 +531,11 @@ fn calls_of_every_other_kind_end_a_data_connection() {
     }
 }
 
+fn key_of(wish: &DataWish) -> PublicKey {
+    let DataSecurity::Tls { key } = wish.security else { panic!("a key") };
+    PublicKey::from_bytes(key)
+}
+
 /// Frames of a data connection that lies, in answer to a read.
 type Lie = dyn Fn(&Frame) -> Vec<Vec<u8>> + Send + Sync;
 
@@ -513,7 +547,7 @@ fn with_lies(lie: Arc<Lie>, ask: impl FnOnce(&Pull)) {
     let mut reply = move |message| {
         let Message::DataWanted(wish) = message else { return vec![] };
         let local = || "127.0.0.1".parse().unwrap();
-        let pinned = keys.pin(PublicKey::from_bytes(wish.key));
+        let pinned = keys.pin(key_of(&wish));
         let listener = ListenOptions::new(local(), local());
         let listener = Arc::new(DataListener::bind(&listener, &pinned).unwrap());
         let token = *listener.announce().unwrap().1.as_bytes();
@@ -533,7 +567,9 @@ fn with_lies(lie: Arc<Lie>, ask: impl FnOnce(&Pull)) {
             }
         });
         let announced = DataAnnouncement { number: 0, token };
-        vec![Message::DataOffered(DataOffer { key, port }), Message::DataAnnounced(announced)]
+        let security = DataSecurity::Tls { key };
+        let offer = DataOffer { security, port };
+        vec![Message::DataOffered(offer), Message::DataAnnounced(announced)]
     };
     let far = thread::spawn(move || {
         let answer = |server: &mut Server, id, call: &Call| match call {
@@ -595,7 +631,7 @@ fn what_has_another_key_is_no_far_end() {
         let mut reply = move |message| {
             let Message::DataWanted(wish) = message else { return vec![] };
             let local = || "127.0.0.1".parse().unwrap();
-            let keys = EndKeys::generate().unwrap().pin(PublicKey::from_bytes(wish.key));
+            let keys = EndKeys::generate().unwrap().pin(key_of(&wish));
             let listener =
                 DataListener::bind(&ListenOptions::new(local(), local()), &keys).unwrap();
             let token = *listener.announce().unwrap().1.as_bytes();
@@ -603,7 +639,7 @@ fn what_has_another_key_is_no_far_end() {
             listening.push(listener);
             let key = *EndKeys::generate().unwrap().public().as_bytes();
             vec![
-                Message::DataOffered(DataOffer { key, port }),
+                Message::DataOffered(DataOffer { security: DataSecurity::Tls { key }, port }),
                 Message::DataAnnounced(DataAnnouncement { number: 0, token }),
             ]
         };

@@ -6,6 +6,7 @@ mod data_session;
 mod far_end;
 mod hostile_callers;
 mod hostile_servers;
+mod open_session;
 mod push;
 mod source;
 mod support;
