@@ -40,6 +40,11 @@ pub enum DataWay {
         /// Maximum number of connections.
         connections: u32,
     },
+    /// Connections without encryption beside ssh.
+    Open {
+        /// Maximum number of connections.
+        connections: u32,
+    },
     /// Through ssh alone.
     Shell(WhyThroughShell),
 }
@@ -85,7 +90,8 @@ pub fn between(target: String, facts: &BetweenFacts, options: &Options) -> Repor
     let subject = target.clone();
     let mut findings = findings(facts);
     let mut shown = report_facts(facts);
-    if let (DataWay::Tls { .. }, Some(address)) = (facts.way, facts.address) {
+    if let (DataWay::Tls { .. } | DataWay::Open { .. }, Some(address)) = (facts.way, facts.address)
+    {
         let path = network::address(Transport::Tcp, address, options);
         shown.extend(path.facts);
         // Encrypting is the copy: what lending would cost is no question here.
@@ -103,6 +109,10 @@ fn findings(facts: &BetweenFacts) -> Vec<DoctorFinding> {
         DataWay::Tls { connections } => {
             let of = DoctorFinding::of(&is::BETWEEN_TLS, BetweenFound::Tls { connections });
             add(of.seen("options", format!("TLS, at most {connections} connections")));
+        }
+        DataWay::Open { connections } => {
+            let of = DoctorFinding::of(&is::BETWEEN_OPEN, BetweenFound::Open { connections });
+            add(of.seen("options", format!("no TLS, at most {connections} connections")));
         }
         DataWay::Shell(why) => {
             let of = DoctorFinding::of(&is::BETWEEN_SSH, BetweenFound::Ssh);
@@ -195,6 +205,7 @@ fn report_facts(facts: &BetweenFacts) -> Vec<ReportFact> {
     };
     let data = match facts.way {
         DataWay::Tls { connections } => format!("TLS, at most {connections} connections"),
+        DataWay::Open { connections } => format!("no TLS, at most {connections} connections"),
         DataWay::Shell(_) => "through ssh".to_owned(),
     };
     let address = facts.address.map_or("unknown".to_owned(), |address| address.ip().to_string());
@@ -242,8 +253,9 @@ mod tests {
     #[test]
     fn each_fact_is_a_finding_of_its_own() {
         use CopyVerdict::Copied;
-        let rows: [Row; 14] = [
+        let rows: [Row; 15] = [
             (|_| {}, &["between-tls"], Copied),
+            (|f| f.way = DataWay::Open { connections: 4 }, &["between-open"], Copied),
             (
                 |f| f.way = DataWay::Shell(WhyThroughShell::NotWanted { by: BetweenEnd::Far }),
                 &["between-ssh", "between-forbidden"],

@@ -256,8 +256,7 @@ impl DataLinks {
         match &self.role {
             DataRole::Asks(lanes) => {
                 let session = Arc::clone(lanes.session());
-                let receiver =
-                    OpenReceiver::new(number, session, cutter.clone(), limit, counts);
+                let receiver = OpenReceiver::new(number, session, cutter.clone(), limit, counts);
                 let receiver = Arc::new(receiver);
                 let lane = Lane::open(Arc::clone(&receiver));
                 let (links, lanes) = (Arc::clone(self), Arc::clone(lanes));
@@ -429,7 +428,13 @@ impl DataLinks {
             DataRole::Serves(_) => (0, false),
         };
         let why_none = why_none.or(are_distrusted.then_some(WhyNoData::Altered));
-        DataReport { way: state.way, connections: state.most, traffic: self.counts.traffic(), resent, why_none }
+        DataReport {
+            way: state.way,
+            connections: state.most,
+            traffic: self.counts.traffic(),
+            resent,
+            why_none,
+        }
     }
 }
 

@@ -45,6 +45,15 @@ impl FarData {
             None => FarData::default(),
         }
     }
+
+    /// Takes back what it offers but connections with TLS.
+    #[must_use]
+    pub fn with_tls_alone(self) -> FarData {
+        match self {
+            FarData::Offered(ssh) => FarData::OfferedWithTls(ssh),
+            other => other,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -22,7 +22,8 @@ use crate::near_data::{DataBeginning, NearData};
 use crate::outbox::Outbox;
 use crate::serve::{RootBase, Roots, Serving};
 use crate::{
-    DataOptions, DataReport, DataStart, DataWay, Limits, Note, RemoteError, RemoteSource, Streams, Traffic, WhyNoData,
+    DataOptions, DataReport, DataStart, DataWay, Limits, Note, RemoteError, RemoteSource, Streams,
+    Traffic, WhyNoData,
 };
 
 /// Number of messages that wait for their receiver before nothing more is read.

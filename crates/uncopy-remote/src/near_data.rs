@@ -222,9 +222,7 @@ struct Target {
 impl Target {
     fn connect(&self, token: &Token, limit: Duration) -> Result<MadeStream, ConnectFailure> {
         match &self.pinned {
-            Some(keys) => {
-                data::connect(&self.addresses, keys, token, limit).map(MadeStream::Tls)
-            }
+            Some(keys) => data::connect(&self.addresses, keys, token, limit).map(MadeStream::Tls),
             None => data::connect_open(&self.addresses, token, limit).map(MadeStream::Open),
         }
     }

@@ -308,7 +308,10 @@ impl Server {
     /// # Errors
     /// As [`Server::data`].
     pub fn sent(&mut self, id: u32, bytes: u32, digest: &[u8; 32]) -> Result<Frame, Violation> {
-        self.check(id, |call| matches!(call, Call::Send { bytes: wanted, .. } if bytes <= *wanted))?;
+        self.check(
+            id,
+            |call| matches!(call, Call::Send { bytes: wanted, .. } if bytes <= *wanted),
+        )?;
         let mut answer = Writer::default();
         answer.u32(bytes).raw(digest);
         Ok(self.end(id, answer.0))

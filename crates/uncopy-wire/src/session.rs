@@ -355,7 +355,10 @@ mod tests {
     fn data_connections_are_wanted_once_and_announced_as_often_as_they_are_due() {
         let (serve, run) = (messages()[SERVE].clone(), messages()[RUN].clone());
         let (accepted, exit) = (messages()[ACCEPTED].clone(), messages()[EXIT].clone());
-        let offer = Message::DataOffered(DataOffer { security: DataSecurity::Tls { key: [3; 32] }, port: 1 });
+        let offer = Message::DataOffered(DataOffer {
+            security: DataSecurity::Tls { key: [3; 32] },
+            port: 1,
+        });
         let refusal = Message::DataRefused(DataRefusal::Policy);
         let begun = [serve.clone(), accepted.clone(), wish(2), offer.clone()];
         let with = |more: &[Message]| [&begun[..], more].concat();

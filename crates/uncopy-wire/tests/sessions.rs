@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, DataAnnouncement, DataLoss, DataLost, DataOffer,
-    DataRefusal, DataSecurity, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle, Job, JobState,
-    Kind, Message, OutputStream, Page, Received, Refusal, Server, Session, Status, Time, Versions,
-    Violation,
+    DataRefusal, DataSecurity, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle,
+    Job, JobState, Kind, Message, OutputStream, Page, Received, Refusal, Server, Session, Status,
+    Time, Versions, Violation,
 };
 
 const LINE: &str = "from end, bytes in hexadecimal";
@@ -395,8 +395,7 @@ fn transcript() -> String {
 
     let mut line = begin(line.text + "\n# Data connections beside a far end that serves\n");
     let tls = |byte| DataSecurity::Tls { key: [byte; 32] };
-    let wish =
-        DataWish { security: tls(7), connections: 2, first_port: 7000, last_port: 7010 };
+    let wish = DataWish { security: tls(7), connections: 2, first_port: 7000, last_port: 7010 };
     let announced =
         |number| Message::DataAnnounced(DataAnnouncement { number, token: [number as u8; 32] });
     line.message("near", &Message::DataWanted(wish));

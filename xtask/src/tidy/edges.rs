@@ -16,10 +16,7 @@ pub(super) const EDGES: [(&str, &[&str]); 15] = [
     ("uncopy-channel", &["uncopy-core", "uncopy-os"]),
     ("uncopy-doctor", &["uncopy-copy", "uncopy-core", "uncopy-os", "uncopy-send"]),
     ("uncopy-wire", &[]),
-    (
-        "uncopy-remote",
-        &["uncopy-copy", "uncopy-core", "uncopy-os", "uncopy-send", "uncopy-wire"],
-    ),
+    ("uncopy-remote", &["uncopy-copy", "uncopy-core", "uncopy-os", "uncopy-send", "uncopy-wire"]),
     (
         "uncopy",
         &[

@@ -250,7 +250,7 @@ pub(crate) static KEYS: [Key; 26] = [
     Key {
         name: "data",
         built_in: "auto",
-        expected: "auto, tls or ssh",
+        expected: "auto, tls, open or ssh",
         flags: &["data"],
         options: &[],
         set: |flags, text| set(&mut flags.data, choice(text)),

@@ -122,12 +122,14 @@ pub(crate) struct CopyArgs {
     ///
     /// They go through the remote shell at first. With auto, connections with TLS 1.3 are made beside it once
     /// 8 MiB have crossed, and without them the copy goes on through the shell. With tls the copy begins when
-    /// one stands, and fails with exit code 9 without. The setting data = "ssh" on the other machine forbids
-    /// them.
+    /// one stands, and fails with exit code 9 without. With open the connections have no TLS, which costs less: for
+    /// networks on which you would also use NFS without Kerberos, since whoever is on the way can read all contents;
+    /// digests go through the shell, so that nobody changes them. On the other machine, the setting data = "tls" forbids
+    /// open ones, and data = "ssh" all.
     #[arg(long, value_enum, default_value_t, value_name = "WAY", help_heading = TARGETS)]
     pub data: DataArg,
 
-    /// Number of connections with TLS, 1 to 16 [default: 4]
+    /// Number of connections beside the remote shell, 1 to 16 [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16), help_heading = TARGETS)]
     pub connections: Option<u8>,
 
@@ -719,6 +721,8 @@ pub(crate) enum DataArg {
     Auto,
     /// Connections with TLS, or fail
     Tls,
+    /// Connections without encryption, or fail
+    Open,
     /// Through the remote shell alone
     Ssh,
 }

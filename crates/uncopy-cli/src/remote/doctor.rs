@@ -97,9 +97,15 @@ fn ask(
         (_, Offer::Policy, _) => shell(WhyThroughShell::NotWanted { by: BetweenEnd::Far }),
         (_, Offer::SettingsUnread, _) => shell(WhyThroughShell::SettingsUnread),
         (_, Offer::NoAddress, _) => shell(WhyThroughShell::NoAddress),
-        (_, Offer::Offered, Err(DataLoss::Proxied)) => shell(WhyThroughShell::Proxied),
-        (_, Offer::Offered, Err(_)) => shell(WhyThroughShell::Unresolved),
-        (_, Offer::Offered, Ok(_)) => DataWay::Tls { connections: connections.into() },
+        (DataArg::Open, Offer::OfferedWithTls, _) => {
+            shell(WhyThroughShell::NotWanted { by: BetweenEnd::Far })
+        }
+        (.., Err(DataLoss::Proxied)) => shell(WhyThroughShell::Proxied),
+        (.., Err(_)) => shell(WhyThroughShell::Unresolved),
+        (DataArg::Open, Offer::Offered, Ok(_)) => DataWay::Open { connections: connections.into() },
+        (_, Offer::Offered | Offer::OfferedWithTls, Ok(_)) => {
+            DataWay::Tls { connections: connections.into() }
+        }
     };
     Ok(BetweenFacts {
         address: address.map(|mut address| {

@@ -37,6 +37,8 @@ pub(super) fn path(words: &[OsString]) -> Option<PathBuf> {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Offer {
     Offered,
+    /// With TLS alone.
+    OfferedWithTls,
     Policy,
     SettingsUnread,
     NoAddress,
@@ -46,6 +48,7 @@ impl From<&FarData> for Offer {
     fn from(data: &FarData) -> Offer {
         match data {
             FarData::Offered(_) => Offer::Offered,
+            FarData::OfferedWithTls(_) => Offer::OfferedWithTls,
             FarData::Refused(DataRefusal::Policy) => Offer::Policy,
             FarData::Refused(DataRefusal::Settings) => Offer::SettingsUnread,
             FarData::Refused(_) => Offer::NoAddress,

@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use uncopy::copy::job::{JobOptions, JobProgress};
 use uncopy::remote::{
-    self, Accepted, DataRefusal, FarData, JobState, Limits, Output, OutputStream, Refusal,
-    RemoteError, RemoteSource, Restriction, RunRequest, Streams,
+    self, Accepted, DataRefusal, FarData, JobState, Limits, Note, Output, OutputStream, Refusal,
+    RemoteError, RemoteSource, Restriction, RunRequest, Streams, WhyNoData,
 };
 
 use super::examined::{self, Examined, Offer};
-use super::session;
 use super::there::There;
 use super::words::{self, Wanted, Watched};
+use super::{relay, session};
 use crate::config::Configured;
 use crate::cp::target::{self, Kind, Names, Reading};
 use crate::cp::{self, Held};
@@ -69,7 +69,10 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
 fn data() -> FarData {
     match Configured::of_this_machine("data") {
         Ok(Some(way)) if way == "ssh" => FarData::Refused(DataRefusal::Policy),
-        Ok(_) => FarData::of_ssh(std::env::var_os("SSH_CONNECTION").as_deref()),
+        Ok(way) => {
+            let offered = FarData::of_ssh(std::env::var_os("SSH_CONNECTION").as_deref());
+            if way.is_some_and(|way| way == "tls") { offered.with_tls_alone() } else { offered }
+        }
         // They may forbid them.
         Err(_) => FarData::Refused(DataRefusal::Settings),
     }
@@ -212,7 +215,13 @@ impl Job {
         let stop = stop.asked_by(move || asking.is_stopping());
         let crossed = || (output.traffic(), output.data());
         let there = There { source, machine: None, crossed: &crossed, since: Instant::now() };
-        there.copy(&wanted.configured, options, &names, Held::Destination, &stop)
+        let exit = there.copy(&wanted.configured, options, &names, Held::Destination, &stop)?;
+        // The other machine knows the other reasons itself.
+        let why = output.data().why_none.filter(|why| *why == WhyNoData::Altered);
+        if let Some(why) = why.filter(|_| !wanted.configured.flags.quiet) {
+            report::say(&format!("note: {}", relay::words(Note::NoData(why))));
+        }
+        Ok(exit)
     }
 }
 

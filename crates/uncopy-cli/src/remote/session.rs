@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use uncopy::remote::data::PortRange;
 use uncopy::remote::{
-    Address, DataLoss, DataOptions, DataRefusal, DataReport, DataStart, FarEnd, Refusal,
+    Address, DataLoss, DataOptions, DataRefusal, DataReport, DataStart, DataWay, FarEnd, Refusal,
     RemoteError, RemoteShell, Streams, Traffic, WhyNoData,
 };
 
 use crate::exit::Exit;
 use crate::flags::copy::{CopyArgs, DataArg};
 use crate::flags::operand::Machine;
-use crate::report::{DataWire, Failure, NoTls, Wire};
+use crate::report::{DataWire, Failure, NoTls, Wire, WireKind};
 
 /// Starts `uncopy serve` on a machine.
 ///
@@ -35,6 +35,10 @@ pub(super) fn data(flags: &CopyArgs, far: &FarEnd) -> Option<DataOptions> {
     match flags.data {
         DataArg::Ssh => return None,
         DataArg::Tls => options.start = DataStart::First,
+        DataArg::Open => {
+            options.start = DataStart::First;
+            options.way = DataWay::Open;
+        }
         DataArg::Auto => {}
     }
     options.connections = flags.connections.unwrap_or(options.connections);
@@ -50,6 +54,10 @@ pub(super) fn wire(shell: Traffic, data: &DataReport, duration: Duration) -> Wir
         bytes_received: shell.sent + data.traffic.sent,
         duration,
         data: DataWire {
+            kind: match data.way {
+                DataWay::Tls => WireKind::Tls,
+                DataWay::Open => WireKind::Open,
+            },
             connections: data.connections,
             bytes: data.traffic.received,
             resent: data.resent,
@@ -77,6 +85,8 @@ fn code(why: WhyNoData) -> &'static str {
         WhyNoData::NotWanted => "not_wanted",
         WhyNoData::Small => "small",
         WhyNoData::TooLate => "too_late",
+        WhyNoData::TooOld => "too_old",
+        WhyNoData::Altered => "altered",
         WhyNoData::Refused(DataRefusal::Policy) => "policy",
         WhyNoData::Refused(DataRefusal::Settings) => "settings_unread",
         WhyNoData::Refused(DataRefusal::NoAddress) => "no_address",
@@ -180,6 +190,7 @@ mod tests {
             DataLoss::Resources,
         ];
         let mut all = vec![WhyNoData::NotWanted, WhyNoData::Small, WhyNoData::TooLate];
+        all.extend([WhyNoData::Altered, WhyNoData::TooOld]);
         all.extend(refusals.map(WhyNoData::Refused));
         all.extend(losses.map(WhyNoData::Lost));
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");

@@ -14,7 +14,7 @@ use uncopy::{
 
 use crate::cp::Pair;
 use crate::flags::naming;
-use crate::report::{DataWire, Wire, decision, printable, quoted, refusal};
+use crate::report::{DataWire, Wire, WireKind, decision, printable, quoted, refusal};
 
 /// Describes a copied file: one line, followed by the mechanisms and the reasons against cheaper
 /// ones.
@@ -108,17 +108,21 @@ pub(crate) fn over_wire(wire: &Wire) -> String {
     let Wire { bytes_sent, duration: open, data, .. } = wire;
     let (sent, open) = (BinaryBytes(*bytes_sent), duration(*open));
     let mut text = format!("  {sent} crossed between the machines in {open}\n");
-    let DataWire { connections, bytes, resent, why_none } = data;
+    let DataWire { kind, connections, bytes, resent, why_none } = data;
+    let kind = match kind {
+        WireKind::Tls => "with TLS",
+        WireKind::Open => "without encryption",
+    };
     if *connections > 0 {
         let connections = counted((*connections).into(), "connection", "connections");
-        let _ = writeln!(text, "  {} of it over {connections} with TLS", BinaryBytes(*bytes));
+        let _ = writeln!(text, "  {} of it over {connections} {kind}", BinaryBytes(*bytes));
     }
     if *resent > 0 {
         let resent = BinaryBytes(*resent);
-        let _ = writeln!(text, "  {resent} asked for again, because a connection ended");
+        let _ = writeln!(text, "  {resent} asked for again: a connection ended, or changed it");
     }
     if let Some(why) = why_none {
-        let _ = writeln!(text, "  not over connections with TLS: {}", why.words);
+        let _ = writeln!(text, "  not over connections {kind}: {}", why.words);
     }
     text
 }

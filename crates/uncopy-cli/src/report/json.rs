@@ -20,7 +20,7 @@ use uncopy::{Errno, MappedWrites, Receipt};
 
 use crate::cp::Pair;
 use crate::flags::naming;
-use crate::report::{Failure, Wire, decision};
+use crate::report::{Failure, Wire, WireKind, decision};
 use compression::Compression;
 pub(crate) use left::{incomplete, not_tried};
 use leftovers::Leftovers;
@@ -258,7 +258,11 @@ impl From<Wire> for OverWire {
     fn from(wire: Wire) -> OverWire {
         let Wire { bytes_sent, bytes_received, duration, data } = wire;
         OverWire {
-            transport: if data.connections > 0 { "tls" } else { "remote_shell" },
+            transport: match (data.connections, data.kind) {
+                (0, _) => "remote_shell",
+                (_, WireKind::Tls) => "tls",
+                (_, WireKind::Open) => "open",
+            },
             connections: data.connections,
             bytes_sent,
             bytes_received,

@@ -130,14 +130,23 @@ pub(crate) struct Wire {
     pub data: DataWire,
 }
 
-/// Traffic over connections with TLS.
+/// Kind of data connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WireKind {
+    Tls,
+    Open,
+}
+
+/// Traffic over data connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DataWire {
+    /// Kind of the connections.
+    pub kind: WireKind,
     /// Largest number of connections at once.
     pub connections: u32,
     /// Bytes that the side with the sources sent over them; part of all that it sent.
     pub bytes: u64,
-    /// Bytes that were asked for again, because their connection ended.
+    /// Bytes that were asked for again, because their connection ended or they were changed on the way.
     pub resent: u64,
     /// Reason why there are none, or none any more.
     pub why_none: Option<NoTls>,

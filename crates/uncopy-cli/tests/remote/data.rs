@@ -90,19 +90,26 @@ impl Login {
 
 const ALL: u64 = (LARGE + LARGE / 4) as u64;
 
-fn bytes_go_by_tls_in_both_directions_and_families() {
+/// Ways of the bytes over connections, and their names in receipts.
+const WAYS: [&str; 2] = ["tls", "open"];
+
+fn bytes_go_over_connections_in_both_directions_and_families() {
     let login = Login::new();
     for direction in Direction::BOTH {
-        for (host, connections) in [("127.0.0.1", "1"), ("127.0.0.1", "4"), ("[::1]", "2")] {
-            let flags = ["--data=tls", "--connections", connections, "-q"];
-            let wire = login.copied(direction, host, &flags);
-            assert_eq!(wire["transport"], "tls", "{wire}");
-            let most = connections.parse::<u64>().unwrap();
-            assert!((1..=most).contains(&wire["connections"].as_u64().unwrap()), "{wire}");
-            // All but what listings hold.
-            let [data, all] = ["data_bytes", "bytes_sent"].map(|key| wire[key].as_u64().unwrap());
-            assert!(data > ALL && all - data < 1 << 20, "{wire}");
-            assert_eq!((&wire["resent"], wire.get("not_tls")), (&0.into(), None), "{wire}");
+        for way in WAYS {
+            for (host, connections) in [("127.0.0.1", "1"), ("127.0.0.1", "4"), ("[::1]", "2")] {
+                let data = format!("--data={way}");
+                let flags = [&data, "--connections", connections, "-q"];
+                let wire = login.copied(direction, host, &flags);
+                assert_eq!(wire["transport"], way, "{wire}");
+                let most = connections.parse::<u64>().unwrap();
+                assert!((1..=most).contains(&wire["connections"].as_u64().unwrap()), "{wire}");
+                // All but what listings hold.
+                let [data, all] =
+                    ["data_bytes", "bytes_sent"].map(|key| wire[key].as_u64().unwrap());
+                assert!(data >= ALL && all - data < 1 << 20, "{wire}");
+                assert_eq!((&wire["resent"], wire.get("not_tls")), (&0.into(), None), "{wire}");
+            }
         }
         // By itself it begins through the shell.
         let wire = login.copied(direction, "127.0.0.1", &["--max-bandwidth=20M"]);
@@ -119,15 +126,14 @@ fn bytes_go_by_tls_in_both_directions_and_families() {
                 [format!("127.0.0.1:{}", there.display()), copy.display().to_string()]
             }
         };
-        let flags = ["--data=tls", "-v", "--connections=1"];
-        let run = login.cp_of_files().args(flags).args(operands).run();
-        succeeded(&run);
-        assert!(
-            run.stdout.contains("40.00 MiB of it over 1 connection with TLS"),
-            "{}",
-            run.stdout
-        );
-        fs::remove_file(copy).unwrap();
+        for (way, words) in WAYS.into_iter().zip(["with TLS", "without encryption"]) {
+            let flags = [&format!("--data={way}"), "-v", "--connections=1"];
+            let run = login.cp_of_files().args(flags).args(&operands).run();
+            succeeded(&run);
+            let line = format!("40.00 MiB of it over 1 connection {words}");
+            assert!(run.stdout.contains(&line), "{}", run.stdout);
+            fs::remove_file(&copy).unwrap();
+        }
         let wire = login.copied(direction, "127.0.0.1", &["--data=ssh"]);
         assert_eq!(wire["transport"], "remote_shell");
         assert_eq!(wire["not_tls"], "not_wanted");
@@ -149,15 +155,17 @@ fn without_a_connection_the_shell_carries_all_and_the_reason_is_named() {
         assert!(run.stderr.contains("ports are in use"), "{}", run.stderr);
         assert_eq!(login.check(&run)["not_tls"], "ports_in_use");
 
-        let run = login
-            .cp()
-            .args(["--data=tls", "--data-ports", &port])
-            .args(login.operands(direction, "127.0.0.1"))
-            .run();
-        let message = run.failed(9);
-        assert!(message.contains("no data connection stands: all these ports"), "{message}");
-        assert_eq!(message.matches("uncopy: ").count(), 1, "{message}");
-        assert_eq!(login.scratch.strangers(&["src"]), [""; 0]);
+        for way in WAYS {
+            let run = login
+                .cp()
+                .args([&format!("--data={way}"), "--data-ports", &port])
+                .args(login.operands(direction, "127.0.0.1"))
+                .run();
+            let message = run.failed(9);
+            assert!(message.contains("no data connection stands: all these ports"), "{message}");
+            assert_eq!(message.matches("uncopy: ").count(), 1, "{message}");
+            assert_eq!(login.scratch.strangers(&["src"]), [""; 0]);
+        }
     }
 }
 
@@ -168,13 +176,27 @@ fn restricted_logins_take_connections() {
     for direction in Direction::BOTH {
         let read_only = if direction == Direction::Pull { " --read-only" } else { "" };
         login.sshd.bind_key_to(&format!("{UNCOPY} serve --stdio --restrict {only}{read_only}"));
+        for way in WAYS {
+            let wire = login.copied(direction, "127.0.0.1", &[&format!("--data={way}"), "-q"]);
+            assert!(wire["data_bytes"].as_u64() >= Some(ALL), "{wire}");
+        }
+        for (setting, refused) in [("ssh", &WAYS[..]), ("tls", &["open"])] {
+            login.sshd.bind_key_to(&format!(
+                "UNCOPY_DATA={setting} {UNCOPY} serve --stdio --restrict {only}"
+            ));
+            for way in refused {
+                let data = format!("--data={way}");
+                let run = login.cp().arg(data).args(login.operands(direction, "127.0.0.1")).run();
+                let message = run.failed(9);
+                assert!(message.contains("settings of the other machine forbid"), "{message}");
+            }
+        }
+        // A choice of that machine for its own copies forbids nothing.
+        login.sshd.bind_key_to(&format!(
+            "UNCOPY_DATA=open {UNCOPY} serve --stdio --restrict {only}{read_only}"
+        ));
         let wire = login.copied(direction, "127.0.0.1", &["--data=tls", "-q"]);
-        assert!(wire["data_bytes"].as_u64() > Some(ALL), "{wire}");
-        login
-            .sshd
-            .bind_key_to(&format!("UNCOPY_DATA=ssh {UNCOPY} serve --stdio --restrict {only}"));
-        let run = login.cp().arg("--data=tls").args(login.operands(direction, "127.0.0.1")).run();
-        assert!(run.failed(9).contains("settings of the other machine forbid"), "{}", run.stderr);
+        assert_eq!(wire["transport"], "tls", "{wire}");
     }
 }
 
@@ -238,6 +260,9 @@ fn a_policy_of_either_machine_is_kept() {
         assert_eq!(reason(copied(machines.cp(), &[])), "unresolved");
         let here = machines.cp().env("UNCOPY_DATA", "ssh");
         assert_eq!(reason(copied(here, &[])), "not_wanted");
+        // The setting of this machine asks for open ones, which fail as with the flag.
+        let run = copied(machines.cp().env("UNCOPY_DATA", "open"), &[]);
+        assert!(run.failed(9).contains("has no address here"), "{}", run.stderr);
     }
 }
 
@@ -304,7 +329,7 @@ fn a_copy_that_is_killed_goes_on() {
     }
 }
 
-/// Port of connections with TLS in networks of tests.
+/// Port of connections in networks of tests.
 const PORT: &str = "7000";
 
 /// Counts packets in the network of a test: those from its data port, and all others.
@@ -328,14 +353,18 @@ fn counted(name: &str) -> u64 {
     found["nftables"][1]["counter"]["bytes"].as_u64().unwrap()
 }
 
+fn both_ways() -> impl Iterator<Item = (Direction, &'static str)> {
+    Direction::BOTH.into_iter().flat_map(|direction| WAYS.map(|way| (direction, way)))
+}
+
 /// Compares the bytes of receipts with those that the kernel counts.
 fn the_sockets_of_connections_carry_the_bytes() {
     network::isolated(|network| {
         count_bytes(network);
         let login = Login::new();
-        for direction in Direction::BOTH {
+        for (direction, way) in both_ways() {
             let before = [counted("data"), counted("others")];
-            let flags = ["--data=tls", "--data-ports", PORT, "-q"];
+            let flags = [&format!("--data={way}"), "--data-ports", PORT, "-q"];
             let wire = login.copied(direction, "127.0.0.1", &flags);
             let crossed = counted("data") - before[0];
             let said = wire["data_bytes"].as_u64().unwrap();
@@ -352,10 +381,11 @@ fn connections_that_break_are_made_again_and_nothing_is_lost() {
         // Slow enough that bytes are always on their way.
         network.tc("qdisc add dev lo root tbf rate 240mbit burst 256kb latency 100ms");
         let login = Login::new();
-        for direction in Direction::BOTH {
+        for (direction, way) in both_ways() {
             let shell = login.shell();
+            let data = format!("--data={way}");
             let mut child = Command::new(UNCOPY)
-                .args(["cp", "-r", "--json", "--data=tls", "--data-ports", PORT, "-e", &shell])
+                .args(["cp", "-r", "--json", &data, "--data-ports", PORT, "-e", &shell])
                 .args(["--remote-program", UNCOPY])
                 .args(login.operands(direction, "127.0.0.1"))
                 .env("UNCOPY_CONFIG", "/dev/null")
@@ -384,7 +414,7 @@ fn connections_that_break_are_made_again_and_nothing_is_lost() {
             let wire = &last["wire"];
             assert!(wire["resent"].as_u64() > Some(0), "{wire}");
             assert!(wire["data_bytes"].as_u64() > Some(ALL / 5), "{wire}");
-            assert_eq!((&wire["transport"], wire.get("not_tls")), (&"tls".into(), None), "{wire}");
+            assert_eq!((&wire["transport"], wire.get("not_tls")), (&way.into(), None), "{wire}");
         }
     });
 }
@@ -447,7 +477,7 @@ fn far_end_of(login: &Login) -> u32 {
 
 pub(crate) fn cases() -> Vec<Case> {
     let login = testbed::cases![
-        [] bytes_go_by_tls_in_both_directions_and_families,
+        [] bytes_go_over_connections_in_both_directions_and_families,
         [] without_a_connection_the_shell_carries_all_and_the_reason_is_named,
         [] restricted_logins_take_connections,
         [] a_proxy_is_not_gone_around,

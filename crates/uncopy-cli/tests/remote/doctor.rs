@@ -172,10 +172,13 @@ fn behind_a_real_server_the_path_is_examined() {
         assert!(ids(&answer).contains(&"loopback"), "{answer}");
         assert_eq!(fact(&answer, "address"), address);
     }
-    let operands = [path("a").into(), format!("127.0.0.1:{}", path("b")).into()];
+    let operands = || [path("a").into(), format!("127.0.0.1:{}", path("b")).into()];
+    let open = answer(&doctor(operands(), &shell, &["--data=open"]).run());
+    assert_eq!(ids(&open)[0], "between-open", "{open}");
+    assert!(open["headline"].as_str().unwrap().contains("in the clear"), "{open}");
     let slow = format!("{shell} -o Ciphers=chacha20-poly1305@openssh.com,aes128-gcm@openssh.com");
     let has_aes = fs::read_to_string("/proc/cpuinfo").unwrap().contains(" aes");
-    let answer = answer(&doctor(operands, &slow, &[]).run());
+    let answer = answer(&doctor(operands(), &slow, &[]).run());
     assert_eq!(ids(&answer).contains(&"between-slow-cipher"), has_aes, "{answer}");
 }
 

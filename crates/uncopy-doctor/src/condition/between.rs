@@ -11,6 +11,10 @@ BETWEEN_TLS = "between-tls", "The bytes are encrypted on data connections", Copi
 "The program makes TCP connections beside ssh, and encrypts by TLS 1.3 with keys that were exchanged through ssh. Encrypting writes other bytes into other memory, so nothing is lent to the kernel, and a packet tap costs nothing more.",
 "Each byte is read, encrypted into a buffer and copied into a socket; several connections share the work among processors.",
 "";
+BETWEEN_OPEN = "between-open", "The bytes go over open data connections", Copies, false,
+"The options want TCP connections beside ssh without TLS. The end with the source sends files by `sendfile(2)`, and the digest (BLAKE3) of each piece through ssh; the other end reads each piece into memory, compares its digest and writes it. Whoever is on the way can read the bytes; what is changed there is sent again through ssh.",
+"Each byte is read once for its digest, lent to a socket, and copied twice at the other end: from the socket and into the file.",
+"";
 BETWEEN_NO_ADDRESS = "between-no-address", "The address of the other end is unknown", Note, false,
 "The other end has no valid `SSH_CONNECTION` in its environment: the remote shell is not ssh, or `sudo` or a script removed the variable. It is the address that ssh came to, and only there would the other end listen.",
 "No data connections are made.",

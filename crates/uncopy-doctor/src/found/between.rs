@@ -34,6 +34,11 @@ worded! {
             /// Maximum number of connections.
             connections: u32,
         } = "every byte is encrypted on one of up to {connections} data connections";
+        /// Data connections without encryption.
+        Open {
+            /// Maximum number of connections.
+            connections: u32,
+        } = "bytes go in the clear over one of up to {connections} data connections";
         /// No address.
         NoAddress = "the other machine does not know the address that it was reached by";
         /// The other end's name has no address.

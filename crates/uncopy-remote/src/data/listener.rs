@@ -163,10 +163,7 @@ impl DataListener {
         DataListener::begin(options, Protection::Open)
     }
 
-    fn begin(
-        options: &ListenOptions,
-        protection: Protection,
-    ) -> Result<DataListener, ListenError> {
+    fn begin(options: &ListenOptions, protection: Protection) -> Result<DataListener, ListenError> {
         let address = |host: &HostAddress| {
             host.with_port(0).map_err(|error| bind_error(host.to_string(), &error))
         };

@@ -61,8 +61,9 @@ impl OpenSender {
 
     /// Sends pieces until the connection ends. Each is answered in the session before it is sent.
     pub(crate) fn run(&self, serving: &Serving, socket: &TcpStream) {
-        let is_ready = socket.set_write_timeout(Some(self.limit)).is_ok()
-            && { socket }.write_all(&[READY]).is_ok();
+        let is_ready = socket.set_write_timeout(Some(self.limit)).is_ok() && { socket }
+            .write_all(&[READY])
+            .is_ok();
         let mut buffer = vec![0; BATCH_BYTES];
         while is_ready && let Some(job) = self.next() {
             let SendJob { id, of, offset, bytes } = job;

@@ -19,8 +19,8 @@ use uncopy_remote::{
     RemoteError, RemoteSource, Restriction, RunJob, WhyNoData, accept, pull, push,
 };
 use uncopy_wire::{
-    Call, DataAnnouncement, DataLost, DataOffer, DataSecurity, DataWish, Frame, FrameKind, Frames, Kind, Message,
-    Server, Status,
+    Call, DataAnnouncement, DataLost, DataOffer, DataSecurity, DataWish, Frame, FrameKind, Frames,
+    Kind, Message, Server, Status,
 };
 
 use crate::hostile_callers::Raw;

@@ -5,10 +5,9 @@ use std::fs;
 use std::sync::Arc;
 
 use testbed::by_extent;
-use uncopy::copy::CopyOptions;
-use uncopy::copy::Preserve;
 use uncopy::copy::job::{JobOptions, Sources};
 use uncopy::copy::peer::PeerError;
+use uncopy::copy::{CopyOptions, IfChanged, Preserve};
 use uncopy::{Errno, Objection, Reason};
 
 use crate::played::{Fault, Played, QUESTIONS};
@@ -109,4 +108,25 @@ fn a_root_that_is_not_there_is_named() {
         assert_eq!((summary.failed, summary.files), (1, 0));
     }
     scene.assert_no_temporary_names(false);
+}
+
+#[test]
+fn files_whose_bytes_were_seen_to_change_are_changed_sources() {
+    for if_changed in [IfChanged::Fail, IfChanged::Accept] {
+        let scene = Scene::new();
+        let (tree, there) = (scene.path("tree"), scene.path("there"));
+        fs::create_dir(&tree).unwrap();
+        for name in ["one", "two"] {
+            fs::write(tree.join(name), vec![7; 1 << 20]).unwrap();
+        }
+        let peer = Arc::new(Played::new([&tree]).changing());
+        let options = JobOptions::new().copy(CopyOptions::new().if_changed(if_changed));
+        let summary = receive(&peer, &there, &options).unwrap();
+        let accepts = if_changed == IfChanged::Accept;
+        assert_eq!((summary.files, summary.failed), if accepts { (2, 0) } else { (0, 2) });
+        for name in ["one", "two"] {
+            assert_eq!(there.join(name).exists(), accepts);
+        }
+        scene.assert_no_temporary_names(false);
+    }
 }

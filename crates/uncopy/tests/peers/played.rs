@@ -54,6 +54,8 @@ pub(crate) struct Played {
     fault: Option<Fault>,
     /// Number of bytes of files that can be read before the connection ends.
     lost_after_bytes: Option<u64>,
+    /// Whether the bytes of files differ when they are looked at again.
+    are_changing: bool,
     sent: AtomicU64,
     /// Entries in a part of a listing.
     page_entries: usize,
@@ -82,6 +84,7 @@ impl Played {
             asked: Mutex::default(),
             fault: None,
             lost_after_bytes: None,
+            are_changing: false,
             sent: AtomicU64::new(0),
             page_entries: 100,
             part_bytes: 1 << 20,
@@ -96,6 +99,11 @@ impl Played {
     /// Loses the connection after this number of bytes.
     pub(crate) fn lost_after(self, bytes: u64) -> Played {
         Played { lost_after_bytes: Some(bytes), ..self }
+    }
+
+    /// Has files that change while they are read, without a trace in their status.
+    pub(crate) fn changing(self) -> Played {
+        Played { are_changing: true, ..self }
     }
 
     /// Returns how often each question came.
@@ -307,6 +315,10 @@ impl Peer for Played {
             at += n as u64;
         }
         Ok(at - range.start)
+    }
+
+    fn has_changed(&self, _: PeerHandle) -> bool {
+        self.are_changing
     }
 
     fn attribute(&self, of: PeerHandle, name: &OsStr) -> Result<Option<Vec<u8>>, PeerError> {
