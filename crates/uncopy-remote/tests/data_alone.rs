@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use uncopy_copy::peer::{Peer, PeerError};
 use uncopy_remote::data::{self, DataListener, EndKeys, ListenOptions, ListenerEvent};
 use uncopy_remote::{
-    Accepted, DataOptions, DataStart, FarData, Limits, Restriction, Streams, accept, pull,
+    Accepted, DataOptions, DataStart, DataWay, FarData, Limits, Restriction, Streams, accept, pull,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -112,12 +112,14 @@ fn by_sessions() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("f");
     std::fs::write(&path, vec![7; 8 << 20]).unwrap();
-    session(&path, Ending::InOrder);
+    session(&path, DataWay::Tls, Ending::InOrder);
     thread::sleep(Duration::from_millis(50));
     let before = held();
-    for ending in [Ending::InOrder, Ending::NearGone, Ending::FarGone, Ending::InOrder] {
-        session(&path, ending);
-        assert_held(&before, &format!("{ending:?}"));
+    for way in [DataWay::Tls, DataWay::Open] {
+        for ending in [Ending::InOrder, Ending::NearGone, Ending::FarGone, Ending::InOrder] {
+            session(&path, way, ending);
+            assert_held(&before, &format!("{way:?} {ending:?}"));
+        }
     }
 }
 
@@ -140,7 +142,7 @@ impl Drop for Closing {
     }
 }
 
-fn session(path: &Path, ending: Ending) {
+fn session(path: &Path, way: DataWay, ending: Ending) {
     let (near, far) = UnixStream::pair().unwrap();
     let streams = |socket: &UnixStream| {
         let (input, output) = (socket.try_clone().unwrap(), socket.try_clone().unwrap());
@@ -157,7 +159,8 @@ fn session(path: &Path, ending: Ending) {
         }
     });
     let local = || Ok(vec!["127.0.0.1:0".parse().unwrap()]);
-    let options = DataOptions { start: DataStart::First, ..DataOptions::new(Box::new(local)) };
+    let start = DataStart::First;
+    let options = DataOptions { way, start, ..DataOptions::new(Box::new(local)) };
     let roots = [path.as_os_str().to_owned()];
     let begun = pull(near_streams, &Limits::default(), Some(options), &roots, &|| false).unwrap();
     let source = begun.source();

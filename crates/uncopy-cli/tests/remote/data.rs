@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testbed::network::{self, Network};
@@ -138,6 +141,91 @@ fn bytes_go_over_connections_in_both_directions_and_families() {
         assert_eq!(wire["transport"], "remote_shell");
         assert_eq!(wire["not_tls"], "not_wanted");
         assert!(wire.get("data_bytes").is_none(), "{wire}");
+    }
+}
+
+/// A copy over open connections is the one that others make.
+fn options_hold_over_open_connections() {
+    let login = Login::new();
+    for direction in Direction::BOTH {
+        for flags in [
+            &["-a"][..],
+            &["--verify=sha256", "--durable"],
+            &["--checksum"],
+            &["--resume", "-j1"],
+            &["--sparse=always", "--preserve=timestamps"],
+            &["--max-bandwidth=100M"],
+            &["--delete"],
+        ] {
+            let wire = login.copied(direction, "127.0.0.1", &[&["--data=open"], flags].concat());
+            assert_eq!((&wire["transport"], wire.get("not_tls")), (&"open".into(), None), "{wire}");
+            assert!(wire["data_bytes"].as_u64() >= Some(ALL), "{flags:?} {wire}");
+        }
+    }
+}
+
+/// Bytes of files that lines of strace say went by `sendfile`.
+fn sent_by_sendfile(trace: &str) -> u64 {
+    let calls = trace.lines().filter(|line| line.contains("sendfile"));
+    let results = calls.filter_map(|line| line.rsplit_once(" = "));
+    results.filter_map(|(_, result)| result.trim().parse::<u64>().ok()).sum()
+}
+
+/// At the end that has the sources.
+fn files_go_by_sendfile_over_open_connections() {
+    let login = Login::new();
+    let at = login.scratch.join("trace");
+    let strace = format!("strace -f -qq -e trace=sendfile,sendfile64 -o {}", at.display());
+    for direction in Direction::BOTH {
+        let near = match direction {
+            Direction::Push => {
+                let words: Vec<&str> = strace.split(' ').collect();
+                Program::new(words[0]).args(&words[1..]).arg(UNCOPY)
+            }
+            Direction::Pull => Program::new(UNCOPY),
+        };
+        let far = match direction {
+            Direction::Push => UNCOPY.to_owned(),
+            Direction::Pull => format!("{strace} {UNCOPY}"),
+        };
+        let shell = login.shell();
+        let run = near
+            .args(["cp", "-r", "--json", "--data=open", "-e", &shell, "--remote-program", &far])
+            .args(login.operands(direction, "127.0.0.1"))
+            .run();
+        let sent = sent_by_sendfile(&fs::read_to_string(&at).unwrap());
+        fs::remove_file(&at).unwrap();
+        assert_eq!(sent, ALL + 3, "{direction:?}");
+        login.check(&run);
+    }
+}
+
+/// Whichever of status and digests notices it.
+fn a_source_that_changes_fails_over_open_connections() {
+    let login = Login::new();
+    let large = login.scratch.join("src/d/large");
+    for direction in Direction::BOTH {
+        let is_over = AtomicBool::new(false);
+        let run = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let file = fs::File::options().write(true).open(&large).unwrap();
+                let mut at = 1;
+                while !is_over.load(Ordering::Relaxed) {
+                    at = (at * 48_271) % 0x7fff_ffff;
+                    file.write_all_at(&[at as u8; 64], at % (LARGE as u64 - 64)).unwrap();
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+            let program = login.cp().args(["--data=open", "--max-bandwidth=40M"]);
+            let run = program.args(login.operands(direction, "127.0.0.1")).run();
+            is_over.store(true, Ordering::Relaxed);
+            run
+        });
+        let message = run.failed(4);
+        assert!(message.contains("it changed while it was copied"), "{message}");
+        assert!(!login.scratch.join("copy/d/large").exists());
+        let _ = fs::remove_dir_all(login.scratch.join("copy"));
+        assert_eq!(login.scratch.strangers(&["src"]), [""; 0]);
     }
 }
 
@@ -478,6 +566,9 @@ fn far_end_of(login: &Login) -> u32 {
 pub(crate) fn cases() -> Vec<Case> {
     let login = testbed::cases![
         [] bytes_go_over_connections_in_both_directions_and_families,
+        [] options_hold_over_open_connections,
+        [Need::Tool("strace")] files_go_by_sendfile_over_open_connections,
+        [] a_source_that_changes_fails_over_open_connections,
         [] without_a_connection_the_shell_carries_all_and_the_reason_is_named,
         [] restricted_logins_take_connections,
         [] a_proxy_is_not_gone_around,

@@ -5,5 +5,6 @@
 mod announced;
 mod broken;
 mod hostile;
+mod open;
 mod streams;
 mod support;

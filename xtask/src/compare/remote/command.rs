@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -69,40 +68,6 @@ impl DataMode {
     /// Name in the rows.
     pub(super) fn subject(self) -> String {
         format!("uncopy {}", self.flag())
-    }
-}
-
-/// The values of `--data` that the program knows.
-pub(super) struct KnownModes(Vec<DataMode>);
-
-impl KnownModes {
-    /// Asks the program. One that does not know the flag at all has ssh alone.
-    pub(super) fn ask(uncopy: &Path) -> KnownModes {
-        let knows = |mode: &DataMode| {
-            let mut command = Command::new(uncopy);
-            command.args(["cp", mode.flag(), "--help"]).stdin(Stdio::null());
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
-        KnownModes(DataMode::ALL.into_iter().filter(knows).collect())
-    }
-
-    /// Modes that can be measured.
-    pub(super) fn present(&self) -> Vec<DataMode> {
-        let is_present = |mode: &DataMode| *mode == DataMode::Ssh || self.0.contains(mode);
-        DataMode::ALL.into_iter().filter(is_present).collect()
-    }
-
-    /// Subjects that cannot, and why.
-    pub(super) fn absent(&self) -> Vec<(String, String)> {
-        let present = self.present();
-        let absent = DataMode::ALL.into_iter().filter(|mode| !present.contains(mode));
-        absent.map(|mode| (mode.subject(), format!("uncopy refuses {}", mode.flag()))).collect()
-    }
-
-    /// The flag for a mode, if the program knows it.
-    pub(super) fn flag(&self, mode: DataMode) -> Option<&'static str> {
-        self.0.contains(&mode).then(|| mode.flag())
     }
 }
 
@@ -199,14 +164,14 @@ pub(super) fn tar(login: &Login, cipher: Cipher, transfer: &Transfer<'_>) -> Res
 pub(super) fn uncopy(
     login: &Login,
     program: &Path,
-    data: Option<&str>,
+    data: DataMode,
     transfer: &Transfer<'_>,
 ) -> Result<Vec<OsString>> {
     let mut command = vec![program.into(), "cp".into(), "-r".into(), "-e".into()];
     command.push(login.shell_line(Cipher::Aes128Gcm)?.into());
     command.push("--remote-program".into());
     command.push(shlex::try_quote(text(program)?)?.into_owned().into());
-    command.extend(data.map(OsString::from));
+    command.push(data.flag().into());
     command.extend(transfer.operands(login)?);
     Ok(command)
 }
@@ -260,18 +225,9 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_the_flag_has_ssh_alone() {
-        let known = KnownModes::ask(Path::new("false"));
-        assert_eq!(known.present(), [DataMode::Ssh]);
-        assert_eq!(known.flag(DataMode::Ssh), None);
-        let absent: Vec<String> = known.absent().into_iter().map(|(subject, _)| subject).collect();
-        assert_eq!(absent, ["uncopy --data=tls", "uncopy --data=open"]);
-        let all = KnownModes::ask(Path::new("true"));
-        assert_eq!(all.present(), DataMode::ALL);
-        assert_eq!(all.flag(DataMode::Tls), Some("--data=tls"));
-        let program = Path::new("/a b/uncopy");
-        let data = all.flag(DataMode::Open);
-        let command = uncopy(&login(), program, data, &transfer(Direction::Push)).unwrap();
+    fn uncopy_gets_its_way_and_the_program_there() {
+        let (program, open) = (Path::new("/a b/uncopy"), DataMode::Open);
+        let command = uncopy(&login(), program, open, &transfer(Direction::Push)).unwrap();
         let expected =
             ["--remote-program", "'/a b/uncopy'", "--data=open", "/s/tree", "10.11.0.2:/d"];
         assert_eq!(command[5..], expected);

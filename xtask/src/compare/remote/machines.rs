@@ -8,7 +8,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail};
 
 use super::bare::BareWay;
-use super::command::{self, Cipher, DataMode, Direction, KnownModes, Transfer};
+use super::command::{self, Cipher, DataMode, Direction, Transfer};
 use super::far::Far;
 use super::fixture::{MachinesFixture, Payload, Scene};
 use super::line::{self, SlowLine};
@@ -111,10 +111,9 @@ impl Journey {
     /// Whether somebody takes part: with a delay uncopy is held against itself without, and where a run takes minutes, against the
     /// quicker rsync.
     fn has(self, contestant: &Contestant) -> bool {
-        let is_bare = matches!(contestant.way, CopyWay::Bare(_));
         match (self.line, self.payload) {
             (None, Payload::File(_)) => true,
-            (None, Payload::Tree) => !is_bare,
+            (None, Payload::Tree) => contestant.role != Role::Yardstick,
             (Some(_), Payload::Tree) => contestant.role == Role::Own,
             (Some(_), Payload::File(_)) => {
                 contestant.role == Role::Own || contestant.name == RSYNC_QUICK
@@ -167,26 +166,15 @@ impl Journey {
 }
 
 /// The cases; they are skipped without `far`.
-pub(super) fn cases(
-    options: &Options,
-    programs: &Programs,
-    modes: &KnownModes,
-    far: Option<&Far>,
-) -> Vec<Case> {
-    let case = |journey| case(options, programs, modes, journey, far);
+pub(super) fn cases(options: &Options, programs: &Programs, far: Option<&Far>) -> Vec<Case> {
+    let case = |journey| case(options, programs, journey, far);
     Journey::all().into_iter().map(case).collect()
 }
 
-fn case(
-    options: &Options,
-    programs: &Programs,
-    modes: &KnownModes,
-    journey: Journey,
-    far: Option<&Far>,
-) -> Case {
+fn case(options: &Options, programs: &Programs, journey: Journey, far: Option<&Far>) -> Case {
     let scene = Rc::new(OnceCell::new());
     let mut subjects = Vec::new();
-    let contestants = contestants(programs, modes);
+    let contestants = contestants(programs);
     for contestant in contestants.into_iter().filter(|contestant| journey.has(contestant)) {
         subjects.push(subject(contestant, journey, &scene, far));
     }
@@ -223,11 +211,11 @@ enum CopyWay {
     Scp(Cipher),
     Rsync(Cipher),
     Tar(Cipher),
-    Uncopy { program: PathBuf, data: Option<&'static str> },
+    Uncopy { program: PathBuf, data: DataMode },
     Bare(BareWay),
 }
 
-fn contestants(programs: &Programs, modes: &KnownModes) -> Vec<Contestant> {
+fn contestants(programs: &Programs) -> Vec<Contestant> {
     let both = [Cipher::Default, Cipher::Aes128Gcm];
     let mut all = Vec::new();
     for peer in &programs.peers.installed {
@@ -242,10 +230,10 @@ fn contestants(programs: &Programs, modes: &KnownModes) -> Vec<Contestant> {
             way: way(cipher),
         }));
     }
-    all.extend(modes.present().into_iter().map(|mode| Contestant {
+    all.extend(DataMode::ALL.map(|mode| Contestant {
         name: mode.subject(),
         role: Role::Own,
-        way: CopyWay::Uncopy { program: programs.uncopy.clone(), data: modes.flag(mode) },
+        way: CopyWay::Uncopy { program: programs.uncopy.clone(), data: mode },
     }));
     all.extend(BareWay::BOTH.map(|way| Contestant {
         name: way.subject(),
@@ -324,8 +312,7 @@ mod tests {
     }
 
     fn cases_with(names: &[&'static str]) -> Vec<Case> {
-        let modes = KnownModes::ask(Path::new("true"));
-        cases(&Options::nowhere(), &programs(names), &modes, None)
+        cases(&Options::nowhere(), &programs(names), None)
     }
 
     #[test]
@@ -362,6 +349,13 @@ mod tests {
         let against = Against::Subject(SCP_QUICK.to_owned());
         assert::target(&cases, "pull/1GiB", "uncopy --data=ssh", 1.0, &against);
         assert::target(&cases, "push/1GiB", "uncopy --data=tls", 0.55, &Against::BestPeer);
+        for name in ["push/1GiB", "pull/1GiB"] {
+            for (limit, other) in [(0.7, "uncopy --data=tls"), (1.1, "bare loop, open")] {
+                let against = Against::Subject(other.to_owned());
+                let target = assert::target(&cases, name, "uncopy --data=open", limit, &against);
+                assert_eq!(target.metric, CPU);
+            }
+        }
         let rsync = Against::BestOf(vec!["rsync".to_owned(), RSYNC_QUICK.to_owned()]);
         let target = assert::target(&cases, "push/10000x4KiB", "uncopy --data=tls", 0.6, &rsync);
         assert_eq!(target.metric, WALL);

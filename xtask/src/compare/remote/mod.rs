@@ -16,11 +16,9 @@ pub(super) use machines::Programs;
 
 /// The suite. Without `far` the cases between machines are skipped.
 pub(super) fn suite(options: &Options, programs: &Programs, far: Option<&Far>) -> Suite {
-    let modes = command::KnownModes::ask(&programs.uncopy);
-    let mut absent = programs.peers.absent.clone();
-    absent.extend(modes.absent());
+    let absent = programs.peers.absent.clone();
     let mut cases = sockets::cases(options);
-    cases.extend(machines::cases(options, programs, &modes, far));
+    cases.extend(machines::cases(options, programs, far));
     let mut notes: Vec<String> =
         sockets::NOTES.iter().chain(machines::NOTES).map(|note| (*note).to_owned()).collect();
     if options.quick {
