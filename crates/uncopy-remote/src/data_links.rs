@@ -239,6 +239,7 @@ impl DataLinks {
         let link = Link::new(self.limits, session, outbox, parts);
         link.start(Streams::new(reader, writer), Frames::default(), Box::new(|_| ()))?;
         if self.hold(Standing::Tls(Arc::clone(&link))) {
+            let lane = lane.as_ref().map(|(lanes, lane)| (&**lanes, lane));
             self.begin_use(|| link.end().is_none(), lane);
         }
         Ok(())
@@ -279,7 +280,7 @@ impl DataLinks {
                 spawn("receive", move || {
                     if receiver.wait_until_ready(stream.socket()) {
                         run.begin();
-                        links.begin_use(|| !run.has_ended(), Some((using, lane)));
+                        links.begin_use(|| !run.has_ended(), Some((&using, &lane)));
                         receiver.run(stream.socket());
                     }
                     run.end();
@@ -335,11 +336,11 @@ impl DataLinks {
     }
 
     /// Begins to use a connection that is held, unless it has ended.
-    fn begin_use(&self, stands: impl Fn() -> bool, lane: Option<(Arc<Lanes>, Arc<Lane>)>) {
+    fn begin_use(&self, stands: impl Fn() -> bool, lane: Option<(&Lanes, &Arc<Lane>)>) {
         {
             let mut state = lock(&self.state);
             if stands() {
-                if let Some((lanes, lane)) = &lane {
+                if let Some((lanes, lane)) = lane {
                     lanes.add(Arc::clone(lane));
                 }
                 let ready = state.standing.iter().filter(|standing| standing.is_ready()).count();
@@ -349,7 +350,7 @@ impl DataLinks {
         self.changed.notify_all();
         // Its end may have come between the two.
         if !stands() {
-            if let Some((lanes, lane)) = &lane {
+            if let Some((lanes, lane)) = lane {
                 lanes.remove(lane);
             }
             self.forget_ended();

@@ -157,10 +157,10 @@ impl Serving {
     }
 
     /// Answers that bytes go over an open data connection.
-    fn answer_sent(&self, id: u32, digested: Result<Digested, Errno>) {
+    fn answer_sent(&self, id: u32, digested: Result<&Digested, Errno>) {
         let mut work = lock(&self.work);
         let frame = match digested {
-            Ok(Digested { bytes, digest }) => work.server.sent(id, bytes, &digest),
+            Ok(Digested { bytes, digest }) => work.server.sent(id, *bytes, digest),
             Err(errno) => work.server.failed(id, answer::raw(errno)),
         };
         self.push_answer(frame);

@@ -69,7 +69,7 @@ impl OpenSender {
             let SendJob { id, of, offset, bytes } = job;
             let digested = of.digest(offset, bytes, &mut buffer);
             let bytes = digested.as_ref().map_or(0, |digested| digested.bytes);
-            serving.answer_sent(id, digested);
+            serving.answer_sent(id, digested.as_ref().map_err(|errno| *errno));
             let end = offset + u64::from(bytes);
             // The file may have become shorter; then the connection has lost its order.
             if bytes > 0 && of.send(offset..end, socket, Instant::now() + self.limit).is_err() {
