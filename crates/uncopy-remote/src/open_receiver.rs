@@ -51,7 +51,7 @@ impl PendingOpen {
 #[derive(Debug)]
 struct Expected {
     /// Answer of the session, which comes first.
-    told: Pending,
+    announced: Pending,
     slot: Arc<PieceSlot>,
 }
 
@@ -101,9 +101,9 @@ impl OpenReceiver {
         }
         // Under the lock: pieces come in the order of the calls.
         let call = Call::Send { file, offset, bytes, over: self.number };
-        let told = self.session.begin(&call, &mut None)?;
+        let announced = self.session.begin(&call, &mut None)?;
         let slot = Arc::new(PieceSlot::new(share.take()));
-        queue.pieces.push_back(Expected { told, slot: Arc::clone(&slot) });
+        queue.pieces.push_back(Expected { announced, slot: Arc::clone(&slot) });
         self.added.notify_one();
         Ok(PendingOpen(slot))
     }
@@ -117,8 +117,8 @@ impl OpenReceiver {
 
     /// Receives pieces until the connection ends.
     pub(crate) fn run(&self, socket: &TcpStream) {
-        while let Some(Expected { told, slot }) = self.next() {
-            let received = match told.wait() {
+        while let Some(Expected { announced, slot }) = self.next() {
+            let received = match announced.wait() {
                 Ok(Answer::Sent { bytes, digest }) => self.receive(socket, bytes, digest),
                 // Nothing of it comes over the connection.
                 Err(PeerError::System(errno)) if errno != Errno::ENOTCONN => {

@@ -282,7 +282,12 @@ fn a_directory_is_not_sent() {
 }
 
 /// Far end whose file is another one for each way: in digests, over the connection, in the session.
-fn with_file(told: &'static [u8], came: &'static [u8], read: &'static [u8], check: impl Fn(&Pull)) {
+fn with_file(
+    digested: &'static [u8],
+    came: &'static [u8],
+    read: &'static [u8],
+    check: impl Fn(&Pull),
+) {
     let (near, far) = UnixStream::pair().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -310,8 +315,8 @@ fn with_file(told: &'static [u8], came: &'static [u8], read: &'static [u8], chec
                 vec![server.opened(id, &status).unwrap().1]
             }
             Call::Send { .. } => {
-                let digest = blake3::hash(told);
-                vec![server.sent(id, told.len() as u32, digest.as_bytes()).unwrap()]
+                let digest = blake3::hash(digested);
+                vec![server.sent(id, digested.len() as u32, digest.as_bytes()).unwrap()]
             }
             Call::Read { .. } => vec![server.data(id, read.to_vec()).unwrap()],
             _ => vec![server.closed(id).unwrap()],
@@ -329,19 +334,19 @@ fn with_file(told: &'static [u8], came: &'static [u8], read: &'static [u8], chec
 
 #[test]
 fn what_differs_is_read_again_and_counts_as_changed_if_it_differs_again() {
-    for (told, came, read, expected, has_changed) in [
+    for (digested, came, read, expected, has_changed) in [
         (b"told", b"told", b"read", b"told", false),
         (b"told", b"came", b"told", b"told", false),
         (b"told", b"came", b"read", b"read", true),
         (b"told", b"came", b"came", b"came", true),
     ] {
-        with_file(told, came, read, |begun| {
+        with_file(digested, came, read, |begun| {
             let source = begun.source();
             let file = source.open_root(0, false).unwrap().handle;
             assert_eq!(read_range(&source, file, 0..4).unwrap(), expected);
             assert_eq!(source.has_changed(file), has_changed);
             let resent = begun.data().resent;
-            assert_eq!(resent, if told == came { 0 } else { 4 });
+            assert_eq!(resent, if digested == came { 0 } else { 4 });
             source.close(file);
             assert!(!source.has_changed(file));
         });
