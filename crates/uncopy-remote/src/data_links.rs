@@ -256,8 +256,7 @@ impl DataLinks {
         let cutter = stream.cutter();
         match &self.role {
             DataRole::Asks(lanes) => {
-                let session = Arc::clone(lanes.session());
-                let receiver = OpenReceiver::new(number, session, cutter.clone(), limit, counts);
+                let receiver = OpenReceiver::new(number, lanes, cutter.clone(), limit, counts);
                 let receiver = Arc::new(receiver);
                 let lane = Lane::open(Arc::clone(&receiver));
                 let (links, lanes) = (Arc::clone(self), Arc::clone(lanes));

@@ -11,6 +11,7 @@ use crate::budget::BudgetShare;
 use crate::calls::{Calls, Pending};
 use crate::gate::lock;
 use crate::open_receiver::{OpenReceiver, PendingOpen, PieceFault};
+use crate::spare::SpareBuffers;
 
 /// Number of bytes of one read: over the session and over connections with TLS; and over open ones, where each costs two
 /// messages of the session.
@@ -159,17 +160,24 @@ pub(crate) struct Lanes {
     session: Arc<Calls>,
     data: Mutex<DataLanes>,
     resent: AtomicU64,
+    spare: Arc<SpareBuffers>,
 }
 
 impl Lanes {
     /// Begins with the streams of the session.
     pub(crate) fn new(session: Arc<Calls>) -> Arc<Lanes> {
-        Arc::new(Lanes { session, data: Mutex::default(), resent: AtomicU64::new(0) })
+        let spare = Arc::new(SpareBuffers::new(OPEN_PIECE_BYTES as usize));
+        Arc::new(Lanes { session, data: Mutex::default(), resent: AtomicU64::new(0), spare })
     }
 
     /// Returns the calls of the session itself.
     pub(crate) fn session(&self) -> &Arc<Calls> {
         &self.session
+    }
+
+    /// Returns buffers for pieces over open connections. Those of pieces that were handed on go there.
+    pub(crate) fn spare(&self) -> &Arc<SpareBuffers> {
+        &self.spare
     }
 
     /// Adds a data connection that stands, unless none is used any more.

@@ -35,6 +35,7 @@ mod serve;
 mod shell;
 mod slot;
 mod source;
+mod spare;
 mod streams;
 
 pub use address::Address;

@@ -16,10 +16,11 @@ use crate::budget::BudgetShare;
 use crate::calls::{Calls, Pending};
 use crate::data::StreamCutter;
 use crate::gate::lock;
-use crate::lanes::Piece;
+use crate::lanes::{Lanes, Piece};
 use crate::link::Counts;
 use crate::open_life::READY;
 use crate::slot::Slot;
+use crate::spare::SpareBuffers;
 
 /// Number of bytes that are received before they are hashed, while the processor's cache has them.
 const BATCH_BYTES: usize = 256 << 10;
@@ -66,6 +67,7 @@ struct ExpectedQueue {
 pub(crate) struct OpenReceiver {
     number: u32,
     session: Arc<Calls>,
+    spare: Arc<SpareBuffers>,
     cutter: StreamCutter,
     /// Time for a piece.
     limit: Duration,
@@ -79,13 +81,14 @@ impl OpenReceiver {
     /// `number`: that of the connection's announcement. `limit`: time in which a piece must come whole.
     pub(crate) fn new(
         number: u32,
-        session: Arc<Calls>,
+        lanes: &Lanes,
         cutter: StreamCutter,
         limit: Duration,
         counts: Arc<Counts>,
     ) -> OpenReceiver {
+        let (session, spare) = (Arc::clone(lanes.session()), Arc::clone(lanes.spare()));
         let (queue, added) = (Mutex::default(), Condvar::new());
-        OpenReceiver { number, session, cutter, limit, counts, queue, added }
+        OpenReceiver { number, session, spare, cutter, limit, counts, queue, added }
     }
 
     /// Asks for a piece. Takes `share` for it if it asks.
@@ -161,7 +164,7 @@ impl OpenReceiver {
         digest: [u8; 32],
     ) -> Result<Vec<u8>, PieceFault> {
         let (wanted, until) = (bytes as usize, Instant::now() + self.limit);
-        let (mut received, mut hasher) = (Vec::with_capacity(wanted), blake3::Hasher::new());
+        let (mut received, mut hasher) = (self.spare.take(wanted), blake3::Hasher::new());
         let hash = &mut |bytes: &[u8]| {
             hasher.update(bytes);
         };

@@ -219,7 +219,10 @@ impl Peer for RemoteSource {
                 lock(&self.changed).insert(PeerHandle(file.0));
             }
             handed_on += bytes.len() as u64;
-            if !bytes.is_empty() && !take(&bytes) || (bytes.len() as u64) < wanted {
+            let goes_on = bytes.is_empty() || take(&bytes);
+            let is_at_end = (bytes.len() as u64) < wanted;
+            self.lanes.spare().give(bytes);
+            if !goes_on || is_at_end {
                 return Ok(handed_on);
             }
         }
