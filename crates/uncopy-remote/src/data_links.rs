@@ -256,7 +256,9 @@ impl DataLinks {
         let cutter = stream.cutter();
         match &self.role {
             DataRole::Asks(lanes) => {
-                let receiver = OpenReceiver::new(number, lanes, cutter.clone(), limit, counts);
+                let (session, spare) = (Arc::clone(lanes.session()), Arc::clone(lanes.spare()));
+                let receiver =
+                    OpenReceiver::new(number, session, spare, cutter.clone(), limit, counts);
                 let receiver = Arc::new(receiver);
                 let lane = Lane::open(Arc::clone(&receiver));
                 let (links, lanes) = (Arc::clone(self), Arc::clone(lanes));

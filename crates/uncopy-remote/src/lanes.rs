@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uncopy_copy::peer::PeerError;
-use uncopy_wire::{Answer, Call, Handle};
+use uncopy_wire::Answer;
 
 use crate::budget::BudgetShare;
 use crate::calls::{Calls, Pending};
 use crate::gate::lock;
 use crate::open_receiver::{OpenReceiver, PendingOpen, PieceFault};
+use crate::piece::Piece;
 use crate::spare::SpareBuffers;
 
 /// Number of bytes of one read: over the session and over connections with TLS; and over open ones, where each costs two
@@ -29,20 +30,6 @@ const MAX_ALTERING: u32 = 3;
 pub(crate) struct PieceLengths {
     pub(crate) piece: u64,
     pub(crate) ahead: u64,
-}
-
-/// Part of a file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Piece {
-    pub(crate) file: Handle,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u32,
-}
-
-impl Piece {
-    fn call(self) -> Call {
-        Call::Read { file: self.file, offset: self.offset, bytes: self.bytes }
-    }
 }
 
 /// Bytes of a piece.

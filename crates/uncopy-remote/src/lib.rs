@@ -31,6 +31,7 @@ mod near_data;
 mod open_life;
 mod open_receiver;
 mod outbox;
+mod piece;
 mod serve;
 mod shell;
 mod slot;

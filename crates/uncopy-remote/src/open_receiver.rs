@@ -16,9 +16,9 @@ use crate::budget::BudgetShare;
 use crate::calls::{Calls, Pending};
 use crate::data::StreamCutter;
 use crate::gate::lock;
-use crate::lanes::{Lanes, Piece};
 use crate::link::Counts;
 use crate::open_life::READY;
+use crate::piece::Piece;
 use crate::slot::Slot;
 use crate::spare::SpareBuffers;
 
@@ -81,12 +81,12 @@ impl OpenReceiver {
     /// `number`: that of the connection's announcement. `limit`: time in which a piece must come whole.
     pub(crate) fn new(
         number: u32,
-        lanes: &Lanes,
+        session: Arc<Calls>,
+        spare: Arc<SpareBuffers>,
         cutter: StreamCutter,
         limit: Duration,
         counts: Arc<Counts>,
     ) -> OpenReceiver {
-        let (session, spare) = (Arc::clone(lanes.session()), Arc::clone(lanes.spare()));
         let (queue, added) = (Mutex::default(), Condvar::new());
         OpenReceiver { number, session, spare, cutter, limit, counts, queue, added }
     }

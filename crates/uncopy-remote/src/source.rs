@@ -18,7 +18,8 @@ use crate::budget::Budget;
 use crate::calls::{Calls, Pending};
 use crate::convert;
 use crate::gate::{Gate, lock};
-use crate::lanes::{Lanes, PendingPiece, Piece, PieceBytes, other_answer};
+use crate::lanes::{Lanes, PendingPiece, PieceBytes, other_answer};
+use crate::piece::Piece;
 
 /// Number of bytes that all reads and listings are ahead together.
 const ALL_AHEAD_BYTES: usize = 24 << 20;
