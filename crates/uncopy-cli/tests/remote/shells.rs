@@ -159,8 +159,8 @@ fn a_login_that_is_killed_before_the_greeting_says_so() {
             };
             descendants(of).into_iter().find(is_it)
         };
-        // What the login's own files start may sleep too.
-        let (server, sleep) = (sshd.process_id(), b"sleep\0600\0");
+        // The login's own files may start a sleep, too.
+        let (server, sleep) = (sshd.process_id(), b"sleep\x00600\x00");
         wait_for("program there", || find(server, sleep).is_some());
         let program = find(server, sleep);
         let has_program =
