@@ -40,6 +40,7 @@ fuzz_target!(|data: &[u8]| {
         Call::Read { file, offset: 0, bytes: 100 },
         Call::Attributes { of: file },
         Call::Close { of: directory },
+        Call::Send { file, offset: 100, bytes: 100, over: 0 },
     ] {
         caller.call(&call).expect("it may be asked");
     }
@@ -56,6 +57,7 @@ fuzz_target!(|data: &[u8]| {
                     assert!(entries.iter().all(|entry| is_name(&entry.name)));
                 }
                 Ok((_, Answer::Data { bytes })) => assert!(bytes.len() <= 100),
+                Ok((_, Answer::Sent { bytes, .. })) => assert!(bytes <= 100),
                 Ok((_, Answer::Ranges { ranges, .. })) => {
                     assert!(ranges.iter().all(|range| range.start >= 10 && !range.is_empty()));
                 }

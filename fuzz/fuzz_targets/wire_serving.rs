@@ -56,6 +56,10 @@ fn answer(server: &mut Server, id: u32, call: &Call) {
             assert!(offset.checked_add(u64::from(*bytes)).is_some());
             server.data(id, vec![0; (*bytes).min(100) as usize])
         }
+        Call::Send { offset, bytes, .. } => {
+            assert!(offset.checked_add(u64::from(*bytes)).is_some());
+            server.sent(id, (*bytes).min(100), &[0; 32])
+        }
         Call::Attributes { .. } => server.attributes(id, &[]),
         Call::Attribute { name, .. } => {
             assert!((1..=255).contains(&name.len()) && !name.contains(&0));
