@@ -32,12 +32,19 @@ const READERS: usize = 48;
 const ATTRIBUTE_READERS: usize = 8;
 
 /// Listing of a directory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listing {
     ahead: VecDeque<Pending>,
     /// Number of pages to be asked for ahead: more, the longer the listing is.
     window: usize,
     is_over: bool,
+}
+
+impl Default for Listing {
+    /// Begins with two pages: the second one would come a round trip later.
+    fn default() -> Listing {
+        Listing { ahead: VecDeque::new(), window: 2, is_over: false }
+    }
 }
 
 /// Source on another machine.
@@ -151,7 +158,7 @@ impl Peer for RemoteSource {
             listing.is_over = true;
             listing.ahead.clear();
         } else {
-            listing.window = (listing.window * 2).clamp(2, PAGES_AHEAD);
+            listing.window = (listing.window * 2).min(PAGES_AHEAD);
             self.list_ahead(&mut listing, &call, false)?;
         }
         Ok(PeerPage {
