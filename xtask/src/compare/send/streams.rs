@@ -66,7 +66,7 @@ pub(super) fn bare(name: &str, how: BareSend, time: Duration) -> Subject {
     })
 }
 
-/// Those of a [`ring`].
+/// Those of a [`ring()`].
 pub(super) fn bare_ring(name: &str, how: BareSend, time: Duration) -> Subject {
     let open = || Ok(Network::here());
     Subject::piece(name, Role::Yardstick, open, move |network, _| {
