@@ -35,8 +35,6 @@ impl Role {
 /// Scene of a direction, in which one program's calls fail.
 type Act = fn(Direction, Role);
 
-const FILES: [&str; 4] = ["a/small", "a/large", "a/b/sparse", "linked"];
-const OLD: &[u8] = b"old";
 /// More than the number of pieces that are under way at once.
 const LARGE: u64 = (3 << 20) + 77;
 
@@ -60,7 +58,10 @@ impl Between {
         fs::create_dir(source.join("empty")).unwrap();
         fs::write(source.join("a/small"), "small").unwrap();
         fs::write(source.join("a/large"), seeded(1, 0, large)).unwrap();
-        drop(Content::sparse(300_000, &[(0, 4096), (200_000, 10)]).write(&source.join(FILES[2])));
+        drop(
+            Content::sparse(300_000, &[(0, 4096), (200_000, 10)])
+                .write(&source.join(trees::FILES[2])),
+        );
         fs::hard_link(source.join("a/small"), source.join("linked")).unwrap();
         symlink("a/small", source.join("link")).unwrap();
         Between { machines, direction, role, host: "far" }
@@ -101,25 +102,13 @@ impl Between {
             removed.unwrap();
         }
         if has_old {
-            fs::create_dir_all(self.destination().join("a")).unwrap();
-            fs::write(self.destination().join("a/small"), OLD).unwrap();
-            fs::write(self.destination().join("a/large"), OLD).unwrap();
+            trees::put_old(&self.destination());
         }
     }
 
     fn check(&self, intercept: &Intercept, fault: &Fault, has_old: bool) {
         let run = &intercept.run;
-        for name in FILES {
-            let new = fs::read(self.source().join(name)).unwrap();
-            match fs::read(self.destination().join(name)) {
-                Ok(found) if found == new => {}
-                Ok(found) => {
-                    assert!(has_old && found == OLD, "{fault}: half of {name}: {run:?}");
-                    assert!(!run.status.success(), "{fault}: the old {name}: {run:?}");
-                }
-                Err(_) => assert!(!run.status.success(), "{fault}: no {name}: {run:?}"),
-            }
-        }
+        trees::assert_whole_or_old(&self.source(), &self.destination(), has_old, run, fault);
         if !run.status.success() {
             if !ends_for_want_of_memory(intercept, fault) && !run.stderr.is_empty() {
                 self.check_message(&run.stderr, fault);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use testbed::{
@@ -31,9 +31,37 @@ struct Tree {
     to: Scratch,
 }
 
-const FILES: [&str; 4] = ["a/small", "a/large", "a/b/sparse", "linked"];
+pub(super) const FILES: [&str; 4] = ["a/small", "a/large", "a/b/sparse", "linked"];
 const LARGE: &str = "a/b/larger";
 const OLD: &[u8] = b"old";
+
+/// Puts old files where two of the copies go.
+pub(super) fn put_old(destination: &Path) {
+    fs::create_dir_all(destination.join("a")).unwrap();
+    fs::write(destination.join("a/small"), OLD).unwrap();
+    fs::write(destination.join("a/large"), OLD).unwrap();
+}
+
+/// Under each name is the whole new file; or, after a failure, the old one if there was one, or nothing.
+pub(super) fn assert_whole_or_old(
+    source: &Path,
+    destination: &Path,
+    has_old: bool,
+    run: &Run,
+    fault: &Fault,
+) {
+    for name in FILES {
+        let new = fs::read(source.join(name)).unwrap();
+        match fs::read(destination.join(name)) {
+            Ok(found) if found == new => {}
+            Ok(found) => {
+                assert!(has_old && found == OLD, "{fault}: half of {name}: {run:?}");
+                assert!(!run.status.success(), "{fault}: the old {name}: {run:?}");
+            }
+            Err(_) => assert!(!run.status.success(), "{fault}: no {name}: {run:?}"),
+        }
+    }
+}
 
 impl Tree {
     /// Makes a tree with a few entries of every kind.
@@ -86,9 +114,7 @@ impl Tree {
             }
         }
         if has_old {
-            fs::create_dir_all(self.destination().join("a")).unwrap();
-            fs::write(self.destination().join("a/small"), OLD).unwrap();
-            fs::write(self.destination().join("a/large"), OLD).unwrap();
+            put_old(&self.destination());
         }
     }
 
@@ -116,17 +142,7 @@ impl Tree {
     /// Checks that hold for every way to treat links.
     fn check_files(&self, intercept: &Intercept, fault: &Fault, has_old: bool) {
         let run = &intercept.run;
-        for name in FILES {
-            let new = fs::read(self.source().join(name)).unwrap();
-            match fs::read(self.destination().join(name)) {
-                Ok(found) if found == new => {}
-                Ok(found) => {
-                    assert!(has_old && found == OLD, "{fault}: half of {name}: {run:?}");
-                    assert!(!run.status.success(), "{fault}: the old {name}: {run:?}");
-                }
-                Err(_) => assert!(!run.status.success(), "{fault}: no {name}: {run:?}"),
-            }
-        }
+        assert_whole_or_old(&self.source(), &self.destination(), has_old, run, fault);
         if run.status.success() {
             for receipt in run.receipts() {
                 if receipt.value()["event"] == "copied" {
