@@ -118,6 +118,33 @@ pub fn read_all_at(source: impl AsFd, buffer: &mut [u8], offset: u64) -> Sys<usi
     Ok(at)
 }
 
+/// Reads up to `at_most` bytes from an offset, or fewer where the file ends, and appends them: fresh memory is not
+/// zeroed first.
+pub fn append_all_at(
+    source: impl AsFd,
+    buffer: &mut Vec<u8>,
+    at_most: usize,
+    offset: u64,
+) -> Sys<usize> {
+    buffer.reserve(at_most);
+    let mut done = 0;
+    while done < at_most {
+        let room = &mut buffer.spare_capacity_mut()[..at_most - done];
+        match rustix::io::pread(&source, room, offset + done as u64).map_err(Errno::from) {
+            Ok((read, _)) if read.is_empty() => break,
+            Ok((read, _)) => {
+                let read = read.len();
+                done += read;
+                // SAFETY: the kernel has written `read` bytes into the spare capacity, and no more.
+                unsafe { buffer.set_len(buffer.len() + read) };
+            }
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done)
+}
+
 /// Reads from the current file offset.
 pub fn read(source: impl AsFd, buffer: &mut [u8]) -> Sys<usize> {
     Ok(rustix::io::read(source, buffer)?)

@@ -11,6 +11,7 @@ use crate::budget::BudgetShare;
 use crate::gate::lock;
 use crate::outbox::Outbox;
 use crate::slot::Slot;
+use crate::spare::SpareBuffers;
 
 type AnswerSlot = Slot<Result<Answer, PeerError>>;
 
@@ -43,21 +44,27 @@ pub(crate) struct Calls {
     open: Mutex<OpenCalls>,
     answered: Condvar,
     outbox: Arc<Outbox>,
+    spare: Arc<SpareBuffers>,
 }
 
 impl Calls {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Arc<Calls> {
-        Calls::with_caller(Caller::new(), outbox)
+        Calls::with_caller(Caller::new(), outbox, Arc::default())
     }
 
     /// Makes those of a data connection, which are reads alone.
-    pub(crate) fn of_data(outbox: Arc<Outbox>) -> Arc<Calls> {
-        Calls::with_caller(Caller::of_data(), outbox)
+    pub(crate) fn of_data(outbox: Arc<Outbox>, spare: Arc<SpareBuffers>) -> Arc<Calls> {
+        Calls::with_caller(Caller::of_data(), outbox, spare)
     }
 
-    fn with_caller(caller: Caller, outbox: Arc<Outbox>) -> Arc<Calls> {
+    fn with_caller(caller: Caller, outbox: Arc<Outbox>, spare: Arc<SpareBuffers>) -> Arc<Calls> {
         let open = Mutex::new(OpenCalls { caller, waiting: HashMap::new(), lost: None });
-        Arc::new(Calls { open, answered: Condvar::new(), outbox })
+        Arc::new(Calls { open, answered: Condvar::new(), outbox, spare })
+    }
+
+    /// Returns buffers for answers. Those of pieces that were handed on go there.
+    pub(crate) fn spare(&self) -> &Arc<SpareBuffers> {
+        &self.spare
     }
 
     /// Asks, and waits while as many calls are under way as may be. Takes `share` for the answer if it asks.

@@ -207,8 +207,9 @@ impl DataLinks {
         let counts = Arc::clone(&self.counts);
         let mut parts = LinkParts { counts, ..LinkParts::default() };
         let asking = match &self.role {
-            DataRole::Asks(_) => {
-                parts.calls = Some(Calls::of_data(Arc::clone(&outbox)));
+            DataRole::Asks(lanes) => {
+                let spare = Arc::clone(lanes.spare());
+                parts.calls = Some(Calls::of_data(Arc::clone(&outbox), spare));
                 self.end
             }
             DataRole::Serves(files) => {

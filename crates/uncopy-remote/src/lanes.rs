@@ -147,14 +147,12 @@ pub(crate) struct Lanes {
     session: Arc<Calls>,
     data: Mutex<DataLanes>,
     resent: AtomicU64,
-    spare: Arc<SpareBuffers>,
 }
 
 impl Lanes {
     /// Begins with the streams of the session.
     pub(crate) fn new(session: Arc<Calls>) -> Arc<Lanes> {
-        let spare = Arc::new(SpareBuffers::new(OPEN_PIECE_BYTES as usize));
-        Arc::new(Lanes { session, data: Mutex::default(), resent: AtomicU64::new(0), spare })
+        Arc::new(Lanes { session, data: Mutex::default(), resent: AtomicU64::new(0) })
     }
 
     /// Returns the calls of the session itself.
@@ -162,9 +160,9 @@ impl Lanes {
         &self.session
     }
 
-    /// Returns buffers for pieces over open connections. Those of pieces that were handed on go there.
+    /// Returns buffers for pieces. Those of pieces that were handed on go there.
     pub(crate) fn spare(&self) -> &Arc<SpareBuffers> {
-        &self.spare
+        self.session.spare()
     }
 
     /// Adds a data connection that stands, unless none is used any more.

@@ -318,6 +318,11 @@ impl Link {
         mut on_message: OnMessage,
     ) -> Result<(), RemoteError> {
         let mut buffer = vec![0; READ_BYTES];
+        let spare = self.calls.as_ref().map(|calls| calls.spare());
+        let mut make = |bytes| match spare {
+            Some(spare) => spare.take(bytes),
+            None => Vec::with_capacity(bytes),
+        };
         loop {
             while let Some(frame) = frames.next()? {
                 // The lock is not held while somebody waits.
@@ -347,7 +352,7 @@ impl Link {
                 }
                 Ok(count) => {
                     self.counts.receive(count as u64);
-                    frames.feed(&buffer[..count]);
+                    frames.feed_into(&buffer[..count], &mut make);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use uncopy_wire::Frame;
 
 use crate::gate::lock;
+use crate::spare::SpareBuffers;
 
 /// Limit of the streams of a session.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
@@ -32,6 +33,7 @@ pub(crate) struct Outbox {
     taken: Condvar,
     /// Number of bytes from which on those who can wait do so.
     limit: usize,
+    spare: SpareBuffers,
 }
 
 impl Default for Outbox {
@@ -42,7 +44,18 @@ impl Default for Outbox {
 
 impl Outbox {
     pub(crate) fn with_limit(limit: usize) -> Outbox {
-        Outbox { queue: Mutex::default(), added: Condvar::new(), taken: Condvar::new(), limit }
+        Outbox {
+            queue: Mutex::default(),
+            added: Condvar::new(),
+            taken: Condvar::new(),
+            limit,
+            spare: SpareBuffers::default(),
+        }
+    }
+
+    /// Returns buffers for payloads. Those that were written go there.
+    pub(crate) fn spare(&self) -> &SpareBuffers {
+        &self.spare
     }
 
     /// Adds a frame, whatever there is. For frames whose number is bounded.
@@ -140,6 +153,7 @@ impl Outbox {
             output.write_all(&joined)?;
             output.write_all(&large)?;
             output.flush()?;
+            self.spare.give(large);
             written = Instant::now();
             sent(bytes as u64);
             // Bytes count until they are written, so that the limit holds for a peer that does not read.

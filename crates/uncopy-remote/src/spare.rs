@@ -4,34 +4,43 @@ use std::sync::Mutex;
 
 use crate::gate::lock;
 
-/// Maximum number of buffers.
-const MAX_BUFFERS: usize = 8;
+/// Maximum number of buffers, and of all their bytes.
+const MAX_BUFFERS: usize = 16;
+const MAX_BYTES: usize = 8 << 20;
+
+/// Minimum length of a buffer that is worth keeping: malloc uses smaller ones again by itself.
+const MIN_BYTES: usize = 64 << 10;
 
 /// Buffers that nobody uses.
-#[derive(Debug)]
-pub(crate) struct SpareBuffers {
-    /// Capacity of each at least.
-    bytes: usize,
-    buffers: Mutex<Vec<Vec<u8>>>,
-}
+#[derive(Debug, Default)]
+pub(crate) struct SpareBuffers(Mutex<Vec<Vec<u8>>>);
 
 impl SpareBuffers {
-    pub(crate) fn new(bytes: usize) -> SpareBuffers {
-        SpareBuffers { bytes, buffers: Mutex::default() }
-    }
-
-    /// Returns an empty buffer with this capacity.
+    /// Returns an empty buffer with this capacity at least.
     pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
-        let spare = lock(&self.buffers).pop().filter(|spare| spare.capacity() >= bytes);
-        spare.unwrap_or_else(|| Vec::with_capacity(bytes))
+        if bytes >= MIN_BYTES {
+            let mut spare = lock(&self.0);
+            // Those that were used last are still in the caches.
+            if let Some(found) = spare.iter().rposition(|spare| spare.capacity() >= bytes) {
+                return spare.remove(found);
+            }
+        }
+        Vec::with_capacity(bytes)
     }
 
     /// Takes a buffer that is not used any more, if it is of use.
     pub(crate) fn give(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let mut buffers = lock(&self.buffers);
-        if buffer.capacity() >= self.bytes && buffers.len() < MAX_BUFFERS {
-            buffers.push(buffer);
+        if buffer.capacity() < MIN_BYTES || buffer.capacity() > MAX_BYTES {
+            return;
+        }
+        let mut spare = lock(&self.0);
+        spare.push(buffer);
+        // Those that were too short for the last ones go first.
+        while spare.len() > MAX_BUFFERS
+            || spare.iter().map(Vec::capacity).sum::<usize>() > MAX_BYTES
+        {
+            spare.remove(0);
         }
     }
 }
@@ -42,18 +51,26 @@ mod tests {
 
     #[test]
     fn a_few_buffers_that_are_long_enough_are_used_again() {
-        let spare = SpareBuffers::new(100);
-        spare.give(Vec::with_capacity(99));
-        assert!(lock(&spare.buffers).is_empty());
-        let mut buffer = spare.take(100);
-        buffer.extend_from_slice(&[7; 100]);
+        let spare = SpareBuffers::default();
+        spare.give(Vec::with_capacity(MIN_BYTES - 1));
+        assert!(lock(&spare.0).is_empty());
+        let mut buffer = spare.take(MIN_BYTES);
+        buffer.extend_from_slice(&[7; MIN_BYTES]);
         let address = buffer.as_ptr();
         spare.give(buffer);
-        let again = spare.take(50);
+        // A short one is no waste of a long one.
+        assert_ne!(spare.take(50).as_ptr(), address);
+        assert!(spare.take(2 * MIN_BYTES).capacity() >= 2 * MIN_BYTES);
+        let again = spare.take(MIN_BYTES);
         assert_eq!((again.as_ptr(), again.len()), (address, 0));
         spare.give(again);
-        assert!(spare.take(200).capacity() >= 200);
-        (0..20).for_each(|_| spare.give(Vec::with_capacity(100)));
-        assert_eq!(lock(&spare.buffers).len(), MAX_BUFFERS);
+        (0..20).for_each(|_| spare.give(Vec::with_capacity(MIN_BYTES)));
+        assert_eq!(lock(&spare.0).len(), MAX_BUFFERS);
+        // Longer ones take the place of shorter ones.
+        (0..20).for_each(|_| spare.give(Vec::with_capacity(1 << 20)));
+        let lengths: Vec<usize> = lock(&spare.0).iter().map(Vec::capacity).collect();
+        assert_eq!(lengths, [1 << 20; MAX_BYTES >> 20]);
+        spare.give(Vec::with_capacity(MAX_BYTES + 1));
+        assert_eq!(lock(&spare.0).len(), lengths.len());
     }
 }

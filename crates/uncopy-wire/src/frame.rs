@@ -129,6 +129,12 @@ pub struct Frames {
 impl Frames {
     /// Adds received bytes, up to the first violation.
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.feed_into(bytes, &mut Vec::with_capacity);
+    }
+
+    /// As [`Frames::feed`]. `make` is called with the length of each payload that begins, at most
+    /// [`MAX_PAYLOAD_BYTES`], and returns an empty buffer for it.
+    pub fn feed_into(&mut self, bytes: &[u8], make: &mut dyn FnMut(usize) -> Vec<u8>) {
         let mut rest = bytes;
         while !rest.is_empty() && self.violation.is_none() {
             let wanted = match &self.partial {
@@ -142,7 +148,7 @@ impl Frames {
                     frame.payload.extend_from_slice(taken);
                     *missing -= taken.len();
                 }
-                None => self.take_head(taken),
+                None => self.take_head(taken, make),
             }
             if let Some((frame, 0)) = self.partial.take_if(|(_, missing)| *missing == 0) {
                 self.whole.push_back(frame);
@@ -150,7 +156,7 @@ impl Frames {
         }
     }
 
-    fn take_head(&mut self, bytes: &[u8]) {
+    fn take_head(&mut self, bytes: &[u8], make: &mut dyn FnMut(usize) -> Vec<u8>) {
         self.head.extend_from_slice(bytes);
         let Some(head) = self.head.first_chunk::<HEAD_BYTES>() else { return };
         let [a, b, c, d, kind, e, f, g, h] = *head;
@@ -160,7 +166,8 @@ impl Frames {
             (None, _) => self.violation = Some(Violation::FrameTooLong { bytes }),
             (_, None) => self.violation = Some(Violation::UnknownFrame { kind }),
             (Some(length), Some(kind)) => {
-                let payload = Vec::with_capacity(length);
+                let payload = make(length);
+                debug_assert!(payload.is_empty());
                 self.partial = Some((Frame { kind, call, payload }, length));
             }
         }

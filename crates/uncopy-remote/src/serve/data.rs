@@ -35,7 +35,9 @@ impl Answering for DataServing {
         }
         let read = match request.call {
             // A handle that is not open may have been closed while the call was on its way.
-            Call::Read { file, offset, bytes } => self.files.read(file, offset, bytes),
+            Call::Read { file, offset, bytes } => {
+                self.files.read(file, offset, bytes, self.outbox.spare())
+            }
             _ => Err(Errno::ENOSYS),
         };
         let frame = match read {

@@ -19,6 +19,7 @@ use uncopy_wire::{Call, Frame, Handle, Kind, Server, Violation};
 use crate::gate::lock;
 use crate::link::{Answering, spawn};
 use crate::outbox::Outbox;
+use crate::spare::SpareBuffers;
 use crate::{RemoteError, convert};
 use answer::{Answered, Digested};
 use descriptors::Descriptors;
@@ -102,10 +103,16 @@ impl Serving {
     }
 
     /// Reads a file that is open.
-    fn read(&self, file: Handle, offset: u64, bytes: u32) -> Result<Vec<u8>, Errno> {
+    fn read(
+        &self,
+        file: Handle,
+        offset: u64,
+        bytes: u32,
+        spare: &SpareBuffers,
+    ) -> Result<Vec<u8>, Errno> {
         let opened = lock(&self.work).open.get(&file).cloned();
         let opened = opened.filter(|opened| opened.status.kind == Kind::File);
-        opened.ok_or(Errno::EBADF)?.read(offset, bytes)
+        opened.ok_or(Errno::EBADF)?.read(offset, bytes, spare)
     }
 
     fn take_call(&self, frame: &Frame) -> Result<(), Violation> {
@@ -219,7 +226,9 @@ impl Serving {
             Call::Look { name, .. } => of()?.look(name, descriptors).map(Answered::Entry),
             Call::Examine { .. } => of()?.examine(descriptors).map(Answered::Status),
             Call::Ranges { from, .. } => of()?.ranges(*from).map(Answered::Ranges),
-            Call::Read { offset, bytes, .. } => of()?.read(*offset, *bytes).map(Answered::Data),
+            Call::Read { offset, bytes, .. } => {
+                of()?.read(*offset, *bytes, self.outbox.spare()).map(Answered::Data)
+            }
             Call::Attributes { .. } => of()?.attributes(descriptors).map(Answered::Attributes),
             Call::Attribute { name, .. } => {
                 of()?.attribute(name, descriptors).map(Answered::Attribute)

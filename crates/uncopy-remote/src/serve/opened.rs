@@ -19,6 +19,7 @@ use super::answer::{CountedEntries, Digested, FoundRanges, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
 use super::directory::OpenDirectory;
 use crate::convert;
+use crate::spare::SpareBuffers;
 
 /// Something that is open.
 #[derive(Debug)]
@@ -189,10 +190,11 @@ impl Opened {
         Ok(FoundRanges { ranges, is_last: false })
     }
 
-    pub(super) fn read(&self, offset: u64, bytes: u32) -> Sys<Vec<u8>> {
-        let mut buffer = vec![0; bytes as usize];
-        let read = transfer::read_all_at(self.file()?, &mut buffer, offset)?;
-        buffer.truncate(read);
+    /// Reads into a buffer of `spare`.
+    pub(super) fn read(&self, offset: u64, bytes: u32, spare: &SpareBuffers) -> Sys<Vec<u8>> {
+        let file = self.file()?;
+        let mut buffer = spare.take(bytes as usize);
+        transfer::append_all_at(file, &mut buffer, bytes as usize, offset)?;
         Ok(buffer)
     }
 
