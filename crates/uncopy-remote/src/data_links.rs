@@ -10,13 +10,14 @@ use uncopy_wire::{DataLoss, DataRefusal, End, Frames, Session};
 use crate::calls::Calls;
 use crate::data::{DataStream, OpenStream};
 use crate::gate::lock;
+use crate::input::Directions;
 use crate::lanes::{Lane, Lanes};
 use crate::link::{Counts, Link, LinkEnd, LinkParts, OnEnd, spawn};
 use crate::open_life::OpenLife;
 use crate::open_receiver::OpenReceiver;
 use crate::outbox::Outbox;
 use crate::serve::{DataServing, OpenSender, Serving};
-use crate::{Limits, RemoteError, Streams, Traffic};
+use crate::{Limits, RemoteError, Traffic};
 
 /// Number of bytes that wait to be written to one connection before its next read is begun.
 const QUEUED_BYTES: usize = 1 << 20;
@@ -238,7 +239,8 @@ impl DataLinks {
         });
         let session = Session::data(self.end, asking);
         let link = Link::new(self.limits, session, outbox, parts);
-        link.start(Streams::new(reader, writer), Frames::default(), Box::new(|_| ()))?;
+        let directions = Directions { input: Box::new(reader), output: Box::new(writer) };
+        link.start(directions, Frames::default(), Box::new(|_| ()))?;
         if self.hold(Standing::Tls(Arc::clone(&link))) {
             let lane = lane.as_ref().map(|(lanes, lane)| (&**lanes, lane));
             self.begin_use(|| link.end().is_none(), lane);

@@ -22,6 +22,7 @@ mod far_data;
 mod far_end;
 mod gate;
 mod greet;
+mod input;
 mod lanes;
 mod limits;
 mod link;

@@ -1,7 +1,7 @@
 //! The connection of an end: its threads, its life, its end.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -11,11 +11,9 @@ use uncopy_wire::{Frame, Frames, Message, Received, Session, Violation};
 
 use crate::calls::Calls;
 use crate::gate::lock;
+use crate::input::{Directions, Input};
 use crate::outbox::Outbox;
-use crate::{Limits, RemoteError, Streams, Traffic};
-
-/// Number of bytes of one read.
-const READ_BYTES: usize = 256 << 10;
+use crate::{Limits, RemoteError, Traffic};
 
 /// End of a connection.
 #[derive(Debug, Clone)]
@@ -152,21 +150,21 @@ impl Link {
     /// connection has ended.
     pub(crate) fn start(
         self: &Arc<Link>,
-        streams: Streams,
+        streams: impl Into<Directions>,
         frames: Frames,
         on_message: OnMessage,
     ) -> Result<(), RemoteError> {
-        let started = self.start_threads(streams, frames, on_message);
+        let started = self.start_threads(streams.into(), frames, on_message);
         started.inspect_err(|error| self.finish(&LinkEnd::Failed(error.clone())))
     }
 
     fn start_threads(
         self: &Arc<Link>,
-        streams: Streams,
+        directions: Directions,
         frames: Frames,
         on_message: OnMessage,
     ) -> Result<(), RemoteError> {
-        let Streams { input, output } = streams;
+        let Directions { input, output } = directions;
         let link = Arc::clone(self);
         spawn("writer", move || link.write(output))?;
         let link = Arc::clone(self);
@@ -301,7 +299,7 @@ impl Link {
         self.changed.notify_all();
     }
 
-    fn read(&self, input: Box<dyn Read + Send>, frames: Frames, on_message: OnMessage) {
+    fn read(&self, input: Box<dyn Input>, frames: Frames, on_message: OnMessage) {
         let end = match self.read_frames(input, frames, on_message) {
             Ok(()) => LinkEnd::Closed,
             Err(error) => LinkEnd::Failed(error),
@@ -313,11 +311,10 @@ impl Link {
 
     fn read_frames(
         &self,
-        mut input: Box<dyn Read + Send>,
+        mut input: Box<dyn Input>,
         mut frames: Frames,
         mut on_message: OnMessage,
     ) -> Result<(), RemoteError> {
-        let mut buffer = vec![0; READ_BYTES];
         let spare = self.calls.as_ref().map(|calls| calls.spare());
         let mut make = |bytes| match spare {
             Some(spare) => spare.take(bytes),
@@ -342,7 +339,7 @@ impl Link {
                 }
                 life.reading_since = Some(Instant::now());
             }
-            let read = input.read(&mut buffer);
+            let read = input.feed(&mut |bytes| frames.feed_into(bytes, &mut make));
             lock(&self.life).reading_since = None;
             match read {
                 Ok(0) if frames.is_empty() => return Ok(()),
@@ -352,7 +349,6 @@ impl Link {
                 }
                 Ok(count) => {
                     self.counts.receive(count as u64);
-                    frames.feed_into(&buffer[..count], &mut make);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {

@@ -4,14 +4,17 @@
 //! and never while a half waits for the socket: each half has a buffer of its own for what it moves between the two.
 
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use rustls::Connection;
+use uncopy_core::Errno;
+use uncopy_os::stream;
 
 use crate::gate::lock;
+use crate::input::Input;
 
 /// Bytes that are encrypted, and received, at once: four records of TLS.
 const BATCH_BYTES: usize = 64 << 10;
@@ -50,7 +53,8 @@ pub struct DataReader {
 #[derive(Debug)]
 pub struct DataWriter {
     link: Arc<Link>,
-    encrypted: Vec<u8>,
+    /// What the socket had no room for.
+    unsent: Vec<u8>,
     is_closed: bool,
     failed: Option<io::ErrorKind>,
 }
@@ -86,21 +90,58 @@ impl TlsState {
         Ok(bytes)
     }
 
-    /// Encrypts what `fill` hands over.
+    /// Encrypts what `fill` hands over, and sends as much of it as goes without waiting. The rest is left in `unsent`.
     fn encrypt(
         &mut self,
         fill: impl FnOnce(&mut Connection) -> io::Result<usize>,
-        encrypted: &mut Vec<u8>,
+        socket: &TcpStream,
+        unsent: &mut Vec<u8>,
     ) -> io::Result<usize> {
         if self.is_broken {
             let message = "the other end broke the protocol of the data connection";
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         let taken = fill(&mut self.connection)?;
+        let mut way_out = WayOut { socket, unsent };
         while self.connection.wants_write() {
-            self.connection.write_tls(encrypted)?;
+            self.connection.write_tls(&mut way_out)?;
         }
         Ok(taken)
+    }
+}
+
+/// Takes records where they were encrypted: to the socket while that has room, and aside then.
+struct WayOut<'a> {
+    socket: &'a TcpStream,
+    unsent: &'a mut Vec<u8>,
+}
+
+impl Write for WayOut<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut sent = match self.unsent.is_empty() {
+            true => loop {
+                match stream::send(self.socket, parts) {
+                    Err(Errno::EINTR) => {}
+                    Err(Errno::EAGAIN) => break 0,
+                    result => break result.map_err(|e| io::Error::from_raw_os_error(e.raw()))?,
+                }
+            },
+            false => 0,
+        };
+        for part in parts {
+            let here = sent.min(part.len());
+            self.unsent.extend_from_slice(&part[here..]);
+            sent -= here;
+        }
+        Ok(parts.iter().map(|part| part.len()).sum())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -155,8 +196,8 @@ impl DataStream {
             has_ended: false,
             failed: None,
         };
-        let encrypted = Vec::with_capacity(BATCH_BYTES + BATCH_OVERHEAD_BYTES);
-        let writer = DataWriter { link: self.link, encrypted, is_closed: false, failed: None };
+        let unsent = Vec::with_capacity(BATCH_BYTES + BATCH_OVERHEAD_BYTES);
+        let writer = DataWriter { link: self.link, unsent, is_closed: false, failed: None };
         (reader, writer)
     }
 
@@ -181,26 +222,32 @@ impl StreamCutter {
 }
 
 impl DataReader {
-    /// Decrypts into `bytes` what is there; `None`: more must be received.
-    fn decrypt(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
-        let mut filled = 0;
+    /// Decrypts what is there and hands it on; `None`: more must be received. `take` returns how much it takes.
+    fn decrypt(&mut self, take: &mut dyn FnMut(&[u8]) -> usize) -> io::Result<Option<usize>> {
+        let mut taken = 0;
         let mut tls = self.link.tls();
         loop {
-            let free = &mut bytes[filled..];
-            match tls.connection.reader().read(free) {
-                // The other end closed its half, or there is no room.
-                Ok(0) => return Ok(Some(filled)),
-                Ok(read) => filled += read,
+            match tls.connection.reader().fill_buf() {
+                // The other end closed its half.
+                Ok([]) => return Ok(Some(taken)),
+                Ok(chunk) => {
+                    let (here, all) = (take(chunk), chunk.len());
+                    tls.connection.reader().consume(here);
+                    taken += here;
+                    if here < all {
+                        return Ok(Some(taken));
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // An end is taken when all before it is given out.
-                    if self.rest.is_empty() && (filled > 0 || !self.has_ended) {
-                        return Ok((filled > 0).then_some(filled));
+                    if self.rest.is_empty() && (taken > 0 || !self.has_ended) {
+                        return Ok((taken > 0).then_some(taken));
                     }
                     let rest = tls.take(&self.received[self.rest.clone()])?;
                     self.rest.start = self.rest.end - rest.len();
                 }
                 // Reported by the next read.
-                Err(_) if filled > 0 => return Ok(Some(filled)),
+                Err(_) if taken > 0 => return Ok(Some(taken)),
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Err(cut_short());
                 }
@@ -222,28 +269,51 @@ impl DataReader {
         Ok(())
     }
 
-    fn read_some(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(read) = self.decrypt(bytes)? {
-                return Ok(read);
-            }
-            self.receive()?;
-        }
-    }
-}
-
-impl Read for DataReader {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+    /// Waits for bytes and hands them on from where they were decrypted. Returns their number; 0: their end.
+    ///
+    /// # Errors
+    /// As a read.
+    fn read_with(&mut self, take: &mut dyn FnMut(&[u8]) -> usize) -> io::Result<usize> {
         check_standing(self.failed)?;
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        let result = self.read_some(bytes);
+        let result = loop {
+            match self.decrypt(take).transpose() {
+                Some(result) => break result,
+                None => match self.receive() {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
+            }
+        };
         if let Err(error) = &result {
             self.failed = Some(error.kind());
             self.link.cut();
         }
         result
+    }
+}
+
+impl Read for DataReader {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return check_standing(self.failed).map(|()| 0);
+        }
+        let mut filled = 0;
+        self.read_with(&mut |chunk| {
+            let free = &mut bytes[filled..];
+            let count = chunk.len().min(free.len());
+            free[..count].copy_from_slice(&chunk[..count]);
+            filled += count;
+            count
+        })
+    }
+}
+
+impl Input for DataReader {
+    fn feed(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        self.read_with(&mut |chunk| {
+            take(chunk);
+            chunk.len()
+        })
     }
 }
 
@@ -265,7 +335,7 @@ impl DataWriter {
         Ok(())
     }
 
-    /// Encrypts what `fill` hands over, and sends it after the lock is given back.
+    /// Encrypts what `fill` hands over and sends it; waits for the socket after the lock is given back.
     fn encrypt(
         &mut self,
         fill: impl FnOnce(&mut Connection) -> io::Result<usize>,
@@ -283,10 +353,10 @@ impl DataWriter {
         &mut self,
         fill: impl FnOnce(&mut Connection) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        self.encrypted.clear();
-        let taken = self.link.tls().encrypt(fill, &mut self.encrypted)?;
+        self.unsent.clear();
         let mut socket = &*self.link.socket;
-        socket.write_all(&self.encrypted)?;
+        let taken = self.link.tls().encrypt(fill, socket, &mut self.unsent)?;
+        socket.write_all(&self.unsent)?;
         Ok(taken)
     }
 }

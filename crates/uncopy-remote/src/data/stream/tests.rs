@@ -32,7 +32,7 @@ fn buffers_keep_their_size() {
     let (near, far) = pair();
     let ((mut near_reader, mut near_writer), (mut reader, writer)) =
         (near.into_split(), far.into_split());
-    let room = near_writer.encrypted.capacity();
+    let room = near_writer.unsent.capacity();
     let data = vec![7; 1 << 20];
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -43,7 +43,7 @@ fn buffers_keep_their_size() {
         near_writer.write_all(&data).unwrap();
         near_writer.write_all(&data[..0]).unwrap();
     });
-    assert_eq!(near_writer.encrypted.capacity(), room, "a batch and its records fit");
+    assert_eq!(near_writer.unsent.capacity(), room, "a batch and its records fit");
     writer.close().unwrap();
     assert_eq!(near_reader.read(&mut [0]).unwrap(), 0);
     assert_eq!(near_reader.received.len(), BATCH_BYTES);
