@@ -22,10 +22,19 @@ pub(crate) struct Pending(Arc<AnswerSlot>);
 impl Pending {
     /// Waits for the answer.
     pub(crate) fn wait(self) -> Result<Answer, PeerError> {
-        match self.0.wait() {
-            Ok(Answer::Failed { errno }) => Err(PeerError::System(Errno::from_raw(errno.into()))),
-            found => found,
-        }
+        checked(self.0.wait())
+    }
+
+    /// Takes the answer out, if it has come.
+    pub(crate) fn try_take(&self) -> Option<Result<Answer, PeerError>> {
+        self.0.try_take().map(checked)
+    }
+}
+
+fn checked(answer: Result<Answer, PeerError>) -> Result<Answer, PeerError> {
+    match answer {
+        Ok(Answer::Failed { errno }) => Err(PeerError::System(Errno::from_raw(errno.into()))),
+        found => found,
     }
 }
 

@@ -16,6 +16,7 @@ mod confine;
 mod convert;
 pub mod data;
 mod data_links;
+mod directories_ahead;
 mod error;
 mod far;
 mod far_data;

@@ -35,6 +35,11 @@ impl<T> Slot<T> {
         }
     }
 
+    /// Takes the result out, if there is one.
+    pub(crate) fn try_take(&self) -> Option<T> {
+        lock(&self.result).take()
+    }
+
     /// Gives its memory back to who asks again.
     pub(crate) fn into_share(self) -> Option<BudgetShare> {
         self.share

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, Mutex};
 
+use rustix::fs::FileType;
 use uncopy_copy::peer::{
     Peer, PeerAttribute, PeerCount, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
     PeerPage, PeerRanges,
@@ -17,6 +18,7 @@ use uncopy_wire::{Answer, Attribute, Call, Entry, FailedEntry, Handle, MAX_CONTE
 use crate::budget::Budget;
 use crate::calls::{Calls, Pending};
 use crate::convert;
+use crate::directories_ahead::{Asked, DirectoriesAhead, Step};
 use crate::gate::{Gate, lock};
 use crate::lanes::{Lanes, PendingPiece, PieceBytes, other_answer};
 use crate::piece::Piece;
@@ -56,6 +58,7 @@ pub struct RemoteSource {
     readers: Gate,
     attribute_readers: Gate,
     listings: Mutex<HashMap<PeerHandle, Arc<Mutex<Listing>>>>,
+    ahead: Mutex<DirectoriesAhead<Pending>>,
     /// Files that changed while they were read.
     changed: Mutex<HashSet<PeerHandle>>,
 }
@@ -69,17 +72,42 @@ impl RemoteSource {
             readers: Gate::new(READERS),
             attribute_readers: Gate::new(ATTRIBUTE_READERS),
             listings: Mutex::default(),
+            ahead: Mutex::default(),
             changed: Mutex::default(),
         })
     }
 
-    fn opened(&self, call: &Call) -> Result<PeerOpened, PeerError> {
-        match self.calls.ask(call)? {
-            Answer::Opened { handle, status, .. } => {
-                Ok(PeerOpened { handle: PeerHandle(handle.0), stat: convert::stat(&status) })
+    /// Opens and lists directories ahead, as far as answers have come and memory allows.
+    fn look_ahead(&self) -> Result<(), PeerError> {
+        let mut ahead = lock(&self.ahead);
+        loop {
+            let mut share = self.budget.try_take(PAGE_BYTES);
+            match ahead.next(share.is_some()) {
+                None => return Ok(()),
+                Some(Step::Open(place, contents_up_to)) => {
+                    let (directory, name) = (Handle(place.0.0), place.1.as_bytes().to_vec());
+                    let call = Call::Open { directory, name, follows: false };
+                    let asked = self.calls.begin(&call, &mut None)?;
+                    ahead.begun(place, contents_up_to, asked);
+                }
+                Some(Step::List(directory, contents_up_to)) => {
+                    let call = Call::List { directory: Handle(directory.0), contents_up_to };
+                    let page = self.calls.begin(&call, &mut share)?;
+                    lock(&self.listing(directory)).ahead.push_back(page);
+                }
+                Some(Step::Close(of)) => self.close_alone(of),
             }
-            _ => Err(other_answer()),
         }
+    }
+
+    fn listing(&self, directory: PeerHandle) -> Arc<Mutex<Listing>> {
+        Arc::clone(lock(&self.listings).entry(directory).or_default())
+    }
+
+    fn close_alone(&self, of: PeerHandle) {
+        lock(&self.listings).remove(&of);
+        lock(&self.changed).remove(&of);
+        self.calls.notify(&Call::Close { of: Handle(of.0) });
     }
 
     /// Asks for further pages, as many as the listing is to be ahead and memory allows.
@@ -114,9 +142,28 @@ fn failed_entry(entry: FailedEntry) -> PeerFailedEntry {
     PeerFailedEntry { name: OsString::from_vec(entry.name), errno }
 }
 
+fn opened(answer: Answer) -> Result<PeerOpened, PeerError> {
+    match answer {
+        Answer::Opened { handle, status, .. } => {
+            Ok(PeerOpened { handle: PeerHandle(handle.0), stat: convert::stat(&status) })
+        }
+        _ => Err(other_answer()),
+    }
+}
+
+impl Asked for Pending {
+    fn try_take(&self) -> Option<Result<PeerOpened, PeerError>> {
+        Pending::try_take(self).map(|answer| answer.and_then(opened))
+    }
+
+    fn wait(self) -> Result<PeerOpened, PeerError> {
+        Pending::wait(self).and_then(opened)
+    }
+}
+
 impl Peer for RemoteSource {
     fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {
-        self.opened(&Call::Root { number, follows })
+        self.calls.ask(&Call::Root { number, follows }).and_then(opened)
     }
 
     fn root_target(&self, number: u32) -> Result<OsString, PeerError> {
@@ -135,13 +182,21 @@ impl Peer for RemoteSource {
         name: &OsStr,
         follows: bool,
     ) -> Result<PeerOpened, PeerError> {
+        if !follows {
+            let begun = lock(&self.ahead).claim(directory, name);
+            self.look_ahead()?;
+            if let Some(opening) = begun {
+                return opening.wait();
+            }
+        }
         let (directory, name) = (Handle(directory.0), name.as_bytes().to_vec());
-        self.opened(&Call::Open { directory, name, follows })
+        self.calls.ask(&Call::Open { directory, name, follows }).and_then(opened)
     }
 
     fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError> {
         let _place = self.readers.enter();
-        let listing = Arc::clone(lock(&self.listings).entry(directory).or_default());
+        self.look_ahead()?;
+        let listing = self.listing(directory);
         let mut listing = lock(&listing);
         let contents_up_to = contents_up_to.min(MAX_CONTENTS_BYTES);
         let call = Call::List { directory: Handle(directory.0), contents_up_to };
@@ -161,11 +216,14 @@ impl Peer for RemoteSource {
             listing.window = (listing.window * 2).min(PAGES_AHEAD);
             self.list_ahead(&mut listing, &call, false)?;
         }
-        Ok(PeerPage {
-            entries: entries.into_iter().map(entry).collect(),
-            failed: failed.into_iter().map(failed_entry).collect(),
-            is_last,
-        })
+        drop(listing);
+        let entries: Vec<PeerEntry> = entries.into_iter().map(entry).collect();
+        let is_directory = |entry: &&PeerEntry| entry.stat.file_type() == FileType::Directory;
+        let directories = entries.iter().filter(is_directory).map(|entry| entry.name.clone());
+        lock(&self.ahead).found(directory, directories, contents_up_to);
+        self.look_ahead()?;
+        let failed = failed.into_iter().map(failed_entry).collect();
+        Ok(PeerPage { entries, failed, is_last })
     }
 
     fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError> {
@@ -273,8 +331,7 @@ impl Peer for RemoteSource {
     }
 
     fn close(&self, of: PeerHandle) {
-        lock(&self.listings).remove(&of);
-        lock(&self.changed).remove(&of);
-        self.calls.notify(&Call::Close { of: Handle(of.0) });
+        lock(&self.ahead).forget_below(of);
+        self.close_alone(of);
     }
 }
