@@ -131,7 +131,7 @@ pub fn append_all_at(
     while done < at_most {
         let room = &mut buffer.spare_capacity_mut()[..at_most - done];
         match rustix::io::pread(&source, room, offset + done as u64).map_err(Errno::from) {
-            Ok((read, _)) if read.is_empty() => break,
+            Ok(([], _)) => break,
             Ok((read, _)) => {
                 let read = read.len();
                 done += read;

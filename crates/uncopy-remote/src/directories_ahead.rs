@@ -25,7 +25,7 @@ const MAX_NAMES: usize = 8192;
 type Place = (PeerHandle, OsString);
 
 /// Question to the other end, and its answer when it has come.
-pub(crate) trait Asked {
+pub(crate) trait AskedOpening {
     /// Takes out the answer, if it has come.
     fn try_take(&self) -> Option<Result<PeerOpened, PeerError>>;
 
@@ -45,7 +45,7 @@ struct Ahead<A> {
     contents_up_to: u32,
 }
 
-impl<A: Asked> Ahead<A> {
+impl<A: AskedOpening> Ahead<A> {
     /// Looks whether the answer has come.
     fn look(&mut self) {
         if self.opened.is_none() {
@@ -60,7 +60,7 @@ impl<A: Asked> Ahead<A> {
 
 /// Directories of one parent.
 #[derive(Debug, Default)]
-struct Siblings {
+struct SiblingDirectories {
     /// Names that are not asked for yet, in the order of the listing.
     names: VecDeque<OsString>,
     contents_up_to: u32,
@@ -74,7 +74,7 @@ struct Siblings {
 /// Directories that are opened ahead.
 #[derive(Debug)]
 pub(crate) struct DirectoriesAhead<A> {
-    siblings: HashMap<PeerHandle, Siblings>,
+    siblings: HashMap<PeerHandle, SiblingDirectories>,
     /// Number of names of all of them.
     names: usize,
     ahead: HashMap<Place, Ahead<A>>,
@@ -93,9 +93,9 @@ impl<A> Default for DirectoriesAhead<A> {
     }
 }
 
-/// Step that is to be made.
+/// AheadStep that is to be made.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum AheadStep {
     /// Open this directory, whose listing is to bring contents up to this length, and call
     /// [`DirectoriesAhead::begun`].
     Open(Place, u32),
@@ -105,7 +105,7 @@ pub(crate) enum Step {
     Close(PeerHandle),
 }
 
-impl<A: Asked> DirectoriesAhead<A> {
+impl<A: AskedOpening> DirectoriesAhead<A> {
     /// Takes the directories of a page of a listing, in its order.
     pub(crate) fn found(
         &mut self,
@@ -151,23 +151,23 @@ impl<A: Asked> DirectoriesAhead<A> {
     }
 
     /// Returns what is to be done next; `None`: nothing at present. `may_list`: whether there is memory for a page.
-    pub(crate) fn next(&mut self, may_list: bool) -> Option<Step> {
+    pub(crate) fn next(&mut self, may_list: bool) -> Option<AheadStep> {
         self.close_next()
             .or_else(|| may_list.then(|| self.list_next()).flatten())
             .or_else(|| self.open_next())
     }
 
-    fn close_next(&mut self) -> Option<Step> {
+    fn close_next(&mut self) -> Option<AheadStep> {
         self.unwanted.iter_mut().for_each(Ahead::look);
         while let Some(index) = self.unwanted.iter().position(|ahead| ahead.opened.is_some()) {
             if let Some(Ok(opened)) = self.unwanted.swap_remove(index).opened {
-                return Some(Step::Close(opened.handle));
+                return Some(AheadStep::Close(opened.handle));
             }
         }
         None
     }
 
-    fn list_next(&mut self) -> Option<Step> {
+    fn list_next(&mut self) -> Option<AheadStep> {
         for ((parent, _), ahead) in &mut self.ahead {
             let Some(siblings) = self.siblings.get_mut(parent) else { continue };
             if ahead.is_listed || ahead.contents_up_to == 0 || siblings.listed == MAX_LISTED {
@@ -177,17 +177,17 @@ impl<A: Asked> DirectoriesAhead<A> {
             if let Some(Ok(opened)) = &ahead.opened {
                 ahead.is_listed = true;
                 siblings.listed += 1;
-                return Some(Step::List(opened.handle, ahead.contents_up_to));
+                return Some(AheadStep::List(opened.handle, ahead.contents_up_to));
             }
         }
         None
     }
 
-    fn open_next(&mut self) -> Option<Step> {
+    fn open_next(&mut self) -> Option<AheadStep> {
         if self.ahead.len() + self.unwanted.len() >= MAX_OPENED_IN_ALL {
             return None;
         }
-        let has_next = |siblings: &Siblings| {
+        let has_next = |siblings: &SiblingDirectories| {
             let window = (8 * siblings.claimed).min(MAX_OPENED);
             siblings.opened < window && !siblings.names.is_empty()
         };
@@ -196,7 +196,7 @@ impl<A: Asked> DirectoriesAhead<A> {
         let name = siblings.names.pop_front()?;
         self.names -= 1;
         siblings.opened += 1;
-        Some(Step::Open((*parent, name), siblings.contents_up_to))
+        Some(AheadStep::Open((*parent, name), siblings.contents_up_to))
     }
 }
 
@@ -204,7 +204,7 @@ impl<A: Asked> DirectoriesAhead<A> {
 #[derive(Debug)]
 pub(crate) struct Opening<A>(Ahead<A>);
 
-impl<A: Asked> Opening<A> {
+impl<A: AskedOpening> Opening<A> {
     /// Waits until it is open.
     pub(crate) fn wait(self) -> Result<PeerOpened, PeerError> {
         self.0.wait()
@@ -226,7 +226,7 @@ mod tests {
     #[derive(Debug, Clone, Default)]
     struct Played(Rc<RefCell<Option<Answer>>>);
 
-    impl Asked for Played {
+    impl AskedOpening for Played {
         fn try_take(&self) -> Option<Answer> {
             self.0.borrow_mut().take()
         }
@@ -251,11 +251,11 @@ mod tests {
     fn go(
         ahead: &mut DirectoriesAhead<Played>,
         may_list: bool,
-    ) -> (Vec<(String, Played)>, Vec<Step>) {
+    ) -> (Vec<(String, Played)>, Vec<AheadStep>) {
         let (mut openings, mut others) = (Vec::new(), Vec::new());
         while let Some(step) = ahead.next(may_list) {
             match step {
-                Step::Open(place, contents_up_to) => {
+                AheadStep::Open(place, contents_up_to) => {
                     let (name, asked) = (place.1.to_str().unwrap().to_owned(), Played::default());
                     ahead.begun(place, contents_up_to, asked.clone());
                     openings.push((name, asked));
@@ -310,7 +310,10 @@ mod tests {
             assert!(go(&mut ahead, false).1.is_empty());
             let (_, others) = go(&mut ahead, true);
             assert_eq!(others.len(), if contents_up_to > 0 { MAX_LISTED } else { 0 });
-            assert!(others.iter().all(|step| matches!(step, Step::List(_, 100))), "{others:?}");
+            assert!(
+                others.iter().all(|step| matches!(step, AheadStep::List(_, 100))),
+                "{others:?}"
+            );
             // Its error is that of whoever asks for it.
             let error = ahead.claim(parent, OsStr::new("8")).unwrap().wait().unwrap_err();
             assert_eq!(error, PeerError::System(Errno::EACCES));
@@ -328,10 +331,10 @@ mod tests {
         assert_eq!(ahead.names, 0);
         let (more, others) = go(&mut ahead, true);
         assert!(more.is_empty());
-        assert_eq!(others, [Step::Close(PeerHandle(5))]);
+        assert_eq!(others, [AheadStep::Close(PeerHandle(5))]);
         *openings[1].1.0.borrow_mut() = Some(Err(PeerError::System(Errno::ENOENT)));
         *openings[2].1.0.borrow_mut() = Some(opened(6));
-        assert_eq!(go(&mut ahead, true).1, [Step::Close(PeerHandle(6))]);
+        assert_eq!(go(&mut ahead, true).1, [AheadStep::Close(PeerHandle(6))]);
         assert_eq!(ahead.unwanted.len(), openings.len() - 3);
         // Names without end are not remembered.
         ahead.found(TOP, names(0..2 * MAX_NAMES as u32), 0);

@@ -18,7 +18,7 @@ use uncopy_wire::{Answer, Attribute, Call, Entry, FailedEntry, Handle, MAX_CONTE
 use crate::budget::Budget;
 use crate::calls::{Calls, Pending};
 use crate::convert;
-use crate::directories_ahead::{Asked, DirectoriesAhead, Step};
+use crate::directories_ahead::{AheadStep, AskedOpening, DirectoriesAhead};
 use crate::gate::{Gate, lock};
 use crate::lanes::{Lanes, PendingPiece, PieceBytes, other_answer};
 use crate::piece::Piece;
@@ -84,18 +84,18 @@ impl RemoteSource {
             let mut share = self.budget.try_take(PAGE_BYTES);
             match ahead.next(share.is_some()) {
                 None => return Ok(()),
-                Some(Step::Open(place, contents_up_to)) => {
+                Some(AheadStep::Open(place, contents_up_to)) => {
                     let (directory, name) = (Handle(place.0.0), place.1.as_bytes().to_vec());
                     let call = Call::Open { directory, name, follows: false };
                     let asked = self.calls.begin(&call, &mut None)?;
                     ahead.begun(place, contents_up_to, asked);
                 }
-                Some(Step::List(directory, contents_up_to)) => {
+                Some(AheadStep::List(directory, contents_up_to)) => {
                     let call = Call::List { directory: Handle(directory.0), contents_up_to };
                     let page = self.calls.begin(&call, &mut share)?;
                     lock(&self.listing(directory)).ahead.push_back(page);
                 }
-                Some(Step::Close(of)) => self.close_alone(of),
+                Some(AheadStep::Close(of)) => self.close_alone(of),
             }
         }
     }
@@ -142,28 +142,28 @@ fn failed_entry(entry: FailedEntry) -> PeerFailedEntry {
     PeerFailedEntry { name: OsString::from_vec(entry.name), errno }
 }
 
-fn opened(answer: Answer) -> Result<PeerOpened, PeerError> {
+fn opened(answer: &Answer) -> Result<PeerOpened, PeerError> {
     match answer {
         Answer::Opened { handle, status, .. } => {
-            Ok(PeerOpened { handle: PeerHandle(handle.0), stat: convert::stat(&status) })
+            Ok(PeerOpened { handle: PeerHandle(handle.0), stat: convert::stat(status) })
         }
         _ => Err(other_answer()),
     }
 }
 
-impl Asked for Pending {
+impl AskedOpening for Pending {
     fn try_take(&self) -> Option<Result<PeerOpened, PeerError>> {
-        Pending::try_take(self).map(|answer| answer.and_then(opened))
+        Pending::try_take(self).map(|answer| answer.and_then(|answer| opened(&answer)))
     }
 
     fn wait(self) -> Result<PeerOpened, PeerError> {
-        Pending::wait(self).and_then(opened)
+        Pending::wait(self).and_then(|answer| opened(&answer))
     }
 }
 
 impl Peer for RemoteSource {
     fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {
-        self.calls.ask(&Call::Root { number, follows }).and_then(opened)
+        self.calls.ask(&Call::Root { number, follows }).and_then(|answer| opened(&answer))
     }
 
     fn root_target(&self, number: u32) -> Result<OsString, PeerError> {
@@ -190,7 +190,7 @@ impl Peer for RemoteSource {
             }
         }
         let (directory, name) = (Handle(directory.0), name.as_bytes().to_vec());
-        self.calls.ask(&Call::Open { directory, name, follows }).and_then(opened)
+        self.calls.ask(&Call::Open { directory, name, follows }).and_then(|answer| opened(&answer))
     }
 
     fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError> {

@@ -53,7 +53,7 @@ pub struct DataReader {
 #[derive(Debug)]
 pub struct DataWriter {
     link: Arc<Link>,
-    /// What the socket had no room for.
+    /// Records that the socket had no room for.
     unsent: Vec<u8>,
     is_closed: bool,
     failed: Option<io::ErrorKind>,
