@@ -11,7 +11,7 @@ use crate::workspace;
 
 /// Library crates. `uncopy-fidl-derive` has no items but its macros, and `uncopy-zx` is known by its C
 /// headers.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "uncopy",
     "uncopy-channel",
     "uncopy-copy",
@@ -22,6 +22,7 @@ const CRATES: [&str; 11] = [
     "uncopy-os",
     "uncopy-remote",
     "uncopy-send",
+    "uncopy-unit",
     "uncopy-wire",
 ];
 

@@ -393,6 +393,33 @@ pub fn try_lock(fd: impl AsFd) -> Sys<()> {
     Ok(fs::flock(fd, fs::FlockOperation::NonBlockingLockExclusive)?)
 }
 
+/// Exclusive or shared lock of a byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    Shared,
+    Exclusive,
+}
+
+/// Takes a lock of one byte of a file for its open file description (`F_OFD_SETLK`, fcntl_locking(2)); `EAGAIN` if it is
+/// taken. The byte need not exist. The lock ends with the description, also in another process, and when a process is
+/// killed. Network filesystems pass it on to their server.
+pub fn try_lock_byte(fd: impl AsFd, offset: u64, kind: LockKind) -> Sys<()> {
+    let mut lock = libc::flock {
+        l_type: match kind {
+            LockKind::Shared => libc::F_RDLCK,
+            LockKind::Exclusive => libc::F_WRLCK,
+        } as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: offset.try_into().map_err(|_| Errno::EOVERFLOW)?,
+        l_len: 1,
+        // It must be zero for this kind of lock.
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is borrowed, and the kernel reads a structure of this type, which lives through the call.
+    let result = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
+    if result == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
 pub fn set_owner(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Sys<()> {
     let uid = uid.map(fs::Uid::from_raw);
     Ok(fs::fchown(fd, uid, gid.map(fs::Gid::from_raw))?)

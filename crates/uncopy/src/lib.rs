@@ -21,6 +21,7 @@
 //! | `channel` | regions of memory, and handles | another thread or process, as one message |
 //! | `doctor` | a path, a device, a process, two files | the reason why bytes are copied there |
 //! | `remote` | a source on another machine | here, or the other way round |
+//! | `unit` | a tree that outgrows one machine | units of work, which any worker can do |
 //! | [`follow`] | a path | a file, where no planted link leads |
 //! | [`capabilities`] | this kernel, a filesystem | what it really does, found out by trying |
 //!
@@ -43,6 +44,7 @@
 //! - `channel`, `doctor`, `send`: the modules of these names.
 //! - `tokio`: `channel::AsyncChannel`, `copy::copy_file_async`, `send::AsyncSender`.
 //! - `remote`: `remote`, copies between machines.
+//! - `unit`: `unit`, copies cut into units of work.
 //! - `compress`: [`copy::Transform`], by zstd.
 #![deny(missing_docs, unsafe_code)]
 
@@ -75,6 +77,9 @@ pub use uncopy_remote as remote;
 #[cfg(all(feature = "send", target_os = "linux"))]
 #[doc(inline)]
 pub use uncopy_send as send;
+#[cfg(all(feature = "unit", target_os = "linux"))]
+#[doc(inline)]
+pub use uncopy_unit as unit;
 
 /// The code in the book runs.
 #[cfg(all(

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::finding::RuleFinding;
 
 /// Crates of this workspace, and those of them that each may know.
-pub(super) const EDGES: [(&str, &[&str]); 15] = [
+pub(super) const EDGES: [(&str, &[&str]); 16] = [
     ("uncopy-core", &[]),
     ("uncopy-os", &["uncopy-core"]),
     ("uncopy-copy", &["uncopy-core", "uncopy-os"]),
@@ -17,6 +17,7 @@ pub(super) const EDGES: [(&str, &[&str]); 15] = [
     ("uncopy-doctor", &["uncopy-copy", "uncopy-core", "uncopy-os", "uncopy-send"]),
     ("uncopy-wire", &[]),
     ("uncopy-remote", &["uncopy-copy", "uncopy-core", "uncopy-os", "uncopy-send", "uncopy-wire"]),
+    ("uncopy-unit", &["uncopy-copy", "uncopy-core", "uncopy-os"]),
     (
         "uncopy",
         &[
@@ -27,6 +28,7 @@ pub(super) const EDGES: [(&str, &[&str]); 15] = [
             "uncopy-os",
             "uncopy-remote",
             "uncopy-send",
+            "uncopy-unit",
         ],
     ),
     ("uncopy-fidl-derive", &[]),

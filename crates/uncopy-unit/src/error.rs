@@ -1,0 +1,32 @@
+//! Errors of plans, units and ledgers.
+
+use std::path::PathBuf;
+
+use crate::format::FormatError;
+
+/// Reason why an operation on a plan, a unit or a ledger failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnitError {
+    /// An operation on a file failed.
+    #[error(transparent)]
+    System(#[from] uncopy_core::Error),
+    /// A file is not in its format.
+    #[error("cannot use {}: {error}", .file.display())]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// The first thing that is wrong with it.
+        error: FormatError,
+    },
+    /// A file belongs to another plan or unit than its name or its place says.
+    #[error("cannot use {}: it belongs to {found}, not to {expected}", .file.display())]
+    Misplaced {
+        /// The file.
+        file: PathBuf,
+        /// Plan or unit that it says it belongs to.
+        found: String,
+        /// Plan or unit that its place stands for.
+        expected: String,
+    },
+}

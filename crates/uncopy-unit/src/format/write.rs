@@ -1,0 +1,53 @@
+//! Writes units (pure).
+
+use std::io::{self, Write};
+
+use super::{Entry, Header};
+
+/// Writer of a unit. Without [`end`](UnitWriter::end) the unit is not whole, and every reader notices.
+#[derive(Debug)]
+pub struct UnitWriter<W> {
+    output: W,
+    entries: u64,
+}
+
+impl<W: Write> UnitWriter<W> {
+    /// Writes the first line.
+    ///
+    /// # Errors
+    /// As `output` reports them; so it is with all methods.
+    pub fn new(mut output: W, header: &Header) -> io::Result<UnitWriter<W>> {
+        line(&mut output, header)?;
+        Ok(UnitWriter { output, entries: 0 })
+    }
+
+    /// Writes an entry, and returns its index.
+    ///
+    /// # Errors
+    /// As `output` reports them.
+    pub fn write(&mut self, entry: &Entry) -> io::Result<u64> {
+        line(&mut self.output, entry)?;
+        self.entries += 1;
+        Ok(self.entries - 1)
+    }
+
+    /// Returns the number of entries.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Writes the last line, and flushes the output to where it goes.
+    ///
+    /// # Errors
+    /// As `output` reports them.
+    pub fn end(mut self) -> io::Result<W> {
+        writeln!(self.output, r#"{{"end":true,"entries":{}}}"#, self.entries)?;
+        self.output.flush()?;
+        Ok(self.output)
+    }
+}
+
+fn line(output: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, value)?;
+    output.write_all(b"\n")
+}
