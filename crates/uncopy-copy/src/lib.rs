@@ -122,6 +122,10 @@ mod peer_file;
 mod peer_link;
 #[cfg(target_os = "linux")]
 mod plan;
+/// For `uncopy-unit`.
+#[cfg(all(feature = "trees", target_os = "linux"))]
+#[doc(hidden)]
+pub mod pool;
 #[cfg(any(test, not(target_os = "linux")))]
 mod portable;
 #[cfg(target_os = "linux")]
@@ -184,6 +188,9 @@ pub mod job {
         JobObserver, JobOptions, JobProgress, LinkDest, Links, OnError, Parents, Record,
         RefusalCount, Selection, Sources, Summary, Transformed,
     };
+    #[cfg(target_os = "linux")]
+    #[doc(hidden)]
+    pub use crate::tree::lies_within;
 }
 
 use std::path::Path;

@@ -11,5 +11,6 @@
 mod error;
 pub mod format;
 pub mod ledger;
+pub mod plan;
 
 pub use error::UnitError;

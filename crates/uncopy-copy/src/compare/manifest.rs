@@ -15,12 +15,12 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{FileType, OFlags};
 
 use super::contents::{Buffers, digests};
-use super::pool::Pool;
 use super::result::{Comparison, Difference, FindingKind, unreadable};
 use super::trees::{list, open_file};
 use super::{CompareObserver, CompareOptions, CompareSummary, finish};
 use crate::manifest::ManifestLine;
 use crate::options::Digest;
+use crate::pool::Pool;
 use uncopy_core::{Errno, Error, Result};
 use uncopy_os::file::Stat;
 use uncopy_os::{directory, file, follow};

@@ -5,7 +5,6 @@
 
 pub(crate) mod contents;
 mod manifest;
-mod pool;
 mod result;
 mod trees;
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FileType, OFlags};
 
 use super::contents::{Buffers, SideError, are_same};
-use super::pool::Pool;
 use super::result::{Comparison, Difference, FindingKind, unreadable};
 use super::{CompareObserver, CompareOptions, CompareSummary, finish};
+use crate::pool::Pool;
 use crate::source;
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::file::Stat;

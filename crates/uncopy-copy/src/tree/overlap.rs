@@ -71,6 +71,15 @@ impl Location {
     }
 }
 
+/// Whether a path leads to a place at or below another one, whatever links and mounts lead there. Names that are not there
+/// yet count as they are written.
+pub fn lies_within(path: &Path, other: &Path) -> bool {
+    let other = Location::followed(other).and_then(|other| other.keys().next());
+    let mut keys =
+        Location::followed(path).into_iter().flat_map(|path| path.keys().collect::<Vec<_>>());
+    other.is_some() && keys.any(|key| Some(key) == other)
+}
+
 /// Finds the pairs whose source lies in a destination, whose destination holds a source, or whose destinations hold each
 /// other, if the options remove anything. Returns the errors by the index of the pair; none of these may be copied.
 pub(super) fn refusals(

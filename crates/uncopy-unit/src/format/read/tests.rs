@@ -229,7 +229,7 @@ fn the_last_unit_copies_directories_and_deletes() {
         (entry("a", Kind::File), false),
     ] {
         assert_eq!(
-            read(&written(UnitKind::Finish, &[entry.clone()])).is_ok(),
+            read(&written(UnitKind::Finish, std::slice::from_ref(&entry))).is_ok(),
             expected,
             "{entry:?}"
         );

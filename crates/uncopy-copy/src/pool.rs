@@ -5,11 +5,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Tasks that wait, and the number of those at work.
-pub(super) struct Pool<Task> {
+#[derive(Debug)]
+pub struct Pool<Task> {
     state: Mutex<PoolState<Task>>,
     changed: Condvar,
 }
 
+#[derive(Debug)]
 struct PoolState<Task> {
     waiting: Vec<Task>,
     working: usize,
@@ -17,7 +19,7 @@ struct PoolState<Task> {
 
 impl<Task: Send> Pool<Task> {
     /// Does the first task and all that it leads to.
-    pub(super) fn run(threads: usize, first: Task, work: impl Fn(Task, &Pool<Task>) + Sync) {
+    pub fn run(threads: usize, first: Task, work: impl Fn(Task, &Pool<Task>) + Sync) {
         let state = PoolState { waiting: vec![first], working: 0 };
         let pool = Pool { state: Mutex::new(state), changed: Condvar::new() };
         let each = || {
@@ -35,9 +37,15 @@ impl<Task: Send> Pool<Task> {
         });
     }
 
-    pub(super) fn add(&self, task: Task) {
+    /// Adds a task.
+    pub fn add(&self, task: Task) {
         self.lock().waiting.push(task);
         self.changed.notify_one();
+    }
+
+    /// Returns the number of tasks that wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.len()
     }
 
     /// Waits for a task. `None`: all are done.

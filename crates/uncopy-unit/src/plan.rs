@@ -1,0 +1,376 @@
+//! Plans: one walk through source and destination, cut into units.
+//!
+//! Memory is bounded: waiting directories are limited as in jobs, units and the last unit are written as they are found, and
+//! entries with several names go through [scratch files](links) of which one is in memory at a time. A directory has a whole
+//! plan when it has `plan.json`; a plan that was killed is begun anew.
+
+mod cut;
+mod directory;
+mod links;
+mod units;
+mod walk;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::UnitError;
+use crate::format::{Options, Plan, PlanId, RelativePath, Root, SCHEMA};
+use directory::PlanDirectory;
+use links::LinkSpill;
+use uncopy_copy::job::{Selection, lies_within};
+use uncopy_core::Error;
+use uncopy_os::name;
+use units::Units;
+use walk::{Roots, Walk};
+
+pub use cut::{DEFAULT_BYTES, DEFAULT_FILES, MIN_BYTES};
+pub use directory::{PLAN_FILE, UNITS_DIRECTORY, read_plan, unit_file};
+
+/// Maximum number of problems that are kept; the others are counted.
+const MAX_PROBLEMS: usize = 100;
+
+/// Treatment of deletions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "made by callers")]
+pub struct Deletion {
+    /// Maximum number of entries to delete.
+    pub most: Option<u64>,
+    /// Whether an empty source is meant, and no disk that is not mounted.
+    pub empty_source: bool,
+}
+
+/// Choices of a plan.
+#[derive(Debug, Clone)]
+#[allow(clippy::exhaustive_structs, reason = "made by callers")]
+pub struct PlanRequest {
+    /// Directory whose contents are copied.
+    pub source: PathBuf,
+    /// Directory that gets them; it need not exist.
+    pub destination: PathBuf,
+    /// Directory for the plan; it need not exist.
+    pub directory: PathBuf,
+    /// Options that workers get.
+    pub options: Options,
+    /// Entries to copy.
+    pub selection: Selection,
+    /// Whether directories of other filesystems are left empty.
+    pub one_filesystem: bool,
+    /// Whether symbolic links are left out.
+    pub skip_links: bool,
+    /// Whether FIFOs, sockets and devices are copied; otherwise they are left out.
+    pub specials: bool,
+    /// Whether entries are deleted that the source does not have.
+    pub delete: Option<Deletion>,
+    /// Maximum number of entries of a unit.
+    pub files: u64,
+    /// Number of bytes from which on a unit is full, and files are cut.
+    pub bytes: u64,
+    /// Number of threads.
+    pub threads: NonZeroUsize,
+    /// Version of the program, for people.
+    pub version: String,
+}
+
+/// Progress of a plan, and its totals at the end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlanTotals {
+    /// Entries of the source, directories included.
+    pub entries: u64,
+    /// Bytes of files; of a file with several names, once.
+    pub bytes: u64,
+    /// Entries to delete.
+    pub deletions: u64,
+    /// Entries that were left out: links and special files that the options do not copy.
+    pub left_out: u64,
+}
+
+/// Reason why there is no plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The directory of the plan cannot be used.
+    #[error("cannot plan in {}: {problem}", .directory.display())]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// Reason.
+        problem: DirectoryProblem,
+    },
+    /// Source, destination and directory of the plan lie in each other.
+    #[error("{} lies in {}: {}", .inner.display(), .outer.display(), .overlap.why())]
+    Overlap {
+        /// Path within the other one.
+        inner: PathBuf,
+        /// The other one.
+        outer: PathBuf,
+        /// Which of them they are.
+        overlap: Overlap,
+    },
+    /// A root cannot be written down.
+    #[error("cannot use {} in a plan: {problem}", .path.display())]
+    Root {
+        /// The root.
+        path: PathBuf,
+        /// Rule that it breaks.
+        problem: crate::format::PathProblem,
+    },
+    /// Some entries cannot be planned. Nothing was planned.
+    #[error("{} entries cannot be planned; the first: {}", .total, .first.first().map(ToString::to_string).unwrap_or_default())]
+    Entries {
+        /// The first problems.
+        first: Vec<EntryProblem>,
+        /// Number of problems.
+        total: u64,
+    },
+    /// Everything at the destination would be deleted.
+    #[error("{} has no entries to copy, and everything at the destination would be deleted", .source_root.display())]
+    EmptySource {
+        /// The source.
+        source_root: PathBuf,
+    },
+    /// More would be deleted than is allowed.
+    #[error("{found} entries would be deleted, and at most {most} may be")]
+    TooManyDeletions {
+        /// Number of entries to delete.
+        found: u64,
+        /// Maximum.
+        most: u64,
+    },
+    /// The plan has more units than their numbers allow.
+    #[error("the plan has too many units: allow more entries and bytes in each")]
+    TooManyUnits,
+    /// Another error.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+}
+
+impl From<Error> for PlanError {
+    fn from(error: Error) -> PlanError {
+        PlanError::Unit(error.into())
+    }
+}
+
+/// Reason why a directory cannot be used for a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryProblem {
+    /// It has a finished plan.
+    #[error("it holds a finished plan; name another directory, or remove that plan")]
+    HasPlan,
+    /// It holds other things.
+    #[error("it is not empty; name a new directory")]
+    NotEmpty,
+    /// Another process plans in it now.
+    #[error("another process is planning there")]
+    Busy,
+}
+
+/// Paths that lie in each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overlap {
+    /// The source and the destination.
+    Roots,
+    /// The plan and the source.
+    PlanInSource,
+    /// The plan and the destination.
+    PlanInDestination,
+}
+
+impl Overlap {
+    fn why(self) -> &'static str {
+        match self {
+            Overlap::Roots => "the copy would change what it copies",
+            Overlap::PlanInSource => {
+                "the plan would be a part of what it plans; put it outside the source"
+            }
+            Overlap::PlanInDestination => {
+                "the plan is no part of the copy; put it outside the destination"
+            }
+        }
+    }
+}
+
+/// An entry that cannot be planned.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntryProblem {
+    /// It cannot be examined or listed.
+    #[error(transparent)]
+    System(#[from] Error),
+    /// It has another kind at the destination.
+    #[error("{} is a directory on one side alone; remove or rename one of them", .path)]
+    KindDiffers {
+        /// The entry.
+        path: RelativePath,
+    },
+    /// It has a name that no plan can hold.
+    #[error("cannot write {} in a plan: {problem}", .path.display())]
+    Name {
+        /// The entry.
+        path: PathBuf,
+        /// Rule that it breaks.
+        problem: crate::format::PathProblem,
+    },
+}
+
+/// Counters and problems that all threads share.
+#[derive(Debug, Default)]
+struct Shared {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    deletions: AtomicU64,
+    left_out: AtomicU64,
+    problems: Mutex<Vec<EntryProblem>>,
+    problem_count: AtomicU64,
+    /// Error that ends the walk.
+    fatal: Mutex<Option<PlanError>>,
+    is_over: AtomicBool,
+}
+
+impl Shared {
+    fn totals(&self) -> PlanTotals {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PlanTotals {
+            entries: read(&self.entries),
+            bytes: read(&self.bytes),
+            deletions: read(&self.deletions),
+            left_out: read(&self.left_out),
+        }
+    }
+
+    fn report(&self, problem: EntryProblem) {
+        self.problem_count.fetch_add(1, Ordering::Relaxed);
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < MAX_PROBLEMS {
+            problems.push(problem);
+        }
+    }
+
+    fn end_with(&self, error: PlanError) {
+        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes a plan. `progress` is called now and then.
+///
+/// # Errors
+/// There is no plan then: the directory has no `plan.json`, and the same call begins anew.
+pub fn plan(
+    request: &PlanRequest,
+    progress: &(dyn Fn(PlanTotals) + Sync),
+) -> Result<(Plan, PlanTotals), PlanError> {
+    refuse_overlaps(request)?;
+    let root = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Root::new(absolute).map_err(|problem| PlanError::Root { path: path.to_owned(), problem })
+    };
+    let (source, destination) = (root(&request.source)?, root(&request.destination)?);
+    let random = name::random_bytes()
+        .map_err(|errno| Error::system("draw a random number for", &request.directory, errno))?;
+    let id = PlanId::from_random(random);
+    // The roots are looked at before anything is made.
+    let roots = walk::open_roots(request)?;
+    let directory = PlanDirectory::begin(&request.directory)?;
+    let made = Making { request, id, source, destination, roots: &roots, progress }.run(&directory);
+    match made {
+        Ok((plan, totals)) => {
+            directory.finish(&plan)?;
+            Ok((plan, totals))
+        }
+        Err(error) => {
+            // It may have filled the disk. Whatever stays is removed by the next one.
+            let _ = directory.clear();
+            Err(error)
+        }
+    }
+}
+
+/// A plan that is being made.
+struct Making<'a> {
+    request: &'a PlanRequest,
+    id: PlanId,
+    source: Root,
+    destination: Root,
+    roots: &'a Roots,
+    progress: &'a (dyn Fn(PlanTotals) + Sync),
+}
+
+impl Making<'_> {
+    /// Writes all units.
+    fn run(self, directory: &PlanDirectory) -> Result<(Plan, PlanTotals), PlanError> {
+        let Making { request, id, source, destination, roots, progress } = self;
+        let shared = Shared::default();
+        let units = Units::new(directory, id, &source, &destination, request)?;
+        let links = LinkSpill::new(directory);
+        Walk { request, roots, units: &units, links: &links, shared: &shared, progress }.run();
+        let ended = shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ended.map_or(Ok(()), Err)?;
+        refuse_problems(&shared)?;
+        links.write_out(&units, &shared)?;
+        let totals = shared.totals();
+        refuse_deletions(request, totals)?;
+        let PlanTotals { entries, bytes, deletions, .. } = totals;
+        let plan = Plan {
+            schema: SCHEMA,
+            id,
+            source,
+            destination,
+            options: request.options.clone(),
+            units: units.finish()?,
+            entries,
+            bytes,
+            deletions,
+            version: request.version.clone(),
+            finished: true,
+        };
+        Ok((plan, totals))
+    }
+}
+
+fn refuse_deletions(request: &PlanRequest, totals: PlanTotals) -> Result<(), PlanError> {
+    let Some(delete) = request.delete else { return Ok(()) };
+    if totals.entries <= 1 && !delete.empty_source && totals.deletions > 0 {
+        return Err(PlanError::EmptySource { source_root: request.source.clone() });
+    }
+    match delete.most.filter(|most| totals.deletions > *most) {
+        Some(most) => Err(PlanError::TooManyDeletions { found: totals.deletions, most }),
+        None => Ok(()),
+    }
+}
+
+fn refuse_problems(shared: &Shared) -> Result<(), PlanError> {
+    let first =
+        std::mem::take(&mut *shared.problems.lock().unwrap_or_else(PoisonError::into_inner));
+    if first.is_empty() {
+        return Ok(());
+    }
+    Err(PlanError::Entries { first, total: shared.problem_count.load(Ordering::Relaxed) })
+}
+
+fn refuse_overlaps(request: &PlanRequest) -> Result<(), PlanError> {
+    let PlanRequest { source, destination, directory, .. } = request;
+    let pairs = [
+        (destination, source, Overlap::Roots),
+        (source, destination, Overlap::Roots),
+        (directory, source, Overlap::PlanInSource),
+        (directory, destination, Overlap::PlanInDestination),
+    ];
+    match pairs.into_iter().find(|(inner, outer, _)| lies_within(inner, outer)) {
+        None => Ok(()),
+        Some((inner, outer, overlap)) => {
+            Err(PlanError::Overlap { inner: inner.clone(), outer: outer.clone(), overlap })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Writes the units of a plan: each thread fills one of its own, and all of them the last one.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::cut::{Limits, ranges};
+use super::directory::{PlanDirectory, system};
+use super::{PlanError, PlanRequest};
+use crate::format::{
+    Entry, Header, Kind, MAX_UNITS, Part, PlanId, Root, SCHEMA, UnitKind, UnitNumber, UnitWriter,
+};
+
+/// Name of the last unit while its number is not known.
+pub(super) const FINISH: &str = "finish.part";
+
+/// Size of the buffer of a unit.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// Units that are being written.
+#[derive(Debug)]
+pub(super) struct Units {
+    directory: PathBuf,
+    header: Header,
+    limits: Limits,
+    next_unit: AtomicU32,
+    next_file: AtomicU32,
+    /// Units with room that no thread fills now.
+    open: Mutex<Vec<OpenUnit>>,
+    finish: Mutex<FinishUnit>,
+}
+
+/// Unit of files that has room.
+#[derive(Debug)]
+pub(super) struct OpenUnit {
+    path: PathBuf,
+    writer: UnitWriter<BufWriter<File>>,
+    bytes: u64,
+}
+
+/// The last unit. Its number is written into its first line at the end.
+#[derive(Debug)]
+struct FinishUnit {
+    writer: Option<UnitWriter<BufWriter<File>>>,
+    header_bytes: usize,
+}
+
+impl Units {
+    pub(super) fn new(
+        directory: &PlanDirectory,
+        plan: PlanId,
+        source: &Root,
+        destination: &Root,
+        request: &PlanRequest,
+    ) -> Result<Units, PlanError> {
+        let number = |number| UnitNumber::new(number).ok_or(PlanError::TooManyUnits);
+        let mut header = Header {
+            schema: SCHEMA,
+            plan,
+            unit: number(MAX_UNITS - 1)?,
+            kind: UnitKind::Finish,
+            source: source.clone(),
+            destination: destination.clone(),
+            options: request.options.clone(),
+        };
+        let path = directory.units().join(FINISH);
+        let failed = |error| PlanError::from(system("write", &path, &error));
+        let output =
+            BufWriter::with_capacity(BUFFER_BYTES, File::create_new(&path).map_err(failed)?);
+        // The largest number takes the most room.
+        let header_bytes = serde_json::to_vec(&header).map_err(|error| failed(error.into()))?.len();
+        let writer = UnitWriter::new(output, &header).map_err(failed)?;
+        header.unit = number(0)?;
+        header.kind = UnitKind::Files;
+        Ok(Units {
+            directory: directory.units(),
+            header,
+            limits: Limits { files: request.files.max(1), bytes: request.bytes },
+            next_unit: AtomicU32::new(0),
+            next_file: AtomicU32::new(0),
+            open: Mutex::default(),
+            finish: Mutex::new(FinishUnit { writer: Some(writer), header_bytes }),
+        })
+    }
+
+    /// Takes a unit with room for this thread alone. [`Units::give_back`] ends that.
+    pub(super) fn take(&self) -> Option<OpenUnit> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub(super) fn give_back(&self, unit: Option<OpenUnit>) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).extend(unit);
+    }
+
+    /// Adds an entry with one name to a unit with room, or to one that is begun; cuts it if it is large.
+    pub(super) fn add(&self, unit: &mut Option<OpenUnit>, entry: &Entry) -> Result<(), PlanError> {
+        let size = match (&entry.source, entry.kind) {
+            (Some(source), Kind::File) => source.size,
+            _ => 0,
+        };
+        if let Some((length, count)) = ranges(size, self.limits.bytes) {
+            return self.add_ranges(entry, size, length, count);
+        }
+        self.make_room(unit, 1, size)?.write(entry, size)
+    }
+
+    /// Adds all names of a file to one unit.
+    pub(super) fn add_group(&self, mut names: Vec<Entry>) -> Result<(), PlanError> {
+        let mut unit = self.take();
+        let added = match &mut names[..] {
+            [entry] => self.add(&mut unit, entry),
+            names => self.add_names(&mut unit, names),
+        };
+        self.give_back(unit);
+        added
+    }
+
+    fn add_names(&self, unit: &mut Option<OpenUnit>, names: &mut [Entry]) -> Result<(), PlanError> {
+        let first = names.first().and_then(|first| Some((first.kind, first.source.as_ref()?.size)));
+        let size = first.filter(|(kind, _)| *kind == Kind::File).map_or(0, |(_, size)| size);
+        let unit = self.make_room(unit, names.len() as u64, size)?;
+        let index = unit.writer.entries();
+        for (number, entry) in names.iter_mut().enumerate() {
+            entry.with = (number > 0).then_some(index);
+            unit.write(entry, if number == 0 { size } else { 0 })?;
+        }
+        Ok(())
+    }
+
+    /// Writes a unit for each range of a file.
+    fn add_ranges(
+        &self,
+        entry: &Entry,
+        size: u64,
+        length: u64,
+        count: u32,
+    ) -> Result<(), PlanError> {
+        let file = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let first = self.number(count)?;
+        let mut entry = entry.clone();
+        for index in 0..count {
+            let number = UnitNumber::new(first.get() + index).ok_or(PlanError::TooManyUnits)?;
+            let offset = u64::from(index) * length;
+            let range = (offset, length.min(size - offset));
+            entry.part = Some(Part { range, file, ranges: count, first });
+            let mut unit = self.begin(number, UnitKind::Range)?;
+            unit.write(&entry, 0)?;
+            unit.end()?;
+        }
+        Ok(())
+    }
+
+    /// Adds a directory or a deletion to the last unit.
+    pub(super) fn add_to_finish(&self, entry: &Entry) -> Result<(), PlanError> {
+        let mut finish = self.finish.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = finish.writer.as_mut().map_or(Ok(0), |writer| writer.write(entry));
+        written.map_err(|error| self.failed(FINISH, &error))?;
+        Ok(())
+    }
+
+    /// Ends all units, and returns their number.
+    pub(super) fn finish(self) -> Result<u32, PlanError> {
+        for unit in std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner)) {
+            unit.end()?;
+        }
+        let number = self.number(1)?;
+        let mut finish = self.finish.lock().unwrap_or_else(PoisonError::into_inner);
+        let header = Header { unit: number, kind: UnitKind::Finish, ..self.header.clone() };
+        if let Some(writer) = finish.writer.take() {
+            let path = self.directory.join(format!("{number}.jsonl"));
+            let ended = end_finish(writer, &header, finish.header_bytes)
+                .and_then(|()| fs::rename(self.directory.join(FINISH), &path));
+            ended.map_err(|error| PlanError::from(system("write", &path, &error)))?;
+        }
+        Ok(number.get() + 1)
+    }
+
+    /// Takes numbers of units that follow one another, and returns the first.
+    fn number(&self, count: u32) -> Result<UnitNumber, PlanError> {
+        let taken = self.next_unit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            next.checked_add(count).filter(|next| *next <= MAX_UNITS)
+        });
+        taken.ok().and_then(UnitNumber::new).ok_or(PlanError::TooManyUnits)
+    }
+
+    /// Returns a unit with room for so many entries and bytes that belong together.
+    fn make_room<'u>(
+        &self,
+        unit: &'u mut Option<OpenUnit>,
+        entries: u64,
+        bytes: u64,
+    ) -> Result<&'u mut OpenUnit, PlanError> {
+        let limits = self.limits;
+        let is_full = |unit: &mut OpenUnit| {
+            limits.closes_before(unit.writer.entries(), unit.bytes, entries, bytes)
+        };
+        if let Some(full) = unit.take_if(is_full) {
+            full.end()?;
+        }
+        match unit {
+            Some(unit) => Ok(unit),
+            none => Ok(none.insert(self.begin(self.number(1)?, UnitKind::Files)?)),
+        }
+    }
+
+    fn begin(&self, number: UnitNumber, kind: UnitKind) -> Result<OpenUnit, PlanError> {
+        let path = self.directory.join(format!("{number}.jsonl"));
+        let failed = |error| PlanError::from(system("write", &path, &error));
+        let header = Header { unit: number, kind, ..self.header.clone() };
+        let file = File::create_new(&path).map_err(failed)?;
+        let size = if kind == UnitKind::Files { BUFFER_BYTES } else { 4096 };
+        let output = BufWriter::with_capacity(size, file);
+        let writer = UnitWriter::new(output, &header).map_err(failed)?;
+        Ok(OpenUnit { path, writer, bytes: 0 })
+    }
+
+    fn failed(&self, name: &str, error: &io::Error) -> PlanError {
+        system("write", &self.directory.join(name), error).into()
+    }
+}
+
+impl OpenUnit {
+    fn write(&mut self, entry: &Entry, bytes: u64) -> Result<(), PlanError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.writer.write(entry).map_err(|error| system("write", &self.path, &error))?;
+        Ok(())
+    }
+
+    /// Ends the unit; it is on the device then.
+    fn end(self) -> Result<(), PlanError> {
+        let ended = self.writer.end().and_then(flush);
+        ended.map_err(|error| system("write", &self.path, &error).into())
+    }
+}
+
+fn flush(output: BufWriter<File>) -> io::Result<()> {
+    output.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+/// Ends the last unit, and writes its first line anew, padded with blanks.
+fn end_finish(
+    writer: UnitWriter<BufWriter<File>>,
+    header: &Header,
+    header_bytes: usize,
+) -> io::Result<()> {
+    let mut file = writer.end()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let mut line = serde_json::to_vec(header)?;
+    line.resize(header_bytes, b' ');
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(&line)?;
+    file.sync_all()
+}

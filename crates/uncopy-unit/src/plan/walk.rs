@@ -1,0 +1,386 @@
+//! Walks through the source, looks at the destination beside it, and hands entries to units.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use rustix::fs::FileType;
+
+use super::links::LinkSpill;
+use super::units::{OpenUnit, Units};
+use super::{EntryProblem, PlanError, PlanRequest, PlanTotals, Shared};
+use crate::format::{Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath};
+use uncopy_copy::pool::Pool;
+use uncopy_core::{Errno, Error};
+use uncopy_os::file::Stat;
+use uncopy_os::{directory, file, follow};
+
+/// Number of waiting directories above which a listing pauses, so that a million names of subdirectories need not be
+/// remembered.
+const MAX_WAITING: usize = 50_000;
+
+/// Minimum number of subdirectories that a listing finds before it pauses, so that it makes progress.
+const MIN_FOUND: usize = 64;
+
+/// Size of the buffer of a listing.
+const LISTING_BYTES: usize = 64 << 10;
+
+/// Open roots.
+#[derive(Debug)]
+pub(super) struct Roots {
+    source: OwnedFd,
+    source_stat: Stat,
+    destination: Option<(OwnedFd, Stat)>,
+}
+
+/// Opens the roots. The destination need not exist.
+pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
+    let open = |path: &Path| -> Result<(OwnedFd, Stat), Error> {
+        let root = follow::open_root(path).map_err(|stopped| stopped.error("open", path))?;
+        let stat = file::stat(&root).map_err(|errno| Error::system("examine", path, errno))?;
+        Ok((root, stat))
+    };
+    let (source, source_stat) = open(&request.source)?;
+    let destination = match open(&request.destination) {
+        Ok(found) => Some(found),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Roots { source, source_stat, destination })
+}
+
+/// A directory to list.
+pub(super) struct Task {
+    /// Path from the roots on; empty for the roots.
+    path: Vec<u8>,
+    /// Place of the listing to go on from.
+    from: u64,
+    /// Whether the destination has this directory.
+    is_there: bool,
+}
+
+/// A walk, and what all its threads use.
+#[derive(Clone, Copy)]
+pub(super) struct Walk<'a> {
+    pub(super) request: &'a PlanRequest,
+    pub(super) roots: &'a Roots,
+    pub(super) units: &'a Units,
+    pub(super) links: &'a LinkSpill,
+    pub(super) shared: &'a Shared,
+    pub(super) progress: &'a (dyn Fn(PlanTotals) + Sync),
+}
+
+/// An open directory.
+struct Opened<'a> {
+    path: &'a [u8],
+    source: OwnedFd,
+    destination: Option<OwnedFd>,
+}
+
+/// Results of a listing.
+struct Listed {
+    unit: Option<OpenUnit>,
+    found: Vec<Task>,
+}
+
+impl Walk<'_> {
+    /// Walks through everything. Problems are in what is shared.
+    pub(super) fn run(&self) {
+        let destination = self.roots.destination.as_ref();
+        let entry = Entry {
+            path: RelativePath::root(),
+            kind: Kind::Directory,
+            source: Some(Identity::from(&self.roots.source_stat)),
+            destination: destination.map(|(_, stat)| Identity::from(stat)),
+            with: None,
+            part: None,
+        };
+        self.shared.entries.fetch_add(1, Ordering::Relaxed);
+        self.keep(self.units.add_to_finish(&entry));
+        let first = Task { path: Vec::new(), from: 0, is_there: destination.is_some() };
+        Pool::run(self.request.threads.get(), first, |task, pool| {
+            if !self.shared.is_over() {
+                self.list(&task, pool);
+                (self.progress)(self.shared.totals());
+            }
+        });
+    }
+
+    fn keep(&self, result: Result<(), PlanError>) {
+        if let Err(error) = result {
+            self.shared.end_with(error);
+        }
+    }
+
+    /// Lists a directory, or as much of it as may wait.
+    fn list(&self, task: &Task, pool: &Pool<Task>) {
+        let opened = match self.open(task) {
+            Ok(opened) => opened,
+            Err(error) => return self.shared.report(error.into()),
+        };
+        let mut listed = Listed { unit: self.units.take(), found: Vec::new() };
+        let most = MAX_WAITING.saturating_sub(pool.waiting()).max(MIN_FOUND);
+        let mut go_on_from = None;
+        let mut buffer = Vec::with_capacity(LISTING_BYTES);
+        // The directory was just opened, so its position is the beginning.
+        let rewound =
+            if task.from == 0 { Ok(()) } else { directory::rewind_to(&opened.source, task.from) };
+        let read = rewound.and_then(|()| {
+            directory::list(&opened.source, buffer.spare_capacity_mut(), |entry| {
+                let added =
+                    self.add(&opened, &mut listed, OsStr::from_bytes(entry.name.to_bytes()));
+                self.keep(added);
+                if listed.found.len() >= most {
+                    go_on_from = Some(entry.next);
+                }
+                go_on_from.is_none() && !self.shared.is_over()
+            })
+        });
+        self.units.give_back(listed.unit.take());
+        if let Err(errno) = read {
+            let path = self.shown(&self.request.source, &task.path);
+            return self.shared.report(Error::system("list", path, errno).into());
+        }
+        if let Some(from) = go_on_from {
+            // Below the found directories, so that they come first.
+            pool.add(Task { from, ..task.clone_place() });
+        } else if self.request.delete.is_some() {
+            self.keep(self.find_deletions(&opened));
+        }
+        for task in listed.found.into_iter().rev() {
+            pool.add(task);
+        }
+    }
+
+    fn open<'t>(&self, task: &'t Task) -> Result<Opened<'t>, Error> {
+        let names: Vec<&OsStr> = names(&task.path).collect();
+        let failed = |root: &Path| {
+            let path = self.shown(root, &task.path);
+            move |errno| Error::system("open", path, errno)
+        };
+        let source = directory::open_beneath(&self.roots.source, &names, false)
+            .map_err(failed(&self.request.source))?;
+        let destination = match &self.roots.destination {
+            Some((root, _)) if task.is_there => {
+                match directory::open_beneath(root, &names, false) {
+                    Ok(destination) => Some(destination),
+                    Err(Errno::ENOENT | Errno::ENOTDIR) => None,
+                    Err(errno) => return Err(failed(&self.request.destination)(errno)),
+                }
+            }
+            _ => None,
+        };
+        Ok(Opened { path: &task.path, source, destination })
+    }
+
+    /// Adds an entry of a directory.
+    fn add(&self, opened: &Opened<'_>, listed: &mut Listed, name: &OsStr) -> Result<(), PlanError> {
+        if opened.path.is_empty() && name == LEDGER_DIRECTORY {
+            return Ok(());
+        }
+        let path = joined(opened.path, name);
+        let stat = match directory::stat_name(&opened.source, name) {
+            Ok(stat) => stat,
+            // It was removed meanwhile.
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(errno) => {
+                let path = self.shown(&self.request.source, &path);
+                self.shared.report(Error::system("examine", path, errno).into());
+                return Ok(());
+            }
+        };
+        let kind = kind_of(&stat);
+        if !self.selects(&path, kind) {
+            return Ok(());
+        }
+        let is_left_out = match kind {
+            Kind::Link => self.request.skip_links,
+            Kind::Special => !self.request.specials,
+            Kind::File | Kind::Directory => false,
+        };
+        if is_left_out {
+            self.shared.left_out.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        let destination = match &opened.destination {
+            None => None,
+            Some(directory) => match directory::stat_name(directory, name) {
+                Ok(stat) => Some(stat),
+                Err(Errno::ENOENT) => None,
+                Err(errno) => {
+                    let path = self.shown(&self.request.destination, &path);
+                    self.shared.report(Error::system("examine", path, errno).into());
+                    return Ok(());
+                }
+            },
+        };
+        let Some(relative) = self.relative(&path) else { return Ok(()) };
+        let is_directory = kind == Kind::Directory;
+        if let Some(destination) = &destination
+            && (kind_of(destination) == Kind::Directory) != is_directory
+        {
+            self.shared.report(EntryProblem::KindDiffers { path: relative });
+            return Ok(());
+        }
+        self.shared.entries.fetch_add(1, Ordering::Relaxed);
+        let entry = Entry {
+            path: relative,
+            kind,
+            source: Some(Identity::from(&stat)),
+            destination: destination.as_ref().map(Identity::from),
+            with: None,
+            part: None,
+        };
+        if is_directory {
+            self.units.add_to_finish(&entry)?;
+            if !self.request.one_filesystem || self.roots.source_stat.device == stat.device {
+                listed.found.push(Task { path, from: 0, is_there: destination.is_some() });
+            }
+            return Ok(());
+        }
+        if stat.links > 1 {
+            return Ok(self.links.add(stat.device, entry)?);
+        }
+        if kind == Kind::File {
+            self.shared.bytes.fetch_add(stat.size, Ordering::Relaxed);
+        }
+        self.units.add(&mut listed.unit, &entry)
+    }
+
+    /// Finds entries that only the destination has, with everything in them.
+    fn find_deletions(&self, opened: &Opened<'_>) -> Result<(), PlanError> {
+        let Some(destination) = &opened.destination else { return Ok(()) };
+        let mut waiting: Vec<Vec<u8>> = Vec::new();
+        let mut ended = Ok(());
+        let is_kept =
+            |name: &OsStr| directory::stat_name(&opened.source, name) != Err(Errno::ENOENT);
+        self.list_destination(destination, opened.path, is_kept, &mut waiting, &mut ended);
+        while let (Some(path), Ok(())) = (waiting.pop(), &ended) {
+            let Some((root, _)) = &self.roots.destination else { break };
+            let names: Vec<&OsStr> = names(&path).collect();
+            match directory::open_beneath(root, &names, false) {
+                Ok(below) => {
+                    self.list_destination(&below, &path, |_| false, &mut waiting, &mut ended)
+                }
+                Err(Errno::ENOENT) => {}
+                Err(errno) => {
+                    let path = self.shown(&self.request.destination, &path);
+                    self.shared.report(Error::system("open", path, errno).into());
+                }
+            }
+        }
+        ended
+    }
+
+    /// Adds the entries of a directory of the destination that are to be deleted.
+    fn list_destination(
+        &self,
+        at: &OwnedFd,
+        path: &[u8],
+        is_kept: impl Fn(&OsStr) -> bool,
+        waiting: &mut Vec<Vec<u8>>,
+        ended: &mut Result<(), PlanError>,
+    ) {
+        let mut buffer = Vec::with_capacity(LISTING_BYTES);
+        let read = directory::open_child(at, OsStr::new(".")).and_then(|listing| {
+            directory::list(listing, buffer.spare_capacity_mut(), |entry| {
+                let name = OsStr::from_bytes(entry.name.to_bytes());
+                if (path.is_empty() && name == LEDGER_DIRECTORY) || is_kept(name) {
+                    return true;
+                }
+                match self.add_deletion(at, joined(path, name), name) {
+                    Ok(Some(below)) => waiting.push(below),
+                    Ok(None) => {}
+                    Err(error) => *ended = Err(error),
+                }
+                ended.is_ok()
+            })
+        });
+        if let Err(errno) = read {
+            let path = self.shown(&self.request.destination, path);
+            self.shared.report(Error::system("list", path, errno).into());
+        }
+    }
+
+    /// Adds an entry to delete. Returns its path if it is a directory whose contents are to be deleted too.
+    fn add_deletion(
+        &self,
+        at: &OwnedFd,
+        path: Vec<u8>,
+        name: &OsStr,
+    ) -> Result<Option<Vec<u8>>, PlanError> {
+        let stat = match directory::stat_name(at, name) {
+            Ok(stat) => stat,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(errno) => {
+                let path = self.shown(&self.request.destination, &path);
+                self.shared.report(Error::system("examine", path, errno).into());
+                return Ok(None);
+            }
+        };
+        let kind = kind_of(&stat);
+        // Something else is mounted there, and stays.
+        if !self.selects(&path, kind) || stat.mount_root {
+            return Ok(None);
+        }
+        let Some(relative) = self.relative(&path) else { return Ok(None) };
+        let destination = Some(Identity::from(&stat));
+        let entry =
+            Entry { path: relative, kind, source: None, destination, with: None, part: None };
+        self.units.add_to_finish(&entry)?;
+        self.shared.deletions.fetch_add(1, Ordering::Relaxed);
+        Ok((kind == Kind::Directory).then_some(path))
+    }
+
+    fn selects(&self, path: &[u8], kind: Kind) -> bool {
+        let selection = &self.request.selection;
+        selection.is_everything()
+            || selection.selects(Path::new(OsStr::from_bytes(path)), kind == Kind::Directory)
+    }
+
+    fn relative(&self, path: &[u8]) -> Option<RelativePath> {
+        let path = OsString::from_vec(path.to_vec());
+        match RelativePath::new(path.clone()) {
+            Ok(relative) => Some(relative),
+            Err(problem) => {
+                self.shared.report(EntryProblem::Name { path: path.into(), problem });
+                None
+            }
+        }
+    }
+
+    fn shown(&self, root: &Path, path: &[u8]) -> PathBuf {
+        root.join(OsStr::from_bytes(path))
+    }
+}
+
+impl Task {
+    fn clone_place(&self) -> Task {
+        Task { path: self.path.clone(), from: self.from, is_there: self.is_there }
+    }
+}
+
+fn kind_of(stat: &Stat) -> Kind {
+    match stat.file_type() {
+        FileType::RegularFile => Kind::File,
+        FileType::Symlink => Kind::Link,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Special,
+    }
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = &OsStr> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes)
+}
+
+fn joined(path: &[u8], name: &OsStr) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(path.len() + 1 + name.len());
+    joined.extend_from_slice(path);
+    if !path.is_empty() {
+        joined.push(b'/');
+    }
+    joined.extend_from_slice(name.as_bytes());
+    joined
+}
