@@ -12,5 +12,6 @@ mod error;
 pub mod format;
 pub mod ledger;
 pub mod plan;
+pub mod status;
 
 pub use error::UnitError;

@@ -30,6 +30,8 @@ pub(crate) mod tree;
 pub(crate) mod tune;
 #[cfg(target_os = "linux")]
 pub(crate) mod verify;
+#[cfg(target_os = "linux")]
+pub(crate) mod words;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Args, Command, Subcommand as _};

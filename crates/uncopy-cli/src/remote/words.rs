@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use uncopy::System;
 
@@ -14,8 +13,7 @@ use crate::cp::target::Names;
 use crate::flags::between::{self, Direction};
 use crate::flags::copy::CopyArgs;
 use crate::flags::operand::{Machine, Operand};
-use crate::flags::select::Pattern;
-use crate::flags::usage_error;
+use crate::flags::{usage_error, words};
 
 /// Flags that the machine of the command line obeys itself. The other one refuses them: they name files or
 /// programs.
@@ -39,9 +37,6 @@ const OWN: [&str; 15] = [
 
 /// Flags that are written in another way than they were given.
 const REWRITTEN: [&str; 6] = ["dest", "target_directory", "backup", "suffix", "exclude", "include"];
-
-/// A setting of the machine of the command line: NAME=VALUE.
-const SETTING: &str = "setting";
 
 /// Whether somebody watches the progress, which needs totals.
 const WATCHED: &str = "watched";
@@ -77,18 +72,13 @@ pub(super) fn of(
     watched: Watched,
 ) -> Result<Vec<OsString>, String> {
     let flags = &configured.flags;
-    let mut words = given.map(of_flags).unwrap_or_default();
+    let is_written = |id: &str| !OWN.contains(&id) && !REWRITTEN.contains(&id);
+    let mut words = given.map(|given| words::of_flags(given, is_written)).unwrap_or_default();
     words.extend(request::backup_flags(flags)?);
-    for pattern in &flags.tree.patterns.in_order {
-        words.push(match pattern {
-            Pattern::Include(pattern) => format!("--include={pattern}").into(),
-            Pattern::Exclude(pattern) => format!("--exclude={pattern}").into(),
-            Pattern::ExcludeFrom(_) => continue,
-        });
-    }
+    words.extend(words::of_patterns(&flags.tree.patterns.in_order));
     for (name, value) in configured.settings() {
         if !OF_CONNECTION.contains(&name) {
-            words.push(format!("--{SETTING}={name}={value}").into());
+            words.push(words::of_setting(name, value));
         }
     }
     let mut shown_as = OsString::from(format!("--{SHOWN_AS}="));
@@ -109,40 +99,6 @@ pub(super) fn of(
     Ok(words)
 }
 
-/// Writes the flags of a command line anew, in their order.
-fn of_flags(given: &ArgMatches) -> Vec<OsString> {
-    let command = CopyArgs::augment_args(Command::new("cp"));
-    let mut words: Vec<(usize, OsString)> = Vec::new();
-    for flag in command.get_arguments() {
-        let id = flag.get_id().as_str();
-        let is_left_out = OWN.contains(&id) || REWRITTEN.contains(&id);
-        if is_left_out || given.value_source(id) != Some(ValueSource::CommandLine) {
-            continue;
-        }
-        let places = given.indices_of(id).into_iter().flatten();
-        if flag.get_action().takes_values() {
-            let values = given.get_raw(id).into_iter().flatten();
-            words.extend(places.zip(values).map(|(place, value)| {
-                let mut word = name_of(flag);
-                word.push("=");
-                word.push(value);
-                (place, word)
-            }));
-        } else {
-            words.extend(places.last().map(|place| (place, name_of(flag))));
-        }
-    }
-    words.sort_by_key(|(place, _)| *place);
-    words.into_iter().map(|(_, word)| word).collect()
-}
-
-fn name_of(flag: &Arg) -> OsString {
-    match (flag.get_long(), flag.get_short()) {
-        (Some(long), _) => format!("--{long}").into(),
-        (None, short) => short.map(|short| format!("-{short}")).unwrap_or_default().into(),
-    }
-}
-
 /// A copy as the other machine wants it.
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -156,15 +112,14 @@ pub(super) struct Wanted {
 /// They make no sense to this version, or ask for what only the machine of the command line may do.
 pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, clap::Error> {
     let hidden = |id: &'static str, action| Arg::new(id).long(id).action(action).hide(true);
-    let command = CopyArgs::augment_args(Command::new("cp"))
-        .arg(hidden(SETTING, ArgAction::Append))
+    let command = words::with_settings(CopyArgs::augment_args(Command::new("cp")))
         .arg(hidden(WATCHED, ArgAction::SetTrue))
         .arg(hidden(RECORDED, ArgAction::SetTrue))
         .arg(hidden(LISTED, ArgAction::SetTrue))
         .arg(hidden(SHOWN_AS, ArgAction::Set));
     let line = std::iter::once(OsString::from("cp")).chain(words.iter().cloned());
     let matches = command.try_get_matches_from(line)?;
-    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let is_given = |id: &str| words::is_given(&matches, id);
     let misuse = |message: &str| usage_error("cp", ErrorKind::ValueValidation, message);
     if let Some(own) = OWN.iter().find(|id| is_given(id)) {
         let message = format!("the other machine asks for {own:?}, which only it may do itself");
@@ -183,10 +138,7 @@ pub(super) fn parse(words: &[OsString], sources: &[OsString]) -> Result<Wanted, 
     // They have no name here, and are never opened.
     flags.audit = matches.get_flag(RECORDED).then(PathBuf::new);
     flags.manifest = matches.get_flag(LISTED).then(PathBuf::new);
-    let settings = matches.get_many::<String>(SETTING).into_iter().flatten();
-    let settings: Option<Vec<(&str, &str)>> =
-        settings.map(|setting| setting.split_once('=')).collect();
-    let settings = settings.ok_or_else(|| misuse("a setting has no value"))?;
+    let settings = words::settings(&matches).map_err(misuse)?;
     let configured =
         Configured::of_peer(flags, settings, is_given).map_err(|message| misuse(&message))?;
     if let Some(refusal) = between::refusal(&configured.flags, Direction::Push) {
@@ -312,7 +264,7 @@ mod tests {
             if OWN.contains(&id) || id == "dest" || id == "target_directory" {
                 continue;
             }
-            let mut word = name_of(flag);
+            let mut word = words::name_of(flag);
             if flag.get_action().takes_values() {
                 let Some(value) = value(id) else { continue };
                 word.push("=");
