@@ -30,6 +30,8 @@ pub enum Exit {
     Limited = 8,
     /// The other machine cannot be reached, has no uncopy or too old a one, or the connection to it ended.
     Unreachable = 9,
+    /// `uncopy unit`: some units are not done yet.
+    NotFinished = 10,
 }
 
 impl Exit {

@@ -32,6 +32,8 @@ mod report;
 mod stop;
 #[cfg(target_os = "linux")]
 mod tune;
+#[cfg(all(feature = "unit", target_os = "linux"))]
+mod unit;
 #[cfg(target_os = "linux")]
 mod verify;
 
@@ -99,6 +101,8 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
         Some(("verify", flags)) => with_flags(flags, verify::run),
         #[cfg(all(feature = "remote", target_os = "linux"))]
         Some(("serve", flags)) => with_flags(flags, remote::serve),
+        #[cfg(all(feature = "unit", target_os = "linux"))]
+        Some(("unit", flags)) => exit_of(unit::run(flags)),
         Some(("audit", flags)) => with_flags(flags, audit::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),

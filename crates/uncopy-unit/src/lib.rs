@@ -15,3 +15,10 @@ pub mod plan;
 pub mod status;
 
 pub use error::UnitError;
+
+/// Returns the time on the clock of this machine.
+#[must_use]
+pub fn now() -> format::Time {
+    let time = uncopy_os::clock::realtime();
+    format::Time(i64::try_from(time.as_secs()).unwrap_or(i64::MAX), time.subsec_nanos())
+}

@@ -4,11 +4,15 @@
 //! rest takes, and only times of one clock are subtracted.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::UnitError;
 use crate::format::{Plan, Time, UnitNumber};
 use crate::ledger::{Amounts, Attempt, Failure, FailureKind, Ledger, LedgerFile, Record};
+use crate::plan::read_plan;
+use uncopy_core::Errno;
+use uncopy_os::follow;
 
 /// Work that an entry costs, in bytes that could be copied meanwhile: only for estimates.
 const ENTRY_COST: u128 = 64 << 10;
@@ -168,6 +172,25 @@ fn estimate(plan: &Plan, status: &mut PlanStatus) {
     status.bytes_per_second = Some(rate);
     let seconds = work * left / done / workers;
     status.time_left = Duration::try_from_secs_f64(seconds).ok();
+}
+
+/// Reads the plan in a directory, and what its ledger has about each unit.
+///
+/// # Errors
+/// There is no plan, or its ledger cannot be read.
+pub fn of_directory(
+    directory: &Path,
+) -> Result<(Plan, BTreeMap<UnitNumber, UnitFacts>), UnitError> {
+    let plan = read_plan(directory)?;
+    let shown = plan.destination.as_path();
+    let ledger = match follow::open_root(shown) {
+        Ok(destination) => Ledger::open(destination, shown, plan.id)?,
+        // No worker has made it yet.
+        Err(stopped) if stopped.errno() == Errno::ENOENT => None,
+        Err(stopped) => return Err(stopped.error("open", shown).into()),
+    };
+    let facts = ledger.map_or_else(|| Ok(BTreeMap::new()), |ledger| read_facts(&ledger))?;
+    Ok((plan, facts))
 }
 
 /// Reads what a ledger has about each unit.

@@ -164,7 +164,7 @@ impl Configured {
     }
 
     /// Returns the names and values of the settings that were applied.
-    #[cfg(all(feature = "remote", target_os = "linux"))]
+    #[cfg(target_os = "linux")]
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.applied.iter().map(|setting| (setting.key.name, setting.value.as_str()))
     }
@@ -173,7 +173,7 @@ impl Configured {
     ///
     /// # Errors
     /// A sentence for people: this version has no such setting, or not with this value.
-    #[cfg(all(feature = "remote", target_os = "linux"))]
+    #[cfg(target_os = "linux")]
     pub(crate) fn of_peer<'a>(
         flags: CopyArgs,
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -28,6 +28,8 @@ pub(crate) mod single;
 pub(crate) mod tree;
 #[cfg(target_os = "linux")]
 pub(crate) mod tune;
+#[cfg(all(feature = "unit", target_os = "linux"))]
+pub(crate) mod unit;
 #[cfg(target_os = "linux")]
 pub(crate) mod verify;
 #[cfg(target_os = "linux")]
@@ -123,6 +125,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
         is_listed: false,
         flags: |command| serve::ServeArgs::augment_args(command).after_help(serve::EXAMPLES),
     },
+    #[cfg(all(feature = "unit", target_os = "linux"))]
+    Subcommand {
+        name: "unit",
+        about: "Cut a large copy into units of work, and follow what is done",
+        is_listed: true,
+        flags: |command| unit::augment(command).after_help(unit::EXAMPLES),
+    },
     Subcommand {
         name: "audit",
         about: "Check or sum up audit logs",
@@ -184,7 +193,7 @@ pub fn command() -> Command {
 
 /// Lets a flag be given again, as by an alias and by hand: one without a value means the same, and of
 /// `--backup` the last one counts, as in `cp(1)`.
-fn repeatable(flag: Arg) -> Arg {
+pub(crate) fn repeatable(flag: Arg) -> Arg {
     let is_switch = matches!(flag.get_action(), ArgAction::SetTrue);
     let id = flag.get_id().clone();
     if is_switch || id == "backup" { flag.overrides_with(id) } else { flag }

@@ -1,0 +1,46 @@
+//! `uncopy unit`: copies cut into units of work.
+
+mod metrics;
+mod plan;
+mod retry;
+mod status;
+mod words;
+
+use clap::{ArgMatches, FromArgMatches};
+use uncopy::unit::UnitError;
+
+use crate::exit::Exit;
+use crate::flags::unit::UnitArgs;
+use crate::report::{self, Failure};
+
+/// Plans, or looks at a plan.
+///
+/// # Errors
+/// The command line makes no sense.
+pub(crate) fn run(matches: &ArgMatches) -> Result<Exit, clap::Error> {
+    match UnitArgs::from_arg_matches(matches)? {
+        UnitArgs::Plan(flags) => {
+            // It is there, or the line before had failed.
+            matches
+                .subcommand_matches("plan")
+                .map_or(Ok(Exit::Usage), |given| plan::run(&flags, given))
+        }
+        UnitArgs::Status(flags) => Ok(status::run(&flags)),
+        UnitArgs::Retry(flags) => Ok(retry::run(&flags)),
+    }
+}
+
+/// Reports an error that leaves nothing to do.
+fn failed(error: &UnitError) -> Exit {
+    report::say(&sentence(error));
+    Exit::Failure
+}
+
+/// Describes an error, with the next step.
+fn sentence(error: &UnitError) -> String {
+    match error {
+        UnitError::System(error) => Failure::from(error).to_string(),
+        UnitError::Format { .. } => format!("{error}; make the plan anew"),
+        error => format!("{error}; do not move files of a ledger"),
+    }
+}
