@@ -11,6 +11,12 @@ pub enum UnitError {
     /// An operation on a file failed.
     #[error(transparent)]
     System(#[from] uncopy_core::Error),
+    /// A directory has no plan.
+    #[error("there is no plan in {}", .directory.display())]
+    NoPlan {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// A file is not in its format.
     #[error("cannot use {}: {error}", .file.display())]
     Format {

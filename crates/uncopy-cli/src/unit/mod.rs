@@ -8,6 +8,7 @@ mod words;
 
 use clap::{ArgMatches, FromArgMatches};
 use uncopy::unit::UnitError;
+use uncopy::unit::format::FormatProblem;
 
 use crate::exit::Exit;
 use crate::flags::unit::UnitArgs;
@@ -40,6 +41,14 @@ fn failed(error: &UnitError) -> Exit {
 fn sentence(error: &UnitError) -> String {
     match error {
         UnitError::System(error) => Failure::from(error).to_string(),
+        UnitError::NoPlan { .. } => {
+            format!("{error}; name the directory of `uncopy unit plan --out`")
+        }
+        UnitError::Format { error: found, .. }
+            if matches!(found.problem, FormatProblem::Unfinished) =>
+        {
+            format!("{error}; run `uncopy unit plan` again, which begins anew")
+        }
         UnitError::Format { .. } => format!("{error}; make the plan anew"),
         error => format!("{error}; do not move files of a ledger"),
     }

@@ -49,6 +49,9 @@ pub fn read_plan(directory: &Path) -> Result<Plan, UnitError> {
         Err(error) if error.is_not_found() && directory.join(UNFINISHED).exists() => {
             Err(format_error(directory, FormatProblem::Unfinished))
         }
+        Err(error) if error.is_not_found() => {
+            Err(UnitError::NoPlan { directory: directory.to_owned() })
+        }
         Err(error) => Err(error.into()),
         Ok(length) if length as u64 > MAX_PLAN_BYTES => {
             Err(format_error(&path, FormatProblem::TooLong))

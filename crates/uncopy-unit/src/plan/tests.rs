@@ -248,7 +248,10 @@ fn what_the_destination_has_is_written_down() {
     place.write("d/both/f", "older");
     place.write("d/both/gone", "");
     place.write("d/gone/a/b", "");
-    place.write("d/gone/keep.o", "");
+    place.write("d/gone.o", "");
+    // Something excluded keeps the directory that holds it, with everything in it.
+    place.write("d/held/a/keep.o", "");
+    place.write("d/held/b", "");
     place.write("d/.uncopy-ledger/x/000000.json", "");
     place.write("s/.uncopy-ledger/x/000000.json", "");
     let mut request = place.request();

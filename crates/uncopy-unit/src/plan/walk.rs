@@ -79,6 +79,9 @@ struct Opened<'a> {
     destination: Option<OwnedFd>,
 }
 
+/// Visitor of entries: the open directory, the path below the root, and the name.
+type VisitEntry<'a> = dyn FnMut(&OwnedFd, &[u8], &OsStr) -> Result<bool, PlanError> + 'a;
+
 /// Results of a listing.
 struct Listed {
     unit: Option<OpenUnit>,
@@ -252,18 +255,56 @@ impl Walk<'_> {
     /// Finds entries that only the destination has, with everything in them.
     fn find_deletions(&self, opened: &Opened<'_>) -> Result<(), PlanError> {
         let Some(destination) = &opened.destination else { return Ok(()) };
-        let mut waiting: Vec<Vec<u8>> = Vec::new();
-        let mut ended = Ok(());
-        let is_kept =
-            |name: &OsStr| directory::stat_name(&opened.source, name) != Err(Errno::ENOENT);
-        self.list_destination(destination, opened.path, is_kept, &mut waiting, &mut ended);
-        while let (Some(path), Ok(())) = (waiting.pop(), &ended) {
-            let Some((root, _)) = &self.roots.destination else { break };
+        self.list_destination(destination, opened.path, &mut |path, name| {
+            let is_ledger = opened.path.is_empty() && name == LEDGER_DIRECTORY;
+            if is_ledger || directory::stat_name(&opened.source, name) != Err(Errno::ENOENT) {
+                return Ok(());
+            }
+            let Some((stat, kind)) = self.stranger(destination, &path, name) else { return Ok(()) };
+            if kind == Kind::Directory && self.holds_excluded(&path)? {
+                return Ok(());
+            }
+            self.add_deletion(&path, &stat, kind)?;
+            match kind {
+                Kind::Directory => self.visit_below(path, &mut |at, path, name| {
+                    let Some((stat, kind)) = self.stranger(at, path, name) else {
+                        return Ok(false);
+                    };
+                    self.add_deletion(path, &stat, kind)?;
+                    Ok(kind == Kind::Directory)
+                }),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Whether something stays below a directory that only the destination has; then all of it stays.
+    fn holds_excluded(&self, path: &[u8]) -> Result<bool, PlanError> {
+        let mut holds = false;
+        if !self.request.selection.is_everything() {
+            self.visit_below(path.to_vec(), &mut |at, path, name| {
+                let kind = directory::stat_name(at, name).map(|stat| kind_of(&stat));
+                holds |= kind.is_ok_and(|kind| !self.selects(path, kind));
+                Ok(!holds && kind == Ok(Kind::Directory))
+            })?;
+        }
+        Ok(holds)
+    }
+
+    /// Visits everything below a directory of the destination, directories before what is in them. `visit` says whether a
+    /// directory is entered.
+    fn visit_below(&self, path: Vec<u8>, visit: &mut VisitEntry<'_>) -> Result<(), PlanError> {
+        let Some((root, _)) = &self.roots.destination else { return Ok(()) };
+        let mut waiting = vec![path];
+        while let Some(path) = waiting.pop() {
             let names: Vec<&OsStr> = names(&path).collect();
             match directory::open_beneath(root, &names, false) {
-                Ok(below) => {
-                    self.list_destination(&below, &path, |_| false, &mut waiting, &mut ended)
-                }
+                Ok(at) => self.list_destination(&at, &path, &mut |path, name| {
+                    if visit(&at, &path, name)? {
+                        waiting.push(path);
+                    }
+                    Ok(())
+                })?,
                 Err(Errno::ENOENT) => {}
                 Err(errno) => {
                     let path = self.shown(&self.request.destination, &path);
@@ -271,30 +312,22 @@ impl Walk<'_> {
                 }
             }
         }
-        ended
+        Ok(())
     }
 
-    /// Adds the entries of a directory of the destination that are to be deleted.
+    /// Lists a directory of the destination until `take` fails.
     fn list_destination(
         &self,
         at: &OwnedFd,
         path: &[u8],
-        is_kept: impl Fn(&OsStr) -> bool,
-        waiting: &mut Vec<Vec<u8>>,
-        ended: &mut Result<(), PlanError>,
-    ) {
+        take: &mut dyn FnMut(Vec<u8>, &OsStr) -> Result<(), PlanError>,
+    ) -> Result<(), PlanError> {
         let mut buffer = Vec::with_capacity(LISTING_BYTES);
+        let mut ended = Ok(());
         let read = directory::open_child(at, OsStr::new(".")).and_then(|listing| {
             directory::list(listing, buffer.spare_capacity_mut(), |entry| {
                 let name = OsStr::from_bytes(entry.name.to_bytes());
-                if (path.is_empty() && name == LEDGER_DIRECTORY) || is_kept(name) {
-                    return true;
-                }
-                match self.add_deletion(at, joined(path, name), name) {
-                    Ok(Some(below)) => waiting.push(below),
-                    Ok(None) => {}
-                    Err(error) => *ended = Err(error),
-                }
+                ended = take(joined(path, name), name);
                 ended.is_ok()
             })
         });
@@ -302,36 +335,34 @@ impl Walk<'_> {
             let path = self.shown(&self.request.destination, path);
             self.shared.report(Error::system("list", path, errno).into());
         }
+        ended
     }
 
-    /// Adds an entry to delete. Returns its path if it is a directory whose contents are to be deleted too.
-    fn add_deletion(
-        &self,
-        at: &OwnedFd,
-        path: Vec<u8>,
-        name: &OsStr,
-    ) -> Result<Option<Vec<u8>>, PlanError> {
-        let stat = match directory::stat_name(at, name) {
-            Ok(stat) => stat,
-            Err(Errno::ENOENT) => return Ok(None),
-            Err(errno) => {
-                let path = self.shown(&self.request.destination, &path);
-                self.shared.report(Error::system("examine", path, errno).into());
-                return Ok(None);
+    /// Looks at an entry that only the destination has. `None`: it stays, or is gone.
+    fn stranger(&self, at: &OwnedFd, path: &[u8], name: &OsStr) -> Option<(Stat, Kind)> {
+        match directory::stat_name(at, name) {
+            Ok(stat) => {
+                let kind = kind_of(&stat);
+                // Something else may be mounted there.
+                (self.selects(path, kind) && !stat.mount_root).then_some((stat, kind))
             }
-        };
-        let kind = kind_of(&stat);
-        // Something else is mounted there, and stays.
-        if !self.selects(&path, kind) || stat.mount_root {
-            return Ok(None);
+            Err(Errno::ENOENT) => None,
+            Err(errno) => {
+                let path = self.shown(&self.request.destination, path);
+                self.shared.report(Error::system("examine", path, errno).into());
+                None
+            }
         }
-        let Some(relative) = self.relative(&path) else { return Ok(None) };
-        let destination = Some(Identity::from(&stat));
-        let entry =
-            Entry { path: relative, kind, source: None, destination, with: None, part: None };
+    }
+
+    /// Adds an entry to delete.
+    fn add_deletion(&self, path: &[u8], stat: &Stat, kind: Kind) -> Result<(), PlanError> {
+        let Some(path) = self.relative(path) else { return Ok(()) };
+        let destination = Some(Identity::from(stat));
+        let entry = Entry { path, kind, source: None, destination, with: None, part: None };
         self.units.add_to_finish(&entry)?;
         self.shared.deletions.fetch_add(1, Ordering::Relaxed);
-        Ok((kind == Kind::Directory).then_some(path))
+        Ok(())
     }
 
     fn selects(&self, path: &[u8], kind: Kind) -> bool {
