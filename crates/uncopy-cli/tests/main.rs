@@ -16,6 +16,8 @@ mod process;
 mod remote;
 mod tree;
 mod tune;
+#[cfg(feature = "unit")]
+mod unit;
 mod verify;
 
 use std::process::ExitCode;
@@ -48,6 +50,8 @@ fn main() -> ExitCode {
             tree::cases(),
             tree::audit_stats::cases(),
             tune::cases(),
+            #[cfg(feature = "unit")]
+            unit::cases(),
             verify::cases(),
         ];
         cases.into_iter().flatten().collect()

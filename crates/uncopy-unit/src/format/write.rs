@@ -8,6 +8,8 @@ use super::{Entry, Header};
 #[derive(Debug)]
 pub struct UnitWriter<W> {
     output: W,
+    /// The next line: many small writes would each be a call.
+    line: Vec<u8>,
     entries: u64,
 }
 
@@ -16,9 +18,10 @@ impl<W: Write> UnitWriter<W> {
     ///
     /// # Errors
     /// As `output` reports them; so it is with all methods.
-    pub fn new(mut output: W, header: &Header) -> io::Result<UnitWriter<W>> {
-        line(&mut output, header)?;
-        Ok(UnitWriter { output, entries: 0 })
+    pub fn new(output: W, header: &Header) -> io::Result<UnitWriter<W>> {
+        let mut writer = UnitWriter { output, line: Vec::new(), entries: 0 };
+        writer.write_line(header)?;
+        Ok(writer)
     }
 
     /// Writes an entry, and returns its index.
@@ -26,7 +29,7 @@ impl<W: Write> UnitWriter<W> {
     /// # Errors
     /// As `output` reports them.
     pub fn write(&mut self, entry: &Entry) -> io::Result<u64> {
-        line(&mut self.output, entry)?;
+        self.write_line(entry)?;
         self.entries += 1;
         Ok(self.entries - 1)
     }
@@ -45,9 +48,11 @@ impl<W: Write> UnitWriter<W> {
         self.output.flush()?;
         Ok(self.output)
     }
-}
 
-fn line(output: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, value)?;
-    output.write_all(b"\n")
+    fn write_line(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, value)?;
+        self.line.push(b'\n');
+        self.output.write_all(&self.line)
+    }
 }

@@ -372,11 +372,11 @@ impl Walk<'_> {
     }
 
     fn relative(&self, path: &[u8]) -> Option<RelativePath> {
-        let path = OsString::from_vec(path.to_vec());
-        match RelativePath::new(path.clone()) {
+        match RelativePath::new(OsString::from_vec(path.to_vec())) {
             Ok(relative) => Some(relative),
             Err(problem) => {
-                self.shared.report(EntryProblem::Name { path: path.into(), problem });
+                let path = OsString::from_vec(path.to_vec()).into();
+                self.shared.report(EntryProblem::Name { path, problem });
                 None
             }
         }
