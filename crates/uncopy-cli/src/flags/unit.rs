@@ -98,7 +98,7 @@ pub(crate) enum UnitArgs {
     /// others are. A plan that was killed is begun anew by the same command. DST need not exist, and nothing is
     /// changed there.
     ///
-    /// What changes in SRC or DST after the plan is left alone: the unit fails, and another plan takes it up.
+    /// Entries that change in SRC or DST after the plan are left alone: the unit fails, and another plan takes it up.
     /// Copies are flushed unless --no-durable is given.
     Plan(Box<PlanArgs>),
 

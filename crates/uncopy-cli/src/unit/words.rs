@@ -60,7 +60,7 @@ pub(super) fn of(given: &ArgMatches, destination: &Path) -> Result<Options, clap
     let settings = configured.settings().filter(|(name, _)| SETTINGS.contains(name));
     all.extend(settings.map(|(name, value)| words::of_setting(name, value)));
     let options = Options { words: all.into_iter().map(Word).collect() };
-    // What a worker would refuse is refused now.
+    // Workers would refuse them, too late.
     read(&options)?;
     Ok(options)
 }

@@ -254,7 +254,7 @@ fn an_error_leaves_no_plan() {
             assert_eq!(units, 0, "{call:?} {nth}: what was written stays");
         }
     }
-    // Of what cannot be read, all is named.
+    // All entries that cannot be planned are named.
     write(scratch.join("d/large/file"), "");
     write(scratch.join("d/d0"), "");
     let run = program.run();

@@ -39,7 +39,7 @@ impl Planned {
         self.scratch.join("d/.uncopy-ledger").join(self.plan["id"].as_str().unwrap())
     }
 
-    fn put(&self, name: &str, unit: u64, more: Value) {
+    fn put(&self, name: &str, unit: u64, more: &Value) {
         let mut file = json!({
             "schema": 1, "plan": self.plan["id"], "unit": unit, "digest": "", "attempt": 1, "host": "h\u{1b}",
             "pid": 7, "begun": [100, 0], "ended": [110, 0], "number": 1, "token": 5,
@@ -50,17 +50,17 @@ impl Planned {
 
     fn done(&self, unit: u64) {
         let done = json!({"entries": 2, "bytes": 1 << 20, "deleted": 0});
-        self.put(&format!("{unit:06}.json"), unit, json!({"done": done, "receipt": null}));
+        self.put(&format!("{unit:06}.json"), unit, &json!({"done": done, "receipt": null}));
     }
 
     fn failed(&self, unit: u64, kind: &str) {
         let reason = json!({"kind": kind, "path": "a\nb", "code": null, "message": "why"});
         let failure = json!({"failed": 3, "reasons": [reason]});
-        self.put(&format!("{unit:06}.failed.json"), unit, failure);
+        self.put(&format!("{unit:06}.failed.json"), unit, &failure);
     }
 
     fn begun(&self, unit: u64) {
-        self.put(&format!("{unit:06}.epoch"), unit, json!({}));
+        self.put(&format!("{unit:06}.epoch"), unit, &json!({}));
     }
 
     fn status(&self, code: i32) -> Value {
@@ -137,7 +137,7 @@ fn what_is_no_ledger_is_an_error() {
         let run = unit(["status"]).arg(planned.scratch.join("p")).run();
         assert!(run.failed(1).contains(expected), "{}", run.stderr);
     };
-    planned.put("000001.json", 2, json!({"done": {}}));
+    planned.put("000001.json", 2, &json!({"done": {}}));
     failed("belongs to unit 000002");
     write(planned.ledger().join("000001.json"), "{");
     failed("000001.json: line 1");

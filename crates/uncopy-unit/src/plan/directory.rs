@@ -101,7 +101,7 @@ impl PlanDirectory {
             Err(TryLockError::WouldBlock) => return refused(DirectoryProblem::Busy),
             Err(TryLockError::Error(error)) => return Err(failed("lock", &marker, &error)),
         }
-        // Who had the lock may have finished meanwhile.
+        // The process that had the lock may have finished meanwhile.
         let links = unfinished.metadata().map_err(|error| failed("examine", &marker, &error))?;
         if path.join(PLAN_FILE).exists() || links.nlink() == 0 {
             return refused(DirectoryProblem::HasPlan);

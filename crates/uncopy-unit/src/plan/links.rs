@@ -30,7 +30,7 @@ pub(super) fn is_part(name: &str) -> bool {
 
 /// Entry of a scratch file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Named {
+struct SpilledEntry {
     device: (u32, u32),
     entry: Entry,
 }
@@ -62,7 +62,7 @@ impl LinkSpill {
                 none.insert(BufWriter::new(file.map_err(|error| failed(&error))?))
             }
         };
-        serde_json::to_writer(&mut *output, &Named { device, entry })
+        serde_json::to_writer(&mut *output, &SpilledEntry { device, entry })
             .map_err(|error| failed(&error.into()))?;
         output.write_all(b"\n").map_err(|error| failed(&error))
     }
@@ -91,21 +91,21 @@ impl LinkSpill {
 }
 
 /// Counts the bytes of a file with several names once.
-fn count_bytes(group: &[Named], shared: &Shared) {
+fn count_bytes(group: &[SpilledEntry], shared: &Shared) {
     let first = group.first().filter(|named| named.entry.kind == Kind::File);
     let size = first.and_then(|named| Some(named.entry.source.as_ref()?.size));
     shared.bytes.fetch_add(size.unwrap_or(0), Ordering::Relaxed);
 }
 
 /// Identity by which names of one file are found.
-fn key(named: &Named) -> ((u32, u32), u64, bool) {
+fn key(named: &SpilledEntry) -> ((u32, u32), u64, bool) {
     let inode = named.entry.source.as_ref().map_or(0, |source| source.inode);
     (named.device, inode, named.entry.kind == Kind::File)
 }
 
 /// Reads a scratch file, sorted by inode, and by path within: plans of one tree differ little.
-fn read(path: &Path) -> std::io::Result<Vec<Named>> {
-    let mut names: Vec<Named> = Vec::new();
+fn read(path: &Path) -> std::io::Result<Vec<SpilledEntry>> {
+    let mut names: Vec<SpilledEntry> = Vec::new();
     for line in BufReader::new(File::open(path)?).split(b'\n') {
         names.push(serde_json::from_slice(&line?)?);
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,6 +12,7 @@ use super::{PlanError, PlanRequest};
 use crate::format::{
     Entry, Header, Kind, MAX_UNITS, Part, PlanId, Root, SCHEMA, UnitKind, UnitNumber, UnitWriter,
 };
+use uncopy_os::file;
 
 /// Name of the last unit while its number is not known.
 pub(super) const FINISH: &str = "finish.part";
@@ -166,10 +167,14 @@ impl Units {
             unit.end()?;
         }
         let number = self.number(1)?;
+        // The first flush makes the filesystem write its journal, and hardly anything is left to the others.
+        for other in (0..number.get()).filter_map(UnitNumber::new) {
+            flush(&self.path(other))?;
+        }
         let mut finish = self.finish.lock().unwrap_or_else(PoisonError::into_inner);
         let header = Header { unit: number, kind: UnitKind::Finish, ..self.header.clone() };
         if let Some(writer) = finish.writer.take() {
-            let path = self.directory.join(format!("{number}.jsonl"));
+            let path = self.path(number);
             let ended = end_finish(writer, &header, finish.header_bytes)
                 .and_then(|()| fs::rename(self.directory.join(FINISH), &path));
             ended.map_err(|error| PlanError::from(system("write", &path, &error)))?;
@@ -206,7 +211,7 @@ impl Units {
     }
 
     fn begin(&self, number: UnitNumber, kind: UnitKind) -> Result<OpenUnit, PlanError> {
-        let path = self.directory.join(format!("{number}.jsonl"));
+        let path = self.path(number);
         let failed = |error| PlanError::from(system("write", &path, &error));
         let header = Header { unit: number, kind, ..self.header.clone() };
         let file = File::create_new(&path).map_err(failed)?;
@@ -214,6 +219,10 @@ impl Units {
         let output = BufWriter::with_capacity(size, file);
         let writer = UnitWriter::new(output, &header).map_err(failed)?;
         Ok(OpenUnit { path, writer, bytes: 0 })
+    }
+
+    fn path(&self, number: UnitNumber) -> PathBuf {
+        self.directory.join(format!("{number}.jsonl"))
     }
 
     fn failed(&self, name: &str, error: &io::Error) -> PlanError {
@@ -228,15 +237,22 @@ impl OpenUnit {
         Ok(())
     }
 
-    /// Ends the unit; it is on the device then.
+    /// Ends the unit. The device begins to write it, and nobody waits for that yet.
     fn end(self) -> Result<(), PlanError> {
-        let ended = self.writer.end().and_then(flush);
+        let ended = self.writer.end().and_then(|output| {
+            let file = output.into_inner().map_err(io::IntoInnerError::into_error)?;
+            // Some filesystems do not have the call; all are flushed in the end.
+            let _ = file::write_out(&file, 0, 0, false);
+            Ok(())
+        });
         ended.map_err(|error| system("write", &self.path, &error).into())
     }
 }
 
-fn flush(output: BufWriter<File>) -> io::Result<()> {
-    output.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+/// Flushes a unit that was ended.
+fn flush(path: &Path) -> Result<(), PlanError> {
+    let flushed = File::open(path).and_then(|file| file.sync_all());
+    flushed.map_err(|error| system("flush", path, &error).into())
 }
 
 /// Ends the last unit, and writes its first line anew, padded with blanks.

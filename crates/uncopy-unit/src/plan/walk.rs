@@ -82,6 +82,9 @@ struct Opened<'a> {
 /// Visitor of entries: the open directory, the path below the root, and the name.
 type VisitEntry<'a> = dyn FnMut(&OwnedFd, &[u8], &OsStr) -> Result<bool, PlanError> + 'a;
 
+/// Taker of the entries of a directory: the path below the root, and the name.
+type TakeEntry<'a> = dyn FnMut(Vec<u8>, &OsStr) -> Result<(), PlanError> + 'a;
+
 /// Results of a listing.
 struct Listed {
     unit: Option<OpenUnit>,
@@ -320,7 +323,7 @@ impl Walk<'_> {
         &self,
         at: &OwnedFd,
         path: &[u8],
-        take: &mut dyn FnMut(Vec<u8>, &OsStr) -> Result<(), PlanError>,
+        take: &mut TakeEntry<'_>,
     ) -> Result<(), PlanError> {
         let mut buffer = Vec::with_capacity(LISTING_BYTES);
         let mut ended = Ok(());
