@@ -1,8 +1,8 @@
 //! Units of work: plans of large copies, their units, and the ledger of what is done.
 //!
-//! A tree that outgrows one machine is [planned](plan) once, cut into *units*. Each unit is a file that says all that a
-//! worker needs ([`format`]); any worker that has source and destination mounted can do it. What was done stands in the
-//! [ledger](ledger) at the destination. Engines that distribute work only have to name unit files: a queue is a hint, the
+//! A tree that outgrows one machine is [planned](mod@plan) once, cut into *units*. Each unit is a file that says all that a
+//! worker needs ([`mod@format`]); any worker that has source and destination mounted can do it. What was done stands in the
+//! [`ledger`] at the destination. Engines that distribute work only have to name unit files: a queue is a hint, the
 //! ledger is the truth.
 #![cfg(target_os = "linux")]
 #![deny(missing_docs, unsafe_code)]

@@ -1,7 +1,7 @@
 //! Plans: one walk through source and destination, cut into units.
 //!
 //! Memory is bounded: waiting directories are limited as in jobs, units and the last unit are written as they are found, and
-//! entries with several names go through [scratch files](links) of which one is in memory at a time. A directory has a whole
+//! entries with several names go through scratch files, of which one is in memory at a time. A directory has a whole
 //! plan when it has `plan.json`; a plan that was killed is begun anew.
 
 mod cut;
