@@ -69,34 +69,49 @@ impl JobBar {
 
     /// Shows the progress if an update is due.
     pub(crate) fn draw(&self, progress: JobProgress) {
-        if self.form == Form::Off {
-            return;
-        }
-        let at_work = self.clock.at_work();
-        let now = at_work.as_millis() as u64;
-        let next = self.next.load(Ordering::Relaxed);
-        if now < next {
-            return;
-        }
-        let every = match self.form {
-            Form::Lines => LINE_EVERY.as_millis() as u64,
-            _ => 1000 / u64::from(DRAWS_HZ),
-        };
-        if self
-            .next
-            .compare_exchange(next, now + every, Ordering::Relaxed, Ordering::Relaxed)
-            .is_err()
-        {
-            // Another worker shows this update.
+        if !self.is_due() {
             return;
         }
         if let (Form::Away, Some(outlet)) = (self.form, outlet::away()) {
             return outlet.progress(progress);
         }
-        let parts = describe(progress, at_work);
+        self.show(&describe(progress, self.clock.at_work()));
+    }
+
+    /// Shows how much was found by a walk that copies nothing, if an update is due.
+    #[cfg(all(feature = "unit", target_os = "linux"))]
+    pub(crate) fn draw_found(&self, entries: u64, bytes: u64) {
+        if self.is_due() {
+            let found = format!("{entries} entries found");
+            self.show(&[Part::new(0, found), Part::new(1, BinaryBytes(bytes).to_string())]);
+        }
+    }
+
+    /// Whether an update is due, and this worker shows it.
+    fn is_due(&self) -> bool {
+        if self.form == Form::Off {
+            return false;
+        }
+        let at_work = self.clock.at_work();
+        let now = at_work.as_millis() as u64;
+        let next = self.next.load(Ordering::Relaxed);
+        if now < next {
+            return false;
+        }
+        let every = match self.form {
+            Form::Lines => LINE_EVERY.as_millis() as u64,
+            _ => 1000 / u64::from(DRAWS_HZ),
+        };
+        // If it fails, another worker shows this update.
+        let taken =
+            self.next.compare_exchange(next, now + every, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok()
+    }
+
+    fn show(&self, parts: &[Part]) {
         match self.form {
-            Form::Lines => say(&joined(&parts)),
-            _ => self.lock().show(&parts),
+            Form::Lines => say(&joined(parts)),
+            _ => self.lock().show(parts),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use clap::ArgMatches;
 use indicatif::BinaryBytes;
 use serde::Serialize;
-use uncopy::copy::job::{JobProgress, Links};
+use uncopy::copy::job::Links;
 use uncopy::unit::format::Plan;
 use uncopy::unit::plan::{
     DEFAULT_BYTES, Deletion, EntryProblem, PlanError, PlanRequest, PlanTotals, plan,
@@ -53,9 +53,7 @@ pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Er
     let made = plan(&request, &|totals| {
         // Whoever has it draws for the others.
         if let Ok(bar) = bar.try_lock() {
-            let mut shown = JobProgress::default();
-            (shown.entries, shown.bytes) = (totals.entries, totals.bytes);
-            bar.draw(shown);
+            bar.draw_found(totals.entries, totals.bytes);
         }
     });
     drop(bar);
