@@ -420,10 +420,10 @@ fn entries_that_cannot_be_planned_leave_no_plan() {
 #[test]
 fn large_directories_are_listed_in_pieces() {
     let place = Place::new();
-    for n in 0..50_300 {
+    for n in 0..1_500 {
         fs::create_dir(place.path(format!("s/{n}"))).unwrap();
     }
     let planned = place.plan(&place.request());
-    assert_eq!(planned.paths().len(), 50_301);
-    assert_eq!(planned.plan.entries, 50_301);
+    assert_eq!(planned.paths().len(), 1_501);
+    assert_eq!(planned.plan.entries, 1_501);
 }
