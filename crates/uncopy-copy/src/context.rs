@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use super::backup_claims::BackupClaims;
+use super::guard::Guarded;
 use super::pause::Gate;
 use super::permit::Permit;
 use super::throttle::Throttle;
@@ -33,6 +34,8 @@ pub struct CopyContext<'a> {
     pub(crate) permit: Option<&'a Permit>,
     /// Names that the job gave to backups and to copies that are called like them.
     pub(crate) backup_claims: Option<&'a BackupClaims>,
+    /// The entry that is copied, where a guard is asked about it.
+    pub(crate) guarded: Option<&'a Guarded<'a>>,
 }
 
 impl<'a> CopyContext<'a> {

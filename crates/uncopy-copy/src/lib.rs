@@ -87,6 +87,11 @@ mod following_portable;
 pub mod forecast;
 #[cfg(target_os = "linux")]
 mod foresee;
+/// For `uncopy-unit`.
+#[cfg_attr(not(target_os = "linux"), path = "guard_portable.rs")]
+#[cfg_attr(not(feature = "trees"), allow(dead_code))]
+#[doc(hidden)]
+pub mod guard;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod manifest;
 #[cfg(target_os = "linux")]

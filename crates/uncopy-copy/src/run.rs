@@ -194,6 +194,15 @@ impl<'a> CopyRequest<'a> {
         placing: Placing<'a>,
         observer: &mut dyn Observer,
     ) -> Result<Staging<'a>> {
+        let staging = self.stage_unguarded(placing, observer)?;
+        Ok(staging.guarded_by(self.context.guarded))
+    }
+
+    fn stage_unguarded(
+        &self,
+        placing: Placing<'a>,
+        observer: &mut dyn Observer,
+    ) -> Result<Staging<'a>> {
         let (destination, options) = (self.destination, self.options);
         let found = destination.found.as_ref();
         let mode = match (&placing, found) {

@@ -1,6 +1,8 @@
 //! Writes a file under a temporary name or without one and then renames it into place, so that the
 //! destination's name never refers to half a file.
 
+mod guarded;
+
 use std::cell::{Cell, OnceCell};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,6 +12,7 @@ use rustix::fs::OFlags;
 
 use super::creation_defaults::DirectoryDefaults;
 use super::destination::Destination;
+use super::guard::Guarded;
 use super::mechanism::{Refused, Side};
 use super::observer::Observer;
 use super::options::{Backup, Existing};
@@ -45,6 +48,8 @@ pub(crate) struct Staging<'a> {
     directory_defaults: Option<(DirectoryDefaults<'a>, u32)>,
     /// Mode that it gets when it has its final name.
     last_mode: Cell<Option<u32>>,
+    /// Guard that is asked before it gets its final name.
+    guarded: Option<&'a Guarded<'a>>,
 }
 
 /// Place where a file of a tree is written first.
@@ -130,6 +135,7 @@ impl<'a> Staging<'a> {
             parts: None,
             directory_defaults: None,
             last_mode: Cell::new(None),
+            guarded: None,
         }
     }
 
@@ -191,6 +197,12 @@ impl<'a> Staging<'a> {
     /// Sets how an entry that is replaced is kept.
     pub(crate) fn with_backup(mut self, backup: Option<&'a Backup>) -> Staging<'a> {
         self.backup = backup;
+        self
+    }
+
+    /// Sets the guard that is asked before it gets its final name.
+    pub(crate) fn guarded_by(mut self, guarded: Option<&'a Guarded<'a>>) -> Staging<'a> {
+        self.guarded = guarded;
         self
     }
 
@@ -364,6 +376,9 @@ impl<'a> Staging<'a> {
             // If it cannot be noted, the job stops, and this file is whole all the same.
             let _ = lock(parts).end((self.fd.as_fd(), name));
         }
+        if let Some(guarded) = self.guarded {
+            return self.commit_guarded(guarded);
+        }
         let result = match std::mem::replace(&mut self.place, Place::Final) {
             Place::Final | Place::Private => Ok(Commit::Done),
             Place::Unnamed => self.commit_unnamed(),
@@ -412,11 +427,17 @@ impl<'a> Staging<'a> {
             }
         }
         // linkat(2) never replaces a name: a temporary one first, then a rename over the old file.
-        // The lock shows other runs that the temporary name is not a leftover.
+        let (temporary, noted) = self.name_temporarily()?;
+        self.commit_temporary(temporary, noted)
+    }
+
+    /// Gives an unlinked file a temporary name. The lock shows other runs that it is not a leftover.
+    fn name_temporarily(&self) -> Sys<(OsString, Noted<'a>)> {
+        let (directory, name) = (self.destination.directory(), self.destination.name());
         let _ = file::try_lock(&self.fd);
         let noting = self.noting.filter(|noting| noting.brief);
         let stat = noting.map(|_| file::stat(&self.fd)).transpose()?;
-        let (temporary, noted) = loop {
+        loop {
             let temporary = stale::temporary_name(name, Kind::File)?;
             let noted = match (&noting, &stat) {
                 (Some(noting), Some(stat)) => noting.note(&temporary, stat),
@@ -424,10 +445,9 @@ impl<'a> Staging<'a> {
             };
             match name::link_unnamed(&self.fd, directory, &temporary) {
                 Err(Errno::EEXIST) => {}
-                other => break other.map(|()| (temporary, noted))?,
+                other => return other.map(|()| (temporary, noted)),
             }
-        };
-        self.commit_temporary(temporary, noted)
+        }
     }
 
     fn commit_temporary(&mut self, temporary: OsString, noted: Noted<'a>) -> Sys<Commit> {

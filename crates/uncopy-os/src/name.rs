@@ -112,6 +112,17 @@ pub fn rename_out_new(
     }
 }
 
+/// Exchanges two names in directories of one filesystem (`RENAME_EXCHANGE`). A filesystem without that flag answers
+/// `EINVAL`, a seccomp filter `EPERM` or `ENOSYS`.
+pub fn exchange(
+    from_directory: impl AsFd,
+    from: &OsStr,
+    directory: impl AsFd,
+    to: &OsStr,
+) -> Sys<()> {
+    Ok(fs::renameat_with(from_directory, from, directory, to, RenameFlags::EXCHANGE)?)
+}
+
 /// Renames a directory; `EEXIST` if the name is taken. A directory cannot be hard-linked: on filesystems
 /// without the flag (NFS, some FUSE filesystems) the name is checked before the rename, which can then
 /// replace only an empty directory (`rename(2)`).

@@ -11,7 +11,7 @@ use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
 use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
-use uncopy_core::{Errno, Error, Reason, Result};
+use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::{self, Stat, Timestamp};
 use uncopy_os::name;
 
@@ -30,6 +30,9 @@ pub(super) fn check_admission(
     kind: EntryKind,
     source: &Stat,
 ) -> Result<Admission> {
+    if let Some(done) = check_guarded(deleter, place, source)? {
+        return Ok(done);
+    }
     let policy = policy_of(deleter.options, &place.directory.entered);
     let policy = Policy { compare: Compare::Times, ..policy };
     check_by_policy(deleter, place, side_of(kind, source), policy, |found| {
@@ -44,8 +47,40 @@ pub(super) fn check_file_admission(
     source: &Stat,
     has_same_contents: impl FnOnce(&ExistingEntry) -> Result<bool>,
 ) -> Result<Admission> {
+    if let Some(done) = check_guarded(deleter, place, source)? {
+        return Ok(done);
+    }
     let policy = policy_of(deleter.options, &place.directory.entered);
     check_by_policy(deleter, place, side_of(EntryKind::File, source), policy, has_same_contents)
+}
+
+/// Asks the guard about an entry. Returns how it ended if an earlier attempt has made its copy.
+///
+/// # Errors
+/// The source, or what has the name of the copy, is not the expected one.
+fn check_guarded(
+    deleter: &Deleter<'_, '_>,
+    place: &Place<'_>,
+    source: &Stat,
+) -> Result<Option<Admission>> {
+    let Some(guarded) = deleter.context.guarded(place) else { return Ok(None) };
+    let refuse = |path, why| Err(Error::new("copy", path, Reason::Refused(why)));
+    if let Err(why) = guarded.check_source(source) {
+        return refuse(place.source(), why);
+    }
+    let found = find(place)?;
+    if guarded.expects(found.as_ref().map(|found| &found.stat)) {
+        return Ok(None);
+    }
+    let times = deleter.options.copy.preserve.timestamps;
+    let has_time = |found: &Stat| !times || found.modified == source.modified;
+    match found {
+        Some(found) if has_time(&found.stat) && is_same_entry(place, source, &found) => {
+            let reason = Skip::SameContents;
+            Ok(Some(Admission::Done(EntryOutcome::Skipped { reason })))
+        }
+        _ => refuse(place.destination(), Objection::DestinationSincePlan),
+    }
 }
 
 fn check_by_policy(

@@ -7,10 +7,12 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use super::directory::{Directory, Entered, Identity};
+use super::place::Place;
 use super::removals::Removals;
 use crate::backup_claims::BackupClaims;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
+use crate::guard::{Guard, Guarded};
 use crate::jobs::JobOptions;
 use crate::stale::TemporaryNames;
 use crate::{CopyContext, CopyOptions, Gate, Throttle};
@@ -39,10 +41,11 @@ pub(super) struct Context<'a> {
     removals: Removals,
     temporary_names: TemporaryNames,
     backup_claims: Option<BackupClaims>,
+    guard: Option<&'a dyn Guard>,
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(options: &'a JobOptions) -> Context<'a> {
+    pub(super) fn new(options: &'a JobOptions, guard: Option<&'a dyn Guard>) -> Context<'a> {
         Context {
             options,
             inside: options.copy.in_own_tree(),
@@ -57,6 +60,7 @@ impl<'a> Context<'a> {
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
             backup_claims: BackupClaims::of(options.copy.backup.as_ref()),
+            guard,
         }
     }
 
@@ -84,6 +88,16 @@ impl<'a> Context<'a> {
         self.backup_claims.as_ref()
     }
 
+    /// Whether a guard is asked about entries: other jobs work in the same directories then.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Returns an entry that the guard is asked about.
+    pub(super) fn guarded(&self, place: &Place<'_>) -> Option<Guarded<'a>> {
+        self.guard.map(|guard| Guarded::new(guard, place.way()))
+    }
+
     /// Gate at which workers wait while the job is paused.
     pub(super) fn gate(&self) -> Option<&'a Gate> {
         self.options.gate.as_ref()
@@ -109,6 +123,7 @@ impl<'a> Context<'a> {
     pub(super) fn copy_context<'c>(
         &'c self,
         spare_threads: &'c (dyn Fn() -> usize + Sync),
+        guarded: Option<&'c Guarded<'c>>,
     ) -> CopyContext<'c> {
         CopyContext {
             gate: self.gate(),
@@ -116,6 +131,7 @@ impl<'a> Context<'a> {
             spare_threads: Some(spare_threads),
             permit: None,
             backup_claims: self.backup_claims(),
+            guarded,
         }
     }
 

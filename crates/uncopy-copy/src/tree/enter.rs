@@ -145,6 +145,8 @@ pub(super) fn pair_of(
     let same_source = stat.device == above.source.device;
     let open = Open::below(place.open, (source, same_source), destination);
     let private = above.private;
+    // Other jobs may make entries in it.
+    let fresh = fresh && !deleter.context.is_guarded();
     let (source, destination, whole) = (stat, made, true);
     let entered = Entered { source, destination, fresh, absent, private, whole, linked };
     Ok((entered, open))

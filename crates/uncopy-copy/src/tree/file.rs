@@ -82,7 +82,8 @@ pub(super) fn copy_regular(
     let (from, to) = (LazyPath::new(&find.0), LazyPath::new(&find.1));
     let path = || place.directory.path_from_root();
     let spare_threads = worker.scheduler.spare_workers();
-    let copy_context = &context.copy_context(&spare_threads);
+    let guarded = context.guarded(place);
+    let copy_context = &context.copy_context(&spare_threads, guarded.as_ref());
     let copied = retry::repeated(worker.options, control, place.open.filesystems, |flushes| {
         let OpenFile { file, stat } = opened.take().map_or_else(|| open_file(place), Ok)?;
         let filesystem = place.open.filesystem_of(&place.directory.entered.source, &file, &stat);

@@ -14,7 +14,7 @@ use crate::jobs::{Action, EntryKind, EntryOutcome, JobOptions};
 use crate::metadata::{self, Made};
 use crate::stale;
 use uncopy_core::{Error, InodeFlags, Note, Result};
-use uncopy_os::file;
+use uncopy_os::{file, name};
 
 /// Counts one task of the directory as done; the last one finishes it, and perhaps its ancestors.
 pub(super) fn end(worker: &mut Worker<'_, '_>, directory: Arc<Directory>) {
@@ -41,6 +41,9 @@ fn finish_directory(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>) {
         let entered = &directory.entered;
         let ours = entered.fresh || entered.private;
         let made = if ours { Made::AsSource(worker.context.umask()) } else { Made::Found };
+        if worker.context.is_guarded() {
+            return flush_guarded(worker, directory, &open);
+        }
         give_metadata(worker.options, worker.resume, &worker.reporter, directory, &open, made)
     });
     match finished {
@@ -50,6 +53,25 @@ fn finish_directory(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>) {
         }
         Err(error) => worker.reporter.fail_at(|| directory.names(), EntryKind::Directory, error),
     }
+}
+
+/// Removes leftovers from a directory that other jobs work in too, and flushes it. Its metadata is given later.
+fn flush_guarded(worker: &Worker<'_, '_>, directory: &Directory, open: &Open) -> Result<Given> {
+    sweep_leftovers(&worker.reporter, directory, open);
+    if worker.options.copy.durable {
+        name::open_directory_for_reading(&*open.destination)
+            .and_then(file::sync)
+            .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
+    }
+    Ok(Given::default())
+}
+
+/// Removes the leftovers of killed runs from a directory of the destination.
+fn sweep_leftovers(reporter: &Reporter<'_>, directory: &Directory, open: &Open) {
+    let in_source = |path: &OsStr, name: &OsStr| open.source.look_up_below(path, name);
+    let unproven = stale::sweep(open.destination.as_fd(), &in_source);
+    let path = |name: &OsStr| directory.destination_path().join(name);
+    reporter.add_unproven(unproven, path);
 }
 
 pub(super) fn give_metadata(
@@ -68,10 +90,7 @@ pub(super) fn give_metadata(
         sweep_directory(&journal, path, open.destination.as_fd());
     }
     if !directory.entered.fresh && !directory.entered.private {
-        let in_source = |path: &OsStr, name: &OsStr| open.source.look_up_below(path, name);
-        let unproven = stale::sweep(open.destination.as_fd(), &in_source);
-        let path = |name: &OsStr| directory.destination_path().join(name);
-        reporter.add_unproven(unproven, path);
+        sweep_leftovers(reporter, directory, open);
     }
     let options = &options.copy;
     let destination = open.destination.as_fd();

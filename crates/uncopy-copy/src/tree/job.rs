@@ -10,6 +10,7 @@ use super::links::Links;
 use super::queue::Queue;
 use super::resume::Resume;
 use super::tally::Tally;
+use crate::guard::Guard;
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
 use crate::peer_link::PeerLink;
@@ -27,15 +28,17 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Makes the parts of a job; `peer`: its source is on another machine.
+    /// Makes the parts of a job; `peer`: its source is on another machine; `guard`: asked about each
+    /// entry.
     pub(super) fn new(
         options: &'a JobOptions,
         observer: &'a dyn JobObserver,
         peer: Option<Arc<PeerLink>>,
+        guard: Option<&'a dyn Guard>,
     ) -> Job<'a> {
         let budget = Budget::new(options, peer.is_some());
         Job {
-            context: Context::new(options),
+            context: Context::new(options, guard),
             queue: Queue::new(budget.max_batches(), options.gate.clone()),
             budget,
             links: Links::new(options.links_in_memory),

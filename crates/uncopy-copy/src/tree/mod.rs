@@ -56,5 +56,5 @@ mod workshop;
 pub(super) use budget::usual_workers;
 #[doc(hidden)]
 pub use overlap::lies_within;
-pub(super) use run::{run_job, run_job_from_peer};
+pub(super) use run::{run_guarded_job, run_job, run_job_from_peer};
 pub(super) use target::{is_built, is_built_from_peer};

@@ -21,6 +21,7 @@ use super::worker::Worker;
 use crate::Owner;
 use crate::Skip;
 use crate::destination::ExistingEntry;
+use crate::guard::{NotNamed, Replacing, not_free, take_free_name};
 use crate::jobs::{Action, Decision, EntryKind, EntryOutcome};
 use crate::metadata::{AttributeSource, NotGiven, Notes};
 use crate::options::GivenMetadata;
@@ -112,7 +113,8 @@ fn make_entry(
         }
     };
     let options = context.copy_options(&place.directory.entered).after_asking(found.is_some());
-    match temporary.put_in_place(&options.after_killed_run(keeps_old)).map_err(fail)? {
+    let placed = temporary.put_in_place(context, &options.after_killed_run(keeps_old));
+    match placed.map_err(|not_named| not_named.error("make", place.destination()))? {
         true => flush_name(context, place).map(|()| made(notes)),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
@@ -162,7 +164,6 @@ pub(super) fn make_hard_link(
         opened => opened?,
     };
     let to = &*place.open.destination;
-    let fail = |errno| Error::destination("link", place.destination(), errno);
     let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
     let look = || -> Sys<Option<Stat>> {
         let copy = directory::stat_name(&from, name)?;
@@ -171,8 +172,8 @@ pub(super) fn make_hard_link(
     };
     let (decision, path) = (&decision, || first.destination());
     let linking = match put_link(context, place, decision, keeps_old, look, make, path) {
-        Err(CLOSED) => return Ok(Linking::Refused(CLOSED)),
-        linking => linking.map_err(fail)?,
+        Err(NotNamed::System(CLOSED)) => return Ok(Linking::Refused(CLOSED)),
+        linking => linking.map_err(|not_named| not_named.error("link", place.destination()))?,
     };
     flush_name(context, place).map(|()| linking)
 }
@@ -234,8 +235,8 @@ pub(super) fn link_unchanged(
     let linking = put_link(context, place, decision, keeps_old, look, make, path);
     let linking = match linking {
         // It lost its last name meanwhile.
-        Err(Errno::ENOENT) => Linking::Refused(Errno::ENOENT),
-        other => other.map_err(|e| Error::destination("link", place.destination(), e))?,
+        Err(NotNamed::System(Errno::ENOENT)) => Linking::Refused(Errno::ENOENT),
+        other => other.map_err(|not_named| not_named.error("link", place.destination()))?,
     };
     flush_name(context, place).map(|()| linking)
 }
@@ -250,14 +251,14 @@ fn put_link(
     look: impl FnOnce() -> Sys<Option<Stat>>,
     make: impl Fn(&OsStr) -> Sys<()>,
     path: impl Fn() -> PathBuf,
-) -> Sys<Linking> {
+) -> Result<Linking, NotNamed> {
     let linked = || Linking::Done(EntryOutcome::Linked { to: path() });
-    if *decision == Decision::Make {
+    if *decision == Decision::Make && !context.is_guarded() {
         match make(place.target) {
             Ok(()) => return Ok(linked()),
             Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
             Err(Errno::EEXIST) if !place.directory.entered.fresh => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
     }
     let Some(file) = look()? else { return Ok(linked()) };
@@ -267,7 +268,7 @@ fn put_link(
     };
     let options = context.copy_options(&place.directory.entered);
     let options = options.after_asking(*decision != Decision::Make);
-    match temporary.put_in_place(&options.after_killed_run(keeps_old))? {
+    match temporary.put_in_place(context, &options.after_killed_run(keeps_old))? {
         true => Ok(linked()),
         false => Ok(Linking::Done(EntryOutcome::Skipped { reason: Skip::Exists })),
     }
@@ -311,7 +312,8 @@ pub(super) fn make_link_to_source(
         return flush_name(worker.context, place).map(|()| linked());
     }
     let temporary = Temporary::linked(place, source, |name| make(to, name)).map_err(fail)?;
-    match temporary.put_in_place(options).map_err(fail)? {
+    let placed = temporary.put_in_place(worker.context, options);
+    match placed.map_err(|not_named| not_named.error("link", place.destination()))? {
         true => flush_name(worker.context, place).map(|()| linked()),
         false => Ok(EntryOutcome::Skipped { reason: Skip::Exists }),
     }
@@ -483,9 +485,18 @@ impl<'a> Temporary<'a> {
 
     /// Puts it in place. Returns `false` if the name was taken and must not be replaced. A rename
     /// from one name of a file to another does nothing (`rename(2)`), so the temporary name is
-    /// removed then.
-    fn put_in_place(self, options: &CopyOptions) -> Sys<bool> {
+    /// removed then. A guard decides what is replaced.
+    fn put_in_place(self, context: &Context<'_>, options: &CopyOptions) -> Result<bool, NotNamed> {
         let (to, target) = (&*self.place.open.destination, self.place.target);
+        if let Some(guarded) = context.guarded(self.place) {
+            let (from, temporary) = (self.from.as_fd(), &*self.name);
+            let replacing = Replacing { from, temporary, directory: to.as_fd(), name: target };
+            let place = || match guarded.look(to.as_fd(), target)? {
+                Some(found) => replacing.replace(&found),
+                None => take_free_name(replacing).map_err(not_free),
+            };
+            return guarded.give_name(place).map(|()| true);
+        }
         let existing = options.existing;
         let renamed = match existing {
             Existing::Keep => name::rename_out_new(self.from, &self.name, to, target),
@@ -498,7 +509,7 @@ impl<'a> Temporary<'a> {
         };
         match renamed {
             Err(Errno::EEXIST) if existing == Existing::Keep => Ok(false),
-            other => other.map(|()| true),
+            other => Ok(other.map(|()| true)?),
         }
     }
 }

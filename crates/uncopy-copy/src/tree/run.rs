@@ -10,6 +10,7 @@ use super::root::{self, RootSource};
 use super::scan::Scan;
 use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
+use crate::guard::Guard;
 use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
 use crate::pause::Stopwatch;
 use crate::peer::Peer;
@@ -23,7 +24,17 @@ pub(crate) fn run_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    run(pairs, None, options, observer)
+    run(pairs, None, None, options, observer)
+}
+
+/// Copies every pair as far as the guard allows; see [`crate::guard::copy_guarded`].
+pub(crate) fn run_guarded_job(
+    pairs: &[(PathBuf, PathBuf)],
+    guard: &dyn Guard,
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> (Summary, Result<()>) {
+    run(pairs, None, Some(guard), options, observer)
 }
 
 /// Copies every root of another machine; see [`crate::job::copy_from_peer`].
@@ -35,19 +46,20 @@ pub(crate) fn run_job_from_peer(
 ) -> (Summary, Result<()>) {
     let name = pairs.first().map_or_else(PathBuf::new, |(source, _)| source.clone());
     let link = Arc::new(PeerLink::new(peer, name));
-    run(pairs, Some(&link), options, observer)
+    run(pairs, Some(&link), None, options, observer)
 }
 
 fn run(
     pairs: &[(PathBuf, PathBuf)],
     peer: Option<&Arc<PeerLink>>,
+    guard: Option<&dyn Guard>,
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
     let refused = overlap::refusals(pairs, peer, options);
     let one_by_one = if options.parents == Parents::Omit { pairs } else { &[] };
     let begin = Stopwatch::start(options.gate.as_ref());
-    let (job, mut sources_not_tried) = (Job::new(options, observer, peer.cloned()), 0);
+    let (job, mut sources_not_tried) = (Job::new(options, observer, peer.cloned(), guard), 0);
     let control = &job.control();
     std::thread::scope(|scope| {
         if options.scan_ahead {

@@ -20,7 +20,7 @@ impl SourceFiles {
     pub(super) fn copy(&mut self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
         let options = &worker.options.copy;
         let spare_threads = worker.scheduler.spare_workers();
-        let context = worker.context.copy_context(&spare_threads);
+        let context = worker.context.copy_context(&spare_threads, None);
         let mut progress = worker.file_progress();
         let copied = self.written.check(destination, options).and_then(|()| {
             let sweeper = worker.context.temporary_names();

@@ -203,6 +203,18 @@ coded! {
         SourceNotAsCopied = "source_not_as_copied",
             "its copy is in place, and the name refers to another file, or to a link, or the file has changed since it \
              was read; compare them";
+        /// The source is not what it was when the plan of its unit was made.
+        SourceSincePlan {
+            /// What differs: size, mtime, ctime.
+            what: String,
+        } = "source_since_plan",
+            "it changed since the plan was made ({what}); make a new plan";
+        /// What has the destination's name is not what the plan of the unit saw there.
+        DestinationSincePlan = "destination_since_plan",
+            "what has its name is not what was there when the plan was made, and stays; look at it, and make a new plan";
+        /// Another worker has begun the same unit since.
+        Overtaken = "overtaken",
+            "another worker has begun this unit since, and goes on with it; see what it records";
         /// The other machine, which has the source, is not there any more, or did what no peer does.
         PeerLost {
             /// Description of what happened.

@@ -1,0 +1,205 @@
+//! Defines the guard of a job: what its caller expects of each entry of source and destination, and whether the job may
+//! still give names.
+
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "trees")]
+use crate::copy_trees::{JobError, end_job};
+#[cfg(feature = "trees")]
+use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
+#[cfg(feature = "trees")]
+use crate::tree::run_guarded_job;
+#[cfg(feature = "trees")]
+use uncopy_core::Contradiction;
+use uncopy_core::{Errno, Error, Objection, Reason};
+use uncopy_os::file::Stat;
+use uncopy_os::{Sys, directory, name};
+
+/// Answers of the caller about the entries of a job. Asked by all workers.
+///
+/// Entries are paths from the root of the source, [`Parents::KeepBelow`](crate::job::Parents::KeepBelow).
+pub trait Guard: Sync {
+    /// Returns what of an entry of the source is not as expected: its size, for example.
+    fn source_difference(&self, entry: &Path, found: &Stat) -> Option<&'static str>;
+
+    /// Whether this is what the caller expects under the name of the copy; `None`: the name is free.
+    fn expects(&self, entry: &Path, found: Option<&Stat>) -> bool;
+
+    /// Gives a name by `act`, and has everybody wait meanwhile who may withdraw the right to do so.
+    ///
+    /// # Errors
+    /// The right was withdrawn, and nothing was done.
+    fn give_name(&self, act: &mut dyn FnMut()) -> Result<(), Objection>;
+}
+
+/// Copies entries below one directory as far as the guard allows, beside other jobs that work in the same directories.
+///
+/// An entry whose destination is not the expected one counts as skipped if it is what its copy would be: an earlier
+/// attempt made it. Directories are made, and get no metadata.
+///
+/// # Errors
+/// As [`copy_trees`](crate::job::copy_trees). Options for whole trees and backups are refused.
+#[cfg(feature = "trees")]
+pub fn copy_guarded(
+    pairs: &[(PathBuf, PathBuf)],
+    guard: &dyn Guard,
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> Result<Summary, JobError> {
+    let is_possible = options.sources == Sources::Entries
+        && matches!(options.parents, Parents::KeepBelow(_))
+        && options.copy.backup.is_none()
+        && !options.link
+        && options.link_dest.is_none();
+    let checked = options.check().and(match is_possible {
+        true => Ok(()),
+        false => Err(Contradiction::ParentsOfPart),
+    });
+    end_job(pairs, checked, || run_guarded_job(pairs, guard, options, observer))
+}
+
+/// An entry, and the guard that is asked about it.
+pub(crate) struct Guarded<'a> {
+    guard: &'a dyn Guard,
+    entry: PathBuf,
+}
+
+/// Why a name was not given.
+#[derive(Debug)]
+pub(crate) enum NotNamed {
+    System(Errno),
+    Refused(Objection),
+}
+
+impl NotNamed {
+    /// Makes the error of an operation on a path of the destination.
+    pub(crate) fn error(self, operation: &'static str, path: impl AsRef<Path>) -> Error {
+        match self {
+            NotNamed::System(errno) => Error::destination(operation, path, errno),
+            NotNamed::Refused(why) => Error::new(operation, path, Reason::Refused(why)),
+        }
+    }
+}
+
+impl From<Errno> for NotNamed {
+    fn from(errno: Errno) -> NotNamed {
+        NotNamed::System(errno)
+    }
+}
+
+impl<'a> Guarded<'a> {
+    pub(crate) fn new(guard: &'a dyn Guard, entry: PathBuf) -> Guarded<'a> {
+        Guarded { guard, entry }
+    }
+
+    /// Checks that an entry of the source is the expected one.
+    pub(crate) fn check_source(&self, found: &Stat) -> Result<(), Objection> {
+        match self.guard.source_difference(&self.entry, found) {
+            None => Ok(()),
+            Some(what) => Err(Objection::SourceSincePlan { what: what.to_owned() }),
+        }
+    }
+
+    /// Whether this is expected under the name of the copy.
+    pub(crate) fn expects(&self, found: Option<&Stat>) -> bool {
+        self.guard.expects(&self.entry, found)
+    }
+
+    /// Gives a name by `act`, unless the guard has withdrawn the right to do so.
+    pub(crate) fn give_name<T>(
+        &self,
+        act: impl FnOnce() -> Result<T, NotNamed>,
+    ) -> Result<T, NotNamed> {
+        let (mut act, mut given) = (Some(act), None);
+        self.guard
+            .give_name(&mut || given = act.take().map(|act| act()))
+            .map_err(NotNamed::Refused)?;
+        given.unwrap_or(Err(NotNamed::Refused(Objection::Overtaken)))
+    }
+
+    /// Looks at the entry that has the name of the copy.
+    ///
+    /// # Errors
+    /// It is not the expected one.
+    pub(crate) fn look(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+    ) -> Result<Option<Stat>, NotNamed> {
+        let found = match directory::stat_name(directory, name) {
+            Err(Errno::ENOENT) => None,
+            found => Some(found?),
+        };
+        match self.expects(found.as_ref()) {
+            true => Ok(found),
+            false => Err(NotNamed::Refused(Objection::DestinationSincePlan)),
+        }
+    }
+}
+
+/// A finished entry under a temporary name, which is to replace another one.
+#[derive(Clone, Copy)]
+pub(crate) struct Replacing<'a> {
+    pub(crate) from: BorrowedFd<'a>,
+    pub(crate) temporary: &'a OsStr,
+    pub(crate) directory: BorrowedFd<'a>,
+    pub(crate) name: &'a OsStr,
+}
+
+impl Replacing<'_> {
+    /// Replaces the entry that was just found, and no other: the two names are exchanged, and exchanged back if what
+    /// had the name is another entry, or has changed. Where the filesystem cannot exchange names, one that
+    /// took the name since the last look is lost.
+    pub(crate) fn replace(self, found: &Stat) -> Result<(), NotNamed> {
+        let Replacing { from, temporary, directory, name } = self;
+        let refused = NotNamed::Refused(Objection::DestinationSincePlan);
+        match name::exchange(from, temporary, directory, name) {
+            Ok(()) => {}
+            Err(Errno::ENOENT) => return Err(refused),
+            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EPERM) => {
+                let is_it = |now: &Stat| is_untouched(found, now) && now.changed == found.changed;
+                return match directory::stat_name(directory, name) {
+                    Ok(now) if is_it(&now) => {
+                        Ok(name::rename_out(from, temporary, directory, name)?)
+                    }
+                    Ok(_) | Err(Errno::ENOENT) => Err(refused),
+                    Err(errno) => Err(errno.into()),
+                };
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+        let displaced = directory::stat_name(from, temporary);
+        match displaced {
+            Ok(displaced) if is_untouched(found, &displaced) => Ok(name::unlink(from, temporary)?),
+            displaced => {
+                name::exchange(from, temporary, directory, name)?;
+                displaced.map_err(NotNamed::from).and(Err(refused))
+            }
+        }
+    }
+}
+
+/// Whether a file is the same as before, but for its time of change, which a rename sets.
+fn is_untouched(before: &Stat, now: &Stat) -> bool {
+    let what = |s: &Stat| (s.mode, s.uid, s.gid, s.size, s.modified);
+    before.is_same_file(now) && what(before) == what(now)
+}
+
+/// Gives a new entry that has a temporary name its own, which must be free.
+pub(crate) fn take_free_name(replacing: Replacing<'_>) -> Sys<()> {
+    let Replacing { from, temporary, directory, name } = replacing;
+    name::rename_out_new(from, temporary, directory, name)
+}
+
+/// Returns the reason why a name that must be free cannot be given.
+pub(crate) fn not_free(errno: Errno) -> NotNamed {
+    match errno {
+        Errno::EEXIST => NotNamed::Refused(Objection::DestinationSincePlan),
+        errno => NotNamed::System(errno),
+    }
+}
+
+#[cfg(all(test, feature = "trees", target_os = "linux"))]
+mod tests;
