@@ -36,29 +36,10 @@ impl FileCopy<'_, '_> {
     /// Moves or transforms all bytes. Returns the digest of a source that cannot be read again.
     pub(crate) fn move_bytes(&mut self) -> Result<Option<String>> {
         let source = self.source;
+        let mut digest = self.prepare_digests()?;
         let skips_cache = self.options().cache == Cache::Skip;
         self.was_cached =
             skips_cache && source.here().is_none_or(|fd| file::cached_bytes(fd, 0, 0) != Ok(0));
-        let mut digest = self
-            .options()
-            .verify
-            .filter(|_| self.facts.hashes)
-            .map(|verify| Hasher::new(verify.algorithm))
-            .transpose()
-            .map_err(|errno| Error::system("hash", source.path, errno))?;
-        self.digest = self
-            .options()
-            .digest
-            .map(StreamedDigest::new)
-            .transpose()
-            .map_err(|errno| Error::system("hash", source.path, errno))?;
-        self.received = self
-            .options()
-            .verify
-            .filter(|_| self.facts.is_elsewhere)
-            .map(|verify| StreamedDigest::new(verify.algorithm))
-            .transpose()
-            .map_err(|errno| Error::system("hash", source.path, errno))?;
         let reached = if self.facts.transforms {
             self.receipt.refusals = plan::refusals(&self.facts, Some(Mechanism::ReadWrite));
             compress::write(self.request.conversion(), self)?
@@ -80,6 +61,32 @@ impl FileCopy<'_, '_> {
         self.receipt.bytes = reached;
         self.check_requirement()?;
         Ok(digest.map(Hasher::finish))
+    }
+
+    /// Makes the digests that bytes are added to on their way. Returns that of a source that cannot be read again.
+    pub(crate) fn prepare_digests(&mut self) -> Result<Option<Hasher>> {
+        let source = self.source;
+        let digest = self
+            .options()
+            .verify
+            .filter(|_| self.facts.hashes)
+            .map(|verify| Hasher::new(verify.algorithm))
+            .transpose()
+            .map_err(|errno| Error::system("hash", source.path, errno))?;
+        self.digest = self
+            .options()
+            .digest
+            .map(StreamedDigest::new)
+            .transpose()
+            .map_err(|errno| Error::system("hash", source.path, errno))?;
+        self.received = self
+            .options()
+            .verify
+            .filter(|_| self.facts.is_elsewhere)
+            .map(|verify| StreamedDigest::new(verify.algorithm))
+            .transpose()
+            .map_err(|errno| Error::system("hash", source.path, errno))?;
+        Ok(digest)
     }
 
     /// Checks that all bytes went as required: some filesystems copy where others share.
@@ -252,7 +259,7 @@ impl FileCopy<'_, '_> {
     }
 
     /// Notes whether the source changed, and fails if it must not have.
-    fn check_change(&mut self) -> Result<()> {
+    pub(crate) fn check_change(&mut self) -> Result<()> {
         let source = self.source;
         let change = source.change().map_err(|e| Error::system("examine", source.path, e))?;
         let is_short = self.facts.is_elsewhere

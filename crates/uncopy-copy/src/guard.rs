@@ -5,21 +5,11 @@ use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-#[cfg(feature = "trees")]
-use crate::copy_trees::{JobError, end_job};
-#[cfg(feature = "trees")]
-use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
-#[cfg(feature = "trees")]
-use crate::tree::run_guarded_job;
-#[cfg(feature = "trees")]
-use uncopy_core::Contradiction;
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::file::Stat;
 use uncopy_os::{Sys, directory, name};
 
-/// Answers of the caller about the entries of a job. Asked by all workers.
-///
-/// Entries are paths from the root of the source, [`Parents::KeepBelow`](crate::job::Parents::KeepBelow).
+/// Answers of the caller about the entries of a job, which are paths from the root of the source. Asked by all workers.
 pub trait Guard: Sync {
     /// Returns what of an entry of the source is not as expected: its size, for example.
     fn source_difference(&self, entry: &Path, found: &Stat) -> Option<&'static str>;
@@ -32,32 +22,6 @@ pub trait Guard: Sync {
     /// # Errors
     /// The right was withdrawn, and nothing was done.
     fn give_name(&self, act: &mut dyn FnMut()) -> Result<(), Objection>;
-}
-
-/// Copies entries below one directory as far as the guard allows, beside other jobs that work in the same directories.
-///
-/// An entry whose destination is not the expected one counts as skipped if it is what its copy would be: an earlier
-/// attempt made it. Directories are made, and get no metadata.
-///
-/// # Errors
-/// As [`copy_trees`](crate::job::copy_trees). Options for whole trees and backups are refused.
-#[cfg(feature = "trees")]
-pub fn copy_guarded(
-    pairs: &[(PathBuf, PathBuf)],
-    guard: &dyn Guard,
-    options: &JobOptions,
-    observer: &dyn JobObserver,
-) -> Result<Summary, JobError> {
-    let is_possible = options.sources == Sources::Entries
-        && matches!(options.parents, Parents::KeepBelow(_))
-        && options.copy.backup.is_none()
-        && !options.link
-        && options.link_dest.is_none();
-    let checked = options.check().and(match is_possible {
-        true => Ok(()),
-        false => Err(Contradiction::ParentsOfPart),
-    });
-    end_job(pairs, checked, || run_guarded_job(pairs, guard, options, observer))
 }
 
 /// An entry, and the guard that is asked about it.
@@ -200,6 +164,3 @@ pub(crate) fn not_free(errno: Errno) -> NotNamed {
         errno => NotNamed::System(errno),
     }
 }
-
-#[cfg(all(test, feature = "trees", target_os = "linux"))]
-mod tests;

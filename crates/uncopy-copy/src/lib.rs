@@ -87,11 +87,15 @@ mod following_portable;
 pub mod forecast;
 #[cfg(target_os = "linux")]
 mod foresee;
-/// For `uncopy-unit`.
 #[cfg_attr(not(target_os = "linux"), path = "guard_portable.rs")]
 #[cfg_attr(not(feature = "trees"), allow(dead_code))]
-#[doc(hidden)]
-pub mod guard;
+mod guard;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod guarded_directory;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod guarded_job;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod guarded_part;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod manifest;
 #[cfg(target_os = "linux")]
@@ -196,6 +200,16 @@ pub mod job {
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     pub use crate::tree::lies_within;
+}
+
+/// For `uncopy-unit`.
+#[cfg(all(feature = "trees", target_os = "linux"))]
+#[doc(hidden)]
+pub mod guarded {
+    pub use crate::guard::Guard;
+    pub use crate::guarded_directory::finish_directory;
+    pub use crate::guarded_job::{GuardedEntries, copy_guarded};
+    pub use crate::guarded_part::{CutFile, copy_part, finish_cut_file};
 }
 
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! Moves the bytes of a copy in a loop: mechanism after mechanism, piece by piece, each continuing
 //! where the last one stopped.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,29 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.settle_sharing(end);
         self.finish_refusals();
         Ok(end)
+    }
+
+    /// Moves a part of the source to the same place in a destination that has its length. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// Also if the source ends before the part does.
+    pub(crate) fn run_part(mut self, part: Range<u64>) -> Result<u64> {
+        // It shares whole files.
+        let (mechanism, errno, moved_bytes) = (Mechanism::Reflink, None, 0);
+        self.attempted.push(Attempted { mechanism, errno, moved_bytes });
+        let context = self.copy.context();
+        facts::refine(&mut self.copy.facts, self.copy.source, self.destination, context);
+        (self.done_bytes, self.flushed) = (part.start, part.start);
+        self.copy.source.settle()?;
+        let end = self.move_segments(part.start, &mut None)?;
+        if end < part.end {
+            let what = format!("size {} to {end} bytes", self.copy.source.stat.size);
+            let reason = Reason::SourceChanged { what };
+            return Err(Error::new("copy", self.copy.source.path, reason));
+        }
+        self.active_mover = None;
+        self.finish_refusals();
+        Ok(end - part.start)
     }
 
     fn move_all(&mut self) -> Result<u64> {

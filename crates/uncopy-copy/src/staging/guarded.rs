@@ -1,15 +1,35 @@
 //! Puts a finished file in place where a guard is asked: nothing is replaced but what it expects.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::mem;
+use std::os::fd::OwnedFd;
 
 use super::{Commit, Place, Staging};
+use crate::destination::Destination;
 use crate::guard::{Guarded, NotNamed, Replacing, not_free, take_free_name};
 use crate::stale::Noted;
 use uncopy_core::Result;
 use uncopy_os::name;
 
 impl<'a> Staging<'a> {
+    /// Wraps a file that several jobs write to. `temporary`: its name, if this may give it its final one.
+    pub(crate) fn of_parts(
+        destination: &'a Destination<'a>,
+        fd: OwnedFd,
+        temporary: Option<&OsStr>,
+    ) -> Staging<'a> {
+        let place = match temporary {
+            Some(name) => Place::Temporary(name.to_owned(), Noted::NONE),
+            None => Place::Final,
+        };
+        Staging::new(destination, fd, place)
+    }
+
+    /// Leaves a temporary name that it still has.
+    pub(crate) fn keep(mut self) {
+        self.place = Place::Final;
+    }
+
     /// Puts the finished file in place while the guard allows it.
     pub(super) fn commit_guarded(&mut self, guarded: &Guarded<'_>) -> Result<Commit> {
         let path = self.destination.given;
@@ -44,13 +64,14 @@ impl<'a> Staging<'a> {
                 None => take_free_name(replacing).map_err(not_free),
             }
         });
-        self.keep_temporary(temporary, named)
+        self.keep_temporary(temporary.0, temporary.1, named)
     }
 
     /// Has a file that did not get its name removed on drop.
     fn keep_temporary(
         &mut self,
-        (temporary, noted): (OsString, Noted<'a>),
+        temporary: OsString,
+        noted: Noted<'a>,
         named: Result<(), NotNamed>,
     ) -> Result<(), NotNamed> {
         match named {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
@@ -28,6 +28,7 @@ use super::source_directory::SourceDirectory;
 use super::target::names_directory;
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
+use crate::guarded_job::GuardedEntries;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
 use crate::metadata::Made;
 use crate::source::refuse_entry;
@@ -61,6 +62,32 @@ pub(super) fn copy(
         if let Err((kind, error)) = added {
             let path = || (source.clone(), destination.clone());
             worker.reporter.fail_at(path, kind, error);
+        }
+    }
+    for (top, root) in plan.into_trees() {
+        copy_tree(worker_loop, &top, root);
+    }
+}
+
+/// Copies entries that are listed with their kinds, below one pair of directories.
+pub(super) fn copy_listed(worker_loop: &mut WorkerLoop<'_, '_>, listed: GuardedEntries<'_>) {
+    let mut plan = Plan::default();
+    let GuardedEntries { source, destination, entries, .. } = listed;
+    for (entry, kind) in entries {
+        let file_type = match kind {
+            EntryKind::File => FileType::RegularFile,
+            EntryKind::Directory => FileType::Directory,
+            EntryKind::Symlink => FileType::Symlink,
+            EntryKind::Special => FileType::Fifo,
+        };
+        let named = GivenSource { kind: file_type, followed: false };
+        let path = || (source.join(entry), destination.join(entry));
+        match entry.components().all(|part| matches!(part, Component::Normal(_))) {
+            true => plan.add_listed(source, destination, entry, named),
+            false => {
+                let error = not_below(&source.join(entry));
+                worker_loop.worker().reporter.fail_at(path, *kind, error);
+            }
         }
     }
     for (top, root) in plan.into_trees() {
@@ -419,7 +446,7 @@ impl Below {
 fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &OsStr, node: Node) {
     let entered = directory.open().and_then(|open| {
         let place = Place::new(directory, &open, name);
-        let (fd, stat, must_pin) = open_source(&place, true)?;
+        let (fd, stat, must_pin) = open_source(&place, !worker.context.is_guarded())?;
         pair_of(&mut worker.deleter(), &place, SourceDirectory::Here(fd), stat, must_pin)
     });
     match entered {

@@ -10,7 +10,7 @@ use super::root::{self, RootSource};
 use super::scan::Scan;
 use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
-use crate::guard::Guard;
+use crate::guarded_job::GuardedEntries;
 use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
 use crate::pause::Stopwatch;
 use crate::peer::Peer;
@@ -27,14 +27,13 @@ pub(crate) fn run_job(
     run(pairs, None, None, options, observer)
 }
 
-/// Copies every pair as far as the guard allows; see [`crate::guard::copy_guarded`].
+/// Copies entries as far as the guard allows; see [`crate::guarded_job::copy_guarded`].
 pub(crate) fn run_guarded_job(
-    pairs: &[(PathBuf, PathBuf)],
-    guard: &dyn Guard,
+    listed: GuardedEntries<'_>,
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    run(pairs, None, Some(guard), options, observer)
+    run(&[], None, Some(listed), options, observer)
 }
 
 /// Copies every root of another machine; see [`crate::job::copy_from_peer`].
@@ -52,14 +51,15 @@ pub(crate) fn run_job_from_peer(
 fn run(
     pairs: &[(PathBuf, PathBuf)],
     peer: Option<&Arc<PeerLink>>,
-    guard: Option<&dyn Guard>,
+    listed: Option<GuardedEntries<'_>>,
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
     let refused = overlap::refusals(pairs, peer, options);
     let one_by_one = if options.parents == Parents::Omit { pairs } else { &[] };
     let begin = Stopwatch::start(options.gate.as_ref());
-    let (job, mut sources_not_tried) = (Job::new(options, observer, peer.cloned(), guard), 0);
+    let (job, mut sources_not_tried) =
+        (Job::new(options, observer, peer.cloned(), listed.map(|listed| listed.guard)), 0);
     let control = &job.control();
     std::thread::scope(|scope| {
         if options.scan_ahead {
@@ -74,7 +74,9 @@ fn run(
         if options.sources == Sources::Files {
             job.tally.count_found(pairs.len() as u64);
         }
-        if options.parents != Parents::Omit {
+        if let Some(listed) = listed {
+            parents::copy_listed(&mut worker_loop, listed);
+        } else if options.parents != Parents::Omit {
             parents::copy(&mut worker_loop, pairs, &refused);
         }
         let mut written = WrittenFiles::default();

@@ -205,11 +205,11 @@ coded! {
              was read; compare them";
         /// The source is not what it was when the plan of its unit was made.
         SourceSincePlan {
-            /// What differs: size, mtime, ctime.
+            /// Attribute that differs: size, mtime, ctime.
             what: String,
         } = "source_since_plan",
             "it changed since the plan was made ({what}); make a new plan";
-        /// What has the destination's name is not what the plan of the unit saw there.
+        /// An entry has the destination's name that the plan of the unit did not see there.
         DestinationSincePlan = "destination_since_plan",
             "what has its name is not what was there when the plan was made, and stays; look at it, and make a new plan";
         /// Another worker has begun the same unit since.

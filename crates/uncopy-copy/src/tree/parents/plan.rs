@@ -122,6 +122,20 @@ impl Plan {
         Ok(())
     }
 
+    /// Adds an entry by its path below both directories.
+    pub(super) fn add_listed(
+        &mut self,
+        source: &Path,
+        destination: &Path,
+        entry: &Path,
+        named: GivenSource,
+    ) {
+        let (source, destination) = (source.to_owned(), destination.to_owned());
+        let top = Top { source, destination, below: Vec::new(), has_dots: false };
+        let names: Vec<&OsStr> = entry.iter().collect();
+        self.tree(&top).at(&names).named.get_or_insert(named);
+    }
+
     pub(super) fn into_trees(self) -> Vec<(Top, Node)> {
         self.trees
     }

@@ -9,6 +9,9 @@ use std::sync::Mutex;
 use super::*;
 use crate::CopyOptions;
 use crate::job::{EntryOutcome, Record};
+use uncopy_core::{Objection, Reason};
+use uncopy_os::directory;
+use uncopy_os::file::Stat;
 
 /// Expects what it saw at first, and does something at a time that a test chooses.
 #[derive(Default)]
@@ -95,15 +98,21 @@ fn trees() -> Trees {
 
 impl Trees {
     fn copy(&self, guard: &Planned, entries: &[&str]) -> Vec<String> {
-        let options = JobOptions::new()
-            .sources(Sources::Entries)
-            .parents(Parents::KeepBelow(self.source.clone()))
-            .specials(true)
-            .copy(CopyOptions::new());
-        let pairs: Vec<_> =
-            entries.iter().map(|e| (self.source.join(e), self.destination.clone())).collect();
+        let options = JobOptions::new().specials(true).copy(CopyOptions::new());
+        let listed = |entry: &&str| {
+            let kind = fs::symlink_metadata(self.source.join(entry)).map(|found| found.file_type());
+            let kind = match kind {
+                Ok(kind) if kind.is_symlink() => EntryKind::Symlink,
+                Ok(kind) if kind.is_fifo() => EntryKind::Special,
+                _ => EntryKind::File,
+            };
+            (PathBuf::from(entry), kind)
+        };
+        let entries: Vec<_> = entries.iter().map(listed).collect();
+        let (source, destination, entries) = (&*self.source, &*self.destination, &*entries);
         let ends = Ends::default();
-        copy_guarded(&pairs, guard, &options, &ends).unwrap();
+        let listed = GuardedEntries { source, destination, entries, guard };
+        copy_guarded(listed, &options, &ends).unwrap();
         let mut ends = ends.0.into_inner().unwrap();
         ends.sort();
         ends
@@ -232,4 +241,17 @@ fn a_source_that_is_not_the_planned_one_is_not_copied() {
     assert_eq!(ends, ["d made", "f source_since_plan", "g copied"]);
     planned.changed = None;
     assert_eq!(trees.copy(&planned, &["d/f", "d/g"]), ["d made", "f copied", "g same_contents"]);
+}
+
+#[test]
+fn links_among_the_directories_of_the_source_are_not_followed() {
+    let trees = trees();
+    fs::create_dir(trees.source.join("d")).unwrap();
+    fs::write(trees.source.join("d/f"), "new").unwrap();
+    std::os::unix::fs::symlink("d", trees.source.join("l")).unwrap();
+    let planned = Planned::default();
+    let ends = trees.copy(&planned, &["l/f", "../s/d/f", "/etc/passwd", "d/../d/f"]);
+    assert!(ends.iter().all(|end| !end.contains("copied")), "{ends:?}");
+    assert_eq!(ends.len(), 4);
+    assert!(trees.names().is_empty());
 }

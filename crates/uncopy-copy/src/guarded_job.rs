@@ -1,0 +1,54 @@
+//! Copies listed entries as far as a guard allows.
+
+use std::path::{Path, PathBuf};
+
+use crate::copy_trees::{JobError, end_job};
+use crate::guard::Guard;
+use crate::jobs::{EntryKind, JobObserver, JobOptions, Links, Parents, Sources, Summary};
+use crate::tree::run_guarded_job;
+use uncopy_core::Contradiction;
+
+/// Entries of one directory, and the guard that is asked about them.
+#[derive(Clone, Copy)]
+#[allow(clippy::exhaustive_structs, reason = "callers make it")]
+pub struct GuardedEntries<'a> {
+    /// Directory of the source.
+    pub source: &'a Path,
+    /// Directory of the destination, which exists.
+    pub destination: &'a Path,
+    /// Paths from these directories on, of kinds that are no directories. No link is followed in them.
+    pub entries: &'a [(PathBuf, EntryKind)],
+    /// Guard.
+    pub guard: &'a dyn Guard,
+}
+
+/// Copies entries as far as the guard allows, beside other jobs that work in the same directories.
+///
+/// An entry whose destination is not the expected one counts as skipped if it is what its copy would be: an earlier
+/// attempt made it. Directories are made, and get no metadata.
+///
+/// # Errors
+/// As [`copy_trees`](crate::job::copy_trees). Options for whole trees, for other copies and for backups are refused.
+pub fn copy_guarded(
+    listed: GuardedEntries<'_>,
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> Result<Summary, JobError> {
+    let below = Parents::KeepBelow(listed.source.to_owned());
+    let options = options.clone().sources(Sources::Entries).parents(below);
+    let is_possible = options.copy.backup.is_none()
+        && options.links != Links::Follow
+        && !options.link
+        && !options.remove_source
+        && !options.dry_run
+        && options.link_dest.is_none();
+    let checked = options.check().and(match is_possible {
+        true => Ok(()),
+        false => Err(Contradiction::ParentsOfPart),
+    });
+    let pair = [(listed.source.to_owned(), listed.destination.to_owned())];
+    end_job(&pair, checked, || run_guarded_job(listed, &options, observer))
+}
+
+#[cfg(test)]
+mod tests;
