@@ -1,26 +1,10 @@
 //! Copies listed entries as far as a guard allows.
 
-use std::path::{Path, PathBuf};
-
 use crate::copy_trees::{JobError, end_job};
-use crate::guard::Guard;
-use crate::jobs::{EntryKind, JobObserver, JobOptions, Links, Parents, Sources, Summary};
+use crate::guarded_entries::GuardedEntries;
+use crate::jobs::{JobObserver, JobOptions, Links, Parents, Sources, Summary};
 use crate::tree::run_guarded_job;
 use uncopy_core::Contradiction;
-
-/// Entries of one directory, and the guard that is asked about them.
-#[derive(Clone, Copy)]
-#[allow(clippy::exhaustive_structs, reason = "callers make it")]
-pub struct GuardedEntries<'a> {
-    /// Directory of the source.
-    pub source: &'a Path,
-    /// Directory of the destination, which exists.
-    pub destination: &'a Path,
-    /// Paths from these directories on, of kinds that are no directories. No link is followed in them.
-    pub entries: &'a [(PathBuf, EntryKind)],
-    /// Guard.
-    pub guard: &'a dyn Guard,
-}
 
 /// Copies entries as far as the guard allows, beside other jobs that work in the same directories.
 ///

@@ -93,6 +93,8 @@ mod guard;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod guarded_directory;
 #[cfg(all(feature = "trees", target_os = "linux"))]
+mod guarded_entries;
+#[cfg(all(feature = "trees", target_os = "linux"))]
 mod guarded_job;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod guarded_part;
@@ -208,7 +210,8 @@ pub mod job {
 pub mod guarded {
     pub use crate::guard::Guard;
     pub use crate::guarded_directory::finish_directory;
-    pub use crate::guarded_job::{GuardedEntries, copy_guarded};
+    pub use crate::guarded_entries::GuardedEntries;
+    pub use crate::guarded_job::copy_guarded;
     pub use crate::guarded_part::{CutFile, copy_part, finish_cut_file};
 }
 

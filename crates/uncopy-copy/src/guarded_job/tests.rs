@@ -8,7 +8,8 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::CopyOptions;
-use crate::job::{EntryOutcome, Record};
+use crate::guard::Guard;
+use crate::job::{EntryKind, EntryOutcome, Record};
 use uncopy_core::{Objection, Reason};
 use uncopy_os::directory;
 use uncopy_os::file::Stat;

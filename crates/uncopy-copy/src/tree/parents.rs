@@ -28,7 +28,7 @@ use super::source_directory::SourceDirectory;
 use super::target::names_directory;
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
-use crate::guarded_job::GuardedEntries;
+use crate::guarded_entries::GuardedEntries;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
 use crate::metadata::Made;
 use crate::source::refuse_entry;

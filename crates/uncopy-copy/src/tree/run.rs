@@ -10,7 +10,7 @@ use super::root::{self, RootSource};
 use super::scan::Scan;
 use super::source_files::SourceFiles;
 use super::worker_loop::WorkerLoop;
-use crate::guarded_job::GuardedEntries;
+use crate::guarded_entries::GuardedEntries;
 use crate::jobs::{JobObserver, JobOptions, Parents, Sources, Summary};
 use crate::pause::Stopwatch;
 use crate::peer::Peer;
