@@ -195,18 +195,19 @@ impl Ledger {
         }
     }
 
-    /// Begins an attempt: whichever was current before may not commit any more. `lock` is the exclusive lock of the unit.
+    /// Begins an attempt: whichever was current before may not commit any more. `lock` is the exclusive lock of the unit;
+    /// without it, a process that was stopped while it had the lock makes the name that it was about to make.
     ///
     /// # Errors
     /// The ledger cannot be read or written.
     pub fn begin(
         &self,
         unit: UnitNumber,
-        lock: &LedgerLock,
+        lock: Option<&LedgerLock>,
         worker: Worker,
         begun: Time,
     ) -> Result<Begun, UnitError> {
-        debug_assert!(lock.is_of(LockPlace::Unit(unit)));
+        debug_assert!(lock.is_none_or(|lock| lock.is_of(LockPlace::Unit(unit))));
         if let Some(record) = self.record(unit)? {
             return Ok(Begun::Done(Box::new(record)));
         }
@@ -236,6 +237,26 @@ impl Ledger {
     /// The record cannot be written; then there is none.
     pub fn put_record(&self, record: &Record) -> Result<bool, UnitError> {
         self.write(record.unit, LedgerFile::Record, record, self.flush)
+    }
+
+    /// Takes a record back: what the unit made of a cut file is gone. `false`: there was none.
+    ///
+    /// # Errors
+    /// The record cannot be removed.
+    pub fn withdraw(&self, unit: UnitNumber) -> Result<bool, UnitError> {
+        let removed = name::unlink(&self.directory, &LedgerFile::Record.name(unit));
+        match removed {
+            Ok(()) if self.flush == Flush::Yes => {
+                self.done("withdraw a record from", flush_directory(&self.directory))?;
+                Ok(true)
+            }
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => {
+                let path = self.path.join(LedgerFile::Record.name(unit));
+                Err(Error::destination("withdraw", path, errno).into())
+            }
+        }
     }
 
     /// Notes why an attempt failed, in place of earlier failures of the unit.

@@ -12,6 +12,7 @@ mod error;
 pub mod format;
 pub mod ledger;
 pub mod plan;
+pub mod run;
 pub mod status;
 
 pub use error::UnitError;

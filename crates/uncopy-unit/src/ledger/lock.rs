@@ -20,6 +20,9 @@ const LOCK: &str = "lock";
 /// Offset of the bytes of files that are cut. There are fewer units.
 const FILES_AT: u64 = 1 << 32;
 
+/// Offset of the bytes that writers of cut files lock.
+const WRITERS_AT: u64 = 2 << 32;
+
 /// First and longest pause between two tries.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
@@ -29,8 +32,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 pub enum LockPlace {
     /// A unit: its attempts, its commits, its record.
     Unit(UnitNumber),
-    /// A file that is cut, by its number in the plan.
+    /// A file that is cut, by its number in the plan: which of its parts are there, and its name.
     File(u32),
+    /// The writers of that file. Each has a shared lock as long as it may write.
+    Writers(u32),
 }
 
 impl LockPlace {
@@ -38,11 +43,12 @@ impl LockPlace {
         match self {
             LockPlace::Unit(unit) => unit.get().into(),
             LockPlace::File(file) => FILES_AT + u64::from(file),
+            LockPlace::Writers(file) => WRITERS_AT + u64::from(file),
         }
     }
 }
 
-/// Exclusive lock; it ends when this is dropped.
+/// Lock of a place; it ends when this is dropped.
 #[derive(Debug)]
 pub struct LedgerLock {
     place: LockPlace,
@@ -63,7 +69,15 @@ impl Ledger {
     /// # Errors
     /// The filesystem has no locks, or the file cannot be opened.
     pub fn try_lock(&self, place: LockPlace) -> Result<Option<LedgerLock>, UnitError> {
-        match self.lock_once(place) {
+        self.try_lock_as(place, LockKind::Exclusive)
+    }
+
+    fn try_lock_as(
+        &self,
+        place: LockPlace,
+        kind: LockKind,
+    ) -> Result<Option<LedgerLock>, UnitError> {
+        match self.lock_once(place, kind) {
             Ok(lock) => Ok(Some(lock)),
             // fcntl_locking(2) allows either.
             Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
@@ -81,10 +95,32 @@ impl Ledger {
         place: LockPlace,
         limit: Duration,
     ) -> Result<Option<LedgerLock>, UnitError> {
+        self.wait(place, LockKind::Exclusive, limit)
+    }
+
+    /// Takes a lock that others may have at the same time, but for the exclusive one, as
+    /// [`lock_within`](Ledger::lock_within) does.
+    ///
+    /// # Errors
+    /// As [`try_lock`](Ledger::try_lock).
+    pub fn share_within(
+        &self,
+        place: LockPlace,
+        limit: Duration,
+    ) -> Result<Option<LedgerLock>, UnitError> {
+        self.wait(place, LockKind::Shared, limit)
+    }
+
+    fn wait(
+        &self,
+        place: LockPlace,
+        kind: LockKind,
+        limit: Duration,
+    ) -> Result<Option<LedgerLock>, UnitError> {
         let begun = Instant::now();
         let (mut pause, longest) = PAUSES;
         loop {
-            if let Some(lock) = self.try_lock(place)? {
+            if let Some(lock) = self.try_lock_as(place, kind)? {
                 return Ok(Some(lock));
             }
             let Some(rest) = limit.checked_sub(begun.elapsed()) else { return Ok(None) };
@@ -93,7 +129,7 @@ impl Ledger {
         }
     }
 
-    fn lock_once(&self, place: LockPlace) -> Sys<LedgerLock> {
+    fn lock_once(&self, place: LockPlace, kind: LockKind) -> Sys<LedgerLock> {
         let (lock, flags) = (OsStr::new(LOCK), OFlags::RDWR);
         let file = match name::open_existing(&self.directory, lock, flags) {
             Err(Errno::ENOENT) => match name::create_new(&self.directory, lock, 0o644) {
@@ -103,7 +139,7 @@ impl Ledger {
             },
             other => other?,
         };
-        file::try_lock_byte(&file, place.offset(), LockKind::Exclusive)?;
+        file::try_lock_byte(&file, place.offset(), kind)?;
         Ok(LedgerLock { place, _file: file })
     }
 }

@@ -51,7 +51,7 @@ fn failure(number: u32, kind: FailureKind) -> Failure {
 
 fn begin(ledger: &Ledger, number: u32) -> Begun {
     let lock = ledger.try_lock(LockPlace::Unit(unit(number))).unwrap().unwrap();
-    ledger.begin(unit(number), &lock, worker(), Time(0, 0)).unwrap()
+    ledger.begin(unit(number), Some(&lock), worker(), Time(0, 0)).unwrap()
 }
 
 #[test]

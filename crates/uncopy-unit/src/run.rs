@@ -1,0 +1,281 @@
+//! Does units: each by an attempt that the ledger knows, with commits that replace nothing that has changed since the plan.
+//!
+//! | kind of unit | done by |
+//! |---|---|
+//! | files | a [guarded job](uncopy_copy::guarded) of the engine, in `files.rs` |
+//! | range | one part of a staging file, whose last part puts the file in place, in `range.rs` |
+//! | finish | metadata of directories and deletions, when all other units have records, in `finish.rs` |
+
+mod commits;
+mod failures;
+mod files;
+mod finish;
+mod identity;
+mod range;
+mod reverse;
+mod roots;
+
+use std::fs::File;
+use std::io::{BufReader, Seek};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::UnitError;
+use crate::format::{
+    Entry, Header, SCHEMA, Time, UnitKind, UnitNumber, UnitReader, UnitSummary, check,
+};
+use crate::ledger::{Amounts, Attempt, Begun, Failure, Flush, Ledger, LockPlace, Record, Worker};
+use commits::Commits;
+use failures::Failures;
+use roots::Roots;
+use serde_json::Value;
+use uncopy_copy::job::{JobObserver, JobOptions, Summary};
+use uncopy_core::{Errno, Error};
+use uncopy_os::clock;
+
+/// Time that a worker waits for a lock that another one holds for as long as one name takes. Who has it longer was
+/// stopped, or its machine is gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Maximum number of missing units that are named.
+const MAX_NAMED: usize = 20;
+
+/// A unit that was read to its end and checked.
+#[derive(Debug)]
+pub struct Unit {
+    header: Header,
+    digest: String,
+    bytes: u64,
+    contents: Contents,
+}
+
+#[derive(Debug)]
+enum Contents {
+    Entries(Vec<Entry>),
+    /// The last unit, which may be larger than memory.
+    Finish {
+        file: File,
+        path: PathBuf,
+    },
+}
+
+/// How a run of a unit ended.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums, reason = "callers decide about each")]
+pub enum Ran {
+    /// It is done, and recorded.
+    Done(Box<Record>),
+    /// It was done before; nothing was touched.
+    DoneBefore(Box<Record>),
+    /// Entries failed. What was copied stays, and another run need not copy it again.
+    Failed(Box<Failure>),
+    /// The last unit must wait for others.
+    NotYet {
+        /// Number of units without a record.
+        missing: u64,
+        /// The first of them.
+        first: Vec<UnitNumber>,
+    },
+    /// Another worker has begun the unit since, and goes on with it.
+    Overtaken,
+}
+
+/// What a kind of unit has done.
+#[derive(Debug, Default)]
+struct Work {
+    done: Amounts,
+    summary: Summary,
+    /// Further facts for the record.
+    facts: Vec<(&'static str, Value)>,
+}
+
+/// An attempt to do a unit, and all that it needs.
+struct AttemptedUnit<'a> {
+    unit: &'a Unit,
+    ledger: &'a Ledger,
+    attempt: &'a Attempt,
+    commits: Commits<'a>,
+    roots: Roots,
+    options: &'a JobOptions,
+    failures: &'a Failures<'a>,
+}
+
+impl Unit {
+    /// Reads and checks a unit. Nothing of it is done before its end was read.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not in its format.
+    pub fn read(path: &Path) -> Result<Unit, UnitError> {
+        let failed = |operation, error: &std::io::Error| {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
+            Error::system(operation, path, errno)
+        };
+        let wrong = |error| UnitError::Format { file: path.to_owned(), error };
+        let mut file = File::open(path).map_err(|error| failed("open", &error))?;
+        let mut reader = UnitReader::new(BufReader::new(&file)).map_err(wrong)?;
+        let (summary, contents) = match reader.header().kind {
+            UnitKind::Files | UnitKind::Range => {
+                let mut entries = Vec::new();
+                while let Some(entry) = reader.next_entry().map_err(wrong)? {
+                    entries.push(entry);
+                }
+                (reader.summarize().map_err(wrong)?, Contents::Entries(entries))
+            }
+            UnitKind::Finish => {
+                drop(reader);
+                file.rewind().map_err(|error| failed("read", &error))?;
+                let summary = check(BufReader::new(&file)).map_err(wrong)?;
+                (summary, Contents::Finish { file, path: path.to_owned() })
+            }
+        };
+        let UnitSummary { header, bytes, digest, .. } = summary;
+        Ok(Unit { header, digest, bytes, contents })
+    }
+
+    /// Returns its first line.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Does the unit, unless the ledger has a record of it. `options` are those of the plan, as
+    /// [`Header::options`] says them; `receipt` makes of a summary what the record keeps.
+    ///
+    /// # Errors
+    /// The roots or the ledger cannot be used; entries that fail are [`Ran::Failed`].
+    pub fn run(
+        &self,
+        options: &JobOptions,
+        observer: &dyn JobObserver,
+        receipt: &dyn Fn(&Summary) -> Value,
+    ) -> Result<Ran, UnitError> {
+        let Header { plan, unit, .. } = self.header;
+        let roots = Roots::open(&self.header)?;
+        let flush = if options.copy.durable { Flush::Yes } else { Flush::No };
+        let ledger =
+            Ledger::create(&roots.destination, self.header.destination.as_path(), plan, flush)?;
+        if let Some(record) = ledger.record(unit)? {
+            return Ok(Ran::DoneBefore(Box::new(record)));
+        }
+        if self.header.kind == UnitKind::Finish
+            && let Some(not_yet) = missing_units(&ledger, unit)?
+        {
+            return Ok(not_yet);
+        }
+        let lock = ledger.lock_within(LockPlace::Unit(unit), PATIENCE)?;
+        let begun = ledger.begin(unit, lock.as_ref(), Worker::this(), now())?;
+        drop(lock);
+        let attempt = match begun {
+            Begun::Done(record) => return Ok(Ran::DoneBefore(record)),
+            Begun::Attempt(attempt) => attempt,
+        };
+        let failures = Failures::new(observer, &self.header);
+        let attempted = AttemptedUnit {
+            unit: self,
+            ledger: &ledger,
+            attempt: &attempt,
+            commits: Commits::new(&ledger, unit, &attempt, PATIENCE),
+            roots,
+            options,
+            failures: &failures,
+        };
+        let work = match &self.contents {
+            Contents::Entries(entries) if self.header.kind == UnitKind::Files => {
+                attempted.copy_files(entries)?
+            }
+            Contents::Entries(entries) => match attempted.copy_range(entries, receipt)? {
+                range::RangeEnd::Recorded(record) => return Ok(Ran::Done(record)),
+                range::RangeEnd::Not => Work::default(),
+            },
+            Contents::Finish { file, path } => attempted.finish(file, path)?,
+        };
+        attempted.end(work, receipt)
+    }
+}
+
+impl AttemptedUnit<'_> {
+    /// Records that the unit is done, or why it is not.
+    fn end(&self, work: Work, receipt: &dyn Fn(&Summary) -> Value) -> Result<Ran, UnitError> {
+        let (ledger, number) = (self.ledger, self.unit.header.unit);
+        let failed = self.failures.count();
+        if failed == 0 {
+            let record = self.record(work, receipt);
+            let put = self.commits.while_current(|| ledger.put_record(&record))?;
+            return match put {
+                Some(true) => Ok(Ran::Done(Box::new(record))),
+                Some(false) | None => self.overtaken(),
+            };
+        }
+        if self.failures.is_overtaken() || !ledger.is_current(number, self.attempt)? {
+            return self.overtaken();
+        }
+        let header = &self.unit.header;
+        let failure = Failure {
+            schema: SCHEMA,
+            plan: header.plan,
+            unit: number,
+            digest: self.unit.digest.clone(),
+            attempt: self.attempt.number,
+            worker: self.attempt.worker.clone(),
+            ended: now(),
+            failed,
+            reasons: self.failures.reasons(),
+        };
+        ledger.put_failure(&failure)?;
+        Ok(Ran::Failed(Box::new(failure)))
+    }
+
+    fn overtaken(&self) -> Result<Ran, UnitError> {
+        Ok(match self.ledger.record(self.unit.header.unit)? {
+            Some(record) => Ran::DoneBefore(Box::new(record)),
+            None => Ran::Overtaken,
+        })
+    }
+
+    fn record(&self, work: Work, receipt: &dyn Fn(&Summary) -> Value) -> Record {
+        let Work { done, summary, facts } = work;
+        let header = &self.unit.header;
+        let mut receipt = receipt(&summary);
+        if let Value::Object(receipt) = &mut receipt {
+            receipt.extend(facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)));
+        }
+        Record {
+            schema: SCHEMA,
+            plan: header.plan,
+            unit: header.unit,
+            digest: self.unit.digest.clone(),
+            attempt: self.attempt.number,
+            worker: self.attempt.worker.clone(),
+            begun: self.attempt.begun,
+            ended: now(),
+            done,
+            receipt,
+        }
+    }
+}
+
+/// Looks for units without a record. The last unit has the highest number.
+fn missing_units(ledger: &Ledger, last: UnitNumber) -> Result<Option<Ran>, UnitError> {
+    let mut done = vec![false; last.get() as usize];
+    ledger.list(|unit, kind| {
+        if kind == crate::ledger::LedgerFile::Record
+            && let Some(done) = done.get_mut(unit.get() as usize)
+        {
+            *done = true;
+        }
+    })?;
+    let mut missing = 0;
+    let mut first = Vec::new();
+    for (number, _) in done.iter().enumerate().filter(|(_, done)| !**done) {
+        missing += 1;
+        if first.len() < MAX_NAMED {
+            first.extend(u32::try_from(number).ok().and_then(UnitNumber::new));
+        }
+    }
+    Ok((missing > 0).then_some(Ran::NotYet { missing, first }))
+}
+
+fn now() -> Time {
+    let now = clock::realtime();
+    Time(i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos())
+}

@@ -1,0 +1,97 @@
+//! Copies the files, links and special files of a unit.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::identity::{is_planned, source_difference};
+use super::{AttemptedUnit, Work};
+use crate::UnitError;
+use crate::format::{Entry, Kind};
+use crate::ledger::Amounts;
+use uncopy_copy::guarded::{Guard, GuardedEntries, copy_guarded};
+use uncopy_copy::job::EntryKind;
+use uncopy_core::Objection;
+use uncopy_os::file::Stat;
+
+/// Guard of the entries of a unit.
+struct UnitGuard<'a> {
+    unit: &'a AttemptedUnit<'a>,
+    entries: HashMap<&'a Path, &'a Entry>,
+}
+
+impl Guard for UnitGuard<'_> {
+    fn source_difference(&self, entry: &Path, found: &Stat) -> Option<&'static str> {
+        let planned = self.entries.get(entry).and_then(|entry| entry.source.as_ref());
+        planned.map_or(Some("name"), |planned| source_difference(planned, found))
+    }
+
+    fn expects(&self, entry: &Path, found: Option<&Stat>) -> bool {
+        let planned = self.entries.get(entry);
+        planned.is_some_and(|entry| is_planned(entry.destination.as_ref(), found))
+    }
+
+    fn give_name(&self, act: &mut dyn FnMut()) -> Result<(), Objection> {
+        self.unit.commits.give_name(act)
+    }
+}
+
+impl AttemptedUnit<'_> {
+    /// Copies all entries. Those whose destination is not as planned are tried once more: an earlier attempt of the unit may
+    /// have made one between two looks.
+    pub(super) fn copy_files(&self, entries: &[Entry]) -> Result<Work, UnitError> {
+        let by_path = entries.iter().map(|entry| (entry.path.as_path(), entry)).collect();
+        let guard = UnitGuard { unit: self, entries: by_path };
+        let listed = |entry: &Entry| (entry.path.as_path().to_owned(), kind_of(entry.kind));
+        let mut listed: Vec<(PathBuf, EntryKind)> = entries.iter().map(listed).collect();
+        let mut work = Work::default();
+        self.failures.set_doubtful_aside();
+        self.copy_listed(&listed, &guard, &mut work);
+        let doubtful = self.failures.take_doubtful();
+        if !doubtful.is_empty() {
+            listed.retain(|(path, _)| doubtful.contains(path));
+            self.copy_listed(&listed, &guard, &mut work);
+        }
+        let (entries, bytes) = (entries.len() as u64, self.unit.bytes);
+        work.done = Amounts { entries, bytes, deleted: 0 };
+        Ok(work)
+    }
+
+    fn copy_listed(
+        &self,
+        entries: &[(PathBuf, EntryKind)],
+        guard: &UnitGuard<'_>,
+        work: &mut Work,
+    ) {
+        let header = &self.unit.header;
+        let (source, destination) = (header.source.as_path(), header.destination.as_path());
+        let listed = GuardedEntries { source, destination, entries, guard };
+        match copy_guarded(listed, self.options, self.failures) {
+            Ok(summary) => work.add(summary),
+            Err(ended) => {
+                let (summary, cause) = ended.into_parts();
+                work.add(summary);
+                if !self.failures.is_overtaken() {
+                    self.failures.add(None, &cause);
+                }
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Adds the summary of a job: that of the second one has few files.
+    fn add(&mut self, summary: uncopy_copy::job::Summary) {
+        if self.summary.portions.is_empty() && self.summary.refusals.is_empty() {
+            self.summary = summary;
+        }
+    }
+}
+
+fn kind_of(kind: Kind) -> EntryKind {
+    match kind {
+        Kind::File => EntryKind::File,
+        Kind::Link => EntryKind::Symlink,
+        Kind::Directory => EntryKind::Directory,
+        Kind::Special => EntryKind::Special,
+    }
+}

@@ -1,0 +1,197 @@
+//! Does the last unit: deletions, and metadata of directories, each after everything in it.
+//!
+//! Source and destination are looked at again for each entry. Between the look at an entry to delete and its removal lies the
+//! time of one call, in which a change of it is lost with it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::FileType;
+
+use super::identity::is_planned;
+use super::roots::{at_destination, at_source, open, open_or_make, split};
+use super::{AttemptedUnit, Work};
+use crate::UnitError;
+use crate::format::{Entry, Identity};
+use crate::run::reverse::entries_from_the_end;
+use uncopy_copy::guarded::finish_directory;
+use uncopy_copy::job::JobProgress;
+use uncopy_core::{Errno, Error, Objection, Reason};
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{directory, name};
+
+/// What of an entry was done.
+enum Finished {
+    Directory,
+    Deleted,
+    /// It was gone.
+    Gone,
+}
+
+impl AttemptedUnit<'_> {
+    /// Does the entries from the last one to the first.
+    pub(super) fn finish(&self, file: &File, path: &Path) -> Result<Work, UnitError> {
+        let mut work = Work::default();
+        let (mut deletions, mut entries) = (0_u64, 0_u64);
+        let mut ended = None;
+        let most = self.options.delete.as_ref().and_then(|delete| delete.most);
+        let read = entries_from_the_end(file, |entry| {
+            let mut progress = JobProgress::default();
+            progress.entries = entries;
+            entries += 1;
+            if !self.failures.goes_on(progress) {
+                self.failures.add(None, &Error::new("finish", path, Reason::Cancelled));
+                return false;
+            }
+            let done = match &entry.source {
+                Some(source) => self.finish_one(&entry, source),
+                None if most.is_some_and(|most| deletions >= most) => {
+                    let why = Reason::Refused(Objection::TooManyDeleted);
+                    let path = self.unit.header.destination.as_path().join(entry.path.as_path());
+                    Err(Error::new("delete", path, why))
+                }
+                None => self.delete(&entry),
+            };
+            match done {
+                Ok(Finished::Directory) => work.done.entries += 1,
+                Ok(Finished::Deleted) => {
+                    deletions += 1;
+                    work.done.deleted += 1;
+                }
+                // An earlier attempt deleted it.
+                Ok(Finished::Gone) => deletions += 1,
+                Err(error) => self.failures.add(Some(entry.path.clone()), &error),
+            }
+            if self.failures.is_overtaken() {
+                ended = Some(());
+            }
+            ended.is_none()
+        });
+        read.map_err(|error| {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
+            Error::system("read", path, errno)
+        })?;
+        work.summary.directories = work.done.entries;
+        work.summary.deleted = work.done.deleted;
+        Ok(work)
+    }
+
+    /// Runs `act` while the attempt is the current one.
+    fn guarded<T>(&self, path: &Path, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let (mut act, mut done) = (Some(act), None);
+        let given = self.commits.give_name(&mut || done = act.take().map(|act| act()));
+        let refused = |why| Error::new("finish", path, Reason::Refused(why));
+        given.map_err(refused)?;
+        done.unwrap_or_else(|| Err(refused(Objection::Overtaken)))
+    }
+
+    /// Gives a directory its metadata, and makes it if nothing in it was copied.
+    fn finish_one(&self, entry: &Entry, planned: &Identity) -> Result<Finished, Error> {
+        let header = &self.unit.header;
+        let path = header.destination.as_path().join(entry.path.as_path());
+        let names: Vec<_> = entry.path.names().collect();
+        let source = open(&self.roots.source, &names)
+            .map_err(|errno| at_source("open", header, &entry.path, errno))?;
+        let now = file::stat(&source)
+            .map_err(|errno| at_source("examine", header, &entry.path, errno))?;
+        if now.inode != planned.inode {
+            let from = header.source.as_path().join(entry.path.as_path());
+            let what = "inode".to_owned();
+            let why = Reason::Refused(Objection::SourceSincePlan { what });
+            return Err(Error::new("finish", from, why));
+        }
+        let conflict =
+            || Error::new("finish", &path, Reason::Refused(Objection::DestinationSincePlan));
+        let is_new = entry.destination.is_none();
+        let opened = match is_new {
+            true => open_or_make(&self.roots.destination, &names),
+            false => open(&self.roots.destination, &names),
+        };
+        let destination = opened.map_err(|errno| match errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => conflict(),
+            errno => at_destination("open", header, &entry.path, errno),
+        })?;
+        self.guarded(&path, || {
+            let found = file::stat(&destination)
+                .map_err(|errno| at_destination("examine", header, &entry.path, errno))?;
+            if !is_unchanged_directory(entry.destination.as_ref(), &found, &now) {
+                return Err(conflict());
+            }
+            finish_directory(&source, &destination, &path, is_new, &self.options.copy)
+        })?;
+        Ok(Finished::Directory)
+    }
+
+    /// Deletes an entry of the destination that the source still does not have, if it is the one that the plan saw.
+    fn delete(&self, entry: &Entry) -> Result<Finished, Error> {
+        let header = &self.unit.header;
+        let path = header.destination.as_path().join(entry.path.as_path());
+        let (above, own) = split(&entry.path);
+        if self.source_has(entry)? {
+            let from = header.source.as_path().join(entry.path.as_path());
+            let what = "it is there now".to_owned();
+            let why = Reason::Refused(Objection::SourceSincePlan { what });
+            return Err(Error::new("delete the copy of", from, why));
+        }
+        let fail = |errno| at_destination("delete", header, &entry.path, errno);
+        let conflict =
+            || Error::new("delete", &path, Reason::Refused(Objection::DestinationSincePlan));
+        let parent = match open(&self.roots.destination, &above) {
+            Err(Errno::ENOENT) => return Ok(Finished::Gone),
+            Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(conflict()),
+            parent => parent.map_err(fail)?,
+        };
+        self.guarded(&path, || {
+            let found = match directory::stat_name(&parent, own) {
+                Err(Errno::ENOENT) => return Ok(Finished::Gone),
+                found => found.map_err(fail)?,
+            };
+            let is_directory = found.file_type() == FileType::Directory;
+            let is_it = match is_directory {
+                // Its contents were deleted before, which changes its times.
+                true => entry.destination.as_ref().is_some_and(|planned| {
+                    planned.inode == found.inode && planned.mode == found.mode
+                }),
+                false => is_planned(entry.destination.as_ref(), Some(&found)),
+            };
+            if !is_it {
+                return Err(conflict());
+            }
+            let removed = match is_directory {
+                true => directory::remove(&parent, own),
+                false => name::unlink(&parent, own),
+            };
+            match removed {
+                Ok(()) => Ok(Finished::Deleted),
+                Err(Errno::ENOENT) => Ok(Finished::Gone),
+                // Something was put into it since the plan, or stayed in it.
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => Err(conflict()),
+                Err(errno) => Err(fail(errno)),
+            }
+        })
+    }
+
+    /// Whether the source has an entry.
+    fn source_has(&self, entry: &Entry) -> Result<bool, Error> {
+        let (above, own) = split(&entry.path);
+        let looked_up = open(&self.roots.source, &above)
+            .and_then(|parent: OwnedFd| directory::stat_name(&parent, own));
+        match looked_up {
+            Ok(_) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => {
+                Err(at_source("look up what is deleted in", &self.unit.header, &entry.path, errno))
+            }
+        }
+    }
+}
+
+/// Whether a directory is as the plan saw it, but for what units changed in it. Its mode may be that of the source since an
+/// earlier attempt.
+fn is_unchanged_directory(planned: Option<&Identity>, found: &Stat, source: &Stat) -> bool {
+    planned.is_none_or(|planned| {
+        planned.inode == found.inode
+            && (planned.mode == found.mode || source.permissions() == found.permissions())
+    })
+}

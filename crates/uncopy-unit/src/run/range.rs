@@ -1,0 +1,432 @@
+//! Copies a part of a file that is cut into units.
+//!
+//! All parts go into one staging file beside the destination, which has the name of plan and file. Who writes to it has a
+//! shared lock meanwhile. Under the exclusive lock of the file a part is recorded; the last part is recorded when the whole
+//! file has its name. A writer that was stopped keeps its lock: then the file that gets the name is a copy of the staging
+//! file, to which that writer cannot write any more when it goes on.
+
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, OFlags};
+use serde_json::{Value, json};
+
+use super::identity::{is_planned, source_difference};
+use super::roots::{at_destination, at_source, open, open_or_make, split};
+use super::{AttemptedUnit, PATIENCE, Ran, Work};
+use crate::UnitError;
+use crate::format::{Entry, Identity, Part, UnitNumber};
+use crate::ledger::{Amounts, FailureKind, FailureReason, LedgerLock, LockPlace, Record};
+use uncopy_copy::guarded::{CutFile, Guard, copy_part, finish_cut_file};
+use uncopy_copy::job::{JobProgress, RefusalCount, Summary};
+use uncopy_copy::{Control, Observer, Progress};
+use uncopy_core::{Errno, Error, Objection, Reason, Receipt};
+use uncopy_os::file::{self, Stat};
+use uncopy_os::{Sys, directory, name};
+
+/// How a part ended.
+pub(super) enum RangeEnd {
+    Recorded(Box<Record>),
+    /// It failed, as was noted.
+    Not,
+}
+
+/// A part, and its file.
+struct PartOfFile<'a> {
+    entry: &'a Entry,
+    source: &'a Identity,
+    part: Part,
+    directory: Arc<OwnedFd>,
+    name: &'a OsStr,
+    staging: OsString,
+    source_path: PathBuf,
+    path: PathBuf,
+}
+
+/// Guard of the name of the whole file.
+struct NameGuard<'a> {
+    unit: &'a AttemptedUnit<'a>,
+    planned: Option<&'a Identity>,
+}
+
+impl Guard for NameGuard<'_> {
+    fn source_difference(&self, _: &std::path::Path, _: &Stat) -> Option<&'static str> {
+        None
+    }
+
+    fn expects(&self, _: &std::path::Path, found: Option<&Stat>) -> bool {
+        is_planned(self.planned, found)
+    }
+
+    fn give_name(&self, act: &mut dyn FnMut()) -> Result<(), Objection> {
+        self.unit.commits.give_name(act)
+    }
+}
+
+/// Passes the progress of one file on to the observer of the unit.
+struct PartProgress<'a>(&'a AttemptedUnit<'a>);
+
+impl Observer for PartProgress<'_> {
+    fn progress(&mut self, progress: Progress) -> Control {
+        let mut of_job = JobProgress::default();
+        of_job.bytes = progress.done_bytes;
+        of_job.total_bytes = progress.total_bytes;
+        match self.0.failures.goes_on(of_job) {
+            true => Control::Continue,
+            false => Control::Stop,
+        }
+    }
+}
+
+impl AttemptedUnit<'_> {
+    /// Copies a part and records it; the last part also puts the file in place.
+    pub(super) fn copy_range(
+        &self,
+        entries: &[Entry],
+        receipt: &dyn Fn(&Summary) -> Value,
+    ) -> Result<RangeEnd, UnitError> {
+        let Some((entry, source, part)) =
+            entries.first().and_then(|entry| Some((entry, entry.source.as_ref()?, entry.part?)))
+        else {
+            return Ok(RangeEnd::Not);
+        };
+        let header = &self.unit.header;
+        let (above, name) = split(&entry.path);
+        let destination = open_or_make(&self.roots.destination, &above)
+            .map_err(|errno| at_destination("open the directory of", header, &entry.path, errno));
+        let directory = match destination {
+            Ok(directory) => Arc::new(directory),
+            Err(error) => return Ok(self.failed(entry, &error)),
+        };
+        let staging = format!(".uncopy-unit-{}-{}.part", header.plan, part.file).into();
+        let source_path = header.source.as_path().join(entry.path.as_path());
+        let path = header.destination.as_path().join(entry.path.as_path());
+        let of_file =
+            PartOfFile { entry, source, part, directory, name, staging, source_path, path };
+        match self.copy_part_of(&of_file, receipt) {
+            Ok(end) => Ok(end),
+            Err(UnitError::System(error)) => {
+                if super::failures::kind_of(&error) == FailureKind::SourceChanged {
+                    self.give_up(&of_file)?;
+                }
+                Ok(self.failed(entry, &error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn failed(&self, entry: &Entry, error: &Error) -> RangeEnd {
+        self.failures.add(Some(entry.path.clone()), error);
+        RangeEnd::Not
+    }
+
+    fn copy_part_of(
+        &self,
+        of_file: &PartOfFile<'_>,
+        receipt: &dyn Fn(&Summary) -> Value,
+    ) -> Result<RangeEnd, UnitError> {
+        let source = self.open_source(of_file)?;
+        let Some(writing) = self.ledger.share_within(writers(of_file), PATIENCE)? else {
+            return Ok(self.busy(of_file));
+        };
+        let found = self.look(of_file)?;
+        if found.is_none()
+            && let Some(staging) = self.was_placed(of_file)?
+        {
+            // An attempt put it in place and ended before it was recorded.
+            return self.record_part(of_file, &Receipt::default(), &staging, receipt);
+        }
+        let staging = match found {
+            Some(staging) => staging,
+            None => self.begin_staging(of_file)?,
+        };
+        let identity = file::stat(&staging)
+            .map_err(|errno| self.failed_at(of_file, "examine the staging file of", errno))?;
+        let (offset, length) = of_file.part.range;
+        let part = offset..offset + length;
+        let copied = self.copy(of_file, &source, &staging, part)?;
+        self.check_source(of_file, &source)?;
+        let facts = staging_facts(&identity);
+        drop(writing);
+        // Whoever has it looks which parts are there.
+        let Some(lock) = self.ledger.lock_within(LockPlace::File(of_file.part.file), PATIENCE)?
+        else {
+            return Ok(self.busy(of_file));
+        };
+        if !self.has_others(of_file, &facts)? {
+            return self.record_part(of_file, &copied, &facts, receipt);
+        }
+        let whole = self.place(of_file, &source, staging, &lock)?;
+        let _ = whole;
+        self.record_part(of_file, &copied, &facts, receipt)
+    }
+
+    /// Somebody has had a lock of the file for longer than any work under it takes.
+    fn busy(&self, of_file: &PartOfFile<'_>) -> RangeEnd {
+        self.failures.add_reason(FailureReason {
+            kind: FailureKind::NotYet,
+            path: Some(of_file.entry.path.clone()),
+            code: None,
+            message: format!(
+                "another worker has {} locked, and may have been stopped; run the unit again when it has ended",
+                of_file.path.display()
+            ),
+        });
+        RangeEnd::Not
+    }
+
+    fn failed_at(&self, of_file: &PartOfFile<'_>, operation: &'static str, errno: Errno) -> Error {
+        at_destination(operation, &self.unit.header, &of_file.entry.path, errno)
+    }
+
+    /// Opens the source, which must be as planned.
+    fn open_source(&self, of_file: &PartOfFile<'_>) -> Result<OwnedFd, Error> {
+        let (above, own) = split(&of_file.entry.path);
+        let failed = |errno| at_source("open", &self.unit.header, &of_file.entry.path, errno);
+        let source = open(&self.roots.source, &above)
+            .and_then(|parent| name::open_existing(parent, own, OFlags::RDONLY))
+            .map_err(failed)?;
+        self.check_source(of_file, &source)?;
+        Ok(source)
+    }
+
+    fn check_source(&self, of_file: &PartOfFile<'_>, source: &OwnedFd) -> Result<(), Error> {
+        let now = file::stat(source)
+            .map_err(|errno| at_source("examine", &self.unit.header, &of_file.entry.path, errno))?;
+        match source_difference(of_file.source, &now) {
+            None => Ok(()),
+            Some(what) => {
+                let what = what.to_owned();
+                let why = Reason::Refused(Objection::SourceSincePlan { what });
+                Err(Error::new("copy", &of_file.source_path, why))
+            }
+        }
+    }
+
+    /// Opens the staging file, if there is one.
+    ///
+    /// # Errors
+    /// Something has its name that no unit made.
+    fn look(&self, of_file: &PartOfFile<'_>) -> Result<Option<OwnedFd>, Error> {
+        let PartOfFile { directory, staging, source, .. } = of_file;
+        let opened = match name::open_existing(&**directory, staging, OFlags::RDWR) {
+            Err(Errno::ENOENT) => return Ok(None),
+            opened => opened
+                .map_err(|errno| self.failed_at(of_file, "open the staging file of", errno))?,
+        };
+        let stat = file::stat(&opened)
+            .map_err(|errno| self.failed_at(of_file, "examine the staging file of", errno))?;
+        let is_ours = stat.file_type() == FileType::RegularFile
+            && stat.uid == file::effective_uid()
+            && stat.links == 1
+            && stat.size == source.size;
+        match is_ours {
+            true => Ok(Some(opened)),
+            false => {
+                let why = Reason::Refused(Objection::FileReplaced);
+                let path = of_file.path.with_file_name(staging);
+                Err(Error::new("use the staging file", path, why))
+            }
+        }
+    }
+
+    /// Makes the staging file, with its length at once. Records of parts of an earlier one are taken back.
+    fn begin_staging(&self, of_file: &PartOfFile<'_>) -> Result<OwnedFd, UnitError> {
+        let failed = |errno| self.failed_at(of_file, "make the staging file of", errno);
+        let PartOfFile { directory, staging, source, .. } = of_file;
+        let _lock = self.ledger.lock_within(LockPlace::File(of_file.part.file), PATIENCE)?;
+        if let Some(made) = self.look(of_file)? {
+            return Ok(made);
+        }
+        self.withdraw_others(of_file)?;
+        let random = u64::from_be_bytes(name::random_bytes().map_err(failed)?);
+        let aside = OsString::from(format!(".uncopy-unit-{random:016x}.new"));
+        let new = name::create_new(&**directory, &aside, 0o600).map_err(failed)?;
+        let named = file::truncate(&new, source.size)
+            .and_then(|()| name::rename_new(&**directory, &aside, staging));
+        match named {
+            Ok(()) => Ok(new),
+            Err(errno) => {
+                let _ = name::unlink(&**directory, &aside);
+                match (errno, self.look(of_file)?) {
+                    (Errno::EEXIST, Some(made)) => Ok(made),
+                    _ => Err(failed(errno).into()),
+                }
+            }
+        }
+    }
+
+    fn copy(
+        &self,
+        of_file: &PartOfFile<'_>,
+        source: &OwnedFd,
+        staging: &OwnedFd,
+        part: Range<u64>,
+    ) -> Result<Receipt, Error> {
+        let cut = self.cut(of_file, source, staging, &of_file.staging)?;
+        copy_part(cut, part, &mut PartProgress(self))
+    }
+
+    fn cut<'c>(
+        &'c self,
+        of_file: &'c PartOfFile<'_>,
+        source: &OwnedFd,
+        staging: &OwnedFd,
+        staging_name: &'c OsStr,
+    ) -> Result<CutFile<'c>, Error> {
+        let again = |fd: &OwnedFd| file::duplicate(fd);
+        let duplicated = again(source).and_then(|source| Ok((source, again(staging)?)));
+        let (source, staging) =
+            duplicated.map_err(|errno| self.failed_at(of_file, "open", errno))?;
+        Ok(CutFile {
+            source,
+            source_path: &of_file.source_path,
+            path: &of_file.path,
+            directory: Arc::clone(&of_file.directory),
+            name: of_file.name,
+            staging,
+            staging_name,
+            options: &self.options.copy,
+        })
+    }
+
+    /// Puts the whole file in place.
+    fn place(
+        &self,
+        of_file: &PartOfFile<'_>,
+        source: &OwnedFd,
+        staging: OwnedFd,
+        _lock: &LedgerLock,
+    ) -> Result<Receipt, UnitError> {
+        let guard = NameGuard { unit: self, planned: of_file.entry.destination.as_ref() };
+        let place = |staging: &OwnedFd, name: &OsStr| -> Result<Receipt, Error> {
+            let cut = self.cut(of_file, source, staging, name)?;
+            finish_cut_file(cut, of_file.entry.path.as_path(), &guard, &mut PartProgress(self))
+        };
+        // Nobody may write to the file any more when it has its name.
+        if let Some(_alone) = self.ledger.lock_within(writers(of_file), PATIENCE)? {
+            return Ok(place(&staging, &of_file.staging)?);
+        }
+        let failed = |errno| self.failed_at(of_file, "copy the staging file of", errno);
+        let random = u64::from_be_bytes(name::random_bytes().map_err(failed)?);
+        let aside = OsString::from(format!(".uncopy-unit-{random:016x}.new"));
+        let directory = &*of_file.directory;
+        let new = name::create_new(directory, &aside, 0o600).map_err(failed)?;
+        let placed = file::truncate(&new, of_file.source.size).map_err(failed).and_then(|()| {
+            self.copy(of_file, source, &new, 0..of_file.source.size)?;
+            place(&new, &aside)
+        });
+        match placed {
+            Ok(receipt) => {
+                let _ = name::unlink(directory, &of_file.staging);
+                Ok(receipt)
+            }
+            Err(error) => {
+                let _ = name::unlink(directory, &aside);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Whether all other parts are recorded, of this staging file.
+    fn has_others(&self, of_file: &PartOfFile<'_>, staging: &Value) -> Result<bool, UnitError> {
+        for unit in self.others(of_file) {
+            let record = self.ledger.record(unit)?;
+            if record.is_none_or(|record| record.receipt.get("staging") != Some(staging)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the staging file of other parts that has the name of the whole file now.
+    fn was_placed(&self, of_file: &PartOfFile<'_>) -> Result<Option<Value>, UnitError> {
+        let now = match directory::stat_name(&*of_file.directory, of_file.name) {
+            Err(Errno::ENOENT) => return Ok(None),
+            now => now.map_err(|errno| self.failed_at(of_file, "examine", errno))?,
+        };
+        let placed = staging_facts(&now);
+        let is_whole = now.size == of_file.source.size && self.has_others(of_file, &placed)?;
+        Ok(is_whole.then_some(placed))
+    }
+
+    fn others(&self, of_file: &PartOfFile<'_>) -> impl Iterator<Item = UnitNumber> + use<> {
+        let (first, count, own) =
+            (of_file.part.first.get(), of_file.part.ranges, self.unit.header.unit);
+        (first..first.saturating_add(count))
+            .filter_map(UnitNumber::new)
+            .filter(move |unit| *unit != own)
+    }
+
+    fn withdraw_others(&self, of_file: &PartOfFile<'_>) -> Result<(), UnitError> {
+        for unit in self.others(of_file) {
+            self.ledger.withdraw(unit)?;
+        }
+        Ok(())
+    }
+
+    /// Fails the whole file: its staging file goes, and the parts that were recorded are not done any more.
+    fn give_up(&self, of_file: &PartOfFile<'_>) -> Result<(), UnitError> {
+        let _lock = self.ledger.lock_within(LockPlace::File(of_file.part.file), PATIENCE)?;
+        if self.was_placed(of_file)?.is_some() {
+            return Ok(());
+        }
+        self.withdraw_others(of_file)?;
+        let _: Sys<()> = name::unlink(&*of_file.directory, &of_file.staging);
+        Ok(())
+    }
+
+    fn record_part(
+        &self,
+        of_file: &PartOfFile<'_>,
+        copied: &Receipt,
+        staging: &Value,
+        receipt: &dyn Fn(&Summary) -> Value,
+    ) -> Result<RangeEnd, UnitError> {
+        let work = Work {
+            done: Amounts { entries: 1, bytes: of_file.part.range.1, deleted: 0 },
+            summary: summary_of(copied),
+            facts: vec![("staging", staging.clone())],
+        };
+        Ok(match self.end(work, receipt)? {
+            Ran::Done(record) | Ran::DoneBefore(record) => RangeEnd::Recorded(record),
+            _ => {
+                let why = Reason::Refused(Objection::Overtaken);
+                self.failed(of_file.entry, &Error::new("record", &of_file.path, why))
+            }
+        })
+    }
+}
+
+fn writers(of_file: &PartOfFile<'_>) -> LockPlace {
+    LockPlace::Writers(of_file.part.file)
+}
+
+/// Identity of a staging file, as records keep it.
+fn staging_facts(stat: &Stat) -> Value {
+    let birth = stat.birth.map(|birth| (birth.seconds, birth.nanoseconds));
+    json!({ "inode": stat.inode, "birth": birth })
+}
+
+/// Makes the summary of a part.
+fn summary_of(copied: &Receipt) -> Summary {
+    let mut summary = Summary::default();
+    summary.files = 1;
+    summary.bytes = copied.bytes;
+    summary.portions.clone_from(&copied.portions);
+    summary.duration = copied.duration;
+    summary.refusals = copied
+        .refusals
+        .iter()
+        .map(|refusal| RefusalCount {
+            mechanism: refusal.mechanism,
+            reason: refusal.reason,
+            errno: refusal.errno,
+            files: 1,
+        })
+        .collect();
+    summary
+}

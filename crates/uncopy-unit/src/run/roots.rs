@@ -1,0 +1,96 @@
+//! Opens the directories of a unit beneath its roots, and follows no link there.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use crate::UnitError;
+use crate::format::{Header, RelativePath};
+use uncopy_core::{Errno, Error};
+use uncopy_os::{Sys, directory, follow};
+
+/// The open roots of a unit.
+pub(super) struct Roots {
+    pub(super) source: OwnedFd,
+    pub(super) destination: OwnedFd,
+}
+
+/// Mode of a directory until the last unit gives it that of its source.
+const UNFINISHED_MODE: u32 = 0o700;
+
+impl Roots {
+    /// Opens both roots. A destination that does not exist is made.
+    pub(super) fn open(header: &Header) -> Result<Roots, UnitError> {
+        let (from, to) = (header.source.as_path(), header.destination.as_path());
+        let source = follow::open_root(from)
+            .or_else(|_| follow::open_directory(from))
+            .map_err(|stopped| stopped.error("open", from))?;
+        let opened = follow::open_root(to).or_else(|_| {
+            make_root(to);
+            follow::open_root(to).or_else(|_| follow::open_directory(to))
+        });
+        let destination = opened.map_err(|stopped| stopped.at_destination("open", to))?;
+        Ok(Roots { source, destination })
+    }
+}
+
+/// Makes a destination that does not exist. If that fails, opening it says why.
+fn make_root(path: &Path) {
+    if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+        && let Ok(parent) = follow::open_directory(parent)
+    {
+        let _ = directory::make(parent, name, UNFINISHED_MODE);
+    }
+}
+
+/// Opens a directory beneath a root.
+pub(super) fn open(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
+    directory::open_beneath(root, names, false).or_else(|errno| match errno {
+        Errno::EACCES => directory::open_beneath(root, names, true),
+        errno => Err(errno),
+    })
+}
+
+/// Opens a directory beneath a root, and makes it and those above it if there are none.
+pub(super) fn open_or_make(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
+    match open(root, names) {
+        Err(Errno::ENOENT) if !names.is_empty() => {}
+        other => return other,
+    }
+    let mut directory = open(root, &[])?;
+    for name in names {
+        match directory::make(&directory, name, UNFINISHED_MODE) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        directory = open(&directory, &[name])?;
+    }
+    Ok(directory)
+}
+
+/// Returns the names above an entry, and its own.
+pub(super) fn split(path: &RelativePath) -> (Vec<&OsStr>, &OsStr) {
+    let mut names: Vec<&OsStr> = path.names().collect();
+    let last = names.pop().unwrap_or(OsStr::new("."));
+    (names, last)
+}
+
+/// Makes the error of a call on an entry of the destination.
+pub(super) fn at_destination(
+    operation: &'static str,
+    header: &Header,
+    path: &RelativePath,
+    errno: Errno,
+) -> Error {
+    Error::destination(operation, header.destination.as_path().join(path.as_path()), errno)
+}
+
+/// Makes the error of a call on an entry of the source.
+pub(super) fn at_source(
+    operation: &'static str,
+    header: &Header,
+    path: &RelativePath,
+    errno: Errno,
+) -> Error {
+    Error::system(operation, header.source.as_path().join(path.as_path()), errno)
+}
