@@ -279,3 +279,6 @@ fn now() -> Time {
     let now = clock::realtime();
     Time(i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos())
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::UnitError;
 use crate::format::{Entry, Kind};
 use crate::ledger::Amounts;
 use uncopy_copy::guarded::{Guard, GuardedEntries, copy_guarded};
-use uncopy_copy::job::EntryKind;
+use uncopy_copy::job::{EntryKind, Selection};
 use uncopy_core::Objection;
 use uncopy_os::file::Stat;
 
@@ -65,7 +65,15 @@ impl AttemptedUnit<'_> {
         let header = &self.unit.header;
         let (source, destination) = (header.source.as_path(), header.destination.as_path());
         let listed = GuardedEntries { source, destination, entries, guard };
-        match copy_guarded(listed, self.options, self.failures) {
+        // The plan has selected the entries; deletions are for the last unit.
+        let options = self
+            .options
+            .clone()
+            .delete(None)
+            .selection(Selection::default())
+            .one_filesystem(false)
+            .scan_ahead(false);
+        match copy_guarded(listed, &options, self.failures) {
             Ok(summary) => work.add(summary),
             Err(ended) => {
                 let (summary, cause) = ended.into_parts();
