@@ -28,6 +28,8 @@ mod jobs;
 #[cfg_attr(not(target_os = "linux"), path = "journal/portable.rs")]
 mod journal;
 mod journal_name;
+#[cfg(feature = "trees")]
+mod ledger_name;
 mod mode_changes;
 mod observer;
 mod options;
@@ -213,6 +215,7 @@ pub mod guarded {
     pub use crate::guarded_entries::GuardedEntries;
     pub use crate::guarded_job::copy_guarded;
     pub use crate::guarded_part::{CutFile, copy_part, finish_cut_file};
+    pub use crate::ledger_name::LEDGER_DIRECTORY;
 }
 
 use std::path::Path;

@@ -27,8 +27,7 @@ pub use write::UnitWriter;
 /// Version of the formats.
 pub const SCHEMA: u32 = 1;
 
-/// Name of the directory below a destination that holds its ledgers. No unit contains it, and no copy.
-pub const LEDGER_DIRECTORY: &str = ".uncopy-ledger";
+pub use uncopy_copy::guarded::LEDGER_DIRECTORY;
 
 /// Maximum number of entries of a unit of files.
 pub const MAX_ENTRIES: u64 = 10_000_000;

@@ -26,6 +26,7 @@ use super::reporter::Reporter;
 use crate::Skip;
 use crate::compress::other_origin;
 use crate::jobs::{Action, Delete, EntryKind, EntryOutcome, JobOptions};
+use crate::ledger_name::is_ledger;
 use crate::{remove, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::{Sys, directory, name};
@@ -311,6 +312,9 @@ fn strangers(
             known => known,
         };
         let is_directory = kind == FileType::Directory;
+        if is_ledger(name, is_directory) {
+            return !control.is_over();
+        }
         let selects = |name: &OsStr| selection.selects(&way.join(name), is_directory);
         let look_up = |name: &OsStr| open.source.look_up(name);
         // The entry may be the copy of a file that was compressed or decompressed.

@@ -18,6 +18,7 @@ use super::reporter::Reporter;
 use super::source_directory::SourceDirectory;
 use super::worker::Worker;
 use crate::jobs::EntryKind;
+use crate::ledger_name::is_ledger;
 use crate::peer::{PeerEntry, PeerFailedEntry};
 use crate::peer_directory::{ListedThere, PeerDirectory};
 use uncopy_core::{Error, Objection, Reason};
@@ -158,6 +159,9 @@ pub(super) fn list_open(
             }
         };
         let (name, kind, next) = entry.facts();
+        if is_ledger(name, kind == FileType::Directory) {
+            return !worker.control.is_over();
+        }
         if let Some(way) = &way
             && !worker.context.selects(&way.join(name), kind == FileType::Directory)
         {

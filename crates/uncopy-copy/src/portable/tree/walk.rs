@@ -13,6 +13,7 @@ use super::Job;
 use super::place::{Place, Within, kind_of, look, name_taken, side_of};
 use super::remove::{remove_entry, remove_tree};
 use crate::jobs::{Action, Decision, EntryKind, EntryOutcome, Links, Policy, decide};
+use crate::ledger_name::is_ledger;
 use crate::portable::attributes::{self, Before};
 use crate::portable::check_name;
 use crate::portable::identity::{Identified, Identity, identify};
@@ -112,7 +113,9 @@ impl Job<'_> {
             Ok(names) => {
                 let way = &directory.way;
                 let selected = names.into_iter().filter(|(name, is_directory)| {
-                    selection.is_everything() || selection.selects(&below(way, name), *is_directory)
+                    !is_ledger(name, *is_directory)
+                        && (selection.is_everything()
+                            || selection.selects(&below(way, name), *is_directory))
                 });
                 directory.left = selected.map(|(name, _)| name).collect();
                 // The same order each time, by the bytes of the names.
