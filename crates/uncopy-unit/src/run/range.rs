@@ -23,7 +23,7 @@ use crate::ledger::{Amounts, FailureKind, FailureReason, LedgerLock, LockPlace, 
 use uncopy_copy::guarded::{CutFile, Guard, copy_part, finish_cut_file};
 use uncopy_copy::job::{JobProgress, RefusalCount, Summary};
 use uncopy_copy::{Control, Observer, Progress};
-use uncopy_core::{Errno, Error, Objection, Reason, Receipt};
+use uncopy_core::{Errno, Error, Objection, Reason, Receipt, SourceDigest};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, name};
 
@@ -137,7 +137,7 @@ impl AttemptedUnit<'_> {
             && let Some(staging) = self.was_placed(of_file)?
         {
             // An attempt put it in place and ended before it was recorded.
-            return self.record_part(of_file, &Receipt::default(), &staging, receipt);
+            return self.record_part(of_file, &Receipt::default(), None, &staging, receipt);
         }
         let staging = match found {
             Some(staging) => staging,
@@ -157,11 +157,10 @@ impl AttemptedUnit<'_> {
             return Ok(self.busy(of_file));
         };
         if !self.has_others(of_file, &facts)? {
-            return self.record_part(of_file, &copied, &facts, receipt);
+            return self.record_part(of_file, &copied, None, &facts, receipt);
         }
         let whole = self.place(of_file, &source, staging, &lock)?;
-        let _ = whole;
-        self.record_part(of_file, &copied, &facts, receipt)
+        self.record_part(of_file, &copied, whole.source_digest.as_ref(), &facts, receipt)
     }
 
     /// Somebody has had a lock of the file for longer than any work under it takes.
@@ -383,13 +382,22 @@ impl AttemptedUnit<'_> {
         &self,
         of_file: &PartOfFile<'_>,
         copied: &Receipt,
+        digest: Option<&SourceDigest>,
         staging: &Value,
         receipt: &dyn Fn(&Summary) -> Value,
     ) -> Result<RangeEnd, UnitError> {
+        let digests = digest.map(|digest| {
+            json!([{
+                "path": &of_file.entry.path,
+                "algorithm": digest.algorithm,
+                "digest": &digest.value,
+            }])
+        });
+        let digests = digests.map(|digests| ("digests", digests));
         let work = Work {
             done: Amounts { entries: 1, bytes: of_file.part.range.1, deleted: 0 },
             summary: summary_of(copied),
-            facts: vec![("staging", staging.clone())],
+            facts: std::iter::once(("staging", staging.clone())).chain(digests).collect(),
         };
         Ok(match self.end(work, receipt)? {
             Ran::Done(record) | Ran::DoneBefore(record) => RangeEnd::Recorded(record),
