@@ -20,18 +20,15 @@ use std::io::{BufReader, Seek};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::UnitError;
-use crate::format::{
-    Entry, Header, SCHEMA, Time, UnitKind, UnitNumber, UnitReader, UnitSummary, check,
-};
+use crate::format::{Entry, Header, SCHEMA, UnitKind, UnitNumber, UnitReader, UnitSummary, check};
 use crate::ledger::{Amounts, Attempt, Begun, Failure, Flush, Ledger, LockPlace, Record, Worker};
+use crate::{UnitError, now};
 use commits::Commits;
 use failures::Failures;
 use roots::Roots;
 use serde_json::Value;
 use uncopy_copy::job::{JobObserver, JobOptions, Summary};
 use uncopy_core::{Errno, Error};
-use uncopy_os::clock;
 
 /// Time that a worker waits for a lock that another one holds for as long as one name takes. Who has it longer was
 /// stopped, or its machine is gone.
@@ -273,11 +270,6 @@ fn missing_units(ledger: &Ledger, last: UnitNumber) -> Result<Option<Ran>, UnitE
         }
     }
     Ok((missing > 0).then_some(Ran::NotYet { missing, first }))
-}
-
-fn now() -> Time {
-    let now = clock::realtime();
-    Time(i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos())
 }
 
 #[cfg(test)]

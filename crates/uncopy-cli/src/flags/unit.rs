@@ -30,6 +30,19 @@ Exit codes:
   1  there is no plan: something could not be read, or the roots or DIR cannot be used
   2  the command line or a setting makes no sense; nothing was touched";
 
+/// Shown below the flags of `run`.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  uncopy unit run plan/units/000007.jsonl                         do one unit
+  uncopy unit retry plan | xargs -n1 -P4 uncopy unit run          do all that are not done, four at a time
+
+Exit codes:
+  0   the unit is done, or was done before
+  1   entries failed, or the destination has changed since the plan
+  2   the options of the unit make no sense to this version; nothing was touched
+  4   the source has changed since the plan
+  10  the last unit must wait for others, or another worker goes on with this one";
+
 /// Shown below the flags of `status`.
 const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -102,6 +115,14 @@ pub(crate) enum UnitArgs {
     /// Copies are flushed unless --no-durable is given.
     Plan(Box<PlanArgs>),
 
+    /// Do a unit, wherever SRC and DST are mounted
+    ///
+    /// What is done is recorded in the ledger at DST (.uncopy-ledger): a unit with a record is not done again. Several
+    /// workers may run at once, also with the same unit: the last attempt counts, and the others give no names any
+    /// more. An entry of the source that changed since the plan is not copied, and one of the destination that changed
+    /// is not replaced. What an attempt copied before it was killed is not copied again.
+    Run(RunArgs),
+
     /// Show how far a plan is, from the ledger at its destination
     Status(StatusArgs),
 
@@ -131,6 +152,23 @@ pub(crate) struct PlanArgs {
     /// Number of bytes from which on a unit is full, and files are cut; at least 1Mi [default: 8Gi]
     #[arg(long, value_name = "SIZE", value_parser = unit_bytes)]
     pub bytes: Option<u64>,
+
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Print one JSON object (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `uncopy unit run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// File of the unit
+    #[arg(value_name = "UNIT", value_hint = ValueHint::FilePath)]
+    pub unit: PathBuf,
 
     /// Print nothing but errors
     #[arg(short, long)]

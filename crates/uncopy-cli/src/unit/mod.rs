@@ -3,6 +3,7 @@
 mod metrics;
 mod plan;
 mod retry;
+mod run;
 mod status;
 mod words;
 
@@ -26,6 +27,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<Exit, clap::Error> {
                 .subcommand_matches("plan")
                 .map_or(Ok(Exit::Usage), |given| plan::run(&flags, given))
         }
+        UnitArgs::Run(flags) => run::run(&flags),
         UnitArgs::Status(flags) => Ok(status::run(&flags)),
         UnitArgs::Retry(flags) => Ok(retry::run(&flags)),
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::format::{Options, Plan};
+use crate::format::{Options, Plan, Time};
 use crate::ledger::FailureKind;
 use crate::plan::{Deletion, PlanRequest, plan, unit_file};
 use uncopy_copy::job::{Delete, Selection};

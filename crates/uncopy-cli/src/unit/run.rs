@@ -1,0 +1,244 @@
+//! `uncopy unit run`.
+
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::BinaryBytes;
+use serde::Serialize;
+use serde_json::Value;
+use uncopy::copy::Control;
+use uncopy::copy::job::{EntryOutcome, JobObserver, JobProgress, Record, Summary};
+use uncopy::unit::format::{PlanId, RelativePath, UnitNumber};
+use uncopy::unit::ledger::{self, Failure, FailureKind};
+use uncopy::unit::run::{Ran, Unit};
+
+use super::{failed, words};
+use crate::exit::Exit;
+use crate::flags::unit::RunArgs;
+use crate::job_control::JobControl;
+use crate::progress::JobBar;
+use crate::report;
+use crate::report::human::counted;
+use crate::report::json::{self, SCHEMA};
+use crate::stop::{self, Stop};
+
+/// Does a unit.
+///
+/// # Errors
+/// The options of the unit make no sense to this version.
+pub(super) fn run(flags: &RunArgs) -> Result<Exit, clap::Error> {
+    let unit = match Unit::read(&flags.unit) {
+        Ok(unit) => unit,
+        Err(error) => return Ok(failed(&error)),
+    };
+    let options = words::read(&unit.header().options)?;
+    let stop = match Stop::new() {
+        Ok(stop) => stop,
+        Err(error) => return Ok(stop::failed(&error)),
+    };
+    stop.listen();
+    let control = JobControl::default();
+    control.listen();
+    let bar = JobBar::new(!flags.quiet && !flags.json, false, control.clock());
+    let digests = options.copy.digest.is_some().then(Mutex::default);
+    let source = unit.header().source.as_path().to_owned();
+    let watch = Watch { stop: &stop, control: &control, bar, source, digests };
+    let ran = unit.run(&options, &watch, &|summary| watch.receipt(summary));
+    let Watch { bar, .. } = watch;
+    drop(bar);
+    let ran = match ran {
+        Ok(ran) => ran,
+        Err(error) => return Ok(failed(&error)),
+    };
+    let text = match (flags.json, flags.quiet) {
+        (true, _) => json(&unit, &ran),
+        (false, true) => String::new(),
+        (false, false) => words_of(&ran, unit.header().unit),
+    };
+    let printed = report::print(&text);
+    if !flags.json {
+        explain(&ran, unit.header().unit);
+    }
+    if let Some(signal) = stop.requested() {
+        return Ok(signal.end());
+    }
+    let exit = exit_of(&ran);
+    Ok(printed.map_or_else(|error| exit.and(report::output_failed(&error)), |()| exit))
+}
+
+/// Watches the copies of a unit.
+struct Watch<'a> {
+    stop: &'a Stop,
+    control: &'a JobControl,
+    bar: JobBar,
+    source: std::path::PathBuf,
+    digests: Option<Mutex<Vec<DigestOf>>>,
+}
+
+/// Digest of a file, as the record of a unit keeps it.
+#[derive(Serialize)]
+struct DigestOf {
+    path: RelativePath,
+    algorithm: &'static str,
+    digest: String,
+}
+
+impl JobObserver for Watch<'_> {
+    fn progress(&self, progress: JobProgress) -> Control {
+        if self.stop.requested().is_some() {
+            return Control::Stop;
+        }
+        self.control.handle_signals();
+        if self.control.take_status_request() {
+            self.bar.print_status(progress);
+        }
+        self.bar.draw(progress);
+        Control::Continue
+    }
+
+    fn wants_records(&self) -> bool {
+        self.digests.is_some()
+    }
+
+    fn finished(&self, record: &Record) {
+        let (Some(digests), EntryOutcome::Copied(receipt)) = (&self.digests, &record.outcome)
+        else {
+            return;
+        };
+        let path = record.source.strip_prefix(&self.source).ok();
+        if let (Some(digest), Some(Ok(path))) =
+            (&receipt.source_digest, path.map(RelativePath::new))
+        {
+            let (algorithm, digest) = (digest.algorithm, digest.value.clone());
+            let mut digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
+            digests.push(DigestOf { path, algorithm, digest });
+        }
+    }
+}
+
+impl Watch<'_> {
+    /// Makes what the record keeps: the summary as `uncopy cp --json` prints it, and digests.
+    fn receipt(&self, summary: &Summary) -> Value {
+        let mut receipt = serde_json::from_str(&json::summary(summary, None)).unwrap_or_default();
+        if let (Value::Object(receipt), Some(digests)) = (&mut receipt, &self.digests) {
+            let digests = &*digests.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(digests) = serde_json::to_value(digests)
+                && !digests.as_array().is_some_and(Vec::is_empty)
+            {
+                receipt.insert("digests".to_owned(), digests);
+            }
+        }
+        receipt
+    }
+}
+
+/// Decides how the program ends.
+fn exit_of(ran: &Ran) -> Exit {
+    match ran {
+        Ran::Done(_) | Ran::DoneBefore(_) => Exit::Success,
+        Ran::NotYet { .. } | Ran::Overtaken => Exit::NotFinished,
+        Ran::Failed(failure) => {
+            let all = |kind| failure.reasons.iter().all(|reason| reason.kind == kind);
+            match () {
+                () if all(FailureKind::SourceChanged) => Exit::SourceChanged,
+                () if all(FailureKind::NotYet) => Exit::NotFinished,
+                () => Exit::Failure,
+            }
+        }
+    }
+}
+
+fn words_of(ran: &Ran, unit: UnitNumber) -> String {
+    match ran {
+        Ran::Done(record) => {
+            let ledger::Record { done, attempt, .. } = &**record;
+            let mut text = format!(
+                "unit {unit}: {}, {}",
+                counted(done.entries, "entry", "entries"),
+                BinaryBytes(done.bytes)
+            );
+            if done.deleted > 0 {
+                text.push_str(&format!(", {} deleted", done.deleted));
+            }
+            if *attempt > 1 {
+                text.push_str(&format!(", by attempt {attempt}"));
+            }
+            text.push('\n');
+            text
+        }
+        Ran::DoneBefore(record) => {
+            format!("unit {unit}: already done on {}\n", report::printable(&record.worker.host))
+        }
+        Ran::Failed(_) | Ran::NotYet { .. } | Ran::Overtaken => String::new(),
+    }
+}
+
+/// Says why the unit is not done.
+fn explain(ran: &Ran, unit: UnitNumber) {
+    match ran {
+        Ran::Done(_) | Ran::DoneBefore(_) => {}
+        Ran::Failed(failure) => {
+            for reason in &failure.reasons {
+                report::say(&reason.message);
+            }
+            let further = failure.failed.saturating_sub(failure.reasons.len() as u64);
+            let more = if further > 0 { format!(" ({further} not shown)") } else { String::new() };
+            report::say(&format!(
+                "unit {unit} is not done: {} failed{more}; what was copied stays, and another run goes on from there",
+                counted(failure.failed, "entry", "entries")
+            ));
+        }
+        Ran::NotYet { missing, first } => {
+            let named: Vec<String> = first.iter().map(ToString::to_string).collect();
+            let dots = if *missing > first.len() as u64 { ", …" } else { "" };
+            report::say(&format!(
+                "unit {unit} is the last one, and {} must be done before: {}{dots}",
+                counted(*missing, "unit", "units"),
+                named.join(", ")
+            ));
+        }
+        Ran::Overtaken => report::say(&format!(
+            "unit {unit} was begun by another worker since, which goes on with it; `uncopy unit status` shows who"
+        )),
+    }
+}
+
+#[derive(Serialize)]
+struct OfUnit<'a> {
+    schema: u32,
+    event: &'static str,
+    plan: PlanId,
+    unit: UnitNumber,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<&'a ledger::Record>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'a Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<u64>,
+    #[serde(skip_serializing_if = "<[UnitNumber]>::is_empty")]
+    missing_units: &'a [UnitNumber],
+}
+
+fn json(unit: &Unit, ran: &Ran) -> String {
+    let (state, record, failure, missing, missing_units) = match ran {
+        Ran::Done(record) => ("done", Some(&**record), None, None, &[][..]),
+        Ran::DoneBefore(record) => ("done_before", Some(&**record), None, None, &[][..]),
+        Ran::Failed(failure) => ("failed", None, Some(&**failure), None, &[][..]),
+        Ran::NotYet { missing, first } => ("not_yet", None, None, Some(*missing), &first[..]),
+        Ran::Overtaken => ("overtaken", None, None, None, &[][..]),
+    };
+    let header = unit.header();
+    let (plan, unit) = (header.plan, header.unit);
+    let (schema, event) = (SCHEMA, "unit");
+    json::line(&OfUnit {
+        schema,
+        event,
+        plan,
+        unit,
+        state,
+        record,
+        failure,
+        missing,
+        missing_units,
+    })
+}
