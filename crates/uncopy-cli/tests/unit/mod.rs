@@ -1,7 +1,11 @@
 //! `uncopy unit`, as a black box.
 
+mod hostile;
 mod planning;
+mod run;
 mod state;
+mod together;
+mod work;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +17,9 @@ use serde_json::Value;
 use testbed::{Case, Place, Program, Run, Scratch};
 
 pub(crate) fn cases() -> Vec<Case> {
-    [planning::cases(), state::cases()].into_iter().flatten().collect()
+    let cases =
+        [planning::cases(), state::cases(), run::cases(), hostile::cases(), together::cases()];
+    cases.into_iter().flatten().collect()
 }
 
 fn unit<I: IntoIterator<Item: AsRef<OsStr>>>(words: I) -> Program {

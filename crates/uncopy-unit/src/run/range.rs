@@ -395,7 +395,12 @@ impl AttemptedUnit<'_> {
         });
         let digests = digests.map(|digests| ("digests", digests));
         let work = Work {
-            done: Amounts { entries: 1, bytes: of_file.part.range.1, deleted: 0 },
+            // The file counts once.
+            done: Amounts {
+                entries: u64::from(of_file.part.range.0 == 0),
+                bytes: of_file.part.range.1,
+                deleted: 0,
+            },
             summary: summary_of(copied),
             facts: std::iter::once(("staging", staging.clone())).chain(digests).collect(),
         };

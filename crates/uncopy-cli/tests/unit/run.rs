@@ -1,0 +1,212 @@
+//! Single units: what they make, what they leave alone, and how the program ends.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use testbed::{Case, Compared, Filesystem, Mount, Need, Place, run_tool, seeded};
+
+use super::work::{Work, kinds, printed, put, run_unit, uncopy};
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] units_make_the_tree,
+        [] a_changed_source_is_exit_code_4,
+        [] a_changed_destination_is_a_conflict,
+        [] deletions_are_the_last,
+        [] clocks_decide_nothing,
+        [] digests_are_in_the_records,
+        [] copies_and_mirrors_leave_the_ledger,
+        [Need::At(Place::Ext4)] a_full_destination_goes_on_when_it_has_room,
+    ]
+}
+
+fn units_make_the_tree() {
+    let work = Work::new();
+    work.fill(100);
+    work.plan(&["--files=20"]);
+    assert!(!work.destination().exists());
+    let last = work.units().pop().unwrap();
+    let early = run_unit(&last);
+    assert_eq!(early.status.code(), Some(10), "{}", early.stderr);
+    assert_eq!(printed(&early)["missing"], work.units().len() - 1);
+    work.run_all();
+    for unit in work.units() {
+        let again = run_unit(&unit);
+        assert!(again.status.success());
+        assert_eq!(printed(&again)["state"], "done_before");
+    }
+    work.assert_done();
+}
+
+fn a_changed_source_is_exit_code_4() {
+    let changes: [(&str, fn(&Path)); 4] = [
+        ("size", |path| fs::write(path, "more bytes than before").unwrap()),
+        ("mtime", |path| {
+            let file = File::options().write(true).open(path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        }),
+        ("ctime", |path| {
+            let mode = fs::metadata(path).unwrap().permissions();
+            fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();
+            fs::set_permissions(path, mode).unwrap();
+        }),
+        ("gone", |path| fs::remove_file(path).unwrap()),
+    ];
+    for (what, change) in changes {
+        let work = Work::new();
+        work.write("changes", "bytes");
+        work.write("stays", "bytes");
+        work.plan(&[]);
+        change(&work.source().join("changes"));
+        let run = run_unit(&work.unit_of("changes"));
+        assert_eq!(run.status.code(), Some(4), "{what}: {}{}", run.stdout, run.stderr);
+        assert_eq!(kinds(&run), ["source_changed"], "{what}");
+        assert!(!work.destination().join("changes").exists());
+        assert!(work.destination().join("stays").exists());
+        let status = uncopy().args(["unit", "status"]).arg(work.directory()).run();
+        assert_eq!(status.status.code(), Some(1), "{}", status.stdout);
+        // Another plan takes it up.
+        fs::remove_dir_all(work.directory()).unwrap();
+        work.plan(&[]);
+        work.run_all();
+        work.assert_done();
+    }
+}
+
+fn a_changed_destination_is_a_conflict() {
+    let work = Work::new();
+    for name in ["absent", "replaced", "written", "gone", "directory", "fine"] {
+        work.write(name, "of the source");
+    }
+    for name in ["replaced", "written", "gone", "directory", "fine"] {
+        put(&work.destination().join(name), "before");
+    }
+    work.plan(&[]);
+    let at = |name: &str| work.destination().join(name);
+    fs::write(at("absent"), "user's").unwrap();
+    fs::write(work.scratch.join("new"), "user's").unwrap();
+    fs::rename(work.scratch.join("new"), at("replaced")).unwrap();
+    fs::write(at("written"), "user's").unwrap();
+    fs::remove_file(at("gone")).unwrap();
+    fs::remove_file(at("directory")).unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    let run = run_unit(&work.unit_of("absent"));
+    assert_eq!(run.status.code(), Some(1), "{}{}", run.stdout, run.stderr);
+    assert_eq!(kinds(&run), ["conflict"; 5]);
+    for name in ["absent", "replaced", "written"] {
+        assert_eq!(fs::read(at(name)).unwrap(), b"user's", "{name}");
+    }
+    assert!(!at("gone").exists() && at("directory").is_dir());
+    assert_eq!(fs::read(at("fine")).unwrap(), b"of the source");
+}
+
+fn deletions_are_the_last() {
+    let work = Work::new();
+    work.write("kept", "kept");
+    for name in ["kept", "old/a", "old/b/c", "changed"] {
+        put(&work.destination().join(name), "before");
+    }
+    work.plan(&["--delete", "--max-delete=5"]);
+    fs::write(work.destination().join("changed"), "user's").unwrap();
+    let units = work.units();
+    assert!(run_unit(&units[0]).status.success());
+    let run = run_unit(&units[1]);
+    assert_eq!(kinds(&run), ["conflict"]);
+    assert!(!work.destination().join("old").exists());
+    assert_eq!(fs::read(work.destination().join("changed")).unwrap(), b"user's");
+}
+
+/// Attempts and failures of machines whose clocks are years apart.
+fn clocks_decide_nothing() {
+    let work = Work::new();
+    work.fill(10);
+    work.plan(&[]);
+    let units = work.units();
+    assert!(run_unit(&units[0]).status.success());
+    for (number, seconds) in [(0, i64::MAX / 2), (1, 0), (2, 9_999_999_999), (3, -5)] {
+        let attempt = format!(
+            "{{\"number\":7,\"token\":{number},\"host\":\"elsewhere\",\"pid\":1,\"begun\":[{seconds},0]}}"
+        );
+        fs::write(work.ledger().join(format!("{number:06}.epoch")), attempt).unwrap();
+    }
+    assert_eq!(printed(&run_unit(&units[0]))["state"], "done_before");
+    for unit in &units[1..] {
+        let run = run_unit(unit);
+        assert!(run.status.success(), "{}", run.stderr);
+    }
+    assert_eq!(printed(&run_unit(&units[1]))["record"]["attempt"], 8);
+    work.assert_done();
+}
+
+fn digests_are_in_the_records() {
+    let work = Work::new();
+    work.write("a", "text");
+    work.write("large", seeded(5, 0, (2 << 20) + 5));
+    work.plan(&["--digest=blake3", "--verify"]);
+    work.run_all();
+    let mut found = Vec::new();
+    for unit in work.units() {
+        let record = printed(&run_unit(&unit))["record"]["receipt"]["digests"].clone();
+        for digest in record.as_array().into_iter().flatten() {
+            found.push((digest["path"].clone(), digest["digest"].clone()));
+        }
+    }
+    found.sort_by_key(|(path, _)| path.to_string());
+    let digest = |name: &str| {
+        let bytes = fs::read(work.source().join(name)).unwrap();
+        (name.into(), blake3::hash(&bytes).to_hex().to_string().into())
+    };
+    assert_eq!(found, [digest("a"), digest("large")]);
+    work.assert_done();
+}
+
+fn copies_and_mirrors_leave_the_ledger() {
+    let work = Work::new();
+    work.write("a", "text");
+    work.plan(&[]);
+    work.run_all();
+    let further = work.scratch.join("further");
+    let run = uncopy().args(["cp", "-aT"]).arg(work.destination()).arg(&further).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert!(!further.join(".uncopy-ledger").exists() && further.join("a").exists());
+    put(&work.destination().join("stranger"), "x");
+    let mirror = uncopy().args(["cp", "-aT", "--delete"]);
+    let run = mirror.arg(work.source()).arg(work.destination()).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert!(work.ledger().exists() && !work.destination().join("stranger").exists());
+    work.assert_done();
+}
+
+fn a_full_destination_goes_on_when_it_has_room() {
+    let mount = Mount::image(Filesystem::Ext4, 48);
+    let work = Work::new();
+    work.fill(600);
+    let destination = mount.path().join("destination");
+    fs::create_dir(&destination).unwrap();
+    std::os::unix::fs::symlink(&destination, work.destination()).unwrap();
+    work.plan(&["--files=300"]);
+    let stat = rustix::fs::statvfs(mount.path()).unwrap();
+    let filler = mount.path().join("filler");
+    let length = stat.f_bavail * stat.f_frsize - (1 << 20);
+    run_tool("fallocate", ["-l", &length.to_string(), &filler.to_string_lossy()]);
+    let mut codes = Vec::new();
+    for unit in work.units() {
+        let run = run_unit(&unit);
+        codes.push(run.status.code().unwrap());
+        let said = format!("{}{}", run.stdout, run.stderr);
+        assert!(run.status.code() != Some(1) || said.contains("ENOSPC"), "{said}");
+    }
+    assert!(codes.contains(&1), "{codes:?}");
+    // No half file has its final name.
+    for number in 0..600 {
+        let path = format!("d{}/e{}/f{number}", number % 7, number % 3);
+        if let Ok(copy) = fs::metadata(destination.join(&path)) {
+            assert_eq!(copy.size(), fs::metadata(work.source().join(path)).unwrap().size());
+        }
+    }
+    assert!(!destination.join("large").exists());
+    fs::remove_file(filler).unwrap();
+    work.run_all();
+    work.assert_same(Compared { holes: false, ..Compared::wholly() });
+}
