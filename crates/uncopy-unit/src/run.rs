@@ -77,7 +77,7 @@ pub enum Ran {
     Overtaken,
 }
 
-/// What a kind of unit has done.
+/// Results of a unit.
 #[derive(Debug, Default)]
 struct Work {
     done: Amounts,

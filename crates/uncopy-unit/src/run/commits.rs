@@ -8,7 +8,7 @@ use crate::format::UnitNumber;
 use crate::ledger::{Attempt, Ledger, LockPlace};
 use uncopy_core::Objection;
 
-/// What commits of an attempt need.
+/// Parts that commits of an attempt need.
 pub(super) struct Commits<'a> {
     ledger: &'a Ledger,
     unit: UnitNumber,

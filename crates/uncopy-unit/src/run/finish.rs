@@ -21,7 +21,7 @@ use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{directory, name};
 
-/// What of an entry was done.
+/// Result of one entry.
 enum Finished {
     Directory,
     Deleted,

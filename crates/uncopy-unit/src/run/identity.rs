@@ -84,7 +84,7 @@ mod tests {
         assert!(!expects(|id| id.mode ^= 1));
         assert!(!expects(|id| id.mtime.1 ^= 1));
         assert!(!expects(|id| id.ctime.1 ^= 1));
-        // Of two names that were planned, the other one may be gone.
+        // The other one of two names that were planned may be gone.
         assert!(expects(|id| {
             id.links = 2;
             id.ctime.1 ^= 1;

@@ -159,7 +159,7 @@ impl AttemptedUnit<'_> {
         if !self.has_others(of_file, &facts)? {
             return self.record_part(of_file, &copied, None, &facts, receipt);
         }
-        let whole = self.place(of_file, &source, staging, &lock)?;
+        let whole = self.place(of_file, &source, &staging, &lock)?;
         self.record_part(of_file, &copied, whole.source_digest.as_ref(), &facts, receipt)
     }
 
@@ -297,7 +297,7 @@ impl AttemptedUnit<'_> {
         &self,
         of_file: &PartOfFile<'_>,
         source: &OwnedFd,
-        staging: OwnedFd,
+        staging: &OwnedFd,
         _lock: &LedgerLock,
     ) -> Result<Receipt, UnitError> {
         let guard = NameGuard { unit: self, planned: of_file.entry.destination.as_ref() };
@@ -307,7 +307,7 @@ impl AttemptedUnit<'_> {
         };
         // Nobody may write to the file any more when it has its name.
         if let Some(_alone) = self.ledger.lock_within(writers(of_file), PATIENCE)? {
-            return Ok(place(&staging, &of_file.staging)?);
+            return Ok(place(staging, &of_file.staging)?);
         }
         let failed = |errno| self.failed_at(of_file, "copy the staging file of", errno);
         let random = u64::from_be_bytes(name::random_bytes().map_err(failed)?);

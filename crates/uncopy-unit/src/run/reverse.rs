@@ -31,8 +31,9 @@ pub(super) fn entries_from_the_end(
             let begin = rest - line.len();
             let line = text[begin..rest].trim_ascii_end();
             // Before the last entry is the line with their number, and behind the first one the header.
-            let is_entry =
-                !line.is_empty() && !std::mem::take(&mut is_last_line) && !(end == 0 && begin == 0);
+            let is_header = end == 0 && begin == 0;
+            let is_end = !line.is_empty() && std::mem::take(&mut is_last_line);
+            let is_entry = !line.is_empty() && !is_end && !is_header;
             if is_entry && !take(serde_json::from_slice(line)?) {
                 return Ok(());
             }

@@ -200,7 +200,7 @@ fn a_destination_that_changed_stays() {
     let planned = copy.plan(None);
     fs::write(copy.destination.join("new"), "user's").unwrap();
     fs::write(copy.destination.join("old"), "user's").unwrap();
-    // What an earlier attempt made is no conflict.
+    // A copy that an earlier attempt made is no conflict.
     fs::write(copy.destination.join("same"), "same").unwrap();
     let time = fs::metadata(copy.source.join("same")).unwrap().modified().unwrap();
     let same = fs::File::options().write(true).open(copy.destination.join("same")).unwrap();
@@ -316,7 +316,7 @@ fn a_later_attempt_takes_the_right_to_commit() {
     assert_eq!(commits.while_current(|| Ok(1)).unwrap(), None);
     let commits = Commits::new(&ledger, unit.header.unit, &second, Duration::from_millis(100));
     let lock = ledger.try_lock(LockPlace::Unit(unit.header.unit)).unwrap().unwrap();
-    // Who is beginning an attempt has the lock.
+    // A worker that begins an attempt has the lock.
     assert_eq!(commits.while_current(|| Ok(1)).unwrap(), None);
     drop(lock);
     assert_eq!(commits.while_current(|| Ok(1)).unwrap(), Some(1));
