@@ -25,6 +25,25 @@ pub enum UnitError {
         /// The first thing that is wrong with it.
         error: FormatError,
     },
+    /// The ledger has a record of a unit with this number, and it was another file.
+    #[error(
+        "cannot do {}: unit {unit} of its plan was done from another file, with the digest {digest}",
+        .file.display()
+    )]
+    OtherUnit {
+        /// The file.
+        file: PathBuf,
+        /// Number of the unit.
+        unit: crate::format::UnitNumber,
+        /// Digest of the file that was done.
+        digest: String,
+    },
+    /// The file of a unit is no regular file.
+    #[error("cannot read {}: a unit is a regular file", .file.display())]
+    NotRegular {
+        /// The file.
+        file: PathBuf,
+    },
     /// A file belongs to another plan or unit than its name or its place says.
     #[error("cannot use {}: it belongs to {found}, not to {expected}", .file.display())]
     Misplaced {

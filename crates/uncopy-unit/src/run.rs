@@ -27,6 +27,7 @@ use commits::Commits;
 use failures::Failures;
 use roots::Roots;
 use serde_json::Value;
+use uncopy_copy::follow;
 use uncopy_copy::job::{JobObserver, JobOptions, Summary};
 use uncopy_core::{Errno, Error};
 
@@ -40,6 +41,7 @@ const MAX_NAMED: usize = 20;
 /// A unit that was read to its end and checked.
 #[derive(Debug)]
 pub struct Unit {
+    path: PathBuf,
     header: Header,
     digest: String,
     bytes: u64,
@@ -50,10 +52,7 @@ pub struct Unit {
 enum Contents {
     Entries(Vec<Entry>),
     /// The last unit, which may be larger than memory.
-    Finish {
-        file: File,
-        path: PathBuf,
-    },
+    Finish(File),
 }
 
 /// How a run of a unit ended.
@@ -108,7 +107,11 @@ impl Unit {
             Error::system(operation, path, errno)
         };
         let wrong = |error| UnitError::Format { file: path.to_owned(), error };
-        let mut file = File::open(path).map_err(|error| failed("open", &error))?;
+        // Anything else would be waited for.
+        if !follow::metadata(path)?.is_file() {
+            return Err(UnitError::NotRegular { file: path.to_owned() });
+        }
+        let mut file = follow::open(path)?;
         let mut reader = UnitReader::new(BufReader::new(&file)).map_err(wrong)?;
         let (summary, contents) = match reader.header().kind {
             UnitKind::Files | UnitKind::Range => {
@@ -122,11 +125,11 @@ impl Unit {
                 drop(reader);
                 file.rewind().map_err(|error| failed("read", &error))?;
                 let summary = check(BufReader::new(&file)).map_err(wrong)?;
-                (summary, Contents::Finish { file, path: path.to_owned() })
+                (summary, Contents::Finish(file))
             }
         };
         let UnitSummary { header, bytes, digest, .. } = summary;
-        Ok(Unit { header, digest, bytes, contents })
+        Ok(Unit { path: path.to_owned(), header, digest, bytes, contents })
     }
 
     /// Returns its first line.
@@ -152,7 +155,7 @@ impl Unit {
         let ledger =
             Ledger::create(&roots.destination, self.header.destination.as_path(), plan, flush)?;
         if let Some(record) = ledger.record(unit)? {
-            return Ok(Ran::DoneBefore(Box::new(record)));
+            return self.done_before(record);
         }
         if self.header.kind == UnitKind::Finish
             && let Some(not_yet) = missing_units(&ledger, unit)?
@@ -161,9 +164,12 @@ impl Unit {
         }
         let lock = ledger.lock_within(LockPlace::Unit(unit), PATIENCE)?;
         let begun = ledger.begin(unit, lock.as_ref(), Worker::this(), now())?;
+        // Whoever has it for so long was stopped, and may go on at any time: then it gives the one name that it was about
+        // to give, as far as that is free or has what the plan saw.
+        let has_lock = lock.is_some();
         drop(lock);
         let attempt = match begun {
-            Begun::Done(record) => return Ok(Ran::DoneBefore(record)),
+            Begun::Done(record) => return self.done_before(*record),
             Begun::Attempt(attempt) => attempt,
         };
         let failures = Failures::new(observer, &self.header);
@@ -171,7 +177,7 @@ impl Unit {
             unit: self,
             ledger: &ledger,
             attempt: &attempt,
-            commits: Commits::new(&ledger, unit, &attempt, PATIENCE),
+            commits: Commits::new(&ledger, unit, &attempt, has_lock.then_some(PATIENCE)),
             roots,
             options,
             failures: &failures,
@@ -184,9 +190,22 @@ impl Unit {
                 range::RangeEnd::Recorded(record) => return Ok(Ran::Done(record)),
                 range::RangeEnd::Not => Work::default(),
             },
-            Contents::Finish { file, path } => attempted.finish(file, path)?,
+            Contents::Finish(file) => attempted.finish(file, &self.path)?,
         };
         attempted.end(work, receipt)
+    }
+}
+
+impl Unit {
+    /// Returns the end of a unit that has a record.
+    fn done_before(&self, record: Record) -> Result<Ran, UnitError> {
+        match record.digest == self.digest {
+            true => Ok(Ran::DoneBefore(Box::new(record))),
+            false => {
+                let (file, unit) = (self.path.clone(), record.unit);
+                Err(UnitError::OtherUnit { file, unit, digest: record.digest })
+            }
+        }
     }
 }
 
@@ -223,10 +242,10 @@ impl AttemptedUnit<'_> {
     }
 
     fn overtaken(&self) -> Result<Ran, UnitError> {
-        Ok(match self.ledger.record(self.unit.header.unit)? {
-            Some(record) => Ran::DoneBefore(Box::new(record)),
-            None => Ran::Overtaken,
-        })
+        match self.ledger.record(self.unit.header.unit)? {
+            Some(record) => self.unit.done_before(record),
+            None => Ok(Ran::Overtaken),
+        }
     }
 
     fn record(&self, work: Work, receipt: &dyn Fn(&Summary) -> Value) -> Record {

@@ -52,6 +52,10 @@ fn sentence(error: &UnitError) -> String {
             format!("{error}; run `uncopy unit plan` again, which begins anew")
         }
         UnitError::Format { .. } => format!("{error}; make the plan anew"),
+        UnitError::OtherUnit { .. } => {
+            format!("{error}; look which of the two belongs to the plan")
+        }
+        UnitError::NotRegular { .. } => format!("{error}; name a file of DIR/units"),
         error => format!("{error}; do not move files of a ledger"),
     }
 }

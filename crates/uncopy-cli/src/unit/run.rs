@@ -159,6 +159,12 @@ fn words_of(ran: &Ran, unit: UnitNumber) -> String {
             if done.deleted > 0 {
                 text.push_str(&format!(", {} deleted", done.deleted));
             }
+            if let Some(changed) = record.receipt["source_directories_changed"].as_u64() {
+                text.push_str(&format!(
+                    ", {} of the source changed since the plan: what came since is not copied",
+                    counted(changed, "directory", "directories")
+                ));
+            }
             if *attempt > 1 {
                 text.push_str(&format!(", by attempt {attempt}"));
             }

@@ -13,6 +13,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] links_among_the_directories_are_not_followed,
         [] identities_of_other_files,
         [] ledgers_that_are_links,
+        [] unit_files_that_are_no_files,
+        [] another_file_for_a_unit_that_is_done,
     ]
 }
 
@@ -119,4 +121,28 @@ fn ledgers_that_are_links() {
     assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert!(!work.destination().join("f").exists());
+}
+
+fn unit_files_that_are_no_files() {
+    let work = Work::new();
+    let fifo = work.scratch.join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    for path in [fifo, work.source(), work.scratch.join("missing"), "/dev/zero".into()] {
+        let run = run_unit(&path);
+        assert_eq!(run.status.code(), Some(1), "{}{}", path.display(), run.stderr);
+        assert!(run.stderr.contains(&*path.to_string_lossy()), "{}", run.stderr);
+    }
+}
+
+fn another_file_for_a_unit_that_is_done() {
+    let work = Work::new();
+    work.write("f", "text");
+    work.write("g", "text");
+    work.plan(&[]);
+    let unit = work.units().remove(0);
+    assert!(run_unit(&unit).status.success());
+    let text = fs::read_to_string(&unit).unwrap();
+    fs::write(&unit, text.replace("\"path\":\"g\"", "\"path\":\"h\"")).unwrap();
+    let run = run_unit(&unit);
+    assert!(run.failed(1).contains("done from another file"), "{}", run.stderr);
 }

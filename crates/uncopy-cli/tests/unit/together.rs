@@ -209,7 +209,8 @@ fn a_worker_stopped_before_it_gives_a_name() {
         let stopped = stopped(&work, &unit, look);
         // Others wait for a while, and go on without the lock.
         let run = run_unit(&unit);
-        let _ = run;
+        assert!(run.status.success(), "{}{}", run.stdout, run.stderr);
+        assert_eq!(fs::read(&copy).unwrap(), b"of the source");
         fs::write(&copy, "user's").unwrap();
         let _ = stopped.resume();
         assert_eq!(fs::read(&copy).unwrap(), b"user's");

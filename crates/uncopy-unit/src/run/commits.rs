@@ -13,7 +13,8 @@ pub(super) struct Commits<'a> {
     ledger: &'a Ledger,
     unit: UnitNumber,
     attempt: &'a Attempt,
-    patience: Duration,
+    /// Time to wait for the lock of the unit. `None`: somebody has it who was stopped.
+    patience: Option<Duration>,
     /// Threads of this process take turns, so that none has to wait for the lock of the file.
     turn: Mutex<()>,
 }
@@ -23,7 +24,7 @@ impl<'a> Commits<'a> {
         ledger: &'a Ledger,
         unit: UnitNumber,
         attempt: &'a Attempt,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> Commits<'a> {
         Commits { ledger, unit, attempt, patience, turn: Mutex::default() }
     }
@@ -34,11 +35,15 @@ impl<'a> Commits<'a> {
         act: impl FnOnce() -> Result<T, UnitError>,
     ) -> Result<Option<T>, UnitError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody who has the lock for so long has begun an attempt.
-        let Some(_lock) = self.ledger.lock_within(LockPlace::Unit(self.unit), self.patience)?
-        else {
-            return Ok(None);
+        let place = LockPlace::Unit(self.unit);
+        let lock = match self.patience {
+            Some(patience) => self.ledger.lock_within(place, patience)?,
+            None => self.ledger.try_lock(place)?,
         };
+        if lock.is_none() && self.patience.is_some() {
+            // Another worker has begun an attempt meanwhile.
+            return Ok(None);
+        }
         match self.ledger.is_current(self.unit, self.attempt)? {
             true => act().map(Some),
             false => Ok(None),

@@ -23,7 +23,10 @@ use uncopy_os::{directory, name};
 
 /// Result of one entry.
 enum Finished {
-    Directory,
+    /// A directory; whether entries came or went in the source since the plan.
+    Directory {
+        is_as_planned: bool,
+    },
     Deleted,
     /// It was gone.
     Gone,
@@ -33,7 +36,7 @@ impl AttemptedUnit<'_> {
     /// Does the entries from the last one to the first.
     pub(super) fn finish(&self, file: &File, path: &Path) -> Result<Work, UnitError> {
         let mut work = Work::default();
-        let (mut deletions, mut entries) = (0_u64, 0_u64);
+        let (mut deletions, mut entries, mut changed) = (0_u64, 0_u64, 0_u64);
         let mut ended = None;
         let most = self.options.delete.as_ref().and_then(|delete| delete.most);
         let read = entries_from_the_end(file, |entry| {
@@ -54,7 +57,10 @@ impl AttemptedUnit<'_> {
                 None => self.delete(&entry),
             };
             match done {
-                Ok(Finished::Directory) => work.done.entries += 1,
+                Ok(Finished::Directory { is_as_planned }) => {
+                    work.done.entries += 1;
+                    changed += u64::from(!is_as_planned);
+                }
                 Ok(Finished::Deleted) => {
                     deletions += 1;
                     work.done.deleted += 1;
@@ -72,6 +78,9 @@ impl AttemptedUnit<'_> {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
             Error::system("read", path, errno)
         })?;
+        if changed > 0 {
+            work.facts.push(("source_directories_changed", changed.into()));
+        }
         work.summary.directories = work.done.entries;
         work.summary.deleted = work.done.deleted;
         Ok(work)
@@ -120,7 +129,8 @@ impl AttemptedUnit<'_> {
             }
             finish_directory(&source, &destination, &path, is_new, &self.options.copy)
         })?;
-        Ok(Finished::Directory)
+        let is_as_planned = planned.mtime == now.modified.into();
+        Ok(Finished::Directory { is_as_planned })
     }
 
     /// Deletes an entry of the destination that the source still does not have, if it is the one that the plan saw.

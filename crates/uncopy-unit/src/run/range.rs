@@ -141,7 +141,10 @@ impl AttemptedUnit<'_> {
         }
         let staging = match found {
             Some(staging) => staging,
-            None => self.begin_staging(of_file)?,
+            None => match self.begin_staging(of_file)? {
+                Some(staging) => staging,
+                None => return Ok(self.busy(of_file)),
+            },
         };
         let identity = file::stat(&staging)
             .map_err(|errno| self.failed_at(of_file, "examine the staging file of", errno))?;
@@ -156,6 +159,11 @@ impl AttemptedUnit<'_> {
         else {
             return Ok(self.busy(of_file));
         };
+        // It may have been removed, and another one made.
+        let now = self.look(of_file)?.map(|staging| file::stat(&staging));
+        if !now.is_some_and(|now| now.is_ok_and(|now| staging_facts(&now) == facts)) {
+            return Ok(self.busy(of_file));
+        }
         if !self.has_others(of_file, &facts)? {
             return self.record_part(of_file, &copied, None, &facts, receipt);
         }
@@ -170,7 +178,7 @@ impl AttemptedUnit<'_> {
             path: Some(of_file.entry.path.clone()),
             code: None,
             message: format!(
-                "another worker has {} locked, and may have been stopped; run the unit again when it has ended",
+                "another worker is at work on the parts of {}, and may have been stopped; run the unit again",
                 of_file.path.display()
             ),
         });
@@ -233,27 +241,24 @@ impl AttemptedUnit<'_> {
     }
 
     /// Makes the staging file, with its length at once. Records of parts of an earlier one are taken back.
-    fn begin_staging(&self, of_file: &PartOfFile<'_>) -> Result<OwnedFd, UnitError> {
+    /// `None`: somebody has had the lock of the file for too long.
+    fn begin_staging(&self, of_file: &PartOfFile<'_>) -> Result<Option<OwnedFd>, UnitError> {
         let failed = |errno| self.failed_at(of_file, "make the staging file of", errno);
         let PartOfFile { directory, staging, source, .. } = of_file;
-        let _lock = self.ledger.lock_within(LockPlace::File(of_file.part.file), PATIENCE)?;
+        let place = LockPlace::File(of_file.part.file);
+        let Some(_lock) = self.ledger.lock_within(place, PATIENCE)? else { return Ok(None) };
         if let Some(made) = self.look(of_file)? {
-            return Ok(made);
+            return Ok(Some(made));
         }
         self.withdraw_others(of_file)?;
-        let random = u64::from_be_bytes(name::random_bytes().map_err(failed)?);
-        let aside = OsString::from(format!(".uncopy-unit-{random:016x}.new"));
-        let new = name::create_new(&**directory, &aside, 0o600).map_err(failed)?;
+        let (aside, new) = create_aside(of_file, "new").map_err(failed)?;
         let named = file::truncate(&new, source.size)
             .and_then(|()| name::rename_new(&**directory, &aside, staging));
         match named {
-            Ok(()) => Ok(new),
+            Ok(()) => Ok(Some(new)),
             Err(errno) => {
                 let _ = name::unlink(&**directory, &aside);
-                match (errno, self.look(of_file)?) {
-                    (Errno::EEXIST, Some(made)) => Ok(made),
-                    _ => Err(failed(errno).into()),
-                }
+                Err(failed(errno).into())
             }
         }
     }
@@ -310,10 +315,8 @@ impl AttemptedUnit<'_> {
             return Ok(place(staging, &of_file.staging)?);
         }
         let failed = |errno| self.failed_at(of_file, "copy the staging file of", errno);
-        let random = u64::from_be_bytes(name::random_bytes().map_err(failed)?);
-        let aside = OsString::from(format!(".uncopy-unit-{random:016x}.new"));
         let directory = &*of_file.directory;
-        let new = name::create_new(directory, &aside, 0o600).map_err(failed)?;
+        let (aside, new) = create_aside(of_file, "copy").map_err(failed)?;
         let placed = file::truncate(&new, of_file.source.size).map_err(failed).and_then(|()| {
             self.copy(of_file, source, &new, 0..of_file.source.size)?;
             place(&new, &aside)
@@ -369,7 +372,8 @@ impl AttemptedUnit<'_> {
 
     /// Fails the whole file: its staging file goes, and the parts that were recorded are not done any more.
     fn give_up(&self, of_file: &PartOfFile<'_>) -> Result<(), UnitError> {
-        let _lock = self.ledger.lock_within(LockPlace::File(of_file.part.file), PATIENCE)?;
+        let place = LockPlace::File(of_file.part.file);
+        let Some(_lock) = self.ledger.lock_within(place, PATIENCE)? else { return Ok(()) };
         if self.was_placed(of_file)?.is_some() {
             return Ok(());
         }
@@ -412,6 +416,20 @@ impl AttemptedUnit<'_> {
             }
         })
     }
+}
+
+/// Makes a file beside the staging file, under the lock of the file: one of that name was left by a killed attempt.
+fn create_aside(of_file: &PartOfFile<'_>, kind: &str) -> Sys<(OsString, OwnedFd)> {
+    let mut aside = of_file.staging.clone();
+    aside.push(format!(".{kind}"));
+    let new = match name::create_new(&*of_file.directory, &aside, 0o600) {
+        Err(Errno::EEXIST) => {
+            name::unlink(&*of_file.directory, &aside)?;
+            name::create_new(&*of_file.directory, &aside, 0o600)?
+        }
+        new => new?,
+    };
+    Ok((aside, new))
 }
 
 fn writers(of_file: &PartOfFile<'_>) -> LockPlace {

@@ -82,7 +82,7 @@ impl Copy {
             Contents::Entries(entries) => {
                 entries.iter().any(|entry| entry.path.as_path() == Path::new(path))
             }
-            Contents::Finish { .. } => false,
+            Contents::Finish(_) => false,
         };
         (0..plan.units).find(has).unwrap()
     }
@@ -309,15 +309,19 @@ fn a_later_attempt_takes_the_right_to_commit() {
             Begun::Done(_) => panic!(),
         }
     };
+    let patience = Some(Duration::from_millis(100));
     let first = begin();
-    let commits = Commits::new(&ledger, unit.header.unit, &first, Duration::from_millis(100));
+    let commits = Commits::new(&ledger, unit.header.unit, &first, patience);
     assert_eq!(commits.while_current(|| Ok(1)).unwrap(), Some(1));
     let second = begin();
     assert_eq!(commits.while_current(|| Ok(1)).unwrap(), None);
-    let commits = Commits::new(&ledger, unit.header.unit, &second, Duration::from_millis(100));
+    let commits = Commits::new(&ledger, unit.header.unit, &second, patience);
     let lock = ledger.try_lock(LockPlace::Unit(unit.header.unit)).unwrap().unwrap();
     // A worker that begins an attempt has the lock.
     assert_eq!(commits.while_current(|| Ok(1)).unwrap(), None);
+    // Unless the attempt began while a stopped worker had it.
+    let without = Commits::new(&ledger, unit.header.unit, &second, None);
+    assert_eq!(without.while_current(|| Ok(1)).unwrap(), Some(1));
     drop(lock);
     assert_eq!(commits.while_current(|| Ok(1)).unwrap(), Some(1));
 }
