@@ -2,7 +2,7 @@
 //!
 //! | file in `DST/.uncopy-ledger/PLAN/` | contents |
 //! |---|---|
-//! | `NNNNNN.json` | [`Record`]: the unit is done; it is made once and never replaced |
+//! | `NNNNNN.json` | [`Record`]: the unit is done; it is made once and never replaced, and taken back if the parts of a cut file are lost |
 //! | `NNNNNN.failed.json` | [`Failure`]: why the last attempt failed; without meaning once there is a record |
 //! | `NNNNNN.epoch` | [`Attempt`]: the last attempt that was begun; only it may commit |
 //! | `lock` | nothing; its bytes are locked: one for each unit, and one for each file that is cut |

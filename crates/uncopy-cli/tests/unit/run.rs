@@ -11,6 +11,9 @@ use super::work::{Work, kinds, printed, put, run_unit, uncopy};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] units_make_the_tree,
+        [Need::At(Place::Xfs)] units_make_the_tree_on_xfs,
+        [Need::At(Place::Btrfs)] units_make_the_tree_on_btrfs,
+        [Need::At(Place::Tmpfs)] units_make_the_tree_on_tmpfs,
         [] a_changed_source_is_exit_code_4,
         [] a_changed_destination_is_a_conflict,
         [] deletions_are_the_last,
@@ -22,8 +25,27 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn units_make_the_tree() {
-    let work = Work::new();
+    make_tree(Place::Disk);
+}
+
+fn units_make_the_tree_on_xfs() {
+    make_tree(Place::Xfs);
+}
+
+fn units_make_the_tree_on_btrfs() {
+    make_tree(Place::Btrfs);
+}
+
+fn units_make_the_tree_on_tmpfs() {
+    make_tree(Place::Tmpfs);
+}
+
+fn make_tree(place: Place) {
+    let work = Work::at(place);
     work.fill(100);
+    let holes = File::create(work.source().join("holes")).unwrap();
+    holes.set_len(5 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&holes, b"data", 3 << 20).unwrap();
     work.plan(&["--files=20"]);
     assert!(!work.destination().exists());
     let last = work.units().pop().unwrap();
