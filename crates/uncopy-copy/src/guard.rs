@@ -2,11 +2,12 @@
 //! still give names.
 
 use std::ffi::OsStr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use crate::options::Preserve;
 use uncopy_core::{Errno, Error, Objection, Reason};
-use uncopy_os::file::Stat;
+use uncopy_os::file::{SETUID_SETGID, Stat};
 use uncopy_os::{Sys, directory, name};
 
 /// Answers of the caller about the entries of a job, which are paths from the root of the source. Asked by all workers.
@@ -149,6 +150,21 @@ impl Replacing<'_> {
 fn is_untouched(before: &Stat, now: &Stat) -> bool {
     let what = |s: &Stat| (s.mode, s.uid, s.gid, s.size, s.modified);
     before.is_same_file(now) && what(before) == what(now)
+}
+
+/// Gives a copy that an earlier attempt made the bits that it may have only under its name, if that attempt ended before:
+/// set-user-ID and set-group-ID.
+pub fn give_last_bits(copy: impl AsFd, found: &Stat, source: &Stat, preserve: Preserve) -> Sys<()> {
+    let (wanted, now) = (source.permissions(), found.permissions());
+    let lacks_them = preserve.mode
+        && found.file_type() == source.file_type()
+        && wanted & SETUID_SETGID != 0
+        && now == wanted & !SETUID_SETGID
+        && (found.uid, found.gid) == (source.uid, source.gid);
+    match lacks_them {
+        true => directory::set_permissions_of_handle(copy, wanted),
+        false => Ok(()),
+    }
 }
 
 /// Gives a new entry that has a temporary name its own, which must be free.

@@ -7,7 +7,7 @@ use crate::CopyOptions;
 use crate::creation_defaults::Umask;
 use crate::metadata::{self, AttributeSource, Made};
 use uncopy_core::{Error, Note, Result};
-use uncopy_os::file;
+use uncopy_os::{directory, file};
 
 /// Gives an open directory of the destination the metadata of one of the source, and flushes it if that is asked for.
 /// `is_new`: a job made it. Returns what could not be given.
@@ -24,7 +24,12 @@ pub fn finish_directory(
     let (source, destination) = (source.as_fd(), destination.as_fd());
     let stat = file::stat(source).map_err(|errno| Error::system("examine", path, errno))?;
     let umask = Umask::default();
-    let made = if is_new { Made::AsSource(&umask) } else { Made::Found };
+    // Whoever made it gave it a mode of its own, so that it could be filled.
+    let above = is_new
+        .then(|| directory::open_parent(destination))
+        .transpose()
+        .map_err(|errno| Error::destination("open the directory of", path, errno))?;
+    let made = above.as_ref().map_or(Made::Found, |above| Made::Aside(above.as_fd(), &umask));
     let attributes = AttributeSource::Here(source);
     let notes =
         metadata::apply_to_directory(destination, (&attributes, &stat), made, options.given())

@@ -94,7 +94,7 @@ pub fn finish_cut_file(
         let directory = copy.complete(None)?;
         staging.commit()?;
         let mut receipt = std::mem::take(&mut copy.receipt);
-        receipt.notes.extend(staging.give_last(directory.is_some())?);
+        receipt.notes.extend(copy.staging.give_last(directory.is_some())?);
         if let Some(directory) = directory {
             staging.sync_directory(&directory)?;
             receipt.durable = true;
@@ -125,11 +125,13 @@ fn with_copy<T>(
     let context = &CopyContext { guarded, ..CopyContext::new() };
     let request = CopyRequest { source, destination, chosen: None, options, context };
     let again = || file::duplicate(&staging).map_err(|e| Error::destination("open", path, e));
-    let shown = Staging::of_parts(destination, again()?, None);
-    let mut named =
-        Staging::of_parts(destination, again()?, Some(staging_name)).guarded_by(guarded);
-    let mut copy = FileCopy::new(request, &shown, observer);
+    // One is written to, and one gets its name while the copy refers to the other.
+    let written = Staging::of_parts(destination, again()?, staging_name);
+    let mut named = Staging::of_parts(destination, again()?, staging_name).guarded_by(guarded);
+    let mut copy = FileCopy::new(request, &written, observer);
     let result = act(&mut copy, &mut named);
+    drop(copy);
+    written.keep();
     named.keep();
     result
 }

@@ -210,7 +210,7 @@ pub mod job {
 #[cfg(all(feature = "trees", target_os = "linux"))]
 #[doc(hidden)]
 pub mod guarded {
-    pub use crate::guard::Guard;
+    pub use crate::guard::{Guard, give_last_bits};
     pub use crate::guarded_directory::finish_directory;
     pub use crate::guarded_entries::GuardedEntries;
     pub use crate::guarded_job::copy_guarded;

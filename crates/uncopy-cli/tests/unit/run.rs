@@ -4,13 +4,14 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use testbed::{Case, Compared, Filesystem, Mount, Need, Place, run_tool, seeded};
+use testbed::{Case, Compared, Filesystem, Mount, Need, Place, assert_same_tree, run_tool, seeded};
 
-use super::work::{Work, kinds, printed, put, run_unit, uncopy};
+use super::work::{Work, kinds, of_unit, printed, put, run_unit, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] units_make_the_tree,
+        [] modes_are_those_of_a_plain_copy,
         [Need::At(Place::Xfs)] units_make_the_tree_on_xfs,
         [Need::At(Place::Btrfs)] units_make_the_tree_on_btrfs,
         [Need::At(Place::Tmpfs)] units_make_the_tree_on_tmpfs,
@@ -59,6 +60,36 @@ fn make_tree(place: Place) {
         assert_eq!(printed(&again)["state"], "done_before");
     }
     work.assert_done();
+}
+
+/// Without flags, and with changes of modes: of directories that a job made, and of those that the last unit did.
+fn modes_are_those_of_a_plain_copy() {
+    for flags in [&[][..], &["--chmod=go=,D+x"], &["--preserve=timestamps"]] {
+        for umask in ["0022", "0077", "0002"] {
+            let work = Work::new();
+            work.write("filled/closed/file", "text");
+            work.write("large/part", seeded(1, 0, 3 << 20));
+            fs::create_dir_all(work.source().join("empty/deep")).unwrap();
+            for (name, mode) in [("filled", 0o775), ("filled/closed", 0o555), ("empty", 0o1777)] {
+                let mode = Permissions::from_mode(mode);
+                fs::set_permissions(work.source().join(name), mode).unwrap();
+            }
+            let plan = uncopy().args(["unit", "plan", "--bytes=1Mi", "--out"]);
+            let plan = plan.arg(work.directory()).args(flags);
+            let run = plan.arg(work.source()).arg(work.destination()).run();
+            assert!(run.status.success(), "{}", run.stderr);
+            for unit in work.units() {
+                let run = of_unit(&unit).with_umask(umask).run();
+                assert!(run.status.success(), "{}", run.stderr);
+            }
+            let plain = work.scratch.join("plain");
+            let copy = uncopy().args(["cp", "-rT"]).args(flags).with_umask(umask);
+            assert!(copy.arg(work.source()).arg(&plain).run().status.success());
+            fs::remove_dir_all(work.destination().join(".uncopy-ledger")).unwrap();
+            let compared = Compared { modes: true, ..Compared::default() };
+            assert_same_tree(&plain, &work.destination(), compared);
+        }
+    }
 }
 
 fn a_changed_source_is_exit_code_4() {

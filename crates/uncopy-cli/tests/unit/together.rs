@@ -1,6 +1,7 @@
 //! Several workers: side by side, with the same unit, killed, and stopped while others go on.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -89,6 +90,12 @@ fn two_workers_have_the_same_unit() {
 fn killed_workers_are_followed_by_others() {
     let work = Work::new();
     work.fill(by_extent([200, 1_000, 2_000]));
+    for number in 0..50 {
+        let name = format!("modes/f{number}");
+        work.write(&name, "set-user-ID");
+        let mode = fs::Permissions::from_mode(0o6755);
+        fs::set_permissions(work.source().join(name), mode).unwrap();
+    }
     for name in ["d0/e0/f0", "d1/e1/f1", "d0/several"] {
         put(&work.destination().join(name), "before the plan");
     }
@@ -125,11 +132,17 @@ fn the_last_part_is_killed_at_each_step() {
         SystemCall::FTRUNCATE,
         SystemCall::FSYNC,
         SystemCall::UTIMENSAT,
+        SystemCall::FCHOWN,
+        SystemCall::FCHMOD,
         SystemCall::UNLINKAT,
     ];
     for (call, nth) in calls.into_iter().flat_map(|call| [(call, 1), (call, 2), (call, 3)]) {
         let work = Work::new();
         work.write("large", seeded(3, 0, (2 << 20) + 99));
+        let large = work.source().join("large");
+        fs::set_permissions(&large, fs::Permissions::from_mode(0o6444)).unwrap();
+        // As far as this user may.
+        let _ = std::os::unix::fs::chown(&large, Some(7), Some(7));
         work.plan(&[]);
         let units = work.units();
         let (last, others) = units[..units.len() - 1].split_last().unwrap();

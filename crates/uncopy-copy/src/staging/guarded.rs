@@ -12,16 +12,13 @@ use uncopy_core::Result;
 use uncopy_os::name;
 
 impl<'a> Staging<'a> {
-    /// Wraps a file that several jobs write to. `temporary`: its name, if this may give it its final one.
+    /// Wraps a file with this name that several jobs write to.
     pub(crate) fn of_parts(
         destination: &'a Destination<'a>,
         fd: OwnedFd,
-        temporary: Option<&OsStr>,
+        temporary: &OsStr,
     ) -> Staging<'a> {
-        let place = match temporary {
-            Some(name) => Place::Temporary(name.to_owned(), Noted::NONE),
-            None => Place::Final,
-        };
+        let place = Place::Temporary(temporary.to_owned(), Noted::NONE);
         Staging::new(destination, fd, place)
     }
 

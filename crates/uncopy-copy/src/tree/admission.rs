@@ -10,6 +10,7 @@ use super::place::Place;
 use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
+use crate::guard::give_last_bits;
 use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::{self, Stat, Timestamp};
@@ -76,6 +77,10 @@ fn check_guarded(
     let has_time = |found: &Stat| !times || found.modified == source.modified;
     match found {
         Some(found) if has_time(&found.stat) && is_same_entry(place, source, &found) => {
+            let preserve = deleter.options.copy.preserve;
+            guarded
+                .give_name(|| Ok(give_last_bits(&found.handle, &found.stat, source, preserve)?))
+                .map_err(|error| error.error("set the mode of", place.destination()))?;
             let reason = Skip::SameContents;
             Ok(Some(Admission::Done(EntryOutcome::Skipped { reason })))
         }

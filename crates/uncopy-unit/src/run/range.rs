@@ -20,7 +20,7 @@ use super::{AttemptedUnit, PATIENCE, Ran, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity, Part, UnitNumber};
 use crate::ledger::{Amounts, FailureKind, FailureReason, LedgerLock, LockPlace, Record};
-use uncopy_copy::guarded::{CutFile, Guard, copy_part, finish_cut_file};
+use uncopy_copy::guarded::{CutFile, Guard, copy_part, finish_cut_file, give_last_bits};
 use uncopy_copy::job::{JobProgress, RefusalCount, Summary};
 use uncopy_copy::{Control, Observer, Progress};
 use uncopy_core::{Errno, Error, Objection, Reason, Receipt, SourceDigest};
@@ -213,31 +213,49 @@ impl AttemptedUnit<'_> {
         }
     }
 
-    /// Opens the staging file, if there is one.
+    /// Opens the staging file, if there is one. It may have metadata of the source already, if whoever finished it was killed.
     ///
     /// # Errors
     /// Something has its name that no unit made.
-    fn look(&self, of_file: &PartOfFile<'_>) -> Result<Option<OwnedFd>, Error> {
+    fn look(&self, of_file: &PartOfFile<'_>) -> Result<Option<OwnedFd>, UnitError> {
         let PartOfFile { directory, staging, source, .. } = of_file;
-        let opened = match name::open_existing(&**directory, staging, OFlags::RDWR) {
+        let failed =
+            |errno| UnitError::from(self.failed_at(of_file, "open the staging file of", errno));
+        let handle = match name::open_existing(&**directory, staging, OFlags::PATH) {
             Err(Errno::ENOENT) => return Ok(None),
-            opened => opened
-                .map_err(|errno| self.failed_at(of_file, "open the staging file of", errno))?,
+            opened => opened.map_err(failed)?,
         };
-        let stat = file::stat(&opened)
-            .map_err(|errno| self.failed_at(of_file, "examine the staging file of", errno))?;
+        let stat = file::stat(&handle).map_err(failed)?;
         let is_ours = stat.file_type() == FileType::RegularFile
-            && stat.uid == file::effective_uid()
             && stat.links == 1
-            && stat.size == source.size;
-        match is_ours {
-            true => Ok(Some(opened)),
-            false => {
-                let why = Reason::Refused(Objection::FileReplaced);
-                let path = of_file.path.with_file_name(staging);
-                Err(Error::new("use the staging file", path, why))
+            && stat.size == source.size
+            && (stat.uid == file::effective_uid() || self.is_recorded(of_file, &stat)?);
+        if !is_ours {
+            let why = Reason::Refused(Objection::FileReplaced);
+            let path = of_file.path.with_file_name(staging);
+            return Err(Error::new("use the staging file", path, why).into());
+        }
+        let open = || file::reopen(&handle, OFlags::RDWR);
+        let opened = open().or_else(|errno| match errno {
+            Errno::EACCES => {
+                directory::set_permissions_of_handle(&handle, 0o600)?;
+                open()
+            }
+            errno => Err(errno),
+        });
+        Ok(Some(opened.map_err(failed)?))
+    }
+
+    /// Whether the ledger has a part that went into this file.
+    fn is_recorded(&self, of_file: &PartOfFile<'_>, staging: &Stat) -> Result<bool, UnitError> {
+        let staging = staging_facts(staging);
+        for unit in self.others(of_file) {
+            let record = self.ledger.record(unit)?;
+            if record.is_some_and(|record| record.receipt.get("staging") == Some(&staging)) {
+                return Ok(true);
             }
         }
+        Ok(false)
     }
 
     /// Makes the staging file, with its length at once. Records of parts of an earlier one are taken back.
@@ -352,7 +370,28 @@ impl AttemptedUnit<'_> {
         };
         let placed = staging_facts(&now);
         let is_whole = now.size == of_file.source.size && self.has_others(of_file, &placed)?;
+        if is_whole {
+            self.give_last_bits(of_file)?;
+        }
         Ok(is_whole.then_some(placed))
+    }
+
+    /// Gives a file that is in place, and has not changed since, what it gets last.
+    fn give_last_bits(&self, of_file: &PartOfFile<'_>) -> Result<(), UnitError> {
+        let preserve = self.options.copy.preserve;
+        let failed = |errno| UnitError::from(self.failed_at(of_file, "set the mode of", errno));
+        let source = self.open_source(of_file)?;
+        let given = || {
+            let source = file::stat(&source)?;
+            let copy = name::open_existing(&*of_file.directory, of_file.name, OFlags::PATH)?;
+            let found = file::stat(&copy)?;
+            match preserve.timestamps && found.modified == source.modified {
+                true => give_last_bits(&copy, &found, &source, preserve),
+                false => Ok(()),
+            }
+        };
+        self.commits.while_current(|| given().map_err(failed))?;
+        Ok(())
     }
 
     fn others(&self, of_file: &PartOfFile<'_>) -> impl Iterator<Item = UnitNumber> + use<> {
