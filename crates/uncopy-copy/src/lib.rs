@@ -90,7 +90,7 @@ pub mod forecast;
 #[cfg(target_os = "linux")]
 mod foresee;
 #[cfg_attr(not(target_os = "linux"), path = "guard_portable.rs")]
-#[cfg_attr(not(feature = "trees"), allow(dead_code))]
+#[cfg_attr(not(feature = "trees"), allow(dead_code, unreachable_pub))]
 mod guard;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod guarded_directory;

@@ -117,7 +117,7 @@ pub(crate) enum UnitArgs {
 
     /// Do a unit, wherever SRC and DST are mounted
     ///
-    /// What is done is recorded in the ledger at DST (.uncopy-ledger): a unit with a record is not done again. Several
+    /// The ledger at DST (.uncopy-ledger) gets a record of what is done: a unit with a record is not done again. Several
     /// workers may run at once, also with the same unit: the last attempt counts, and the others give no names any
     /// more. An entry of the source that changed since the plan is not copied, and one of the destination that changed
     /// is not replaced. Files that an attempt copied before it was killed are not copied again.

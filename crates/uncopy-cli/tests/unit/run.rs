@@ -93,7 +93,8 @@ fn modes_are_those_of_a_plain_copy() {
 }
 
 fn a_changed_source_is_exit_code_4() {
-    let changes: [(&str, fn(&Path)); 4] = [
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 4] = [
         ("size", |path| fs::write(path, "more bytes than before").unwrap()),
         ("mtime", |path| {
             let file = File::options().write(true).open(path).unwrap();

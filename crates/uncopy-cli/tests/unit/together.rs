@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -156,9 +156,8 @@ fn the_last_part_is_killed_at_each_step() {
     }
 }
 
-/// Stops a worker when it has given a file of a unit its times, before that has a name.
-fn stopped(work: &Work, unit: &PathBuf, call: CallPattern) -> Stopped {
-    let _ = work;
+/// Starts a worker, and stops it in a call.
+fn stopped(unit: &Path, call: CallPattern) -> Stopped {
     Intercepted::new(&of_unit(unit)).stop_in(call)
 }
 
@@ -174,7 +173,7 @@ fn a_stopped_worker_changes_nothing_later() {
         }
         work.plan(&[]);
         let unit = work.units().remove(0);
-        let stopped = stopped(&work, &unit, CallPattern::of(&[SystemCall::UTIMENSAT]).nth(5));
+        let stopped = stopped(&unit, CallPattern::of(&[SystemCall::UTIMENSAT]).nth(5));
         let run = run_unit(&unit);
         assert!(run.status.success(), "{}{}", run.stdout, run.stderr);
         assert_eq!(printed(&run)["record"]["attempt"], 2);
@@ -219,7 +218,7 @@ fn a_worker_stopped_before_it_gives_a_name() {
         let look = CallPattern::of(&[SystemCall::OPENAT])
             .when(|call| call.paths().iter().any(|path| path.ends_with("000000.epoch")))
             .nth(2);
-        let stopped = stopped(&work, &unit, look);
+        let stopped = stopped(&unit, look);
         // Others wait for a while, and go on without the lock.
         let run = run_unit(&unit);
         assert!(run.status.success(), "{}{}", run.stdout, run.stderr);
@@ -235,7 +234,7 @@ fn a_writer_of_a_part_that_was_stopped() {
     work.write("large", seeded(8, 0, (3 << 20) + 5));
     work.plan(&["--method=read-write"]);
     let first = work.units().remove(0);
-    let stopped = stopped(&work, &first, CallPattern::of(&[SystemCall::PWRITE64]).nth(2));
+    let stopped = stopped(&first, CallPattern::of(&[SystemCall::PWRITE64]).nth(2));
     work.run_all();
     // The user writes into the file that is in place, everywhere.
     let copy = work.destination().join("large");

@@ -164,7 +164,8 @@ fn all_units_make_the_tree() {
 
 #[test]
 fn a_source_that_changed_is_not_copied() {
-    let changes: [(&str, fn(&Path)); 4] = [
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 4] = [
         ("size", |path| fs::write(path, "longer than before").unwrap()),
         ("mtime", |path| {
             let file = fs::File::options().write(true).open(path).unwrap();
