@@ -32,6 +32,8 @@ pub enum Exit {
     Unreachable = 9,
     /// `uncopy unit`: some units are not done yet.
     NotFinished = 10,
+    /// `uncopy fleet`: the engine, or the program for it, is not here, cannot be reached or is too old.
+    NoEngine = 11,
 }
 
 impl Exit {

@@ -18,6 +18,8 @@ mod cp;
 mod doctor;
 mod exit;
 mod flags;
+#[cfg(all(feature = "unit", target_os = "linux"))]
+mod fleet;
 mod job_control;
 mod man;
 #[cfg_attr(not(target_os = "linux"), path = "manifest_portable.rs")]
@@ -103,6 +105,8 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
         Some(("serve", flags)) => with_flags(flags, remote::serve),
         #[cfg(all(feature = "unit", target_os = "linux"))]
         Some(("unit", flags)) => exit_of(unit::run(flags)),
+        #[cfg(all(feature = "unit", target_os = "linux"))]
+        Some(("fleet", flags)) => with_flags(flags, fleet::run),
         Some(("audit", flags)) => with_flags(flags, audit::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),

@@ -26,7 +26,7 @@ use units::Units;
 use walk::{Roots, Walk};
 
 pub use cut::{DEFAULT_BYTES, DEFAULT_FILES, MIN_BYTES};
-pub use directory::{PLAN_FILE, UNITS_DIRECTORY, read_plan, unit_file};
+pub use directory::{PLAN_FILE, UNITS_DIRECTORY, digest_of_unit, read_plan, unit_file};
 
 /// Maximum number of problems that are kept; the others are counted.
 const MAX_PROBLEMS: usize = 100;

@@ -182,15 +182,23 @@ pub fn of_directory(
     directory: &Path,
 ) -> Result<(Plan, BTreeMap<UnitNumber, UnitFacts>), UnitError> {
     let plan = read_plan(directory)?;
-    let shown = plan.destination.as_path();
-    let ledger = match follow::open_root(shown) {
-        Ok(destination) => Ledger::open(destination, shown, plan.id)?,
-        // No worker has made it yet.
-        Err(stopped) if stopped.errno() == Errno::ENOENT => None,
-        Err(stopped) => return Err(stopped.error("open", shown).into()),
-    };
+    let ledger = ledger_of(&plan)?;
     let facts = ledger.map_or_else(|| Ok(BTreeMap::new()), |ledger| read_facts(&ledger))?;
     Ok((plan, facts))
+}
+
+/// Opens the ledger of a plan. `None`: no unit was begun yet.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn ledger_of(plan: &Plan) -> Result<Option<Ledger>, UnitError> {
+    let shown = plan.destination.as_path();
+    match follow::open_root(shown) {
+        Ok(destination) => Ledger::open(destination, shown, plan.id),
+        // No worker has made it yet.
+        Err(stopped) if stopped.errno() == Errno::ENOENT => Ok(None),
+        Err(stopped) => Err(stopped.error("open", shown).into()),
+    }
 }
 
 /// Reads what a ledger has about each unit.

@@ -14,6 +14,8 @@ pub(crate) mod copy;
 #[cfg(target_os = "linux")]
 pub(crate) mod doctor;
 pub(crate) mod elsewhere;
+#[cfg(all(feature = "unit", target_os = "linux"))]
+pub(crate) mod fleet;
 pub(crate) mod links;
 pub(crate) mod man;
 pub(crate) mod naming;
@@ -131,6 +133,13 @@ const SUBCOMMANDS: &[Subcommand] = &[
         about: "Cut a large copy into units of work, and follow what is done",
         is_listed: true,
         flags: |command| unit::augment(command).after_help(unit::EXAMPLES),
+    },
+    #[cfg(all(feature = "unit", target_os = "linux"))]
+    Subcommand {
+        name: "fleet",
+        about: "Give units of work to Slurm or NATS, by the program uncopy-fleet",
+        is_listed: true,
+        flags: fleet::augment,
     },
     Subcommand {
         name: "audit",

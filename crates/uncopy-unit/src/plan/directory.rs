@@ -35,6 +35,17 @@ pub fn unit_file(directory: &Path, unit: UnitNumber) -> PathBuf {
     directory.join(UNITS_DIRECTORY).join(format!("{unit}.jsonl"))
 }
 
+/// Returns the BLAKE3 digest of a unit's file, hexadecimal: its identity for queues. What the file says is not checked.
+///
+/// # Errors
+/// It cannot be read.
+pub fn digest_of_unit(file: &Path) -> Result<String, UnitError> {
+    let mut digest = blake3::Hasher::new();
+    let opened = File::open(file).map_err(|error| system("open", file, &error))?;
+    digest.update_reader(opened).map_err(|error| system("read", file, &error))?;
+    Ok(digest.finalize().to_hex().to_string())
+}
+
 /// Reads the plan in a directory.
 ///
 /// # Errors

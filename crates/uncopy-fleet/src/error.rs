@@ -1,0 +1,69 @@
+//! Errors of the program: each says what failed, on what, and what to do next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use uncopy_unit::UnitError;
+
+use crate::exit::Exit;
+
+/// Reason why the program ends early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FleetError {
+    /// The plan, a unit or the ledger cannot be used.
+    #[error("{0}; `uncopy unit status` shows what the ledger has")]
+    Unit(#[from] UnitError),
+    /// A file or a process cannot be used.
+    #[error("cannot {operation} {}: {error}; {next}", .subject.display())]
+    System {
+        /// Attempted operation, as a verb phrase.
+        operation: &'static str,
+        /// What it was attempted on.
+        subject: PathBuf,
+        /// Reason.
+        error: io::Error,
+        /// Next step.
+        next: &'static str,
+    },
+    /// The words on the command line contradict each other or the machine.
+    #[error("{0}")]
+    Usage(String),
+    /// The engine cannot be used.
+    #[error("{problem}; {next}")]
+    Engine {
+        /// Problem.
+        problem: String,
+        /// Next step.
+        next: &'static str,
+    },
+    /// The server has no queue of the plan.
+    #[error("{problem}; {next}")]
+    NoQueue {
+        /// Problem.
+        problem: String,
+        /// Next step.
+        next: &'static str,
+    },
+}
+
+impl FleetError {
+    /// Makes an error of the system.
+    pub(crate) fn system<'a>(
+        operation: &'static str,
+        subject: &'a Path,
+        next: &'static str,
+    ) -> impl FnOnce(io::Error) -> FleetError + 'a {
+        move |error| FleetError::System { operation, subject: subject.to_owned(), error, next }
+    }
+
+    /// Returns how the program ends.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            FleetError::Unit(_) | FleetError::System { .. } | FleetError::NoQueue { .. } => {
+                Exit::Failure
+            }
+            FleetError::Usage(_) => Exit::Usage,
+            FleetError::Engine { .. } => Exit::NoEngine,
+        }
+    }
+}

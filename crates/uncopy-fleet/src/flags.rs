@@ -1,0 +1,205 @@
+//! Flags of the program.
+
+use std::ffi::OsString;
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+
+use crate::exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  uncopy fleet slurm plan -- --partition=io --time=2:00:00     submit an array job
+  uncopy fleet submit plan --server nats://queue               queue all units that are not done
+  uncopy fleet work plan --server nats://queue                 do units until the queue is empty
+  uncopy fleet status plan --server nats://queue               show ledger and queue
+
+`uncopy unit plan` makes a plan, and `uncopy unit status` shows how far it is, whatever does the units.";
+
+const SLURM_EXAMPLES: &str = "\
+Examples:
+  uncopy fleet slurm plan                                      one element of the array for each unit
+  uncopy fleet slurm plan --together 20                        twenty units for each element, one after the other
+  uncopy fleet slurm plan -- --partition=io --time=8:00:00   further options of sbatch
+  uncopy fleet slurm plan --dry-run                            print script and commands";
+
+const NATS_EXAMPLES: &str = "\
+Examples:
+  nats-server -js -sd /srv/queue -c server.conf                start a server that keeps its queue on disk
+  uncopy fleet submit plan --server nats://queue:4222
+  uncopy fleet work plan --server tls://queue --tls-ca ca.pem --credentials worker.creds";
+
+/// Give units of work to an engine that distributes work
+///
+/// The plan and the ledger at its destination are those of `uncopy unit`. An engine only names units; each is done by a
+/// process of `uncopy unit run`. A unit with a record in the ledger is never done again, whatever a queue says, and each of
+/// these commands may be repeated at any time.
+#[derive(Debug, Parser)]
+#[command(
+    name = "uncopy-fleet",
+    bin_name = "uncopy fleet",
+    version,
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n\n{}", exit::TABLE)
+)]
+pub(crate) struct Flags {
+    #[command(subcommand)]
+    pub(crate) engine: Engine,
+}
+
+/// What is done with which engine.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Engine {
+    /// Submit the units that are not done to Slurm, as an array job
+    ///
+    /// Writes a script and a list of units below DIR/slurm, and submits them with sbatch: an array job whose elements are
+    /// requeued when their node fails, and a job for the last unit that begins when the array has ended, however it ended.
+    /// An element ends with the exit code of `uncopy unit run`. DIR, source and destination must have the same paths on all
+    /// nodes.
+    Slurm(SlurmFlags),
+
+    /// Queue the units that are not done, on a server of NATS with JetStream
+    ///
+    /// Makes a stream and a consumer for the plan if there are none. A unit that is in the queue is not queued twice.
+    /// Submit again after a loss of the queue, or when the reasons why units were given up are gone.
+    Submit(SubmitFlags),
+
+    /// Do units from the queue until it is empty
+    ///
+    /// Takes one unit at a time for each of --jobs, checks that the file of the unit is the one that was submitted, runs
+    /// `uncopy unit run`, and takes the unit out of the queue when the ledger has its record. A unit that failed is tried
+    /// again later, by any worker. Run as many workers as you like, anywhere the plan, the source and the destination are
+    /// mounted.
+    Work(WorkFlags),
+
+    /// Show ledger and queue
+    Status(StatusFlags),
+}
+
+/// Flags of `slurm`.
+#[derive(Debug, Args)]
+#[command(after_help = SLURM_EXAMPLES)]
+pub(crate) struct SlurmFlags {
+    /// Directory of the plan
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+
+    /// Number of units that an element of the array does, one after the other; more if the array would be too large for
+    /// the cluster
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) together: NonZeroU32,
+
+    /// Print script and commands, and submit nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// The program uncopy on the nodes [default: the one beside this program]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Options of sbatch, for both jobs
+    #[arg(last = true, value_name = "SBATCH OPTIONS")]
+    pub(crate) options: Vec<OsString>,
+}
+
+/// Flags that lead to a server of NATS.
+#[derive(Debug, Args)]
+pub(crate) struct ServerFlags {
+    /// Directory of the plan
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+
+    /// Address of the server: nats://HOST[:PORT], or tls:// to insist on TLS; several with commas
+    #[arg(long, value_name = "URL")]
+    pub(crate) server: String,
+
+    /// File with a JWT and a seed, as `nsc generate creds` writes it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) credentials: Option<PathBuf>,
+
+    /// File with certificates (PEM) of authorities that the server's certificate may be from, beside those of the system
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+/// Flags of `submit`.
+#[derive(Debug, Args)]
+#[command(after_help = NATS_EXAMPLES)]
+pub(crate) struct SubmitFlags {
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
+
+    /// Maximum number of units that are handed out at once
+    #[arg(long, value_name = "N", default_value = "1000")]
+    pub(crate) workers: NonZeroU32,
+
+    /// Time without a sign of life after which a unit is handed out again; at least 1s
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = ack_wait)]
+    pub(crate) ack_wait: Duration,
+
+    /// Number of servers that keep the queue
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub(crate) replicas: u8,
+}
+
+/// Flags of `work`.
+#[derive(Debug, Args)]
+#[command(after_help = NATS_EXAMPLES)]
+pub(crate) struct WorkFlags {
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
+
+    /// Number of units at once
+    #[arg(short, long, value_name = "N", default_value = "1")]
+    pub(crate) jobs: NonZeroU16,
+
+    /// Number of tries after which a unit is given up
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub(crate) max_deliver: NonZeroU64,
+
+    /// Time that an unreachable server is waited for, once it was there
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    pub(crate) patience: Duration,
+
+    /// The program uncopy [default: the one beside this program]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Flags of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusFlags {
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
+
+    /// Print one JSON object for the ledger and one for the queue, each on a line (docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The program uncopy [default: the one beside this program]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) program: Option<PathBuf>,
+}
+
+fn ack_wait(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text).map_err(|error| error.to_string())? {
+        time if time < Duration::from_secs(1) => Err("at least 1s".to_owned()),
+        time => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Flags::command().debug_assert();
+    }
+}
