@@ -17,6 +17,7 @@ pub mod journal;
 mod kernel;
 mod locked_memory;
 mod mount;
+mod nats;
 pub mod network;
 mod outcome;
 mod place;
@@ -44,6 +45,7 @@ pub use intercept::{
 };
 pub use kernel::{KernelFeature, copies_between_filesystems, need};
 pub use mount::{Filesystem, Mount};
+pub use nats::NatsServer;
 pub use outcome::copied;
 pub use place::Place;
 pub use process::{descendants, run_quietly, run_tool, state};

@@ -19,6 +19,7 @@ use crate::error::FleetError;
 use crate::exit::Exit;
 use crate::flags::{StatusFlags, SubmitFlags, WorkFlags};
 use crate::plan::PlannedWork;
+use crate::report;
 
 /// Queues what is left of a plan.
 pub(crate) fn submit(flags: &SubmitFlags) -> Result<Exit, FleetError> {
@@ -29,6 +30,10 @@ pub(crate) fn submit(flags: &SubmitFlags) -> Result<Exit, FleetError> {
 /// Does units from the queue.
 pub(crate) fn work(flags: &WorkFlags) -> Result<Exit, FleetError> {
     let work = PlannedWork::read(&flags.server.directory)?;
+    if work.left()?.is_empty() {
+        report::print("all units are done\n");
+        return Ok(Exit::Success);
+    }
     let uncopy = crate::program::find(flags.program.as_deref())?;
     in_runtime(work::run(flags, work, uncopy))
 }

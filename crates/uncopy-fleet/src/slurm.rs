@@ -26,6 +26,12 @@ const DRY: &str = "NUMBER";
 
 /// Submits what is left of a plan.
 pub(crate) fn run(flags: &SlurmFlags) -> Result<Exit, FleetError> {
+    if let Some(option) = command::contradiction(&flags.options) {
+        let option = option.to_string_lossy();
+        return Err(FleetError::Usage(format!(
+            "the option {option} would make other jobs of these; leave it out, --together says how many units a job does"
+        )));
+    }
     let work = PlannedWork::read(&flags.directory)?;
     let left = work.left()?;
     if left.is_empty() {

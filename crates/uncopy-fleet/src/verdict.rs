@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Time until the last unit is tried again while others are at work, and a unit that another worker goes on with.
-pub(crate) const WHILE_OTHERS_WORK: Duration = Duration::from_secs(5);
+pub(crate) const WHILE_OTHERS_WORK: Duration = Duration::from_secs(2);
 
 /// First and longest time until a unit that failed is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));

@@ -1,20 +1,24 @@
 //! Connections to a server, and what a plan has there.
 
+use std::io;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
-use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::context::{ConsumerInfoError, GetStreamErrorKind};
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context, ErrorCode};
-use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
 
 use super::names;
 use crate::error::FleetError;
 use crate::flags::ServerFlags;
 use crate::plan::PlannedWork;
 
-/// Time that a server has for the greeting, and for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a server has for the greeting.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// Time that a server has for an answer.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Oldest version of the server: it refuses a second message about a unit.
 const OLDEST: (i64, i64, i64) = (2, 9, 0);
@@ -23,7 +27,6 @@ const OLDEST: (i64, i64, i64) = (2, 9, 0);
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     pub(super) context: Context,
-    pub(super) units: Stream,
     pub(super) given_up: Stream,
     pub(super) consumer: PullConsumer,
 }
@@ -33,18 +36,18 @@ pub(super) struct Queue {
 /// # Errors
 /// It cannot be reached, lets nobody in, is too old, or has no JetStream.
 pub(super) async fn connect(flags: &ServerFlags) -> Result<Context, FleetError> {
-    let addresses: Result<Vec<ServerAddr>, _> =
-        flags.server.split(',').map(|address| address.trim().parse()).collect();
-    let addresses = addresses.map_err(|_| {
-        FleetError::Usage(format!(
-            "{:?} is no address of a server; write nats://HOST:PORT",
-            flags.server
-        ))
-    })?;
+    let addresses = addresses(&flags.server)?;
+    let shown = shown(&addresses);
     let mut options = ConnectOptions::new()
         .name("uncopy-fleet")
-        .connection_timeout(PATIENCE)
+        .connection_timeout(GREETING)
         .require_tls(flags.tls_ca.is_some() || addresses.iter().any(ServerAddr::tls_required));
+    let with_password = addresses.iter().find(|address| address.has_user_pass());
+    if let Some((user, password)) =
+        with_password.and_then(|address| address.username().zip(address.password()))
+    {
+        options = options.user_and_password(user.to_owned(), password.to_owned());
+    }
     if let Some(file) = &flags.credentials {
         let next = "name a file that `nsc generate creds` wrote";
         options = options.credentials_file(file).await.map_err(FleetError::system(
@@ -57,39 +60,64 @@ pub(super) async fn connect(flags: &ServerFlags) -> Result<Context, FleetError> 
         options = options.add_root_certificates(file.clone());
     }
     let client = options.connect(addresses).await.map_err(|error| FleetError::Engine {
-        problem: format!("cannot connect to {}: {}", flags.server, with_sources(&error)),
-        next: next_step(error.kind()),
+        problem: format!("cannot connect to {shown}: {}", with_sources(&error)),
+        next: next_step(&error),
     })?;
     let (major, minor, patch) = OLDEST;
     if !client.is_server_compatible(major, minor, patch) {
         return Err(FleetError::Engine {
-            problem: format!(
-                "the server {} has version {}",
-                flags.server,
-                client.server_info().version
-            ),
+            problem: format!("the server {shown} has version {}", client.server_info().version),
             next: "install nats-server 2.9 or newer",
         });
     }
-    let mut context = async_nats::jetstream::new(client);
-    context.set_timeout(PATIENCE);
-    context.query_account().await.map_err(|error| FleetError::Engine {
-        problem: format!("the server {} has no JetStream: {}", flags.server, with_sources(&error)),
-        next: "start it with -js and -sd DIRECTORY, and enable JetStream for this account",
-    })?;
+    if !client.server_info().jetstream {
+        return Err(FleetError::Engine {
+            problem: format!("the server {shown} has no JetStream"),
+            next: "start it with -js and -sd DIRECTORY",
+        });
+    }
+    let mut context = jetstream::new(client);
+    context.set_timeout(ANSWER);
     Ok(context)
 }
 
-fn next_step(kind: ConnectErrorKind) -> &'static str {
-    match kind {
+/// Reads addresses with commas between them.
+fn addresses(text: &str) -> Result<Vec<ServerAddr>, FleetError> {
+    let parsed: Result<Vec<ServerAddr>, _> =
+        text.split(',').map(|address| address.trim().parse()).collect();
+    // It may have a password, and is not shown.
+    parsed.map_err(|_| {
+        FleetError::Usage(
+            "--server has something that is no address of a server; write nats://HOST:PORT"
+                .to_owned(),
+        )
+    })
+}
+
+/// Shows addresses, without users and passwords.
+fn shown(addresses: &[ServerAddr]) -> String {
+    let shown = |address: &ServerAddr| format!("{}:{}", address.host(), address.port());
+    addresses.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+fn next_step(error: &ConnectError) -> &'static str {
+    match error.kind() {
         ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
             "name credentials that the server knows with --credentials"
         }
         ConnectErrorKind::Tls => "name the certificate of its authority with --tls-ca",
+        _ if is_of_tls(error) => "name the certificate of its authority with --tls-ca",
         _ => {
             "check the address, and that the server runs: `nats-server -js -sd DIRECTORY` starts one"
         }
     }
+}
+
+/// Whether what the server sent was not believed, as the TLS library reports it.
+fn is_of_tls(error: &ConnectError) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == io::ErrorKind::InvalidData)
 }
 
 /// Describes an error of the client with its reasons.
@@ -113,16 +141,18 @@ pub(super) fn jetstream_error<'a>(
     error.source().and_then(|source| source.downcast_ref())
 }
 
-/// Returns the code of an error of JetStream.
-pub(super) fn code_of(error: &(dyn std::error::Error + 'static)) -> Option<ErrorCode> {
-    jetstream_error(error).map(jetstream::Error::error_code)
+/// Returns the number of messages that are or will be handed out. The stream may have more: a server that was killed may
+/// keep a message whose acknowledgement it has noted, and never hands that out (seen with 2.9).
+pub(super) async fn messages(consumer: &PullConsumer) -> Result<u64, ConsumerInfoError> {
+    let info = consumer.get_info().await?;
+    Ok(info.num_pending + u64::try_from(info.num_ack_pending).unwrap_or(u64::MAX))
 }
 
 /// Makes an error of a request to the server.
 pub(super) fn refused(what: &str, error: &dyn std::error::Error) -> FleetError {
     FleetError::Engine {
         problem: format!("cannot {what}: {}", with_sources(error)),
-        next: "look into the log of the server, and whether this user may do so",
+        next: "check in the log of the server whether JetStream is enabled for this user, who may do so",
     }
 }
 
@@ -150,5 +180,23 @@ pub(super) async fn find(context: Context, work: &PlannedWork) -> Result<Queue, 
     let units = find(names::queue(plan)).await?;
     let given_up = find(names::given_up(plan)).await?;
     let consumer = units.get_consumer(names::CONSUMER).await.map_err(|_| not_there())?;
-    Ok(Queue { context, units, given_up, consumer })
+    Ok(Queue { context, given_up, consumer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (text, expected) in [
+            ("nats://u:secret@host:4333", "host:4333"),
+            ("host", "host:4222"),
+            ("nats://a, tls://u:secret@b:1", "a:4222, b:1"),
+        ] {
+            assert_eq!(shown(&addresses(text).unwrap()), expected);
+        }
+        let error = addresses("nats://u:secret@no such host").unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
 }

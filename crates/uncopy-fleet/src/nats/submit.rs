@@ -81,10 +81,16 @@ async fn prepare(
         .get_or_create_stream(names::given_up_config(plan, flags.replicas))
         .await
         .map_err(|error| failed(&error))?;
-    units
+    let consumer = units
         .create_consumer(names::consumer_config(flags.workers.get(), flags.ack_wait))
         .await
         .map_err(|error| failed(&error))?;
+    let last = units.get_info().await.map_err(|error| failed(&error))?.state.last_sequence;
+    if connection::messages(&consumer).await.map_err(|error| failed(&error))? == 0 {
+        // What is there all the same is handed out to nobody, and would keep its unit from being queued. What comes
+        // from another submission since stays.
+        units.purge().sequence(last + 1).await.map_err(|error| failed(&error))?;
+    }
     given_up.purge().await.map_err(|error| failed(&error))?;
     Ok(())
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::{AckKind, ErrorCode, Message};
+use async_nats::connection::State;
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
+use async_nats::jetstream::{AckKind, Message};
 use futures_util::StreamExt;
 use signal_hook::consts::signal::{SIGINT, SIGTERM};
 use signal_hook::low_level::emulate_default_handler;
@@ -14,7 +16,7 @@ use tokio::task::JoinSet;
 use uncopy_unit::format::UnitNumber;
 use uncopy_unit::status::{of_directory, status};
 
-use super::connection::{self, Queue, code_of, refused, with_sources};
+use super::connection::{self, Queue, refused, with_sources};
 use super::names::{self, GivenUpUnit, UnitMessage};
 use super::unit_process::{self, blocking};
 use crate::error::FleetError;
@@ -141,15 +143,18 @@ impl Fleet {
             if *self.stop.borrow() {
                 return Ok(WorkerEnd::Stopped);
             }
-            match self.pull().await {
-                Pulled::Unit(message) => {
-                    lost_since = None;
-                    if let Some(end) = self.handle(&message).await? {
-                        return Ok(end);
-                    }
-                }
-                Pulled::Nothing => lost_since = None,
-                Pulled::Lost(problem) => {
+            let left = match self.pull().await {
+                Pulled::Unit(message) => match self.handle(&message).await? {
+                    Some(end) => return Ok(end),
+                    None => self.messages().await,
+                },
+                Pulled::Nothing => self.messages().await,
+                Pulled::Lost(problem) => Err(problem),
+            };
+            match left {
+                Ok(0) => return Ok(WorkerEnd::Empty),
+                Ok(_) => lost_since = None,
+                Err(problem) => {
                     let since = *lost_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.patience {
                         return Err(FleetError::Engine {
@@ -158,14 +163,6 @@ impl Fleet {
                         });
                     }
                     tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            }
-            match self.messages().await {
-                Ok(0) => return Ok(WorkerEnd::Empty),
-                Ok(_) => {}
-                Err(_) => {
-                    lost_since.get_or_insert_with(Instant::now);
                 }
             }
         }
@@ -173,6 +170,9 @@ impl Fleet {
 
     /// Asks for a unit. Nobody leaves while the server may send one.
     async fn pull(&self) -> Pulled {
+        if self.queue.context.client().connection_state() != State::Connected {
+            return Pulled::Lost("the connection ended".to_owned());
+        }
         let asked = self.queue.consumer.batch().max_messages(1).expires(WAIT).messages().await;
         let mut batch = match asked {
             Ok(batch) => batch,
@@ -181,19 +181,18 @@ impl Fleet {
         match batch.next().await {
             Some(Ok(message)) => Pulled::Unit(Box::new(message)),
             Some(Err(error)) => Pulled::Lost(with_sources(&*error)),
-            None => match self.messages().await {
-                Ok(_) => Pulled::Nothing,
-                Err(problem) => Pulled::Lost(problem),
-            },
+            None => Pulled::Nothing,
         }
     }
 
-    /// Returns the number of messages in the queue, those that are handed out included. A queue that was removed is empty.
+    /// Returns the number of messages that are or will be handed out. A queue that was removed has none.
     async fn messages(&self) -> Result<u64, String> {
-        match self.queue.units.get_info().await {
-            Ok(info) => Ok(info.state.messages),
-            Err(error) if code_of(&error) == Some(ErrorCode::STREAM_NOT_FOUND) => Ok(0),
-            Err(error) => Err(with_sources(&error)),
+        match connection::messages(&self.queue.consumer).await {
+            Ok(count) => Ok(count),
+            Err(error) => match error.kind() {
+                ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound => Ok(0),
+                _ => Err(with_sources(&error)),
+            },
         }
     }
 
@@ -247,19 +246,27 @@ impl Fleet {
         deliveries: u64,
     ) -> Result<(Verdict, Option<RunEnd>), FleetError> {
         let UnitMessage { unit, digest, .. } = message;
-        let (file, attempts) = blocking(&self.work, move |work| {
+        let is_last = self.work.is_last(unit);
+        let (file, attempts, waits) = blocking(&self.work, move |work| {
             let is_the_file = work.digest(unit).ok().map(|found| found == digest);
             let file = UnitFileFacts { is_recorded: work.is_done(unit)?, is_the_file };
-            Ok((file, work.attempts(unit)?))
+            let waits = is_last && !work.left()?.before_the_last.is_empty();
+            Ok((file, work.attempts(unit)?, waits))
         })
         .await?;
-        let is_last = self.work.is_last(unit);
         let tries = if is_last { attempts.saturating_add(1) } else { deliveries };
         let delivery = DeliveryFacts { tries, max_tries: self.max_tries, is_last };
         if let Some(verdict) = before(&delivery, file) {
             return Ok((verdict, None));
         }
-        let end = unit_process::run(&self.uncopy, &self.work.file(unit), self.stop.clone()).await?;
+        let end = match waits {
+            // So would the process say.
+            true => RunEnd::Code(10),
+            false => {
+                let file = self.work.file(unit);
+                unit_process::run(&self.uncopy, &file, self.stop.clone()).await?
+            }
+        };
         let facts = self.after_run(unit, end).await?;
         Ok((after(&delivery, end, &facts), Some(end)))
     }

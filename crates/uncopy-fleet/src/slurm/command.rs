@@ -14,6 +14,21 @@ use crate::plan::PlannedWork;
 /// Number of digits of a plan's id in the names of jobs.
 const SHORT: usize = 8;
 
+/// Options of sbatch that the jobs have of their own. Two letters: also with a value behind it.
+const OWN: [&str; 3] = ["--array", "--wrap", "-a"];
+
+/// Returns an option of the user that would make other jobs of these.
+pub(super) fn contradiction(options: &[OsString]) -> Option<&OsStr> {
+    let is_own = |option: &[u8], own: &str| match option.strip_prefix(own.as_bytes()) {
+        Some([]) | Some([b'=', ..]) => true,
+        Some(_) => own.len() == 2,
+        None => false,
+    };
+    let found =
+        options.iter().find(|option| OWN.iter().any(|own| is_own(option.as_bytes(), own)))?;
+    Some(found)
+}
+
 /// What all jobs of a submission have in common.
 #[derive(Debug)]
 pub(super) struct Sbatch<'a> {
@@ -100,6 +115,21 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     use super::*;
+
+    #[test]
+    fn options_that_make_other_jobs_are_found() {
+        for (words, is_found) in [
+            ("--array=1-3", true),
+            ("--time=1:00 --array 7", true),
+            ("-a7", true),
+            ("--wrap=x", true),
+            ("--account=a -A a --arrays --requeue", false),
+            ("", false),
+        ] {
+            let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+            assert_eq!(contradiction(&words).is_some(), is_found, "{words:?}");
+        }
+    }
 
     #[test]
     fn words_are_read_again_by_a_shell() {

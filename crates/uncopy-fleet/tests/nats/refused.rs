@@ -1,0 +1,134 @@
+//! Units that no worker can do: each is given up with its reason, and everything else is done.
+
+use std::fs;
+
+use testbed::{Case, NatsServer};
+
+use super::{SERVER, do_work, publish, queue, submit};
+use crate::work::{Work, failed};
+
+pub(super) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [SERVER] a_unit_file_with_another_digest,
+        [SERVER] messages_that_are_none,
+        [SERVER] sources_and_destinations_that_change,
+        [SERVER] units_that_are_queued_once,
+        [SERVER] units_of_another_version,
+    ]
+}
+
+/// Reasons why units were given up.
+fn reasons(work: &Work, server: &NatsServer) -> Vec<(u64, String)> {
+    let queue = queue(work, &server.url());
+    let units = queue["given_up_units"].as_array().unwrap();
+    let reason = |found: &serde_json::Value| {
+        (found["unit"].as_u64().unwrap_or(999), found["reason"].as_str().unwrap().to_owned())
+    };
+    let mut reasons: Vec<_> = units.iter().map(reason).collect();
+    reasons.sort();
+    reasons
+}
+
+fn a_unit_file_with_another_digest() {
+    let work = Work::new();
+    work.fill(30);
+    work.plan(&["--files=10"]);
+    let server = NatsServer::start();
+    submit(&work, &server.url());
+    let unit = work.units().remove(1);
+    let whole = fs::read_to_string(&unit).unwrap();
+    // It is a unit all the same, with another file.
+    let path = whole.split("\"path\":\"").nth(1).unwrap().split('"').next().unwrap();
+    fs::write(&unit, whole.replace(path, "elsewhere")).unwrap();
+    let run = do_work(&work, &server.url());
+    assert!(failed(&run, 1).contains("another digest"), "{}", run.stderr);
+    let last = work.units().len() as u64 - 1;
+    let expected = [(1, "digest".to_owned()), (last, "others_missing".to_owned())];
+    assert_eq!(reasons(&work, &server), expected);
+    assert!(!work.has_in_ledger("000001.epoch"));
+    fs::write(&unit, whole).unwrap();
+    let run = submit(&work, &server.url());
+    assert!(run.stdout.starts_with("2 units queued"), "{}", run.stdout);
+    assert_eq!(reasons(&work, &server), []);
+    assert!(do_work(&work, &server.url()).status.success());
+    work.assert_done();
+}
+
+fn messages_that_are_none() {
+    let work = Work::new();
+    work.fill(10);
+    work.plan(&[]);
+    let server = NatsServer::start();
+    submit(&work, &server.url());
+    let id = work.status()["plan"].as_str().unwrap().to_owned();
+    for (number, payload) in
+        ["", "{}", "\u{0}\u{0}", "{\"unit\":\"../../etc/passwd\"}"].into_iter().enumerate()
+    {
+        publish(server.address(), &format!("uncopy.{id}.unit.9{number}"), payload);
+    }
+    let run = do_work(&work, &server.url());
+    assert!(run.status.success(), "{}{}", run.status, run.stderr);
+    let expected = (999, "message".to_owned());
+    assert_eq!(reasons(&work, &server), vec![expected; 4]);
+    work.assert_done();
+}
+
+fn sources_and_destinations_that_change() {
+    let work = Work::new();
+    work.fill(30);
+    work.plan(&["--files=5"]);
+    let (changed, taken) = ("d0/e0/f0", "d1/e1/f1");
+    fs::write(work.source().join(changed), "another").unwrap();
+    let there = work.destination().join(taken);
+    fs::create_dir_all(there.parent().unwrap()).unwrap();
+    fs::write(&there, "the user's").unwrap();
+    let server = NatsServer::start();
+    submit(&work, &server.url());
+    let run = do_work(&work, &server.url());
+    failed(&run, 1);
+    let last = work.units().len() as u64 - 1;
+    let mut expected = vec![
+        (work.unit_of(changed) as u64, "source_changed".to_owned()),
+        (work.unit_of(taken) as u64, "conflict".to_owned()),
+        (last, "others_missing".to_owned()),
+    ];
+    expected.sort();
+    assert_eq!(reasons(&work, &server), expected);
+    assert_eq!(fs::read(&there).unwrap(), b"the user's");
+    assert_eq!(work.status()["done"], last - 2);
+}
+
+fn units_that_are_queued_once() {
+    let work = Work::new();
+    work.fill(20);
+    work.plan(&["--files=5"]);
+    let server = NatsServer::start();
+    let count = work.units().len();
+    let run = submit(&work, &server.url());
+    assert_eq!(run.stdout, format!("{count} units queued\n"));
+    let run = submit(&work, &server.url());
+    assert_eq!(run.stdout, format!("0 units queued, {count} were in the queue before\n"));
+    assert_eq!(queue(&work, &server.url())["waiting"], count);
+    assert!(do_work(&work, &server.url()).status.success());
+    // Nothing is left to do, with a queue or without.
+    let run = submit(&work, &server.url());
+    assert!(run.stdout.contains("all units are done"), "{}", run.stdout);
+    assert!(do_work(&work, &server.url()).status.success());
+    work.assert_done();
+}
+
+/// A worker that does not know the options of a plan hands units back, and ends.
+fn units_of_another_version() {
+    let work = Work::new();
+    work.fill(5);
+    work.plan(&[]);
+    let unit = work.units().remove(0);
+    let text = fs::read_to_string(&unit).unwrap();
+    fs::write(&unit, text.replace("\"words\":[", "\"words\":[\"--of-the-future\",")).unwrap();
+    let server = NatsServer::start();
+    submit(&work, &server.url());
+    let run = do_work(&work, &server.url());
+    assert!(failed(&run, 2).contains("does not know the options"), "{}", run.stderr);
+    assert_eq!(reasons(&work, &server), []);
+    assert_eq!(queue(&work, &server.url())["given_up"], 0);
+}
