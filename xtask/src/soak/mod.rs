@@ -2,6 +2,7 @@
 
 pub(crate) mod channel;
 pub(crate) mod doctor;
+mod fleet;
 mod full_disk;
 mod kill;
 mod memory;
@@ -26,6 +27,8 @@ use span::Span;
 
 /// Rounds if no number is named.
 const USUAL_ROUNDS: u32 = 300;
+/// Rounds of `fleet` if no number is named.
+const USUAL_FLEET_ROUNDS: u32 = 40;
 /// Kills that count as a full run of `tree`, whose rounds take long.
 const FULL_TREE: u64 = 200;
 
@@ -47,6 +50,9 @@ pub(crate) struct Arguments {
     /// Entries of a tree for `memory`; 1,000,000 and more are a full run.
     #[arg(long, default_value_t = 200_000)]
     entries: u32,
+    /// Files of each plan for `fleet`.
+    #[arg(long, default_value_t = 2000)]
+    files: u64,
     /// How they lie, for `memory` [default: each way in turn]
     #[arg(long, value_enum)]
     shape: Vec<memory::Shape>,
@@ -75,6 +81,9 @@ enum Suite {
     Tree,
     /// The same between two machines, where either end or what joins them is killed.
     Remote,
+    /// Units of work that workers take from a queue, where workers and the queue's server are killed and stopped
+    /// [default: 40 rounds].
+    Fleet,
     /// How much memory a job with very many entries takes.
     Memory,
     /// Messages from one process to another.
@@ -91,7 +100,7 @@ enum Suite {
 /// If a file was found that is neither the old nor the new one, or anything else that must not be;
 /// each is printed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if !matches!(arguments.suite, Suite::Tree | Suite::Remote | Suite::Doctor) {
+    if !matches!(arguments.suite, Suite::Tree | Suite::Remote | Suite::Fleet | Suite::Doctor) {
         // Only the program that these run has to be quick.
         workspace::continue_optimised()?;
     }
@@ -102,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Suite::Channel => return channel::run(span, seed, now.as_secs()),
         Suite::Send => return send::run(span, seed, now.as_secs()),
         Suite::Doctor => return soak_doctor(arguments, seed, now.as_secs()),
-        Suite::Copy | Suite::Tree | Suite::Remote | Suite::Memory => {}
+        Suite::Copy | Suite::Tree | Suite::Remote | Suite::Fleet | Suite::Memory => {}
     }
     let directory = match &arguments.dir {
         Some(directory) => std::path::absolute(directory)?,
@@ -111,6 +120,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     workspace::build_release("uncopy-cli", "uncopy")?;
+    if let Suite::Fleet = arguments.suite {
+        workspace::build_release("uncopy-fleet", "uncopy-fleet")?;
+    }
     let failure = "the soak found something, or did not come to its end";
     workspace::sandboxed(&directory, failure, || soak(arguments, seed, now))
 }
@@ -131,6 +143,9 @@ fn soak(arguments: &Arguments, seed: u64, now: Duration) -> Result<()> {
     let mut dice = Dice::new(seed);
     if let Suite::Tree | Suite::Remote = arguments.suite {
         return soak_trees(&uncopy, arguments, &mut dice, seed, now.as_secs());
+    }
+    if let Suite::Fleet = arguments.suite {
+        return soak_fleet(&uncopy, arguments, &mut dice, seed, now.as_secs());
     }
     if let Suite::Memory = arguments.suite {
         return soak_memory(&uncopy, arguments, seed, now.as_secs());
@@ -172,6 +187,28 @@ fn soak_doctor(arguments: &Arguments, seed: u64, unix_seconds: u64) -> Result<()
     };
     let (cases, only) = (arguments.cases, arguments.case);
     doctor::run(&doctor::Plan { seed, cases, only, program, unix_seconds })
+}
+
+fn soak_fleet(
+    uncopy: &Path,
+    arguments: &Arguments,
+    dice: &mut Dice,
+    seed: u64,
+    unix_seconds: u64,
+) -> Result<()> {
+    let kills = arguments.rounds.unwrap_or(USUAL_FLEET_ROUNDS);
+    println!("soak fleet: {kills} kills, {} files, --seed {seed}", arguments.files);
+    let fleet = uncopy.with_file_name("uncopy-fleet");
+    let (place, files) = (Place::Disk.path(), arguments.files);
+    let plan = fleet::Plan { uncopy, fleet: &fleet, place: &place, kills, files };
+    let tally = fleet::run(&plan, dice)?;
+    if Span::Rounds(kills).is_full() {
+        let file = workspace::root().join("docs/evidence/soak-fleet.jsonl");
+        let counts = [("killed", kills.into()), ("findings", 0)];
+        record::write(&file, "soak fleet", seed, unix_seconds, &counts, &[tally])?;
+    }
+    println!("soak fleet: nothing found");
+    Ok(())
 }
 
 fn soak_memory(uncopy: &Path, arguments: &Arguments, seed: u64, unix_seconds: u64) -> Result<()> {
