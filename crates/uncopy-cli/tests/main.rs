@@ -11,6 +11,8 @@ mod config;
 mod cp;
 mod doctor;
 mod faults;
+#[cfg(feature = "unit")]
+mod fleet;
 mod process;
 #[cfg(feature = "remote")]
 mod remote;
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
             cp::cases(),
             doctor::cases(),
             faults::cases(),
+            #[cfg(feature = "unit")]
+            fleet::cases(),
             process::cases(),
             #[cfg(feature = "remote")]
             remote::cases(),

@@ -18,7 +18,7 @@ pub(crate) enum FleetError {
     System {
         /// Attempted operation, as a verb phrase.
         operation: &'static str,
-        /// What it was attempted on.
+        /// Subject of the operation.
         subject: PathBuf,
         /// Reason.
         error: io::Error,

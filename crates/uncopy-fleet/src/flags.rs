@@ -49,7 +49,7 @@ pub(crate) struct Flags {
     pub(crate) engine: Engine,
 }
 
-/// What is done with which engine.
+/// Commands, each for an engine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Engine {
     /// Submit the units that are not done to Slurm, as an array job

@@ -1,4 +1,4 @@
-//! What happens to a message about a unit (pure): by what is known before a run, and by how the run ended.
+//! Verdicts about messages of units (pure): by what is known before a run, and by how the run ended.
 //!
 //! The ledger counts, and a message is a hint. So a message is acknowledged only if the ledger has a record; a unit that no
 //! further run can help is given up with its reason; everything else is handed out again.
@@ -93,9 +93,9 @@ impl GivenUp {
     }
 }
 
-/// What happens to a message.
+/// Fate of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum MessageVerdict {
     /// The ledger has a record: the message is done with.
     Acknowledge,
     /// It is handed out again after this time.
@@ -107,29 +107,33 @@ pub(crate) enum Verdict {
 }
 
 /// Decides before a run. `None`: run it.
-pub(crate) fn before(delivery: &DeliveryFacts, file: UnitFileFacts) -> Option<Verdict> {
+pub(crate) fn before(delivery: &DeliveryFacts, file: UnitFileFacts) -> Option<MessageVerdict> {
     match file {
-        UnitFileFacts { is_recorded: true, .. } => Some(Verdict::Acknowledge),
-        UnitFileFacts { is_the_file: Some(false), .. } => Some(Verdict::GiveUp(GivenUp::Digest)),
-        _ if delivery.tries > delivery.max_tries => Some(Verdict::GiveUp(GivenUp::WorkersLost)),
+        UnitFileFacts { is_recorded: true, .. } => Some(MessageVerdict::Acknowledge),
+        UnitFileFacts { is_the_file: Some(false), .. } => {
+            Some(MessageVerdict::GiveUp(GivenUp::Digest))
+        }
+        _ if delivery.tries > delivery.max_tries => {
+            Some(MessageVerdict::GiveUp(GivenUp::WorkersLost))
+        }
         UnitFileFacts { is_the_file: None, .. } => Some(failed(delivery)),
         UnitFileFacts { is_the_file: Some(true), .. } => None,
     }
 }
 
 /// Decides after a run, by the exit codes of `uncopy unit run`.
-pub(crate) fn after(delivery: &DeliveryFacts, end: RunEnd, facts: &AfterRun) -> Verdict {
+pub(crate) fn after(delivery: &DeliveryFacts, end: RunEnd, facts: &AfterRun) -> MessageVerdict {
     match end {
-        RunEnd::Code(0) => Verdict::Acknowledge,
-        RunEnd::Stopped | RunEnd::Code(2) => Verdict::HandBack,
-        RunEnd::Code(4) => Verdict::GiveUp(GivenUp::SourceChanged),
-        RunEnd::Code(1) if facts.has_conflicts_alone => Verdict::GiveUp(GivenUp::Conflict),
+        RunEnd::Code(0) => MessageVerdict::Acknowledge,
+        RunEnd::Stopped | RunEnd::Code(2) => MessageVerdict::HandBack,
+        RunEnd::Code(4) => MessageVerdict::GiveUp(GivenUp::SourceChanged),
+        RunEnd::Code(1) if facts.has_conflicts_alone => MessageVerdict::GiveUp(GivenUp::Conflict),
         RunEnd::Code(10) if !delivery.is_last || facts.others_in_queue => {
-            Verdict::Again(WHILE_OTHERS_WORK)
+            MessageVerdict::Again(WHILE_OTHERS_WORK)
         }
         // The others were done between the look of the run and that of this worker.
-        RunEnd::Code(10) if facts.others_missing == 0 => Verdict::Again(Duration::ZERO),
-        RunEnd::Code(10) => Verdict::GiveUp(GivenUp::OthersMissing),
+        RunEnd::Code(10) if facts.others_missing == 0 => MessageVerdict::Again(Duration::ZERO),
+        RunEnd::Code(10) => MessageVerdict::GiveUp(GivenUp::OthersMissing),
         RunEnd::Code(_) | RunEnd::Signal(_) => failed(delivery),
     }
 }
@@ -139,26 +143,26 @@ pub(crate) fn goes_on(end: RunEnd) -> bool {
     !matches!(end, RunEnd::Code(2) | RunEnd::Stopped)
 }
 
-fn failed(delivery: &DeliveryFacts) -> Verdict {
+fn failed(delivery: &DeliveryFacts) -> MessageVerdict {
     if delivery.tries >= delivery.max_tries {
-        return Verdict::GiveUp(GivenUp::Failed);
+        return MessageVerdict::GiveUp(GivenUp::Failed);
     }
     let (first, longest) = BACKOFF;
     let doublings = u32::try_from(delivery.tries.saturating_sub(1)).unwrap_or(u32::MAX);
     let wait = first.saturating_mul(2_u32.saturating_pow(doublings));
-    Verdict::Again(wait.min(longest))
+    MessageVerdict::Again(wait.min(longest))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict::{Acknowledge, Again, GiveUp, HandBack};
+    use super::MessageVerdict::{Acknowledge, Again, GiveUp, HandBack};
     use super::*;
 
     fn delivery(tries: u64, is_last: bool) -> DeliveryFacts {
         DeliveryFacts { tries, max_tries: 5, is_last }
     }
 
-    fn seconds(seconds: u64) -> Verdict {
+    fn seconds(seconds: u64) -> MessageVerdict {
         Again(Duration::from_secs(seconds))
     }
 

@@ -37,7 +37,7 @@ const SERVER_EVERY: u32 = 8;
 /// Maximum time from the last kill to the end of the plan.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a soak is made of.
+/// Programs and amounts of a soak.
 pub(super) struct Plan<'a> {
     pub(super) uncopy: &'a Path,
     pub(super) fleet: &'a Path,

@@ -23,7 +23,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Oldest version of the server: it refuses a second message about a unit.
 const OLDEST: (i64, i64, i64) = (2, 9, 0);
 
-/// What a plan has on the server.
+/// Streams and consumer of a plan.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     pub(super) context: Context,

@@ -26,7 +26,7 @@ const TRIES: u32 = 5;
 /// Time between two of them.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of a message.
+/// Result of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Published {
     /// It is in the queue.
@@ -87,7 +87,7 @@ async fn prepare(
         .map_err(|error| failed(&error))?;
     let last = units.get_info().await.map_err(|error| failed(&error))?.state.last_sequence;
     if connection::messages(&consumer).await.map_err(|error| failed(&error))? == 0 {
-        // What is there all the same is handed out to nobody, and would keep its unit from being queued. What comes
+        // A message that is there all the same is handed out to nobody, and would keep its unit from being queued. What comes
         // from another submission since stays.
         units.purge().sequence(last + 1).await.map_err(|error| failed(&error))?;
     }

@@ -41,7 +41,7 @@ pub(super) async fn run(
 
 /// Waits until this worker is asked to stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Who asks stays as long as the worker.
+    // The sender stays as long as the worker.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 

@@ -25,7 +25,7 @@ use crate::flags::WorkFlags;
 use crate::plan::PlannedWork;
 use crate::report;
 use crate::verdict::{
-    AfterRun, DeliveryFacts, GivenUp, RunEnd, UnitFileFacts, Verdict, after, before, goes_on,
+    AfterRun, DeliveryFacts, GivenUp, MessageVerdict, RunEnd, UnitFileFacts, after, before, goes_on,
 };
 
 /// Time that the server keeps a request for a unit while there is none.
@@ -45,14 +45,14 @@ enum WorkerEnd {
     TooOld,
 }
 
-/// What the server has for a worker.
+/// Answer of the server to a worker.
 enum Pulled {
     Unit(Box<Message>),
     Nothing,
     Lost(String),
 }
 
-/// What all workers of this process share.
+/// State that all workers of this process share.
 struct Fleet {
     work: Arc<PlannedWork>,
     uncopy: PathBuf,
@@ -199,13 +199,13 @@ impl Fleet {
     /// Does what a message asks for, and answers it.
     async fn handle(&self, message: &Message) -> Result<Option<WorkerEnd>, FleetError> {
         if *self.stop.borrow() {
-            self.answer(message, None, 0, Verdict::HandBack).await;
+            self.answer(message, None, 0, MessageVerdict::HandBack).await;
             return Ok(Some(WorkerEnd::Stopped));
         }
         let deliveries = message.info().ok().and_then(|info| u64::try_from(info.delivered).ok());
         let deliveries = deliveries.unwrap_or(1);
         let Some(unit) = UnitMessage::parse(&message.payload, &self.work.plan) else {
-            self.answer(message, None, deliveries, Verdict::GiveUp(GivenUp::Message)).await;
+            self.answer(message, None, deliveries, MessageVerdict::GiveUp(GivenUp::Message)).await;
             return Ok(None);
         };
         let number = unit.unit;
@@ -223,7 +223,7 @@ impl Fleet {
                 })
             }
             Err(error) => {
-                self.answer(message, Some(number), deliveries, Verdict::HandBack).await;
+                self.answer(message, Some(number), deliveries, MessageVerdict::HandBack).await;
                 Err(error)
             }
         }
@@ -244,7 +244,7 @@ impl Fleet {
         &self,
         message: UnitMessage,
         deliveries: u64,
-    ) -> Result<(Verdict, Option<RunEnd>), FleetError> {
+    ) -> Result<(MessageVerdict, Option<RunEnd>), FleetError> {
         let UnitMessage { unit, digest, .. } = message;
         let is_last = self.work.is_last(unit);
         let (file, attempts, waits) = blocking(&self.work, move |work| {
@@ -296,25 +296,25 @@ impl Fleet {
         message: &Message,
         unit: Option<UnitNumber>,
         tries: u64,
-        verdict: Verdict,
+        verdict: MessageVerdict,
     ) {
         let named = unit.map_or("a message".to_owned(), |unit| format!("unit {unit}"));
         let answered = match verdict {
-            Verdict::Acknowledge => {
+            MessageVerdict::Acknowledge => {
                 if !self.is_quiet {
                     report::print(&format!("{named}: done\n"));
                 }
                 message.double_ack().await
             }
-            Verdict::Again(wait) => {
+            MessageVerdict::Again(wait) => {
                 if !self.is_quiet {
                     report::print(&format!("{named}: again in {} s\n", wait.as_secs()));
                 }
                 let wait = (!wait.is_zero()).then_some(wait);
                 message.double_ack_with(AckKind::Nak(wait)).await
             }
-            Verdict::HandBack => message.double_ack_with(AckKind::Nak(None)).await,
-            Verdict::GiveUp(reason) => {
+            MessageVerdict::HandBack => message.double_ack_with(AckKind::Nak(None)).await,
+            MessageVerdict::GiveUp(reason) => {
                 report::say(&format!("{named} is given up: {}", reason.words()));
                 if let Err(problem) = self.note_given_up(message, unit, tries, reason).await {
                     report::say(&format!("{named} stays in the queue: {problem}"));

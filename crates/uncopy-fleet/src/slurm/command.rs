@@ -29,7 +29,7 @@ pub(super) fn contradiction(options: &[OsString]) -> Option<&OsStr> {
     Some(found)
 }
 
-/// What all jobs of a submission have in common.
+/// Facts that all jobs of a submission share.
 #[derive(Debug)]
 pub(super) struct Sbatch<'a> {
     pub(super) work: &'a PlannedWork,

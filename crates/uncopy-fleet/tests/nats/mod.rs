@@ -11,7 +11,7 @@ use testbed::{Case, Need, Program, Run};
 
 use super::work::{Work, fleet};
 
-/// What every test with a server needs.
+/// Need of every test with a server.
 const SERVER: Need = Need::Tool("nats-server");
 
 pub(crate) fn cases() -> Vec<Case> {
