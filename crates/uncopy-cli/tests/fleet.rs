@@ -48,7 +48,7 @@ fn a_program_that_is_not_there() {
     let program = program.arg("status").env("PATH", "/nonexistent");
     let run = program.run();
     assert!(run.failed(11).contains("; `cargo install"), "{}", run.stderr);
-    // What cannot be executed is no program either.
+    // A file that cannot be executed.
     fs::write(scratch.join("bin/uncopy-fleet"), "").unwrap();
     let run = program.run();
     assert!(run.failed(1).contains("may be executed"), "{}", run.stderr);
