@@ -1,10 +1,10 @@
 //! `uncopy fleet` becomes the program uncopy-fleet, or says where to get it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 
-use testbed::{Case, Place, Program, Scratch};
+use testbed::{Case, Place, Program, Scratch, run_tool};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -18,20 +18,22 @@ fn alone() -> (Scratch, Program) {
     let scratch = Place::Disk.scratch();
     let uncopy = scratch.join("bin/uncopy");
     fs::create_dir(scratch.join("bin")).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_uncopy"), &uncopy).unwrap();
+    // By another process: one that this process writes cannot be started while a test beside this one forks.
+    run_tool("cp", [OsStr::new(env!("CARGO_BIN_EXE_uncopy")), uncopy.as_os_str()]);
     let program = Program::new(uncopy).arg("fleet");
     (scratch, program)
 }
 
 fn the_other_program_gets_all_words() {
     let (scratch, program) = alone();
-    let odd = std::ffi::OsStr::from_bytes(b"\xff 'x'\n");
+    let odd = OsStr::from_bytes(b"\xff 'x'\n");
     let program = program.args(["--help", "-x", "--", "--array=1"]).arg(odd);
     let script = |directory: &str, code: u8| {
         let file = scratch.join(directory).join("uncopy-fleet");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, format!("#!/bin/sh\nprintf '%s|' \"$@\"\nexit {code}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("#!/bin/sh\nprintf '%s|' \"$@\"\nexit {code}\n");
+        let write = "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\"";
+        run_tool("sh", ["-c".as_ref(), write.as_ref(), file.as_os_str(), text.as_ref()]);
     };
     script("path", 7);
     let path = format!("{}:/usr/bin:/bin", scratch.join("path").display());
