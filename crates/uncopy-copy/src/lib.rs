@@ -29,6 +29,8 @@ mod jobs;
 mod journal;
 mod journal_name;
 #[cfg(feature = "trees")]
+// Public on Linux alone.
+#[cfg_attr(not(target_os = "linux"), allow(unreachable_pub))]
 mod ledger_name;
 mod mode_changes;
 mod observer;
