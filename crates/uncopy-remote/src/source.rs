@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 use uncopy_copy::peer::{
@@ -29,6 +31,9 @@ const ALL_AHEAD_BYTES: usize = 24 << 20;
 const PAGE_BYTES: usize = 512 << 10;
 /// Maximum number of pages that a listing is ahead.
 const PAGES_AHEAD: usize = 8;
+/// Round trip from which on directories are asked for ahead. Nearer ones come soon enough, and trees of them cross more
+/// quickly when their contents are not in memory for long.
+const FAR: Duration = Duration::from_millis(2);
 /// Maximum numbers of threads that read or list, and that wait for attributes.
 const READERS: usize = 48;
 const ATTRIBUTE_READERS: usize = 8;
@@ -59,6 +64,8 @@ pub struct RemoteSource {
     attribute_readers: Gate,
     listings: Mutex<HashMap<PeerHandle, Arc<Mutex<Listing>>>>,
     ahead: Mutex<DirectoriesAhead<Pending>>,
+    /// Shortest time in microseconds that a root took to be opened.
+    round_trip: AtomicU64,
     /// Files that changed while they were read.
     changed: Mutex<HashSet<PeerHandle>>,
 }
@@ -73,12 +80,22 @@ impl RemoteSource {
             attribute_readers: Gate::new(ATTRIBUTE_READERS),
             listings: Mutex::default(),
             ahead: Mutex::default(),
+            round_trip: AtomicU64::new(u64::MAX),
             changed: Mutex::default(),
         })
     }
 
-    /// Opens and lists directories ahead, as far as answers have come and memory allows.
+    /// Whether waiting for the other machine costs more than having its answers lie around.
+    fn is_far(&self) -> bool {
+        let micros = self.round_trip.load(Ordering::Relaxed);
+        micros != u64::MAX && Duration::from_micros(micros) >= FAR
+    }
+
+    /// Opens and lists directories ahead, as far as answers have come and memory allows, if the other machine is far.
     fn look_ahead(&self) -> Result<(), PeerError> {
+        if !self.is_far() {
+            return Ok(());
+        }
         let mut ahead = lock(&self.ahead);
         loop {
             let mut share = self.budget.try_take(PAGE_BYTES);
@@ -163,7 +180,11 @@ impl AskedOpening for Pending {
 
 impl Peer for RemoteSource {
     fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {
-        self.calls.ask(&Call::Root { number, follows }).and_then(|answer| opened(&answer))
+        let begin = Instant::now();
+        let answer = self.calls.ask(&Call::Root { number, follows })?;
+        let micros = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.round_trip.fetch_min(micros, Ordering::Relaxed);
+        opened(&answer)
     }
 
     fn root_target(&self, number: u32) -> Result<OsString, PeerError> {
@@ -218,10 +239,12 @@ impl Peer for RemoteSource {
         }
         drop(listing);
         let entries: Vec<PeerEntry> = entries.into_iter().map(entry).collect();
-        let is_directory = |entry: &&PeerEntry| entry.stat.file_type() == FileType::Directory;
-        let directories = entries.iter().filter(is_directory).map(|entry| entry.name.clone());
-        lock(&self.ahead).found(directory, directories, contents_up_to);
-        self.look_ahead()?;
+        if self.is_far() {
+            let is_directory = |entry: &&PeerEntry| entry.stat.file_type() == FileType::Directory;
+            let directories = entries.iter().filter(is_directory).map(|entry| entry.name.clone());
+            lock(&self.ahead).found(directory, directories, contents_up_to);
+            self.look_ahead()?;
+        }
         let failed = failed.into_iter().map(failed_entry).collect();
         Ok(PeerPage { entries, failed, is_last })
     }
