@@ -4,6 +4,7 @@
 
 mod data_session;
 mod far_end;
+mod far_trees;
 mod hostile_callers;
 mod hostile_servers;
 mod open_session;

@@ -22,6 +22,19 @@ pub(crate) enum Line {
     Pipes,
     /// Each read gets at most this number of bytes.
     Chopped(usize),
+    /// Each read takes this long more: the other end is far.
+    Late(Duration),
+}
+
+/// Reader that gets bytes late.
+struct Late(UnixStream, Duration);
+
+impl Read for Late {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buffer);
+        thread::sleep(self.1);
+        read
+    }
 }
 
 /// Reader that gets a few bytes at a time.
@@ -49,6 +62,13 @@ pub(crate) fn connection(line: Line) -> (Streams, Streams) {
             };
             let ((near_input, far_output), (far_input, near_output)) = (pipe(), pipe());
             (Streams::new(near_input, near_output), Streams::new(far_input, far_output))
+        }
+        Line::Late(delay) => {
+            let (near, far) = UnixStream::pair().unwrap();
+            let late = |socket: UnixStream| {
+                Streams::new(Late(socket.try_clone().unwrap(), delay), Closing(socket))
+            };
+            (late(near), late(far))
         }
         Line::Chopped(bytes) => {
             let (near, far) = UnixStream::pair().unwrap();
