@@ -12,7 +12,7 @@ use uncopy_remote::RemoteSource;
 
 use super::support::{Line, Pulled, errno, list_all, name};
 
-const LATE: Line = Line::Late(Duration::from_millis(3));
+const LATE: Line = Line::Delayed(Duration::from_millis(3));
 
 /// 12 directories of 12 directories of 3 files.
 fn plant(root: &Path) {

@@ -23,13 +23,13 @@ pub(crate) enum Line {
     /// Each read gets at most this number of bytes.
     Chopped(usize),
     /// Each read takes this long more: the other end is far.
-    Late(Duration),
+    Delayed(Duration),
 }
 
 /// Reader that gets bytes late.
-struct Late(UnixStream, Duration);
+struct Delayed(UnixStream, Duration);
 
-impl Read for Late {
+impl Read for Delayed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.0.read(buffer);
         thread::sleep(self.1);
@@ -63,10 +63,10 @@ pub(crate) fn connection(line: Line) -> (Streams, Streams) {
             let ((near_input, far_output), (far_input, near_output)) = (pipe(), pipe());
             (Streams::new(near_input, near_output), Streams::new(far_input, far_output))
         }
-        Line::Late(delay) => {
+        Line::Delayed(delay) => {
             let (near, far) = UnixStream::pair().unwrap();
             let late = |socket: UnixStream| {
-                Streams::new(Late(socket.try_clone().unwrap(), delay), Closing(socket))
+                Streams::new(Delayed(socket.try_clone().unwrap(), delay), Closing(socket))
             };
             (late(near), late(far))
         }
