@@ -89,8 +89,8 @@ fn trees_that_are_far_are_what_they_are_near() {
     }
 }
 
-/// What is opened ahead is what was there then: another directory that got the name since is not taken for it, and a
-/// name that is gone is an error of whoever asks.
+/// A directory that was opened ahead is the one that was there then, another one that got the name since is found when it is
+/// asked for again, and a name that is gone is an error of whoever asks.
 #[test]
 fn what_changes_meanwhile_is_seen_or_refused() {
     let root = tempfile::tempdir().unwrap();
