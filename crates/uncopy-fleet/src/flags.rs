@@ -111,7 +111,7 @@ pub(crate) struct ServerFlags {
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 
-    /// Address of the server: nats://HOST[:PORT], or tls:// to insist on TLS; several with commas
+    /// Address of the server: nats://HOST or nats://HOST:PORT, or tls:// to insist on TLS; several with commas
     #[arg(long, value_name = "URL")]
     pub(crate) server: String,
 
