@@ -117,7 +117,7 @@ impl<R: BufRead> UnitReader<R> {
     /// Reads the first line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The header breaks a rule of the format.
     pub fn new(mut input: R) -> Result<UnitReader<R>, FormatError> {
         let mut text = Vec::new();
         let mut digest = blake3::Hasher::new();
@@ -138,7 +138,7 @@ impl<R: BufRead> UnitReader<R> {
     /// Reads the next entry. `None`: the unit is whole, and this is its end.
     ///
     /// # Errors
-    /// What is wrong with the next line. The reader must not be used any more.
+    /// The next line breaks a rule of the format. The reader must not be used any more.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, FormatError> {
         if self.ended {
             return Ok(None);
