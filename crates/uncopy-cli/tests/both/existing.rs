@@ -243,17 +243,17 @@ fn a_fuse_filesystem(form: Form) {
         for _ in ["new", "old"] {
             let receipt = below.receipt(&command(cp().args(switches)).run());
             assert_eq!(receipt.at("shared") + receipt.at("moved"), 0, "{}", receipt.value());
-            below.assert_copied();
+            settled(&below).assert_copied();
         }
         std::fs::write(&destination, b"old").unwrap();
         let kept = command(cp().arg("-n")).run();
         assert!(kept.status.success(), "{}", kept.stderr);
-        below.assert_kept(b"old");
+        settled(&below).assert_kept(b"old");
     }
     std::fs::remove_file(&destination).unwrap();
     let made = command(cp().arg("-n")).run();
     assert_eq!(below.receipt(&made).value()["event"], "copied");
-    below.assert_copied();
+    settled(&below).assert_copied();
 
     // A file that comes meanwhile is left alone here too.
     std::fs::remove_file(&destination).unwrap();
@@ -263,12 +263,17 @@ fn a_fuse_filesystem(form: Form) {
     let run = stopped.resume().run;
     assert!(run.status.success(), "{}", run.stderr);
     assert_eq!(std::fs::read(seen).unwrap(), b"meanwhile");
-    // The server removes a file that lost its name while it was open when it learns of the last close, which is after it.
+    settled(&below).assert_no_strangers();
+}
+
+/// Returns the directories when the server has removed each file that lost its name while it was open: it does so when it
+/// learns of the last close, which may be after the program that closed it has ended.
+fn settled(below: &Pair) -> &Pair {
     testbed::wait_for("the server to remove what it hid", || {
         let entries = std::fs::read_dir(below.to.path()).unwrap();
         !entries.map(|entry| entry.unwrap().file_name()).any(|name| is_hidden(&name))
     });
-    below.assert_no_strangers();
+    below
 }
 
 /// Whether libfuse gave a file this name when it lost its own while it was open.

@@ -103,8 +103,9 @@ fn a_million_entries_fit(direction: Direction, form: Form) {
     let what = format!("{direction:?} {form:?}: {less:?} {more:?}, for a million {near} {far}");
     eprintln!("{what}");
     assert!(more.near.max(more.far) <= LIMIT, "{what}");
-    // A few pages more or less count for much where the sizes are small.
-    let may_conclude = many >= 100_000;
+    // Threads that wait for a processor keep up to 10 MiB more of what is on its way: that would count tenfold where the
+    // sizes are small.
+    let may_conclude = many >= 400_000;
     assert!(!may_conclude || near.max(far) <= LIMIT, "{what}");
 }
 
