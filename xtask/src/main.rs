@@ -7,6 +7,7 @@ mod finding;
 mod fuzz;
 mod install_c;
 mod interface;
+mod package;
 mod peers;
 mod process;
 mod sanitize;
@@ -37,6 +38,8 @@ enum Task {
     Interface(interface::Arguments),
     /// Build and install the C library with its headers.
     InstallC(install_c::Arguments),
+    /// Build what people install, with digests: the same bits each time.
+    Package(package::Arguments),
     /// Measure a suite side by side with its peers.
     Compare(compare::Arguments),
     /// Write one page with everything that was measured, or set two sets of rows side by side.
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Task::Book(arguments) => book::run(&arguments, &Arguments::command()),
         Task::Interface(arguments) => interface::run(&arguments),
         Task::InstallC(arguments) => install_c::run(&arguments),
+        Task::Package(arguments) => package::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Evidence(arguments) => evidence::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),

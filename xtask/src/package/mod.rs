@@ -1,0 +1,98 @@
+//! `cargo xtask package KIND`: builds what people install, the same bits each time.
+
+mod archive;
+mod build;
+mod static_program;
+mod sums;
+mod texts;
+mod twice;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::workspace;
+use build::Setting;
+
+/// Arguments of `cargo xtask package`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// What to build.
+    #[arg(required = true)]
+    kinds: Vec<Kind>,
+    /// Where packages go; `SHA256SUMS` names all that are there. [default: target/package]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Package the programs that `cargo build --release` makes: quicker, but paths of this machine may be in
+    /// them.
+    #[arg(long)]
+    as_built: bool,
+    /// Build everything once more from a copy of the tree in another directory, and compare.
+    #[arg(long, conflicts_with = "as_built")]
+    twice: bool,
+}
+
+/// Packages, one kind each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// All of those below.
+    All,
+    /// The program without shared libraries, for 64-bit x86 and ARM.
+    Static,
+}
+
+impl Kind {
+    /// Kinds that `wanted` names, each once, in the order in which they are built.
+    fn expand(wanted: &[Kind]) -> Vec<Kind> {
+        let is_wanted = |kind: &Kind| wanted.contains(&Kind::All) || wanted.contains(kind);
+        let kinds = Kind::value_variants().iter().copied();
+        kinds.filter(|kind| *kind != Kind::All && is_wanted(kind)).collect()
+    }
+}
+
+/// Builds packages, and writes down their digests.
+///
+/// # Errors
+/// If a tool is missing, or a package cannot be built.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let out = match &arguments.out {
+        Some(out) => std::path::absolute(out).context("--out is no path")?,
+        None => workspace::target_directory().join("package"),
+    };
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let setting = Setting::new(out, arguments.as_built)?;
+    let kinds = Kind::expand(&arguments.kinds);
+    for kind in &kinds {
+        for package in make(*kind, &setting)? {
+            println!("{}", package.display());
+        }
+    }
+    sums::write(setting.out())?;
+    if arguments.twice { twice::compare(&setting, &kinds) } else { Ok(()) }
+}
+
+/// Builds one kind, and returns its packages.
+fn make(kind: Kind, setting: &Setting) -> Result<Vec<PathBuf>> {
+    match kind {
+        Kind::All => Ok(Vec::new()),
+        Kind::Static => static_program::make(setting),
+    }
+}
+
+/// The name by which the command line knows a kind.
+fn name(kind: Kind) -> String {
+    kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Empties `directory`, which is made if it is not there.
+fn emptied(directory: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot empty {}", directory.display()));
+        }
+        _ => {}
+    }
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))
+}
