@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The name of the interface, as the library says it (`crates/uncopy-zx/build.rs`).
-const SONAME: &str = "libuncopy_zx.so.0";
+pub(crate) const SONAME: &str = "libuncopy_zx.so.0";
 
 /// Builds and installs.
 ///
@@ -37,25 +38,38 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Some(directory) => directory.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
         None => prefix.clone(),
     };
-    install(&prefix, &root, &arguments.libdir)?;
+    let built = build(workspace::cargo, &workspace::target_directory())?;
+    install(&built, &prefix, &root, &arguments.libdir)?;
     println!("uncopy-zx {VERSION} is in {}", root.display());
     Ok(())
 }
 
-/// Builds, and installs below `root` what will be found below `prefix`.
+/// Builds both libraries with what `cargo` returns, which builds in `target`, and returns where they are.
 ///
 /// # Errors
-/// As [`run`].
-pub(crate) fn install(prefix: &Path, root: &Path, libdir: &str) -> Result<()> {
+/// If cargo fails; what it said stands above.
+pub(crate) fn build(cargo: impl Fn() -> Command, target: &Path) -> Result<PathBuf> {
     // One kind of output each, because cargo optimises across crates only then.
     for kind in ["cdylib", "staticlib"] {
         let build = ["rustc", "--quiet", "--locked", "--profile", "c-library", "--package"];
         let what = ["uncopy-zx", "--lib", "--crate-type", kind];
-        workspace::run(workspace::cargo().args(build).args(what))?;
+        workspace::run(cargo().args(build).args(what))?;
     }
-    let built = workspace::target_directory().join("c-library");
+    Ok(target.join("c-library"))
+}
+
+/// Name of the shared library's file.
+pub(crate) fn full_name() -> String {
+    format!("libuncopy_zx.so.{VERSION}")
+}
+
+/// Installs below `root` what was `built`, and will be found below `prefix`.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(crate) fn install(built: &Path, prefix: &Path, root: &Path, libdir: &str) -> Result<()> {
     let libraries = root.join(libdir);
-    let full_name = format!("libuncopy_zx.so.{VERSION}");
+    let full_name = full_name();
     place(&built.join("libuncopy_zx.a"), &libraries.join("libuncopy_zx.a"))?;
     place(&built.join("libuncopy_zx.so"), &libraries.join(&full_name))?;
     link(&full_name, &libraries.join(SONAME))?;

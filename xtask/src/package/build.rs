@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace;
 
-/// What all packages of a run have in common.
+/// Settings that all packages of a run have in common.
 pub(crate) struct Setting {
     out: PathBuf,
     as_built: bool,
@@ -30,6 +30,11 @@ impl Setting {
     /// Directory for packages.
     pub(crate) fn out(&self) -> &Path {
         &self.out
+    }
+
+    /// Whether programs are taken as `cargo build --release` made them.
+    pub(crate) fn is_as_built(&self) -> bool {
+        self.as_built
     }
 
     /// The time that files in packages have, in seconds since 1970.

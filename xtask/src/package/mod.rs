@@ -2,6 +2,8 @@
 
 mod archive;
 mod build;
+mod deb;
+mod fresh_root;
 mod static_program;
 mod sums;
 mod texts;
@@ -18,7 +20,7 @@ use build::Setting;
 /// Arguments of `cargo xtask package`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// What to build.
+    /// Packages to build.
     #[arg(required = true)]
     kinds: Vec<Kind>,
     /// Where packages go; `SHA256SUMS` names all that are there. [default: target/package]
@@ -31,6 +33,10 @@ pub(crate) struct Arguments {
     /// Build everything once more from a copy of the tree in another directory, and compare.
     #[arg(long, conflicts_with = "as_built")]
     twice: bool,
+    /// Have lintian look at the packages, install them into fresh roots of Debian (`debootstrap`), and use them
+    /// there; needs root.
+    #[arg(long)]
+    try_out: bool,
 }
 
 /// Packages, one kind each.
@@ -38,6 +44,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Kind {
     /// All of those below.
     All,
+    /// The program, the C library, and what compiling against it needs, for Debian.
+    Deb,
     /// The program without shared libraries, for 64-bit x86 and ARM.
     Static,
 }
@@ -64,8 +72,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let setting = Setting::new(out, arguments.as_built)?;
     let kinds = Kind::expand(&arguments.kinds);
     for kind in &kinds {
-        for package in make(*kind, &setting)? {
+        let packages = make(*kind, &setting)?;
+        for package in &packages {
             println!("{}", package.display());
+        }
+        if arguments.try_out {
+            try_out(*kind, &packages)?;
         }
     }
     sums::write(setting.out())?;
@@ -76,7 +88,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 fn make(kind: Kind, setting: &Setting) -> Result<Vec<PathBuf>> {
     match kind {
         Kind::All => Ok(Vec::new()),
+        Kind::Deb => deb::make(setting),
         Kind::Static => static_program::make(setting),
+    }
+}
+
+/// Installs packages where nothing else is, and uses them.
+fn try_out(kind: Kind, packages: &[PathBuf]) -> Result<()> {
+    match kind {
+        Kind::Deb => fresh_root::try_deb(packages),
+        Kind::Static => fresh_root::try_static(packages),
+        Kind::All => Ok(()),
     }
 }
 

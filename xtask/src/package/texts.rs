@@ -1,4 +1,4 @@
-//! What every package of the program has beside it: manual pages and completions.
+//! Texts that every package of the program has beside it: manual pages and completions.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -18,12 +18,26 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) struct CompletionShell {
     shell: Shell,
     pub(super) file_name: &'static str,
+    /// Below `/usr/share`, in Debian.
+    pub(super) directory: &'static str,
 }
 
 const SHELLS: [CompletionShell; 3] = [
-    CompletionShell { shell: Shell::Bash, file_name: "uncopy" },
-    CompletionShell { shell: Shell::Zsh, file_name: "_uncopy" },
-    CompletionShell { shell: Shell::Fish, file_name: "uncopy.fish" },
+    CompletionShell {
+        shell: Shell::Bash,
+        file_name: "uncopy",
+        directory: "bash-completion/completions",
+    },
+    CompletionShell {
+        shell: Shell::Zsh,
+        file_name: "_uncopy",
+        directory: "zsh/vendor-completions",
+    },
+    CompletionShell {
+        shell: Shell::Fish,
+        file_name: "uncopy.fish",
+        directory: "fish/vendor_completions.d",
+    },
 ];
 
 /// Manual pages and completions in a directory.

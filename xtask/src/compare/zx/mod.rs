@@ -36,7 +36,8 @@ fn program() -> PathBuf {
 /// # Errors
 /// If cargo or the C compiler fails, or is not there; what they said stands above.
 pub(super) fn build() -> Result<()> {
-    install_c::install(&prefix(), &prefix(), "lib")?;
+    let built = install_c::build(workspace::cargo, &workspace::target_directory())?;
+    install_c::install(&built, &prefix(), &prefix(), "lib")?;
     let libraries = prefix().join("lib");
     let mut compiler = Command::new("cc");
     compiler

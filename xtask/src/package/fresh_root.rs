@@ -1,0 +1,127 @@
+//! Fresh roots of Debian, in which packages are installed and used as by somebody who has nothing else.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{build, emptied};
+use crate::workspace;
+
+/// Packages that compile a C program and show manual pages.
+const PACKAGES: &str = "gcc,libc6-dev,pkg-config,man-db,bash-completion";
+
+/// Uses the program that is installed.
+const USE: &str = r#"
+uncopy --version
+head -c 3000001 /dev/urandom > /tmp/a
+uncopy cp -v --durable --verify /tmp/a /tmp/b
+cmp /tmp/a /tmp/b
+mkdir -p /tmp/tree/d && cp /tmp/a /tmp/tree/d/x && ln /tmp/tree/d/x /tmp/tree/y
+uncopy cp -r /tmp/tree /tmp/tree2
+uncopy verify /tmp/tree /tmp/tree2
+for size in 1 4096 300000; do head -c $size /tmp/a | uncopy cp /dev/stdin /tmp/c 2>/dev/null || true; done
+uncopy cp --compress=zstd /usr/share/common-licenses/GPL-3 /tmp/z
+uncopy cp --decompress /tmp/z /tmp/zz
+cmp /usr/share/common-licenses/GPL-3 /tmp/zz
+uncopy capabilities /tmp
+uncopy doctor /tmp/a /tmp/b || test $? -lt 64
+"#;
+
+/// Installs packages of Debian, uses them, and removes them again.
+///
+/// # Errors
+/// If lintian finds an error, or one of these fails; what was said stands above.
+pub(super) fn try_deb(packages: &[PathBuf]) -> Result<()> {
+    let lintian = build::tool("lintian", "lintian")?;
+    let mut lintian = Command::new(lintian);
+    lintian.args(["--fail-on", "error", "--no-tag-display-limit", "--allow-root"]).args(packages);
+    workspace::run(&mut lintian)?;
+    let root = fresh()?;
+    let inside = root.join("packages");
+    std::fs::create_dir(&inside)?;
+    for package in packages {
+        std::fs::copy(package, inside.join(package.file_name().unwrap_or_default()))?;
+    }
+    let sources = workspace::root().join("crates/uncopy-zx/tests/c");
+    std::fs::create_dir(root.join("c"))?;
+    for entry in std::fs::read_dir(&sources)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            std::fs::copy(entry.path(), root.join("c").join(entry.file_name()))?;
+        }
+    }
+    in_root(
+        &root,
+        &format!(
+            "dpkg --install /packages/*.deb\n{USE}\n\
+             man -w uncopy uncopy-cp\n\
+             bash -c '. /usr/share/bash-completion/completions/uncopy; complete -p uncopy'\n\
+             cc -std=gnu11 /c/channel.c -o /tmp/c $(pkg-config --cflags --libs uncopy-zx)\n\
+             /tmp/c >/dev/null\n\
+             cc -std=gnu11 /c/channel.c -o /tmp/c -static-libgcc $(pkg-config --cflags uncopy-zx) \
+                 -l:libuncopy_zx.a $(pkg-config --libs --static uncopy-zx | sed s/-luncopy_zx//)\n\
+             /tmp/c >/dev/null\n\
+             dpkg --verify uncopy libuncopy-zx0 libuncopy-zx-dev\n\
+             dpkg --purge uncopy libuncopy-zx-dev libuncopy-zx0\n\
+             ! command -v uncopy\n"
+        ),
+    )
+}
+
+/// Unpacks the archive for this machine's architecture, and uses the program in it.
+///
+/// # Errors
+/// If something fails; what was said stands above.
+pub(super) fn try_static(packages: &[PathBuf]) -> Result<()> {
+    let name = format!("-{}-linux.tar.gz", std::env::consts::ARCH);
+    let is_ours = |path: &&PathBuf| path.display().to_string().ends_with(&name);
+    let archive = packages.iter().find(is_ours);
+    let archive = archive.context("no archive is for this machine's architecture")?;
+    let root = fresh()?;
+    std::fs::copy(archive, root.join("archive.tar.gz"))?;
+    let unpack = "tar -C /opt -xzf /archive.tar.gz\nexport PATH=$(echo /opt/uncopy-*):$PATH";
+    in_root(&root, &format!("{unpack}\n{USE}"))
+}
+
+/// A root of this machine's own release, in which nothing has been installed yet.
+fn fresh() -> Result<PathBuf> {
+    let debootstrap = build::tool("debootstrap", "debootstrap")?;
+    let directory = workspace::target_directory().join("package-root");
+    let (pristine, root) = (directory.join("pristine"), directory.join("root"));
+    if !pristine.exists() {
+        let unfinished = directory.join("unfinished");
+        emptied(&unfinished)?;
+        let mut command = Command::new(debootstrap);
+        command.args(["--variant=minbase", &format!("--include={PACKAGES}")]);
+        let mut quiet = command.arg(release()?).arg(&unfinished);
+        quiet = quiet.stdout(std::process::Stdio::null());
+        workspace::run(quiet)?;
+        std::fs::rename(&unfinished, &pristine)?;
+    }
+    emptied(&root)?;
+    let mut copy = Command::new("cp");
+    workspace::run(copy.args(["-a", "--reflink=auto"]).arg(pristine.join(".")).arg(&root))?;
+    Ok(root)
+}
+
+/// Name of the release of Debian that this machine runs.
+fn release() -> Result<String> {
+    let text = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
+    let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    Ok(name.context("/etc/os-release names no release of Debian")?.to_owned())
+}
+
+/// Runs a script in a root, with `/proc` and `/sys`, in namespaces that end with it.
+fn in_root(root: &Path, script: &str) -> Result<()> {
+    let mounts = "mount -t proc proc \"$1/proc\"; mount --rbind /sys \"$1/sys\"; \
+        mount --rbind /dev \"$1/dev\"; exec chroot \"$1\" /bin/bash -exc \"$2\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--", "sh", "-ec", mounts, "sh"]);
+    let status = command.arg(root).arg(script).env_clear();
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let status = status.env("PATH", path).env("HOME", "/root").env("LC_ALL", "C.UTF-8").status();
+    let status = status.context("cannot start unshare (util-linux)")?;
+    ensure!(status.success(), "what was installed into {} fails: see above", root.display());
+    Ok(())
+}
