@@ -5,6 +5,7 @@
 //! | `NNNNNN.json` | [`Record`]: the unit is done; it is made once and never replaced, and taken back if the parts of a cut file are lost |
 //! | `NNNNNN.failed.json` | [`Failure`]: why the last attempt failed; without meaning once there is a record |
 //! | `NNNNNN.epoch` | [`Attempt`]: the last attempt that was begun; only it may commit |
+//! | `NNNNNN.copy.json` | [`FurtherCopy`]: of the cut file whose first part is this unit; a copy of its staging file is about to get its name |
 //! | `lock` | nothing; its bytes are locked: one for each unit, and one for each file that is cut |
 //!
 //! Every file is written aside and gets its name when it is whole. Nothing is decided by a clock: an attempt is the
@@ -29,7 +30,9 @@ use uncopy_core::{Errno, Error};
 use uncopy_os::{Sys, directory, file, name};
 
 pub use lock::{LedgerLock, LockPlace};
-pub use record::{Amounts, Attempt, Failure, FailureKind, FailureReason, Record, Worker};
+pub use record::{
+    Amounts, Attempt, Failure, FailureKind, FailureReason, FurtherCopy, Record, Worker,
+};
 
 /// Maximum length of a file of a ledger.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -64,6 +67,8 @@ pub enum LedgerFile {
     Failure,
     /// Last attempt of a unit.
     Attempt,
+    /// Further copy of a cut file.
+    Copy,
 }
 
 impl LedgerFile {
@@ -72,6 +77,7 @@ impl LedgerFile {
             LedgerFile::Record => ".json",
             LedgerFile::Failure => ".failed.json",
             LedgerFile::Attempt => ".epoch",
+            LedgerFile::Copy => ".copy.json",
         }
     }
 
@@ -83,7 +89,8 @@ impl LedgerFile {
     fn of_name(name: &[u8]) -> Option<(UnitNumber, LedgerFile)> {
         let name = std::str::from_utf8(name).ok()?;
         let unit = UnitNumber::of_file_name(name)?;
-        let kinds = [LedgerFile::Record, LedgerFile::Failure, LedgerFile::Attempt];
+        let kinds =
+            [LedgerFile::Record, LedgerFile::Failure, LedgerFile::Attempt, LedgerFile::Copy];
         kinds.into_iter().find(|kind| kind.name(unit) == name).map(|kind| (unit, kind))
     }
 }
@@ -267,6 +274,26 @@ impl Ledger {
         self.write(failure.unit, LedgerFile::Failure, failure, Flush::No).map(|_| ())
     }
 
+    /// Notes a copy that is about to get the name of a cut file, whose first part is `first`.
+    ///
+    /// # Errors
+    /// The note cannot be written; then an earlier one is still there.
+    pub fn put_copy(&self, first: UnitNumber, copy: &FurtherCopy) -> Result<(), UnitError> {
+        self.write(first, LedgerFile::Copy, copy, self.flush).map(|_| ())
+    }
+
+    /// Reads which copy was about to get the name of a cut file. `None`: none was, or a power cut took what was written
+    /// about it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn copy(&self, first: UnitNumber) -> Result<Option<FurtherCopy>, UnitError> {
+        match self.read(first, LedgerFile::Copy) {
+            Err(UnitError::Format { .. }) => Ok(None),
+            other => other,
+        }
+    }
+
     fn done<T>(&self, operation: &'static str, result: Sys<T>) -> Result<T, UnitError> {
         Ok(result.map_err(|errno| Error::destination(operation, &self.path, errno))?)
     }
@@ -340,7 +367,7 @@ impl Ledger {
         });
         let put = flushed.and_then(|()| match kind {
             LedgerFile::Record => name::rename_new(&self.directory, &aside, &file_name),
-            LedgerFile::Failure | LedgerFile::Attempt => {
+            LedgerFile::Failure | LedgerFile::Attempt | LedgerFile::Copy => {
                 name::rename(&self.directory, &aside, &file_name)
             }
         });

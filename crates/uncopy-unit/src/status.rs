@@ -219,7 +219,7 @@ pub fn read_facts(ledger: &Ledger) -> Result<BTreeMap<UnitNumber, UnitFacts>, Un
                 match kind {
                     LedgerFile::Failure => facts.failure = ledger.failure(unit)?,
                     LedgerFile::Attempt => facts.attempt = ledger.attempt(unit)?,
-                    LedgerFile::Record => {}
+                    LedgerFile::Record | LedgerFile::Copy => {}
                 }
             }
         }

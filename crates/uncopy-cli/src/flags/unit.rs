@@ -40,6 +40,7 @@ Exit codes:
   0   the unit is done, or was done before
   1   entries failed, or the destination has changed since the plan
   2   the options of the unit make no sense to this version; nothing was touched
+  3   verification failed: a copy differs from its source, and did not get its name
   4   the source has changed since the plan
   10  the last unit must wait for others, or another worker goes on with this one";
 

@@ -7,9 +7,10 @@ use uncopy::unit::ledger::FailureKind;
 use uncopy::unit::status::PlanStatus;
 
 /// Kinds of failures, each with its label.
-const KINDS: [(FailureKind, &str); 6] = [
+const KINDS: [(FailureKind, &str); 7] = [
     (FailureKind::SourceChanged, "source_changed"),
     (FailureKind::Conflict, "conflict"),
+    (FailureKind::Verification, "verification"),
     (FailureKind::Error, "error"),
     (FailureKind::Interrupted, "interrupted"),
     (FailureKind::Overtaken, "overtaken"),

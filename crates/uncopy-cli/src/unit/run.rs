@@ -137,12 +137,13 @@ fn exit_of(ran: &Ran) -> Exit {
         Ran::Done(_) | Ran::DoneBefore(_) => Exit::Success,
         Ran::NotYet { .. } | Ran::Overtaken => Exit::NotFinished,
         Ran::Failed(failure) => {
-            let all = |kind| failure.reasons.iter().all(|reason| reason.kind == kind);
-            match () {
-                () if all(FailureKind::SourceChanged) => Exit::SourceChanged,
-                () if all(FailureKind::NotYet) => Exit::NotFinished,
-                () => Exit::Failure,
-            }
+            let of_kinds = failure.reasons.iter().map(|reason| match reason.kind {
+                FailureKind::SourceChanged => Exit::SourceChanged,
+                FailureKind::Verification => Exit::VerificationFailed,
+                FailureKind::NotYet => Exit::NotFinished,
+                _ => Exit::Failure,
+            });
+            of_kinds.reduce(Exit::and).unwrap_or(Exit::Failure)
         }
     }
 }

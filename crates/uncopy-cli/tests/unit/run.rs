@@ -2,9 +2,12 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use testbed::{Case, Compared, Filesystem, Mount, Need, Place, assert_same_tree, run_tool, seeded};
+use testbed::{
+    CallPattern, Case, Compared, Filesystem, Mount, Need, Place, SystemCall, assert_same_tree,
+    run_tool, seeded,
+};
 
 use super::work::{Work, kinds, of_unit, printed, put, run_unit, uncopy};
 
@@ -20,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] deletions_are_the_last,
         [] clocks_decide_nothing,
         [] digests_are_in_the_records,
+        [] a_failed_verification_is_exit_code_3,
         [] copies_and_mirrors_leave_the_ledger,
         [Need::At(Place::Ext4)] a_full_destination_goes_on_when_it_has_room,
     ]
@@ -212,6 +216,43 @@ fn digests_are_in_the_records() {
         (name.into(), blake3::hash(&bytes).to_hex().to_string().into())
     };
     assert_eq!(found, [digest("a"), digest("large")]);
+    work.assert_done();
+}
+
+fn a_failed_verification_is_exit_code_3() {
+    let copies_nothing =
+        |bytes| CallPattern::of(&[SystemCall::COPY_FILE_RANGE]).nth(1).returns(bytes);
+    let work = Work::new();
+    work.write("a", vec![7; 100_000]);
+    work.write("b", "text");
+    work.write("large", seeded(5, 0, (2 << 20) + 99));
+    for name in ["a", "large"] {
+        File::open(work.source().join(name)).unwrap().sync_all().unwrap();
+    }
+    work.plan(&["--verify", "--method=copy-file-range", "--jobs=1", "--files=1"]);
+    let failed = |unit: &Path, bytes| {
+        let run = of_unit(unit).run_with([copies_nothing(bytes)]).run;
+        assert_eq!(run.status.code(), Some(3), "{}{}", run.stdout, run.stderr);
+        assert_eq!(kinds(&run), ["verification"]);
+        let run = uncopy().args(["unit", "status"]).arg(work.directory()).run();
+        assert!(run.stdout.contains("verification failed"), "{}", run.stdout);
+    };
+    let unit = work.unit_of("a");
+    failed(&unit, 100_000);
+    assert!(!work.destination().join("a").exists());
+    assert!(run_unit(&unit).status.success());
+    // Damage of any range is found by the last one, and all of them begin anew.
+    let is_range = |unit: &PathBuf| fs::read_to_string(unit).unwrap().contains("\"part\":");
+    let ranges: Vec<PathBuf> = work.units().into_iter().filter(is_range).collect();
+    let run = of_unit(&ranges[0]).run_with([copies_nothing(1 << 20)]).run;
+    assert!(run.status.success(), "{}", run.stderr);
+    assert!(run_unit(&ranges[1]).status.success());
+    let run = run_unit(&ranges[2]);
+    assert_eq!((run.status.code(), kinds(&run)), (Some(3), vec!["verification".to_owned()]));
+    assert!(!work.destination().join("large").exists());
+    let left = uncopy().args(["unit", "retry"]).arg(work.directory()).run().stdout;
+    assert!(ranges.iter().all(|unit| left.contains(unit.to_str().unwrap())), "{left}");
+    work.run_all();
     work.assert_done();
 }
 

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use testbed::{
-    CallPattern, Case, Intercepted, KernelFeature, Need, Stopped, SystemCall, by_extent, seeded,
+    CallPattern, Case, Intercepted, KernelFeature, Need, Stopped, SystemCall, WatchedCall,
+    by_extent, seeded,
 };
 
 use super::work::{Work, of_unit, printed, put, run_unit};
@@ -24,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Kernel(KernelFeature::StoppedCalls)] a_worker_stopped_before_it_gives_a_name,
         [Need::Kernel(KernelFeature::StoppedCalls)] a_writer_of_a_part_that_was_stopped,
         [] the_last_part_is_killed_at_each_step,
+        [Need::Kernel(KernelFeature::StoppedCalls)] a_worker_is_killed_when_its_copy_of_a_cut_file_has_the_name,
     ]
 }
 
@@ -246,4 +248,35 @@ fn a_writer_of_a_part_that_was_stopped() {
     assert!(gone_on.status.success(), "{}{}", gone_on.stdout, gone_on.stderr);
     assert!(fs::read(&copy).unwrap() == changed, "the change is lost");
     assert_eq!(fs::read_dir(work.destination()).unwrap().count(), 2);
+}
+
+/// A writer was stopped, so a copy of its file gets the name. Whoever puts it in place is killed before, at once after, and
+/// before the record.
+fn a_worker_is_killed_when_its_copy_of_a_cut_file_has_the_name() {
+    let is_staging = |call: &WatchedCall| {
+        call.paths().iter().any(|path| path.extension().is_some_and(|end| end == "part"))
+    };
+    let is_record =
+        |call: &WatchedCall| call.paths().iter().any(|path| path.ends_with("000002.json"));
+    let kills = [
+        CallPattern::of(&[SystemCall::UNLINKAT]).when(is_staging),
+        CallPattern::of(&[SystemCall::RENAMEAT2]).when(is_record),
+    ];
+    for kill in &kills[..by_extent([1, 2, 2])] {
+        let work = Work::new();
+        work.write("large", seeded(8, 0, (2 << 20) + 5));
+        work.plan(&["--method=read-write"]);
+        let units = work.units();
+        let stopped = stopped(&units[0], CallPattern::of(&[SystemCall::PWRITE64]).nth(1));
+        for unit in &units[..2] {
+            assert!(run_unit(unit).status.success());
+        }
+        let killed = of_unit(&units[2]).run_with([kill.clone().nth(1).kills()]);
+        assert_eq!(killed.run.status.code(), None, "{}", killed.run.stderr);
+        let copy = work.destination().join("large");
+        assert_eq!(fs::read(&copy).unwrap(), fs::read(work.source().join("large")).unwrap());
+        work.run_all();
+        let _ = stopped.resume();
+        work.assert_done();
+    }
 }

@@ -54,6 +54,20 @@ pub struct Record {
     pub outcome: EntryOutcome,
 }
 
+impl Record {
+    /// Makes a record of an entry that no job of this crate has finished: a part of a unit of work, for example.
+    #[must_use]
+    pub fn new(
+        sequence: u64,
+        kind: EntryKind,
+        source: PathBuf,
+        destination: PathBuf,
+        outcome: EntryOutcome,
+    ) -> Record {
+        Record { sequence, kind, source, destination, outcome }
+    }
+}
+
 /// Result of one entry.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -1,10 +1,12 @@
 //! Connections to a server, and what a plan has there.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::PullConsumer;
-use async_nats::jetstream::context::{ConsumerInfoError, GetStreamErrorKind};
+use async_nats::jetstream::context::{
+    ConsumerInfoError, ConsumerInfoErrorKind, GetStreamErrorKind,
+};
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context, ErrorCode};
 use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
@@ -13,6 +15,7 @@ use super::names;
 use crate::error::FleetError;
 use crate::flags::ServerFlags;
 use crate::plan::PlannedWork;
+use crate::report;
 
 /// Time that a server has for the greeting.
 const GREETING: Duration = Duration::from_secs(10);
@@ -156,36 +159,158 @@ pub(super) fn refused(what: &str, error: &dyn std::error::Error) -> FleetError {
     }
 }
 
+/// Why a plan has no queue on the server, or none was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotFound {
+    /// The server has none.
+    Absent,
+    /// The server did not answer, or cannot answer now: another question may help.
+    NoAnswer,
+    /// The server refuses to say.
+    Refused,
+}
+
+impl NotFound {
+    /// Decides by the answer about a stream (pure).
+    fn of_stream(kind: &GetStreamErrorKind) -> NotFound {
+        match kind {
+            GetStreamErrorKind::Request => NotFound::NoAnswer,
+            GetStreamErrorKind::JetStream(error) => NotFound::of_jetstream(error),
+            GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => {
+                NotFound::Refused
+            }
+        }
+    }
+
+    /// Decides by the answer about a consumer (pure).
+    fn of_consumer(kind: &ConsumerInfoErrorKind) -> NotFound {
+        match kind {
+            ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound => {
+                NotFound::Absent
+            }
+            ConsumerInfoErrorKind::JetStream(error) => NotFound::of_jetstream(error),
+            ConsumerInfoErrorKind::InvalidName | ConsumerInfoErrorKind::Offline => {
+                NotFound::Refused
+            }
+            ConsumerInfoErrorKind::Request
+            | ConsumerInfoErrorKind::TimedOut
+            | ConsumerInfoErrorKind::NoResponders => NotFound::NoAnswer,
+        }
+    }
+
+    fn of_jetstream(error: &jetstream::Error) -> NotFound {
+        match error.error_code() {
+            ErrorCode::STREAM_NOT_FOUND | ErrorCode::CONSUMER_NOT_FOUND => NotFound::Absent,
+            // As of HTTP: a server that starts, or has no leader now.
+            _ if error.code() == UNAVAILABLE => NotFound::NoAnswer,
+            _ => NotFound::Refused,
+        }
+    }
+
+    fn error(self, work: &PlannedWork, error: &dyn std::error::Error) -> FleetError {
+        match self {
+            NotFound::Absent => FleetError::NoQueue {
+                problem: format!("the server has no queue of plan {}", work.plan.id),
+                next: "run `uncopy fleet submit`",
+            },
+            NotFound::NoAnswer | NotFound::Refused => refused("look up the queue", error),
+        }
+    }
+}
+
+/// Code of JetStream for a server that cannot answer now.
+const UNAVAILABLE: usize = 503;
+
+/// Time between two questions about a queue.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Finds what the plan has on the server.
 ///
 /// # Errors
 /// It was not submitted, or the server does not answer.
 pub(super) async fn find(context: Context, work: &PlannedWork) -> Result<Queue, FleetError> {
+    look_up(&context, work).await.map_err(|(_, error)| error)
+}
+
+/// Finds what the plan has on the server, and waits for a server that does not answer now.
+///
+/// # Errors
+/// It was not submitted, or the server does not answer for so long.
+pub(super) async fn find_within(
+    context: Context,
+    work: &PlannedWork,
+    patience: Duration,
+) -> Result<Queue, FleetError> {
+    let since = Instant::now();
+    let mut is_first = true;
+    loop {
+        let problem = match look_up(&context, work).await {
+            Ok(queue) => return Ok(queue),
+            Err((NotFound::NoAnswer, error)) if since.elapsed() < patience => error,
+            Err((_, error)) => return Err(error),
+        };
+        if std::mem::take(&mut is_first) {
+            let patience = humantime::format_duration(patience);
+            report::say(&format!("{problem}; waiting for an answer for up to {patience}"));
+        }
+        tokio::time::sleep(PAUSE.min(patience)).await;
+    }
+}
+
+async fn look_up(context: &Context, work: &PlannedWork) -> Result<Queue, (NotFound, FleetError)> {
     let plan = work.plan.id;
-    let not_there = || FleetError::NoQueue {
-        problem: format!("the server has no queue of plan {plan}"),
-        next: "run `uncopy fleet submit`",
-    };
-    let find = async |name: String| match context.get_stream(name).await {
-        Ok(stream) => Ok(stream),
-        Err(error) => match error.kind() {
-            GetStreamErrorKind::JetStream(found)
-                if found.error_code() == ErrorCode::STREAM_NOT_FOUND =>
-            {
-                Err(not_there())
-            }
-            _ => Err(refused("look up the queue", &error)),
-        },
+    let find = async |name: String| {
+        context.get_stream(name).await.map_err(|error| {
+            let why = NotFound::of_stream(&error.kind());
+            (why, why.error(work, &error))
+        })
     };
     let units = find(names::queue(plan)).await?;
     let given_up = find(names::given_up(plan)).await?;
-    let consumer = units.get_consumer(names::CONSUMER).await.map_err(|_| not_there())?;
-    Ok(Queue { context, given_up, consumer })
+    let consumer = units.get_consumer(names::CONSUMER).await.map_err(|error| {
+        let answer = error.downcast_ref::<ConsumerInfoError>();
+        let why = answer.map_or(NotFound::Refused, |answer| NotFound::of_consumer(&answer.kind()));
+        (why, why.error(work, &*error))
+    })?;
+    Ok(Queue { context: context.clone(), given_up, consumer })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_about_a_queue_differ() {
+        use NotFound::{Absent, NoAnswer, Refused};
+        let answer = |code: usize, number: u64| -> jetstream::Error {
+            let text = format!("{{\"code\":{code},\"err_code\":{number},\"description\":\"x\"}}");
+            serde_json::from_str(&text).unwrap()
+        };
+        for (code, number, expected) in [
+            (404, 10059, Absent),
+            (404, 10014, Absent),
+            (503, 10008, NoAnswer),
+            (503, 10039, NoAnswer),
+            (400, 10003, Refused),
+            (500, 0, Refused),
+        ] {
+            let of_stream = GetStreamErrorKind::JetStream(answer(code, number));
+            assert_eq!(NotFound::of_stream(&of_stream), expected, "{code} {number}");
+            let of_consumer = ConsumerInfoErrorKind::JetStream(answer(code, number));
+            assert_eq!(NotFound::of_consumer(&of_consumer), expected, "{code} {number}");
+        }
+        assert_eq!(NotFound::of_stream(&GetStreamErrorKind::Request), NoAnswer);
+        for (kind, expected) in [
+            (ConsumerInfoErrorKind::NotFound, Absent),
+            (ConsumerInfoErrorKind::StreamNotFound, Absent),
+            (ConsumerInfoErrorKind::Offline, Refused),
+            (ConsumerInfoErrorKind::Request, NoAnswer),
+            (ConsumerInfoErrorKind::TimedOut, NoAnswer),
+            (ConsumerInfoErrorKind::NoResponders, NoAnswer),
+        ] {
+            assert_eq!(NotFound::of_consumer(&kind), expected, "{kind:?}");
+        }
+    }
 
     #[test]
     fn passwords_are_not_shown() {

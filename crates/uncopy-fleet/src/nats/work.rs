@@ -71,7 +71,16 @@ pub(super) async fn run(
     uncopy: PathBuf,
 ) -> Result<Exit, FleetError> {
     let context = connection::connect(&flags.server).await?;
-    let queue = connection::find(context, &work).await?;
+    let queue = connection::find_within(context, &work, flags.patience).await?;
+    if !flags.quiet {
+        let info = queue.consumer.cached_info();
+        let handed_out = u64::try_from(info.num_ack_pending).unwrap_or(u64::MAX);
+        let count = info.num_pending.saturating_add(handed_out);
+        report::print(&match count {
+            1 => "1 unit is in the queue\n".to_owned(),
+            count => format!("{count} units are in the queue\n"),
+        });
+    }
     let (stopper, stop) = watch::channel(false);
     let fleet = Arc::new(Fleet {
         work: Arc::new(work),

@@ -1,20 +1,25 @@
 //! Workers and servers that are killed, stopped and started again.
 
 use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
-use std::thread::sleep;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use testbed::{Case, Compared, NatsServer, by_extent, wait_for};
 
 use super::{SERVER, do_work, of_plan, submit};
-use crate::work::{Work, Worker};
+use crate::work::{Work, Worker, failed};
 
 pub(super) fn cases() -> Vec<Case> {
     testbed::cases![
         [SERVER] four_workers_that_are_killed,
         [SERVER] a_server_that_is_killed,
+        [SERVER] a_server_that_is_lost_before_it_answers,
         [SERVER] a_queue_that_is_lost,
         [SERVER] a_stopped_worker_that_goes_on,
         [SERVER] a_worker_that_is_asked_to_stop,
@@ -26,6 +31,9 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Enough for units that are killed again and again.
 const PATIENT: &str = "--max-deliver=1000";
+
+/// What a worker prints that has found the queue.
+const IN_QUEUE: &str = "in the queue\n";
 
 /// Goes on until everything is done: what was lost is submitted again.
 fn finish(work: &Work, url: &str) {
@@ -72,26 +80,88 @@ fn a_server_that_is_killed() {
     submit(&work, &url);
     let mut workers: Vec<Worker> =
         (0..4).map(|_| Worker::start(&work, &work.uncopy(), &url, &[PATIENT])).collect();
+    // One that begins late may find that the others have done everything.
+    wait_for("connections", || {
+        let output = workers[0].output();
+        let count = |said| output.matches(said).count();
+        count(IN_QUEUE) + count("all units are done\n") == 4
+    });
     for round in 0..by_extent([3, 8, 60]) {
         sleep(Duration::from_millis(100 + round * 53 % 200));
         server.kill();
         sleep(Duration::from_millis(100));
         server.restart();
     }
-    // Workers find it again by themselves, and end when all is done. One that began while it was away says so, and is
-    // started again.
+    // Workers find it again by themselves, and end when all is done.
     for worker in &mut workers {
-        let mut ended = worker.wait();
-        if worker.output().contains("cannot look up the queue")
-            || worker.output().contains("the server has no queue")
-        {
-            *worker = Worker::start(&work, &work.uncopy(), &url, &[PATIENT]);
-            ended = worker.wait();
-        }
+        let ended = worker.wait();
         assert!(matches!(ended.code(), Some(0 | 10)), "{ended}: {}", worker.output());
     }
     finish(&work, &url);
     work.assert_done();
+}
+
+/// The connection ends while a worker asks about the queue, and the server is there again later.
+fn a_server_that_is_lost_before_it_answers() {
+    for asked in ["STREAM.INFO.", "CONSUMER.INFO."] {
+        let work = Work::new();
+        work.fill(10);
+        work.plan(&[]);
+        let server = NatsServer::start();
+        submit(&work, &server.url());
+        let between = cut_once_at(asked, server.address());
+        let run = do_work(&work, &format!("nats://{between}"));
+        assert!(run.status.success(), "{asked} {}{}", run.stderr, run.stdout);
+        assert!(run.stderr.contains("waiting for an answer"), "{asked} {}", run.stderr);
+        work.assert_done();
+    }
+    // Nobody waits for longer than was asked for.
+    let work = Work::new();
+    work.fill(10);
+    work.plan(&[]);
+    let server = NatsServer::start();
+    submit(&work, &server.url());
+    let between = cut_once_at("STREAM.INFO.", server.address());
+    let url = format!("nats://{between}");
+    let run = of_plan("work", &work, &url).arg("--program").arg(work.uncopy());
+    let run = run.arg("--patience=0s").run();
+    assert!(failed(&run, 11).contains("cannot look up the queue"), "{}", run.stderr);
+}
+
+/// Passes connections on to a server. The first one that asks this is ended, and never answered.
+fn cut_once_at(asked: &'static str, server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let is_cut = Arc::new(AtomicBool::new(false));
+    thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = TcpStream::connect(server) else { continue };
+            let (mut from_server, mut to_worker) =
+                (far.try_clone().unwrap(), near.try_clone().unwrap());
+            thread::spawn(move || io::copy(&mut from_server, &mut to_worker));
+            let is_cut = Arc::clone(&is_cut);
+            thread::spawn(move || pass_on(near, far, asked, &is_cut));
+        }
+    });
+    address
+}
+
+/// Passes on what a worker sends, line by line.
+fn pass_on(near: TcpStream, mut far: TcpStream, asked: &str, is_cut: &AtomicBool) {
+    let mut lines = BufReader::new(near);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        let has_asked = String::from_utf8_lossy(&line).contains(asked);
+        if has_asked && !is_cut.swap(true, Ordering::Relaxed) {
+            break;
+        }
+        if far.write_all(&line).is_err() {
+            break;
+        }
+        line.clear();
+    }
+    let _ = lines.into_inner().shutdown(Shutdown::Both);
+    let _ = far.shutdown(Shutdown::Both);
 }
 
 /// As after a power cut that took all messages: the ledger knows what is left.

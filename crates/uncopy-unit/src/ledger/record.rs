@@ -38,6 +38,17 @@ pub struct Attempt {
     pub begun: Time,
 }
 
+/// Copy of the staging file of a cut file, which gets the name of the file in its place: a writer that was stopped may still
+/// write to the staging file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "it is what the file says")]
+pub struct FurtherCopy {
+    /// Identity of the staging file, as records of the parts have it.
+    pub staging: serde_json::Value,
+    /// Identity of the copy.
+    pub copy: serde_json::Value,
+}
+
 /// Amounts of what was done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -88,6 +99,8 @@ pub enum FailureKind {
     SourceChanged,
     /// The destination is not as it was when the plan was made.
     Conflict,
+    /// A copy differs from its source when it is read back.
+    Verification,
     /// An operation failed.
     Error,
     /// The attempt was stopped by a signal.

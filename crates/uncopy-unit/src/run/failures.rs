@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::format::{Header, RelativePath};
+use crate::format::{Entry, Header, Kind, RelativePath, Root};
 use crate::ledger::{FailureKind, FailureReason};
-use uncopy_copy::job::{EntryOutcome, JobObserver, JobProgress, Record};
+use uncopy_copy::job::{EntryKind, EntryOutcome, JobObserver, JobProgress, Record};
 use uncopy_copy::{Consent, Control};
 use uncopy_core::{Errno, Error, Objection, Reason};
 
@@ -17,6 +18,9 @@ const MAX_REASONS: usize = 100;
 pub(super) struct Failures<'a> {
     observer: &'a dyn JobObserver,
     source: PathBuf,
+    destination: PathBuf,
+    /// Number of entries that were reported to the observer, other than by a job.
+    reported: AtomicU64,
     collected: Mutex<Collected>,
 }
 
@@ -31,8 +35,10 @@ struct Collected {
 
 impl<'a> Failures<'a> {
     pub(super) fn new(observer: &'a dyn JobObserver, header: &Header) -> Failures<'a> {
-        let (source, collected) = (header.source.as_path().to_owned(), Mutex::default());
-        Failures { observer, source, collected }
+        let root = |root: &Root| root.as_path().to_owned();
+        let (source, destination) = (root(&header.source), root(&header.destination));
+        let (reported, collected) = (AtomicU64::new(0), Mutex::default());
+        Failures { observer, source, destination, reported, collected }
     }
 
     fn lock(&self) -> MutexGuard<'_, Collected> {
@@ -71,6 +77,24 @@ impl<'a> Failures<'a> {
     pub(super) fn add(&self, path: Option<RelativePath>, error: &Error) {
         let (kind, code) = (kind_of(error), code_of(error));
         self.add_reason(FailureReason { kind, path, code, message: error.to_string() });
+    }
+
+    /// Adds the failure of an entry that no job copies, and reports it.
+    pub(super) fn add_entry(&self, entry: &Entry, error: Error) {
+        self.add(Some(entry.path.clone()), &error);
+        self.report(entry, EntryOutcome::Failed(error));
+    }
+
+    /// Reports how an entry ended that no job copies.
+    pub(super) fn report(&self, entry: &Entry, outcome: EntryOutcome) {
+        if !self.observer.wants_records() {
+            return;
+        }
+        let sequence = self.reported.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = entry.path.as_path();
+        let (source, destination) = (self.source.join(path), self.destination.join(path));
+        let kind = kind_of_entry(entry.kind);
+        self.observer.finished(&Record::new(sequence, kind, source, destination, outcome));
     }
 
     /// Adds a failure that is no error of a call.
@@ -120,6 +144,16 @@ impl JobObserver for Failures<'_> {
     }
 }
 
+/// Returns the kind of an entry, as jobs name it.
+pub(super) fn kind_of_entry(kind: Kind) -> EntryKind {
+    match kind {
+        Kind::File => EntryKind::File,
+        Kind::Link => EntryKind::Symlink,
+        Kind::Directory => EntryKind::Directory,
+        Kind::Special => EntryKind::Special,
+    }
+}
+
 /// Decides what kind of failure an error is (pure).
 pub(super) fn kind_of(error: &Error) -> FailureKind {
     match error.reason() {
@@ -136,6 +170,7 @@ pub(super) fn kind_of(error: &Error) -> FailureKind {
         ) => FailureKind::Conflict,
         Reason::Refused(Objection::Overtaken) => FailureKind::Overtaken,
         Reason::Cancelled => FailureKind::Interrupted,
+        Reason::VerificationFailed { .. } => FailureKind::Verification,
         // A name of the source that the plan saw, or one that leads to it, is gone or another thing.
         Reason::System { errno: Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP }
             if !error.is_at_destination() =>

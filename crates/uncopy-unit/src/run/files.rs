@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::failures::kind_of_entry;
 use super::identity::{is_planned, source_difference};
 use super::{AttemptedUnit, Work};
 use crate::UnitError;
-use crate::format::{Entry, Kind};
+use crate::format::Entry;
 use crate::ledger::Amounts;
 use uncopy_copy::guarded::{Guard, GuardedEntries, copy_guarded};
 use uncopy_copy::job::{EntryKind, Selection};
@@ -41,7 +42,7 @@ impl AttemptedUnit<'_> {
     pub(super) fn copy_files(&self, entries: &[Entry]) -> Result<Work, UnitError> {
         let by_path = entries.iter().map(|entry| (entry.path.as_path(), entry)).collect();
         let guard = UnitGuard { unit: self, entries: by_path };
-        let listed = |entry: &Entry| (entry.path.as_path().to_owned(), kind_of(entry.kind));
+        let listed = |entry: &Entry| (entry.path.as_path().to_owned(), kind_of_entry(entry.kind));
         let mut listed: Vec<(PathBuf, EntryKind)> = entries.iter().map(listed).collect();
         let mut work = Work::default();
         self.failures.set_doubtful_aside();
@@ -92,14 +93,5 @@ impl Work {
         if self.summary.portions.is_empty() && self.summary.refusals.is_empty() {
             self.summary = summary;
         }
-    }
-}
-
-fn kind_of(kind: Kind) -> EntryKind {
-    match kind {
-        Kind::File => EntryKind::File,
-        Kind::Link => EntryKind::Symlink,
-        Kind::Directory => EntryKind::Directory,
-        Kind::Special => EntryKind::Special,
     }
 }

@@ -16,16 +16,17 @@ use crate::UnitError;
 use crate::format::{Entry, Identity};
 use crate::run::reverse::entries_from_the_end;
 use uncopy_copy::guarded::finish_directory;
-use uncopy_copy::job::JobProgress;
-use uncopy_core::{Errno, Error, Objection, Reason};
+use uncopy_copy::job::{EntryOutcome, JobProgress};
+use uncopy_core::{Errno, Error, InodeFlags, Note, Objection, Reason};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{directory, name};
 
 /// Result of one entry.
 enum Finished {
-    /// A directory; whether entries came or went in the source since the plan.
+    /// A directory; whether entries came or went in the source since the plan, and metadata that it lacks.
     Directory {
         is_as_planned: bool,
+        notes: Vec<Note>,
     },
     Deleted,
     /// It was gone.
@@ -57,17 +58,20 @@ impl AttemptedUnit<'_> {
                 None => self.delete(&entry),
             };
             match done {
-                Ok(Finished::Directory { is_as_planned }) => {
+                Ok(Finished::Directory { is_as_planned, notes }) => {
                     work.done.entries += 1;
                     changed += u64::from(!is_as_planned);
+                    let flags_not_kept = InodeFlags::default();
+                    self.failures.report(&entry, EntryOutcome::Made { notes, flags_not_kept });
                 }
                 Ok(Finished::Deleted) => {
                     deletions += 1;
                     work.done.deleted += 1;
+                    self.failures.report(&entry, EntryOutcome::Deleted { entries: 1 });
                 }
                 // An earlier attempt deleted it.
                 Ok(Finished::Gone) => deletions += 1,
-                Err(error) => self.failures.add(Some(entry.path.clone()), &error),
+                Err(error) => self.failures.add_entry(&entry, error),
             }
             if self.failures.is_overtaken() {
                 ended = Some(());
@@ -121,7 +125,7 @@ impl AttemptedUnit<'_> {
             Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => conflict(),
             errno => at_destination("open", header, &entry.path, errno),
         })?;
-        self.guarded(&path, || {
+        let notes = self.guarded(&path, || {
             let found = file::stat(&destination)
                 .map_err(|errno| at_destination("examine", header, &entry.path, errno))?;
             if !is_unchanged_directory(entry.destination.as_ref(), &found, &now) {
@@ -130,7 +134,7 @@ impl AttemptedUnit<'_> {
             finish_directory(&source, &destination, &path, is_new, &self.options.copy)
         })?;
         let is_as_planned = planned.mtime == now.modified.into();
-        Ok(Finished::Directory { is_as_planned })
+        Ok(Finished::Directory { is_as_planned, notes })
     }
 
     /// Deletes an entry of the destination that the source still does not have, if it is the one that the plan saw.

@@ -19,11 +19,13 @@ use super::roots::{at_destination, at_source, open, open_or_make, split};
 use super::{AttemptedUnit, PATIENCE, Ran, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity, Part, UnitNumber};
-use crate::ledger::{Amounts, FailureKind, FailureReason, LedgerLock, LockPlace, Record};
+use crate::ledger::{
+    Amounts, FailureKind, FailureReason, FurtherCopy, LedgerLock, LockPlace, Record,
+};
 use uncopy_copy::guarded::{CutFile, Guard, copy_part, finish_cut_file, give_last_bits};
-use uncopy_copy::job::{JobProgress, RefusalCount, Summary};
+use uncopy_copy::job::{EntryOutcome, JobProgress, RefusalCount, Summary};
 use uncopy_copy::{Control, Observer, Progress};
-use uncopy_core::{Errno, Error, Objection, Reason, Receipt, SourceDigest};
+use uncopy_core::{Errno, Error, Objection, Reason, Receipt};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, name};
 
@@ -99,7 +101,7 @@ impl AttemptedUnit<'_> {
             .map_err(|errno| at_destination("open the directory of", header, &entry.path, errno));
         let directory = match destination {
             Ok(directory) => Arc::new(directory),
-            Err(error) => return Ok(self.failed(entry, &error)),
+            Err(error) => return Ok(self.failed(entry, error)),
         };
         let staging = format!(".uncopy-unit-{}-{}.part", header.plan, part.file).into();
         let source_path = header.source.as_path().join(entry.path.as_path());
@@ -109,17 +111,19 @@ impl AttemptedUnit<'_> {
         match self.copy_part_of(&of_file, receipt) {
             Ok(end) => Ok(end),
             Err(UnitError::System(error)) => {
-                if super::failures::kind_of(&error) == FailureKind::SourceChanged {
+                // The damage may be in any part.
+                let of_all_parts = [FailureKind::SourceChanged, FailureKind::Verification];
+                if of_all_parts.contains(&super::failures::kind_of(&error)) {
                     self.give_up(&of_file)?;
                 }
-                Ok(self.failed(entry, &error))
+                Ok(self.failed(entry, error))
             }
             Err(error) => Err(error),
         }
     }
 
-    fn failed(&self, entry: &Entry, error: &Error) -> RangeEnd {
-        self.failures.add(Some(entry.path.clone()), error);
+    fn failed(&self, entry: &Entry, error: Error) -> RangeEnd {
+        self.failures.add_entry(entry, error);
         RangeEnd::Not
     }
 
@@ -133,11 +137,13 @@ impl AttemptedUnit<'_> {
             return Ok(self.busy(of_file));
         };
         let found = self.look(of_file)?;
-        if found.is_none()
-            && let Some(staging) = self.was_placed(of_file)?
-        {
+        let placed = match &found {
+            None => self.was_placed(of_file)?,
+            Some(_) => self.copy_was_placed(of_file)?,
+        };
+        if let Some(staging) = placed {
             // An attempt put it in place and ended before it was recorded.
-            return self.record_part(of_file, &Receipt::default(), None, &staging, receipt);
+            return self.record_part(of_file, Receipt::default(), &staging, receipt);
         }
         let staging = match found {
             Some(staging) => staging,
@@ -150,7 +156,7 @@ impl AttemptedUnit<'_> {
             .map_err(|errno| self.failed_at(of_file, "examine the staging file of", errno))?;
         let (offset, length) = of_file.part.range;
         let part = offset..offset + length;
-        let copied = self.copy(of_file, &source, &staging, part)?;
+        let mut copied = self.copy(of_file, &source, &staging, part)?;
         self.check_source(of_file, &source)?;
         let facts = staging_facts(&identity);
         drop(writing);
@@ -165,10 +171,13 @@ impl AttemptedUnit<'_> {
             return Ok(self.busy(of_file));
         }
         if !self.has_others(of_file, &facts)? {
-            return self.record_part(of_file, &copied, None, &facts, receipt);
+            return self.record_part(of_file, copied, &facts, receipt);
         }
         let whole = self.place(of_file, &source, &staging, &lock)?;
-        self.record_part(of_file, &copied, whole.source_digest.as_ref(), &facts, receipt)
+        (copied.source_digest, copied.verification) = (whole.source_digest, whole.verification);
+        copied.durable = whole.durable;
+        copied.notes.extend(whole.notes);
+        self.record_part(of_file, copied, &facts, receipt)
     }
 
     /// Somebody has had a lock of the file for longer than any work under it takes.
@@ -335,20 +344,19 @@ impl AttemptedUnit<'_> {
         let failed = |errno| self.failed_at(of_file, "copy the staging file of", errno);
         let directory = &*of_file.directory;
         let (aside, new) = create_aside(of_file, "copy").map_err(failed)?;
-        let placed = file::truncate(&new, of_file.source.size).map_err(failed).and_then(|()| {
+        let facts = |file: &OwnedFd| file::stat(file).map(|stat| staging_facts(&stat));
+        let placed = (|| {
+            file::truncate(&new, of_file.source.size).map_err(failed)?;
             self.copy(of_file, source, &new, 0..of_file.source.size)?;
-            place(&new, &aside)
-        });
-        match placed {
-            Ok(receipt) => {
-                let _ = name::unlink(directory, &of_file.staging);
-                Ok(receipt)
-            }
-            Err(error) => {
-                let _ = name::unlink(directory, &aside);
-                Err(error.into())
-            }
-        }
+            // Whoever comes after a kill cannot know otherwise that no user put it there.
+            let staging = facts(staging).map_err(failed)?;
+            let copy = FurtherCopy { staging, copy: facts(&new).map_err(failed)? };
+            self.ledger.put_copy(of_file.part.first, &copy)?;
+            Ok(place(&new, &aside)?)
+        })();
+        let rest = if placed.is_ok() { &of_file.staging } else { &aside };
+        let _ = name::unlink(directory, rest);
+        placed
     }
 
     /// Whether all other parts are recorded, of this staging file.
@@ -362,18 +370,37 @@ impl AttemptedUnit<'_> {
         Ok(true)
     }
 
-    /// Returns the staging file of other parts that has the name of the whole file now.
-    fn was_placed(&self, of_file: &PartOfFile<'_>) -> Result<Option<Value>, UnitError> {
-        let now = match directory::stat_name(&*of_file.directory, of_file.name) {
-            Err(Errno::ENOENT) => return Ok(None),
-            now => now.map_err(|errno| self.failed_at(of_file, "examine", errno))?,
-        };
-        let placed = staging_facts(&now);
-        let is_whole = now.size == of_file.source.size && self.has_others(of_file, &placed)?;
-        if is_whole {
-            self.give_last_bits(of_file)?;
+    /// Looks whether the name of the whole file stands for a file of its size, and returns its identity.
+    fn whole_file(&self, of_file: &PartOfFile<'_>) -> Result<Option<Value>, UnitError> {
+        match directory::stat_name(&*of_file.directory, of_file.name) {
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.failed_at(of_file, "examine", errno).into()),
+            Ok(now) => Ok((now.size == of_file.source.size).then(|| staging_facts(&now))),
         }
-        Ok(is_whole.then_some(placed))
+    }
+
+    /// Returns the staging file of other parts, if it or its copy has the name of the whole file now.
+    fn was_placed(&self, of_file: &PartOfFile<'_>) -> Result<Option<Value>, UnitError> {
+        let Some(placed) = self.whole_file(of_file)? else { return Ok(None) };
+        if !self.has_others(of_file, &placed)? {
+            return self.copy_was_placed(of_file);
+        }
+        self.give_last_bits(of_file)?;
+        Ok(Some(placed))
+    }
+
+    /// Returns the staging file of other parts, if a copy of it has the name of the whole file now. The staging file goes.
+    fn copy_was_placed(&self, of_file: &PartOfFile<'_>) -> Result<Option<Value>, UnitError> {
+        let Some(FurtherCopy { staging, copy }) = self.ledger.copy(of_file.part.first)? else {
+            return Ok(None);
+        };
+        let is_placed = self.whole_file(of_file)? == Some(copy);
+        if !is_placed || !self.has_others(of_file, &staging)? {
+            return Ok(None);
+        }
+        self.give_last_bits(of_file)?;
+        let _: Sys<()> = name::unlink(&*of_file.directory, &of_file.staging);
+        Ok(Some(staging))
     }
 
     /// Gives a file that is in place, and has not changed since, what it gets last.
@@ -424,19 +451,12 @@ impl AttemptedUnit<'_> {
     fn record_part(
         &self,
         of_file: &PartOfFile<'_>,
-        copied: &Receipt,
-        digest: Option<&SourceDigest>,
+        copied: Receipt,
         staging: &Value,
         receipt: &dyn Fn(&Summary) -> Value,
     ) -> Result<RangeEnd, UnitError> {
-        let digests = digest.map(|digest| {
-            json!([{
-                "path": &of_file.entry.path,
-                "algorithm": digest.algorithm,
-                "digest": &digest.value,
-            }])
-        });
-        let digests = digests.map(|digests| ("digests", digests));
+        let summary = summary_of(&copied);
+        self.failures.report(of_file.entry, EntryOutcome::Copied(Box::new(copied)));
         let work = Work {
             // The file counts once.
             done: Amounts {
@@ -444,14 +464,14 @@ impl AttemptedUnit<'_> {
                 bytes: of_file.part.range.1,
                 deleted: 0,
             },
-            summary: summary_of(copied),
-            facts: std::iter::once(("staging", staging.clone())).chain(digests).collect(),
+            summary,
+            facts: vec![("staging", staging.clone())],
         };
         Ok(match self.end(work, receipt)? {
             Ran::Done(record) | Ran::DoneBefore(record) => RangeEnd::Recorded(record),
             _ => {
                 let why = Reason::Refused(Objection::Overtaken);
-                self.failed(of_file.entry, &Error::new("record", &of_file.path, why))
+                self.failed(of_file.entry, Error::new("record", &of_file.path, why))
             }
         })
     }

@@ -91,6 +91,7 @@ fn kind_words(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::SourceChanged => "the source has changed since the plan",
         FailureKind::Conflict => "the destination has changed since the plan",
+        FailureKind::Verification => "verification failed",
         FailureKind::Interrupted => "interrupted",
         FailureKind::Overtaken => "another attempt was begun",
         FailureKind::NotYet => "other units come first",
