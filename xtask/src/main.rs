@@ -72,6 +72,9 @@ enum Task {
     /// Copy a tree by nothing but system calls (used by `compare`).
     #[command(hide = true)]
     CopyBare(compare::tree::bare::CopyBareArguments),
+    /// Walk through a tree by nothing but system calls (used by `compare`).
+    #[command(hide = true)]
+    WalkBare(compare::unit::walk::WalkBareArguments),
     /// Answer logins, and say what they took (used by `compare`).
     #[command(hide = true)]
     MeterLogins(compare::remote::meter::MeterArguments),
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Task::EchoPayload(arguments) => compare::channel::payload::run(&arguments),
         Task::Touch(arguments) => compare::memory::touch(&arguments),
         Task::CopyBare(arguments) => compare::tree::bare::run(&arguments),
+        Task::WalkBare(arguments) => compare::unit::walk::run(&arguments),
         Task::MeterLogins(arguments) => compare::remote::meter::run(&arguments),
         Task::BareCopy(arguments) => compare::remote::bare::run(&arguments),
         Task::WriteToChannel => soak::channel::write(),

@@ -103,6 +103,8 @@ mod guarded_job;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod guarded_part;
 #[cfg(all(feature = "trees", target_os = "linux"))]
+mod guarded_plan;
+#[cfg(all(feature = "trees", target_os = "linux"))]
 mod manifest;
 #[cfg(target_os = "linux")]
 mod mechanism;
@@ -217,6 +219,7 @@ pub mod guarded {
     pub use crate::guarded_entries::GuardedEntries;
     pub use crate::guarded_job::copy_guarded;
     pub use crate::guarded_part::{CutFile, copy_part, finish_cut_file};
+    pub use crate::guarded_plan::{ForeseenCopy, foresee};
     pub use crate::ledger_name::LEDGER_DIRECTORY;
 }
 

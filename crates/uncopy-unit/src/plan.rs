@@ -19,7 +19,7 @@ use crate::UnitError;
 use crate::format::{Options, Plan, PlanId, RelativePath, Root, SCHEMA};
 use directory::PlanDirectory;
 use links::LinkSpill;
-use uncopy_copy::job::{Selection, lies_within};
+use uncopy_copy::job::{Compare, Selection, lies_within};
 use uncopy_core::Error;
 use uncopy_os::name;
 use units::Units;
@@ -61,6 +61,10 @@ pub struct PlanRequest {
     pub skip_links: bool,
     /// Whether FIFOs, sockets and devices are copied; otherwise they are left out.
     pub specials: bool,
+    /// Whether entries are left out that are at least as new at the destination.
+    pub update: bool,
+    /// Comparison that shows that a file is unchanged.
+    pub compare: Compare,
     /// Whether entries are deleted that the source does not have.
     pub delete: Option<Deletion>,
     /// Maximum number of entries of a unit.
@@ -85,6 +89,8 @@ pub struct PlanTotals {
     pub deletions: u64,
     /// Entries that were left out: links and special files that the options do not copy.
     pub left_out: u64,
+    /// Entries that are not planned, since the options say that they are unchanged at the destination.
+    pub unchanged: u64,
 }
 
 /// Reason why there is no plan.
@@ -224,6 +230,7 @@ struct Shared {
     bytes: AtomicU64,
     deletions: AtomicU64,
     left_out: AtomicU64,
+    unchanged: AtomicU64,
     problems: Mutex<Vec<EntryProblem>>,
     problem_count: AtomicU64,
     /// Error that ends the walk.
@@ -239,6 +246,7 @@ impl Shared {
             bytes: read(&self.bytes),
             deletions: read(&self.deletions),
             left_out: read(&self.left_out),
+            unchanged: read(&self.unchanged),
         }
     }
 
@@ -338,7 +346,8 @@ impl Making<'_> {
 
 fn refuse_deletions(request: &PlanRequest, totals: PlanTotals) -> Result<(), PlanError> {
     let Some(delete) = request.delete else { return Ok(()) };
-    if totals.entries <= 1 && !delete.empty_source && totals.deletions > 0 {
+    let is_empty = totals.entries <= 1 && totals.unchanged == 0;
+    if is_empty && !delete.empty_source && totals.deletions > 0 {
         return Err(PlanError::EmptySource { source_root: request.source.clone() });
     }
     match delete.most.filter(|most| totals.deletions > *most) {

@@ -35,6 +35,9 @@ pub(super) const FAR_PEAK_MEMORY: Metric = Metric { rank: 12, name: "far_peak_me
 /// Wall time that a delay of the line adds.
 pub(super) const WALL_OF_DELAY: Metric = Metric { rank: 13, name: "wall_of_delay", unit: "s" };
 
+/// Wall time that a unit of work takes beyond its copies.
+pub(super) const WALL_BEYOND: Metric = Metric { rank: 14, name: "wall_beyond", unit: "s" };
+
 /// The figures of one run.
 pub(super) type Sample = BTreeMap<Metric, f64>;
 

@@ -17,6 +17,7 @@ pub(crate) mod row;
 mod send;
 mod timing;
 pub(crate) mod tree;
+pub(crate) mod unit;
 mod verdict;
 mod walk;
 mod zx;
@@ -73,6 +74,8 @@ enum SuiteName {
     Remote,
     /// Datagrams to a device that drops them without copying.
     Send,
+    /// Plans, units of work, and workers that do them.
+    Unit,
     /// The C library against the Rust library, and both against published figures of Zircon.
     Zx,
 }
@@ -86,7 +89,7 @@ impl SuiteName {
             SuiteName::Channel => &peers::CHANNELS,
             SuiteName::Fidl => &peers::CODECS,
             SuiteName::Remote => &peers::REMOTE_COPIERS,
-            SuiteName::Mechanisms | SuiteName::Send | SuiteName::Zx => &[],
+            SuiteName::Mechanisms | SuiteName::Send | SuiteName::Unit | SuiteName::Zx => &[],
         }
     }
 }
@@ -98,7 +101,7 @@ impl SuiteName {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     workspace::continue_optimised()?;
     match arguments.suite {
-        SuiteName::Copy | SuiteName::Tree | SuiteName::Remote => {
+        SuiteName::Copy | SuiteName::Tree | SuiteName::Remote | SuiteName::Unit => {
             drop(workspace::build_release("uncopy-cli", "uncopy")?);
         }
         SuiteName::Mechanisms | SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
@@ -118,6 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         | SuiteName::Tree
         | SuiteName::Channel
         | SuiteName::Fidl
+        | SuiteName::Unit
         | SuiteName::Zx => compare(arguments, None),
     };
     let failure = "the comparison did not come to its end";
@@ -177,6 +181,9 @@ fn suite(arguments: &Arguments, far: Option<&remote::Far>) -> Suite {
             remote::suite(&brief("remote"), &remote::Programs { uncopy, peers }, far)
         }
         SuiteName::Send => send::suite(brief("send")),
+        SuiteName::Unit => {
+            unit::suite(&unit::Options { uncopy, disk: disk.clone(), quick, rounds })
+        }
         SuiteName::Zx => zx::suite(brief("zx")),
     }
 }

@@ -23,6 +23,7 @@ const PLAN_EXAMPLES: &str = "\
 Examples:
   uncopy unit plan -a /data/in /data/out --out plan     plan a copy of everything as it is
   uncopy unit plan in out --out plan --files 1000       make smaller units
+  uncopy unit plan in out --out plan --update           leave out what is as new in out
   uncopy unit plan in out --out plan --delete           also delete what only the destination has
 
 Exit codes:
@@ -64,7 +65,7 @@ Examples:
   uncopy unit retry -0 plan                      end each name in a zero byte, for xargs -0";
 
 /// Ids of the flags of `uncopy cp` that a plan passes on to its units.
-pub(crate) const PASSED_ON: [&str; 34] = [
+pub(crate) const PASSED_ON: [&str; 37] = [
     "archive",
     "one_file_system",
     "links",
@@ -72,6 +73,9 @@ pub(crate) const PASSED_ON: [&str; 34] = [
     "exclude",
     "include",
     "exclude-from",
+    "update",
+    "checksum",
+    "size_only",
     "delete",
     "delete_empty_source",
     "max_delete",
@@ -111,6 +115,9 @@ pub(crate) enum UnitArgs {
     /// several names. The last unit has the directories with their metadata, and deletions: it is done when all
     /// others are. A plan that was killed is begun anew by the same command. DST need not exist, and nothing is
     /// changed there.
+    ///
+    /// With --update, --checksum or --size-only, what is unchanged in DST is not in the plan, except for files that
+    /// have several names, or are to be read to know that.
     ///
     /// Entries that change in SRC or DST after the plan are left alone: the unit fails, and another plan takes it up.
     /// Copies are flushed unless --no-durable is given.

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use clap::ArgMatches;
 use indicatif::BinaryBytes;
 use serde::Serialize;
+use uncopy::System;
 use uncopy::copy::job::Links;
 use uncopy::unit::format::Plan;
 use uncopy::unit::plan::{
@@ -16,6 +17,7 @@ use uncopy::unit::plan::{
 
 use super::{sentence, words};
 use crate::exit::Exit;
+use crate::flags::operand::{Operand, Place};
 use crate::flags::unit::PlanArgs;
 use crate::job_control::JobControl;
 use crate::progress::JobBar;
@@ -28,6 +30,9 @@ use crate::report::{self, Failure, quoted};
 /// # Errors
 /// A flag or a setting has no valid meaning.
 pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
+    for root in [&flags.from, &flags.to] {
+        refuse_other_machine(root)?;
+    }
     let options = words::of(given, &flags.to)?;
     let job = words::read(&options)?;
     let delete =
@@ -42,6 +47,8 @@ pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Er
         one_filesystem: job.one_filesystem,
         skip_links: job.links == Links::Skip,
         specials: job.specials,
+        update: job.update,
+        compare: job.compare,
         delete,
         files: flags.files.get(),
         bytes: flags.bytes.unwrap_or(DEFAULT_BYTES),
@@ -63,6 +70,20 @@ pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Er
     })
 }
 
+/// Refuses a root on another machine: workers open both by their paths.
+fn refuse_other_machine(root: &Path) -> Result<(), clap::Error> {
+    match Operand::parse(root.as_os_str(), System::HERE) {
+        Ok(Operand::Here(_)) => Ok(()),
+        Ok(Operand::There(Place { machine, path })) => Err(words::misuse(&format!(
+            "{} is on another machine, and units open both roots by their paths: mount it here, or where both \
+             are there run `ssh {machine} uncopy unit plan` with {}; `uncopy cp -r` copies between machines",
+            root.display(),
+            path.display()
+        ))),
+        Err(bad) => Err(words::misuse(&bad.to_string())),
+    }
+}
+
 /// Reports a plan.
 fn planned(flags: &PlanArgs, plan: &Plan, totals: PlanTotals) -> Exit {
     let text = match (flags.json, flags.quiet) {
@@ -81,7 +102,12 @@ fn words_of(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
         counted(plan.entries, "entry", "entries"),
         BinaryBytes(plan.bytes),
     );
-    for (count, what) in [(totals.deletions, "to delete"), (totals.left_out, "left out")] {
+    let further = [
+        (totals.deletions, "to delete"),
+        (totals.left_out, "left out"),
+        (totals.unchanged, "unchanged"),
+    ];
+    for (count, what) in further {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
         }
@@ -103,6 +129,7 @@ struct Planned<'a> {
     bytes: u64,
     deletions: u64,
     left_out: u64,
+    unchanged: u64,
 }
 
 fn json(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
@@ -117,6 +144,7 @@ fn json(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
         bytes: plan.bytes,
         deletions: plan.deletions,
         left_out: totals.left_out,
+        unchanged: totals.unchanged,
     })
 }
 

@@ -111,7 +111,7 @@ pub(super) fn misuse(message: &str) -> clap::Error {
 
 #[cfg(test)]
 mod tests {
-    use uncopy::copy::job::Delete;
+    use uncopy::copy::job::{Compare, Delete};
     use uncopy::copy::{Digest, Preserve, Sparse, Verify};
 
     use super::*;
@@ -134,7 +134,7 @@ mod tests {
         expected.retries = 3;
         assert_eq!(job(""), expected);
         type Change = fn(&mut JobOptions);
-        let rows: [(&str, Change); 12] = [
+        let rows: [(&str, Change); 13] = [
             ("--no-durable", |o| o.copy.durable = false),
             ("-a", |o| {
                 o.copy.preserve = Preserve::all();
@@ -164,6 +164,10 @@ mod tests {
                 delete.most = Some(5);
                 o.delete = Some(delete);
             }),
+            ("-u --checksum", |o| {
+                o.update = true;
+                o.compare = Compare::Contents;
+            }),
             ("--max-bandwidth=1M", |o| o.bytes_per_second = std::num::NonZeroU64::new(1_000_000)),
         ];
         for (line, change) in rows {
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn options_that_units_do_not_have_are_refused() {
-        for line in ["--links=follow", "--max-delete=5", "-u", "--in-place", "--backup", "-L"] {
+        for line in ["--links=follow", "--max-delete=5", "--in-place", "--backup", "-L"] {
             assert!(written(line).is_err(), "{line}");
         }
         for word in

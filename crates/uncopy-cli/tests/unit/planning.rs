@@ -305,7 +305,7 @@ fn misuse_is_refused() {
         &["--links=follow"][..],
         &["--bytes=1Ki"],
         &["--files=0"],
-        &["--update"],
+        &["--checksum", "--size-only"],
         &["--max-delete=3"],
         &["--method=reflink", "--require=moved"],
         &["--exclude=["],
@@ -313,6 +313,13 @@ fn misuse_is_refused() {
         plan(&scratch).args(flags).run().failed(2);
     }
     unit(["plan"]).arg(scratch.join("s")).run().failed(2);
+    for roots in [["host:/s", "d"], ["s", "ssh://host:22/d"], ["u@host:s", "host:d"]] {
+        let run = unit(["plan", "--out"]).arg(scratch.join("q")).args(roots).run();
+        let message = run.failed(2);
+        assert!(message.contains("ssh ") && message.contains("mount it"), "{message}");
+    }
+    assert!(unit(["plan", "--out", "q", ":s", "d"]).run().failed(2).contains("names no host"));
+    assert!(!scratch.join("q").exists());
     let run = unit(["plan"])
         .arg(scratch.join("large"))
         .arg(scratch.join("d"))

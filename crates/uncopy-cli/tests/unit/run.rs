@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_changed_source_is_exit_code_4,
         [] a_changed_destination_is_a_conflict,
         [] deletions_are_the_last,
+        [] unchanged_entries_are_those_of_a_plain_copy,
         [] clocks_decide_nothing,
         [] digests_are_in_the_records,
         [] a_failed_verification_is_exit_code_3,
@@ -173,6 +174,60 @@ fn deletions_are_the_last() {
     assert_eq!(kinds(&run), ["conflict"]);
     assert!(!work.destination().join("old").exists());
     assert_eq!(fs::read(work.destination().join("changed")).unwrap(), b"user's");
+}
+
+/// What a copy of the tree leaves alone the units leave alone too, and no other.
+fn unchanged_entries_are_those_of_a_plain_copy() {
+    let at = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    let date = |path: &Path, seconds| {
+        File::options().write(true).open(path).unwrap().set_modified(at(seconds)).unwrap();
+    };
+    for flags in [&["-u"][..], &["--checksum"], &["--size-only"], &["-u", "--checksum"]] {
+        let work = Work::new();
+        let plain = work.scratch.join("plain");
+        let large = seeded(5, 0, (2 << 20) + 5);
+        for (time, of_copy) in [("older", 5), ("as old", 7), ("newer", 9)] {
+            for (bytes, other) in [("same", "text"), ("other", "TEXT"), ("longer", "longer text")] {
+                let name = format!("{time}/{bytes}");
+                work.write(&name, "text");
+                date(&work.source().join(&name), 7);
+                for root in [&work.destination(), &plain] {
+                    put(&root.join(&name), other);
+                    date(&root.join(&name), of_copy);
+                }
+            }
+            let name = format!("{time}/large");
+            work.write(&name, &large);
+            date(&work.source().join(&name), 7);
+            for root in [&work.destination(), &plain] {
+                put(&root.join(&name), large.iter().map(|byte| byte ^ 1).collect::<Vec<u8>>());
+                date(&root.join(&name), of_copy);
+            }
+        }
+        work.write("twin", "several names");
+        fs::hard_link(work.source().join("twin"), work.source().join("older/twin")).unwrap();
+        for root in [&work.destination(), &plain] {
+            put(&root.join("twin"), "several names");
+            date(&root.join("twin"), 99);
+        }
+        date(&work.source().join("twin"), 7);
+        work.plan(flags);
+        let copy = uncopy().args(["cp", "-aT"]).args(flags);
+        assert!(copy.arg(work.source()).arg(&plain).run().status.success());
+        work.run_all();
+        fs::remove_dir_all(work.destination().join(".uncopy-ledger")).unwrap();
+        let compared = Compared { modes: true, ..Compared::default() };
+        assert_same_tree(&plain, &work.destination(), compared);
+        if flags != ["-u"] {
+            continue;
+        }
+        // Nothing is left to do, also for a mirror.
+        fs::remove_dir_all(work.directory()).unwrap();
+        work.plan(&["-u", "--delete"]);
+        let status = uncopy().args(["unit", "status", "--json"]).arg(work.directory()).run();
+        let planned = printed(&status)["planned"].clone();
+        assert_eq!((&planned["bytes"], &planned["deletions"]), (&13.into(), &0.into()));
+    }
 }
 
 /// Attempts and failures of machines whose clocks are years apart.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_RANGES, RelativePath, UnitNumber};
+use uncopy_copy::job::EntryKind;
 use uncopy_os::file::{Stat, Timestamp};
 
 /// Time in seconds and nanoseconds since the epoch.
@@ -28,6 +29,17 @@ pub enum Kind {
     Directory,
     /// FIFO, socket or device.
     Special,
+}
+
+impl From<Kind> for EntryKind {
+    fn from(kind: Kind) -> EntryKind {
+        match kind {
+            Kind::File => EntryKind::File,
+            Kind::Link => EntryKind::Symlink,
+            Kind::Directory => EntryKind::Directory,
+            Kind::Special => EntryKind::Special,
+        }
+    }
 }
 
 /// State of an entry that a plan saw. An entry with another identity has changed since.

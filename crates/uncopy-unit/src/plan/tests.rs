@@ -42,6 +42,8 @@ impl Place {
             one_filesystem: false,
             skip_links: false,
             specials: true,
+            update: false,
+            compare: Default::default(),
             delete: None,
             files: DEFAULT_FILES,
             bytes: DEFAULT_BYTES,

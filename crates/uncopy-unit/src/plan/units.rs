@@ -97,13 +97,20 @@ impl Units {
 
     /// Adds an entry with one name to a unit with room, or to one that is begun; cuts it if it is large.
     pub(super) fn add(&self, unit: &mut Option<OpenUnit>, entry: &Entry) -> Result<(), PlanError> {
-        let size = match (&entry.source, entry.kind) {
-            (Some(source), Kind::File) => source.size,
-            _ => 0,
-        };
-        if let Some((length, count)) = ranges(size, self.limits.bytes) {
-            return self.add_ranges(entry, size, length, count);
+        let size = size_of(entry);
+        match ranges(size, self.limits.bytes) {
+            Some((length, count)) => self.add_ranges(entry, size, length, count),
+            None => self.add_uncut(unit, entry),
         }
+    }
+
+    /// Adds an entry with one name, whatever its size is.
+    pub(super) fn add_uncut(
+        &self,
+        unit: &mut Option<OpenUnit>,
+        entry: &Entry,
+    ) -> Result<(), PlanError> {
+        let size = size_of(entry);
         self.make_room(unit, 1, size)?.write(entry, size)
     }
 
@@ -227,6 +234,14 @@ impl Units {
 
     fn failed(&self, name: &str, error: &io::Error) -> PlanError {
         system("write", &self.directory.join(name), error).into()
+    }
+}
+
+/// Returns the number of bytes to copy.
+fn size_of(entry: &Entry) -> u64 {
+    match (&entry.source, entry.kind) {
+        (Some(source), Kind::File) => source.size,
+        _ => 0,
     }
 }
 

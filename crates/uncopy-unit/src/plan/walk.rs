@@ -12,6 +12,7 @@ use super::links::LinkSpill;
 use super::units::{OpenUnit, Units};
 use super::{EntryProblem, PlanError, PlanRequest, PlanTotals, Shared};
 use crate::format::{Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath};
+use uncopy_copy::guarded::{ForeseenCopy, foresee};
 use uncopy_copy::pool::Pool;
 use uncopy_core::{Errno, Error};
 use uncopy_os::file::Stat;
@@ -230,6 +231,17 @@ impl Walk<'_> {
             self.shared.report(EntryProblem::KindDiffers { path: relative });
             return Ok(());
         }
+        // Names of one file are decided about together, when they are copied.
+        let foreseen = match &destination {
+            Some(destination) if !is_directory && stat.links == 1 => {
+                self.foresee(kind, &stat, destination)
+            }
+            _ => ForeseenCopy::Copied,
+        };
+        if foreseen == ForeseenCopy::Unchanged {
+            self.shared.unchanged.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
         self.shared.entries.fetch_add(1, Ordering::Relaxed);
         let entry = Entry {
             path: relative,
@@ -252,7 +264,18 @@ impl Walk<'_> {
         if kind == Kind::File {
             self.shared.bytes.fetch_add(stat.size, Ordering::Relaxed);
         }
-        self.units.add(&mut listed.unit, &entry)
+        match foreseen {
+            // Whoever copies it reads all of it before.
+            ForeseenCopy::Compared => self.units.add_uncut(&mut listed.unit, &entry),
+            _ => self.units.add(&mut listed.unit, &entry),
+        }
+    }
+
+    /// Foresees what a worker will do with an entry whose name is taken, unless something is changed meanwhile.
+    fn foresee(&self, kind: Kind, source: &Stat, destination: &Stat) -> ForeseenCopy {
+        let PlanRequest { update, compare, .. } = *self.request;
+        let found_kind = kind_of(destination).into();
+        foresee(update, compare, kind.into(), source, found_kind, destination)
     }
 
     /// Finds entries that only the destination has, with everything in them.

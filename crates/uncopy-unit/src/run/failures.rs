@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::format::{Entry, Header, Kind, RelativePath, Root};
+use crate::format::{Entry, Header, RelativePath, Root};
 use crate::ledger::{FailureKind, FailureReason};
-use uncopy_copy::job::{EntryKind, EntryOutcome, JobObserver, JobProgress, Record};
+use uncopy_copy::job::{EntryOutcome, JobObserver, JobProgress, Record};
 use uncopy_copy::{Consent, Control};
 use uncopy_core::{Errno, Error, Objection, Reason};
 
@@ -93,7 +93,7 @@ impl<'a> Failures<'a> {
         let sequence = self.reported.fetch_add(1, Ordering::Relaxed) + 1;
         let path = entry.path.as_path();
         let (source, destination) = (self.source.join(path), self.destination.join(path));
-        let kind = kind_of_entry(entry.kind);
+        let kind = entry.kind.into();
         self.observer.finished(&Record::new(sequence, kind, source, destination, outcome));
     }
 
@@ -141,16 +141,6 @@ impl JobObserver for Failures<'_> {
             self.add(path, error);
         }
         self.observer.finished(record);
-    }
-}
-
-/// Returns the kind of an entry, as jobs name it.
-pub(super) fn kind_of_entry(kind: Kind) -> EntryKind {
-    match kind {
-        Kind::File => EntryKind::File,
-        Kind::Link => EntryKind::Symlink,
-        Kind::Directory => EntryKind::Directory,
-        Kind::Special => EntryKind::Special,
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::failures::kind_of_entry;
 use super::identity::{is_planned, source_difference};
 use super::{AttemptedUnit, Work};
 use crate::UnitError;
@@ -42,7 +41,7 @@ impl AttemptedUnit<'_> {
     pub(super) fn copy_files(&self, entries: &[Entry]) -> Result<Work, UnitError> {
         let by_path = entries.iter().map(|entry| (entry.path.as_path(), entry)).collect();
         let guard = UnitGuard { unit: self, entries: by_path };
-        let listed = |entry: &Entry| (entry.path.as_path().to_owned(), kind_of_entry(entry.kind));
+        let listed = |entry: &Entry| (entry.path.as_path().to_owned(), entry.kind.into());
         let mut listed: Vec<(PathBuf, EntryKind)> = entries.iter().map(listed).collect();
         let mut work = Work::default();
         self.failures.set_doubtful_aside();

@@ -45,6 +45,8 @@ impl Copy {
             one_filesystem: false,
             skip_links: false,
             specials: true,
+            update: false,
+            compare: Default::default(),
             delete,
             files: 3,
             bytes: 1 << 20,
