@@ -176,7 +176,7 @@ fn deletions_are_the_last() {
     assert_eq!(fs::read(work.destination().join("changed")).unwrap(), b"user's");
 }
 
-/// What a copy of the tree leaves alone the units leave alone too, and no other.
+/// Units leave alone what a copy of the tree leaves alone, and nothing else.
 fn unchanged_entries_are_those_of_a_plain_copy() {
     let at = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
     let date = |path: &Path, seconds| {

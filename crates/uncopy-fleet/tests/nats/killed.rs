@@ -32,7 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
 /// Enough for units that are killed again and again.
 const PATIENT: &str = "--max-deliver=1000";
 
-/// What a worker prints that has found the queue.
+/// Line of a worker that has found the queue, at its end.
 const IN_QUEUE: &str = "in the queue\n";
 
 /// Goes on until everything is done: what was lost is submitted again.
