@@ -250,6 +250,19 @@ impl Shared {
         }
     }
 
+    /// Adds what one thread has found.
+    fn add(&self, found: PlanTotals) {
+        for (counter, more) in [
+            (&self.entries, found.entries),
+            (&self.bytes, found.bytes),
+            (&self.deletions, found.deletions),
+            (&self.left_out, found.left_out),
+            (&self.unchanged, found.unchanged),
+        ] {
+            counter.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
     fn report(&self, problem: EntryProblem) {
         self.problem_count.fetch_add(1, Ordering::Relaxed);
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);

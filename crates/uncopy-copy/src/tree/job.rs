@@ -36,7 +36,9 @@ impl<'a> Job<'a> {
         peer: Option<Arc<PeerLink>>,
         guard: Option<&'a dyn Guard>,
     ) -> Job<'a> {
-        let budget = Budget::new(options, peer.is_some());
+        // A filesystem flushes what several of them wait for in one go.
+        let flushes_each = guard.is_some() && options.copy.durable;
+        let budget = Budget::new(options, peer.is_some() || flushes_each);
         Job {
             context: Context::new(options, guard),
             queue: Queue::new(budget.max_batches(), options.gate.clone()),

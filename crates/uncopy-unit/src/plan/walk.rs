@@ -90,6 +90,8 @@ type TakeEntry<'a> = dyn FnMut(Vec<u8>, &OsStr) -> Result<(), PlanError> + 'a;
 struct Listed {
     unit: Option<OpenUnit>,
     found: Vec<Task>,
+    /// Counted here, and added to those of all threads at the end: these would take turns at every entry.
+    counts: PlanTotals,
 }
 
 impl Walk<'_> {
@@ -127,7 +129,8 @@ impl Walk<'_> {
             Ok(opened) => opened,
             Err(error) => return self.shared.report(error.into()),
         };
-        let mut listed = Listed { unit: self.units.take(), found: Vec::new() };
+        let counts = PlanTotals::default();
+        let mut listed = Listed { unit: self.units.take(), found: Vec::new(), counts };
         let most = MAX_WAITING.saturating_sub(pool.waiting()).max(MIN_FOUND);
         let mut go_on_from = None;
         let mut buffer = Vec::with_capacity(LISTING_BYTES);
@@ -146,6 +149,7 @@ impl Walk<'_> {
             })
         });
         self.units.give_back(listed.unit.take());
+        self.shared.add(listed.counts);
         if let Err(errno) = read {
             let path = self.shown(&self.request.source, &task.path);
             return self.shared.report(Error::system("list", path, errno).into());
@@ -208,7 +212,7 @@ impl Walk<'_> {
             Kind::File | Kind::Directory => false,
         };
         if is_left_out {
-            self.shared.left_out.fetch_add(1, Ordering::Relaxed);
+            listed.counts.left_out += 1;
             return Ok(());
         }
         let destination = match &opened.destination {
@@ -239,10 +243,10 @@ impl Walk<'_> {
             _ => ForeseenCopy::Copied,
         };
         if foreseen == ForeseenCopy::Unchanged {
-            self.shared.unchanged.fetch_add(1, Ordering::Relaxed);
+            listed.counts.unchanged += 1;
             return Ok(());
         }
-        self.shared.entries.fetch_add(1, Ordering::Relaxed);
+        listed.counts.entries += 1;
         let entry = Entry {
             path: relative,
             kind,
@@ -262,7 +266,7 @@ impl Walk<'_> {
             return Ok(self.links.add(stat.device, entry)?);
         }
         if kind == Kind::File {
-            self.shared.bytes.fetch_add(stat.size, Ordering::Relaxed);
+            listed.counts.bytes += stat.size;
         }
         match foreseen {
             // Whoever copies it reads all of it before.
