@@ -1,0 +1,75 @@
+"""Exceptions, and which of them stands for which error of the library."""
+
+import errno as _errno
+
+
+class CopyError(OSError):
+    """A copy that was refused or given up, although no system call failed.
+
+    `code` is a stable name for programs. The destination is as it was before.
+    """
+
+    code = ""
+
+
+class NoMechanismError(CopyError):
+    """No mechanism that `require` accepts can copy this file here."""
+
+
+class SourceChangedError(CopyError):
+    """The source was written to, truncated or extended while it was copied."""
+
+
+class VerificationError(CopyError):
+    """The copy does not hold the bytes of the source."""
+
+
+def exception(kind, code, errno, strerror, message, subject, source, destination):
+    """Make the exception for an error of the library.
+
+    `kind` and `code` name the reason, `errno` and `strerror` are those of a system call that failed, and `message` is the
+    whole sentence with the next step. It becomes a note of the exception.
+    """
+    made = _made(kind, code, errno, strerror, message, subject, source, destination)
+    if message not in str(made):
+        made.add_note(message)
+    return made
+
+
+def _made(kind, code, errno, strerror, message, subject, source, destination):
+    if kind == "system":
+        return OSError(errno, strerror, source, None, destination)
+    if kind == "same_file":
+        from shutil import SameFileError
+
+        return SameFileError(f"{source!r} and {destination!r} are the same file")
+    if kind == "not_regular":
+        return _not_regular(code, subject, source, destination)
+    if kind == "options":
+        return ValueError(message)
+    if kind == "forked":
+        return RuntimeError(message)
+    if kind == "refused" and code == "writing_forbidden":
+        return PermissionError(_errno.EACCES, "Permission denied", source, None, destination)
+    which, number = {
+        "no_mechanism": (NoMechanismError, _errno.EOPNOTSUPP),
+        "source_changed": (SourceChangedError, _errno.ESTALE),
+        "verification_failed": (VerificationError, _errno.EIO),
+        "cancelled": (CopyError, _errno.ECANCELED),
+    }.get(kind, (CopyError, _errno.EPERM))
+    made = which(number, message, source, None, destination)
+    made.code = code or kind
+    return made
+
+
+def _not_regular(kind, subject, source, destination):
+    """Make what `shutil` raises for a file that is none; `kind` has its article."""
+    if kind == "a directory":
+        return IsADirectoryError(_errno.EISDIR, "Is a directory", source, None, destination)
+    if kind == "a socket":
+        return OSError(_errno.ENXIO, "No such device or address", source, None, destination)
+    from shutil import SpecialFileError
+
+    if kind == "a FIFO":
+        return SpecialFileError(f"`{subject}` is a named pipe")
+    return SpecialFileError(f"`{subject}` is {kind}")

@@ -1,0 +1,255 @@
+"""The functions of `shutil`, with their arguments first and receipts instead of paths."""
+
+import os
+import sys
+
+from uncopy import _native
+
+
+def copyfile(
+    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None
+):
+    """Copy the bytes of the file `src` to `dst`, the cheapest way that works here.
+
+    An existing file is replaced in one step and keeps its mode and owner: after an error, a full disk or Ctrl-C it is as
+    it was before. Where it cannot be replaced but written to, it is written in place, and a note of the receipt says so.
+
+    `require` is a condition: "no-user-copy", "zero-copy", "moved", "shared" or "reflink". If it cannot be met, nothing is
+    copied and `NoMechanismError` is raised. With `durable` data and name are flushed to the device. `verify` is True or
+    the name of a digest ("blake3", "sha256", "xxh3"): the copy is read back before it gets its name. `progress` is called
+    with a `Progress` about every 50 ms; what it raises stops the copy.
+
+    >>> receipt = uncopy.copyfile("a.img", "b.img", verify="xxh3")
+    >>> receipt.verified, sum(receipt.by_mechanism.values())
+    (True, 65536)
+    """
+    sys.audit("uncopy.copyfile", src, dst)
+    options = (require, durable, verify, progress)
+    return _copy(src, dst, "nothing", follow_symlinks, options)
+
+
+def copy(
+    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None
+):
+    """Copy the file `src` and its permission bits to `dst`, which may be a directory.
+
+    The further arguments are those of `copyfile`.
+
+    >>> os.path.basename(uncopy.copy("a.img", "directory"))
+    'a.img'
+    """
+    sys.audit("uncopy.copy", src, dst)
+    options = (require, durable, verify, progress)
+    return _copy(src, _below(dst, src), "mode", follow_symlinks, options)
+
+
+def copy2(
+    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None
+):
+    """Copy the file `src` to `dst`, which may be a directory, with mode, times, ACL and extended attributes.
+
+    The further arguments are those of `copyfile`. Other copiers take it:
+
+    >>> path = shutil.copytree("tree", "tree2", copy_function=uncopy.copy2)
+    """
+    sys.audit("uncopy.copy2", src, dst)
+    options = (require, durable, verify, progress)
+    return _copy(src, _below(dst, src), "stat", follow_symlinks, options)
+
+
+def copytree(
+    src,
+    dst,
+    symlinks=False,
+    ignore=None,
+    copy_function=copy2,
+    ignore_dangling_symlinks=False,
+    dirs_exist_ok=False,
+    *,
+    require=None,
+    durable=False,
+    verify=None,
+    progress=None,
+):
+    """Copy the directory `src` with all that is in it to `dst`.
+
+    A new tree is made beside `dst` and gets its name when it is complete. What could not be copied is listed by
+    `shutil.Error`, as `shutil.copytree` does; the rest is copied. With `ignore`, or another `copy_function`, the tree is
+    walked by `shutil.copytree`, and each file copied by `copy_function`.
+
+    >>> receipt = uncopy.copytree("tree", "tree3")
+    >>> receipt.files, receipt.directories
+    (2, 2)
+    """
+    sys.audit("uncopy.copytree", src, dst)
+    src, dst = os.fspath(src), os.fspath(dst)
+    options = (require, durable, verify, progress)
+    if ignore is not None or copy_function is not copy2:
+        walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
+        return _walk_by_shutil(src, dst, copy_function, walk, options)
+    # Raises what shutil raises for a source that is no directory.
+    os.scandir(src).close()
+    if os.path.lexists(dst):
+        os.makedirs(dst, exist_ok=dirs_exist_ok)
+    else:
+        parent = os.path.dirname(os.path.abspath(dst))
+        os.makedirs(parent, exist_ok=True)
+    receipt, failures, cause = _native.copy_tree(src, dst, symlinks, *options)
+    _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks)
+    return receipt
+
+
+def move(
+    src, dst, copy_function=copy2, *, require=None, durable=False, verify=None, progress=None
+):
+    """Give the file or directory `src` the name `dst`, or the same name in the directory `dst`.
+
+    Between filesystems it is copied and then removed; the further arguments are those of `copyfile` and hold for that
+    copy. Nothing is removed unless all was copied.
+
+    >>> uncopy.move("b.img", "c.img").action
+    'renamed'
+    """
+    sys.audit("uncopy.move", src, dst)
+    src, dst = os.fspath(src), os.fspath(dst)
+    target = dst
+    if os.path.isdir(dst) and not _is_same(src, dst):
+        target = os.path.join(dst, os.path.basename(src.rstrip(os.sep if isinstance(src, str) else b"/")))
+        if os.path.exists(target):
+            from shutil import Error
+
+            raise Error(f"Destination path '{os.fsdecode(target)}' already exists")
+    try:
+        os.rename(src, target)
+        return _native.Receipt.without_bytes(target, True)
+    except OSError as error:
+        # As shutil: whatever the reason is, a copy may work, and says why if it does not.
+        if not os.path.lexists(src):
+            raise error
+    return _copy_and_remove(src, dst, target, copy_function, (require, durable, verify, progress))
+
+
+def _copy_and_remove(src, dst, target, copy_function, options):
+    if os.path.islink(src):
+        receipt = _copy_link(src, target, "stat")
+        os.unlink(src)
+        return receipt
+    if not os.path.isdir(src):
+        receipt = _calling(copy_function, options)(src, target)
+        os.unlink(src)
+        return receipt if isinstance(receipt, _native.Receipt) else _native.Receipt.total(target, [])
+    import shutil
+
+    if _lies_in(dst, src):
+        names = (os.fsdecode(src), os.fsdecode(dst))
+        raise shutil.Error("Cannot move a directory '%s' into itself '%s'." % names)
+    named = dict(zip(("require", "durable", "verify", "progress"), options))
+    receipt = copytree(src, target, symlinks=True, copy_function=copy_function, **named)
+    shutil.rmtree(src)
+    return receipt
+
+
+def _copy(src, dst, kept, follow_symlinks, options):
+    if not follow_symlinks and os.path.islink(src):
+        if _is_same(src, dst):
+            from shutil import SameFileError
+
+            raise SameFileError(f"{src!r} and {dst!r} are the same file")
+        return _copy_link(src, dst, kept)
+    return _native.copy_file(src, dst, kept, *options)
+
+
+def _copy_link(src, dst, kept):
+    os.symlink(os.readlink(src), dst)
+    if kept == "stat":
+        from shutil import copystat
+
+        copystat(src, dst, follow_symlinks=False)
+    return _native.Receipt.without_bytes(os.fspath(dst), False)
+
+
+def _below(dst, src):
+    """Return the path of a copy: `dst`, or the name of `src` in it if it is a directory."""
+    if os.path.isdir(dst):
+        return os.path.join(dst, os.path.basename(src))
+    return dst
+
+
+def _is_same(src, dst):
+    try:
+        return os.path.samefile(src, dst)
+    except OSError:
+        return False
+
+
+def _lies_in(dst, src):
+    src, dst = os.path.abspath(src), os.path.abspath(dst)
+    return os.path.commonpath([src, dst]) == src
+
+
+def _calling(copy_function, options):
+    """Return the function with the options, if they are ours or were given."""
+    if not any(options) and copy_function not in (copy, copy2, copyfile):
+        return copy_function
+    import functools
+
+    require, durable, verify, progress = options
+    return functools.partial(
+        copy_function, require=require, durable=durable, verify=verify, progress=progress
+    )
+
+
+def _walk_by_shutil(src, dst, copy_function, walk, options):
+    import shutil
+
+    symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok = walk
+    copied = _calling(copy_function, options)
+    receipts = []
+
+    def copy_one(source, destination):
+        receipt = copied(source, destination)
+        if isinstance(receipt, _native.Receipt):
+            receipts.append(receipt)
+            if len(receipts) == 1000:
+                receipts[:] = [_native.Receipt.total(dst, receipts)]
+        return receipt
+
+    shutil.copytree(
+        src, dst, symlinks, ignore, copy_one, ignore_dangling_symlinks, dirs_exist_ok
+    )
+    return _native.Receipt.total(dst, receipts)
+
+
+def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks):
+    """Raise what could not be copied, as `shutil.copytree` does."""
+    listed = []
+    for source, destination, error in failures:
+        is_dangling = os.path.islink(source) and not os.path.exists(source)
+        if ignore_dangling_symlinks and not symlinks and is_dangling:
+            continue
+        if error is None:
+            error = _special(source)
+        if os.fsencode(destination) == os.fsencode(dst) and len(failures) == 1:
+            raise error
+        listed.append((source, destination, str(error)))
+    if cause is not None:
+        if not listed:
+            raise cause
+        listed.append((src, dst, str(cause)))
+    if listed:
+        from shutil import Error
+
+        raise Error(listed)
+
+
+def _special(source):
+    """Make what `shutil` raises for a file that is neither file, directory nor link."""
+    import stat
+
+    from uncopy._errors import exception
+
+    mode = os.lstat(source).st_mode
+    kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "a device")
+    message = f"cannot copy {source}: it is {kind}"
+    return exception("not_regular", kind, None, None, message, source, source, None)

@@ -1,0 +1,65 @@
+//! Copying one file.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use uncopy::copy::{CopyOptions, copy_file_observed};
+use uncopy::{Error, Objection, Reason};
+
+use crate::failure;
+use crate::interrupt::Watch;
+use crate::options::copy_options;
+use crate::path::PathArgument;
+use crate::receipt::Receipt;
+
+/// Copies the file `src` to `dst`, following symbolic links.
+#[pyfunction]
+pub(crate) fn copy_file(
+    src: &Bound<'_, PyAny>,
+    dst: &Bound<'_, PyAny>,
+    kept: &str,
+    require: Option<&str>,
+    durable: bool,
+    verify: Option<&Bound<'_, PyAny>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Receipt> {
+    let py = src.py();
+    let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
+    let mut options = copy_options(kept, require, durable, verify)?;
+    let mut watch = Watch::new(progress);
+    loop {
+        let copied = py.detach(|| {
+            copy_file_observed(&source.path, &destination.path, &options, &mut watch)
+        });
+        if let Some(raised) = watch.raised.take() {
+            return Err(raised);
+        }
+        match copied {
+            Ok(outcome) => {
+                let receipt = outcome.receipt();
+                let receipt = receipt.ok_or_else(|| PyRuntimeError::new_err("nothing was copied"))?;
+                return Ok(Receipt::of_file(destination.object.clone_ref(py), receipt));
+            }
+            Err(error) => match otherwise(&error, &options) {
+                Some(others) => options = others,
+                None => return Err(failure::of_copy(py, &error, &source, &destination)),
+            },
+        }
+    }
+}
+
+/// Returns other options for what `shutil` does and the first ones refuse: writing into a file that cannot be replaced,
+/// and the bytes of devices.
+fn otherwise(error: &Error, options: &CopyOptions) -> Option<CopyOptions> {
+    match error.reason() {
+        Reason::Refused(
+            Objection::MountPoint
+            | Objection::MountedMeanwhile
+            | Objection::ReplacingForbidden { .. }
+            | Objection::MakingForbidden { .. },
+        ) if !options.in_place => Some(options.clone().in_place(true)),
+        Reason::NotRegular { kind } if kind.ends_with("device") && !options.copy_contents => {
+            Some(options.clone().copy_contents(true))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,72 @@
+//! Errors of the library as exceptions. Which exception stands for which is in `python/uncopy/_errors.py`.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use uncopy::{Errno, Error, Reason};
+
+use crate::path::{PathArgument, text};
+
+/// Makes the exception for the error of a copy.
+pub(crate) fn of_copy(
+    py: Python<'_>,
+    error: &Error,
+    source: &PathArgument,
+    destination: &PathArgument,
+) -> PyErr {
+    let names = (source.object.clone_ref(py), destination.object.clone_ref(py));
+    match exception(py, error, names) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failed) => failed,
+    }
+}
+
+/// Makes an exception for an error, with the names of source and destination.
+///
+/// # Errors
+/// Those of the Python half.
+pub(crate) fn exception<'py>(
+    py: Python<'py>,
+    error: &Error,
+    (source, destination): (Py<PyAny>, Py<PyAny>),
+) -> PyResult<Bound<'py, PyAny>> {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.import(py, "uncopy._errors", "exception")?;
+    let errno = error.errno();
+    let facts = (
+        kind(error.reason()),
+        code(error.reason()),
+        errno.map(Errno::raw),
+        errno.map(Errno::message),
+        error.to_string(),
+        text(py, error.subject())?,
+        source,
+        destination,
+    );
+    make.call1(facts)
+}
+
+/// Names the reason, for the Python half.
+fn kind(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::System { .. } | Reason::Network { .. } | Reason::ForeignLink { .. } => "system",
+        Reason::SameFile { .. } => "same_file",
+        Reason::NotRegular { .. } => "not_regular",
+        Reason::SourceChanged { .. } => "source_changed",
+        Reason::VerificationFailed { .. } => "verification_failed",
+        Reason::NoMechanism { .. } => "no_mechanism",
+        Reason::Options(_) | Reason::NotHere { .. } => "options",
+        Reason::Forked => "forked",
+        Reason::Cancelled => "cancelled",
+        Reason::Refused(_) => "refused",
+        _ => "other",
+    }
+}
+
+/// Returns what distinguishes reasons of one kind: the code of a refusal, the type of a file.
+fn code(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Refused(objection) => objection.code(),
+        Reason::NotRegular { kind } => kind,
+        _ => "",
+    }
+}

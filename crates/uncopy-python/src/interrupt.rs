@@ -1,0 +1,135 @@
+//! Copies that Ctrl-C ends, and their progress: the interpreter is asked for signals while the library works.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use uncopy::copy::{Control, Observer, Phase};
+
+/// Time between two looks for signals: a copy ends within two of them, and a small one never looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// A point in a copy, as callbacks get it.
+#[pyclass(frozen, module = "uncopy", get_all)]
+pub(crate) struct Progress {
+    /// "waiting", "copying", "flushing" or "verifying".
+    phase: &'static str,
+    /// Bytes done in this phase.
+    done_bytes: u64,
+    /// Bytes of this phase; 0 where they are not known.
+    total_bytes: u64,
+    /// Entries of a tree that are done; 0 for a file until it is copied.
+    done_entries: u64,
+}
+
+#[pymethods]
+impl Progress {
+    fn __repr__(&self) -> String {
+        let Progress { phase, done_bytes, total_bytes, done_entries } = self;
+        format!(
+            "Progress(phase={phase:?}, done_bytes={done_bytes}, total_bytes={total_bytes}, \
+             done_entries={done_entries})"
+        )
+        .replace('"', "'")
+    }
+}
+
+impl Progress {
+    pub(crate) fn of_tree(done_entries: u64, done_bytes: u64) -> Progress {
+        Progress { phase: "copying", done_bytes, total_bytes: 0, done_entries }
+    }
+}
+
+impl From<uncopy::copy::Progress> for Progress {
+    fn from(point: uncopy::copy::Progress) -> Progress {
+        let phase = match point.phase {
+            Phase::Waiting => "waiting",
+            Phase::Flushing => "flushing",
+            Phase::Verifying => "verifying",
+            _ => "copying",
+        };
+        let (done_bytes, total_bytes) = (point.done_bytes, point.total_bytes);
+        Progress { phase, done_bytes, total_bytes, done_entries: 0 }
+    }
+}
+
+/// Observer of a copy on the caller's thread: looks for signals, and calls the callback.
+pub(crate) struct Watch {
+    callback: Option<Py<PyAny>>,
+    looked: Instant,
+    /// What a handler of signals or the callback raised, which ended the copy.
+    pub(crate) raised: Option<PyErr>,
+}
+
+impl Watch {
+    pub(crate) fn new(callback: Option<Py<PyAny>>) -> Watch {
+        Watch { callback, looked: Instant::now(), raised: None }
+    }
+
+    fn look(&mut self, point: uncopy::copy::Progress) -> PyResult<()> {
+        Python::attach(|py| {
+            py.check_signals()?;
+            match &self.callback {
+                Some(callback) => callback.call1(py, (Progress::from(point),)).map(drop),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, point: uncopy::copy::Progress) -> Control {
+        if self.callback.is_none() && self.looked.elapsed() < BETWEEN_LOOKS {
+            return Control::Continue;
+        }
+        let looked = self.look(point);
+        self.looked = Instant::now();
+        match looked {
+            Ok(()) => Control::Continue,
+            Err(raised) => {
+                self.raised = Some(raised);
+                Control::Stop
+            }
+        }
+    }
+}
+
+/// Runs `work` on another thread and waits for it. Meanwhile signals are handled on this one and `tick` is called; what
+/// either raises sets `stop`, and is raised when the work has ended.
+///
+/// # Errors
+/// What was raised, or `RuntimeError` if the work panicked.
+pub(crate) fn run_beside<T: Send>(
+    py: Python<'_>,
+    stop: &AtomicBool,
+    mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
+    let mut raised = None;
+    let finished = thread::scope(|scope| {
+        let (sender, mut receiver) = channel();
+        scope.spawn(move || sender.send(work()));
+        loop {
+            let (received, back) = py.detach(move || (receiver.recv_timeout(BETWEEN_LOOKS), receiver));
+            receiver = back;
+            match received {
+                Ok(result) => return Some(result),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = py.check_signals().and_then(|()| tick(py)) {
+                        stop.store(true, Ordering::Relaxed);
+                        raised.get_or_insert(error);
+                    }
+                }
+            }
+        }
+    });
+    match (raised, finished) {
+        (Some(raised), _) => Err(raised),
+        (None, Some(result)) => Ok(result),
+        (None, None) => Err(PyRuntimeError::new_err("the thread that copies has panicked")),
+    }
+}

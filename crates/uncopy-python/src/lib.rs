@@ -1,0 +1,28 @@
+//! The native half of the Python package `uncopy`: arguments are checked, the library is called without the
+//! interpreter's lock, and what it returns becomes objects. The shape of `shutil` is in `python/uncopy`.
+
+#![deny(missing_docs)]
+#![cfg(target_os = "linux")]
+
+mod copy;
+mod failure;
+mod interrupt;
+mod options;
+mod path;
+mod receipt;
+mod tree;
+
+use pyo3::prelude::*;
+
+/// Native half of the package uncopy; use the names of that package.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::copy::copy_file;
+    #[pymodule_export]
+    use crate::interrupt::Progress;
+    #[pymodule_export]
+    use crate::receipt::Receipt;
+    #[pymodule_export]
+    use crate::tree::copy_tree;
+}

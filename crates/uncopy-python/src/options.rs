@@ -1,0 +1,80 @@
+//! Options of a copy, by the names that Python callers give.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString};
+use uncopy::copy::{CopyOptions, Digest, Preserve, Require, Verify};
+
+/// Metadata that a copy gets, as the functions of `shutil` differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// None, as `copyfile`.
+    Nothing,
+    /// Permission bits, as `copy`.
+    Mode,
+    /// Permission bits, times, extended attributes and ACL, and not the owner, as `copy2`.
+    Stat,
+}
+
+impl Kept {
+    /// Reads the name that the Python half gives.
+    pub(crate) fn of(name: &str) -> PyResult<Kept> {
+        match name {
+            "nothing" => Ok(Kept::Nothing),
+            "mode" => Ok(Kept::Mode),
+            "stat" => Ok(Kept::Stat),
+            _ => Err(PyValueError::new_err(format!("unknown metadata {name:?}"))),
+        }
+    }
+
+    fn preserve(self) -> Preserve {
+        match self {
+            Kept::Nothing => Preserve::default(),
+            Kept::Mode => Preserve::default().mode(true),
+            Kept::Stat => Preserve::default().mode(true).timestamps(true).xattr(true).acl(true),
+        }
+    }
+}
+
+/// Makes the options of a copy.
+///
+/// # Errors
+/// `ValueError` and `TypeError` for what no option means.
+pub(crate) fn copy_options(
+    kept: &str,
+    require: Option<&str>,
+    durable: bool,
+    verify: Option<&Bound<'_, PyAny>>,
+) -> PyResult<CopyOptions> {
+    let options = CopyOptions::new().preserve(Kept::of(kept)?.preserve()).durable(durable);
+    let options = options.require(require.map_or(Ok(Require::Nothing), requirement)?);
+    Ok(match verify.map(digest).transpose()?.flatten() {
+        Some(digest) => options.verify(Verify::from(digest)),
+        None => options,
+    })
+}
+
+fn requirement(name: &str) -> PyResult<Require> {
+    Require::ALL.into_iter().find(|require| require.name() == name).ok_or_else(|| {
+        let names = Require::ALL.map(Require::name).join(", ");
+        PyValueError::new_err(format!("require={name:?} is not one of: {names}"))
+    })
+}
+
+/// Reads `verify`: a digest's name, or whether to verify by the default one.
+fn digest(verify: &Bound<'_, PyAny>) -> PyResult<Option<Digest>> {
+    if let Ok(wanted) = verify.cast::<PyBool>() {
+        return Ok(wanted.is_true().then(Digest::default));
+    }
+    let Ok(name) = verify.cast::<PyString>() else {
+        return Err(PyTypeError::new_err("verify must be a bool or the name of a digest"));
+    };
+    match name.to_str()? {
+        "blake3" => Ok(Some(Digest::Blake3)),
+        "sha256" => Ok(Some(Digest::Sha256)),
+        "xxh3" => Ok(Some(Digest::Xxh3)),
+        other => Err(PyValueError::new_err(format!(
+            "verify={other:?} is not one of: blake3, sha256, xxh3"
+        ))),
+    }
+}

@@ -1,0 +1,374 @@
+//! Receipts as Python objects: bytes by mechanism and by cost, and why nothing cheaper was used.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use uncopy::copy::job::{RefusalCount, Summary};
+use uncopy::{Cost, Errno, Portion, RefusalReason};
+
+/// What became of a file or a tree. It stands for the path of the copy wherever a path is wanted.
+#[pyclass(frozen, module = "uncopy", name = "Receipt")]
+pub(crate) struct Receipt {
+    destination: Py<PyAny>,
+    action: &'static str,
+    facts: Facts,
+}
+
+/// Facts of one file, or the totals of many.
+#[derive(Clone, Default)]
+struct Facts {
+    files: u64,
+    directories: u64,
+    symlinks: u64,
+    bytes: u64,
+    portions: Vec<Portion>,
+    refusals: Vec<RefusalCount>,
+    duration: Duration,
+    durable: bool,
+    verification: Option<Proof>,
+    notes: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Proof {
+    algorithm: &'static str,
+    digest: String,
+    from: &'static str,
+}
+
+impl Facts {
+    fn add(&mut self, more: &Facts) {
+        self.files += more.files;
+        self.directories += more.directories;
+        self.symlinks += more.symlinks;
+        self.bytes += more.bytes;
+        self.duration += more.duration;
+        for portion in &more.portions {
+            match self.portions.iter_mut().find(|has| {
+                has.mechanism == portion.mechanism && has.cost == portion.cost
+            }) {
+                Some(found) => found.bytes += portion.bytes,
+                None => self.portions.push(*portion),
+            }
+        }
+        for refusal in &more.refusals {
+            match self.refusals.iter_mut().find(|has| {
+                has.mechanism == refusal.mechanism && has.reason.code() == refusal.reason.code()
+            }) {
+                Some(found) => found.files += refusal.files,
+                None => self.refusals.push(*refusal),
+            }
+        }
+        // Those of many files are many, and repeat.
+        for note in &more.notes {
+            if self.notes.len() < MOST_NOTES && !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+    }
+}
+
+/// Notes that the receipt of a tree keeps.
+pub(crate) const MOST_NOTES: usize = 64;
+
+impl Receipt {
+    /// Makes the receipt of a copied file.
+    pub(crate) fn of_file(destination: Py<PyAny>, receipt: &uncopy::Receipt) -> Receipt {
+        let counted = |refusal: &uncopy::Refusal| RefusalCount {
+            mechanism: refusal.mechanism,
+            reason: refusal.reason,
+            errno: refusal.errno,
+            files: 1,
+        };
+        let proof = |verified: &uncopy::Verification| Proof {
+            algorithm: verified.algorithm,
+            digest: verified.digest.clone(),
+            from: verified.from.name(),
+        };
+        let facts = Facts {
+            files: 1,
+            bytes: receipt.bytes,
+            portions: receipt.portions.clone(),
+            refusals: receipt.refusals.iter().map(counted).collect(),
+            duration: receipt.duration,
+            durable: receipt.durable,
+            verification: receipt.verification.as_ref().map(proof),
+            notes: receipt.notes.iter().map(|note| (note.code(), note.to_string())).collect(),
+            ..Facts::default()
+        };
+        Receipt { destination, action: "copied", facts }
+    }
+
+    /// Makes the receipt of a tree, which was flushed if `durable`.
+    pub(crate) fn of_tree(
+        destination: Py<PyAny>,
+        summary: &Summary,
+        durable: bool,
+        notes: Vec<(&'static str, String)>,
+    ) -> Receipt {
+        let facts = Facts {
+            files: summary.files,
+            directories: summary.directories,
+            symlinks: summary.symlinks,
+            bytes: summary.bytes,
+            portions: summary.portions.clone(),
+            refusals: summary.refusals.clone(),
+            duration: summary.duration,
+            durable,
+            verification: None,
+            notes,
+        };
+        Receipt { destination, action: "copied", facts }
+    }
+
+    fn cost(&self, cost: Cost) -> u64 {
+        self.facts.portions.iter().filter(|p| p.cost == cost).map(|p| p.bytes).sum()
+    }
+
+    fn by_cost<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let costs = PyDict::new(py);
+        for cost in Cost::ALL {
+            if self.cost(cost) > 0 {
+                costs.set_item(cost.name(), self.cost(cost))?;
+            }
+        }
+        Ok(costs)
+    }
+}
+
+#[pymethods]
+impl Receipt {
+    /// Makes the receipt of something that moved no bytes: a link that was made, a name that was changed.
+    #[staticmethod]
+    fn without_bytes(destination: Py<PyAny>, is_renamed: bool) -> Receipt {
+        let symlinks = u64::from(!is_renamed);
+        let action = if is_renamed { "renamed" } else { "linked" };
+        Receipt { destination, action, facts: Facts { symlinks, ..Facts::default() } }
+    }
+
+    /// Adds up receipts into that of a tree.
+    #[staticmethod]
+    fn total(destination: Py<PyAny>, receipts: &Bound<'_, PyAny>) -> PyResult<Receipt> {
+        let mut facts = Facts { durable: true, ..Facts::default() };
+        for receipt in receipts.try_iter()? {
+            let receipt = receipt?;
+            let receipt = receipt.cast::<Receipt>()?;
+            facts.durable &= receipt.get().facts.durable;
+            facts.add(&receipt.get().facts);
+        }
+        facts.durable &= facts.files > 0;
+        Ok(Receipt { destination, action: "copied", facts })
+    }
+
+    /// The path of the copy, as text or bytes.
+    fn __fspath__(&self, py: Python<'_>) -> Py<PyAny> {
+        self.destination.clone_ref(py)
+    }
+
+    fn __str__(&self, py: Python<'_>) -> PyResult<String> {
+        match self.destination.bind(py).cast::<PyBytes>() {
+            Ok(bytes) => Ok(String::from_utf8_lossy(bytes.as_bytes()).into_owned()),
+            Err(_) => Ok(self.destination.bind(py).str()?.to_string_lossy().into_owned()),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let path = self.destination.bind(py).repr()?;
+        let facts = &self.facts;
+        let mut parts = vec![path.to_string_lossy().into_owned()];
+        if self.action != "copied" {
+            parts.push(self.action.to_owned());
+        } else {
+            if facts.directories > 0 || facts.files != 1 {
+                parts.push(format!("{} files, {} directories", facts.files, facts.directories));
+            }
+            parts.push(size(facts.bytes));
+        }
+        let mut portions = facts.portions.clone();
+        portions.sort_by_key(|portion| std::cmp::Reverse(portion.bytes));
+        parts.extend(portions.iter().map(|portion| {
+            let all = if portions.len() == 1 { String::new() } else { size(portion.bytes) + " " };
+            format!("{all}{} by {}", portion.cost.name(), portion.mechanism.name())
+        }));
+        let closest = facts.refusals.first().filter(|_| !self.is_zero_copy());
+        if let Some(refusal) = closest {
+            parts.push(format!("not by {}: {}", refusal.mechanism.name(), refusal.reason));
+        }
+        if let Some(proof) = &facts.verification {
+            parts.push(format!("verified by {}", proof.algorithm));
+        }
+        if facts.durable {
+            parts.push("durable".to_owned());
+        }
+        if !facts.notes.is_empty() {
+            parts.push(format!("{} notes", facts.notes.len()));
+        }
+        Ok(format!("<uncopy.Receipt {}>", parts.join("; ")))
+    }
+
+    /// The path of the copy, as text or bytes.
+    #[getter]
+    fn destination(&self, py: Python<'_>) -> Py<PyAny> {
+        self.destination.clone_ref(py)
+    }
+
+    /// What was done: "copied", "linked" (a symbolic link was made) or "renamed".
+    #[getter]
+    fn action(&self) -> &'static str {
+        self.action
+    }
+
+    /// Length of the copy in bytes; of a tree, of all its files.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.facts.bytes
+    }
+
+    /// Number of files that were copied.
+    #[getter]
+    fn files(&self) -> u64 {
+        self.facts.files
+    }
+
+    /// Number of directories that were made or gone through.
+    #[getter]
+    fn directories(&self) -> u64 {
+        self.facts.directories
+    }
+
+    /// Number of symbolic links that were made.
+    #[getter]
+    fn symlinks(&self) -> u64 {
+        self.facts.symlinks
+    }
+
+    /// Bytes by mechanism: `{"reflink": 4096}`.
+    #[getter]
+    fn by_mechanism<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let mechanisms = PyDict::new(py);
+        for portion in &self.facts.portions {
+            let name = portion.mechanism.name();
+            let before = mechanisms.get_item(name)?.map_or(Ok(0), |bytes| bytes.extract::<u64>())?;
+            mechanisms.set_item(name, before + portion.bytes)?;
+        }
+        Ok(mechanisms)
+    }
+
+    /// Bytes by cost: `{"shared": 4096}`. The costs are hole, shared, moved, kernel_copied, user_copied and unknown.
+    #[getter(by_cost)]
+    fn bytes_by_cost<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.by_cost(py)
+    }
+
+    /// Cheaper mechanisms that were not used: dictionaries with mechanism, code, reason, errno and files.
+    #[getter]
+    fn refusals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for RefusalCount { mechanism, reason, errno, files } in &self.facts.refusals {
+            let reason: &RefusalReason = reason;
+            let refusal = PyDict::new(py);
+            refusal.set_item("mechanism", mechanism.name())?;
+            refusal.set_item("code", reason.code())?;
+            refusal.set_item("reason", reason.to_string())?;
+            refusal.set_item("errno", errno.map(Errno::raw))?;
+            refusal.set_item("errno_name", errno.and_then(Errno::name))?;
+            refusal.set_item("files", files)?;
+            list.append(refusal)?;
+        }
+        Ok(list)
+    }
+
+    /// Whether no processor copied any byte. False if the cost of any byte is unknown.
+    #[getter]
+    fn is_zero_copy(&self) -> bool {
+        self.facts.portions.iter().all(|portion| portion.cost.is_zero_copy())
+    }
+
+    /// Whether data and name were flushed to the device.
+    #[getter]
+    fn durable(&self) -> bool {
+        self.facts.durable
+    }
+
+    /// Whether both files were read back, or proved to share their blocks, and are equal.
+    #[getter]
+    fn verified(&self) -> bool {
+        self.facts.verification.is_some()
+    }
+
+    /// The digest of both files in hexadecimal, if they were verified.
+    #[getter]
+    fn digest(&self) -> Option<&str> {
+        self.facts.verification.as_ref().map(|proof| proof.digest.as_str())
+    }
+
+    /// Seconds from opening the source until the copy was in place.
+    #[getter]
+    fn duration(&self) -> f64 {
+        self.facts.duration.as_secs_f64()
+    }
+
+    /// Notes for people: metadata that could not be kept, further names that keep the old contents.
+    #[getter]
+    fn notes(&self) -> Vec<&str> {
+        self.facts.notes.iter().map(|(_, words)| words.as_str()).collect()
+    }
+
+    /// Codes of the notes, for programs.
+    #[getter]
+    fn note_codes(&self) -> Vec<&'static str> {
+        self.facts.notes.iter().map(|(code, _)| *code).collect()
+    }
+
+    /// The receipt as a dictionary that `json.dumps` takes, with the keys of `uncopy cp --json`.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let facts = &self.facts;
+        let whole = PyDict::new(py);
+        whole.set_item("schema", 1)?;
+        whole.set_item("event", self.action)?;
+        whole.set_item("destination", self.__str__(py)?)?;
+        whole.set_item("files", facts.files)?;
+        whole.set_item("directories", facts.directories)?;
+        whole.set_item("symlinks", facts.symlinks)?;
+        whole.set_item("bytes", facts.bytes)?;
+        let mechanisms = PyList::empty(py);
+        for portion in &facts.portions {
+            let row = PyDict::new(py);
+            row.set_item("name", portion.mechanism.name())?;
+            row.set_item("bytes", portion.bytes)?;
+            row.set_item("cost", portion.cost.name())?;
+            mechanisms.append(row)?;
+        }
+        whole.set_item("mechanisms", mechanisms)?;
+        whole.set_item("refusals", self.refusals(py)?)?;
+        whole.set_item("is_zero_copy", self.is_zero_copy())?;
+        let microseconds = u64::try_from(facts.duration.as_micros()).unwrap_or(u64::MAX);
+        whole.set_item("duration_us", microseconds)?;
+        let proof = facts.verification.as_ref();
+        whole.set_item("verified", proof.is_some())?;
+        whole.set_item("verified_from", proof.map(|proof| proof.from))?;
+        whole.set_item("algorithm", proof.map(|proof| proof.algorithm))?;
+        let digest = self.digest().filter(|digest| !digest.is_empty());
+        whole.set_item("digest", digest)?;
+        whole.set_item("durable", facts.durable)?;
+        whole.set_item("notes", self.notes())?;
+        whole.set_item("note_codes", self.note_codes())?;
+        Ok(whole)
+    }
+}
+
+/// Writes a number of bytes as people read it.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut unit = 0;
+    let mut value = bytes as f64;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ => format!("{value:.2} {}", UNITS[unit]),
+    }
+}

@@ -1,0 +1,137 @@
+//! Copying a tree: the engine's workers, watched from the caller's thread.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use uncopy::Error;
+use uncopy::copy::Control;
+use uncopy::copy::job::{
+    EntryKind, EntryOutcome, HardLinks, JobObserver, JobOptions, JobProgress, Links, Record,
+    copy_trees_observed,
+};
+
+use crate::failure;
+use crate::interrupt::{Progress, run_beside};
+use crate::options::copy_options;
+use crate::path::{PathArgument, text};
+use crate::receipt::{MOST_NOTES, Receipt};
+
+/// Entry that was not copied: the reason, or none for a special file.
+struct Failed {
+    source: PathBuf,
+    destination: PathBuf,
+    error: Option<Error>,
+}
+
+/// What the workers report.
+#[derive(Default)]
+struct Reports {
+    stop: AtomicBool,
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    failed: Mutex<Vec<Failed>>,
+    notes: Mutex<Vec<(&'static str, String)>>,
+}
+
+impl JobObserver for Reports {
+    fn progress(&self, progress: JobProgress) -> Control {
+        self.entries.store(progress.entries, Ordering::Relaxed);
+        self.bytes.store(progress.bytes, Ordering::Relaxed);
+        if self.stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue }
+    }
+
+    fn wants_records(&self) -> bool {
+        false
+    }
+
+    fn finished(&self, record: &Record) {
+        let failed = |error| Failed {
+            source: record.source.clone(),
+            destination: record.destination.clone(),
+            error,
+        };
+        let notes = match &record.outcome {
+            EntryOutcome::Failed(error) => {
+                lock(&self.failed).push(failed(Some(error.clone())));
+                return;
+            }
+            EntryOutcome::Skipped { .. } if record.kind == EntryKind::Special => {
+                lock(&self.failed).push(failed(None));
+                return;
+            }
+            EntryOutcome::Copied(receipt) => &receipt.notes,
+            EntryOutcome::Made { notes, .. } => notes,
+            _ => return,
+        };
+        let mut all = lock(&self.notes);
+        let room = MOST_NOTES.saturating_sub(all.len());
+        let name = record.destination.display();
+        all.extend(notes.iter().take(room).map(|note| (note.code(), format!("{name}: {note}"))));
+    }
+}
+
+/// Locks, also after a panic elsewhere: the lists are whole between any two calls.
+fn lock<T>(list: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Copies the tree `src` to `dst`. Returns its receipt, the entries that failed, as source, destination and exception
+/// (`None` for a special file), and the exception that ended the job, if one did.
+#[pyfunction]
+pub(crate) fn copy_tree<'py>(
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    symlinks: bool,
+    require: Option<&str>,
+    durable: bool,
+    verify: Option<&Bound<'py, PyAny>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Receipt, Bound<'py, PyList>, Option<Bound<'py, PyAny>>)> {
+    let py = src.py();
+    let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
+    let options = JobOptions::new()
+        .copy(copy_options("stat", require, durable, verify)?)
+        .links(if symlinks { Links::Preserve } else { Links::Follow })
+        .follow_outside(!symlinks)
+        .follow_roots(true)
+        .hard_links(HardLinks::Separate);
+    let reports = Reports::default();
+    let tick = |py: Python<'_>| match &progress {
+        Some(callback) => {
+            let entries = reports.entries.load(Ordering::Relaxed);
+            let point = Progress::of_tree(entries, reports.bytes.load(Ordering::Relaxed));
+            callback.call1(py, (point,)).map(drop)
+        }
+        None => Ok(()),
+    };
+    let pair = [(&source.path, &destination.path)];
+    let job = run_beside(py, &reports.stop, tick, || {
+        copy_trees_observed(pair, &options, &reports)
+    })?;
+    let (summary, cause) = match job {
+        Ok(summary) => (summary, None),
+        Err(ended) => {
+            let (summary, cause) = ended.into_parts();
+            let names = (source.object.clone_ref(py), destination.object.clone_ref(py));
+            (summary, Some(failure::exception(py, &cause, names)?))
+        }
+    };
+    let failures = PyList::empty(py);
+    for Failed { source, destination, error } in lock(&reports.failed).iter() {
+        let (source, destination) = (text(py, source)?, text(py, destination)?);
+        let error = match error {
+            Some(error) => {
+                let names = (source.clone().unbind(), destination.clone().unbind());
+                Some(failure::exception(py, error, names)?)
+            }
+            None => None,
+        };
+        failures.append((source, destination, error))?;
+    }
+    let notes = lock(&reports.notes).clone();
+    let receipt = Receipt::of_tree(destination.object.clone_ref(py), &summary, durable, notes);
+    Ok((receipt, failures, cause))
+}

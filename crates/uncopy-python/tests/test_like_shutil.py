@@ -1,0 +1,308 @@
+"""The results of each function are those of shutil's, for the same files and arguments."""
+
+import os
+import shutil
+import socket
+import stat
+
+import pytest
+
+import uncopy
+from conftest import described
+
+OLD = 1_000_000_000_123_456_789
+
+
+def write(path, contents=b"contents", mode=0o644, when=OLD):
+    with open(path, "wb") as file:
+        file.write(contents)
+    os.chmod(path, mode)
+    os.utime(path, ns=(when, when))
+
+
+def make_file():
+    write("a", b"new contents" * 1000, 0o751)
+    os.setxattr("a", "user.note", b"kept")
+    os.utime("a", ns=(OLD, OLD))
+
+
+def make_small_file():
+    write("a", b"x", 0o600)
+
+
+def make_empty_file():
+    write("a", b"")
+
+
+def make_set_user_id():
+    write("a", b"x", 0o4755)
+
+
+def make_large_file():
+    with open("a", "wb") as file:
+        file.write(os.urandom(1 << 20))
+        file.seek(5 << 20)
+        file.write(b"after a hole")
+        file.truncate(8 << 20)
+
+
+def make_existing():
+    make_file()
+    write("b", b"old contents that are longer than nothing" * 1000, 0o640)
+
+
+def make_read_only_existing():
+    make_file()
+    write("b", b"old", 0o444)
+
+
+def make_source_read_only():
+    write("a", b"x", 0o444)
+
+
+def make_destination_directory():
+    make_file()
+    os.mkdir("b")
+
+
+def make_taken_in_directory():
+    make_file()
+    os.mkdir("b")
+    write("b/a", b"old")
+
+
+def make_link_to_file():
+    write("file", b"through a link")
+    os.symlink("file", "a")
+    os.utime("a", ns=(OLD, OLD), follow_symlinks=False)
+
+
+def make_dangling_link():
+    os.symlink("missing", "a")
+
+
+def make_link_to_directory():
+    os.mkdir("directory")
+    os.symlink("directory", "a")
+
+
+def make_destination_link():
+    write("a", b"new")
+    write("file", b"old", 0o600)
+    os.symlink("file", "b")
+
+
+def make_destination_dangling_link():
+    write("a", b"new")
+    os.symlink("file", "b")
+
+
+def make_link_and_taken():
+    make_link_to_file()
+    write("b", b"old")
+
+
+def make_same_file():
+    write("a")
+    os.link("a", "b")
+
+
+def make_link_to_destination():
+    write("b")
+    os.symlink("b", "a")
+
+
+def make_nothing():
+    pass
+
+
+def make_directory():
+    os.mkdir("a")
+
+
+def make_fifo():
+    os.mkfifo("a")
+
+
+def make_destination_fifo():
+    write("a")
+    os.mkfifo("b")
+
+
+def make_socket():
+    made = socket.socket(socket.AF_UNIX)
+    made.bind("a")
+    made.close()
+
+
+def make_no_parent():
+    write("a")
+    os.symlink("nowhere/b", "b")
+
+
+FILES = [make for name, make in sorted(globals().items()) if name.startswith("make_")]
+
+
+def outcome(function, where, make, arguments, options):
+    """Do it in `where`. Return what came of it: the exception's class, errno and list, or the path; and all that is there."""
+    os.mkdir(where)
+    here = os.getcwd()
+    os.chdir(where)
+    try:
+        make()
+        try:
+            result = os.fspath(function(*arguments, **options))
+        except shutil.Error as error:
+            listed = error.args[0]
+            if isinstance(listed, list):
+                listed = sorted((source, destination) for source, destination, _ in listed)
+            result = (type(error), str(listed) if isinstance(listed, list) else None)
+        except OSError as error:
+            result = (type(error), error.errno)
+        return result, without_new_times(described("."))
+    finally:
+        os.chdir(here)
+
+
+def without_new_times(entries):
+    """Leave out the times that this test gave."""
+    for entry in entries.values():
+        if abs(entry["modified"] - OLD) > 10**12:
+            del entry["modified"]
+    return entries
+
+
+@pytest.mark.parametrize("follow_symlinks", [True, False])
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
+@pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__[5:])
+def test_files(place, name, make, follow_symlinks):
+    options = {"follow_symlinks": follow_symlinks}
+    theirs = outcome(getattr(shutil, name), "theirs", make, ("a", "b"), options)
+    ours = outcome(getattr(uncopy, name), "ours", make, ("a", "b"), options)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__[5:])
+def test_moves_of_files(place, make):
+    if make is make_link_to_directory:
+        pytest.skip("shutil.move of a link to a directory")
+    theirs = outcome(shutil.move, "theirs", make, ("a", "b"), {})
+    ours = outcome(uncopy.move, "ours", make, ("a", "b"), {})
+    assert ours == theirs
+
+
+def make_tree():
+    os.makedirs("a/deep/deeper")
+    os.mkdir("a/empty", 0o700)
+    write("a/file", b"one", 0o600)
+    write("a/deep/file", b"two" * 5000, 0o755)
+    write("a/deep/deeper/file.pyc", b"three")
+    os.setxattr("a/file", "user.note", b"kept")
+    os.setxattr("a/deep", "user.note", b"of a directory")
+    os.utime("a/file", ns=(OLD, OLD))
+    os.link("a/file", "a/deep/same file")
+    os.symlink("file", "a/link")
+    os.symlink("deep", "a/link to a directory")
+    os.symlink("../../outside", "a/deep/link out of the tree")
+    write("outside", b"outside of the tree")
+    for path in ("a/link", "a/link to a directory", "a/deep/link out of the tree"):
+        os.utime(path, ns=(OLD, OLD), follow_symlinks=False)
+    os.chmod("a/deep", 0o750)
+    for path in ("a/deep/deeper", "a/deep", "a/empty", "a"):
+        os.utime(path, ns=(OLD, OLD))
+
+
+def make_tree_with_dangling_link():
+    make_tree()
+    os.symlink("missing", "a/deep/dangling")
+    os.utime("a/deep", ns=(OLD, OLD))
+
+
+def make_tree_with_special_files():
+    make_tree()
+    os.mkfifo("a/deep/fifo")
+    made = socket.socket(socket.AF_UNIX)
+    made.bind("a/socket")
+    made.close()
+
+
+def make_tree_and_existing():
+    make_tree()
+    os.makedirs("b/deep")
+    write("b/file", b"old", 0o640)
+    write("b/other", b"stays")
+
+
+def make_tree_and_file():
+    make_tree()
+    write("b", b"in the way")
+
+
+def make_tree_and_link():
+    make_tree()
+    os.mkdir("directory")
+    os.symlink("directory", "b")
+
+
+def make_link_to_tree():
+    os.mkdir("directory")
+    write("directory/file")
+    os.symlink("directory", "a")
+
+
+def make_odd_names():
+    os.makedirs(b"a/\xff\xfe")
+    write(b"a/\xff\xfe/\x80")
+    write(b"a/*[x]")
+    write(b"a/ new\nline")
+
+
+TREES = [
+    make_tree,
+    make_tree_with_dangling_link,
+    make_tree_with_special_files,
+    make_tree_and_existing,
+    make_tree_and_file,
+    make_tree_and_link,
+    make_link_to_tree,
+    make_odd_names,
+    make_file,
+    make_nothing,
+    make_directory,
+]
+
+OPTIONS = {
+    "plain": {},
+    "symlinks": {"symlinks": True},
+    "dirs_exist_ok": {"dirs_exist_ok": True},
+    "both": {"symlinks": True, "dirs_exist_ok": True},
+    "ignore_dangling": {"ignore_dangling_symlinks": True},
+    "ignore": {"ignore": shutil.ignore_patterns("*.pyc", "empty")},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("make", TREES, ids=lambda make: make.__name__[5:])
+def test_trees(place, make, options):
+    # Its links are found relative to the current directory there, not to the tree.
+    if options.get("ignore_dangling_symlinks") and make is not make_tree_with_dangling_link:
+        pytest.skip("nothing dangles")
+    theirs = outcome(shutil.copytree, "theirs", make, ("a", "b"), options)
+    ours = outcome(uncopy.copytree, "ours", make, ("a", "b"), options)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("make", TREES, ids=lambda make: make.__name__[5:])
+def test_moves_of_trees(place, make):
+    theirs = outcome(shutil.move, "theirs", make, ("a", "b"), {})
+    ours = outcome(uncopy.move, "ours", make, ("a", "b"), {})
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("function", [uncopy.copy, uncopy.copy2, uncopy.copyfile])
+def test_shutil_takes_ours(place, function):
+    make_tree()
+    shutil.copytree("a", "b", copy_function=getattr(shutil, function.__name__))
+    shutil.copytree("a", "c", copy_function=function)
+    assert without_new_times(described("b")) == without_new_times(described("c"))
+    assert stat.S_ISDIR(os.lstat("c").st_mode)
