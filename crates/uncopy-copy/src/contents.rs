@@ -186,7 +186,7 @@ impl FileCopy<'_, '_> {
             let given = metadata::apply_in_place(staging.fd(), source, options.given());
             self.receipt.notes.extend(given.map_err(|lacks| lacks.error(destination.given))?);
         } else {
-            let given = metadata::apply(staging, source, destination, options.given());
+            let given = metadata::apply(staging, source, destination, self.request.given());
             self.receipt.notes.extend(given.map_err(|lacks| lacks.error(destination.given))?);
         }
         source.check_connected()?;

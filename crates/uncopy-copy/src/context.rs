@@ -29,6 +29,8 @@ use super::throttle::Throttle;
 pub struct CopyContext<'a> {
     pub(crate) gate: Option<&'a Gate>,
     pub(crate) throttle: Option<&'a Throttle>,
+    /// Permission bits that a new file is created with.
+    pub(crate) new_mode: Option<u32>,
     pub(crate) spare_threads: Option<&'a (dyn Fn() -> usize + Sync)>,
     /// Permit to give names, where it can be withdrawn.
     pub(crate) permit: Option<&'a Permit>,
@@ -56,6 +58,30 @@ impl<'a> CopyContext<'a> {
     #[must_use]
     pub fn throttle(mut self, throttle: &'a Throttle) -> CopyContext<'a> {
         self.throttle = Some(throttle);
+        self
+    }
+
+    /// Sets the permission bits that new files are created with where the options give them none, instead of those of
+    /// their sources: 0666 is what `open(2)` is commonly given. Umask and default ACL apply to them.
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// use std::fs::{self, Permissions};
+    /// use std::os::unix::fs::PermissionsExt;
+    /// use uncopy::copy::{CopyContext, CopyOptions, copy_file_in};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let (source, destination) = (directory.path().join("a"), directory.path().join("b"));
+    /// fs::write(&source, "text")?;
+    /// fs::set_permissions(&source, Permissions::from_mode(0o700))?;
+    /// let context = CopyContext::new().new_mode(0o666);
+    /// copy_file_in(&source, &destination, &CopyOptions::new(), &context, &mut ())?;
+    /// assert_eq!(fs::metadata(&destination)?.permissions().mode() & 0o700, 0o600);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn new_mode(mut self, bits: u32) -> CopyContext<'a> {
+        self.new_mode = Some(bits & 0o777);
         self
     }
 

@@ -8,7 +8,7 @@ use super::digest::StreamedDigest;
 use super::facts;
 use super::file_plan::FileFacts;
 use super::observer::{self, Observer, Progress};
-use super::options::{CopyOptions, Existing};
+use super::options::{CopyOptions, Existing, GivenMetadata};
 use super::plan::CopyFacts;
 use super::source::Source;
 use super::sparse;
@@ -48,6 +48,11 @@ impl<'a> CopyRequest<'a> {
             piece_bytes: context.throttle.map(Throttle::piece_bytes),
             resumable_from_bytes: None,
         }
+    }
+
+    /// Returns what the copy gets besides its bytes.
+    pub(crate) fn given(&self) -> GivenMetadata<'_> {
+        GivenMetadata { new_mode: self.context.new_mode, ..self.options.given() }
     }
 
     pub(crate) fn conversion(&self) -> Conversion {

@@ -55,7 +55,12 @@ pub(crate) fn creation_mode(
     given: GivenMetadata<'_>,
 ) -> u32 {
     let given_later = replaced.is_some() || given.has_mode();
-    if given_later { 0o600 } else { source.permissions() & 0o777 }
+    if given_later { 0o600 } else { bits_of_new(source, given) }
+}
+
+/// The mode that a new file is created with where it is given no other afterwards.
+fn bits_of_new(source: &Stat, given: GivenMetadata<'_>) -> u32 {
+    given.new_mode.unwrap_or(source.permissions() & 0o777)
 }
 
 /// Part of the metadata that was asked for in so many words and could not be given.
@@ -137,7 +142,7 @@ pub(crate) fn apply(
             let is_narrow = staging.is_temporary_name() || given.changes.is_some();
             if is_narrow && !preserve.mode {
                 let (directory, umask) = (destination.directory(), &Umask::default());
-                writer.mode_of_new_name(directory, umask, stat.permissions() & 0o777);
+                writer.mode_of_new_name(directory, umask, bits_of_new(stat, given));
             } else if preserve.acl && !preserve.mode {
                 writer.mode(stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
             }

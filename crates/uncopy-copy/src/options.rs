@@ -134,7 +134,7 @@ impl CopyOptions {
     /// Returns what copies get besides their bytes.
     pub(crate) fn given(&self) -> GivenMetadata<'_> {
         let (preserve, changes) = (self.preserve, self.mode_changes.as_ref());
-        GivenMetadata { preserve, changes, owner: self.owner.unwrap_or_default() }
+        GivenMetadata { preserve, changes, owner: self.owner.unwrap_or_default(), new_mode: None }
     }
 
     /// Whether the name is replaced, so that the new file takes nothing from the old one and a symbolic link
@@ -563,6 +563,8 @@ pub(crate) struct GivenMetadata<'a> {
     pub(crate) changes: Option<&'a ModeChanges>,
     /// Owner, where that of the source or of the replaced file does not matter.
     pub(crate) owner: Owner,
+    /// Permission bits that a new file is created with, instead of those of the source.
+    pub(crate) new_mode: Option<u32>,
 }
 
 impl GivenMetadata<'_> {

@@ -153,7 +153,9 @@ fn copy_once(
         (_, Some((path_of_part, file))) => Temporary::left(calls, path, path_of_part, file),
         // It may be for fewer eyes than the source.
         (found, None) => Temporary::create(calls, path, |new| match found {
-            None if !options.given().has_mode() => native::create_like(new, &source.begun),
+            None if !options.given().has_mode() => {
+                native::create_like(new, &source.begun, context.new_mode)
+            }
             _ => super::for_owner_alone(new),
         })?,
     };

@@ -212,7 +212,7 @@ impl<'a> CopyRequest<'a> {
                 Placing::Aside { directory_defaults: Some(_), .. } | Placing::Private { .. },
                 None,
             ) => self.source.stat.permissions() & 0o777,
-            _ => metadata::creation_mode(&self.source.stat, found, options.given()),
+            _ => metadata::creation_mode(&self.source.stat, found, self.given()),
         };
         match placing {
             Placing::Aside { .. }

@@ -1,17 +1,18 @@
 //! Copying one file.
 
-use std::sync::LazyLock;
-
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use uncopy::copy::{CopyOptions, ModeChanges, copy_file_observed};
+use uncopy::copy::{CopyContext, CopyOptions, copy_file_in};
 use uncopy::{Error, Objection, Reason};
 
 use crate::failure;
 use crate::interrupt::Watch;
-use crate::options::{Kept, copy_options};
+use crate::options::copy_options;
 use crate::path::PathArgument;
 use crate::receipt::Receipt;
+
+/// Permission bits that `open` in Python gives a new file, whatever those of the source are.
+const MODE_OF_NEW: u32 = 0o666;
 
 /// Copies the file `src` to `dst`, following symbolic links.
 #[pyfunction]
@@ -27,13 +28,11 @@ pub(crate) fn copy_file(
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let mut options = copy_options(kept, require, durable, verify)?;
-    if Kept::of(kept)? == Kept::Nothing && !destination.path.exists() {
-        options.mode_changes = Some(plain_mode().clone());
-    }
+    let context = CopyContext::new().new_mode(MODE_OF_NEW);
     let mut watch = Watch::new(progress);
     loop {
         let copied = py.detach(|| {
-            copy_file_observed(&source.path, &destination.path, &options, &mut watch)
+            copy_file_in(&source.path, &destination.path, &options, &context, &mut watch)
         });
         if let Some(raised) = watch.raised.take() {
             return Err(raised);
@@ -50,13 +49,6 @@ pub(crate) fn copy_file(
             },
         }
     }
-}
-
-/// Permissions that `open` gives a new file, whatever those of the source are.
-fn plain_mode() -> &'static ModeChanges {
-    static PLAIN: LazyLock<ModeChanges> =
-        LazyLock::new(|| "=rw".parse().unwrap_or_else(|_| unreachable!()));
-    &PLAIN
 }
 
 /// Returns other options for what `shutil` does and the first ones refuse: writing into a file that cannot be replaced,

@@ -8,7 +8,7 @@ use super::mode_changes::ModeChanges;
 use uncopy_core::Note;
 
 /// There are no permission bits to take over.
-pub(super) fn create_like(_: &mut OpenOptions, _: &Metadata) {}
+pub(super) fn create_like(_: &mut OpenOptions, _: &Metadata, _: Option<u32>) {}
 
 /// There are no permission bits.
 pub(super) fn create_for_everybody(_: &mut OpenOptions) {}

@@ -14,9 +14,9 @@ const GROUP: u32 = 0o070;
 const STICKY: u32 = 0o1000;
 const SETUID_SETGID: u32 = 0o6000;
 
-/// A file that is made has the permission bits of another, less the umask.
-pub(super) fn create_like(new: &mut OpenOptions, source: &Metadata) {
-    new.mode(source.mode() & PERMISSIONS);
+/// A file that is made has these permission bits or those of another, less the umask.
+pub(super) fn create_like(new: &mut OpenOptions, source: &Metadata, bits: Option<u32>) {
+    new.mode(bits.unwrap_or(source.mode() & PERMISSIONS));
 }
 
 /// A file that is made has every permission bit, less the umask.

@@ -127,6 +127,7 @@ impl<'a> Context<'a> {
     ) -> CopyContext<'c> {
         CopyContext {
             gate: self.gate(),
+            new_mode: None,
             throttle: self.throttle(),
             spare_threads: Some(spare_threads),
             permit: None,

@@ -1,0 +1,245 @@
+"""Copying files: receipts, conditions, names of every kind, errors."""
+
+import errno
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+
+import pytest
+
+import uncopy
+
+
+def write(path, contents=b"contents"):
+    with open(path, "wb") as file:
+        file.write(contents)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def test_a_receipt_stands_for_the_path(place):
+    write("a")
+    receipt = uncopy.copyfile("a", pathlib.Path("b"))
+    assert isinstance(receipt, os.PathLike)
+    assert os.fspath(receipt) == "b" == str(receipt)
+    assert read(receipt) == b"contents"
+    assert pathlib.Path(receipt) == pathlib.Path("b")
+    assert os.fspath(uncopy.copyfile(b"a", b"c")) == b"c"
+
+
+def test_a_receipt_adds_up(place):
+    write("a", bytes(range(256)) * 8192)
+    receipt = uncopy.copy2("a", "b", durable=True, verify="sha256")
+    assert receipt.bytes == 256 * 8192
+    assert sum(receipt.by_mechanism.values()) == sum(receipt.by_cost.values()) == receipt.bytes
+    assert receipt.durable and receipt.verified and len(receipt.digest) == 64
+    assert receipt.action == "copied" and receipt.files == 1 and receipt.duration > 0
+    for refusal in receipt.refusals:
+        assert set(refusal) == {"mechanism", "code", "reason", "errno", "errno_name", "files"}
+    facts = receipt.to_dict()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["bytes"] == receipt.bytes and facts["algorithm"] == "sha256"
+    assert sum(row["bytes"] for row in facts["mechanisms"]) == receipt.bytes
+    costs = {row["cost"] for row in facts["mechanisms"]}
+    assert receipt.is_zero_copy == costs.issubset({"hole", "shared", "moved"})
+    text = repr(receipt)
+    assert text.startswith("<uncopy.Receipt 'b'; 2.00 MiB") and "sha256" in text, text
+
+
+def test_an_empty_file_is_zero_copy(place):
+    write("a", b"")
+    assert uncopy.copyfile("a", "b").is_zero_copy
+    assert read("b") == b""
+
+
+@pytest.mark.parametrize(
+    "name", [b"\xff\xfe", "\udcff", "ü", "a b\n", "-x", "'\""], ids=lambda name: ascii(name)
+)
+def test_names_of_every_kind(place, name):
+    write(name)
+    copied = uncopy.copy2(name, os.fsencode("to") + os.fsencode(name))
+    assert read(copied) == b"contents"
+    os.mkdir("directory")
+    assert read(uncopy.copy(os.fsdecode(name), "directory")) == b"contents"
+    assert os.listdir(b"directory") == [os.fsencode(name)]
+    with os.scandir("directory") as entries:
+        entry = next(entries)
+    assert read(uncopy.copyfile(entry, "of entry")) == b"contents"
+
+
+@pytest.mark.parametrize("bad", [1, None, 1.5, ["a"]])
+def test_what_is_no_path(place, bad):
+    write("a")
+    with pytest.raises(TypeError):
+        uncopy.copyfile(bad, "b")
+    with pytest.raises(TypeError):
+        uncopy.copyfile("a", bad)
+
+
+def test_zero_bytes_in_names(place):
+    with pytest.raises(ValueError, match="null byte"):
+        uncopy.copyfile("a\0", "b")
+    with pytest.raises(ValueError, match="null byte"):
+        uncopy.copyfile(b"a\0", "b")
+
+
+def test_options_that_mean_nothing(place):
+    write("a")
+    with pytest.raises(ValueError, match="zero-copy"):
+        uncopy.copyfile("a", "b", require="everything")
+    with pytest.raises(ValueError, match="blake3"):
+        uncopy.copyfile("a", "b", verify="md5")
+    with pytest.raises(TypeError):
+        uncopy.copyfile("a", "b", verify=3)
+    with pytest.raises(TypeError):
+        uncopy.copyfile("a", "b", "c")
+    assert os.listdir() == ["a"]
+
+
+def test_a_condition_that_cannot_be_met_leaves_the_old_file(place):
+    write("b", b"old")
+    with pytest.raises(uncopy.NoMechanismError) as caught:
+        uncopy.copyfile("/proc/version", "b", require="shared")
+    assert caught.value.errno == errno.EOPNOTSUPP
+    assert caught.value.code == "no_mechanism"
+    assert (caught.value.filename, caught.value.filename2) == ("/proc/version", "b")
+    assert read("b") == b"old" and os.listdir() == ["b"]
+
+
+def test_errors_have_both_names_and_a_next_step(place):
+    with pytest.raises(FileNotFoundError) as caught:
+        uncopy.copyfile("missing", "b")
+    assert caught.value.errno == errno.ENOENT
+    assert (caught.value.filename, caught.value.filename2) == ("missing", "b")
+    assert any("missing" in note for note in caught.value.__notes__)
+    with pytest.raises(FileNotFoundError):
+        uncopy.copyfile(__file__, "missing/b")
+    assert os.listdir() == []
+
+
+def test_the_same_file(place):
+    write("a")
+    os.symlink("a", "b")
+    for name in ("a", "./a", "b"):
+        with pytest.raises(shutil.SameFileError):
+            uncopy.copyfile("a", name)
+    assert read("a") == b"contents"
+
+
+def test_devices_are_read_and_written(place):
+    write("a")
+    assert uncopy.copyfile("/dev/null", "a").bytes == 0
+    assert read("a") == b""
+    write("a")
+    uncopy.copyfile("a", "/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_other_names_keep_the_old_contents_and_a_note_says_so(place):
+    write("a", b"new")
+    write("b", b"old")
+    os.link("b", "c")
+    receipt = uncopy.copyfile("a", "b")
+    assert (read("b"), read("c")) == (b"new", b"old")
+    assert receipt.note_codes == ["other_links"]
+
+
+@pytest.fixture
+def open_place(monkeypatch):
+    """A directory that everybody may go to."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o777)
+        monkeypatch.chdir(directory)
+        yield pathlib.Path(directory)
+        os.chmod(directory, 0o777)
+
+
+def without_rights(code):
+    """Run code in a process without root's rights."""
+    begin = "import os, shutil, uncopy, uncopy._errors\n"
+    drop = "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+    command = [sys.executable, "-c", begin + drop + code]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_file_in_a_read_only_directory_is_written_in_place(open_place):
+    write("a", b"new")
+    write("b", b"old")
+    os.chmod("b", 0o666)
+    os.chmod(open_place, 0o555)
+    ran = without_rights("print(uncopy.copyfile('a', 'b').note_codes)")
+    assert (ran.returncode, ran.stdout) == (0, "['in_place']\n"), ran.stderr
+    assert read("b") == b"new"
+
+
+@pytest.mark.parametrize("module", ["uncopy", "shutil"])
+def test_a_read_only_destination_is_refused(open_place, module):
+    write("a", b"new")
+    write("b", b"old")
+    os.chmod("b", 0o444)
+    ran = without_rights(f"{module}.copyfile('a', 'b')")
+    assert "PermissionError: [Errno 13] Permission denied" in ran.stderr
+    assert read("b") == b"old"
+
+
+def test_threads(place):
+    write("a", os.urandom(300_000))
+    failed = []
+
+    def copy(number):
+        try:
+            for _ in range(20):
+                uncopy.copy2("a", f"to {number}")
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=copy, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert {read(f"to {number}") for number in range(8)} == {read("a")}
+
+
+def test_moves_between_filesystems(place):
+    other = pathlib.Path("/dev/shm")
+    if not other.is_dir() or other.stat().st_dev == place.stat().st_dev:
+        pytest.skip("/dev/shm is no other filesystem")
+    target = other / f"uncopy-test-{os.getpid()}"
+    try:
+        write("a")
+        os.utime("a", ns=(10**18, 10**18))
+        receipt = uncopy.move("a", target, verify=True)
+        assert receipt.action == "copied" and receipt.verified
+        assert read(target) == b"contents" and target.stat().st_mtime_ns == 10**18
+        assert uncopy.move(target, "b").action == "copied"
+        os.makedirs("tree/deep")
+        write("tree/deep/file")
+        os.symlink("nothing", "tree/link")
+        receipt = uncopy.move("tree", target)
+        assert (receipt.files, receipt.directories, receipt.symlinks) == (1, 2, 1)
+        assert os.listdir() == ["b"]
+        assert os.readlink(target / "link") == "nothing"
+        os.symlink("nothing", "link")
+        os.unlink(target / "link")
+        assert uncopy.move("link", target).action == "linked"
+        assert os.readlink(target / "link") == "nothing"
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+def test_a_directory_is_not_moved_into_itself(place):
+    os.makedirs("a/b")
+    with pytest.raises(shutil.Error, match="into itself"):
+        uncopy.move("a", "a/b")
+    assert os.path.isdir("a/b")

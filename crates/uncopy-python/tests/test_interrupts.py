@@ -1,0 +1,188 @@
+"""Ctrl-C, callbacks that raise, and forks in the middle of a copy."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import uncopy
+
+GIBIBYTE = 1 << 30
+
+
+def sparse(path, size=2 * GIBIBYTE):
+    """Make a long file that takes a while to copy where nothing may be shared, and little room."""
+    with open(path, "wb") as file:
+        file.truncate(size)
+
+
+class Stop(Exception):
+    pass
+
+
+def raising(after):
+    """Return a callback that raises when it is called for the last of `after` times."""
+    points = []
+
+    def progress(point):
+        points.append(point)
+        if len(points) >= after:
+            raise Stop(len(points))
+
+    progress.points = points
+    return progress
+
+
+@pytest.mark.parametrize("function", [uncopy.copyfile, uncopy.copy, uncopy.copy2])
+def test_callbacks_that_raise_stop_the_copy(place, function):
+    with open("a", "wb") as file:
+        file.write(os.urandom(8 << 20))
+    with open("b", "wb") as file:
+        file.write(b"old")
+    progress = raising(1)
+    with pytest.raises(Stop):
+        function("a", "b", progress=progress)
+    assert sorted(os.listdir()) == ["a", "b"]
+    with open("b", "rb") as file:
+        assert file.read() == b"old"
+    point = progress.points[0]
+    assert point.phase == "copying" and 0 <= point.done_bytes <= point.total_bytes
+    assert repr(point).startswith("Progress(phase='copying', done_bytes=")
+
+
+def test_progress_is_called_and_may_copy_itself(place):
+    with open("a", "wb") as file:
+        file.write(os.urandom(1 << 20))
+    points = []
+
+    def progress(point):
+        points.append(point.done_bytes)
+        uncopy.copyfile("a", "c")
+
+    uncopy.copyfile("a", "b", progress=progress)
+    assert points and points == sorted(points) and os.path.getsize("c") == 1 << 20
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time, uncopy
+function, source, destination = sys.argv[1:4]
+begun = threading.Event()
+
+def interrupt():
+    begun.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+
+def progress(point):
+    begun.set()
+    time.sleep(0.02)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    getattr(uncopy, function)(source, destination, progress=progress)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def interrupted(function, source, destination):
+    command = [sys.executable, "-c", INTERRUPTED, function, source, destination]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_ctrl_c_in_a_copy_leaves_nothing(place):
+    with open("a", "wb") as file:
+        for _ in range(16):
+            file.write(os.urandom(1 << 20))
+    ran = interrupted("copyfile", "a", "b")
+    assert ran.stdout == "interrupted\n", ran.stderr
+    assert os.listdir() == ["a"]
+
+
+def test_ctrl_c_in_a_tree_leaves_nothing(place):
+    os.mkdir("a")
+    for number in range(3000):
+        with open(f"a/{number}", "wb") as file:
+            file.write(b"contents")
+    # A handler that raises is what Ctrl-C is; the copy of a tree looks for it while its workers copy.
+    code = """
+import os, shutil, signal, threading, uncopy
+
+def interrupt():
+    while os.listdir() == ["a"]:
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    while True:
+        uncopy.copytree("a", "b", progress=lambda point: None)
+        shutil.rmtree("b")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ran.stdout == "interrupted\n", ran.stderr
+    # It came in the middle of a copy, which leaves nothing, or in rmtree, which leaves its tree.
+    assert [name for name in os.listdir() if name not in ("a", "b")] == []
+
+
+def test_callbacks_of_trees_stop_the_job(place):
+    os.mkdir("a")
+    sparse("a/large", GIBIBYTE)
+    with open("a/full", "wb") as file:
+        for _ in range(64):
+            file.write(os.urandom(1 << 20))
+    for number in range(5000):
+        with open(f"a/{number}", "wb") as file:
+            file.write(b"contents")
+    with pytest.raises(Stop):
+        uncopy.copytree("a", "b", durable=True, verify=True, progress=raising(1))
+    assert os.listdir() == ["a"]
+
+
+def test_a_fork_in_the_middle_of_a_copy(place):
+    with open("a", "wb") as file:
+        file.write(os.urandom(4 << 20))
+    statuses = []
+
+    def progress(point):
+        if not statuses:
+            child = os.fork()
+            if child == 0:
+                os._exit(7)
+            statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    receipt = uncopy.copyfile("a", "b", progress=progress)
+    assert statuses == [7] and receipt.bytes == 4 << 20
+
+
+def test_other_threads_run_meanwhile(place):
+    """The copy waits for another thread of Python, so it cannot hold the interpreter's lock."""
+    os.mkfifo("gate")
+    with open("a", "wb") as file:
+        file.write(os.urandom(1 << 20))
+    ran = threading.Event()
+    threading.Thread(target=ran.set).start()
+    uncopy.copyfile("a", "b", progress=lambda point: ran.wait(60))
+    assert ran.is_set()
+
+
+def test_signal_handlers_run_in_a_copy(place):
+    with open("a", "wb") as file:
+        file.write(os.urandom(4 << 20))
+    caught = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: caught.append(number))
+    try:
+        uncopy.copyfile("a", "b", progress=lambda point: os.kill(os.getpid(), signal.SIGUSR1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    deadline = time.monotonic() + 60
+    while not caught and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert caught

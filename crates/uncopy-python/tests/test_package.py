@@ -1,0 +1,116 @@
+"""The package as it is installed: stubs, examples, what an import costs, interpreters that it refuses."""
+
+import ast
+import doctest
+import importlib.metadata
+import importlib.resources
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import uncopy
+
+
+def stub():
+    return ast.parse((importlib.resources.files(uncopy) / "__init__.pyi").read_text())
+
+
+def test_it_is_the_installed_one():
+    assert "site-packages" in uncopy.__file__
+    assert importlib.metadata.version("uncopy").count(".") == 2
+    assert (importlib.resources.files(uncopy) / "py.typed").is_file()
+
+
+def test_stubs_name_what_there_is():
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    named = {node.name: node for node in stub().body if isinstance(node, kinds)}
+    assert sorted(named) == sorted(uncopy.__all__)
+    for name, node in named.items():
+        found = getattr(uncopy, name)
+        if isinstance(node, ast.FunctionDef):
+            arguments = node.args.args + node.args.kwonlyargs
+            assert [a.arg for a in arguments] == list(inspect.signature(found).parameters), name
+        else:
+            methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
+            public = {n for n in vars(found) if not n.startswith("_")}
+            if issubclass(found, BaseException):
+                public -= {"code"}
+            assert {m for m in methods if not m.startswith("_")} == public, name
+
+
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2", "copytree", "move"])
+def test_the_first_arguments_are_those_of_shutil(name):
+    theirs = list(inspect.signature(getattr(shutil, name)).parameters.values())
+    ours = list(inspect.signature(getattr(uncopy, name)).parameters.values())
+    for their, our in zip(theirs, ours, strict=False):
+        assert (their.name, their.kind) == (our.name, our.kind)
+        assert our.default is their.default or our.default is uncopy.copy2
+
+
+def test_everything_has_its_words():
+    for name in uncopy.__all__:
+        assert inspect.getdoc(getattr(uncopy, name)), name
+        if inspect.isclass(getattr(uncopy, name)):
+            for member, value in vars(getattr(uncopy, name)).items():
+                if not member.startswith("_") and member != "code":
+                    assert inspect.getdoc(value), f"{name}.{member}"
+
+
+def test_examples(place):
+    with open("a.img", "wb") as file:
+        file.write(os.urandom(65536))
+    os.makedirs("tree/deep")
+    os.mkdir("directory")
+    for name in ("tree/file", "tree/deep/file"):
+        with open(name, "wb") as file:
+            file.write(b"contents")
+    finder = doctest.DocTestFinder()
+    runner = doctest.DocTestRunner()
+    known = {"uncopy": uncopy, "os": os, "shutil": shutil}
+    examples = finder.find(uncopy, "uncopy", globs=known)
+    for name in uncopy.__all__:
+        examples += finder.find(getattr(uncopy, name), name, globs=known)
+    assert sum(len(example.examples) for example in examples) > 10
+    for example in examples:
+        runner.run(example)
+    assert runner.summarize().failed == 0
+
+
+def ran(code):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_an_import_loads_nothing_that_takes_long():
+    code = "import sys, uncopy; print({'shutil', 'socket', 'numpy', 'typing'} & set(sys.modules))"
+    paths = os.pathsep.join(p for p in sys.path if p)
+    command = [sys.executable, "-S", "-c", code]
+    env = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    assert done.stdout == "set()\n"
+
+
+def test_a_second_interpreter_is_refused_or_works():
+    code = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+number = interpreters.create()
+script = '''
+try:
+    import uncopy
+    print("works")
+except ImportError as error:
+    print("refused", "subinterpreter" in str(error))
+'''
+try:
+    interpreters.run_string(number, script)
+except AttributeError:
+    interpreters.exec(number, script)
+"""
+    assert ran(code) in ("works\n", "refused True\n")
