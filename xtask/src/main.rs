@@ -10,6 +10,7 @@ mod interface;
 mod package;
 mod peers;
 mod process;
+mod python;
 mod sanitize;
 mod soak;
 mod tidy;
@@ -40,6 +41,8 @@ enum Task {
     InstallC(install_c::Arguments),
     /// Build what people install, with digests: the same bits each time.
     Package(package::Arguments),
+    /// Build the Python package as a wheel, and test it in a fresh environment.
+    PythonTest(python::Arguments),
     /// Measure a suite side by side with its peers.
     Compare(compare::Arguments),
     /// Write one page with everything that was measured, or set two sets of rows side by side.
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Task::Interface(arguments) => interface::run(&arguments),
         Task::InstallC(arguments) => install_c::run(&arguments),
         Task::Package(arguments) => package::run(&arguments),
+        Task::PythonTest(arguments) => python::run(&arguments),
         Task::Compare(arguments) => compare::run(&arguments),
         Task::Evidence(arguments) => evidence::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),

@@ -40,7 +40,8 @@ pub(crate) fn copy_file(
         match copied {
             Ok(outcome) => {
                 let receipt = outcome.receipt();
-                let receipt = receipt.ok_or_else(|| PyRuntimeError::new_err("nothing was copied"))?;
+                let receipt =
+                    receipt.ok_or_else(|| PyRuntimeError::new_err("nothing was copied"))?;
                 return Ok(Receipt::of_file(destination.object.clone_ref(py), receipt));
             }
             Err(error) => match otherwise(&error, &options) {

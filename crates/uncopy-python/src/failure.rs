@@ -13,8 +13,8 @@ pub(crate) fn of_copy(
     source: &PathArgument,
     destination: &PathArgument,
 ) -> PyErr {
-    let names = (source.object.clone_ref(py), destination.object.clone_ref(py));
-    match exception(py, error, names) {
+    let (source, destination) = (source.object.clone_ref(py), destination.object.clone_ref(py));
+    match exception(py, error, source, destination) {
         Ok(exception) => PyErr::from_value(exception),
         Err(failed) => failed,
     }
@@ -27,7 +27,8 @@ pub(crate) fn of_copy(
 pub(crate) fn exception<'py>(
     py: Python<'py>,
     error: &Error,
-    (source, destination): (Py<PyAny>, Py<PyAny>),
+    source: Py<PyAny>,
+    destination: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let make = MAKE.import(py, "uncopy._errors", "exception")?;

@@ -60,7 +60,7 @@ impl From<uncopy::copy::Progress> for Progress {
 pub(crate) struct Watch {
     callback: Option<Py<PyAny>>,
     looked: Instant,
-    /// What a handler of signals or the callback raised, which ended the copy.
+    /// Exception of a signal handler or of the callback, which ended the copy.
     pub(crate) raised: Option<PyErr>,
 }
 
@@ -113,7 +113,8 @@ pub(crate) fn run_beside<T: Send>(
         let (sender, mut receiver) = channel();
         scope.spawn(move || sender.send(work()));
         loop {
-            let (received, back) = py.detach(move || (receiver.recv_timeout(BETWEEN_LOOKS), receiver));
+            let (received, back) =
+                py.detach(move || (receiver.recv_timeout(BETWEEN_LOOKS), receiver));
             receiver = back;
             match received {
                 Ok(result) => return Some(result),

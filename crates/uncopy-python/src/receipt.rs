@@ -7,17 +7,17 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use uncopy::copy::job::{RefusalCount, Summary};
 use uncopy::{Cost, Errno, Portion, RefusalReason};
 
-/// What became of a file or a tree. It stands for the path of the copy wherever a path is wanted.
+/// Result of copying a file or a tree. It stands for the path of the copy wherever a path is wanted.
 #[pyclass(frozen, module = "uncopy", name = "Receipt")]
 pub(crate) struct Receipt {
     destination: Py<PyAny>,
     action: &'static str,
-    facts: Facts,
+    facts: CopyFacts,
 }
 
-/// Facts of one file, or the totals of many.
+/// CopyFacts of one file, or the totals of many.
 #[derive(Clone, Default)]
-struct Facts {
+struct CopyFacts {
     files: u64,
     directories: u64,
     symlinks: u64,
@@ -37,17 +37,19 @@ struct Proof {
     from: &'static str,
 }
 
-impl Facts {
-    fn add(&mut self, more: &Facts) {
+impl CopyFacts {
+    fn add(&mut self, more: &CopyFacts) {
         self.files += more.files;
         self.directories += more.directories;
         self.symlinks += more.symlinks;
         self.bytes += more.bytes;
         self.duration += more.duration;
         for portion in &more.portions {
-            match self.portions.iter_mut().find(|has| {
-                has.mechanism == portion.mechanism && has.cost == portion.cost
-            }) {
+            match self
+                .portions
+                .iter_mut()
+                .find(|has| has.mechanism == portion.mechanism && has.cost == portion.cost)
+            {
                 Some(found) => found.bytes += portion.bytes,
                 None => self.portions.push(*portion),
             }
@@ -62,7 +64,7 @@ impl Facts {
         }
         // Those of many files are many, and repeat.
         for note in &more.notes {
-            if self.notes.len() < MOST_NOTES && !self.notes.contains(note) {
+            if self.notes.len() < MAX_NOTES && !self.notes.contains(note) {
                 self.notes.push(note.clone());
             }
         }
@@ -70,7 +72,7 @@ impl Facts {
 }
 
 /// Notes that the receipt of a tree keeps.
-pub(crate) const MOST_NOTES: usize = 64;
+pub(crate) const MAX_NOTES: usize = 64;
 
 impl Receipt {
     /// Makes the receipt of a copied file.
@@ -86,7 +88,7 @@ impl Receipt {
             digest: verified.digest.clone(),
             from: verified.from.name(),
         };
-        let facts = Facts {
+        let facts = CopyFacts {
             files: 1,
             bytes: receipt.bytes,
             portions: receipt.portions.clone(),
@@ -95,7 +97,7 @@ impl Receipt {
             durable: receipt.durable,
             verification: receipt.verification.as_ref().map(proof),
             notes: receipt.notes.iter().map(|note| (note.code(), note.to_string())).collect(),
-            ..Facts::default()
+            ..CopyFacts::default()
         };
         Receipt { destination, action: "copied", facts }
     }
@@ -107,7 +109,7 @@ impl Receipt {
         durable: bool,
         notes: Vec<(&'static str, String)>,
     ) -> Receipt {
-        let facts = Facts {
+        let facts = CopyFacts {
             files: summary.files,
             directories: summary.directories,
             symlinks: summary.symlinks,
@@ -144,13 +146,13 @@ impl Receipt {
     fn without_bytes(destination: Py<PyAny>, is_renamed: bool) -> Receipt {
         let symlinks = u64::from(!is_renamed);
         let action = if is_renamed { "renamed" } else { "linked" };
-        Receipt { destination, action, facts: Facts { symlinks, ..Facts::default() } }
+        Receipt { destination, action, facts: CopyFacts { symlinks, ..CopyFacts::default() } }
     }
 
     /// Adds up receipts into that of a tree.
     #[staticmethod]
     fn total(destination: Py<PyAny>, receipts: &Bound<'_, PyAny>) -> PyResult<Receipt> {
-        let mut facts = Facts { durable: true, ..Facts::default() };
+        let mut facts = CopyFacts { durable: true, ..CopyFacts::default() };
         for receipt in receipts.try_iter()? {
             let receipt = receipt?;
             let receipt = receipt.cast::<Receipt>()?;
@@ -213,7 +215,7 @@ impl Receipt {
         self.destination.clone_ref(py)
     }
 
-    /// What was done: "copied", "linked" (a symbolic link was made) or "renamed".
+    /// Action that was taken: "copied", "linked" (a symbolic link was made) or "renamed".
     #[getter]
     fn action(&self) -> &'static str {
         self.action
@@ -249,7 +251,8 @@ impl Receipt {
         let mechanisms = PyDict::new(py);
         for portion in &self.facts.portions {
             let name = portion.mechanism.name();
-            let before = mechanisms.get_item(name)?.map_or(Ok(0), |bytes| bytes.extract::<u64>())?;
+            let before =
+                mechanisms.get_item(name)?.map_or(Ok(0), |bytes| bytes.extract::<u64>())?;
             mechanisms.set_item(name, before + portion.bytes)?;
         }
         Ok(mechanisms)

@@ -17,7 +17,7 @@ use crate::failure;
 use crate::interrupt::{Progress, run_beside};
 use crate::options::copy_options;
 use crate::path::{PathArgument, text};
-use crate::receipt::{MOST_NOTES, Receipt};
+use crate::receipt::{MAX_NOTES, Receipt};
 
 /// Entry that was not copied: the reason, or none for a special file.
 struct Failed {
@@ -26,7 +26,7 @@ struct Failed {
     error: Option<Error>,
 }
 
-/// What the workers report.
+/// Reports of the workers.
 #[derive(Default)]
 struct Reports {
     stop: AtomicBool,
@@ -67,7 +67,7 @@ impl JobObserver for Reports {
             _ => return,
         };
         let mut all = lock(&self.notes);
-        let room = MOST_NOTES.saturating_sub(all.len());
+        let room = MAX_NOTES.saturating_sub(all.len());
         let name = record.destination.display();
         all.extend(notes.iter().take(room).map(|note| (note.code(), format!("{name}: {note}"))));
     }
@@ -88,7 +88,7 @@ pub(crate) fn copy_tree<'py>(
     require: Option<&str>,
     durable: bool,
     verify: Option<&Bound<'py, PyAny>>,
-    progress: Option<Py<PyAny>>,
+    progress: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Receipt, Bound<'py, PyList>, Option<Bound<'py, PyAny>>)> {
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
@@ -99,24 +99,24 @@ pub(crate) fn copy_tree<'py>(
         .follow_roots(true)
         .hard_links(HardLinks::Separate);
     let reports = Reports::default();
-    let tick = |py: Python<'_>| match &progress {
+    let tick = |_: Python<'_>| match progress {
         Some(callback) => {
             let entries = reports.entries.load(Ordering::Relaxed);
             let point = Progress::of_tree(entries, reports.bytes.load(Ordering::Relaxed));
-            callback.call1(py, (point,)).map(drop)
+            callback.call1((point,)).map(drop)
         }
         None => Ok(()),
     };
     let pair = [(&source.path, &destination.path)];
-    let job = run_beside(py, &reports.stop, tick, || {
-        copy_trees_observed(pair, &options, &reports)
-    })?;
+    let job =
+        run_beside(py, &reports.stop, tick, || copy_trees_observed(pair, &options, &reports))?;
     let (summary, cause) = match job {
         Ok(summary) => (summary, None),
         Err(ended) => {
             let (summary, cause) = ended.into_parts();
-            let names = (source.object.clone_ref(py), destination.object.clone_ref(py));
-            (summary, Some(failure::exception(py, &cause, names)?))
+            let source = source.object.clone_ref(py);
+            let destination = destination.object.clone_ref(py);
+            (summary, Some(failure::exception(py, &cause, source, destination)?))
         }
     };
     let failures = PyList::empty(py);
@@ -124,8 +124,9 @@ pub(crate) fn copy_tree<'py>(
         let (source, destination) = (text(py, source)?, text(py, destination)?);
         let error = match error {
             Some(error) => {
-                let names = (source.clone().unbind(), destination.clone().unbind());
-                Some(failure::exception(py, error, names)?)
+                let names = [&source, &destination].map(|name| name.clone().unbind());
+                let [source, destination] = names;
+                Some(failure::exception(py, error, source, destination)?)
             }
             None => None,
         };

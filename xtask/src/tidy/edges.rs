@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::finding::RuleFinding;
 
 /// Crates of this workspace, and those of them that each may know.
-pub(super) const EDGES: [(&str, &[&str]); 17] = [
+pub(super) const EDGES: [(&str, &[&str]); 18] = [
     ("uncopy-core", &[]),
     ("uncopy-os", &["uncopy-core"]),
     ("uncopy-copy", &["uncopy-core", "uncopy-os"]),
@@ -36,6 +36,7 @@ pub(super) const EDGES: [(&str, &[&str]); 17] = [
     ("uncopy-fidl-channel", &["uncopy-channel", "uncopy-fidl", "uncopy-fidl-derive"]),
     ("uncopy-zx", &["uncopy-channel"]),
     ("uncopy-cli", &["uncopy"]),
+    ("uncopy-python", &["uncopy"]),
     ("uncopy-fleet", &["uncopy-unit"]),
     ("testbed", &["uncopy"]),
 ];
