@@ -20,6 +20,14 @@ pub(crate) fn of_copy(
     }
 }
 
+/// Makes the exception for an error of a socket.
+pub(crate) fn of_socket(py: Python<'_>, error: &Error) -> PyErr {
+    match exception(py, error, py.None(), py.None()) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failed) => failed,
+    }
+}
+
 /// Makes an exception for an error, with the names of source and destination.
 ///
 /// # Errors

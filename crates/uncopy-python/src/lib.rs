@@ -4,12 +4,17 @@
 #![deny(missing_docs)]
 #![cfg(target_os = "linux")]
 
+mod channel;
 mod copy;
+mod examine;
 mod failure;
 mod interrupt;
 mod options;
 mod path;
 mod receipt;
+mod sender;
+mod status;
+mod sys;
 mod tree;
 
 use pyo3::prelude::*;
@@ -18,11 +23,17 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::channel::{Channel, Descriptor, Memory, Message, seal};
+    #[pymodule_export]
     use crate::copy::copy_file;
+    #[pymodule_export]
+    use crate::examine::{capabilities, doctor, doctor_tcp};
     #[pymodule_export]
     use crate::interrupt::Progress;
     #[pymodule_export]
     use crate::receipt::Receipt;
+    #[pymodule_export]
+    use crate::sender::{Release, Sender};
     #[pymodule_export]
     use crate::tree::copy_tree;
 }

@@ -33,6 +33,8 @@ def test_stubs_name_what_there_is():
         found = getattr(uncopy, name)
         if isinstance(node, ast.FunctionDef):
             arguments = node.args.args + node.args.kwonlyargs
+            if node.args.kwarg:
+                arguments.append(node.args.kwarg)
             assert [a.arg for a in arguments] == list(inspect.signature(found).parameters), name
         else:
             methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
@@ -70,7 +72,7 @@ def test_examples(place):
             file.write(b"contents")
     finder = doctest.DocTestFinder()
     runner = doctest.DocTestRunner()
-    known = {"uncopy": uncopy, "os": os, "shutil": shutil}
+    known = {"uncopy": uncopy, "os": os, "shutil": shutil, "sys": sys}
     examples = finder.find(uncopy, "uncopy", globs=known)
     for name in uncopy.__all__:
         examples += finder.find(getattr(uncopy, name), name, globs=known)

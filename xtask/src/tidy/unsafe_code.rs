@@ -11,10 +11,11 @@ use super::source::Source;
 use crate::finding::RuleFinding;
 
 /// Folders that may hold unsafe code.
-const HOMES: [&str; 5] = [
+const HOMES: [&str; 6] = [
     "crates/testbed/src/sys",
     "crates/uncopy-channel/src/memory",
     "crates/uncopy-os/src",
+    "crates/uncopy-python/src/sys",
     "crates/uncopy-send/src/room",
     "crates/uncopy-zx/src/sys",
 ];

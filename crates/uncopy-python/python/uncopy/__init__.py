@@ -17,25 +17,59 @@ if "t" in getattr(_sys, "abiflags", ""):
         "uncopy does not support free-threaded Python yet: use an interpreter with the global lock"
     )
 
+from uncopy._channel import Spawned, spawn
 from uncopy._errors import (
     CopyError,
     NoMechanismError,
     SourceChangedError,
     VerificationError,
 )
-from uncopy._native import Progress, Receipt
+from uncopy._native import (
+    Channel,
+    Descriptor,
+    Memory,
+    Message,
+    Progress,
+    Receipt,
+    Release,
+    Sender,
+    seal,
+)
+from uncopy._records import (
+    Capabilities,
+    Record,
+    Report,
+    capabilities,
+    doctor,
+    doctor_tcp,
+)
 from uncopy._shutil import copy, copy2, copyfile, copytree, move
 
 __all__ = [
+    "Capabilities",
+    "Channel",
     "CopyError",
+    "Descriptor",
+    "Memory",
+    "Message",
     "NoMechanismError",
     "Progress",
     "Receipt",
+    "Record",
+    "Release",
+    "Report",
+    "Sender",
     "SourceChangedError",
+    "Spawned",
     "VerificationError",
+    "capabilities",
     "copy",
     "copy2",
     "copyfile",
     "copytree",
+    "doctor",
+    "doctor_tcp",
     "move",
+    "seal",
+    "spawn",
 ]

@@ -1,0 +1,47 @@
+"""Programs that are started with an end of a channel."""
+
+import os
+
+from uncopy._native import Channel
+
+
+class Spawned:
+    """A program and the channel to it: `channel, process = spawned`, or a `with` block, which ends both."""
+
+    def __init__(self, channel, process):
+        self.channel = channel
+        self.process = process
+
+    def __iter__(self):
+        return iter((self.channel, self.process))
+
+    def __enter__(self):
+        return self.channel, self.process
+
+    def __exit__(self, *exception):
+        self.channel.close()
+        self.process.wait()
+
+
+def spawn(args, **arguments):
+    """Start a program with one end of a new channel, and return the other end and its `subprocess.Popen`.
+
+    The program takes its end with `Channel.inherited()`, or with `channel::Channel::inherited` in Rust. The arguments are
+    those of `Popen`. A `with` block closes the channel at its end and waits for the program.
+
+    >>> code = "import uncopy; uncopy.Channel.inherited().write(b'hello')"
+    >>> with uncopy.spawn([sys.executable, "-c", code]) as (channel, process):
+    ...     bytes(channel.read(timeout=60))
+    b'hello'
+    """
+    import socket
+    import subprocess
+
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with there:
+        channel = Channel.from_socket(here)
+        env = dict(os.environ if arguments.get("env") is None else arguments["env"])
+        env["UNCOPY_CHANNEL_FD"] = str(there.fileno())
+        arguments["env"] = env
+        arguments["pass_fds"] = (*arguments.get("pass_fds", ()), there.fileno())
+        return Spawned(channel, subprocess.Popen(args, **arguments))

@@ -1,0 +1,411 @@
+//! Channels between threads and processes, and the memory and descriptors that their messages carry.
+
+use std::ops::Deref;
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyMemoryView};
+use uncopy::channel::{self, Deadline, Handle, Object, Part, Signals, Status, Vmo};
+
+use crate::status;
+use crate::sys::borrowed::{Borrowed, regions};
+use crate::sys::descriptor::{detach, duplicate};
+use crate::sys::lent::Lent;
+
+/// Longest wait without a look for signals.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// One end of a channel: messages of bytes, with memory, descriptors and ends of channels, to a thread or a process.
+///
+/// A message is written and read as a whole. Ends can be used by several threads; in a process that was forked from the
+/// one that made them they refuse.
+#[pyclass(frozen, module = "uncopy", name = "Channel")]
+pub(crate) struct Channel(Mutex<Option<Arc<channel::Channel>>>);
+
+impl Channel {
+    fn new(end: channel::Channel) -> Channel {
+        Channel(Mutex::new(Some(Arc::new(end))))
+    }
+
+    fn end(&self) -> PyResult<Arc<channel::Channel>> {
+        let end = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        end.clone().ok_or_else(|| PyValueError::new_err("the channel is closed"))
+    }
+
+    /// Takes the end out, to be sent.
+    fn take(&self) -> PyResult<channel::Channel> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = slot.take();
+        let end = end.ok_or_else(|| PyValueError::new_err("the channel is closed"))?;
+        Arc::try_unwrap(end).map_err(|end| {
+            *slot = Some(end);
+            PyValueError::new_err("another thread is using the channel that is to be sent")
+        })
+    }
+
+    fn put_back(&self, end: channel::Channel) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(end));
+    }
+}
+
+/// Waits until `attempt` does not answer that the queue is empty or full.
+fn wait_for<T: Send>(
+    py: Python<'_>,
+    end: &channel::Channel,
+    signals: Signals,
+    timeout: Option<f64>,
+    mut attempt: impl FnMut() -> Result<T, Status> + Send,
+) -> PyResult<Result<T, Status>> {
+    let until = timeout.map(seconds).transpose()?.map(|wait| Instant::now() + wait);
+    loop {
+        match py.detach(&mut attempt) {
+            Err(Status::ShouldWait) => {}
+            done => return Ok(done),
+        }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) if timeout == Some(0.0) => return Ok(Err(Status::ShouldWait)),
+            Some(Duration::ZERO) => return Ok(Err(Status::TimedOut)),
+            _ => {}
+        }
+        let wait = left.unwrap_or(BETWEEN_LOOKS).min(BETWEEN_LOOKS);
+        let waited = py.detach(|| {
+            end.wait_one(signals | Signals::PEER_CLOSED, Deadline::after(wait)).map(drop)
+        });
+        match waited {
+            Ok(()) | Err(Status::TimedOut) => py.check_signals()?,
+            Err(status) => return Ok(Err(status)),
+        }
+    }
+}
+
+pub(crate) fn seconds(timeout: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(timeout)
+        .map_err(|_| PyValueError::new_err("timeout must be a number of seconds from 0 on"))
+}
+
+#[pymethods]
+impl Channel {
+    /// Make a channel, and return both of its ends.
+    #[staticmethod]
+    fn pair() -> (Channel, Channel) {
+        let (near, far) = channel::Channel::pair();
+        (Channel::new(near), Channel::new(far))
+    }
+
+    /// Take over a connected socket (AF_UNIX, SOCK_SEQPACKET) as an end: an object with `detach()`, which is closed.
+    #[staticmethod]
+    fn from_socket(socket: &Bound<'_, PyAny>) -> PyResult<Channel> {
+        match channel::Channel::from_fd(detach(socket)?) {
+            Ok(end) => Ok(Channel::new(end)),
+            Err((_, status)) => Err(status::of_reading(status)),
+        }
+    }
+
+    /// Take the end that this program was started with, by `spawn` or by the library's function of that name.
+    #[staticmethod]
+    fn inherited() -> PyResult<Channel> {
+        channel::Channel::inherited().map(Channel::new).map_err(status::of_reading)
+    }
+
+    /// Write a message: the bytes of an object with a buffer, or of each of a list, and handles.
+    ///
+    /// The bytes are gathered; nobody has to join them first. A handle is a `Channel`, which moves along and is closed
+    /// here, a `Memory`, or anything with a descriptor (a number or `fileno()`), which is duplicated. Waits while the
+    /// queue is full, for `timeout` seconds at most; 0 raises `BlockingIOError` instead. After an error nothing was sent;
+    /// channels stay open if the queue was full, and are closed after any other error of the library.
+    #[pyo3(signature = (data, handles = None, *, timeout = None))]
+    fn write(
+        &self,
+        data: &Bound<'_, PyAny>,
+        handles: Option<&Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let py = data.py();
+        let end = self.end()?;
+        let buffers = Borrowed::of_each(data)?;
+        let mut sent = SentHandles::default();
+        let mut list = match handles {
+            Some(handles) => sent.collect(handles),
+            None => Ok(Vec::new()),
+        }?;
+        let written = wait_for(py, &end, Signals::WRITABLE, timeout, || {
+            end.try_write(&regions(&buffers), &mut list)
+        });
+        if !matches!(written, Ok(Ok(()))) {
+            sent.restore(list);
+        }
+        written?.map_err(status::of_writing)
+    }
+
+    /// Read the next message, and wait for it `timeout` seconds at most; 0 raises `BlockingIOError` if there is none.
+    ///
+    /// Raises `EOFError` when the other end is closed and all was read, and `TimeoutError`.
+    #[pyo3(signature = (*, timeout = None))]
+    fn read(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Message> {
+        let end = self.end()?;
+        let read = wait_for(py, &end, Signals::READABLE, timeout, || end.read())?;
+        Message::new(py, read.map_err(status::of_reading)?)
+    }
+
+    /// Read the next message into a writable buffer, and return the number of its bytes. Its handles are closed.
+    ///
+    /// A message that does not fit raises `BufferError`, and stays in the queue.
+    #[pyo3(signature = (buffer, *, timeout = None))]
+    fn read_into(&self, buffer: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<usize> {
+        let end = self.end()?;
+        let mut borrowed = Borrowed::writable(buffer)?;
+        let mut handles: [Option<Handle>; 64] = [const { None }; 64];
+        let read = wait_for(buffer.py(), &end, Signals::READABLE, timeout, || {
+            end.read_into(borrowed.bytes_mut(), &mut handles)
+        })?;
+        Ok(read.map_err(status::of_reading)?.bytes)
+    }
+
+    /// Close the end. Threads that wait in it stop with an error; what was written before can still be read.
+    fn close(&self) {
+        let end = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(end) = end {
+            end.revoke();
+        }
+    }
+
+    /// Whether the end was closed or sent.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyAny>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> &'static str {
+        if self.closed() { "<uncopy.Channel closed>" } else { "<uncopy.Channel>" }
+    }
+}
+
+/// Handles of a message that is written, and the objects that channels were taken out of.
+#[derive(Default)]
+struct SentHandles {
+    /// Position in the list, and the object.
+    channels: Vec<(usize, Py<Channel>)>,
+}
+
+impl SentHandles {
+    fn collect(&mut self, objects: &Bound<'_, PyAny>) -> PyResult<Vec<Handle>> {
+        let mut handles = Vec::new();
+        for object in objects.try_iter()? {
+            match object.and_then(|object| self.handle(handles.len(), &object)) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    self.restore(handles);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(handles)
+    }
+
+    fn handle(&mut self, at: usize, object: &Bound<'_, PyAny>) -> PyResult<Handle> {
+        if let Ok(channel) = object.cast::<Channel>() {
+            let end = channel.get().take()?;
+            self.channels.push((at, channel.clone().unbind()));
+            return Ok(end.into());
+        }
+        if let Ok(memory) = object.cast::<Memory>() {
+            return memory.get().0.duplicate(None).map(Handle::from).map_err(status::of_writing);
+        }
+        Ok(channel::Descriptor::from(duplicate(object)?).into())
+    }
+
+    /// Gives the ends of channels back that were not sent.
+    fn restore(&mut self, handles: Vec<Handle>) {
+        let mut channels = self.channels.drain(..).peekable();
+        for (at, handle) in handles.into_iter().enumerate() {
+            if let Some((_, object)) = channels.next_if(|(position, _)| *position == at)
+                && let Ok(end) = channel::Channel::try_from(handle)
+            {
+                object.get().put_back(end);
+            }
+        }
+    }
+}
+
+/// A message that was read: its bytes, lent, and its handles.
+#[pyclass(frozen, module = "uncopy")]
+pub(crate) struct Message {
+    data: Py<PyMemoryView>,
+    handles: Py<PyList>,
+}
+
+struct MessageBytes(Part);
+
+impl AsRef<[u8]> for MessageBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.deref()
+    }
+}
+
+impl Message {
+    fn new(py: Python<'_>, message: channel::MessageBuf) -> PyResult<Message> {
+        let (bytes, handles) = message.into_parts();
+        let objects = PyList::empty(py);
+        for handle in handles {
+            objects.append(received(py, handle)?)?;
+        }
+        let data = Lent::view(py, Box::new(MessageBytes(bytes)))?;
+        Ok(Message { data: data.unbind(), handles: objects.unbind() })
+    }
+}
+
+#[pymethods]
+impl Message {
+    /// The bytes, as a read-only `memoryview` of the buffer that they were received in.
+    #[getter]
+    fn data(&self, py: Python<'_>) -> Py<PyMemoryView> {
+        self.data.clone_ref(py)
+    }
+
+    /// The handles: `Channel`, `Memory` and `Descriptor` objects, which the receiver owns.
+    #[getter]
+    fn handles(&self, py: Python<'_>) -> Py<PyList> {
+        self.handles.clone_ref(py)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.data.bind(py).len()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.data.bind(py).call_method0("tobytes")
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (bytes, handles) = (self.__len__(py)?, self.handles.bind(py).len());
+        Ok(format!("<uncopy.Message {bytes} bytes, {handles} handles>"))
+    }
+}
+
+fn received(py: Python<'_>, handle: Handle) -> PyResult<Py<PyAny>> {
+    match handle {
+        Handle::Channel(end) => Channel::new(end).into_py_any(py),
+        Handle::Vmo(memory) => Memory(memory).into_py_any(py),
+        Handle::Descriptor(fd) => Descriptor::new(fd.into()).into_py_any(py),
+        _ => Err(PyTypeError::new_err("a message held a handle that Python has no object for")),
+    }
+}
+
+/// A file descriptor that came in a message. It is closed with the object unless it is detached.
+#[pyclass(frozen, module = "uncopy")]
+pub(crate) struct Descriptor(Mutex<Option<OwnedFd>>);
+
+impl Descriptor {
+    fn new(fd: OwnedFd) -> Descriptor {
+        Descriptor(Mutex::new(Some(fd)))
+    }
+}
+
+#[pymethods]
+impl Descriptor {
+    /// The number; it stays this object's.
+    fn fileno(&self) -> PyResult<RawFd> {
+        use std::os::fd::AsRawFd;
+        let fd = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        fd.as_ref().map(AsRawFd::as_raw_fd).ok_or_else(closed)
+    }
+
+    /// Give the number away, as to `open()` or `socket.socket(fileno=…)`: the caller closes it.
+    fn detach(&self) -> PyResult<RawFd> {
+        let fd = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        fd.map(OwnedFd::into_raw_fd).ok_or_else(closed)
+    }
+
+    /// Close the descriptor.
+    fn close(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn __repr__(&self) -> String {
+        match self.fileno() {
+            Ok(number) => format!("<uncopy.Descriptor {number}>"),
+            Err(_) => "<uncopy.Descriptor closed>".to_owned(),
+        }
+    }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("the descriptor is closed")
+}
+
+/// Memory that messages carry to other processes without a copy. Sealed memory cannot be changed by anybody any more.
+#[pyclass(frozen, module = "uncopy")]
+pub(crate) struct Memory(Vmo);
+
+#[pymethods]
+impl Memory {
+    /// Length in bytes: a multiple of the page size. Bytes that were not given are zeros.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    /// Map sealed memory, and return a read-only `memoryview` of it, which NumPy and others take without a copy.
+    ///
+    /// Memory that is not sealed raises `BufferError`, because its sender could change it at any time.
+    fn map<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMemoryView>> {
+        let bytes = py.detach(|| self.0.map()).map_err(status::of_reading)?;
+        Lent::view(py, Box::new(bytes))
+    }
+
+    /// Copy bytes out, from memory that is sealed or not.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        size: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if offset.checked_add(size as u64).is_none_or(|end| end > self.0.size()) {
+            return Err(PyValueError::new_err("there are not so many bytes"));
+        }
+        PyBytes::new_with(py, size, |bytes| {
+            py.detach(|| self.0.read(bytes, offset)).map_err(status::of_reading)
+        })
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(usize::try_from(self.0.size())?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<uncopy.Memory {} bytes>", self.0.size())
+    }
+}
+
+/// Copy the bytes of an object with a buffer, or of each of a list, into new sealed memory: the last copy on the way to
+/// any number of processes. Its length is rounded up to whole pages; send the length along where it matters.
+#[pyfunction]
+pub(crate) fn seal(data: &Bound<'_, PyAny>) -> PyResult<Memory> {
+    let buffers = Borrowed::of_each(data)?;
+    let sealed = data.py().detach(|| {
+        let size = buffers.iter().map(|buffer| buffer.bytes().len() as u64).sum();
+        let memory = Vmo::new(size)?;
+        let mut at = 0;
+        for buffer in &buffers {
+            memory.write(buffer.bytes(), at)?;
+            at += buffer.bytes().len() as u64;
+        }
+        memory.seal()?;
+        Ok(memory)
+    });
+    sealed.map(Memory).map_err(status::of_writing)
+}

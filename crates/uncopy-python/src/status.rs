@@ -1,0 +1,44 @@
+//! Statuses of channels as exceptions of Python.
+
+use pyo3::exceptions::{
+    PyBlockingIOError, PyBrokenPipeError, PyBufferError, PyEOFError, PyMemoryError, PyOSError,
+    PyPermissionError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError,
+};
+use pyo3::prelude::*;
+use uncopy::Errno;
+use uncopy::channel::Status;
+
+/// Makes the exception for an error of reading or mapping.
+pub(crate) fn of_reading(status: Status) -> PyErr {
+    match status {
+        Status::PeerClosed => PyEOFError::new_err(status.to_string()),
+        other => of(other),
+    }
+}
+
+/// Makes the exception for an error of writing.
+pub(crate) fn of_writing(status: Status) -> PyErr {
+    match status {
+        Status::PeerClosed => PyBrokenPipeError::new_err((Errno::EPIPE.raw(), status.to_string())),
+        other => of(other),
+    }
+}
+
+fn of(status: Status) -> PyErr {
+    let words = status.to_string();
+    match status {
+        Status::ShouldWait => PyBlockingIOError::new_err((Errno::EAGAIN.raw(), words)),
+        Status::TimedOut => PyTimeoutError::new_err((Errno::ETIMEDOUT.raw(), words)),
+        Status::NoMemory => PyMemoryError::new_err(words),
+        Status::AccessDenied => PyPermissionError::new_err((Errno::EACCES.raw(), words)),
+        Status::BufferTooSmall { .. } | Status::Memory(_) => PyBufferError::new_err(words),
+        Status::BadState => PyRuntimeError::new_err(words),
+        Status::WrongType => PyTypeError::new_err(words),
+        Status::DescriptorLimit { .. } | Status::NoResources => {
+            PyOSError::new_err((Errno::EMFILE.raw(), words))
+        }
+        Status::NotFound => PyOSError::new_err((Errno::ENOENT.raw(), words)),
+        Status::Io(errno) => PyOSError::new_err((errno.raw(), words)),
+        _ => PyValueError::new_err(words),
+    }
+}

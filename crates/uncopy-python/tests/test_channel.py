@@ -1,0 +1,320 @@
+"""Channels, messages that are lent, sealed memory, and descriptors."""
+
+import array
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import numpy
+import pytest
+
+import uncopy
+
+
+def test_messages_are_gathered_and_lent():
+    near, far = uncopy.Channel.pair()
+    near.write([b"one", bytearray(b"two"), memoryview(b"three"), array.array("B", [33])])
+    near.write(b"")
+    message = far.read()
+    assert bytes(message) == message.data == b"onetwothree!" and len(message) == 12
+    assert message.data.readonly and message.handles == []
+    assert repr(message) == "<uncopy.Message 12 bytes, 0 handles>"
+    assert bytes(far.read()) == b""
+    with pytest.raises(BlockingIOError):
+        far.read(timeout=0)
+    with pytest.raises(TimeoutError):
+        far.read(timeout=0.01)
+
+
+def test_views_outlive_message_and_channel():
+    near, far = uncopy.Channel.pair()
+    near.write(b"lent" * 1000)
+    view = far.read().data
+    part = view[4:8]
+    view.release()
+    near.close()
+    far.close()
+    del near, far, view
+    gc.collect()
+    for _ in range(20):
+        left, right = uncopy.Channel.pair()
+        left.write(b"other contents " * 1000)
+        right.read()
+    assert part == b"lent"
+    with pytest.raises(TypeError):
+        part[0] = 1
+
+
+def test_numpy_takes_messages_and_sealed_memory_without_a_copy():
+    near, far = uncopy.Channel.pair()
+    numbers = numpy.arange(100_000, dtype=numpy.float64).reshape(100, 1000)
+    memory = uncopy.seal([b"12345678", numbers])
+    near.write(numbers[:4], [memory])
+    message = far.read()
+    assert (numpy.frombuffer(message.data, dtype=numpy.float64) == numbers[:4].ravel()).all()
+    (received,) = message.handles
+    assert received.size == len(received) >= 8 + numbers.nbytes
+    view = received.map()
+    there = numpy.frombuffer(view, dtype=numpy.float64, offset=8, count=numbers.size)
+    assert (there == numbers.ravel()).all() and not there.flags.writeable
+    assert there.__array_interface__["data"][0] % 4096 == 8
+    del received, view, message
+    gc.collect()
+    assert there[-1] == 99_999
+    assert memory.read(0, 8) == b"12345678"
+    with pytest.raises(ValueError):
+        memory.read(memory.size - 1, 2)
+
+
+@pytest.mark.parametrize("use", [lambda b: uncopy.Channel.pair()[0].write(b), uncopy.seal])
+def test_bytes_that_do_not_lie_together_are_refused(use):
+    with pytest.raises(BufferError, match="one after the other"):
+        use(numpy.zeros((10, 10))[:, ::2])
+    with pytest.raises(BufferError, match="one after the other"):
+        use(memoryview(b"12345678")[::2])
+    with pytest.raises(TypeError):
+        use("text")
+    with pytest.raises(TypeError):
+        use([b"bytes", 1])
+    with pytest.raises(TypeError):
+        use(None)
+
+
+def test_reading_into_a_buffer():
+    near, far = uncopy.Channel.pair()
+    near.write(b"message")
+    room = bytearray(10)
+    with pytest.raises(BufferError, match="7 bytes"):
+        far.read_into(memoryview(room)[:3])
+    assert far.read_into(memoryview(room)[2:]) == 7
+    assert room == b"\0\0message\0"
+    with pytest.raises(TypeError, match="read-only"):
+        far.read_into(b"1234567")
+
+
+def test_a_message_that_is_too_long():
+    near, far = uncopy.Channel.pair()
+    with pytest.raises(ValueError, match="limit"):
+        near.write(bytes(65537))
+    near.write(bytes(65536))
+    assert len(far.read()) == 65536
+
+
+def test_the_end_of_a_channel():
+    near, far = uncopy.Channel.pair()
+    near.write(b"last")
+    with near:
+        pass
+    assert near.closed and repr(near) == "<uncopy.Channel closed>"
+    with pytest.raises(ValueError, match="closed"):
+        near.write(b"x")
+    with pytest.raises(BrokenPipeError):
+        far.write(b"x")
+    assert bytes(far.read()) == b"last"
+    with pytest.raises(EOFError):
+        far.read()
+
+
+def test_a_full_queue():
+    near, far = uncopy.Channel.pair()
+    with pytest.raises(BlockingIOError):
+        while True:
+            near.write(b"x", timeout=0)
+    with pytest.raises(TimeoutError):
+        near.write(b"x", timeout=0.01)
+    thread = threading.Thread(target=near.write, args=(b"waits",))
+    thread.start()
+    while bytes(far.read()) != b"waits":
+        pass
+    thread.join()
+
+
+def test_closing_wakes_who_waits():
+    near, far = uncopy.Channel.pair()
+    raised = []
+
+    def wait():
+        try:
+            far.read()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    far.close()
+    thread.join(60)
+    assert not thread.is_alive() and isinstance(raised[0], ValueError), raised
+    near.close()
+
+
+def test_descriptors_and_channels_move_along(place):
+    near, far = uncopy.Channel.pair()
+    other, rest = uncopy.Channel.pair()
+    with open("file", "wb+") as file:
+        file.write(b"contents")
+        file.flush()
+        near.write(b"handles", [other, file, file.fileno()])
+        assert other.closed and not file.closed
+    end, first, second = far.read().handles
+    rest.write(b"through the moved end")
+    assert bytes(end.read()) == b"through the moved end"
+    assert os.pread(first.fileno(), 8, 0) == b"contents"
+    with open(second.detach(), "rb") as again:
+        assert again.seek(0) == 0 and again.read() == b"contents"
+    with pytest.raises(ValueError, match="closed"):
+        second.fileno()
+    first.close()
+    assert repr(first) == "<uncopy.Descriptor closed>"
+
+
+def test_what_cannot_be_sent_stays():
+    near, far = uncopy.Channel.pair()
+    other, rest = uncopy.Channel.pair()
+    with pytest.raises(BlockingIOError):
+        while True:
+            near.write(b"x", timeout=0)
+    with pytest.raises(TimeoutError):
+        near.write(b"", [other], timeout=0.01)
+    assert not other.closed
+    with pytest.raises((TypeError, AttributeError)):
+        near.write(b"", [other, object()])
+    with pytest.raises(OSError):
+        near.write(b"", [other, 999_999])
+    other.write(b"still works")
+    assert bytes(rest.read()) == b"still works"
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_descriptors_do_not_leak(place):
+    near, far = uncopy.Channel.pair()
+    memory = uncopy.seal(b"memory")
+    before = descriptors()
+    for _ in range(50):
+        with open("/dev/null", "rb") as file:
+            near.write(b"", [file, memory])
+        far.read()
+    assert descriptors() == before
+
+
+CHILD = """
+import sys, uncopy
+channel = uncopy.Channel.inherited()
+while True:
+    try:
+        message = channel.read()
+    except EOFError:
+        break
+    if message.handles:
+        view = message.handles[0].map()
+        channel.write(sum(view).to_bytes(8, "little"))
+    else:
+        channel.write([b"child: ", message.data])
+"""
+
+
+def test_another_process():
+    with uncopy.spawn([sys.executable, "-c", CHILD]) as (channel, process):
+        channel.write([b"hello ", b"there"])
+        assert bytes(channel.read(timeout=60)) == b"child: hello there"
+        channel.write(b"", [uncopy.seal(bytes(range(256)) * 1000)])
+        total = int.from_bytes(channel.read(timeout=60).data, "little")
+        assert total == sum(range(256)) * 1000
+    assert process.returncode == 0
+
+
+def test_a_program_without_a_channel():
+    code = "import uncopy; uncopy.Channel.inherited()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert "FileNotFoundError" in ran.stderr
+
+
+def test_a_peer_that_is_killed():
+    with uncopy.spawn([sys.executable, "-c", CHILD]) as (channel, process):
+        channel.write(b"x")
+        channel.read(timeout=60)
+        process.kill()
+        with pytest.raises(EOFError):
+            channel.read(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_only_sockets_that_keep_messages_are_taken():
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with pytest.raises(TypeError):
+        uncopy.Channel.from_socket(left)
+    right.close()
+    with pytest.raises(ValueError, match="closed"):
+        uncopy.Channel.from_socket(left)
+
+
+def test_after_fork_ends_refuse():
+    near, far = uncopy.Channel.pair()
+    near.write(b"for the parent")
+    child = os.fork()
+    if child == 0:
+        try:
+            far.read(timeout=0)
+        except RuntimeError:
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert bytes(far.read()) == b"for the parent"
+
+
+def test_ctrl_c_ends_a_wait():
+    code = """
+import os, signal, threading, uncopy
+near, far = uncopy.Channel.pair()
+threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    far.read()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.stdout == "interrupted\n", ran.stderr
+
+
+def test_memory_that_its_sender_could_change():
+    near, far = uncopy.Channel.pair()
+    fd = os.memfd_create("not sealed")
+    os.ftruncate(fd, 4096)
+    near.write(b"", [fd])
+    os.close(fd)
+    # Without its kind it is a descriptor, and is not lent.
+    (received,) = far.read().handles
+    assert isinstance(received, uncopy.Descriptor)
+
+
+def test_a_buffer_is_not_resized_while_it_is_written():
+    near, far = uncopy.Channel.pair()
+    with pytest.raises(BlockingIOError):
+        while True:
+            near.write(b"x", timeout=0)
+    data = bytearray(b"data")
+    refused = threading.Event()
+    thread = threading.Thread(target=near.write, args=(data,))
+    thread.start()
+    while not refused.is_set():
+        try:
+            data.append(1)
+            data.pop()
+        except BufferError:
+            refused.set()
+    while bytes(far.read()) != b"data":
+        pass
+    thread.join()
+    data.append(1)

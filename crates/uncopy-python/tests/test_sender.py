@@ -1,0 +1,239 @@
+"""Senders: memory that is lent to the kernel, and comes back."""
+
+import asyncio
+import os
+import socket
+import ssl
+import threading
+
+import numpy
+import pytest
+
+import uncopy
+
+
+@pytest.fixture
+def tcp():
+    """A connection over loopback: the socket to send on, and its peer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+    with near, far:
+        yield near, far
+
+
+def received(far, count):
+    """Receive on another thread, so that a sender never waits for this one."""
+    parts = []
+
+    def receive():
+        left = count
+        while left and (part := far.recv(min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    return thread, parts
+
+
+@pytest.mark.parametrize("mode", ["auto", "zerocopy", "copy"])
+def test_what_is_sent_arrives_and_comes_back(tcp, mode):
+    near, far = tcp
+    sender = uncopy.Sender(near, mode=mode)
+    assert near.fileno() == -1
+    data = [os.urandom(300_000), bytearray(b"small"), numpy.arange(1000.0), memoryview(b"view")]
+    expected = b"".join(bytes(part) for part in data)
+    thread, parts = received(far, len(expected))
+    numbers = [sender.send(data[0]), sender.send(data[1:])]
+    thread.join()
+    assert b"".join(parts) == expected
+    releases = []
+    while (release := sender.release()) is not None:
+        releases.append(release)
+    assert sorted(release.id for release in releases) == sorted(numbers)
+    assert sum(release.bytes for release in releases) == len(expected)
+    assert {release.fate for release in releases} <= {"copied", "unknown", "not_copied"}
+    assert "bytes, " in repr(releases[0])
+    assert sender.outstanding == 0
+    assert sender.close() == []
+    assert far.recv(1) == b""
+
+
+def test_memory_that_is_lent_cannot_be_resized(tcp):
+    near, far = tcp
+    sender = uncopy.Sender(near, mode="zerocopy")
+    data = bytearray(b"x" * 1000)
+    number = sender.send(data)
+    with pytest.raises(BufferError):
+        data.append(1)
+    release = sender.release(timeout=60)
+    assert release.id == number
+    data.append(1)
+    assert far.recv(1000) == b"x" * 1000
+    # What is dropped is released as well.
+    sender.send(data)
+    far.recv(2000)
+    sender.close(timeout=60)
+    data.append(2)
+
+
+def test_a_sender_that_is_dropped_gives_memory_back(tcp):
+    near, far = tcp
+    sender = uncopy.Sender(near, mode="zerocopy")
+    data = bytearray(b"y" * 100_000)
+    sender.send(data)
+    thread, parts = received(far, len(data))
+    del sender
+    thread.join()
+    assert b"".join(parts) == data
+    while True:
+        try:
+            data.append(1)
+            break
+        except BufferError:
+            pass
+
+
+def test_datagrams():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
+        far.bind(("127.0.0.1", 0))
+        near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        near.connect(far.getsockname())
+        with uncopy.Sender(near) as sender:
+            sender.send([b"one ", b"datagram"])
+            sender.send(b"")
+            assert far.recv(100) == b"one datagram"
+
+
+def test_answers_are_received(tcp):
+    near, far = tcp
+    sender = uncopy.Sender(near)
+    far.send(b"answer")
+    room = bytearray(10)
+    assert sender.receive_into(room, timeout=60) == 6 and room[:6] == b"answer"
+    with pytest.raises(TimeoutError):
+        sender.receive_into(room, timeout=0.01)
+    with pytest.raises(TypeError):
+        sender.receive_into(b"read-only")
+    far.close()
+    assert sender.receive_into(room, timeout=60) == 0
+
+
+def test_a_peer_that_is_gone(tcp):
+    near, far = tcp
+    sender = uncopy.Sender(near)
+    far.close()
+    data = bytearray(100_000)
+    with pytest.raises(OSError) as caught:
+        for _ in range(1000):
+            sender.send(data)
+    assert isinstance(caught.value, ConnectionError)
+    try:
+        sender.close(timeout=60)
+    except OSError:
+        pass
+    data.append(1)
+
+
+def test_a_peer_that_does_not_read(tcp):
+    near, far = tcp
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+    sender = uncopy.Sender(near, timeout=0.05)
+    with pytest.raises(TimeoutError):
+        for _ in range(1000):
+            sender.send(bytes(1 << 20))
+    sender.abort()
+    sender.close(timeout=60)
+
+
+def test_a_closed_sender(tcp):
+    sender = uncopy.Sender(tcp[0])
+    sender.close()
+    sender.close()
+    for use in (lambda: sender.send(b"x"), lambda: sender.release(), lambda: sender.outstanding):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+
+
+def test_two_senders_on_one_socket(tcp):
+    sender = uncopy.Sender(tcp[0])
+    with pytest.raises(ValueError, match="closed"):
+        uncopy.Sender(tcp[0])
+    sender.close()
+
+
+def test_sockets_that_are_refused(tcp):
+    left, right = socket.socketpair()
+    with left, right, pytest.raises(OSError, match="take over"):
+        uncopy.Sender(left)
+    with pytest.raises(TypeError, match="asyncio"):
+        uncopy.Sender(object())
+    with pytest.raises(TypeError):
+        uncopy.Sender(3)
+    with pytest.raises(ValueError, match="mode"):
+        uncopy.Sender(tcp[0], mode="fast")
+    with pytest.raises(ValueError, match="timeout"):
+        uncopy.Sender(tcp[0], timeout=-1)
+    context = ssl.create_default_context()
+    with context.wrap_socket(socket.socket(), server_hostname="x") as tls:
+        with pytest.raises(TypeError, match="TLS"):
+            uncopy.Sender(tls)
+        assert tls.fileno() >= 0
+    assert tcp[0].fileno() >= 0
+
+
+def test_sockets_of_asyncio_are_refused(tcp):
+    async def use():
+        _, writer = await asyncio.open_connection(sock=tcp[0])
+        with pytest.raises(TypeError, match="event loop"):
+            uncopy.Sender(writer.get_extra_info("socket"))
+        writer.close()
+
+    asyncio.run(use())
+
+
+def test_objects_that_are_not_lent(tcp):
+    sender = uncopy.Sender(tcp[0])
+    with pytest.raises(BufferError, match="one after the other"):
+        sender.send(numpy.zeros((4, 4)).T[1:, ::2])
+    with pytest.raises(TypeError):
+        sender.send("text")
+    assert sender.outstanding == 0
+    sender.close()
+
+
+def test_after_fork_senders_refuse(tcp):
+    sender = uncopy.Sender(tcp[0])
+    child = os.fork()
+    if child == 0:
+        try:
+            sender.send(b"from the child")
+        except RuntimeError:
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    sender.send(b"from the parent")
+    assert tcp[1].recv(100) == b"from the parent"
+    sender.close()
+
+
+def test_threads(tcp):
+    near, far = tcp
+    sender = uncopy.Sender(near)
+    thread, parts = received(far, 8 * 50 * 1000)
+    threads = [
+        threading.Thread(target=lambda byte=byte: [sender.send(bytes([byte]) * 1000) for _ in range(50)])
+        for byte in range(8)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    thread.join()
+    whole = b"".join(parts)
+    messages = [whole[at : at + 1000] for at in range(0, len(whole), 1000)]
+    assert all(len(set(message)) == 1 for message in messages)
+    sender.close()
