@@ -34,6 +34,7 @@ fuzz_target!(|data: &[u8]| {
         Call::Root { number: 0, follows: true },
         Call::Open { directory, name: b"a".to_vec(), follows: false },
         Call::List { directory, contents_up_to: 100 },
+        Call::ListFrom { directory, position: Some(7), contents_up_to: 100 },
         Call::Look { directory, name: b"a".to_vec() },
         Call::Examine { of: file },
         Call::Ranges { file, from: 10 },

@@ -49,7 +49,7 @@ fn answer(server: &mut Server, id: u32, call: &Call) {
             let (name, status) = (name.clone(), status(Kind::File));
             server.entry(id, &Entry { name, status, target: None, contents: None })
         }
-        Call::List { .. } => server.page(id, &Page::default(), true),
+        Call::List { .. } | Call::ListFrom { .. } => server.page(id, &Page::default(), true, 0),
         Call::Examine { .. } => server.status(id, &status(Kind::File)),
         Call::Ranges { from, .. } => server.ranges(id, &[*from..*from + 1], true),
         Call::Read { offset, bytes, .. } => {

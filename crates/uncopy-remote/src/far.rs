@@ -342,7 +342,7 @@ impl RunRequest {
         let parts = LinkParts { calls: Some(Arc::clone(&calls)), ..LinkParts::default() };
         let stop = Arc::new(AtomicBool::new(false));
         let silence = begun.limits.silence;
-        let lanes = Lanes::new(calls);
+        let lanes = Lanes::new(calls, begun.session.version());
         let role = DataRole::Asks(Arc::clone(&lanes));
         let started = begun.link(parts, role, outbox, Arc::clone(&stop)).start(is_confined)?;
         started.wait_for_data()?;

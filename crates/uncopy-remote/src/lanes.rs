@@ -1,11 +1,11 @@
-//! Connections over which bytes of files are asked for: data connections, and the streams of the session while there
+//! Connections over which bytes of files and listings are asked for: data connections, and the streams of the session while there
 //! are none.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uncopy_copy::peer::PeerError;
-use uncopy_wire::Answer;
+use uncopy_wire::{Answer, Call};
 
 use crate::budget::BudgetShare;
 use crate::calls::{Calls, Pending};
@@ -22,6 +22,8 @@ const OPEN_PIECE_BYTES: u64 = 1 << 20;
 /// each has its own way to fill.
 const AHEAD_BYTES: u64 = 4 << 20;
 const DATA_AHEAD_BYTES: u64 = 16 << 20;
+/// Number of bytes that count for an answer other than a piece.
+const ANSWER_BYTES: u64 = 256 << 10;
 /// Number of connections over which bytes were changed after which none is used any more.
 const MAX_ALTERING: u32 = 3;
 
@@ -71,6 +73,10 @@ impl Lane {
     fn by(way: LaneWay) -> Arc<Lane> {
         let (outstanding, has_altered) = (AtomicU64::new(0), AtomicBool::new(false));
         Arc::new(Lane { way, outstanding, has_altered })
+    }
+
+    fn is_calling(&self) -> bool {
+        matches!(self.way, LaneWay::Calls(_))
     }
 
     fn begin(
@@ -133,6 +139,14 @@ impl PendingPiece {
     }
 }
 
+/// Call that was made, over a data connection or the session.
+#[derive(Debug)]
+pub(crate) struct PendingAnswer {
+    pending: Pending,
+    /// Data connection over which the answer comes.
+    over: Option<Outstanding>,
+}
+
 /// Data connections that stand.
 #[derive(Debug, Default)]
 struct DataLanes {
@@ -145,14 +159,21 @@ struct DataLanes {
 #[derive(Debug)]
 pub(crate) struct Lanes {
     session: Arc<Calls>,
+    /// Version of the protocol.
+    version: u16,
     data: Mutex<DataLanes>,
     resent: AtomicU64,
 }
 
 impl Lanes {
-    /// Begins with the streams of the session.
-    pub(crate) fn new(session: Arc<Calls>) -> Arc<Lanes> {
-        Arc::new(Lanes { session, data: Mutex::default(), resent: AtomicU64::new(0) })
+    /// Begins with the streams of the session, which speaks this version of the protocol.
+    pub(crate) fn new(session: Arc<Calls>, version: u16) -> Arc<Lanes> {
+        Arc::new(Lanes { session, version, data: Mutex::default(), resent: AtomicU64::new(0) })
+    }
+
+    /// Returns the version of the protocol.
+    pub(crate) fn version(&self) -> u16 {
+        self.version
     }
 
     /// Returns the calls of the session itself.
@@ -221,6 +242,55 @@ impl Lanes {
         let lane = data.used.iter().min_by_key(|lane| lane.outstanding.load(Ordering::Relaxed))?;
         lane.outstanding.fetch_add(bytes, Ordering::Relaxed);
         Some(Outstanding { lane: Arc::clone(lane), bytes })
+    }
+
+    /// Whether a data connection stands that takes calls.
+    pub(crate) fn has_calling(&self) -> bool {
+        lock(&self.data).used.iter().any(|lane| lane.is_calling())
+    }
+
+    /// Returns the data connection that owes least of those that take calls.
+    pub(crate) fn choose_calling(&self) -> Option<Arc<Lane>> {
+        let data = lock(&self.data);
+        let calling = data.used.iter().filter(|lane| lane.is_calling());
+        calling.min_by_key(|lane| lane.outstanding.load(Ordering::Relaxed)).map(Arc::clone)
+    }
+
+    /// Asks over the session.
+    pub(crate) fn begin_over_session(
+        &self,
+        call: &Call,
+        share: &mut Option<BudgetShare>,
+    ) -> Result<PendingAnswer, PeerError> {
+        Ok(PendingAnswer { pending: self.session.begin(call, share)?, over: None })
+    }
+
+    /// Asks over a data connection. If it has ended, it is not used any more.
+    pub(crate) fn begin_over(
+        &self,
+        lane: &Arc<Lane>,
+        call: &Call,
+        share: &mut Option<BudgetShare>,
+    ) -> Result<PendingAnswer, PeerError> {
+        let LaneWay::Calls(calls) = &lane.way else { return Err(other_answer()) };
+        lane.outstanding.fetch_add(ANSWER_BYTES, Ordering::Relaxed);
+        let over = Outstanding { lane: Arc::clone(lane), bytes: ANSWER_BYTES };
+        let pending = calls.begin(call, share).inspect_err(|_| self.remove(lane))?;
+        Ok(PendingAnswer { pending, over: Some(over) })
+    }
+
+    /// Waits for an answer; `None`: its data connection has ended, and it is to be asked again.
+    pub(crate) fn wait_for_answer(
+        &self,
+        pending: PendingAnswer,
+    ) -> Result<Option<Answer>, PeerError> {
+        match (pending.pending.wait(), pending.over) {
+            (Err(PeerError::Lost { .. }), Some(over)) => {
+                self.remove(&over.lane);
+                Ok(None)
+            }
+            (answer, _) => answer.map(Some),
+        }
     }
 
     /// Waits for a piece. If its data connection ends before, asks again over another one, or over the session. What was

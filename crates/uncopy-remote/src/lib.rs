@@ -27,6 +27,7 @@ mod input;
 mod lanes;
 mod limits;
 mod link;
+mod listing;
 mod lookup;
 mod near;
 mod near_data;

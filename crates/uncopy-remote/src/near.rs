@@ -347,7 +347,7 @@ pub fn pull(
     let (streams, Greeted { frames, version }) = greet_until(streams, limits, stop)?;
     let outbox = Arc::<Outbox>::default();
     let calls = Calls::new(Arc::clone(&outbox));
-    let lanes = Lanes::new(Arc::clone(&calls));
+    let lanes = Lanes::new(Arc::clone(&calls), version);
     let links = DataLinks::new(End::Near, DataRole::Asks(Arc::clone(&lanes)), *limits);
     let data = NearConnections::new(data, links, version)?;
     let parts = LinkParts { calls: Some(calls), on_end: data.on_end(), ..LinkParts::default() };

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uncopy_wire::{
     DataAnnouncement, DataLoss, DataLost, DataSecurity, DataWish, MAX_DATA_CONNECTIONS, Message,
@@ -20,6 +20,11 @@ use crate::link::{Link, spawn};
 
 /// Interval at which it is looked how much has crossed.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// Round trip from which on the other machine is far: connections are worth their time before much has crossed, since one
+/// stream of the remote shell has a window of its own.
+const FAR: Duration = Duration::from_millis(10);
+/// Number of bytes that go through the remote shell before connections to a far machine are made.
+const FAR_FROM_BYTES: u64 = 256 << 10;
 /// Pause before the first connection in place of a lost one; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Number of times that the pause doubles.
@@ -27,10 +32,23 @@ const DOUBLINGS: u32 = 6;
 /// Number of times in a row that a connection is tried again that the far end did not expect.
 const TRIES: u32 = 3;
 
+/// Returns the number of bytes behind which connections are made.
+fn made_behind(start: DataStart, round_trip: Option<Duration>) -> u64 {
+    match start {
+        DataStart::First => 0,
+        DataStart::Behind { bytes } => bytes,
+        DataStart::Worthwhile if round_trip.is_some_and(|time| time >= FAR) => FAR_FROM_BYTES,
+        DataStart::Worthwhile => DATA_FROM_BYTES,
+    }
+}
+
 /// Time at which data connections are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataStart {
-    /// When this number of bytes has gone through the remote shell ([`DataOptions::new`] has what is worth it).
+    /// When there is enough to copy: [`DATA_FROM_BYTES`] have gone through the remote shell, or 256 KiB to a machine with a
+    /// round trip of 10 ms or more.
+    Worthwhile,
+    /// When this number of bytes has gone through the remote shell.
     Behind {
         /// Number of bytes.
         bytes: u64,
@@ -68,7 +86,7 @@ impl DataOptions {
     pub fn new(lookup: AddressLookup) -> DataOptions {
         DataOptions {
             way: DataWay::Tls,
-            start: DataStart::Behind { bytes: DATA_FROM_BYTES },
+            start: DataStart::Worthwhile,
             connections: DataOptions::CONNECTIONS,
             ports: PortRange::ANY,
             limit: Duration::from_secs(10),
@@ -116,6 +134,8 @@ impl NearSecurity {
 #[derive(Debug)]
 enum Event {
     Message(Message),
+    /// The far end took the job.
+    Accepted,
     /// A connection was made, or not.
     Made {
         number: u32,
@@ -143,6 +163,10 @@ impl NearData {
                 // The thread is gone when no connection is made any more.
                 let _ = self.events.send(Event::Message(message));
                 None
+            }
+            Message::Accepted { .. } => {
+                let _ = self.events.send(Event::Accepted);
+                Some(message)
             }
             other => Some(other),
         }
@@ -245,14 +269,18 @@ struct Connecting {
 
 impl Connecting {
     fn run(beginning: DataBeginning, link: Arc<Link>, links: Arc<DataLinks>) {
-        if let DataStart::Behind { bytes } = beginning.options.start {
+        if !beginning.is_first() {
+            let (begin, start) = (Instant::now(), beginning.options.start);
+            let mut round_trip = None;
             loop {
                 let traffic = link.traffic();
-                if traffic.sent.max(traffic.received) >= bytes {
+                if traffic.sent.max(traffic.received) >= made_behind(start, round_trip) {
                     break;
                 }
                 match beginning.events.recv_timeout(INTERVAL) {
                     Err(RecvTimeoutError::Timeout) => {}
+                    // It answers the job, which was sent just before.
+                    Ok(Event::Accepted) => round_trip = Some(begin.elapsed()),
                     _ => return,
                 }
             }
@@ -303,7 +331,7 @@ impl Connecting {
                     connecting.ended += 1;
                     connecting.lose(number, DataLoss::Broken, true);
                 }
-                Event::Message(_) => {}
+                Event::Message(_) | Event::Accepted => {}
                 Event::Over => return,
             }
             if connecting.pursued == 0 || connecting.links.is_over() {
@@ -382,5 +410,26 @@ fn loss_of(failure: &ConnectFailure) -> DataLoss {
         ConnectFailure::OwnKeyRefused { .. } => DataLoss::OwnKeyRefused,
         ConnectFailure::TokenRefused { .. } => DataLoss::TokenRefused,
         ConnectFailure::Keys(_) | ConnectFailure::System { .. } => DataLoss::Resources,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_to_a_far_machine_are_made_earlier_if_nobody_says_when() {
+        let near = Some(FAR - Duration::from_millis(1));
+        let behind = DataStart::Behind { bytes: 7 };
+        for (start, round_trip, expected) in [
+            (DataStart::Worthwhile, None, DATA_FROM_BYTES),
+            (DataStart::Worthwhile, near, DATA_FROM_BYTES),
+            (DataStart::Worthwhile, Some(FAR), FAR_FROM_BYTES),
+            (behind, Some(FAR), 7),
+            (behind, near, 7),
+            (DataStart::First, None, 0),
+        ] {
+            assert_eq!(made_behind(start, round_trip), expected, "{start:?} {round_trip:?}");
+        }
     }
 }

@@ -23,36 +23,19 @@ use crate::convert;
 use crate::directories_ahead::{AheadStep, AskedOpening, DirectoriesAhead};
 use crate::gate::{Gate, lock};
 use crate::lanes::{Lanes, PendingPiece, PieceBytes, other_answer};
+use crate::listing::{Listed, Listing};
 use crate::piece::Piece;
 
 /// Number of bytes that all reads and listings are ahead together.
 const ALL_AHEAD_BYTES: usize = 24 << 20;
 /// Number of bytes that count for a page: its usual length, and its longest entry.
 const PAGE_BYTES: usize = 512 << 10;
-/// Maximum number of pages that a listing is ahead.
-const PAGES_AHEAD: usize = 8;
 /// Round trip from which on directories are asked for ahead. Nearer ones come soon enough, and trees of them cross more
 /// quickly when their contents are not in memory for long.
 const FAR: Duration = Duration::from_millis(2);
 /// Maximum numbers of threads that read or list, and that wait for attributes.
 const READERS: usize = 48;
 const ATTRIBUTE_READERS: usize = 8;
-
-/// Listing of a directory.
-#[derive(Debug)]
-struct Listing {
-    ahead: VecDeque<Pending>,
-    /// Number of pages to be asked for ahead: more, the longer the listing is.
-    window: usize,
-    is_over: bool,
-}
-
-impl Default for Listing {
-    /// Begins with two pages: the second one would come a round trip later.
-    fn default() -> Listing {
-        Listing { ahead: VecDeque::new(), window: 2, is_over: false }
-    }
-}
 
 /// Source on another machine.
 #[derive(Debug)]
@@ -108,13 +91,16 @@ impl RemoteSource {
                     ahead.begun(place, contents_up_to, asked);
                 }
                 Some(AheadStep::List(directory, contents_up_to)) => {
-                    let call = Call::List { directory: Handle(directory.0), contents_up_to };
-                    let page = self.calls.begin(&call, &mut share)?;
-                    lock(&self.listing(directory)).ahead.push_back(page);
+                    let listed = Self::listed(directory, contents_up_to);
+                    lock(&self.listing(directory)).ask(&self.lanes, listed, &mut share)?;
                 }
                 Some(AheadStep::Close(of)) => self.close_alone(of),
             }
         }
+    }
+
+    fn listed(directory: PeerHandle, contents_up_to: u32) -> Listed {
+        Listed { directory: Handle(directory.0), contents_up_to }
     }
 
     fn listing(&self, directory: PeerHandle) -> Arc<Mutex<Listing>> {
@@ -125,23 +111,6 @@ impl RemoteSource {
         lock(&self.listings).remove(&of);
         lock(&self.changed).remove(&of);
         self.calls.notify(&Call::Close { of: Handle(of.0) });
-    }
-
-    /// Asks for further pages, as many as the listing is to be ahead and memory allows.
-    fn list_ahead(
-        &self,
-        listing: &mut Listing,
-        call: &Call,
-        is_first: bool,
-    ) -> Result<(), PeerError> {
-        if is_first && listing.ahead.is_empty() {
-            listing.ahead.push_back(self.calls.begin(call, &mut None)?);
-        }
-        while listing.ahead.len() < listing.window {
-            let Some(share) = self.budget.try_take(PAGE_BYTES) else { break };
-            listing.ahead.push_back(self.calls.begin(call, &mut Some(share))?);
-        }
-        Ok(())
     }
 }
 
@@ -220,23 +189,14 @@ impl Peer for RemoteSource {
         let listing = self.listing(directory);
         let mut listing = lock(&listing);
         let contents_up_to = contents_up_to.min(MAX_CONTENTS_BYTES);
-        let call = Call::List { directory: Handle(directory.0), contents_up_to };
-        if listing.is_over {
+        if listing.is_over() {
             return Ok(PeerPage { is_last: true, ..PeerPage::default() });
         }
-        self.list_ahead(&mut listing, &call, true)?;
-        let Some(next) = listing.ahead.pop_front() else { return Err(other_answer()) };
-        let answer = next.wait().inspect_err(|_| listing.ahead.clear())?;
-        let Answer::Entries { entries, failed, is_last } = answer else {
+        let (lanes, listed) = (&self.lanes, Self::listed(directory, contents_up_to));
+        let answer = listing.take(lanes, listed, &|| self.budget.try_take(PAGE_BYTES))?;
+        let Answer::Entries { entries, failed, is_last, .. } = answer else {
             return Err(other_answer());
         };
-        if is_last {
-            listing.is_over = true;
-            listing.ahead.clear();
-        } else {
-            listing.window = (listing.window * 2).min(PAGES_AHEAD);
-            self.list_ahead(&mut listing, &call, false)?;
-        }
         drop(listing);
         let entries: Vec<PeerEntry> = entries.into_iter().map(entry).collect();
         if self.is_far() {

@@ -11,6 +11,9 @@ use crate::{Violation, name};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u32);
 
+/// First version of the protocol that has [`Call::ListFrom`].
+pub const LIST_FROM_VERSION: u16 = 3;
+
 /// Maximum number of bytes of one read.
 pub const MAX_READ_BYTES: u32 = 1 << 20;
 /// Maximum length of files whose contents come with their entries.
@@ -43,6 +46,17 @@ pub enum Call {
     List {
         /// The directory.
         directory: Handle,
+        /// Maximum length of files whose contents come with their entries: at most [`MAX_CONTENTS_BYTES`].
+        contents_up_to: u32,
+    },
+    /// Returns the next page of a directory's listing as [`Call::List`] does, and the position behind it. Each
+    /// connection has one listing of each handle, so that a page which a connection owes can be asked for over another one.
+    ListFrom {
+        /// The directory.
+        directory: Handle,
+        /// Position where the listing goes on, which came behind a page over any connection; `None`: behind the last page
+        /// of this connection.
+        position: Option<u64>,
         /// Maximum length of files whose contents come with their entries: at most [`MAX_CONTENTS_BYTES`].
         contents_up_to: u32,
     },
@@ -119,6 +133,7 @@ impl Call {
             Call::Root { .. } => None,
             Call::Open { directory: of, .. }
             | Call::List { directory: of, .. }
+            | Call::ListFrom { directory: of, .. }
             | Call::Look { directory: of, .. }
             | Call::Count { directory: of, .. } => Some((*of, Some(Kind::Directory))),
             Call::Ranges { file: of, .. }
@@ -148,7 +163,10 @@ impl Call {
 
     /// Checks that a data connection may make it. Its handle is one of the session, which alone knows whether it is open.
     pub(crate) fn check_reads(&self) -> Result<(), Violation> {
-        if let Call::Read { .. } = self { Ok(()) } else { Err(Violation::OnlyReads) }
+        match self {
+            Call::Read { .. } | Call::ListFrom { .. } => Ok(()),
+            _ => Err(Violation::OnlyReads),
+        }
     }
 
     /// Checks what the asking side can get wrong.
@@ -157,7 +175,9 @@ impl Call {
         let is_good = match self {
             Call::Open { name, .. } | Call::Look { name, .. } => return name::check(name),
             Call::Attribute { name, .. } => is_attribute_name(name),
-            Call::List { contents_up_to, .. } => *contents_up_to <= MAX_CONTENTS_BYTES,
+            Call::List { contents_up_to, .. } | Call::ListFrom { contents_up_to, .. } => {
+                *contents_up_to <= MAX_CONTENTS_BYTES
+            }
             Call::Ranges { from, .. } => is_offset(*from),
             Call::Read { offset, bytes, .. } | Call::Send { offset, bytes, .. } => {
                 *bytes <= MAX_READ_BYTES && is_offset(offset.saturating_add((*bytes).into()))
@@ -190,6 +210,13 @@ impl Call {
             Call::Send { file, offset, bytes, over } => {
                 to.u8(12).u32(file.0).u64(*offset).u32(*bytes).u32(*over)
             }
+            Call::ListFrom { directory, position, contents_up_to } => {
+                to.u8(13).u32(directory.0).bool(position.is_some());
+                if let Some(position) = position {
+                    to.u64(*position);
+                }
+                to.u32(*contents_up_to)
+            }
         };
         to.0
     }
@@ -219,6 +246,11 @@ impl Call {
             12 => {
                 let (file, offset) = (handle(&mut from)?, from.u64()?);
                 Call::Send { file, offset, bytes: from.u32()?, over: from.u32()? }
+            }
+            13 => {
+                let (directory, has_position) = (handle(&mut from)?, from.bool()?);
+                let position = if has_position { Some(from.u64()?) } else { None };
+                Call::ListFrom { directory, position, contents_up_to: from.u32()? }
             }
             _ => return Err(from.malformed()),
         };

@@ -43,6 +43,8 @@ pub enum Answer {
         failed: Vec<FailedEntry>,
         /// Whether there are no more.
         is_last: bool,
+        /// Position behind them, if it was asked for.
+        position: Option<u64>,
     },
     /// An entry that was looked at.
     Entry {
@@ -105,7 +107,7 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Expected {
     Opened,
-    Entries { contents_up_to: u32 },
+    Entries { contents_up_to: u32, has_position: bool },
     Entry { name: Vec<u8> },
     Status,
     Ranges { from: u64 },
@@ -136,7 +138,7 @@ impl Caller {
         Caller::default()
     }
 
-    /// Makes the side of a data connection, which reads files that the session has open.
+    /// Makes the side of a data connection, which reads files and lists directories that the session has open.
     #[must_use]
     pub fn of_data() -> Caller {
         Caller { is_of_data: true, ..Caller::default() }
@@ -155,7 +157,10 @@ impl Caller {
         let expected = match call {
             Call::Root { .. } | Call::Open { .. } => Expected::Opened,
             Call::List { contents_up_to, .. } => {
-                Expected::Entries { contents_up_to: *contents_up_to }
+                Expected::Entries { contents_up_to: *contents_up_to, has_position: false }
+            }
+            Call::ListFrom { contents_up_to, .. } => {
+                Expected::Entries { contents_up_to: *contents_up_to, has_position: true }
             }
             Call::Look { name, .. } => Expected::Entry { name: name.clone() },
             Call::Examine { .. } => Expected::Status,
@@ -235,8 +240,9 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
             }
             Answer::Entry { entry }
         }
-        Expected::Entries { contents_up_to } => {
+        Expected::Entries { contents_up_to, has_position } => {
             let is_last = reader.bool()?;
+            let position = if has_position { Some(reader.u64()?) } else { None };
             let (mut entries, mut failed) = (Vec::new(), Vec::new());
             while !reader.is_empty() {
                 let entry = match PageEntry::read(&mut reader)? {
@@ -256,7 +262,7 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
             if entries.is_empty() && failed.is_empty() && !is_last {
                 return Err(reader.malformed());
             }
-            Answer::Entries { entries, failed, is_last }
+            Answer::Entries { entries, failed, is_last, position }
         }
         Expected::Ranges { from } => {
             let is_last = reader.bool()?;

@@ -57,7 +57,7 @@ mod session;
 mod status;
 mod violation;
 
-pub use call::{Call, Handle, MAX_CONTENTS_BYTES, MAX_RANGES, MAX_READ_BYTES};
+pub use call::{Call, Handle, LIST_FROM_VERSION, MAX_CONTENTS_BYTES, MAX_RANGES, MAX_READ_BYTES};
 pub use caller::{Answer, CallId, Caller};
 pub use data::{
     DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish,
@@ -74,6 +74,6 @@ pub use status::{Kind, Status, Time};
 pub use violation::Violation;
 
 /// Highest version of the protocol that is spoken. The second one has open data connections.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Lowest version.
 pub const MIN_VERSION: u16 = 1;

@@ -92,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Makes the side of a data connection, which reads files that the session has open.
+    /// Makes the side of a data connection, which reads files and lists directories that the session has open.
     #[must_use]
     pub fn of_data() -> Server {
         Server { is_of_data: true, ..Server::new(0) }
@@ -214,14 +214,25 @@ impl Server {
         Ok(self.end(id, answer.0))
     }
 
-    /// Answers with a page of a listing. A page without entries is the last one.
+    /// Answers with a page of a listing, and for [`Call::ListFrom`] with the position behind it. A page without entries is
+    /// the last one.
     ///
     /// # Errors
     /// As [`Server::opened`].
-    pub fn page(&mut self, id: u32, page: &Page, is_last: bool) -> Result<Frame, Violation> {
-        self.check(id, |call| matches!(call, Call::List { .. }))?;
+    pub fn page(
+        &mut self,
+        id: u32,
+        page: &Page,
+        is_last: bool,
+        position: u64,
+    ) -> Result<Frame, Violation> {
+        self.check(id, |call| matches!(call, Call::List { .. } | Call::ListFrom { .. }))?;
         let mut answer = Writer::default();
-        answer.bool(is_last || page.entries == 0).raw(&page.bytes);
+        answer.bool(is_last || page.entries == 0);
+        if let Some(Call::ListFrom { .. }) = self.calls.get(&id) {
+            answer.u64(position);
+        }
+        answer.raw(&page.bytes);
         Ok(self.end(id, answer.0))
     }
 

@@ -58,7 +58,7 @@ pub enum Violation {
     WrongSide,
     /// A frame came before or behind its time: a second job, output of a job that has ended.
     WrongOrder,
-    /// A data connection asks for something other than the bytes of a file.
+    /// A data connection asks for something other than bytes of a file and entries of a directory.
     OnlyReads,
     /// A job, a refusal or an output is longer than a frame.
     TooLong,
@@ -82,9 +82,9 @@ impl fmt::Display for Violation {
             Violation::TooManyCalls => f.write_str("too many calls at once"),
             Violation::WrongSide => f.write_str("a frame that only the other side sends"),
             Violation::WrongOrder => f.write_str("a frame at a time when none of its kind is due"),
-            Violation::OnlyReads => {
-                f.write_str("a data connection asks for more than bytes of files")
-            }
+            Violation::OnlyReads => f.write_str(
+                "a data connection asks for more than bytes of files and entries of directories",
+            ),
             Violation::TooLong => f.write_str("more than fits into a frame"),
         }
     }

@@ -289,6 +289,52 @@ fn transcript_2() -> String {
     line.text
 }
 
+/// Makes what version 3 adds, over the session and over a data connection.
+fn transcript_3() -> String {
+    let mut line = begin_speaking(3, format!("# {LINE}\n\n# Listings that go on anywhere\n"));
+    let versions = Versions { min: 1, max: 3 };
+    let greeting = |program: &str| Greeting { versions, program: program.into() };
+    line.bytes("near", "greeting", &greeting("0.3.0").encode());
+    line.bytes("far", "greeting", &greeting("0.3.1").encode());
+    line.message("near", &Message::Job(Job::Serve { roots: vec![b"d".to_vec()] }));
+    line.message("far", &Message::Accepted { is_confined: true });
+    let (mut caller, mut server) = (Caller::new(), Server::new(1));
+    let root = Call::Root { number: 0, follows: false };
+    let (_, asked) = caller.call(&root).unwrap();
+    let request = server.take(&asked).unwrap();
+    let (_, answer) = server.opened(request.id, &status(Kind::Directory)).unwrap();
+    caller.take(answer).unwrap();
+    let mut page = Page::default();
+    let (name, status) = (b"f".to_vec(), status(Kind::File));
+    page.push(&Entry { name, status, target: None, contents: None });
+    let directory = Handle(0);
+    for of_data in [false, true] {
+        if of_data {
+            line = begin_speaking(3, line.text + "\n# A data connection\n");
+            line.sessions = [End::Near, End::Far]
+                .map(|end| {
+                    (if end == End::Near { "near" } else { "far" }, Session::data(end, End::Near))
+                })
+                .into();
+            (caller, server) = (Caller::of_data(), Server::of_data());
+        }
+        for (position, behind, is_last) in [(None, 1 << 40, false), (Some(1 << 40), 9, true)] {
+            let call = Call::ListFrom { directory, position, contents_up_to: 4096 };
+            let (id, asked) = caller.call(&call).unwrap();
+            line.frame("near", &format!("{call:?}"), &asked);
+            let request = server.take(&asked).unwrap();
+            assert_eq!(request.call, call);
+            let frame = server.page(request.id, &page, is_last, behind).unwrap();
+            line.frame("far", "answer", &frame);
+            let (taken, Answer::Entries { position, .. }) = caller.take(frame).unwrap() else {
+                panic!()
+            };
+            assert_eq!((taken, position), (id, Some(behind)));
+        }
+    }
+    line.text
+}
+
 /// Makes a session that has every frame of version 1, and every call.
 fn transcript() -> String {
     let mut line = begin(format!("# {LINE}\n\n# A far end that serves\n"));
@@ -351,7 +397,7 @@ fn transcript() -> String {
             }
             Call::Root { .. } => server.opened(id, &status(Kind::Directory)).unwrap().1,
             Call::Open { .. } => server.opened(id, &status(Kind::File)).unwrap().1,
-            Call::List { .. } => server.page(id, &page, true).unwrap(),
+            Call::List { .. } => server.page(id, &page, true, 0).unwrap(),
             Call::Look { name, .. } if name == b"l" => server.entry(id, &entries[1]).unwrap(),
             Call::Look { .. } => server.failed(id, 2).unwrap(),
             Call::Examine { .. } => server.status(id, &status(Kind::File)).unwrap(),
@@ -478,6 +524,7 @@ fn versions_are_as_they_were() {
     for (found, expected) in [
         (transcript(), include_str!("golden/version-1.txt")),
         (transcript_2(), include_str!("golden/version-2.txt")),
+        (transcript_3(), include_str!("golden/version-3.txt")),
     ] {
         assert!(
             bytes(&found) == bytes(expected),

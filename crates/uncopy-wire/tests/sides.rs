@@ -77,6 +77,19 @@ fn entry(name: &[u8], kind: Kind, contents: Option<&[u8]>) -> Entry {
     Entry { name: name.to_vec(), status, target, contents: contents.map(<[u8]>::to_vec) }
 }
 
+fn list_from(directory: Handle, contents_up_to: u32) -> Call {
+    Call::ListFrom { directory, position: Some(7), contents_up_to }
+}
+
+fn page_answer(
+    entries: Vec<Entry>,
+    failed: Vec<FailedEntry>,
+    is_last: bool,
+    position: Option<u64>,
+) -> Answer {
+    Answer::Entries { entries, failed, is_last, position }
+}
+
 fn page(entries: &[Entry]) -> Page {
     let mut page = Page::default();
     entries.iter().for_each(|entry| page.push(entry));
@@ -109,7 +122,7 @@ fn each_call_has_its_answer_in_any_order() {
     let opened = status(Kind::File, 4);
     let read = |bytes| Call::Read { file, offset: 3, bytes };
     // Answers are given in the order of their numbers.
-    let table: [(Call, usize, Answer); 14] = [
+    let table: [(Call, usize, Answer); 16] = [
         (
             Call::Open { directory, name: name.clone(), follows: true },
             10,
@@ -118,12 +131,18 @@ fn each_call_has_its_answer_in_any_order() {
         (
             Call::List { directory, contents_up_to: 5 },
             3,
-            Answer::Entries { entries: entries.clone(), failed: failed.clone(), is_last: false },
+            page_answer(entries.clone(), failed.clone(), false, None),
+        ),
+        (Call::List { directory, contents_up_to: 5 }, 4, page_answer(vec![], vec![], true, None)),
+        (
+            Call::ListFrom { directory, position: None, contents_up_to: 5 },
+            14,
+            page_answer(entries.clone(), failed.clone(), false, Some(u64::MAX)),
         ),
         (
-            Call::List { directory, contents_up_to: 5 },
-            4,
-            Answer::Entries { entries: vec![], failed: vec![], is_last: true },
+            Call::ListFrom { directory, position: Some(u64::MAX), contents_up_to: 5 },
+            15,
+            page_answer(vec![], failed.clone(), true, Some(0)),
         ),
         (Call::Look { directory, name }, 2, Answer::Entry { entry: looked.clone() }),
         (Call::Examine { of: file }, 8, Answer::Status { status: opened }),
@@ -159,17 +178,17 @@ fn each_call_has_its_answer_in_any_order() {
             (*order, id, request)
         })
         .collect();
-    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (14, 14, 1));
+    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (16, 16, 1));
     asked.sort_by_key(|(order, ..)| *order);
     for (order, id, request) in asked {
         let (_, _, answer) = table.iter().find(|(_, number, _)| *number == order).unwrap();
         let server = &mut line.server;
         let frame = match answer.clone() {
             Answer::Opened { status, .. } => server.opened(request, &status).unwrap().1,
-            Answer::Entries { entries, failed, is_last } => {
+            Answer::Entries { entries, failed, is_last, position } => {
                 let mut page = page(&entries);
                 failed.iter().for_each(|entry| page.push_failed(entry));
-                server.page(request, &page, is_last).unwrap()
+                server.page(request, &page, is_last, position.unwrap_or(77)).unwrap()
             }
             Answer::Attribute { value } => server.attribute(request, value.as_deref()).unwrap(),
             Answer::Counted { entries, bytes, is_last } => {
@@ -204,7 +223,7 @@ fn a_server_gives_no_answer_that_is_not_due() {
     let unasked = |call| Err(Violation::Unasked { call });
     let status = status(Kind::File, 1);
     assert_eq!(server.data(read, vec![0; 5]), unasked(read));
-    assert_eq!(server.page(read, &Page::default(), true), unasked(read));
+    assert_eq!(server.page(read, &Page::default(), true, 0), unasked(read));
     assert_eq!(server.opened(list, &status).map(|_| ()), Err(Violation::Unasked { call: list }));
     assert_eq!(server.status(list, &status), unasked(list));
     assert_eq!(server.entry(list, &entry(b"a", Kind::File, None)), unasked(list));
@@ -232,7 +251,7 @@ fn pages_are_full_before_they_are_too_long_for_a_frame() {
         let mut line = Line::new();
         let directory = line.open(Kind::Directory);
         let (id, request) = line.ask(&Call::List { directory, contents_up_to: MAX_CONTENTS_BYTES });
-        let frame = line.server.page(request, &page, false).unwrap();
+        let frame = line.server.page(request, &page, false, 0).unwrap();
         assert!(frame.payload.len() <= MAX_PAYLOAD_BYTES);
         let (taken, answer) = line.caller.take(frame).unwrap();
         let Answer::Entries { entries, is_last: false, .. } = answer else { panic!() };
@@ -390,8 +409,10 @@ fn a_caller_makes_no_call_that_no_server_takes() {
         (Call::Send { file, offset: i64::MAX as u64, bytes: 1, over: 0 }, &malformed),
         (Call::Ranges { file, from: u64::MAX }, &malformed),
         (Call::List { directory: file, contents_up_to: u32::MAX }, &malformed),
+        (list_from(file, u32::MAX), &malformed),
         (Call::Close { of: Handle(7) }, &bad),
         (Call::List { directory: file, contents_up_to: 0 }, &not_of_kind),
+        (list_from(file, 0), &not_of_kind),
         (Call::Look { directory: file, name: b"a".to_vec() }, &not_of_kind),
         (Call::Read { file: Handle(7), offset: 0, bytes: 1 }, &bad),
         (Call::Send { file: Handle(7), offset: 0, bytes: 1, over: 0 }, &bad),
@@ -427,7 +448,7 @@ fn answers_that_nobody_asked_for_are_violations() {
         let mut line = Line::new();
         let (file, directory) = (line.open(Kind::File), line.open(Kind::Directory));
         let handle = match call(file) {
-            Call::List { .. } | Call::Count { .. } => directory,
+            Call::List { .. } | Call::ListFrom { .. } | Call::Count { .. } => directory,
             _ => file,
         };
         let (id, _) = line.caller.call(&call(handle)).unwrap();
@@ -439,6 +460,7 @@ fn answers_that_nobody_asked_for_are_violations() {
     let examine = |of| Call::Examine { of };
     let ranges = |file| Call::Ranges { file, from: 10 };
     let list = |directory| Call::List { directory, contents_up_to: 0 };
+    let listed = |directory| list_from(directory, 0);
     let root = |_| Call::Root { number: 0, follows: false };
     let attribute = |of| Call::Attribute { of, name: b"user.a".to_vec() };
     let count = |directory| Call::Count { directory, one_filesystem: false };
@@ -479,6 +501,8 @@ fn answers_that_nobody_asked_for_are_violations() {
         (&list, answer, vec![], malformed),
         (&list, answer, vec![0], malformed),
         (&list, answer, vec![1, 1], malformed),
+        // A position that is cut.
+        (&listed, answer, vec![1, 0, 0, 0, 0, 0, 0, 0], malformed),
         // An entry that cannot be looked at, without an error or with a name that leads elsewhere.
         (&list, answer, failed(b"a", 0), malformed),
         (&list, answer, failed(b"a", 4096), malformed),
@@ -547,7 +571,7 @@ fn entries_that_lead_elsewhere_or_lie_are_violations() {
         let mut line = Line::new();
         let directory = line.open(Kind::Directory);
         let (_, request) = line.ask(&Call::List { directory, contents_up_to: 5 });
-        let frame = line.server.page(request, &page(std::slice::from_ref(&bad)), true).unwrap();
+        let frame = line.server.page(request, &page(std::slice::from_ref(&bad)), true, 0).unwrap();
         assert_eq!(line.caller.take(frame), Err(expected), "{bad:?}");
     }
     // One that was looked at is the one that was asked for, without contents.
@@ -576,6 +600,7 @@ proptest! {
         for call in [
             Call::Root { number: 0, follows: false },
             Call::List { directory: of, contents_up_to: 100 },
+            list_from(of, 100),
             Call::Ranges { file, from: 0 },
             Call::Attributes { of },
             Call::Attribute { of, name: b"user.a".to_vec() },
@@ -617,7 +642,7 @@ proptest! {
 }
 
 #[test]
-fn a_data_connection_reads_handles_that_only_the_session_knows() {
+fn a_data_connection_reads_and_lists_handles_that_only_the_session_knows() {
     let read = |file| Call::Read { file: Handle(file), offset: 0, bytes: 4 };
     let (mut caller, mut server) = (Caller::of_data(), Server::of_data());
     let (id, asked) = caller.call(&read(77)).unwrap();
@@ -627,6 +652,13 @@ fn a_data_connection_reads_handles_that_only_the_session_knows() {
     let data = server.data(request.id, vec![1; 4]).unwrap();
     assert_eq!(caller.take(data.clone()), Ok((id, Answer::Data { bytes: vec![1; 4] })));
     assert_eq!(caller.take(data), Err(Violation::Unasked { call: id.number() }));
+    let (id, asked) = caller.call(&list_from(Handle(78), 5)).unwrap();
+    let request = server.take(&asked).unwrap();
+    assert_eq!(request, Request { id: id.number(), call: list_from(Handle(78), 5) });
+    let listed =
+        server.page(request.id, &page(&[entry(b"a", Kind::File, None)]), false, 9).unwrap();
+    let answer = page_answer(vec![entry(b"a", Kind::File, None)], vec![], false, Some(9));
+    assert_eq!(caller.take(listed), Ok((id, answer)));
     // More than was asked for.
     let (id, asked) = caller.call(&read(77)).unwrap();
     server.take(&asked).unwrap();

@@ -121,7 +121,7 @@ pub(crate) struct CopyArgs {
     /// Way of the bytes between machines
     ///
     /// They go through the remote shell at first. With auto, connections with TLS 1.3 are made beside it once
-    /// 8 MiB have crossed, and without them the copy goes on through the shell. With tls the copy begins when
+    /// 8 MiB have crossed (256 KiB if the other machine is far), and without them the copy goes on through the shell. With tls the copy begins when
     /// one stands, and fails with exit code 9 without. With open the connections have no TLS, which costs less: for
     /// networks on which you would also use NFS without Kerberos, since whoever is on the way can read all contents;
     /// digests go through the shell, so that nobody changes them. On the other machine, the setting data = "tls" forbids

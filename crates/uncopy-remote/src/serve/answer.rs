@@ -13,6 +13,8 @@ use super::opened::Opened;
 pub(super) struct ListedPage {
     pub(super) page: Page,
     pub(super) is_last: bool,
+    /// Position behind its entries.
+    pub(super) position: u64,
 }
 
 /// Ranges of a file that hold data.

@@ -1,6 +1,6 @@
 //! An open directory: its entries by name, and its listing in pages.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use uncopy_copy::count::{CountState, TreeCount};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, follow, name, transfer};
-use uncopy_wire::{Entry, FailedEntry, Page};
+use uncopy_wire::{Call, Entry, FailedEntry, Page};
 
 use super::answer::{self, CountedEntries, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
@@ -39,23 +39,66 @@ pub(super) struct OpenDirectory {
     /// Closed when there are too many; a root's stays.
     descriptor: Mutex<Option<Arc<Descriptor>>>,
     used: AtomicU64,
-    /// Pages that were asked for, by call and length of contents; and whether a thread makes them.
+    /// Pages that the session asked for; and whether a thread makes them.
     queued: Mutex<QueuedPages>,
-    listing: Mutex<Listing>,
+    /// Listings, by the connection that asks. They share the position of the descriptor, so pages are made one at a time.
+    listings: Mutex<HashMap<Asking, Listing>>,
     /// Count that is under way.
     count: Mutex<Option<TreeCount>>,
 }
 
+/// Connection that asks for a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Asking {
+    /// The session itself.
+    Session,
+    /// Data connection with this number.
+    Data(u64),
+}
+
+/// Page that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WantedPage {
+    /// Position where the listing goes on; `None`: behind its last page.
+    pub(super) position: Option<u64>,
+    pub(super) contents_up_to: u32,
+}
+
+impl WantedPage {
+    /// Returns the page that a call asks for.
+    pub(super) fn of(call: &Call) -> Option<WantedPage> {
+        match *call {
+            Call::List { contents_up_to, .. } => {
+                Some(WantedPage { position: None, contents_up_to })
+            }
+            Call::ListFrom { position, contents_up_to, .. } => {
+                Some(WantedPage { position, contents_up_to })
+            }
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct QueuedPages {
-    pages: VecDeque<(u32, u32)>,
+    /// With the numbers of their calls.
+    pages: VecDeque<(u32, WantedPage)>,
     is_made: bool,
+}
+
+/// Name that was read, and the position behind it.
+#[derive(Debug)]
+struct ReadName {
+    name: OsString,
+    next: u64,
 }
 
 /// Position of a listing.
 #[derive(Debug, Default)]
 struct Listing {
-    names: VecDeque<OsString>,
+    names: VecDeque<ReadName>,
+    /// Position behind the last page.
+    given: u64,
     /// Position behind the names.
     position: u64,
     is_at_end: bool,
@@ -89,7 +132,7 @@ impl OpenDirectory {
             descriptor: Mutex::new(Some(Arc::new(fd))),
             used: AtomicU64::new(0),
             queued: Mutex::default(),
-            listing: Mutex::default(),
+            listings: Mutex::default(),
             count: Mutex::default(),
         }
     }
@@ -160,14 +203,14 @@ impl OpenDirectory {
     }
 
     /// Queues a page. `true`: no thread makes pages yet.
-    pub(super) fn queue_page(&self, id: u32, contents_up_to: u32) -> bool {
+    pub(super) fn queue_page(&self, id: u32, page: WantedPage) -> bool {
         let mut queued = lock(&self.queued);
-        queued.pages.push_back((id, contents_up_to));
+        queued.pages.push_back((id, page));
         !std::mem::replace(&mut queued.is_made, true)
     }
 
     /// Takes out the next queued page.
-    pub(super) fn next_page(&self) -> Option<(u32, u32)> {
+    pub(super) fn next_page(&self) -> Option<(u32, WantedPage)> {
         lock(&self.queued).pages.pop_front()
     }
 
@@ -203,19 +246,30 @@ impl OpenDirectory {
         }
     }
 
-    /// Makes the next page.
+    /// Makes the next page of a listing.
     pub(super) fn page(
         &self,
-        contents_up_to: u32,
+        asking: Asking,
+        wanted: WantedPage,
         descriptors: &Arc<Descriptors>,
     ) -> Sys<ListedPage> {
         let here = self.descriptor(descriptors)?;
-        let mut listing = lock(&self.listing);
+        let mut listings = lock(&self.listings);
+        let listing = listings.entry(asking).or_default();
+        if let Some(position) = wanted.position {
+            *listing = Listing { given: position, position, ..Listing::default() };
+        }
         if let Some(errno) = listing.failure {
             return Err(errno);
         }
         // A later page does not silently leave out an entry that could not be listed.
-        listing.page(&here, contents_up_to).inspect_err(|errno| listing.failure = Some(*errno))
+        let page = listing.page(&here, wanted.contents_up_to);
+        page.inspect_err(|errno| listing.failure = Some(*errno))
+    }
+
+    /// Forgets the listing of a connection that has ended.
+    pub(super) fn forget_listing(&self, asking: Asking) {
+        lock(&self.listings).remove(&asking);
     }
 }
 
@@ -226,7 +280,8 @@ impl Listing {
             if self.names.is_empty() && !self.is_at_end {
                 self.read_on(here)?;
             }
-            let Some(name) = self.names.pop_front() else { break };
+            let Some(ReadName { name, next }) = self.names.pop_front() else { break };
+            self.given = next;
             match entry(here, &name, Some(contents_up_to)) {
                 Ok(entry) => page.push(&entry),
                 // It was removed meanwhile.
@@ -238,7 +293,7 @@ impl Listing {
             }
         }
         let is_last = self.names.is_empty() && self.is_at_end;
-        Ok(ListedPage { page, is_last })
+        Ok(ListedPage { page, is_last, position: self.given })
     }
 
     fn read_on(&mut self, here: &Descriptor) -> Sys<()> {
@@ -247,7 +302,8 @@ impl Listing {
         directory::rewind_to(here, self.position)?;
         let Listing { names, position, .. } = self;
         let is_at_end = directory::list(here, &mut buffer, |entry| {
-            names.push_back(OsString::from_vec(entry.name.to_bytes().to_vec()));
+            let name = OsString::from_vec(entry.name.to_bytes().to_vec());
+            names.push_back(ReadName { name, next: entry.next });
             *position = entry.next;
             names.len() < NAMES
         })?;

@@ -11,6 +11,7 @@ mod roots;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use uncopy_core::Errno;
@@ -21,8 +22,9 @@ use crate::link::{Answering, spawn};
 use crate::outbox::Outbox;
 use crate::spare::SpareBuffers;
 use crate::{RemoteError, convert};
-use answer::{Answered, Digested};
+use answer::{Answered, Digested, ListedPage};
 use descriptors::Descriptors;
+use directory::{Asking, WantedPage};
 use open::SendJob;
 use opened::Opened;
 
@@ -60,6 +62,8 @@ pub(crate) struct Serving {
     roots: Roots,
     descriptors: Arc<Descriptors>,
     outbox: Arc<Outbox>,
+    /// Number of data connections so far.
+    connections: AtomicU64,
 }
 
 impl Serving {
@@ -86,6 +90,7 @@ impl Serving {
             roots,
             descriptors,
             outbox,
+            connections: AtomicU64::new(0),
         })
     }
 
@@ -100,6 +105,30 @@ impl Serving {
             spawn("serve", move || serving.answer_all())?;
         }
         Ok(())
+    }
+
+    /// Returns a number for another data connection.
+    fn count_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes a page of a directory that is open, for a data connection.
+    fn list(
+        &self,
+        asking: Asking,
+        directory: Handle,
+        page: WantedPage,
+    ) -> Result<ListedPage, Errno> {
+        let opened = lock(&self.work).open.get(&directory).cloned();
+        let listed = opened.ok_or(Errno::EBADF)?.page(asking, page, &self.descriptors);
+        self.make_room();
+        listed
+    }
+
+    /// Forgets the listings of a data connection that has ended.
+    fn forget_listings(&self, asking: Asking) {
+        let open: Vec<Arc<Opened>> = lock(&self.work).open.values().cloned().collect();
+        open.iter().for_each(|opened| opened.forget_listing(asking));
     }
 
     /// Reads a file that is open.
@@ -120,8 +149,8 @@ impl Serving {
         let request = work.server.take(frame)?;
         let (id, call) = (request.id, request.call);
         let of = call.handle().and_then(|handle| work.open.get(&handle).cloned());
-        match (&call, &of) {
-            (Call::Close { of: handle }, _) => {
+        match (&call, &of, WantedPage::of(&call)) {
+            (Call::Close { of: handle }, ..) => {
                 let frame = work.server.closed(id)?;
                 let closed = work.open.remove(handle);
                 drop(work);
@@ -130,12 +159,8 @@ impl Serving {
                 return Ok(());
             }
             // Pages of a listing come one after the other: the thread that makes one sees to the next.
-            (Call::List { contents_up_to, .. }, Some(opened))
-                if !opened.queue_page(id, *contents_up_to) =>
-            {
-                return Ok(());
-            }
-            (Call::Send { offset, bytes, over, .. }, Some(opened)) => {
+            (_, Some(opened), Some(page)) if !opened.queue_page(id, page) => return Ok(()),
+            (Call::Send { offset, bytes, over, .. }, Some(opened), _) => {
                 let sender = work.senders.get(over).cloned();
                 let (of, offset, bytes) = (Arc::clone(opened), *offset, *bytes);
                 drop(work);
@@ -180,9 +205,9 @@ impl Serving {
     }
 
     fn answer_job(&self, job: &Job) {
-        if let (Call::List { .. }, Some(opened)) = (&job.call, &job.of) {
-            if let Some((id, contents_up_to)) = opened.next_page() {
-                let page = opened.page(contents_up_to, &self.descriptors);
+        if let (Some(_), Some(opened)) = (WantedPage::of(&job.call), &job.of) {
+            if let Some((id, wanted)) = opened.next_page() {
+                let page = opened.page(Asking::Session, wanted, &self.descriptors);
                 self.finish(id, page.map(Answered::Page));
                 self.make_room();
             }
@@ -262,7 +287,7 @@ impl Serving {
                     frame
                 })
             }
-            Ok(Answered::Page(page)) => server.page(id, &page.page, page.is_last),
+            Ok(Answered::Page(page)) => server.page(id, &page.page, page.is_last, page.position),
             Ok(Answered::Entry(entry)) => server.entry(id, &entry),
             Ok(Answered::Status(stat)) => match convert::status(&stat) {
                 Some(status) => server.status(id, &status),
@@ -383,7 +408,7 @@ mod tests {
             // A listing goes on where it was, although its directory is closed meanwhile.
             if depth > LIMIT && !is_over {
                 let list = Call::List { directory: handles[1], contents_up_to: 0 };
-                let Answer::Entries { entries, failed, is_last } = asker.ask(&list) else {
+                let Answer::Entries { entries, failed, is_last, .. } = asker.ask(&list) else {
                     panic!()
                 };
                 assert!(failed.is_empty(), "{failed:?}");

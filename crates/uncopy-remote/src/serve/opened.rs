@@ -17,7 +17,7 @@ use uncopy_wire::{Attribute, Entry, MAX_RANGES, MAX_VALUES_BYTES, Status};
 
 use super::answer::{CountedEntries, Digested, FoundRanges, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
-use super::directory::OpenDirectory;
+use super::directory::{Asking, OpenDirectory, WantedPage};
 use crate::convert;
 use crate::spare::SpareBuffers;
 
@@ -142,12 +142,12 @@ impl Opened {
     }
 
     /// Queues a page of the listing. `true`: no thread makes pages of it yet, and one is to begin.
-    pub(super) fn queue_page(&self, id: u32, contents_up_to: u32) -> bool {
-        self.directory().is_ok_and(|directory| directory.queue_page(id, contents_up_to))
+    pub(super) fn queue_page(&self, id: u32, page: WantedPage) -> bool {
+        self.directory().is_ok_and(|directory| directory.queue_page(id, page))
     }
 
     /// Takes out the next queued page.
-    pub(super) fn next_page(&self) -> Option<(u32, u32)> {
+    pub(super) fn next_page(&self) -> Option<(u32, WantedPage)> {
         self.directory().ok()?.next_page()
     }
 
@@ -158,10 +158,18 @@ impl Opened {
 
     pub(super) fn page(
         &self,
-        contents_up_to: u32,
+        asking: Asking,
+        page: WantedPage,
         descriptors: &Arc<Descriptors>,
     ) -> Sys<ListedPage> {
-        self.directory()?.page(contents_up_to, descriptors)
+        self.directory()?.page(asking, page, descriptors)
+    }
+
+    /// Forgets the listing of a connection that has ended.
+    pub(super) fn forget_listing(&self, asking: Asking) {
+        if let Ok(directory) = self.directory() {
+            directory.forget_listing(asking);
+        }
     }
 
     pub(super) fn examine(&self, descriptors: &Arc<Descriptors>) -> Sys<Stat> {

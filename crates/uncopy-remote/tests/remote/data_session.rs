@@ -286,6 +286,8 @@ pub(crate) struct Relay {
 pub(crate) enum Treatment {
     /// Both connections are closed.
     Cut,
+    /// So are all that come later.
+    CutForGood,
     /// Nothing comes any more.
     Silence,
     /// A bit is turned over.
@@ -317,6 +319,11 @@ impl Relay {
         thread::spawn(move || {
             for near in listener.incoming() {
                 let near = near.unwrap();
+                if accepting.treatment == Treatment::CutForGood
+                    && accepting.is_over.load(Ordering::Relaxed)
+                {
+                    continue;
+                }
                 accepting.connections.fetch_add(1, Ordering::Relaxed);
                 let Ok(far) = TcpStream::connect(("127.0.0.1", accepting.port)) else { continue };
                 for (from, to) in [(&near, &far), (&far, &near)] {
@@ -344,6 +351,10 @@ impl Relay {
             if is_at_limit || is_behind {
                 match self.treatment {
                     Treatment::Cut => break,
+                    Treatment::CutForGood => {
+                        self.is_over.store(true, Ordering::Relaxed);
+                        break;
+                    }
                     Treatment::Silence => {
                         while !self.is_over.load(Ordering::Relaxed) {
                             thread::sleep(Duration::from_millis(5));

@@ -155,7 +155,7 @@ fn names_of_a_listing_that_lead_elsewhere_are_lost_connections() {
             opened(server, id, call).unwrap_or_else(|| {
                 let mut page = Page::default();
                 page.push(&entry);
-                vec![server.page(id, &page, true).unwrap()]
+                vec![server.page(id, &page, true, 0).unwrap()]
             })
         });
         with_server(answer, |source| {
@@ -178,7 +178,7 @@ fn answers_ahead_take_bounded_memory_however_many_ask() {
     let answer: Box<Answer> = Box::new(|server, id, call| {
         opened(server, id, call).unwrap_or_else(|| match call {
             Call::Read { bytes, .. } => vec![server.data(id, vec![7; *bytes as usize]).unwrap()],
-            Call::List { .. } => {
+            Call::List { .. } | Call::ListFrom { .. } => {
                 // Pages of the longest entries, without end.
                 let mut page = Page::default();
                 while !page.is_full() {
@@ -189,7 +189,7 @@ fn answers_ahead_take_bounded_memory_however_many_ask() {
                         contents: Some(vec![1; 1 << 18]),
                     });
                 }
-                vec![server.page(id, &page, false).unwrap()]
+                vec![server.page(id, &page, false, 0).unwrap()]
             }
             _ => vec![server.failed(id, 5).unwrap()],
         })

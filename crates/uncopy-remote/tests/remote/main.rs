@@ -7,6 +7,7 @@ mod far_end;
 mod far_trees;
 mod hostile_callers;
 mod hostile_servers;
+mod listings;
 mod open_session;
 mod push;
 mod source;
