@@ -79,7 +79,7 @@ impl Listing {
                 ListingWay::Data(lane) => {
                     let call = call(lanes.version(), listed, position);
                     match lanes.begin_over(lane, &call, share) {
-                        // What else it owes is lost too, and found so in its turn.
+                        // Pages that it owes are lost too, and found so in their turn.
                         Err(PeerError::Lost { .. }) if self.ahead.is_empty() => continue,
                         Err(PeerError::Lost { .. }) => {}
                         asked => self.ahead.push_back(asked?),
