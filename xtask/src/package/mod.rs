@@ -8,6 +8,7 @@ mod static_program;
 mod sums;
 mod texts;
 mod twice;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,8 @@ pub(crate) enum Kind {
     Deb,
     /// The program without shared libraries, for 64-bit x86 and ARM.
     Static,
+    /// The Python package, as wheels for 64-bit x86 and ARM, with glibc and with musl.
+    Wheel,
 }
 
 impl Kind {
@@ -90,6 +93,7 @@ fn make(kind: Kind, setting: &Setting) -> Result<Vec<PathBuf>> {
         Kind::All => Ok(Vec::new()),
         Kind::Deb => deb::make(setting),
         Kind::Static => static_program::make(setting),
+        Kind::Wheel => wheel::make(setting),
     }
 }
 
@@ -98,7 +102,8 @@ fn try_out(kind: Kind, packages: &[PathBuf]) -> Result<()> {
     match kind {
         Kind::Deb => fresh_root::try_deb(packages),
         Kind::Static => fresh_root::try_static(packages),
-        Kind::All => Ok(()),
+        // `cargo xtask python-test` installs and uses one.
+        Kind::Wheel | Kind::All => Ok(()),
     }
 }
 

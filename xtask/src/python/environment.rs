@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::workspace;
 
 /// A virtual environment.
-pub(super) struct Environment {
+pub(crate) struct Environment {
     directory: PathBuf,
 }
 
@@ -59,7 +59,14 @@ impl Environment {
 
     /// Returns the command of a program of the environment.
     pub(super) fn program(&self, name: &str) -> Command {
-        let mut program = Command::new(self.directory.join("bin").join(name));
+        let programs = self.directory.join("bin");
+        let mut program = Command::new(programs.join(name));
+        // Programs of the environment find each other.
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(programs).chain(std::env::split_paths(&others));
+        if let Ok(path) = std::env::join_paths(all) {
+            program.env("PATH", path);
+        }
         // Set by a caller for an interpreter of its own.
         for variable in ["PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"] {
             program.env_remove(variable);

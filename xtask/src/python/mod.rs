@@ -1,14 +1,14 @@
 //! `cargo xtask python-test`: the Python package, built as a wheel, installed into a fresh environment, and tested there.
 
 mod environment;
-mod wheel;
+pub(crate) mod wheel;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::workspace;
-use environment::Environment;
+pub(crate) use environment::Environment;
 use wheel::Wheel;
 
 /// Arguments of `cargo xtask python-test`.
@@ -53,6 +53,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         workspace::run(&mut pytest)?;
     }
     Ok(())
+}
+
+/// Makes an environment with what builds the wheels that are published.
+///
+/// # Errors
+/// As [`Environment::kept`].
+pub(crate) fn tools_for_all_systems() -> Result<Environment> {
+    Environment::kept("cross-tools", Path::new("python3"), &[MATURIN, "ziglang>=0.13,<1"])
 }
 
 /// Program that builds wheels.
