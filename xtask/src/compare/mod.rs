@@ -10,6 +10,7 @@ mod machine;
 pub(crate) mod memory;
 mod message;
 mod metric;
+mod python;
 pub(crate) mod remote;
 pub(crate) mod report;
 mod rounds;
@@ -70,6 +71,8 @@ enum SuiteName {
     Channel,
     /// Values to messages and back.
     Fidl,
+    /// The Python package beside the standard library.
+    Python,
     /// Files over sockets, and copies between two machines.
     Remote,
     /// Datagrams to a device that drops them without copying.
@@ -89,7 +92,11 @@ impl SuiteName {
             SuiteName::Channel => &peers::CHANNELS,
             SuiteName::Fidl => &peers::CODECS,
             SuiteName::Remote => &peers::REMOTE_COPIERS,
-            SuiteName::Mechanisms | SuiteName::Send | SuiteName::Unit | SuiteName::Zx => &[],
+            SuiteName::Mechanisms
+            | SuiteName::Python
+            | SuiteName::Send
+            | SuiteName::Unit
+            | SuiteName::Zx => &[],
         }
     }
 }
@@ -105,6 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             drop(workspace::build_release("uncopy-cli", "uncopy")?);
         }
         SuiteName::Mechanisms | SuiteName::Channel | SuiteName::Fidl | SuiteName::Send => {}
+        SuiteName::Python => crate::python::install_optimised()?,
         SuiteName::Zx => zx::build()?,
     }
     let directory = match &arguments.dir {
@@ -121,6 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         | SuiteName::Tree
         | SuiteName::Channel
         | SuiteName::Fidl
+        | SuiteName::Python
         | SuiteName::Unit
         | SuiteName::Zx => compare(arguments, None),
     };
@@ -180,6 +189,7 @@ fn suite(arguments: &Arguments, far: Option<&remote::Far>) -> Suite {
         SuiteName::Remote => {
             remote::suite(&brief("remote"), &remote::Programs { uncopy, peers }, far)
         }
+        SuiteName::Python => python::suite(brief("python"), &crate::python::installed()),
         SuiteName::Send => send::suite(brief("send")),
         SuiteName::Unit => {
             unit::suite(&unit::Options { uncopy, disk: disk.clone(), quick, rounds })

@@ -75,6 +75,6 @@ impl Environment {
     }
 }
 
-fn place(name: &str) -> PathBuf {
+pub(super) fn place(name: &str) -> PathBuf {
     workspace::target_directory().join("python").join(name)
 }

@@ -55,6 +55,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Installs an optimised wheel into an environment of its own, for measurements.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn install_optimised() -> Result<()> {
+    let tools = Environment::kept("tools", Path::new("python3"), &[MATURIN])?;
+    let wheel = Wheel::build(&tools, true)?;
+    let environment = Environment::fresh(MEASURED, Path::new("python3"))?;
+    environment.install(&[wheel.path().to_str().context("the path of the wheel is not UTF-8")?])
+}
+
+/// Returns the interpreter of that environment.
+pub(crate) fn installed() -> PathBuf {
+    environment::place(MEASURED).join("bin/python")
+}
+
+/// Name of the environment for measurements.
+const MEASURED: &str = "measured";
+
 /// Makes an environment with what builds the wheels that are published.
 ///
 /// # Errors
