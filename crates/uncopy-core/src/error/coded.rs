@@ -40,6 +40,10 @@ macro_rules! coded {
             /// Every code, in the order of the list.
             pub const CODES: &[&str] = &[$($code),*];
 
+            /// Every text, before its fields are filled in.
+            #[cfg(test)]
+            pub(crate) const TEXTS: &[&str] = &[$($text),*];
+
             /// Returns the stable name, for programs.
             #[must_use]
             pub const fn code(&self) -> &'static str {

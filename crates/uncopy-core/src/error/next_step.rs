@@ -102,6 +102,13 @@ steps! {
         "the file is larger than the filesystem or the limit (ulimit -f) allows";
     FileTooLarge = "file_too_large", "the file is larger than the filesystem allows";
     SeeKernelLog = "see_kernel_log", "the device reported an error; see the kernel log (dmesg)";
+    CheckFilesystem = "check_filesystem",
+        "the filesystem is damaged; see the kernel log (dmesg), unmount it and have it checked (fsck)";
+    MountAgain = "mount_again",
+        "the filesystem or its server is not there any more; check the mount (findmnt), and copy again";
+    TryAgain = "try_again", "try again";
+    SeekCause = "seek_cause",
+        "see the log of the system for its cause, or name another path";
 
     StartReceiver = "start_receiver", "start the receiver, or check address and port";
     ConnectAnew = "connect_anew", "the connection is over; make a new one";
@@ -128,13 +135,13 @@ impl fmt::Display for NextStep {
 }
 
 /// Chooses the next step after an error of `operation`.
+///
+/// There is none only where the reason itself ends in one, or nothing failed.
 pub(super) fn after(operation: &str, reason: &Reason) -> Option<NextStep> {
     Some(match reason {
-        Reason::System { errno } => return after_call(*errno),
-        Reason::OtherSystem { error } => {
-            return after_other_system(System::HERE, error.get());
-        }
-        Reason::Network { errno } => return on_network(*errno),
+        Reason::System { errno } => after_call(*errno),
+        Reason::OtherSystem { error } => after_other_system(System::HERE, error.get()),
+        Reason::Network { errno } => on_network(*errno),
         Reason::ForeignLink { .. } => NextStep::NameLinkTarget,
         Reason::SameFile { .. } => NextStep::NameOtherDestination,
         Reason::NotRegular { kind: "a directory" } if operation == "copy" => NextStep::CopyAsTree,
@@ -179,8 +186,8 @@ fn after_refusals(refusals: &[Refusal]) -> NextStep {
     }
 }
 
-fn after_call(errno: Errno) -> Option<NextStep> {
-    Some(match errno {
+fn after_call(errno: Errno) -> NextStep {
+    match errno {
         Errno::ENOENT => NextStep::CheckPath,
         Errno::EACCES | Errno::EPERM => NextStep::CheckAttributes,
         Errno::ENOSPC => NextStep::FreeSpace,
@@ -197,17 +204,23 @@ fn after_call(errno: Errno) -> Option<NextStep> {
         Errno::ENAMETOOLONG => NextStep::ShortenName,
         Errno::EFBIG => NextStep::RaiseFileSize,
         Errno::EIO => NextStep::SeeKernelLog,
-        _ => return None,
-    })
+        Errno::EUCLEAN => NextStep::CheckFilesystem,
+        Errno::ESTALE | Errno::EHOSTDOWN | Errno::ENOTCONN | Errno::ETIMEDOUT => {
+            NextStep::MountAgain
+        }
+        Errno::EEXIST | Errno::EISDIR | Errno::ENOTEMPTY => NextStep::NameOtherDestination,
+        Errno::EINTR | Errno::EAGAIN => NextStep::TryAgain,
+        _ => NextStep::SeekCause,
+    }
 }
 
 /// Chooses the next step on systems other than Linux, without naming what only Linux has.
-fn after_other_system(system: System, error: &io::Error) -> Option<NextStep> {
+fn after_other_system(system: System, error: &io::Error) -> NextStep {
     // ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION: they have no kind, and pass.
     if system == System::Windows && matches!(error.raw_os_error(), Some(32 | 33)) {
-        return Some(NextStep::WaitForUsers);
+        return NextStep::WaitForUsers;
     }
-    Some(match error.kind() {
+    match error.kind() {
         ErrorKind::NotFound => NextStep::CheckPath,
         ErrorKind::PermissionDenied => NextStep::CheckPermissions,
         ErrorKind::StorageFull => NextStep::FreeSpace,
@@ -217,12 +230,12 @@ fn after_other_system(system: System, error: &io::Error) -> Option<NextStep> {
         ErrorKind::ResourceBusy | ErrorKind::ExecutableFileBusy => NextStep::WaitForUsers,
         ErrorKind::OutOfMemory => NextStep::FreeMemory,
         ErrorKind::FileTooLarge => NextStep::FileTooLarge,
-        _ => return None,
-    })
+        _ => NextStep::SeekCause,
+    }
 }
 
-fn on_network(errno: Errno) -> Option<NextStep> {
-    Some(match errno {
+fn on_network(errno: Errno) -> NextStep {
+    match errno {
         Errno::ECONNREFUSED => NextStep::StartReceiver,
         Errno::ECONNRESET | Errno::EPIPE | Errno::ECONNABORTED | Errno::ENOTCONN => {
             NextStep::ConnectAnew
@@ -240,6 +253,41 @@ fn on_network(errno: Errno) -> Option<NextStep> {
         Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT => {
             NextStep::UseInternetSocket
         }
-        _ => return None,
-    })
+        Errno::EINTR | Errno::EAGAIN => NextStep::TryAgain,
+        _ => NextStep::SeekCause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NextStep, after};
+    use crate::{Contradiction, Errno, Objection, Reason};
+
+    #[test]
+    fn every_error_number_has_a_next_step() {
+        for number in 1..=133 {
+            let errno = Errno::from_raw(number);
+            for reason in [Reason::System { errno }, Reason::Network { errno }] {
+                assert!(after("open", &reason).is_some(), "{reason:?}");
+            }
+        }
+        for (errno, step) in [
+            (Errno::ENOENT, NextStep::CheckPath),
+            (Errno::EUCLEAN, NextStep::CheckFilesystem),
+            (Errno::ESTALE, NextStep::MountAgain),
+            (Errno::EEXIST, NextStep::NameOtherDestination),
+            (Errno::EAGAIN, NextStep::TryAgain),
+            (Errno::EINVAL, NextStep::SeekCause),
+        ] {
+            assert_eq!(after("open", &Reason::System { errno }), Some(step), "{errno}");
+        }
+    }
+
+    /// The library chooses no step after these, because their texts end in one.
+    #[test]
+    fn reasons_without_a_next_step_end_in_one() {
+        for text in Objection::TEXTS.iter().chain(Contradiction::TEXTS) {
+            assert!(*text == "{text}" || text.contains("; "), "no next step: {text}");
+        }
+    }
 }

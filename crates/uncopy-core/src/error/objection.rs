@@ -232,7 +232,7 @@ coded! {
         JournalOfTree {
             /// The other tree.
             tree: PathBuf,
-        } = "journal_of_tree", "the journal beside it is of {tree}, which another run left";
+        } = "journal_of_tree", "the journal beside it is of {tree}, which another run left; let that one finish with resume, or remove it";
         /// The journal belongs to another source, or to other options.
         JournalOfOther {
             /// Path of the journal.
@@ -280,7 +280,7 @@ coded! {
         SlotCount {
             /// Maximum number of slots of a ring.
             most: u64,
-        } = "slot_count", "between 1 and {most} slots can be registered";
+        } = "slot_count", "the number of slots is out of range; register between 1 and {most}";
         /// The descriptor is not the socket of a channel.
         NotChannel {
             /// Description of what it is, with its article: "a TCP socket".
