@@ -7,6 +7,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use super::{Sys, last_errno};
 use uncopy_core::Errno;
 
+/// `include/uapi/asm-generic/mman-common.h`; the `libc` crate has it for the GNU C library only.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// Size of a huge page on x86-64, and on aarch64 with base pages of 4 KiB.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -71,7 +74,7 @@ impl Anonymous {
             unsafe { byte.write_volatile(0) };
         }
         // SAFETY: as for the first advice.
-        match unsafe { libc::madvise(start, self.length, libc::MADV_COLLAPSE) } {
+        match unsafe { libc::madvise(start, self.length, MADV_COLLAPSE) } {
             0 => Ok(()),
             _ => Err(last_errno()),
         }
