@@ -16,6 +16,10 @@ const FIXED: [(&str, &str); 2] = [("license", "MIT OR Apache-2.0"), ("edition", 
 /// Workspaces of their own, which inherit nothing from the root.
 const OTHER_WORKSPACES: [&str; 2] = ["peers", "fuzz"];
 
+/// Crates that name the version of a dependency themselves. The root names none of `uncopy`, so that the
+/// crates that it is built of can test with it and be published before it.
+const OWN_VERSIONS: [(Option<&str>, &str); 1] = [(Some("uncopy-cli"), "uncopy")];
+
 /// Checks the manifest `text` at `path`.
 ///
 /// # Errors
@@ -51,8 +55,9 @@ fn check_package(package: &Value, manifest: &Table, report: &mut impl FnMut(Stri
     if !inherits(manifest.get("lints")) {
         report("lints are its own: write `[lints] workspace = true`".to_owned());
     }
+    let crate_name = package.get("name").and_then(Value::as_str);
     for (name, value) in dependencies(manifest) {
-        if !inherits(Some(value)) {
+        if !inherits(Some(value)) && !OWN_VERSIONS.contains(&(crate_name, name)) {
             report(format!(
                 "the version of {name} is its own: declare it in the root's \
                  [workspace.dependencies] and write `{name}.workspace = true`"
