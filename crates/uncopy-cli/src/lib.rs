@@ -20,6 +20,7 @@ mod exit;
 mod flags;
 #[cfg(all(feature = "unit", target_os = "linux"))]
 mod fleet;
+mod help;
 mod job_control;
 mod man;
 #[cfg_attr(not(target_os = "linux"), path = "manifest_portable.rs")]
@@ -110,6 +111,7 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
         Some(("audit", flags)) => with_flags(flags, audit::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
         Some(("completions", flags)) => with_flags(flags, completions),
+        Some(("help", flags)) => with_flags(flags, help::run),
         Some(("man", flags)) => with_flags(flags, man::run),
         Some(_) => Exit::Usage,
         None => exit_of(SingleArgs::from_arg_matches(matches).and_then(|flags| {

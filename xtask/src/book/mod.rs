@@ -2,9 +2,11 @@
 
 mod contents;
 mod examples;
+pub(crate) mod help;
 mod links;
 mod page;
 mod picture;
+mod plain;
 mod render;
 
 use std::collections::{BTreeSet, HashMap};
@@ -35,6 +37,9 @@ pub(crate) struct Arguments {
     /// Draw the pictures in docs/pictures anew, from the texts there.
     #[arg(long)]
     draw: bool,
+    /// Write the plain texts of `uncopy help` anew, from their pages.
+    #[arg(long)]
+    help_pages: bool,
 }
 
 /// Checks every page, and builds the book where there is an mdBook. `xtask` is this program's own
@@ -44,6 +49,9 @@ pub(crate) struct Arguments {
 /// If a rule is broken, or the book cannot be built.
 pub(crate) fn run(arguments: &Arguments, xtask: &Command) -> Result<()> {
     let files = workspace::tracked_files()?;
+    if arguments.help_pages {
+        help::write(&files)?;
+    }
     let has_extension = |path: &Path, wanted| path.extension().is_some_and(|it| it == wanted);
     let pages = files.iter().filter(|path| has_extension(path, "md"));
     let pages = pages.map(|path| Page::read(path)).collect::<Result<Vec<_>>>()?;

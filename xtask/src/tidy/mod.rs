@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
+use crate::book;
 use crate::finding::{self, RuleFinding};
 use crate::workspace;
 use source::Source;
@@ -49,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             edges::check(path, &text, &mut findings)?;
         }
     }
+    book::help::check(&files, &mut findings)?;
     cycles::check(&files, &mut findings)?;
     sizes::print(&advice, arguments.advice);
     finding::report("tidy", findings, files.len())

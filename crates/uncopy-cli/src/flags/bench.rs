@@ -4,6 +4,8 @@ use std::num::{NonZeroU16, NonZeroUsize};
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::number;
+
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -84,7 +86,7 @@ pub(crate) struct SendArgs {
 
     /// Bytes per send [default: 65,435 as the tool of the kernel sends, or with --gso as many
     /// datagrams as fit]
-    #[arg(short, long, value_name = "BYTES")]
+    #[arg(short, long, value_name = "BYTES", value_parser = number::at_least_one::<NonZeroUsize>)]
     pub size: Option<NonZeroUsize>,
 
     /// Same as --mode=msg-zerocopy
@@ -96,7 +98,7 @@ pub(crate) struct SendArgs {
     pub mode: Mode,
 
     /// Have the kernel cut each send into datagrams of this size (UDP_SEGMENT)
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number::at_least_one::<NonZeroU16>)]
     pub gso: Option<NonZeroU16>,
 
     /// Number of notification slots to which the sends are bound in turn; each is flushed with its

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::number;
+
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -54,15 +56,15 @@ pub(crate) struct DoctorArgs {
     pub channel: Vec<ChannelArg>,
 
     /// Bytes per send [default: 64 KiB over TCP, a whole packet over UDP]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number::at_least_one::<NonZeroUsize>)]
     pub size: Option<NonZeroUsize>,
 
     /// Let UDP cut each send into datagrams of this size (UDP_SEGMENT)
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number::at_least_one::<NonZeroU16>)]
     pub segment: Option<NonZeroU16>,
 
     /// Bytes in flight at a time [default: those of 16 sends]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = number::at_least_one::<NonZeroUsize>)]
     pub in_flight: Option<NonZeroUsize>,
 
     /// Also send up to 4 MiB to each address where `uncopy bench recv` answers, and report whether

@@ -16,9 +16,11 @@ pub(crate) mod doctor;
 pub(crate) mod elsewhere;
 #[cfg(all(feature = "unit", target_os = "linux"))]
 pub(crate) mod fleet;
+pub(crate) mod help;
 pub(crate) mod links;
 pub(crate) mod man;
 pub(crate) mod naming;
+pub(crate) mod number;
 pub(crate) mod operand;
 pub(crate) mod ports;
 pub(crate) mod rate;
@@ -47,6 +49,7 @@ use capabilities::CapabilitiesArgs;
 use completions::CompletionsArgs;
 use config::ConfigArgs;
 use copy::CopyArgs;
+use help::HelpArgs;
 use man::ManArgs;
 use single::SingleArgs;
 
@@ -132,7 +135,9 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "unit",
         about: "Cut a large copy into units of work, and follow what is done",
         is_listed: true,
-        flags: |command| unit::augment(command).after_help(unit::EXAMPLES),
+        flags: |command| {
+            unit::augment(command).arg_required_else_help(true).after_help(unit::EXAMPLES)
+        },
     },
     #[cfg(all(feature = "unit", target_os = "linux"))]
     Subcommand {
@@ -145,13 +150,19 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "audit",
         about: "Check or sum up audit logs",
         is_listed: true,
-        flags: |command| AuditArgs::augment_subcommands(command).after_help(audit::EXAMPLES),
+        flags: |command| {
+            let command = AuditArgs::augment_subcommands(command).after_help(audit::EXAMPLES);
+            command.arg_required_else_help(true)
+        },
     },
     Subcommand {
         name: "config",
         about: "Show the settings of cp",
         is_listed: true,
-        flags: |command| ConfigArgs::augment_subcommands(command).after_help(config::EXAMPLES),
+        flags: |command| {
+            let command = ConfigArgs::augment_subcommands(command).after_help(config::EXAMPLES);
+            command.arg_required_else_help(true)
+        },
     },
     Subcommand {
         name: "completions",
@@ -165,6 +176,12 @@ const SUBCOMMANDS: &[Subcommand] = &[
         is_listed: true,
         flags: |command| ManArgs::augment_args(command).after_help(man::EXAMPLES),
     },
+    Subcommand {
+        name: "help",
+        about: "Show a page about a topic, or the help of a command",
+        is_listed: true,
+        flags: |command| HelpArgs::augment_args(command).after_help(help::EXAMPLES),
+    },
 ];
 
 /// Shown below the commands.
@@ -176,7 +193,7 @@ Examples:
   uncopy doctor disk.img /mnt/backup.img    # why bytes would be copied, and what helps
   uncopy capabilities /data                 # mechanisms of this kernel and filesystem
 
-See `uncopy cp --help` for more examples and for exit codes.";
+See `uncopy cp --help` for more examples and for exit codes, and `uncopy help` for topics.";
 
 /// Defines the whole command line, from which parser, help, man pages and completions are made.
 ///
@@ -190,6 +207,7 @@ pub fn command() -> Command {
         .about("Copies files with the fewest copies the system allows, and reports what happened")
         .override_usage(single::USAGE)
         .subcommand_negates_reqs(true)
+        .disable_help_subcommand(true)
         .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .after_help(EXAMPLES);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, ValueHint};
 
 use super::links::LinkArgs;
+use super::number;
 use super::select::Patterns;
 
 pub(super) const TREES: &str = "Trees (with --recursive)";
@@ -111,7 +112,7 @@ pub(crate) struct TreeArgs {
     pub resume: bool,
 
     /// Number of workers [default: one per CPU, at most 8]
-    #[arg(short, long, value_name = "N", requires = "whole", help_heading = TREES)]
+    #[arg(short, long, value_name = "N", requires = "whole", help_heading = TREES, value_parser = number::at_least_one::<NonZeroUsize>)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Show progress even if standard error is not a terminal: a line after one second, then

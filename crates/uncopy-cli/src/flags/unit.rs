@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args as _, Command, Subcommand as _, ValueHint};
 use uncopy::unit::plan::{DEFAULT_FILES, MIN_BYTES};
 
 use super::copy::CopyArgs;
+use super::number;
 
 /// Shown below the commands.
 pub(crate) const EXAMPLES: &str = "\
@@ -154,7 +155,7 @@ pub(crate) struct PlanArgs {
     pub out: PathBuf,
 
     /// Maximum number of entries of a unit
-    #[arg(long, value_name = "N", default_value_t = NonZeroU64::new(DEFAULT_FILES).unwrap_or(NonZeroU64::MIN))]
+    #[arg(long, value_name = "N", default_value_t = NonZeroU64::new(DEFAULT_FILES).unwrap_or(NonZeroU64::MIN), value_parser = number::at_least_one::<NonZeroU64>)]
     pub files: NonZeroU64,
 
     /// Number of bytes from which on a unit is full, and files are cut; at least 1Mi [default: 8Gi]

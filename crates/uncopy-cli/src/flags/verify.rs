@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use super::copy::DigestArg;
+use super::number;
 
 /// Forms of the command line.
 pub(crate) const USAGE: &str = "\
@@ -55,7 +56,7 @@ pub(crate) struct VerifyArgs {
     pub strict: bool,
 
     /// Number of threads [default: one per CPU]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = number::at_least_one::<NonZeroUsize>)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Print no progress, and nothing if everything is the same
