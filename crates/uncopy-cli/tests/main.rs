@@ -14,6 +14,7 @@ mod faults;
 #[cfg(feature = "unit")]
 mod fleet;
 mod process;
+mod quick_start;
 #[cfg(feature = "remote")]
 mod remote;
 mod tree;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             #[cfg(feature = "unit")]
             fleet::cases(),
             process::cases(),
+            quick_start::cases(),
             #[cfg(feature = "remote")]
             remote::cases(),
             tree::cases(),

@@ -2,8 +2,10 @@
 
 mod archive;
 mod build;
+mod crates;
 mod deb;
 mod fresh_root;
+mod sbom;
 mod static_program;
 mod sums;
 mod texts;
@@ -24,7 +26,7 @@ pub(crate) struct Arguments {
     /// Packages to build.
     #[arg(required = true)]
     kinds: Vec<Kind>,
-    /// Where packages go; `SHA256SUMS` names all that are there. [default: target/package]
+    /// Where packages go; `SHA256SUMS` names all that are there. [default: target/packages]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Package the programs that `cargo build --release` makes: quicker, but paths of this machine may be in
@@ -51,6 +53,10 @@ pub(crate) enum Kind {
     Static,
     /// The Python package, as wheels for 64-bit x86 and ARM, with glibc and with musl.
     Wheel,
+    /// Crates as they would be published; nothing is uploaded.
+    Crates,
+    /// Lists of what the program and the C library are built of (CycloneDX).
+    Sbom,
 }
 
 impl Kind {
@@ -69,7 +75,7 @@ impl Kind {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let out = match &arguments.out {
         Some(out) => std::path::absolute(out).context("--out is no path")?,
-        None => workspace::target_directory().join("package"),
+        None => workspace::target_directory().join("packages"),
     };
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let setting = Setting::new(out, arguments.as_built)?;
@@ -94,6 +100,8 @@ fn make(kind: Kind, setting: &Setting) -> Result<Vec<PathBuf>> {
         Kind::Deb => deb::make(setting),
         Kind::Static => static_program::make(setting),
         Kind::Wheel => wheel::make(setting),
+        Kind::Crates => crates::make(setting),
+        Kind::Sbom => sbom::make(setting),
     }
 }
 
@@ -102,14 +110,27 @@ fn try_out(kind: Kind, packages: &[PathBuf]) -> Result<()> {
     match kind {
         Kind::Deb => fresh_root::try_deb(packages),
         Kind::Static => fresh_root::try_static(packages),
-        // `cargo xtask python-test` installs and uses one.
-        Kind::Wheel | Kind::All => Ok(()),
+        // `cargo xtask python-test` installs and uses a wheel.
+        Kind::Wheel | Kind::All | Kind::Crates | Kind::Sbom => Ok(()),
     }
 }
 
 /// The name by which the command line knows a kind.
 fn name(kind: Kind) -> String {
     kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Copies all files of the project into `directory`.
+fn copy_tree(directory: &Path) -> Result<()> {
+    for path in workspace::tracked_files()? {
+        let to = directory.join(&path);
+        let parent = to.parent().context("a file without a directory")?;
+        std::fs::create_dir_all(parent)
+            .with_context(|| format!("cannot make {}", parent.display()))?;
+        std::fs::copy(workspace::root().join(&path), &to)
+            .with_context(|| format!("cannot copy {} to {}", path.display(), to.display()))?;
+    }
+    Ok(())
 }
 
 /// Empties `directory`, which is made if it is not there.

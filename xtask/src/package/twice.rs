@@ -1,5 +1,7 @@
 //! Builds packages once more, from a copy of the tree in another directory, and compares the digests.
 
+use std::process::Command;
+
 use anyhow::{Context, Result, ensure};
 
 use super::build::Setting;
@@ -9,21 +11,21 @@ use crate::workspace;
 /// Builds `kinds` again, and compares.
 ///
 /// # Errors
-/// If they cannot be built, or a package differs.
+/// If something is not committed, or a package cannot be built or differs.
 pub(super) fn compare(setting: &Setting, kinds: &[Kind]) -> Result<()> {
+    let mut status = Command::new("git");
+    status.args(["diff", "--quiet", "HEAD", "--"]).current_dir(workspace::root());
+    workspace::run(&mut status)
+        .context("commit the changes first: the second build would lack them")?;
     // Another path, and a longer one: a path that is left in a program shows.
     let directory = workspace::target_directory().join("package-in-another-directory");
     let (tree, out) = (directory.join("tree"), directory.join("out"));
-    emptied(&tree)?;
+    emptied(&directory)?;
     emptied(&out)?;
-    for path in workspace::tracked_files()? {
-        let to = tree.join(&path);
-        let parent = to.parent().context("a file without a directory")?;
-        std::fs::create_dir_all(parent)
-            .with_context(|| format!("cannot make {}", parent.display()))?;
-        std::fs::copy(workspace::root().join(&path), &to)
-            .with_context(|| format!("cannot copy {} to {}", path.display(), to.display()))?;
-    }
+    // With its history: a crate names the commit that it was packed at.
+    let mut clone = Command::new("git");
+    clone.args(["clone", "--quiet", "--no-hardlinks"]).arg(workspace::root()).arg(&tree);
+    workspace::run(&mut clone)?;
     let mut again = workspace::cargo();
     again.args(["run", "--quiet", "--locked", "--package", "xtask", "--", "package", "--out"]);
     again.arg(&out).args(kinds.iter().map(|kind| name(*kind)));

@@ -7,7 +7,7 @@ pub(super) struct Package {
     pub(super) name: &'static str,
     section: &'static str,
     summary: &'static str,
-    /// Lines of at most 80 characters, without the space that a control file puts before each.
+    /// Lines of at most 79 characters, without the space that a control file puts before each.
     description: &'static str,
     pub(super) binary: Binary,
     /// Packages that it needs beside those with shared libraries.
@@ -32,9 +32,10 @@ pub(super) const PROGRAM: Package = Package {
     section: "utils",
     summary: "copy files the cheapest correct way, and say how",
     description: "\
-uncopy copies files and trees, here or to another machine, by shared blocks, by
-pages that the disk reads directly, by a copy inside the kernel, or by read and
-write, whichever is the cheapest correct way. The old file stays whole meanwhile.
+uncopy copies files and trees, here or to another machine, by shared blocks,
+by pages that the disk reads directly, by a copy inside the kernel, or by read
+and write, whichever is the cheapest correct way. The old file stays whole
+meanwhile.
 .
 Every copy gives a receipt, and \"uncopy doctor\" says why bytes are copied on a
 path.",
@@ -51,8 +52,9 @@ pub(super) const LIBRARY: Package = Package {
     section: "libs",
     summary: "Zircon's channel calls on Linux",
     description: "\
-Code written for Zircon's channels runs unchanged with this library: the channel
-calls, handles, events and ports, within a process and between processes.
+Code written for Zircon's channels runs unchanged with this library: the
+channel calls, handles, events and ports, within a process and between
+processes.
 .
 This package has what programs need to run.",
     binary: Binary::Library,
@@ -69,7 +71,8 @@ pub(super) const DEVELOPMENT: Package = Package {
     summary: "Zircon's channel calls on Linux (headers)",
     description: "\
 Code written for Zircon's channels compiles unchanged with these headers: the
-channel calls, handles, events and ports, within a process and between processes.
+channel calls, handles, events and ports, within a process and between
+processes.
 .
 This package has what compiling needs: headers, a static library, a file for
 pkg-config, and suppressions for Valgrind.",
@@ -90,7 +93,7 @@ pub(super) fn version() -> String {
 pub(super) fn maintainer() -> String {
     let named = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let name = named("DEBFULLNAME").unwrap_or_else(|| "The uncopy contributors".to_owned());
-    let address = named("DEBEMAIL").unwrap_or_else(|| "root@localhost.localdomain".to_owned());
+    let address = named("DEBEMAIL").unwrap_or_else(|| "uncopy@packages.debian.org".to_owned());
     format!("{name} <{address}>")
 }
 
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn lines_of_descriptions_are_short() {
         for package in [PROGRAM, DEVELOPMENT, super::LIBRARY] {
-            assert!(package.description.lines().all(|line| line.len() <= 80), "{}", package.name);
+            assert!(package.description.lines().all(|line| line.len() <= 79), "{}", package.name);
         }
     }
 }

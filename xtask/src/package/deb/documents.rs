@@ -60,7 +60,7 @@ fn copyright() -> Result<String> {
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
          Upstream-Name: uncopy\n\n\
          Files: *\n\
-         Copyright: The uncopy contributors\n\
+         Copyright: 2026 The uncopy contributors\n\
          License: Apache-2.0 or MIT\n\n\
          License: Apache-2.0\n On Debian systems the text of this license is in\n \
          /usr/share/common-licenses/Apache-2.0.\n\n\

@@ -122,6 +122,12 @@ fn close(
     let meta = root.join("DEBIAN");
     std::fs::create_dir_all(&meta)?;
     std::fs::write(meta.join("control"), text)?;
+    if let control::Binary::Library = package.binary {
+        // For programs whose packages are made by tools that read no symbols (`deb-shlibs(5)`).
+        let (name, version) = install_c::SONAME.split_once(".so.").unwrap_or_default();
+        let shlibs = format!("{name} {version} {}\n", package.name);
+        std::fs::write(meta.join("shlibs"), shlibs)?;
+    }
     if let Some(triggers) = package.triggers {
         std::fs::write(meta.join("triggers"), triggers)?;
     }
