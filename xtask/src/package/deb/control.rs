@@ -93,7 +93,7 @@ pub(super) fn version() -> String {
 pub(super) fn maintainer() -> String {
     let named = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let name = named("DEBFULLNAME").unwrap_or_else(|| "The uncopy contributors".to_owned());
-    let address = named("DEBEMAIL").unwrap_or_else(|| "uncopy@packages.debian.org".to_owned());
+    let address = named("DEBEMAIL").unwrap_or_else(|| "uncopy@localhost.localdomain".to_owned());
     format!("{name} <{address}>")
 }
 
