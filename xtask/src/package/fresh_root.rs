@@ -20,7 +20,6 @@ cmp /tmp/a /tmp/b
 mkdir -p /tmp/tree/d && cp /tmp/a /tmp/tree/d/x && ln /tmp/tree/d/x /tmp/tree/y
 uncopy cp -r /tmp/tree /tmp/tree2
 uncopy verify /tmp/tree /tmp/tree2
-for size in 1 4096 300000; do head -c $size /tmp/a | uncopy cp /dev/stdin /tmp/c 2>/dev/null || true; done
 uncopy cp --compress=zstd /usr/share/common-licenses/GPL-3 /tmp/z
 uncopy cp --decompress /tmp/z /tmp/zz
 cmp /usr/share/common-licenses/GPL-3 /tmp/zz
@@ -35,7 +34,7 @@ uncopy doctor /tmp/a /tmp/b || test $? -lt 64
 pub(super) fn try_deb(packages: &[PathBuf]) -> Result<()> {
     let lintian = build::tool("lintian", "lintian")?;
     let mut lintian = Command::new(lintian);
-    lintian.args(["--fail-on", "error", "--no-tag-display-limit", "--allow-root"]).args(packages);
+    lintian.args(["--fail-on", "error", "--tag-display-limit", "0", "--allow-root"]).args(packages);
     if std::env::var_os("DEBEMAIL").is_none() {
         // Nobody has said who answers for the packages.
         lintian.args(["--suppress-tags", "bogus-mail-host,bogus-mail-host-in-debian-changelog"]);
@@ -68,7 +67,7 @@ pub(super) fn try_deb(packages: &[PathBuf]) -> Result<()> {
              /tmp/c >/dev/null\n\
              dpkg --verify uncopy libuncopy-zx0 libuncopy-zx-dev\n\
              dpkg --purge uncopy libuncopy-zx-dev libuncopy-zx0\n\
-             ! command -v uncopy\n"
+             test ! -e /usr/bin/uncopy\n"
         ),
     )
 }
