@@ -83,7 +83,7 @@ pub(crate) fn tools_for_all_systems() -> Result<Environment> {
 }
 
 /// Program that builds wheels.
-const MATURIN: &str = "maturin>=1.9,<2";
+const MATURIN: &str = "maturin>=1.16,<2";
 
 /// Packages that the tests import.
 const TESTED_WITH: [&str; 2] = ["pytest>=8", "numpy>=1.26"];

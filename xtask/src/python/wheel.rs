@@ -28,12 +28,12 @@ pub(crate) const PUBLISHED: [PublishedWheel; 4] = [
     PublishedWheel {
         target: "x86_64-unknown-linux-gnu",
         compatibility: "manylinux2014",
-        tag: "manylinux_2_17_x86_64.manylinux2014_x86_64",
+        tag: "manylinux2014_x86_64.manylinux_2_17_x86_64",
     },
     PublishedWheel {
         target: "aarch64-unknown-linux-gnu",
         compatibility: "manylinux2014",
-        tag: "manylinux_2_17_aarch64.manylinux2014_aarch64",
+        tag: "manylinux2014_aarch64.manylinux_2_17_aarch64",
     },
     PublishedWheel {
         target: "x86_64-unknown-linux-musl",
@@ -157,11 +157,11 @@ mod tests {
         let tags = [
             (
                 "x86_64-unknown-linux-gnu",
-                "-cp311-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+                "-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
             ),
             (
                 "aarch64-unknown-linux-gnu",
-                "-cp311-abi3-manylinux_2_17_aarch64.manylinux2014_aarch64.whl",
+                "-cp311-abi3-manylinux2014_aarch64.manylinux_2_17_aarch64.whl",
             ),
             ("x86_64-unknown-linux-musl", "-cp311-abi3-musllinux_1_2_x86_64.whl"),
             ("aarch64-unknown-linux-musl", "-cp311-abi3-musllinux_1_2_aarch64.whl"),

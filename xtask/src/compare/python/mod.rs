@@ -46,26 +46,30 @@ struct Cases {
 
 impl Cases {
     fn all(&self) -> Vec<Case> {
-        let disk = || self.directory.clone();
-        let xfs = || testbed::Place::Xfs.path();
+        let disk = self.directory.as_path();
         let mut cases = vec![
-            self.copying("ext4/4KiB/new", "small/new", disk(), 1.1),
-            self.copying("ext4/4KiB/replacing", "small/replacing", disk(), 0.9),
-            self.copying("ext4/1GiB", "large", disk(), 0.8),
-            self.copying("ext4/10000x4KiB", "tree", disk(), 0.4),
+            self.copying("ext4/4KiB/new", "small/new", disk, 1.1),
+            self.copying("ext4/4KiB/replacing", "small/replacing", disk, 0.9),
+            self.copying("ext4/1GiB", "large", disk, 0.8),
+            self.copying("ext4/10000x4KiB", "tree", disk, 0.4),
             self.array(),
         ];
         if rustix::process::geteuid().is_root() {
-            cases.push(self.copying("xfs/1GiB/reflink", "large", xfs(), 0.02));
+            cases.push(self.copying(
+                "xfs/1GiB/reflink",
+                "large",
+                &testbed::Place::Xfs.path(),
+                0.02,
+            ));
         }
         cases
     }
 
     /// A case of the functions of `shutil` and ours, with the most that ours may take of theirs.
-    fn copying(&self, name: &str, case: &'static str, place: PathBuf, limit: f64) -> Case {
+    fn copying(&self, name: &str, case: &'static str, place: &Path, limit: f64) -> Case {
         let subjects = vec![
-            self.subject(SHUTIL, Role::Peer, case, &place),
-            self.subject(UNCOPY, Role::Own, case, &place),
+            self.subject(SHUTIL, Role::Peer, case, place),
+            self.subject(UNCOPY, Role::Own, case, place),
         ];
         self.case(name, SHUTIL, subjects, vec![at_most(limit, TIME_EACH, UNCOPY, SHUTIL)])
     }
