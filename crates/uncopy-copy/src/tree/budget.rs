@@ -42,10 +42,9 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Makes the limits. Workers that wait, for answers of another machine or for the device at each file, and not for a
-    /// processor, are as many as there may be.
-    pub(super) fn new(options: &JobOptions, workers_wait: bool) -> Budget {
-        let usual = workers_wait.then_some(MAX_WORKERS);
+    /// Makes the limits. Workers that ask another machine wait for its answers, and not for a processor.
+    pub(super) fn new(options: &JobOptions, is_elsewhere: bool) -> Budget {
+        let usual = is_elsewhere.then_some(MAX_WORKERS);
         let wanted_workers = options.jobs.map(Into::into).or(usual);
         let descriptors = usize::try_from(directory::descriptor_limit()).unwrap_or(usize::MAX);
         Budget {

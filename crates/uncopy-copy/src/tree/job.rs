@@ -36,9 +36,7 @@ impl<'a> Job<'a> {
         peer: Option<Arc<PeerLink>>,
         guard: Option<&'a dyn Guard>,
     ) -> Job<'a> {
-        // A filesystem flushes what several of them wait for in one go.
-        let flushes_each = guard.is_some() && options.copy.durable;
-        let budget = Budget::new(options, peer.is_some() || flushes_each);
+        let budget = Budget::new(options, peer.is_some());
         Job {
             context: Context::new(options, guard),
             queue: Queue::new(budget.max_batches(), options.gate.clone()),
