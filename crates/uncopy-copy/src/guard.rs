@@ -18,6 +18,12 @@ pub trait Guard: Sync {
     /// Whether this is what the caller expects under the name of the copy; `None`: the name is free.
     fn expects(&self, entry: &Path, found: Option<&Stat>) -> bool;
 
+    /// Returns the other names of the file that this entry is a name of: an earlier attempt may have copied it under one of
+    /// them, and a further copy would take its names apart.
+    fn other_names(&self, _entry: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Gives a name by `act`, and has everybody wait meanwhile who may withdraw the right to do so.
     ///
     /// # Errors
@@ -65,6 +71,12 @@ impl<'a> Guarded<'a> {
             None => Ok(()),
             Some(what) => Err(Objection::SourceSincePlan { what: what.to_owned() }),
         }
+    }
+
+    /// Returns the other names of the file, and the guard of each.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (PathBuf, Guarded<'a>)> {
+        let other = |name: PathBuf| (name.clone(), Guarded::new(self.guard, name));
+        self.guard.other_names(&self.entry).into_iter().map(other)
     }
 
     /// Whether this is expected under the name of the copy.

@@ -23,6 +23,8 @@ struct Planned {
     is_overtaken: bool,
     /// The source that it takes for another one.
     changed: Option<PathBuf>,
+    /// Names of one file.
+    names: Vec<PathBuf>,
 }
 
 impl Planned {
@@ -47,6 +49,10 @@ impl Guard for Planned {
             act();
         }
         expects
+    }
+
+    fn other_names(&self, entry: &Path) -> Vec<PathBuf> {
+        self.names.iter().filter(|name| *name != entry).cloned().collect()
     }
 
     fn give_name(&self, act: &mut dyn FnMut()) -> Result<(), Objection> {
@@ -255,4 +261,43 @@ fn links_among_the_directories_of_the_source_are_not_followed() {
     assert!(ends.iter().all(|end| !end.contains("copied")), "{ends:?}");
     assert_eq!(ends.len(), 4);
     assert!(trees.names().is_empty());
+}
+
+/// Names of one file stay together whichever of them an earlier attempt had made, and in whatever order they come.
+#[test]
+fn names_of_a_file_that_was_copied_before_become_names_of_that_copy() {
+    let names = ["d/a", "b", "c"];
+    for kind in ["file", "link"] {
+        for made in names {
+            let trees = trees();
+            for root in [&trees.source, &trees.destination] {
+                fs::create_dir(root.join("d")).unwrap();
+            }
+            let first = trees.source.join("d/a");
+            match kind {
+                "file" => fs::write(&first, "contents").unwrap(),
+                _ => std::os::unix::fs::symlink("target", &first).unwrap(),
+            }
+            fs::hard_link(&first, trees.source.join("b")).unwrap();
+            fs::hard_link(&first, trees.source.join("c")).unwrap();
+            let guard = || Planned { names: names.map(PathBuf::from).into(), ..Planned::default() };
+            trees.copy(&guard(), &[made]);
+            let inode = |name: &str| {
+                let found = directory::stat_path(&trees.destination.join(name)).unwrap();
+                (found.inode, found.links)
+            };
+            let before = inode(made).0;
+            trees.copy(&guard(), &names);
+            assert_eq!(names.map(inode), [(before, 3); 3], "{kind} {made}");
+        }
+    }
+    // Another file that somebody put there is none of its names.
+    let trees = trees();
+    fs::write(trees.source.join("a"), "contents").unwrap();
+    fs::hard_link(trees.source.join("a"), trees.source.join("b")).unwrap();
+    fs::write(trees.destination.join("b"), "others").unwrap();
+    let guard = Planned { names: vec!["a".into(), "b".into()], ..Planned::default() };
+    let ends = trees.copy(&guard, &["a", "b"]);
+    assert_eq!(ends, ["a copied", "b destination_since_plan"]);
+    assert_eq!(fs::read(trees.destination.join("b")).unwrap(), b"others");
 }

@@ -1,20 +1,25 @@
 //! Decides whether an entry is made: looks up the existing entry of its name, and in a dry run
 //! reports the decision.
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
 use rustix::fs::OFlags;
 
 use super::backups::is_same_entry;
+use super::context::Context;
 use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
 use super::place::Place;
 use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
-use crate::guard::give_last_bits;
+use crate::guard::{Guarded, give_last_bits};
 use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
+use crate::options::Preserve;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::{self, Stat, Timestamp};
-use uncopy_os::name;
+use uncopy_os::{Sys, directory, name};
 
 /// Whether an entry is to be made.
 pub(super) enum Admission {
@@ -73,11 +78,9 @@ fn check_guarded(
     if guarded.expects(found.as_ref().map(|found| &found.stat)) {
         return Ok(None);
     }
-    let times = deleter.options.copy.preserve.timestamps;
-    let has_time = |found: &Stat| !times || found.modified == source.modified;
+    let preserve = deleter.options.copy.preserve;
     match found {
-        Some(found) if has_time(&found.stat) && is_same_entry(place, source, &found) => {
-            let preserve = deleter.options.copy.preserve;
+        Some(found) if is_copy(preserve, place, source, &found) => {
             guarded
                 .give_name(|| Ok(give_last_bits(&found.handle, &found.stat, source, preserve)?))
                 .map_err(|error| error.error("set the mode of", place.destination()))?;
@@ -86,6 +89,36 @@ fn check_guarded(
         }
         _ => refuse(place.destination(), Objection::DestinationSincePlan),
     }
+}
+
+/// Whether what was found is what an attempt makes of this entry.
+fn is_copy(preserve: Preserve, place: &Place<'_>, source: &Stat, found: &ExistingEntry) -> bool {
+    let has_time = !preserve.timestamps || found.stat.modified == source.modified;
+    has_time && is_same_entry(place, source, found)
+}
+
+/// Returns another name of a file of a guarded job, from the root, under which an earlier attempt has copied it.
+pub(super) fn earlier_name(
+    context: &Context<'_>,
+    place: &Place<'_>,
+    source: &Stat,
+) -> Option<PathBuf> {
+    let guarded = context.guarded(place)?;
+    let (root, _) = place.directory.way_from_root().ok()?;
+    let preserve = context.options().copy.preserve;
+    let has_copy = |path: &Path, guarded: &Guarded<'_>| -> Sys<bool> {
+        let above: Vec<&OsStr> = path.parent().into_iter().flat_map(Path::iter).collect();
+        let name = path.file_name().ok_or(Errno::EINVAL)?;
+        let directory = directory::open_beneath(&*root.destination, &above, true)?;
+        let handle = name::open_existing(&directory, name, OFlags::PATH)?;
+        let found = ExistingEntry { stat: file::stat(&handle)?, handle };
+        let is_planned = guarded.expects(Some(&found.stat));
+        Ok(!is_planned && is_copy(preserve, place, source, &found))
+    };
+    let copied = |(path, guarded): (PathBuf, Guarded<'_>)| {
+        has_copy(&path, &guarded).unwrap_or(false).then_some(path)
+    };
+    guarded.others().find_map(copied)
 }
 
 fn check_by_policy(

@@ -1,6 +1,7 @@
 //! Decides about the backup of an entry that is replaced: it must not replace what the job itself placed, in this run
 //! or in one that was killed.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, OFlags};
@@ -93,7 +94,7 @@ pub(super) fn is_same_entry(place: &Place<'_>, source: &Stat, found: &ExistingEn
     let same = match kind {
         FileType::Symlink => {
             let target = place.read_link();
-            let existing = directory::read_link(&*place.open.destination, place.target);
+            let existing = directory::read_link(&found.handle, OsStr::new(""));
             target.and_then(|target| existing.map(|existing| target == existing))
         }
         FileType::RegularFile => {

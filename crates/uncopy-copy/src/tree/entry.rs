@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::admission::earlier_name;
 use super::decide::{is_special, kind_of};
 use super::directory::{Directory, identity};
 use super::early_start::{self, EarlyStart};
@@ -293,6 +294,8 @@ fn first_or_link(
     let here = First::new(place);
     let prior =
         prior.filter(|p| p.path != here.path && was_copied(worker.resume, place, &p.path, stat));
+    let earlier = || earlier_name(worker.context, place, stat);
+    let prior = prior.or_else(|| earlier().map(|path| First { path, ..here.clone() }));
     let (not_copied, up_to_date) = (worker.reporter.not_copied(), worker.reporter.up_to_date());
     match &prior {
         Some(first) => {

@@ -17,6 +17,8 @@ use uncopy_os::file::Stat;
 struct UnitGuard<'a> {
     unit: &'a AttemptedUnit<'a>,
     entries: HashMap<&'a Path, &'a Entry>,
+    /// Entries of files with several names, by inode.
+    names: HashMap<u64, Vec<&'a Path>>,
 }
 
 impl Guard for UnitGuard<'_> {
@@ -30,6 +32,13 @@ impl Guard for UnitGuard<'_> {
         planned.is_some_and(|entry| is_planned(entry.destination.as_ref(), found))
     }
 
+    fn other_names(&self, entry: &Path) -> Vec<PathBuf> {
+        let planned = self.entries.get(entry).and_then(|entry| entry.source.as_ref());
+        let names = planned.and_then(|planned| self.names.get(&planned.inode));
+        let others = names.into_iter().flatten().filter(|name| **name != entry);
+        others.map(|name| (*name).to_owned()).collect()
+    }
+
     fn give_name(&self, act: &mut dyn FnMut()) -> Result<(), Objection> {
         self.unit.commits.give_name(act)
     }
@@ -40,7 +49,14 @@ impl AttemptedUnit<'_> {
     /// have made one between two looks.
     pub(super) fn copy_files(&self, entries: &[Entry]) -> Result<Work, UnitError> {
         let by_path = entries.iter().map(|entry| (entry.path.as_path(), entry)).collect();
-        let guard = UnitGuard { unit: self, entries: by_path };
+        let mut names: HashMap<u64, Vec<&Path>> = HashMap::new();
+        for entry in entries {
+            if let Some(source) = &entry.source {
+                names.entry(source.inode).or_default().push(&entry.path);
+            }
+        }
+        names.retain(|_, names| names.len() > 1);
+        let guard = UnitGuard { unit: self, entries: by_path, names };
         let listed = |entry: &Entry| (entry.path.as_path().to_owned(), entry.kind.into());
         let mut listed: Vec<(PathBuf, EntryKind)> = entries.iter().map(listed).collect();
         let mut work = Work::default();
