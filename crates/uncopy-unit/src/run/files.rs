@@ -52,7 +52,7 @@ impl AttemptedUnit<'_> {
         let mut names: HashMap<u64, Vec<&Path>> = HashMap::new();
         for entry in entries {
             if let Some(source) = &entry.source {
-                names.entry(source.inode).or_default().push(&entry.path);
+                names.entry(source.inode).or_default().push(entry.path.as_path());
             }
         }
         names.retain(|_, names| names.len() > 1);
