@@ -101,7 +101,7 @@ impl Observer for Watch {
 /// either raises sets `stop`, and is raised when the work has ended.
 ///
 /// # Errors
-/// What was raised, or `RuntimeError` if the work panicked.
+/// The exception that was raised, or `RuntimeError` if the work panicked.
 pub(crate) fn run_beside<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

@@ -71,13 +71,12 @@ impl Listing {
             // A connection that the listing was not asked over goes on behind what came over another one.
             let position = if self.way.is_none() { self.position } else { None };
             let way = self.way.take().unwrap_or_else(|| choose(lanes));
+            let call = call(lanes.version(), listed, position);
             match &way {
                 ListingWay::Session => {
-                    let call = call(lanes.version(), listed, position);
                     self.ahead.push_back(lanes.begin_over_session(&call, share)?);
                 }
                 ListingWay::Data(lane) => {
-                    let call = call(lanes.version(), listed, position);
                     match lanes.begin_over(lane, &call, share) {
                         // Pages that it owes are lost too, and found so in their turn.
                         Err(PeerError::Lost { .. }) if self.ahead.is_empty() => continue,
