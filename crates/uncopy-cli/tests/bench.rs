@@ -33,9 +33,20 @@ fn port() -> u16 {
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port()
 }
 
+/// Whether a socket without a peer has the port: one that listens, or one for datagrams. Connections that have ended keep
+/// their ports for a minute (`TIME_WAIT`), and do not count.
+fn is_received_at(port: u16, protocol: &str, family: &str) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/net/{protocol}{family}")).unwrap();
+    table.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, local, peer, ..] = fields[..] else { return false };
+        local.ends_with(&format!(":{port:04X}")) && peer.ends_with(":0000")
+    })
+}
+
 /// A receiver of a stream that is there when this returns, and its port.
 fn receiver(kind: &str) -> (Child, u16) {
-    let table = if kind.starts_with("-6") { "/proc/net/tcp6" } else { "/proc/net/tcp" };
+    let family = if kind.starts_with("-6") { "6" } else { "" };
     let begin = Instant::now();
     loop {
         // The kernel may give it to a connection before the receiver has it: then another one.
@@ -44,13 +55,8 @@ fn receiver(kind: &str) -> (Child, u16) {
         drop(listener);
         let words = format!("recv {kind} -p {port} -t 120 --json");
         let mut child = bench(&words).stdout(Stdio::piped()).spawn().unwrap();
-        // Its own address, and TCP_LISTEN (include/net/tcp_states.h).
-        let listens = |line: &str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            fields.len() > 3 && fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A"
-        };
         while child.try_wait().unwrap().is_none() {
-            if std::fs::read_to_string(table).unwrap().lines().any(listens) {
+            if is_received_at(port, "tcp", family) {
                 return (child, port);
             }
             assert!(begin.elapsed() < LONG, "nobody listens on port {port}");

@@ -87,11 +87,8 @@ impl Ends {
         let pipes = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = pipes.spawn().unwrap();
         let family = if self.family == "-6" { "6" } else { "" };
-        let table = format!("/proc/net/{}{family}", self.protocol);
         let port: u16 = self.port.parse().unwrap();
-        wait_for("a receiver that listens", || {
-            std::fs::read_to_string(&table).unwrap().contains(&format!(":{port:04X} "))
-        });
+        wait_for("a receiver that listens", || super::is_received_at(port, self.protocol, family));
         child
     }
 }
