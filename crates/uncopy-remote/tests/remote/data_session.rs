@@ -116,7 +116,18 @@ pub(crate) fn pulled(
     files: &Files,
     use_session: impl FnOnce(&Pull),
 ) -> Result<DataReport, RemoteError> {
-    let (near, far) = connection(Line::Socket);
+    pulled_over(Line::Socket, options, restriction, limits, files, use_session)
+}
+
+pub(crate) fn pulled_over(
+    line: Line,
+    options: Option<DataOptions>,
+    restriction: Restriction,
+    limits: Limits,
+    files: &Files,
+    use_session: impl FnOnce(&Pull),
+) -> Result<DataReport, RemoteError> {
+    let (near, far) = connection(line);
     let far = serve_within(far, restriction, limits);
     let roots: Vec<_> = files.names().into_iter().map(Into::into).collect();
     let begun = match pull(near, &limits, options, &roots, &never) {
@@ -159,7 +170,17 @@ pub(crate) fn pushed(
     files: &Files,
     notes: &mut Vec<String>,
 ) -> (Result<u8, RemoteError>, Option<DataReport>) {
-    let (near, far) = connection(Line::Pipes);
+    pushed_over(Line::Pipes, options, restriction, files, notes)
+}
+
+pub(crate) fn pushed_over(
+    line: Line,
+    options: Option<DataOptions>,
+    restriction: &Restriction,
+    files: &Files,
+    notes: &mut Vec<String>,
+) -> (Result<u8, RemoteError>, Option<DataReport>) {
+    let (near, far) = connection(line);
     let mut report = None;
     let ran = thread::scope(|scope| {
         let report = &mut report;

@@ -18,14 +18,14 @@ const LATE: Line = Line::Delayed(Duration::from_millis(3));
 const FILES: u64 = 2000;
 const LENGTH: usize = 3000;
 /// Length of all files.
-const ALL: u64 = FILES * LENGTH as u64;
+pub(crate) const ALL: u64 = FILES * LENGTH as u64;
 
 fn contents(number: u64) -> Vec<u8> {
     pattern(number, LENGTH)
 }
 
 /// Two directories with the same files.
-fn plant(root: &Path) {
+pub(crate) fn plant(root: &Path) {
     for directory in ["a", "b"] {
         fs::create_dir(root.join(directory)).unwrap();
         for number in 0..FILES {
@@ -51,7 +51,7 @@ fn open(source: &RemoteSource, number: u32) -> PeerHandle {
 }
 
 /// Lists both directories at once.
-fn list_both(source: &RemoteSource) {
+pub(crate) fn list_both(source: &RemoteSource) {
     thread::scope(|scope| {
         for number in [0, 1] {
             scope.spawn(move || {
@@ -63,7 +63,7 @@ fn list_both(source: &RemoteSource) {
     });
 }
 
-fn with_session(
+pub(crate) fn with_session(
     line: Line,
     options: DataOptions,
     limits: Limits,

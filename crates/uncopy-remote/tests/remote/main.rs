@@ -13,3 +13,4 @@ mod push;
 mod source;
 mod support;
 mod transcript;
+mod versions;

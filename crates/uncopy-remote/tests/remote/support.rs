@@ -24,6 +24,31 @@ pub(crate) enum Line {
     Chopped(usize),
     /// Each read takes this long more: the other end is far.
     Delayed(Duration),
+    /// Each end greets as one of this version of the protocol, whatever it speaks besides.
+    Speaking(u16),
+}
+
+/// Reader that sees another highest version in the greeting.
+struct Speaking {
+    socket: UnixStream,
+    version: u16,
+    position: usize,
+}
+
+/// Place of the highest version in a greeting: behind 16 bytes that no text begins with, and the lowest one.
+const HIGHEST_VERSION: std::ops::Range<usize> = 18..20;
+
+impl Read for Speaking {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.socket.read(buffer)?;
+        for (place, byte) in (self.position..).zip(&mut buffer[..count]) {
+            if HIGHEST_VERSION.contains(&place) {
+                *byte = self.version.to_le_bytes()[place - HIGHEST_VERSION.start];
+            }
+        }
+        self.position += count;
+        Ok(count)
+    }
 }
 
 /// Reader that gets bytes late.
@@ -69,6 +94,14 @@ pub(crate) fn connection(line: Line) -> (Streams, Streams) {
                 Streams::new(Delayed(socket.try_clone().unwrap(), delay), Closing(socket))
             };
             (late(near), late(far))
+        }
+        Line::Speaking(version) => {
+            let (near, far) = UnixStream::pair().unwrap();
+            let older = |socket: UnixStream| {
+                let reader = Speaking { socket: socket.try_clone().unwrap(), version, position: 0 };
+                Streams::new(reader, Closing(socket))
+            };
+            (older(near), older(far))
         }
         Line::Chopped(bytes) => {
             let (near, far) = UnixStream::pair().unwrap();
