@@ -1,11 +1,13 @@
-//! A bare loop: one file over one connection, with a digest at each end, encrypted or not, and nothing else. It has no
-//! temporary name, no journal, no second connection, and trusts its other end.
+//! A bare loop: one file over some connections, with digests at each end, encrypted or not, and nothing else. It has no
+//! temporary name, no journal, no connection made anew, and trusts its other end.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, IoSlice, Read, Write};
+use std::io::{BufRead, BufReader, IoSlice, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -40,8 +42,11 @@ impl BareWay {
     }
 
     /// Name in the rows.
-    pub(super) fn subject(self) -> String {
-        format!("bare loop, {}", self.name())
+    pub(super) fn subject(self, connections: u8) -> String {
+        match connections {
+            1 => format!("bare loop, {}", self.name()),
+            _ => format!("bare loop, {}, {connections} connections", self.name()),
+        }
     }
 }
 
@@ -59,6 +64,9 @@ pub(crate) struct BareArguments {
     way: BareWay,
     #[arg(long)]
     part: Part,
+    /// Number of connections, of which each has an equal part of the file.
+    #[arg(long)]
+    connections: u8,
     /// File of this end.
     #[arg(long)]
     here: PathBuf,
@@ -76,6 +84,7 @@ pub(crate) struct BareArguments {
 /// Returns the arguments of `cargo xtask` for a copy, with the remote shell as it is to be called.
 pub(super) fn arguments(
     way: BareWay,
+    connections: u8,
     direction: Direction,
     host: &str,
     source: &Path,
@@ -88,6 +97,7 @@ pub(super) fn arguments(
     };
     let mut all: Vec<std::ffi::OsString> =
         ["bare-copy", "--way", way.name(), "--part", part, "--host", host].map(Into::into).into();
+    all.extend(["--connections".into(), connections.to_string().into()]);
     all.extend(["--here".into(), here.into(), "--there".into(), there.into(), "--".into()]);
     all.extend(shell.into_iter().map(Into::into));
     all
@@ -114,8 +124,9 @@ fn near(arguments: &BareArguments, there: &Path, host: &str) -> Result<()> {
     };
     let paths = [&program, there].map(|path| path.to_str().context("a path is not UTF-8"));
     let [program, there] = paths;
-    let way = arguments.way.name();
+    let (way, connections) = (arguments.way.name(), arguments.connections.to_string());
     let line = [program?, "bare-copy", "--way", way, "--part", part, "--here", there?];
+    let line = line.into_iter().chain(["--connections", &connections]);
     let (shell, words) = arguments.shell.split_first().context("no remote shell is named")?;
     let mut far = Command::new(shell)
         .args(words)
@@ -128,8 +139,7 @@ fn near(arguments: &BareArguments, there: &Path, host: &str) -> Result<()> {
     to.write_all(&key)?;
     to.flush()?;
     let port: u16 = line_of(&mut from)?.parse()?;
-    let stream = TcpStream::connect((host, port))?;
-    let digest = copy(arguments, &stream, &key)?;
+    let digest = copy(arguments, &connect(arguments, host, port)?, &key)?;
     let expected = line_of(&mut from)?;
     ensure!(digest == expected, "the digests differ: {digest} here, {expected} there");
     ensure!(far.wait()?.success(), "the other end failed");
@@ -142,9 +152,31 @@ fn far(arguments: &BareArguments) -> Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", 0))?;
     println!("{}", listener.local_addr()?.port());
     std::io::stdout().flush()?;
-    let digest = copy(arguments, &listener.accept()?.0, &key)?;
+    let digest = copy(arguments, &accept(arguments, &listener)?, &key)?;
     println!("{digest}");
     Ok(())
+}
+
+/// Makes the connections. Each says its number first: they may arrive in another order.
+fn connect(arguments: &BareArguments, host: &str, port: u16) -> Result<Vec<TcpStream>> {
+    let connect = |number: u8| -> Result<TcpStream> {
+        let mut stream = TcpStream::connect((host, port))?;
+        stream.write_all(&[number])?;
+        Ok(stream)
+    };
+    (0..arguments.connections).map(connect).collect()
+}
+
+/// Accepts the connections, and puts them in the order of their numbers.
+fn accept(arguments: &BareArguments, listener: &TcpListener) -> Result<Vec<TcpStream>> {
+    let accept = |_| -> Result<(u8, TcpStream)> {
+        let (mut stream, mut number) = (listener.accept()?.0, [0]);
+        stream.read_exact(&mut number)?;
+        Ok((number[0], stream))
+    };
+    let mut streams = (0..arguments.connections).map(accept).collect::<Result<Vec<_>>>()?;
+    streams.sort_by_key(|(number, _)| *number);
+    Ok(streams.into_iter().map(|(_, stream)| stream).collect())
 }
 
 fn line_of(from: &mut impl BufRead) -> Result<String> {
@@ -153,43 +185,101 @@ fn line_of(from: &mut impl BufRead) -> Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// Returns the digest.
-fn copy(arguments: &BareArguments, stream: &TcpStream, key: &[u8; KEY_BYTES]) -> Result<String> {
+/// Returns the digests of all parts.
+fn copy(arguments: &BareArguments, streams: &[TcpStream], key: &[u8; KEY_BYTES]) -> Result<String> {
+    let length = match arguments.part {
+        Part::Send => std::fs::metadata(&arguments.here)?.len(),
+        Part::Receive => {
+            File::create_new(&arguments.here)?;
+            0
+        }
+    };
+    let digests = thread::scope(|scope| {
+        let copy_part = |(number, stream)| {
+            scope.spawn(move || copy_part(arguments, stream, number, length, key))
+        };
+        let parts: Vec<_> = (0..).zip(streams).map(copy_part).collect();
+        let digest = |part: thread::ScopedJoinHandle<'_, Result<blake3::Hash>>| {
+            part.join().ok().context("a thread panicked")?
+        };
+        parts.into_iter().map(digest).collect::<Result<Vec<_>>>()
+    })?;
+    Ok(digests.iter().map(|digest| digest.to_hex().to_string()).collect())
+}
+
+/// Copies the part of one connection. Returns its digest.
+fn copy_part(
+    arguments: &BareArguments,
+    mut stream: &TcpStream,
+    number: u32,
+    length: u64,
+    key: &[u8; KEY_BYTES],
+) -> Result<blake3::Hash> {
     stream.set_nodelay(true)?;
     let cipher = match arguments.way {
         BareWay::Sealed => {
             let key = UnboundKey::new(&AES_128_GCM, key).ok().context("a key")?;
-            Some(Cipher { key: LessSafeKey::new(key), records: 0 })
+            Some(Cipher { key: LessSafeKey::new(key), number, records: 0 })
         }
         BareWay::Open => None,
     };
-    let digest = match arguments.part {
-        Part::Send => send(&File::open(&arguments.here)?, stream, cipher)?,
-        Part::Receive => receive(stream, &File::create_new(&arguments.here)?, cipher)?,
-    };
-    Ok(digest.to_hex().to_string())
+    match arguments.part {
+        Part::Send => {
+            let range = part_of(length, number, arguments.connections);
+            for end in [range.start, range.end] {
+                stream.write_all(&end.to_be_bytes())?;
+            }
+            send(&File::open(&arguments.here)?, range, stream, cipher)
+        }
+        Part::Receive => {
+            let [start, end] = [number_from(stream)?, number_from(stream)?];
+            let mut file = File::options().write(true).open(&arguments.here)?;
+            file.seek(SeekFrom::Start(start))?;
+            receive(stream, end.saturating_sub(start), &file, cipher)
+        }
+    }
+}
+
+/// Returns the part of a file that goes over a connection.
+fn part_of(length: u64, number: u32, connections: u8) -> Range<u64> {
+    let at = |number: u32| length * u64::from(number) / u64::from(connections);
+    at(number)..at(number + 1)
+}
+
+fn number_from(mut stream: &TcpStream) -> Result<u64> {
+    let mut bytes = [0; 8];
+    stream.read_exact(&mut bytes)?;
+    Ok(u64::from_be_bytes(bytes))
 }
 
 /// A cipher and the number of records that it was used for.
 struct Cipher {
     key: LessSafeKey,
+    /// Number of the connection: all have one key.
+    number: u32,
     records: u64,
 }
 
 impl Cipher {
     fn nonce(&mut self) -> Nonce {
         let mut nonce = [0; 12];
+        nonce[..4].copy_from_slice(&self.number.to_be_bytes());
         nonce[4..].copy_from_slice(&self.records.to_be_bytes());
         self.records += 1;
         Nonce::assume_unique_for_key(nonce)
     }
 }
 
-fn send(file: &File, mut stream: &TcpStream, mut cipher: Option<Cipher>) -> Result<blake3::Hash> {
-    let mut left = file.metadata()?.len();
-    stream.write_all(&left.to_be_bytes())?;
+fn send(
+    file: &File,
+    range: Range<u64>,
+    stream: &TcpStream,
+    mut cipher: Option<Cipher>,
+) -> Result<blake3::Hash> {
+    let mut left = range.end - range.start;
     let (mut digest, mut block) = (blake3::Hasher::new(), vec![0; BLOCK_BYTES]);
-    let (mut input, mut sent) = (file, 0);
+    let (mut input, mut sent) = (file, range.start);
+    input.seek(SeekFrom::Start(range.start))?;
     while left > 0 {
         let length = left.min(BLOCK_BYTES as u64) as usize;
         let block = &mut block[..length];
@@ -221,12 +311,10 @@ fn send(file: &File, mut stream: &TcpStream, mut cipher: Option<Cipher>) -> Resu
 
 fn receive(
     mut stream: &TcpStream,
+    mut left: u64,
     mut file: &File,
     mut cipher: Option<Cipher>,
 ) -> Result<blake3::Hash> {
-    let mut length = [0; 8];
-    stream.read_exact(&mut length)?;
-    let mut left = u64::from_be_bytes(length);
     let tag_bytes = if cipher.is_some() { TAG_BYTES } else { 0 };
     let mut digest = blake3::Hasher::new();
     let mut block = vec![0; BLOCK_BYTES / RECORD_BYTES * (RECORD_BYTES + tag_bytes)];
@@ -269,15 +357,17 @@ mod tests {
     #[test]
     fn files_of_every_length_arrive_whole() {
         let directory = tempfile::tempdir().unwrap();
-        for way in BareWay::BOTH {
-            for length in [0, 1, RECORD_BYTES, BLOCK_BYTES + RECORD_BYTES + 1] {
-                let name = format!("{}-{length}", way.name());
+        let lengths = [0, 1, RECORD_BYTES, BLOCK_BYTES + RECORD_BYTES + 1];
+        for (way, connections) in BareWay::BOTH.iter().flat_map(|way| [(*way, 1), (*way, 3)]) {
+            for length in lengths {
+                let name = format!("{}-{connections}-{length}", way.name());
                 let source = directory.path().join("source");
                 let copied = directory.path().join(name);
                 std::fs::write(&source, vec![length as u8; length]).unwrap();
                 let arguments = |part, here: &Path| BareArguments {
                     way,
                     part,
+                    connections,
                     here: here.to_owned(),
                     there: None,
                     host: None,
@@ -286,11 +376,12 @@ mod tests {
                 let (sender, receiver) =
                     (arguments(Part::Send, &source), arguments(Part::Receive, &copied));
                 let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-                let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-                let sent = std::thread::spawn(move || {
-                    copy(&sender, &listener.accept().unwrap().0, &[7; KEY_BYTES]).unwrap()
+                let port = listener.local_addr().unwrap().port();
+                let streams = connect(&receiver, "127.0.0.1", port).unwrap();
+                let sent = thread::spawn(move || {
+                    copy(&sender, &accept(&sender, &listener).unwrap(), &[7; KEY_BYTES]).unwrap()
                 });
-                let received = copy(&receiver, &stream, &[7; KEY_BYTES]).unwrap();
+                let received = copy(&receiver, &streams, &[7; KEY_BYTES]).unwrap();
                 assert_eq!(received, sent.join().unwrap());
                 assert_eq!(std::fs::read(&copied).unwrap(), vec![length as u8; length]);
             }

@@ -177,13 +177,19 @@ pub(super) fn uncopy(
 }
 
 /// A bare loop of this program.
-pub(super) fn bare(login: &Login, way: BareWay, transfer: &Transfer<'_>) -> Result<Vec<OsString>> {
+pub(super) fn bare(
+    login: &Login,
+    way: BareWay,
+    connections: u8,
+    transfer: &Transfer<'_>,
+) -> Result<Vec<OsString>> {
     let name = transfer.source.file_name().context("a source has a name")?;
     let copy = transfer.directory.join(name);
     let shell = login.shell(Cipher::Aes128Gcm)?;
     let mut command = vec![std::env::current_exe()?.into()];
     command.extend(bare::arguments(
         way,
+        connections,
         transfer.direction,
         &login.host,
         transfer.source,

@@ -32,7 +32,11 @@ const QUICK_ROUNDS: usize = 2;
 /// Names of subjects that others are set against: the first of them that takes part.
 const RSYNC_QUICK: &str = "rsync, aes128-gcm";
 const SCP_QUICK: &str = "scp, aes128-gcm";
+const TAR_QUICK: &str = "tar, aes128-gcm";
 const SSH_MODE: &str = "uncopy --data=ssh";
+
+/// Number of connections that uncopy makes unless told otherwise.
+const CONNECTIONS: u8 = uncopy::remote::DataOptions::CONNECTIONS;
 
 /// MiB of files.
 const GIBIBYTE: u64 = 1024;
@@ -57,8 +61,9 @@ pub(super) const NOTES: &[&str] = &[
      1 GiB are removed after their run",
     "aes128-gcm: with -c aes128-gcm@openssh.com, which ssh has for every row of uncopy and of tar; scp -r, rsync -r, \
      uncopy cp -r: no owners and times are kept",
-    "bare loop: one file over one connection that ssh tells the port of, BLAKE3 at both ends; sealed: AES-128-GCM in \
-     records of 16 KiB; open: sendfile; no temporary name, no journal, nothing checked but the digest at the end",
+    "bare loop: one file over one connection that ssh tells the port of, or equal parts of it over as many as uncopy makes, \
+     BLAKE3 at both ends; sealed: AES-128-GCM in records of 16 KiB; open: sendfile; no temporary name, no journal, nothing \
+     checked but the digest at the end; of a tree with a delay: tar through ssh, one stream that asks nothing",
     "50ms, 100ms: round trip of a line through two tun devices and a relay of this program, whose processor time is in no \
      row; on the one of 100 ms one packet of a thousand is lost, in each direction, the same ones in each run of a case; \
      bbr, cubic: the congestion control of both machines; wall_of_delay: what the delay adds to a copy over the link itself, \
@@ -108,16 +113,17 @@ impl Journey {
         }
     }
 
-    /// Whether somebody takes part: with a delay uncopy is held against itself without, and where a run takes minutes, against the
-    /// quicker rsync.
+    /// Whether somebody takes part: with a delay uncopy is held against itself without, beside one stream, and where a run takes
+    /// minutes, against the quicker rsync, beside bare loops over as many connections.
     fn has(self, contestant: &Contestant) -> bool {
+        let is_bare =
+            |connections| matches!(contestant.way, CopyWay::Bare(_, own) if own == connections);
         match (self.line, self.payload) {
-            (None, Payload::File(_)) => true,
+            _ if contestant.role == Role::Own => true,
+            (None, Payload::File(_)) => !is_bare(CONNECTIONS),
             (None, Payload::Tree) => contestant.role != Role::Yardstick,
-            (Some(_), Payload::Tree) => contestant.role == Role::Own,
-            (Some(_), Payload::File(_)) => {
-                contestant.role == Role::Own || contestant.name == RSYNC_QUICK
-            }
+            (Some(_), Payload::Tree) => contestant.name == TAR_QUICK,
+            (Some(_), Payload::File(_)) => contestant.name == RSYNC_QUICK || is_bare(CONNECTIONS),
         }
     }
 
@@ -137,10 +143,10 @@ impl Journey {
                 Target { against: Against::BestPeer, ..at_most(0.55, WALL, &tls, "") },
                 beside_rsync(0.4, CPU, &tls),
                 at_most(1.0, WALL, &ssh, SCP_QUICK),
-                at_most(1.15, WALL, &tls, &BareWay::Sealed.subject()),
-                at_most(1.15, CPU, &tls, &BareWay::Sealed.subject()),
+                at_most(1.15, WALL, &tls, &BareWay::Sealed.subject(1)),
+                at_most(1.15, CPU, &tls, &BareWay::Sealed.subject(1)),
                 at_most(0.7, CPU, &open, &tls),
-                at_most(1.1, CPU, &open, &BareWay::Open.subject()),
+                at_most(1.1, CPU, &open, &BareWay::Open.subject(1)),
             ],
             (None, Payload::Tree) => {
                 vec![beside_rsync(0.6, WALL, &ssh), beside_rsync(0.6, WALL, &tls)]
@@ -211,8 +217,12 @@ enum CopyWay {
     Scp(Cipher),
     Rsync(Cipher),
     Tar(Cipher),
-    Uncopy { program: PathBuf, data: DataMode },
-    Bare(BareWay),
+    Uncopy {
+        program: PathBuf,
+        data: DataMode,
+    },
+    /// Over this number of connections.
+    Bare(BareWay, u8),
 }
 
 fn contestants(programs: &Programs) -> Vec<Contestant> {
@@ -235,11 +245,13 @@ fn contestants(programs: &Programs) -> Vec<Contestant> {
         role: Role::Own,
         way: CopyWay::Uncopy { program: programs.uncopy.clone(), data: mode },
     }));
-    all.extend(BareWay::BOTH.map(|way| Contestant {
-        name: way.subject(),
-        role: Role::Yardstick,
-        way: CopyWay::Bare(way),
-    }));
+    for connections in [1, CONNECTIONS] {
+        all.extend(BareWay::BOTH.map(|way| Contestant {
+            name: way.subject(connections),
+            role: Role::Yardstick,
+            way: CopyWay::Bare(way, connections),
+        }));
+    }
     all
 }
 
@@ -282,7 +294,7 @@ fn copy(
         CopyWay::Rsync(cipher) => command::rsync(login, *cipher, &transfer),
         CopyWay::Tar(cipher) => command::tar(login, *cipher, &transfer),
         CopyWay::Uncopy { program, data } => command::uncopy(login, program, *data, &transfer),
-        CopyWay::Bare(way) => command::bare(login, *way, &transfer),
+        CopyWay::Bare(way, connections) => command::bare(login, *way, *connections, &transfer),
     }?;
     load_programs(&command);
     let address = line::address(journey.line);
@@ -378,7 +390,7 @@ mod tests {
             let case = cases.iter().find(|case| case.name == name).unwrap();
             (case.baseline, case.subjects.len())
         };
-        assert_eq!(subjects("push/10000x4KiB/50ms"), ("uncopy --data=ssh", 3));
-        assert_eq!(subjects("push/256MiB/100ms-cubic"), (RSYNC_QUICK, 4));
+        assert_eq!(subjects("push/10000x4KiB/50ms"), ("uncopy --data=ssh", 4));
+        assert_eq!(subjects("push/256MiB/100ms-cubic"), (RSYNC_QUICK, 6));
     }
 }
