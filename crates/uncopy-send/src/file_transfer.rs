@@ -177,9 +177,76 @@ pub fn receive_to_file_observed(
     options: &FileTransferOptions,
     observer: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Receipt, NotTransferred> {
-    let mut receiving = Transfer::new("receive from", options, observer);
-    let ended = receiving.receive(socket.as_fd(), file.as_fd(), range);
-    receiving.end(ended)
+    FileReceiver::new().receive_observed(socket, file, range, options, observer)
+}
+
+/// Receiver of many ranges, one after another, which keeps its pipe: to make one each time costs where ranges are short.
+/// It has two descriptors from the first range on.
+///
+/// ```
+/// use std::io::Write;
+/// use std::os::unix::net::UnixStream;
+/// use uncopy::send::{FileReceiver, FileTransferOptions};
+///
+/// let (here, mut there) = UnixStream::pair()?;
+/// let file = tempfile::tempfile()?;
+/// let (mut receiver, options) = (FileReceiver::new(), FileTransferOptions::new());
+/// for part in 0..3 {
+///     there.write_all(b"eight b.")?;
+///     receiver.receive(&here, &file, part * 8..(part + 1) * 8, &options)?;
+/// }
+/// assert_eq!(file.metadata()?.len(), 24);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct FileReceiver {
+    /// Pipe without a byte in it.
+    pipe: Option<Pipe>,
+}
+
+impl FileReceiver {
+    /// Makes one, without a pipe yet.
+    #[must_use]
+    pub fn new() -> FileReceiver {
+        FileReceiver::default()
+    }
+
+    /// Receives one range as [`receive_to_file`] does. Another socket and another file may be named each time.
+    ///
+    /// # Errors
+    /// As [`receive_to_file`]; the receiver can be used afterwards, and makes another pipe.
+    pub fn receive(
+        &mut self,
+        socket: impl AsFd,
+        file: impl AsFd,
+        range: Range<u64>,
+        options: &FileTransferOptions,
+    ) -> Result<Receipt, NotTransferred> {
+        let observer = &mut |_| ControlFlow::Continue(());
+        self.receive_observed(socket, file, range, options, observer)
+    }
+
+    /// Receives one range as [`receive_to_file_observed`] does.
+    ///
+    /// # Errors
+    /// As [`receive_to_file_observed`]; the receiver can be used afterwards, and makes another pipe.
+    pub fn receive_observed(
+        &mut self,
+        socket: impl AsFd,
+        file: impl AsFd,
+        range: Range<u64>,
+        options: &FileTransferOptions,
+        observer: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Receipt, NotTransferred> {
+        let mut receiving = Transfer::new("receive from", options, observer);
+        let ended = receiving.receive(self, socket.as_fd(), file.as_fd(), range);
+        receiving.end(ended)
+    }
+
+    /// Takes the pipe, or makes one.
+    fn take_pipe(&mut self) -> Result<Pipe, Error> {
+        self.pipe.take().map_or_else(Pipe::new, Ok)
+    }
 }
 
 /// Next step after an error of a call (pure).
@@ -294,6 +361,7 @@ impl<'a> Transfer<'a> {
 
     fn receive(
         &mut self,
+        receiver: &mut FileReceiver,
         socket: BorrowedFd<'_>,
         file: BorrowedFd<'_>,
         range: Range<u64>,
@@ -303,9 +371,20 @@ impl<'a> Transfer<'a> {
             let reason = Reason::Refused(Objection::AppendOnly);
             return Err(Error::new("write to", THE_FILE, reason));
         }
-        let failed = |errno| Error::system("make", "a pipe", errno);
-        let (out, into, capacity) = transfer::pipe(PIPE_BYTES).map_err(failed)?;
-        let pipe = Pipe { out, into, capacity };
+        let pipe = receiver.take_pipe()?;
+        self.receive_through(&pipe, socket, file, range)?;
+        // After an error it may have bytes.
+        receiver.pipe = Some(pipe);
+        Ok(())
+    }
+
+    fn receive_through(
+        &mut self,
+        pipe: &Pipe,
+        socket: BorrowedFd<'_>,
+        file: BorrowedFd<'_>,
+        range: Range<u64>,
+    ) -> Result<(), Error> {
         let (mut at, mut buffer) = (range.start, Buffer::None);
         while at < range.end {
             self.go_on()?;
@@ -340,7 +419,7 @@ impl<'a> Transfer<'a> {
                 }
                 Ok(taken) => {
                     match &buffer {
-                        None => self.drain(&pipe, file, at, taken, &mut buffer)?,
+                        None => self.drain(pipe, file, at, taken, &mut buffer)?,
                         Some(bytes) => self.write(file, bytes, at)?,
                     }
                     at += taken as u64;
@@ -493,10 +572,19 @@ fn unwritten(errno: Errno) -> Error {
 }
 
 /// Both ends of a pipe.
+#[derive(Debug)]
 struct Pipe {
     out: OwnedFd,
     into: OwnedFd,
     capacity: usize,
+}
+
+impl Pipe {
+    fn new() -> Result<Pipe, Error> {
+        let made = transfer::pipe(PIPE_BYTES);
+        let (out, into, capacity) = made.map_err(|errno| Error::system("make", "a pipe", errno))?;
+        Ok(Pipe { out, into, capacity })
+    }
 }
 
 /// Has sends on a blocking socket end after a glance, until this is dropped. Receives are not affected, so that
@@ -523,6 +611,11 @@ impl Drop for SendTimeout<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -541,5 +634,22 @@ mod tests {
         ] {
             assert_eq!(after_error(errno), expected, "{errno}");
         }
+    }
+
+    #[test]
+    fn a_receiver_keeps_its_pipe_as_long_as_it_is_empty() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let (to, read_only) = (tempfile::tempfile().unwrap(), File::open("/dev/null").unwrap());
+        let (mut receiver, options) = (FileReceiver::new(), FileTransferOptions::new());
+        let mut pipes = Vec::new();
+        for _ in 0..3 {
+            far.write_all(b"bytes").unwrap();
+            receiver.receive(&near, &to, 0..5, &options).unwrap();
+            pipes.push(receiver.pipe.as_ref().unwrap().out.as_raw_fd());
+        }
+        assert_eq!(pipes, [pipes[0]; 3]);
+        far.write_all(b"lost").unwrap();
+        receiver.receive(&near, &read_only, 0..4, &options).unwrap_err();
+        assert!(receiver.pipe.is_none());
     }
 }

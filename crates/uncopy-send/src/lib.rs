@@ -113,8 +113,8 @@ pub use auto::Lending;
 pub use batch::train_bytes;
 pub use counters::{Counters, Fallback, FallbackReason, Outstanding};
 pub use file_transfer::{
-    FileTransferOptions, NotTransferred, receive_to_file, receive_to_file_observed, send_file,
-    send_file_observed,
+    FileReceiver, FileTransferOptions, NotTransferred, receive_to_file, receive_to_file_observed,
+    send_file, send_file_observed,
 };
 #[cfg(test)]
 pub(crate) use notifier::{Binding, Slots};

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use testbed::{Case, LONG, Mount, Need, cases};
 use uncopy::send::{
-    FileTransferOptions, NotTransferred, receive_to_file, receive_to_file_observed, send_file,
-    send_file_observed,
+    FileReceiver, FileTransferOptions, NotTransferred, receive_to_file, receive_to_file_observed,
+    send_file, send_file_observed,
 };
 use uncopy::{Cost, Errno, Mechanism, Objection, Reason, Receipt};
 
@@ -27,6 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_peer_that_is_gone_is_an_error,
         [] deadlines_and_stops_end_a_transfer_whatever_the_peer_does,
         [] what_is_no_stream_or_ignores_offsets_is_refused,
+        [] a_receiver_keeps_no_bytes_of_a_range_that_failed,
         [] a_socket_is_as_it_was_afterwards,
         [Need::Root] a_full_disk_is_an_error_and_what_fitted_is_there,
     ]
@@ -316,6 +317,31 @@ fn what_is_no_stream_or_ignores_offsets_is_refused() {
     pair.write(b"b");
     let (why, _) = reason(receive_to_file(pair.ends()[1], &read_only, 0..1, &soon()));
     assert!(matches!(why, Reason::System { errno: Errno::EBADF }), "{why:?}");
+}
+
+fn a_receiver_keeps_no_bytes_of_a_range_that_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("read-only");
+    std::fs::write(&path, b"").unwrap();
+    let (read_only, to) = (File::open(&path).unwrap(), tempfile::tempfile().unwrap());
+    let mut receiver = FileReceiver::new();
+    for pair in Pair::every() {
+        let socket = pair.ends()[1];
+        for part in 0..3 {
+            pair.write(b"twelve bytes");
+            receiver.receive(socket, &to, part * 12..(part + 1) * 12, &soon()).unwrap();
+        }
+        // These are in the pipe when the file refuses them.
+        pair.write(b"lost bytes");
+        let (why, moved) = reason(receiver.receive(socket, &read_only, 0..10, &soon()));
+        assert!(matches!(why, Reason::System { errno: Errno::EBADF }), "{why:?}");
+        assert_eq!(moved, 0);
+        pair.write(b"kept bytes");
+        receiver.receive(socket, &to, 36..46, &soon()).unwrap();
+        let mut found = [0; 46];
+        to.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(&found, b"twelve bytestwelve bytestwelve byteskept bytes");
+    }
 }
 
 fn a_socket_is_as_it_was_afterwards() {

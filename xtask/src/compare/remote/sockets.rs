@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::net::RecvFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
-use uncopy::send::{FileTransferOptions, receive_to_file, send_file};
+use uncopy::send::{FileReceiver, FileTransferOptions, receive_to_file, send_file};
 
 use crate::compare::brief::{BriefRuns, Options};
 use crate::compare::case::{Case, Role, Subject};
@@ -28,6 +28,7 @@ const PIECE: usize = 1 << 20;
 const SEND_FILE: &str = "uncopy, send_file";
 const SENDFILE: &str = "sendfile";
 const READ_SEND: &str = "read and send";
+const FILE_RECEIVER: &str = "uncopy, FileReceiver";
 const RECEIVE_TO_FILE: &str = "uncopy, receive_to_file";
 const SPLICE: &str = "splice";
 const RECV_WRITE: &str = "recv and write";
@@ -39,6 +40,7 @@ pub(super) const NOTES: &[&str] = &[
      of each round's ratio",
     "files lie in memory (memfd_create), written before; send_file: the other side discards the bytes without copying \
      (MSG_TRUNC); receive_to_file: the other side sends a file by sendfile",
+    "FileReceiver, splice: with a pipe that was made before; receive_to_file makes one each time",
     "sendfile, splice, read and send, recv and write: the bare calls in a loop, in pieces of at most 1 MiB; both with a \
      buffer of 1 MiB",
 ];
@@ -52,27 +54,29 @@ pub(super) fn cases(options: &Options) -> Vec<Case> {
             (SENDFILE, SendWay::Sendfile),
             (READ_SEND, SendWay::Buffer),
         ];
-        cases.push(case::<Sending>(&runs, format!("send_file/{size}"), bytes, ways));
+        cases.push(case::<Sending, _>(&runs, format!("send_file/{size}"), bytes, ways));
         let ways = [
-            (RECEIVE_TO_FILE, ReceiveWay::Own),
+            (FILE_RECEIVER, ReceiveWay::Receiver),
             (SPLICE, ReceiveWay::Splice),
             (RECV_WRITE, ReceiveWay::Buffer),
+            (RECEIVE_TO_FILE, ReceiveWay::Once),
         ];
-        cases.push(case::<Receiving>(&runs, format!("receive_to_file/{size}"), bytes, ways));
+        cases.push(case::<Receiving, _>(&runs, format!("receive_to_file/{size}"), bytes, ways));
     }
     cases
 }
 
 /// Makes the case of one kind of connection. The first way is uncopy's, and the second one is what it is compared with.
-fn case<C: Connection + 'static>(
+fn case<C: Connection + 'static, const WAYS: usize>(
     runs: &BriefRuns,
     name: String,
     bytes: u64,
-    ways: [(&'static str, C::TransferWay); 3],
+    ways: [(&'static str, C::TransferWay); WAYS],
 ) -> Case {
-    let (time, [(own, _), (bare, _), _]) = (runs.time, ways);
-    let subject = |(name, way)| {
-        let role = if name == own { Role::Own } else { Role::Yardstick };
+    let (time, own, bare) = (runs.time, ways[0].0, ways[1].0);
+    let subject = |(name, way): (&'static str, C::TransferWay)| {
+        let is_own = [own, RECEIVE_TO_FILE].contains(&name);
+        let role = if is_own { Role::Own } else { Role::Yardstick };
         let open = move || C::open(bytes);
         Subject::piece(name, role, open, move |connection: &mut C, _| {
             sample(time, || connection.transfer(bytes, way))
@@ -180,7 +184,8 @@ fn send_bare(file: &File, bytes: u64, socket: impl AsFd) -> Result<()> {
 
 #[derive(Clone, Copy)]
 enum ReceiveWay {
-    Own,
+    Receiver,
+    Once,
     Splice,
     Buffer,
 }
@@ -191,6 +196,7 @@ struct Receiving {
     socket: TcpStream,
     buffer: Vec<u8>,
     pipe: (OwnedFd, OwnedFd),
+    receiver: FileReceiver,
     /// Ends when the socket is closed.
     _other_side: JoinHandle<Result<()>>,
 }
@@ -210,15 +216,19 @@ impl Connection for Receiving {
         let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         rustix::pipe::fcntl_setpipe_size(&pipe.1, PIECE)?;
         let (file, buffer) = (file_of(bytes)?, vec![0; PIECE]);
-        Ok(Receiving { file, socket, buffer, pipe, _other_side: other_side })
+        let receiver = FileReceiver::new();
+        Ok(Receiving { file, socket, buffer, pipe, receiver, _other_side: other_side })
     }
 
     fn transfer(&mut self, bytes: u64, way: ReceiveWay) -> Result<()> {
-        let Receiving { file, socket, buffer, pipe, .. } = self;
+        let Receiving { file, socket, buffer, pipe, receiver, .. } = self;
         socket.write_all(&[1])?;
         let mut at = 0;
         match way {
-            ReceiveWay::Own => {
+            ReceiveWay::Receiver => {
+                receiver.receive(&*socket, &*file, 0..bytes, &FileTransferOptions::new())?;
+            }
+            ReceiveWay::Once => {
                 receive_to_file(&*socket, &*file, 0..bytes, &FileTransferOptions::new())?;
             }
             ReceiveWay::Splice => {
