@@ -1,9 +1,11 @@
 //! Sends over TCP and UDP that lend the memory of Python objects to the kernel.
 
-use std::sync::{Mutex, PoisonError};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use uncopy::Error;
 use uncopy::send::{self, Mode, Payload, SenderOptions};
@@ -23,7 +25,11 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// reads them. Until then the object that was sent keeps its memory: a `bytearray` cannot be resized (`BufferError`), and
 /// what is written to it may be sent.
 #[pyclass(frozen, module = "uncopy", name = "Sender")]
-pub(crate) struct Sender(Mutex<Option<send::Sender<Borrowed>>>);
+pub(crate) struct Sender {
+    slot: Mutex<Option<send::Sender<Borrowed>>>,
+    /// Thread whose send waits for room, and whose signal handlers may run meanwhile.
+    waiting: Mutex<Option<ThreadId>>,
+}
 
 impl Sender {
     /// Calls the library without the interpreter's lock: another thread may be sending, and needs it to go on.
@@ -32,11 +38,30 @@ impl Sender {
         py: Python<'_>,
         act: impl FnOnce(&mut send::Sender<Borrowed>) -> T + Send,
     ) -> PyResult<T> {
+        self.check_not_in_handler()?;
         let done = py.detach(|| {
-            let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = lock(&self.slot);
             slot.as_mut().map(act)
         });
         done.ok_or_else(closed)
+    }
+
+    /// Refuses what a signal handler does with the sender whose send it has interrupted: the send holds it.
+    fn check_not_in_handler(&self) -> PyResult<()> {
+        match *lock(&self.waiting) {
+            Some(thread) if thread == thread::current().id() => Err(PyRuntimeError::new_err(
+                "a send of this thread waits for room; raise an exception in the signal handler to end it",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks for signals while a send waits for room. Returns what a handler raised.
+    fn look(&self) -> PyResult<()> {
+        *lock(&self.waiting) = Some(thread::current().id());
+        let looked = Python::attach(|py| py.check_signals());
+        *lock(&self.waiting) = None;
+        looked
     }
 
     /// Repeats `attempt`, which waits for as long as it is given, until it has a result; looks for signals in between.
@@ -61,14 +86,32 @@ impl Sender {
     }
 }
 
+/// Locks, also after a panic elsewhere.
+fn lock<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes an observer of `look`, which keeps what was raised in `raised`.
+fn observer(
+    raised: &mut Option<PyErr>,
+    look: impl Fn() -> PyResult<()>,
+) -> impl FnMut() -> ControlFlow<()> {
+    move || match look() {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            *raised = Some(error);
+            ControlFlow::Break(())
+        }
+    }
+}
+
 fn closed() -> PyErr {
     PyValueError::new_err("the sender is closed")
 }
 
 #[pymethods]
 impl Sender {
-    /// `mode` is "auto" (lend where that is cheaper), "zerocopy" or "copy". A send waits for room `timeout` seconds at most;
-    /// Ctrl-C is handled when it has ended.
+    /// `mode` is "auto" (lend where that is cheaper), "zerocopy" or "copy". A send waits for room `timeout` seconds at most.
     #[new]
     #[pyo3(signature = (socket, *, mode = "auto", timeout = None))]
     fn new(socket: &Bound<'_, PyAny>, mode: &str, timeout: Option<f64>) -> PyResult<Sender> {
@@ -83,20 +126,27 @@ impl Sender {
             SenderOptions::new().mode(mode).send_timeout(timeout.map(seconds).transpose()?);
         check(socket)?;
         match adopt(detach(socket)?) {
-            Ok(socket) => Ok(Sender(Mutex::new(Some(send::Sender::new(socket, &options))))),
+            Ok(socket) => {
+                let slot = Mutex::new(Some(send::Sender::new(socket, &options)));
+                Ok(Sender { slot, waiting: Mutex::new(None) })
+            }
             Err((_, error)) => Err(failure::of_socket(py, &error)),
         }
     }
 
     /// Send the bytes of an object with a buffer, or of each of a list, as one message. Return the number of the send, which
-    /// its release has too.
+    /// its release has too. Ctrl-C ends a send that waits for room; the peer may read a part of it then.
     fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = data.py();
         let payload = Payload::Many(Borrowed::of_each(data)?);
-        let sent = self.with(py, |sender| sender.send(payload))?;
-        match sent.result {
-            Ok(_) => Ok(sent.id.get()),
-            Err(error) => Err(failure::of_socket(py, &error)),
+        let mut raised = None;
+        let mut observer = observer(&mut raised, || self.look());
+        let sent = self.with(py, |sender| sender.send_observed(payload, &mut observer))?;
+        drop(observer);
+        match (raised, sent.result) {
+            (Some(raised), _) => Err(raised),
+            (None, Ok(_)) => Ok(sent.id.get()),
+            (None, Err(error)) => Err(failure::of_socket(py, &error)),
         }
     }
 
@@ -132,21 +182,26 @@ impl Sender {
     }
 
     /// End the stream after what was sent, and wait for all releases; abort the connection after `timeout` seconds. Return
-    /// the releases that were not taken.
+    /// the releases that were not taken. Ctrl-C ends the wait, and the stream goes on to its end as when the sender is dropped.
     #[pyo3(signature = (*, timeout = None))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<Release>> {
         let timeout = timeout.map(seconds).transpose()?;
+        self.check_not_in_handler()?;
+        let mut raised = None;
+        let mut observer = observer(&mut raised, || Python::attach(|py| py.check_signals()));
         let closed = py.detach(|| {
-            let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-            sender.map(|sender| match sender.close(timeout) {
+            let sender = lock(&self.slot).take();
+            sender.map(|sender| match sender.close_observed(timeout, &mut observer) {
                 Ok((releases, _)) => Ok(releases.into_iter().map(Release::from).collect()),
                 Err(not_closed) => Err(not_closed.error),
             })
         });
-        match closed {
-            Some(Ok(releases)) => Ok(releases),
-            Some(Err(error)) => Err(failure::of_socket(py, &error)),
-            None => Ok(Vec::new()),
+        drop(observer);
+        match (raised, closed) {
+            (Some(raised), _) => Err(raised),
+            (None, Some(Ok(releases))) => Ok(releases),
+            (None, Some(Err(error))) => Err(failure::of_socket(py, &error)),
+            (None, None) => Ok(Vec::new()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import ssl
 import threading
@@ -145,6 +146,82 @@ def test_a_peer_that_does_not_read(tcp):
             sender.send(bytes(1 << 20))
     sender.abort()
     sender.close(timeout=60)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture
+def alarms():
+    """Take a function that becomes the handler of a signal which comes again and again."""
+
+    def start(handler):
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+
+    before = signal.getsignal(signal.SIGALRM)
+    yield start
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("mode", ["zerocopy", "copy"])
+def test_a_signal_ends_a_send_that_waits_for_room(tcp, alarms, mode):
+    near, far = tcp
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+    sender = uncopy.Sender(near, mode=mode)
+
+    def handler(number, frame):
+        try:
+            sender.outstanding
+        except RuntimeError as refused:
+            # The send is what waits: it holds the sender.
+            raise Stop from refused
+
+    alarms(handler)
+    data = bytearray(64 << 20)
+    with pytest.raises(Stop) as caught:
+        sender.send(data)
+    assert "signal handler" in str(caught.value.__cause__)
+    # What was taken is still sent, and the memory comes back.
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    thread, parts = received(far, len(data))
+    release = sender.release(timeout=60)
+    sender.close(timeout=60)
+    thread.join()
+    assert 0 < sum(map(len, parts)) == release.bytes < len(data)
+    data.append(1)
+
+
+def test_a_signal_ends_a_close_that_waits_for_releases(tcp, alarms):
+    near, far = tcp
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+    sender = uncopy.Sender(near, mode="zerocopy", timeout=0.05)
+    data = bytearray(64 << 20)
+    with pytest.raises(TimeoutError):
+        sender.send(data)
+
+    def handler(number, frame):
+        try:
+            sender.outstanding
+        except ValueError as closed:
+            raise Stop from closed
+
+    alarms(handler)
+    with pytest.raises(Stop):
+        sender.close()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    # As when it is dropped: the peer reads what was taken, and the memory comes back.
+    thread, parts = received(far, len(data))
+    thread.join()
+    assert 0 < sum(map(len, parts)) < len(data)
+    while True:
+        try:
+            data.append(1)
+            break
+        except BufferError:
+            pass
 
 
 def test_a_closed_sender(tcp):

@@ -18,7 +18,7 @@ const SLOW_PIECE_BYTES: usize = 16 << 10;
 /// Size of the pipe between socket and file.
 const PIPE_BYTES: usize = 1 << 20;
 /// Longest wait, in the kernel or before a call, until observer and deadline are looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+pub(crate) const GLANCE: Duration = Duration::from_millis(50);
 
 const THE_FILE: &str = "the file";
 const THE_SOCKET: &str = "the socket";

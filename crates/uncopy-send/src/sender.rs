@@ -5,12 +5,14 @@ mod close;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::auto::Lending;
 use super::choice::{Choice, CostSample, Decision, Path};
 use super::counters::{Counters, FallbackReason, Outstanding};
+use super::file_transfer::GLANCE;
 use super::options::SenderOptions;
 use super::paths::Paths;
 use super::plan::Mode;
@@ -19,7 +21,7 @@ use super::transmitter::{Progress, Transmission, Transmitter, Unfinished};
 use crate::room::inet::{InetSocket, Transport, WaitFor};
 use crate::room::zerocopy::{Completed, LendingRefusal};
 use crate::room::{Payload, StableBytes};
-use uncopy_core::{Errno, Error, Result};
+use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::clock;
 
 /// Sends buffers over a TCP or UDP socket, lending them to the kernel where that pays
@@ -97,6 +99,27 @@ fn left(timeout: Option<Duration>, waits_since: &mut Option<Instant>) -> Option<
     timeout.map(|timeout| timeout.saturating_sub(waited))
 }
 
+/// Callback of a wait, which it may stop.
+type Observer<'a> = &'a mut dyn FnMut() -> ControlFlow<()>;
+
+/// Cause of the end of a send before its last byte.
+#[derive(Debug, Clone, Copy)]
+enum NotSent {
+    /// The kernel refused it, or the time is over.
+    Refused(Errno),
+    /// The observer stopped it.
+    Stopped,
+}
+
+fn is_stopped(observer: &mut Option<Observer<'_>>) -> bool {
+    observer.as_mut().is_some_and(|observer| observer().is_break())
+}
+
+/// Returns the shorter of two waits; `None` is endless.
+fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    [one, other].into_iter().flatten().min()
+}
+
 /// Removes the path of a send.
 // Out of line, so that sends to the peer do not prepare a search in the map.
 #[cold]
@@ -135,16 +158,33 @@ impl<B: StableBytes> Sender<B> {
     // In line, for the reason given at `Transmitter::advance`.
     #[inline(always)]
     pub fn send(&mut self, payload: impl Into<Payload<B>>) -> Sent {
-        self.send_message(payload.into(), None)
+        self.send_message(payload.into(), None, None)
     }
 
     /// Sends a datagram to `to` from a UDP socket, connected or not.
     pub fn send_to(&mut self, payload: impl Into<Payload<B>>, to: SocketAddr) -> Sent {
-        self.send_message(payload.into(), Some(to))
+        self.send_message(payload.into(), Some(to), None)
+    }
+
+    /// As [`send`](Self::send); while the send waits for room, `observer` is called about every 50 ms, and may stop it. What
+    /// the socket had taken until then stays sent: on a stream the peer may read a part of the payload.
+    ///
+    /// The result of a send that was stopped is an error for which [`is_cancelled`](Error::is_cancelled) is true.
+    pub fn send_observed(
+        &mut self,
+        payload: impl Into<Payload<B>>,
+        observer: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Sent {
+        self.send_message(payload.into(), None, Some(observer))
     }
 
     #[inline(always)]
-    fn send_message(&mut self, payload: Payload<B>, to: Option<SocketAddr>) -> Sent {
+    fn send_message(
+        &mut self,
+        payload: Payload<B>,
+        to: Option<SocketAddr>,
+        observer: Option<Observer<'_>>,
+    ) -> Sent {
         if self.socket().is_inherited() {
             return self.refuse_in_child(payload);
         }
@@ -152,15 +192,15 @@ impl<B: StableBytes> Sender<B> {
             Decision { choice: Choice::Copy(reason), sample: None }
                 if !self.transmitter.is_drain_due() =>
             {
-                self.send_copied(payload, to, reason)
+                self.send_copied(payload, to, reason, observer)
             }
             decision => {
                 let mut sending = self.begin(payload, to, decision);
                 let progress = self.advance(&mut sending);
-                (sending.transmission.number, self.finish(&mut sending, progress))
+                (sending.transmission.number, self.finish(&mut sending, progress, observer))
             }
         };
-        Sent { id: SendId(number), result: result.map_err(|errno| self.refusal_of(to, errno)) }
+        Sent { id: SendId(number), result: result.map_err(|ended| self.error_of(to, ended)) }
     }
 
     /// Sends a payload that the kernel copies. Usually one call takes all of it, and it is counted at once.
@@ -170,7 +210,8 @@ impl<B: StableBytes> Sender<B> {
         payload: Payload<B>,
         to: Option<SocketAddr>,
         reason: FallbackReason,
-    ) -> (u64, Result<usize, Errno>) {
+        observer: Option<Observer<'_>>,
+    ) -> (u64, Result<usize, NotSent>) {
         let length = payload.len();
         self.count_completed();
         match self.transmitter.copy(payload, to) {
@@ -183,7 +224,7 @@ impl<B: StableBytes> Sender<B> {
                 self.counters.released(Fate::Copied, bytes);
                 (number, Ok(bytes))
             }
-            Err(unfinished) => self.send_rest(unfinished, to, reason),
+            Err(unfinished) => self.send_rest(unfinished, to, reason, observer),
         }
     }
 
@@ -194,7 +235,8 @@ impl<B: StableBytes> Sender<B> {
         unfinished: Unfinished<B>,
         to: Option<SocketAddr>,
         reason: FallbackReason,
-    ) -> (u64, Result<usize, Errno>) {
+        observer: Option<Observer<'_>>,
+    ) -> (u64, Result<usize, NotSent>) {
         let Unfinished { payload, sent } = unfinished;
         let mut sending = self.begin(payload, to, Choice::Copy(reason).into());
         let send = &mut sending.transmission;
@@ -202,7 +244,7 @@ impl<B: StableBytes> Sender<B> {
             Some(progress) => progress,
             None => self.advance(&mut sending),
         };
-        (sending.transmission.number, self.finish(&mut sending, progress))
+        (sending.transmission.number, self.finish(&mut sending, progress, observer))
     }
 
     /// Drops the payload: a child of `fork(2)` sends nothing and gets nothing back.
@@ -211,6 +253,21 @@ impl<B: StableBytes> Sender<B> {
         drop(payload);
         let refused = self.socket().check_owner("send to");
         Sent { id: SendId(self.transmitter.skip_number()), result: refused.map(|()| 0) }
+    }
+
+    /// Returns the error of a send that ended before its time.
+    #[cold]
+    fn error_of(&self, to: Option<SocketAddr>, ended: NotSent) -> Error {
+        match ended {
+            NotSent::Refused(errno) => self.refusal_of(to, errno),
+            NotSent::Stopped => self.stopped("send to"),
+        }
+    }
+
+    /// Returns the error of an operation that its observer stopped.
+    #[cold]
+    fn stopped(&self, operation: &'static str) -> Error {
+        Error::new(operation, self.socket().subject(), Reason::Cancelled)
     }
 
     /// Returns the error of a send that the kernel refused with `errno`.
@@ -225,29 +282,42 @@ impl<B: StableBytes> Sender<B> {
 
     /// Sends the rest of a send that has come so far, waiting for room.
     #[inline(always)]
-    fn finish(&mut self, sending: &mut Sending, progress: Progress) -> Result<usize, Errno> {
+    fn finish(
+        &mut self,
+        sending: &mut Sending,
+        progress: Progress,
+        observer: Option<Observer<'_>>,
+    ) -> Result<usize, NotSent> {
         let result = match progress {
             Progress::Done => Ok(sending.transmission.done),
-            Progress::Failed(errno) => Err(errno),
-            Progress::WaitForRoom => self.wait_and_finish(sending),
+            Progress::Failed(errno) => Err(NotSent::Refused(errno)),
+            Progress::WaitForRoom => self.wait_and_finish(sending, observer),
         };
         self.end(sending, result.is_ok());
         result
     }
 
     #[cold]
-    fn wait_and_finish(&mut self, sending: &mut Sending) -> Result<usize, Errno> {
+    fn wait_and_finish(
+        &mut self,
+        sending: &mut Sending,
+        mut observer: Option<Observer<'_>>,
+    ) -> Result<usize, NotSent> {
         let mut waits_since = None;
         loop {
             let left = left(self.options.send_timeout, &mut waits_since);
             if left == Some(Duration::ZERO) {
-                return Err(Errno::ETIMEDOUT);
+                return Err(NotSent::Refused(Errno::ETIMEDOUT));
             }
-            self.socket().wait(WaitFor::Room, left);
+            let glance = observer.is_some().then_some(GLANCE);
+            self.socket().wait(WaitFor::Room, shorter(left, glance));
             match self.advance(sending) {
                 Progress::Done => return Ok(sending.transmission.done),
-                Progress::Failed(errno) => return Err(errno),
+                Progress::Failed(errno) => return Err(NotSent::Refused(errno)),
                 Progress::WaitForRoom => {}
+            }
+            if is_stopped(&mut observer) {
+                return Err(NotSent::Stopped);
             }
         }
     }

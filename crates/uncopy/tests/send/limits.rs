@@ -1,5 +1,6 @@
 //! Tests full queues, exhausted limits, and peers that do not read.
 
+use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_sender_that_takes_no_releases_continues,
         [] a_peer_that_does_not_read,
         [] a_send_that_waits_too_long,
+        [] waits_that_an_observer_stops,
         [] a_connection_that_is_reset,
         [] a_closed_port,
         [] a_send_too_long_for_a_datagram,
@@ -301,6 +303,37 @@ fn send_that_waits_too_long(mode: Mode) {
     assert_eq!((releases.len(), counters.failed_sends, counters.sends), (1, 1, 0), "{mode:?}");
     assert_eq!((counters.bytes, counters.copied_bytes), (taken as u64, taken as u64), "{mode:?}");
     assert_eq!(received.join().unwrap().len(), taken, "the bytes reported as sent arrive");
+}
+
+fn waits_that_an_observer_stops() {
+    for mode in [Mode::Zerocopy, Mode::Copy] {
+        let (stream, socket) = tcp(false);
+        let mut sender = sender(socket, mode);
+        let length = 64 << 20;
+        let mut left = 3;
+        let mut stop_the_third_time = || {
+            left -= 1;
+            if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let sent = sender.send_observed(vec![7; length], &mut stop_the_third_time);
+        let error = sent.result.unwrap_err();
+        assert!(error.is_cancelled() && error.to_string().contains("send to tcp "), "{error}");
+        assert_eq!((left, sender.outstanding().bytes), (0, length), "{mode:?}");
+        // The kernel copies at once, or lends what waits until the peer reads.
+        let closed = sender.close_observed(None, &mut || ControlFlow::Break(()));
+        let taken = match (mode, closed) {
+            (Mode::Copy, Ok((releases, _))) => Some(releases[0].bytes),
+            (_, Err(not_closed)) => {
+                assert!(not_closed.error.is_cancelled(), "{not_closed}");
+                assert!(not_closed.releases.is_empty(), "{mode:?}");
+                None
+            }
+            (_, Ok(_)) => panic!("{mode:?}: released before the peer has read"),
+        };
+        let received = to_the_end(stream).join().unwrap().len();
+        assert!(0 < received && received < length, "{received}");
+        assert!(taken.is_none_or(|taken| taken == received), "{mode:?}: {taken:?}, {received}");
+    }
 }
 
 fn a_connection_that_is_reset() {
