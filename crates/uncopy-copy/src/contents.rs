@@ -260,12 +260,17 @@ impl FileCopy<'_, '_> {
 
     /// Notes whether the source changed, and fails if it must not have.
     pub(crate) fn check_change(&mut self) -> Result<()> {
+        self.check_change_of(self.source.stat.size)
+    }
+
+    /// The same, when this number of bytes of the source was to be copied.
+    pub(crate) fn check_change_of(&mut self, bytes: u64) -> Result<()> {
         let source = self.source;
         let change = source.change().map_err(|e| Error::system("examine", source.path, e))?;
         let is_short = self.facts.is_elsewhere
             && !self.options().attributes_only
-            && self.receipt.bytes < source.stat.size;
-        let shortened = || format!("size {} to {} bytes", source.stat.size, self.receipt.bytes);
+            && self.receipt.bytes < bytes;
+        let shortened = || format!("size {bytes} to {} bytes", self.receipt.bytes);
         let change = change.or_else(|| is_short.then(shortened));
         match change {
             Some(what) if self.options().if_changed != IfChanged::Accept => {

@@ -27,7 +27,11 @@ pub fn copy_from_peer<P: AsRef<Path>, Q: AsRef<Path>>(
         (source.as_ref().to_owned(), destination.as_ref().to_owned())
     };
     let pairs: Vec<(PathBuf, PathBuf)> = pairs.into_iter().map(owned).collect();
-    let checked = options.check().and_then(|()| check(options));
+    let is_kept = options.parents != Parents::Omit;
+    let checked = options.check().and_then(|()| check(options)).and(match is_kept {
+        true => Err(Contradiction::SourceElsewhere { option: "parents" }),
+        false => Ok(()),
+    });
     end_job(&pairs, checked, || run_job_from_peer(peer, &pairs, options, observer))
 }
 
@@ -46,7 +50,7 @@ pub fn is_built_from_peer(
 }
 
 /// Checks that the options are possible with a source on another machine.
-fn check(options: &JobOptions) -> Result<(), Contradiction> {
+pub(crate) fn check(options: &JobOptions) -> Result<(), Contradiction> {
     let copy = &options.copy;
     let can_write = matches!(
         copy.allow,
@@ -55,7 +59,6 @@ fn check(options: &JobOptions) -> Result<(), Contradiction> {
     let rows = [
         (options.link, "link"),
         (options.remove_source, "remove_source"),
-        (options.parents != Parents::Omit, "parents"),
         (options.sources == Sources::Files, "sources = Files"),
         (copy.transform != Transform::None, "transform"),
         (copy.require != Require::Nothing, "require"),

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use crate::CopyOptions;
 use crate::creation_defaults::Umask;
-use crate::metadata::{self, AttributeSource, Made};
+use crate::guarded_source::GuardedSource;
+use crate::metadata::{self, Made};
 use uncopy_core::{Error, Note, Result};
 use uncopy_os::{directory, file};
 
@@ -15,14 +16,14 @@ use uncopy_os::{directory, file};
 /// # Errors
 /// The directory cannot be examined or flushed, or does not get an owner or mode that the options name.
 pub fn finish_directory(
-    source: impl AsFd,
+    source: &GuardedSource,
     destination: impl AsFd,
     path: &Path,
     is_new: bool,
     options: &CopyOptions,
 ) -> Result<Vec<Note>> {
-    let (source, destination) = (source.as_fd(), destination.as_fd());
-    let stat = file::stat(source).map_err(|errno| Error::system("examine", path, errno))?;
+    let destination = destination.as_fd();
+    let stat = source.examine().map_err(|errno| Error::system("examine", path, errno))?;
     let umask = Umask::default();
     // Whoever made it gave it a mode of its own, so that it could be filled.
     let above = is_new
@@ -30,7 +31,7 @@ pub fn finish_directory(
         .transpose()
         .map_err(|errno| Error::destination("open the directory of", path, errno))?;
     let made = above.as_ref().map_or(Made::Found, |above| Made::Aside(above.as_fd(), &umask));
-    let attributes = AttributeSource::Here(source);
+    let attributes = source.attributes(options.preserve);
     let notes =
         metadata::apply_to_directory(destination, (&attributes, &stat), made, options.given())
             .map_err(|lacks| lacks.error(path))?;

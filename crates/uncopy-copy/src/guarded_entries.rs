@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use crate::guard::Guard;
+use crate::guarded_source::GuardedSource;
 use crate::jobs::EntryKind;
 
 /// Entries of one directory, and the guard that is asked about them.
 #[derive(Clone, Copy)]
 #[allow(clippy::exhaustive_structs, reason = "callers make it")]
 pub struct GuardedEntries<'a> {
-    /// Directory of the source.
+    /// Open directory of the source.
+    pub root: &'a GuardedSource,
+    /// Its path for people.
     pub source: &'a Path,
     /// Directory of the destination, which exists.
     pub destination: &'a Path,

@@ -1,5 +1,6 @@
 //! Copies listed entries as far as a guard allows.
 
+use crate::copy_from_peer;
 use crate::copy_trees::{JobError, end_job};
 use crate::guarded_entries::GuardedEntries;
 use crate::jobs::{JobObserver, JobOptions, Links, Parents, Sources, Summary};
@@ -30,6 +31,10 @@ pub fn copy_guarded(
         true => Ok(()),
         false => Err(Contradiction::ParentsOfPart),
     });
+    let checked = match listed.root.is_there() {
+        true => checked.and_then(|()| copy_from_peer::check(&options)),
+        false => checked,
+    };
     let pair = [(listed.source.to_owned(), listed.destination.to_owned())];
     end_job(&pair, checked, || run_guarded_job(listed, &options, observer))
 }

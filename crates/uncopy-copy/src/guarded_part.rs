@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::destination::{Destination, ExistingEntry};
 use crate::display_path::DisplayPath;
 use crate::file_copy::{CopyRequest, FileCopy};
 use crate::guard::{Guard, Guarded};
-use crate::observer::Observer;
+use crate::guarded_source::GuardedFile;
+use crate::observer::{Observer, Phase, Progress};
 use crate::retries::Flushes;
 use crate::source::Source;
-use crate::source_file::SourceFile;
 use crate::staging::Staging;
 use crate::transfer::Transfer;
 use crate::{Allow, CopyOptions, Verify};
-use uncopy_core::{Errno, Error, Mechanism, Receipt, Result};
+use uncopy_core::{Errno, Error, Mechanism, Reason, Receipt, Result};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::{file, name};
 
@@ -29,11 +29,14 @@ use uncopy_os::{file, name};
 /// same block.
 const BLOCK_BYTES: u64 = 1 << 16;
 
+/// Bytes that are asked for at a time of a file of another machine that is read again.
+const READ_BYTES: u64 = 64 << 20;
+
 /// A file that is copied in parts.
 #[allow(clippy::exhaustive_structs, reason = "callers make it")]
 pub struct CutFile<'a> {
     /// The open source.
-    pub source: OwnedFd,
+    pub source: &'a GuardedFile,
     /// Path of the source for people.
     pub source_path: &'a Path,
     /// Path of the destination for people.
@@ -59,7 +62,7 @@ pub fn copy_part(
     part: Range<u64>,
     observer: &mut dyn Observer,
 ) -> Result<Receipt> {
-    let size = examine(&cut.source, cut.source_path)?.size;
+    let size = examine(cut.source, cut.source_path)?.size;
     let is_border = |at: u64| at.is_multiple_of(BLOCK_BYTES) || at == size;
     // The whole file is verified and digested when all parts are there.
     let mut options = cut.options.clone().verify(None::<Verify>).digest(None);
@@ -69,7 +72,7 @@ pub fn copy_part(
     let cut = CutFile { options: &options, ..cut };
     with_copy(cut, None, observer, |copy, staging| {
         copy.receipt.bytes = Transfer::new(copy, part.end).run_part(part.clone())?;
-        copy.check_change()?;
+        copy.check_change_of(part.end - part.start)?;
         if copy.options().durable {
             file::sync_data(staging.fd()).map_err(|e| copy.destination_error("flush", e))?;
         }
@@ -91,6 +94,7 @@ pub fn finish_cut_file(
     with_copy(cut, Some(guarded), observer, |copy, staging| {
         copy.receipt.bytes = copy.source.stat.size;
         copy.prepare_digests()?;
+        receive_digest(copy)?;
         let directory = copy.complete(None)?;
         staging.commit()?;
         let mut receipt = std::mem::take(&mut copy.receipt);
@@ -103,6 +107,30 @@ pub fn finish_cut_file(
     })
 }
 
+/// Reads a source on another machine again, for the digest that the copy is compared with.
+fn receive_digest(copy: &mut FileCopy<'_, '_>) -> Result<()> {
+    let (source, total_bytes) = (copy.source, copy.source.stat.size);
+    let Some(file) = source.there().filter(|_| copy.received.is_some()) else { return Ok(()) };
+    let mut at = 0;
+    while at < total_bytes {
+        let progress = Progress { phase: Phase::Verifying, done_bytes: at, total_bytes };
+        copy.report(progress)?;
+        let end = total_bytes.min(at + READ_BYTES);
+        let read = file.read(at..end, &mut |bytes| {
+            if let Some(received) = &mut copy.received {
+                received.add(at, bytes);
+            }
+            at += bytes.len() as u64;
+            true
+        });
+        if read.map_err(|errno| Error::system("read", source.path, errno))? == 0 {
+            let what = format!("size {total_bytes} to {at} bytes");
+            return Err(Error::new("copy", source.path, Reason::SourceChanged { what }));
+        }
+    }
+    Ok(())
+}
+
 /// Calls `act` with a copy of the file, and with its staging file.
 fn with_copy<T>(
     cut: CutFile<'_>,
@@ -113,11 +141,14 @@ fn with_copy<T>(
     let CutFile { source, source_path, path, directory, name, staging, staging_name, options } =
         cut;
     let flushes = Cell::<Flushes>::default();
-    let stat = examine(&source, source_path)?;
-    let filesystem = |fd: &OwnedFd| Filesystem::from_magic(file::filesystem_magic(fd).unwrap_or(0));
-    let (from, to) = (filesystem(&source), filesystem(&staging));
+    let stat = examine(source, source_path)?;
+    let file = source.source_file().map_err(|errno| Error::system("open", source_path, errno))?;
+    // Nobody knows that of another machine.
+    let filesystem = |fd: Option<BorrowedFd<'_>>| {
+        Filesystem::from_magic(fd.and_then(|fd| file::filesystem_magic(fd).ok()).unwrap_or(0))
+    };
+    let (from, to) = (filesystem(file.here()), filesystem(Some(staging.as_fd())));
     let found = find(&directory, name).map_err(|e| Error::destination("examine", path, e))?;
-    let file = SourceFile::Here(source);
     let source = Source::opened(DisplayPath::Path(source_path), file, stat, from);
     let source = &source.watched(options, &flushes);
     let given = DisplayPath::Path(path);
@@ -136,8 +167,8 @@ fn with_copy<T>(
     result
 }
 
-fn examine(source: &OwnedFd, path: &Path) -> Result<file::Stat> {
-    file::stat(source).map_err(|errno| Error::system("examine", path, errno))
+fn examine(source: &GuardedFile, path: &Path) -> Result<file::Stat> {
+    source.examine().map_err(|errno| Error::system("examine", path, errno))
 }
 
 /// Looks up the regular file of a name.

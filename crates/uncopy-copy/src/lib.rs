@@ -105,6 +105,8 @@ mod guarded_part;
 #[cfg(all(feature = "trees", target_os = "linux"))]
 mod guarded_plan;
 #[cfg(all(feature = "trees", target_os = "linux"))]
+mod guarded_source;
+#[cfg(all(feature = "trees", target_os = "linux"))]
 mod manifest;
 #[cfg(target_os = "linux")]
 mod mechanism;
@@ -159,6 +161,8 @@ mod setters;
 mod small;
 #[cfg(target_os = "linux")]
 mod source;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod source_directory;
 #[cfg(target_os = "linux")]
 mod source_file;
 #[cfg(target_os = "linux")]
@@ -220,6 +224,7 @@ pub mod guarded {
     pub use crate::guarded_job::copy_guarded;
     pub use crate::guarded_part::{CutFile, copy_part, finish_cut_file};
     pub use crate::guarded_plan::{ForeseenCopy, foresee};
+    pub use crate::guarded_source::{GuardedEntry, GuardedFile, GuardedSource};
     pub use crate::ledger_name::LEDGER_DIRECTORY;
 }
 

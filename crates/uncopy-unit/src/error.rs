@@ -17,6 +17,12 @@ pub enum UnitError {
         /// The directory.
         directory: PathBuf,
     },
+    /// A root is on another machine, and nobody has logged in there.
+    #[error("{} is on another machine", .root.display())]
+    Elsewhere {
+        /// The root.
+        root: PathBuf,
+    },
     /// A file is not in its format.
     #[error("cannot use {}: {error}", .file.display())]
     Format {

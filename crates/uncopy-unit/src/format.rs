@@ -27,6 +27,18 @@ pub use write::UnitWriter;
 /// Version of the formats.
 pub const SCHEMA: u32 = 1;
 
+/// Version of plans and units with a root on another machine, which programs that know none do not take.
+pub const SCHEMA_OF_PLACES: u32 = 2;
+
+/// Returns the version of the format of a plan and its units with these roots.
+#[must_use]
+pub fn schema_of(source: &Root, destination: &Root) -> u32 {
+    match (source.there(), destination.there()) {
+        (None, None) => SCHEMA,
+        _ => SCHEMA_OF_PLACES,
+    }
+}
+
 pub use uncopy_copy::guarded::LEDGER_DIRECTORY;
 
 /// Maximum number of entries of a unit of files.

@@ -13,13 +13,14 @@ mod walk;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::UnitError;
-use crate::format::{Options, Plan, PlanId, RelativePath, Root, SCHEMA};
+use crate::format::{Options, Plan, PlanId, RelativePath, Root, schema_of};
 use directory::PlanDirectory;
 use links::LinkSpill;
 use uncopy_copy::job::{Compare, Selection, lies_within};
+use uncopy_copy::peer::Peer;
 use uncopy_core::Error;
 use uncopy_os::name;
 use units::Units;
@@ -41,14 +42,56 @@ pub struct Deletion {
     pub empty_source: bool,
 }
 
+/// Source or destination of a plan.
+#[derive(Debug, Clone)]
+#[allow(clippy::exhaustive_enums, reason = "made by callers")]
+pub enum PlanRoot {
+    /// A directory of this machine.
+    Here(PathBuf),
+    /// A directory of another machine.
+    There {
+        /// Place by which programs and people know it.
+        place: PathBuf,
+        /// The machine, which has it as its first root.
+        peer: Arc<dyn Peer>,
+    },
+}
+
+impl PlanRoot {
+    /// Returns its path, or its place.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        let (PlanRoot::Here(path) | PlanRoot::There { place: path, .. }) = self;
+        path
+    }
+
+    /// Returns the root as plans have it.
+    fn written(&self) -> Result<Root, PlanError> {
+        let written = match self {
+            PlanRoot::Here(path) => {
+                Root::new(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+            }
+            PlanRoot::There { place, .. } => Root::on_another_machine(place),
+        };
+        written.map_err(|problem| PlanError::Root { path: self.as_path().to_owned(), problem })
+    }
+
+    fn here(&self) -> Option<&Path> {
+        match self {
+            PlanRoot::Here(path) => Some(path),
+            PlanRoot::There { .. } => None,
+        }
+    }
+}
+
 /// Choices of a plan.
 #[derive(Debug, Clone)]
 #[allow(clippy::exhaustive_structs, reason = "made by callers")]
 pub struct PlanRequest {
     /// Directory whose contents are copied.
-    pub source: PathBuf,
+    pub source: PlanRoot,
     /// Directory that gets them; it need not exist.
-    pub destination: PathBuf,
+    pub destination: PlanRoot,
     /// Directory for the plan; it need not exist.
     pub directory: PathBuf,
     /// Options that workers get.
@@ -290,11 +333,7 @@ pub fn plan(
     progress: &(dyn Fn(PlanTotals) + Sync),
 ) -> Result<(Plan, PlanTotals), PlanError> {
     refuse_overlaps(request)?;
-    let root = |path: &Path| {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Root::new(absolute).map_err(|problem| PlanError::Root { path: path.to_owned(), problem })
-    };
-    let (source, destination) = (root(&request.source)?, root(&request.destination)?);
+    let (source, destination) = (request.source.written()?, request.destination.written()?);
     let random = name::random_bytes()
         .map_err(|errno| Error::system("draw a random number for", &request.directory, errno))?;
     let id = PlanId::from_random(random);
@@ -335,13 +374,15 @@ impl Making<'_> {
         Walk { request, roots, units: &units, links: &links, shared: &shared, progress }.run();
         let ended = shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).take();
         ended.map_or(Ok(()), Err)?;
+        // A question that was not answered is no answer.
+        roots.check_connected()?;
         refuse_problems(&shared)?;
         links.write_out(&units, &shared)?;
         let totals = shared.totals();
         refuse_deletions(request, totals)?;
         let PlanTotals { entries, bytes, deletions, .. } = totals;
         let plan = Plan {
-            schema: SCHEMA,
+            schema: schema_of(&source, &destination),
             id,
             source,
             destination,
@@ -361,7 +402,7 @@ fn refuse_deletions(request: &PlanRequest, totals: PlanTotals) -> Result<(), Pla
     let Some(delete) = request.delete else { return Ok(()) };
     let is_empty = totals.entries <= 1 && totals.unchanged == 0;
     if is_empty && !delete.empty_source && totals.deletions > 0 {
-        return Err(PlanError::EmptySource { source_root: request.source.clone() });
+        return Err(PlanError::EmptySource { source_root: request.source.as_path().to_owned() });
     }
     match delete.most.filter(|most| totals.deletions > *most) {
         Some(most) => Err(PlanError::TooManyDeletions { found: totals.deletions, most }),
@@ -379,19 +420,24 @@ fn refuse_problems(shared: &Shared) -> Result<(), PlanError> {
 }
 
 fn refuse_overlaps(request: &PlanRequest) -> Result<(), PlanError> {
-    let PlanRequest { source, destination, directory, .. } = request;
+    let (source, destination) = (request.source.here(), request.destination.here());
+    let directory = Some(request.directory.as_path());
     let pairs = [
         (destination, source, Overlap::Roots),
         (source, destination, Overlap::Roots),
         (directory, source, Overlap::PlanInSource),
         (directory, destination, Overlap::PlanInDestination),
     ];
-    match pairs.into_iter().find(|(inner, outer, _)| lies_within(inner, outer)) {
-        None => Ok(()),
-        Some((inner, outer, overlap)) => {
-            Err(PlanError::Overlap { inner: inner.clone(), outer: outer.clone(), overlap })
+    for (inner, outer, overlap) in pairs {
+        // Those of two machines do not lie in each other.
+        if let (Some(inner), Some(outer)) = (inner, outer)
+            && lies_within(inner, outer)
+        {
+            let (inner, outer) = (inner.to_owned(), outer.to_owned());
+            return Err(PlanError::Overlap { inner, outer, overlap });
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

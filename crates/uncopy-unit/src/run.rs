@@ -15,21 +15,23 @@ mod range;
 mod reverse;
 mod roots;
 
-use std::fs::File;
-use std::io::{BufReader, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::format::{Entry, Header, SCHEMA, UnitKind, UnitNumber, UnitReader, UnitSummary, check};
+use crate::format::{Entry, Header, Root, SCHEMA, UnitKind, UnitNumber, UnitReader, UnitSummary};
 use crate::ledger::{Amounts, Attempt, Begun, Failure, Flush, Ledger, LockPlace, Record, Worker};
 use crate::{UnitError, now};
 use commits::Commits;
 use failures::Failures;
+use reverse::FromTheBeginning;
 use roots::Roots;
 use serde_json::Value;
 use uncopy_copy::follow;
+use uncopy_copy::guarded::GuardedFile;
 use uncopy_copy::job::{JobObserver, JobOptions, Summary};
-use uncopy_core::{Errno, Error};
+use uncopy_copy::peer::Peer;
+use uncopy_core::Errno;
 
 /// Time that a worker waits for a lock that another one holds for as long as one name takes. Who has it longer was
 /// stopped, or its machine is gone.
@@ -52,7 +54,7 @@ pub struct Unit {
 enum Contents {
     Entries(Vec<Entry>),
     /// The last unit, which may be larger than memory.
-    Finish(File),
+    Finish(GuardedFile),
 }
 
 /// How a run of a unit ended.
@@ -102,34 +104,55 @@ impl Unit {
     /// # Errors
     /// The file cannot be read, or is not in its format.
     pub fn read(path: &Path) -> Result<Unit, UnitError> {
-        let failed = |operation, error: &std::io::Error| {
-            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
-            Error::system(operation, path, errno)
-        };
-        let wrong = |error| UnitError::Format { file: path.to_owned(), error };
         // Anything else would be waited for.
         if !follow::metadata(path)?.is_file() {
             return Err(UnitError::NotRegular { file: path.to_owned() });
         }
-        let mut file = follow::open(path)?;
-        let mut reader = UnitReader::new(BufReader::new(&file)).map_err(wrong)?;
-        let (summary, contents) = match reader.header().kind {
-            UnitKind::Files | UnitKind::Range => {
-                let mut entries = Vec::new();
-                while let Some(entry) = reader.next_entry().map_err(wrong)? {
-                    entries.push(entry);
-                }
-                (reader.summarize().map_err(wrong)?, Contents::Entries(entries))
+        Unit::read_open(GuardedFile::here(follow::open(path)?.into()), path)
+    }
+
+    /// Reads a unit that has this number among the roots of another machine, on this machine, which has the destination:
+    /// `destination` is its path here. `path`: by which people know the unit.
+    ///
+    /// # Errors
+    /// As [`Unit::read`]; the other machine was lost.
+    pub fn read_from(
+        peer: &Arc<dyn Peer>,
+        number: u32,
+        path: &Path,
+        destination: Root,
+    ) -> Result<Unit, UnitError> {
+        let mut unit = Unit::read_open(GuardedFile::there(Arc::clone(peer), number, path)?, path)?;
+        unit.header.destination = destination;
+        Ok(unit)
+    }
+
+    fn read_open(file: GuardedFile, path: &Path) -> Result<Unit, UnitError> {
+        let wrong = |error| match file.check_connected() {
+            Ok(()) => UnitError::Format { file: path.to_owned(), error },
+            Err(lost) => lost.into(),
+        };
+        let mut reader = UnitReader::new(FromTheBeginning::of(&file)).map_err(wrong)?;
+        let mut entries = Vec::new();
+        let is_kept = reader.header().kind != UnitKind::Finish;
+        while let Some(entry) = reader.next_entry().map_err(wrong)? {
+            if is_kept {
+                entries.push(entry);
             }
-            UnitKind::Finish => {
-                drop(reader);
-                file.rewind().map_err(|error| failed("read", &error))?;
-                let summary = check(BufReader::new(&file)).map_err(wrong)?;
-                (summary, Contents::Finish(file))
-            }
+        }
+        let summary = reader.summarize().map_err(wrong)?;
+        let contents = match is_kept {
+            true => Contents::Entries(entries),
+            false => Contents::Finish(file),
         };
         let UnitSummary { header, bytes, digest, .. } = summary;
         Ok(Unit { path: path.to_owned(), header, digest, bytes, contents })
+    }
+
+    /// Returns the digest of its file.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
     }
 
     /// Returns its first line.
@@ -139,18 +162,20 @@ impl Unit {
     }
 
     /// Does the unit, unless the ledger has a record of it. `options` are those of the plan, as
-    /// [`Header::options`] says them; `receipt` makes of a summary what the record keeps.
+    /// [`Header::options`] says them; `receipt` makes of a summary what the record keeps. `source`: another machine that
+    /// has the source, as its first root.
     ///
     /// # Errors
     /// The roots or the ledger cannot be used; entries that fail are [`Ran::Failed`].
     pub fn run(
         &self,
+        source: Option<&Arc<dyn Peer>>,
         options: &JobOptions,
         observer: &dyn JobObserver,
         receipt: &dyn Fn(&Summary) -> Value,
     ) -> Result<Ran, UnitError> {
         let Header { plan, unit, .. } = self.header;
-        let roots = Roots::open(&self.header)?;
+        let roots = Roots::open(&self.header, source)?;
         let flush = if options.copy.durable { Flush::Yes } else { Flush::No };
         let ledger =
             Ledger::create(&roots.destination, self.header.destination.as_path(), plan, flush)?;
@@ -289,6 +314,10 @@ fn missing_units(ledger: &Ledger, last: UnitNumber) -> Result<Option<Ran>, UnitE
         }
     }
     Ok((missing > 0).then_some(Ran::NotYet { missing, first }))
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()))
 }
 
 #[cfg(test)]

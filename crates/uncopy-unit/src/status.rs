@@ -192,7 +192,9 @@ pub fn of_directory(
 /// # Errors
 /// It cannot be opened.
 pub fn ledger_of(plan: &Plan) -> Result<Option<Ledger>, UnitError> {
-    let shown = plan.destination.as_path();
+    let Some(shown) = plan.destination.here() else {
+        return Err(UnitError::Elsewhere { root: plan.destination.as_path().to_owned() });
+    };
     match follow::open_root(shown) {
         Ok(destination) => Ledger::open(destination, shown, plan.id),
         // No worker has made it yet.

@@ -30,7 +30,8 @@ Examples:
 Exit codes:
   0  the plan is whole
   1  there is no plan: something could not be read, or the roots or DIR cannot be used
-  2  the command line or a setting makes no sense; nothing was touched";
+  2  the command line or a setting makes no sense; nothing was touched
+  9  the machine of SRC cannot be reached, or the connection to it ended; there is no plan";
 
 /// Shown below the flags of `run`.
 const RUN_EXAMPLES: &str = "\
@@ -44,6 +45,7 @@ Exit codes:
   2   the options of the unit make no sense to this version; nothing was touched
   3   verification failed: a copy differs from its source, and did not get its name
   4   the source has changed since the plan
+  9   the machine of the source cannot be reached, or the connection to it ended
   10  the last unit must wait for others, or another worker goes on with this one";
 
 /// Shown below the flags of `status`.
@@ -106,6 +108,10 @@ pub(crate) const PASSED_ON: [&str; 37] = [
     "config",
 ];
 
+/// Ids of the flags of `uncopy cp` about connections to other machines.
+pub(crate) const CONNECTION: [&str; 6] =
+    ["rsh", "remote_program", "data", "connections", "data_ports", "config"];
+
 /// Cut a large copy into units of work, and follow what is done
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum UnitArgs {
@@ -124,7 +130,7 @@ pub(crate) enum UnitArgs {
     /// Copies are flushed unless --no-durable is given.
     Plan(Box<PlanArgs>),
 
-    /// Do a unit, wherever SRC and DST are mounted
+    /// Do a unit, wherever SRC can be reached and DST is mounted
     ///
     /// The ledger at DST (.uncopy-ledger) gets a record of what is done: a unit with a record is not done again. Several
     /// workers may run at once, also with the same unit: the last attempt counts, and the others give no names any
@@ -142,7 +148,7 @@ pub(crate) enum UnitArgs {
 /// Flags of `uncopy unit plan` that `uncopy cp` does not have.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArgs {
-    /// Directory whose contents are copied
+    /// Directory whose contents are copied; on another machine: HOST:PATH
     #[arg(value_name = "SRC", value_hint = ValueHint::DirPath)]
     pub from: PathBuf,
 
@@ -232,9 +238,16 @@ fn unit_bytes(text: &str) -> Result<u64, String> {
 
 /// Adds the subcommands. `plan` also has flags of `uncopy cp`.
 pub(crate) fn augment(command: Command) -> Command {
-    UnitArgs::augment_subcommands(command).mut_subcommand("plan", |plan| {
+    let connected = |command: Command| {
+        let copy = CopyArgs::augment_args(Command::new("cp"));
+        let flags =
+            copy.get_arguments().filter(|flag| CONNECTION.contains(&flag.get_id().as_str()));
+        command.args(flags.cloned().collect::<Vec<_>>())
+    };
+    let command = UnitArgs::augment_subcommands(command).mut_subcommand("run", connected);
+    command.mut_subcommand("plan", |plan| {
         let copy = CopyArgs::augment_args(Command::new("cp")).mut_args(super::repeatable);
-        let passed_on = |id: &str| PASSED_ON.contains(&id);
+        let passed_on = |id: &str| PASSED_ON.contains(&id) || CONNECTION.contains(&id);
         let flags = copy.get_arguments().filter(|flag| passed_on(flag.get_id().as_str()));
         plan.args(flags.cloned().collect::<Vec<_>>())
             // A plan is always about a whole tree, which some of these flags require.

@@ -7,6 +7,7 @@ mod push;
 mod recorder;
 mod relay;
 mod serve;
+mod served;
 mod session;
 mod there;
 mod words;
@@ -24,6 +25,8 @@ use crate::flags::usage_error;
 use crate::report::Failure;
 pub(crate) use doctor::facts;
 pub(crate) use serve::run as serve;
+#[cfg(feature = "unit")]
+pub(crate) use served::{NotServed, Served};
 
 /// Copies from or to another machine. `given` has the flags of the command line, where the parser read it.
 ///

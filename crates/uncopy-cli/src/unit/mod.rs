@@ -3,6 +3,7 @@
 mod metrics;
 mod plan;
 mod retry;
+mod roots;
 mod run;
 mod status;
 mod words;
@@ -10,6 +11,7 @@ mod words;
 use clap::{ArgMatches, FromArgMatches};
 use uncopy::unit::UnitError;
 use uncopy::unit::format::FormatProblem;
+use uncopy::{Error, Objection, Reason};
 
 use crate::exit::Exit;
 use crate::flags::unit::UnitArgs;
@@ -27,7 +29,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<Exit, clap::Error> {
                 .subcommand_matches("plan")
                 .map_or(Ok(Exit::Usage), |given| plan::run(&flags, given))
         }
-        UnitArgs::Run(flags) => run::run(&flags),
+        UnitArgs::Run(flags) => matches
+            .subcommand_matches("run")
+            .map_or(Ok(Exit::Usage), |given| run::run(&flags, given)),
         UnitArgs::Status(flags) => Ok(status::run(&flags)),
         UnitArgs::Retry(flags) => Ok(retry::run(&flags)),
     }
@@ -36,12 +40,21 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<Exit, clap::Error> {
 /// Reports an error that leaves nothing to do.
 fn failed(error: &UnitError) -> Exit {
     report::say(&sentence(error));
-    Exit::Failure
+    match error {
+        UnitError::System(error) if is_lost(error) => Exit::Unreachable,
+        _ => Exit::Failure,
+    }
+}
+
+fn is_lost(error: &Error) -> bool {
+    matches!(error.reason(), Reason::Refused(Objection::PeerLost { .. }))
 }
 
 /// Describes an error, with the next step.
 fn sentence(error: &UnitError) -> String {
     match error {
+        // Copies that were made count as done.
+        UnitError::System(error) if is_lost(error) => format!("{error}; run the command again"),
         UnitError::System(error) => Failure::from(error).to_string(),
         UnitError::NoPlan { .. } => {
             format!("{error}; name the directory of `uncopy unit plan --out`")
@@ -54,6 +67,9 @@ fn sentence(error: &UnitError) -> String {
         UnitError::Format { .. } => format!("{error}; make the plan anew"),
         UnitError::OtherUnit { .. } => {
             format!("{error}; look which of the two belongs to the plan")
+        }
+        UnitError::Elsewhere { .. } => {
+            format!("{error}; mount it here")
         }
         UnitError::NotRegular { .. } => format!("{error}; name a file of DIR/units"),
         error => format!("{error}; do not move files of a ledger"),

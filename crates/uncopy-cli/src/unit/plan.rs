@@ -2,45 +2,87 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use clap::ArgMatches;
 use indicatif::BinaryBytes;
 use serde::Serialize;
-use uncopy::System;
 use uncopy::copy::job::Links;
-use uncopy::unit::format::Plan;
+use uncopy::copy::peer::Peer;
+use uncopy::unit::format::{Options, Plan};
 use uncopy::unit::plan::{
-    DEFAULT_BYTES, Deletion, EntryProblem, PlanError, PlanRequest, PlanTotals, plan,
+    DEFAULT_BYTES, Deletion, EntryProblem, PlanError, PlanRequest, PlanRoot, PlanTotals, plan,
 };
 
-use super::{sentence, words};
+use super::roots::{self, Sides};
+use super::{failed, words};
 use crate::exit::Exit;
-use crate::flags::operand::{Operand, Place};
+use crate::flags::between::Direction;
+use crate::flags::operand::Place;
 use crate::flags::unit::PlanArgs;
 use crate::job_control::JobControl;
 use crate::progress::JobBar;
+use crate::remote::{NotServed, Served};
 use crate::report::human::counted;
 use crate::report::json::{SCHEMA, base64_name, line};
 use crate::report::{self, Failure, quoted};
+use crate::stop::{self, Stop};
 
 /// Plans.
 ///
 /// # Errors
 /// A flag or a setting has no valid meaning.
 pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
-    for root in [&flags.from, &flags.to] {
-        refuse_other_machine(root)?;
+    let sides = Sides::of_operands(&flags.from, &flags.to)?;
+    if let Sides::Destination(place) = &sides {
+        return Err(not_there(place));
     }
-    let options = words::of(given, &flags.to)?;
-    let job = words::read(&options)?;
+    let options = words::of(given, &flags.to, sides.direction())?;
+    let here = |root: &PathBuf| PlanRoot::Here(root.clone());
+    let Some(place) = sides.place() else {
+        return make(flags, options, None, here(&flags.from), here(&flags.to));
+    };
+    let connection = words::connection(given, flags.quiet)?;
+    let stop = match Stop::new() {
+        Ok(stop) => stop,
+        Err(error) => return Ok(stop::failed(&error)),
+    };
+    let served = match Served::begin(&connection, &place.machine, &[(&place.path).into()], &stop) {
+        Ok(served) => served,
+        Err(NotServed::Stopped(by)) => {
+            report::say(&format!("stopped by {}; there is no plan", by.name()));
+            return Ok(by.end());
+        }
+        Err(NotServed::Failed(failure)) => return Ok(roots::not_reached(&failure)),
+    };
+    let there = PlanRoot::There {
+        place: place.machine.with_path(&place.path),
+        peer: served.source() as Arc<dyn Peer>,
+    };
+    let (source, destination) = match sides {
+        Sides::Destination(_) => (here(&flags.from), there),
+        _ => (there, here(&flags.to)),
+    };
+    let exit = make(flags, options, sides.direction(), source, destination)?;
+    Ok(served.end(exit))
+}
+
+/// Makes a plan between these roots.
+fn make(
+    flags: &PlanArgs,
+    options: Options,
+    between: Option<Direction>,
+    source: PlanRoot,
+    destination: PlanRoot,
+) -> Result<Exit, clap::Error> {
+    let job = words::read(&options, between)?;
     let delete =
         job.delete.map(|delete| Deletion { most: delete.most, empty_source: delete.empty_source });
     let usual = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let request = PlanRequest {
-        source: flags.from.clone(),
-        destination: flags.to.clone(),
+        source,
+        destination,
         directory: flags.out.clone(),
         options,
         selection: job.selection,
@@ -70,18 +112,15 @@ pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Er
     })
 }
 
-/// Refuses a root on another machine: workers open both by their paths.
-fn refuse_other_machine(root: &Path) -> Result<(), clap::Error> {
-    match Operand::parse(root.as_os_str(), System::HERE) {
-        Ok(Operand::Here(_)) => Ok(()),
-        Ok(Operand::There(Place { machine, path })) => Err(words::misuse(&format!(
-            "{} is on another machine, and units open both roots by their paths: mount it here, or where both \
-             are there run `ssh {machine} uncopy unit plan` with {}; `uncopy cp -r` copies between machines",
-            root.display(),
-            path.display()
-        ))),
-        Err(bad) => Err(words::misuse(&bad.to_string())),
-    }
+/// Refuses a destination on another machine: its ledger is there.
+fn not_there(Place { machine, path }: &Place) -> clap::Error {
+    words::misuse(&format!(
+        "{} is on another machine, and the ledger of a plan is at its destination: mount it here, or run \
+         `ssh {machine} uncopy unit plan` with {}, to which the source may be on another machine; `uncopy cp -r` \
+         copies to other machines",
+        machine.with_path(path).display(),
+        path.display()
+    ))
 }
 
 /// Reports a plan.
@@ -151,7 +190,7 @@ fn json(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
 /// Reports why there is no plan.
 fn refused(error: &PlanError) -> Exit {
     match error {
-        PlanError::Unit(error) => report::say(&sentence(error)),
+        PlanError::Unit(error) => return failed(error),
         PlanError::Entries { first, total } => {
             for problem in first {
                 match problem {

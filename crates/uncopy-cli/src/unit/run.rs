@@ -1,21 +1,27 @@
 //! `uncopy unit run`.
 
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use clap::ArgMatches;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use serde_json::Value;
 use uncopy::copy::Control;
-use uncopy::copy::job::{EntryOutcome, JobObserver, JobProgress, Record, Summary};
-use uncopy::unit::format::{PlanId, RelativePath, UnitNumber};
+use uncopy::copy::job::{EntryOutcome, JobObserver, JobOptions, JobProgress, Record, Summary};
+use uncopy::copy::peer::Peer;
+use uncopy::unit::format::{Header, PlanId, RelativePath, UnitNumber};
 use uncopy::unit::ledger::{self, Failure, FailureKind};
+use uncopy::unit::plan::{PLAN_FILE, read_plan};
 use uncopy::unit::run::{Ran, Unit};
 
+use super::roots::{self, Sides};
 use super::{failed, words};
 use crate::exit::Exit;
 use crate::flags::unit::RunArgs;
 use crate::job_control::JobControl;
 use crate::progress::JobBar;
+use crate::remote::{NotServed, Served};
 use crate::report;
 use crate::report::human::counted;
 use crate::report::json::{self, SCHEMA};
@@ -25,32 +31,84 @@ use crate::stop::{self, Stop};
 ///
 /// # Errors
 /// The options of the unit make no sense to this version.
-pub(super) fn run(flags: &RunArgs) -> Result<Exit, clap::Error> {
+pub(super) fn run(flags: &RunArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
     let unit = match Unit::read(&flags.unit) {
         Ok(unit) => unit,
         Err(error) => return Ok(failed(&error)),
     };
-    let options = words::read(&unit.header().options)?;
+    let header = unit.header();
+    let sides = Sides::of_roots(&header.source, &header.destination)?;
+    let options = words::read(&header.options, sides.direction())?;
     let stop = match Stop::new() {
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
+    let Some(place) = sides.place() else {
+        return Ok(do_unit(&unit, None, &options, flags, &stop));
+    };
+    if let Err(exit) = beside_plan(&flags.unit, header) {
+        return Ok(exit);
+    }
+    let connection = words::connection(given, flags.quiet)?;
+    let served = match Served::begin(&connection, &place.machine, &[(&place.path).into()], &stop) {
+        Ok(served) => served,
+        Err(NotServed::Stopped(by)) => {
+            report::say(&format!("stopped by {}; nothing was copied", by.name()));
+            return Ok(by.end());
+        }
+        Err(NotServed::Failed(failure)) => return Ok(roots::not_reached(&failure)),
+    };
+    let source: Arc<dyn Peer> = served.source();
+    let exit = do_unit(&unit, Some(&source), &options, flags, &stop);
+    Ok(served.end(exit))
+}
+
+/// Refuses a unit with a root on another machine that does not lie beside its plan: whoever can write a file
+/// somewhere must not lead a worker to a machine that no plan names.
+fn beside_plan(unit: &Path, header: &Header) -> Result<(), Exit> {
+    let absolute = std::path::absolute(unit).unwrap_or_else(|_| unit.to_owned());
+    let directory = absolute.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let plan = read_plan(directory).map_err(|error| failed(&error))?;
+    let is_of_plan = (plan.id, &plan.source, &plan.destination)
+        == (header.plan, &header.source, &header.destination);
+    match is_of_plan {
+        true => Ok(()),
+        false => {
+            report::say(&format!(
+                "{} names another plan or other roots than {}; a unit with a root on another machine is done \
+                 beside its plan: make the plan anew",
+                report::quoted(unit),
+                report::quoted(&directory.join(PLAN_FILE))
+            ));
+            Err(Exit::Usage)
+        }
+    }
+}
+
+/// Does a unit whose destination is here, and reports it.
+fn do_unit(
+    unit: &Unit,
+    source: Option<&Arc<dyn Peer>>,
+    options: &JobOptions,
+    flags: &RunArgs,
+    stop: &Stop,
+) -> Exit {
     stop.listen();
     let control = JobControl::default();
     control.listen();
     let bar = JobBar::new(!flags.quiet && !flags.json, false, control.clock());
     let digests = options.copy.digest.is_some().then(Mutex::default);
-    let source = unit.header().source.as_path().to_owned();
-    let watch = Watch { stop: &stop, control: &control, bar, source, digests };
-    let ran = unit.run(&options, &watch, &|summary| watch.receipt(summary));
+    let root = unit.header().source.as_path().to_owned();
+    let watch = Watch { stop, control: &control, bar, source: root, digests };
+    let ran = unit.run(source, options, &watch, &|summary| watch.receipt(summary));
     let Watch { bar, .. } = watch;
     drop(bar);
     let ran = match ran {
         Ok(ran) => ran,
-        Err(error) => return Ok(failed(&error)),
+        Err(error) => return failed(&error),
     };
     let text = match (flags.json, flags.quiet) {
-        (true, _) => json(&unit, &ran),
+        (true, _) => json(unit, &ran),
         (false, true) => String::new(),
         (false, false) => words_of(&ran, unit.header().unit),
     };
@@ -59,10 +117,10 @@ pub(super) fn run(flags: &RunArgs) -> Result<Exit, clap::Error> {
         explain(&ran, unit.header().unit);
     }
     if let Some(signal) = stop.requested() {
-        return Ok(signal.end());
+        return signal.end();
     }
     let exit = exit_of(&ran);
-    Ok(printed.map_or_else(|error| exit.and(report::output_failed(&error)), |()| exit))
+    printed.map_or_else(|error| exit.and(report::output_failed(&error)), |()| exit)
 }
 
 /// Watches the copies of a unit.

@@ -10,9 +10,10 @@ use uncopy::unit::format::{Options, Word};
 
 use crate::config::Configured;
 use crate::cp::{self, list};
+use crate::flags::between::{self, Direction};
 use crate::flags::copy::CopyArgs;
 use crate::flags::select::Patterns;
-use crate::flags::unit::PASSED_ON;
+use crate::flags::unit::{CONNECTION, PASSED_ON};
 use crate::flags::{usage_error, words};
 
 /// Flags that are written in another way than they were given.
@@ -40,11 +41,15 @@ const SETTINGS: [&str; 17] = [
 ];
 
 /// Writes the flags of `uncopy unit plan` and the settings of this machine as options of a plan. `destination` has settings
-/// that were measured there.
+/// that were measured there. `between`: one of the roots is on another machine.
 ///
 /// # Errors
-/// A flag or a setting has no valid meaning.
-pub(super) fn of(given: &ArgMatches, destination: &Path) -> Result<Options, clap::Error> {
+/// A flag or a setting has no valid meaning, or none between machines.
+pub(super) fn of(
+    given: &ArgMatches,
+    destination: &Path,
+    between: Option<Direction>,
+) -> Result<Options, clap::Error> {
     let is_written = |id: &str| PASSED_ON.contains(&id) && !REWRITTEN.contains(&id);
     let mut all = vec![OsString::from("--recursive")];
     all.extend(words::of_flags(given, is_written));
@@ -56,20 +61,36 @@ pub(super) fn of(given: &ArgMatches, destination: &Path) -> Result<Options, clap
     all.push(if is_durable { "--durable" } else { "--no-durable" }.into());
     let (mut flags, matches) = read_flags(&all)?;
     flags.config = given.get_one("config").cloned();
+    flags.is_between = between.is_some();
     let configured = Configured::new(flags, Some(destination), |id| words::is_given(&matches, id))?;
     let settings = configured.settings().filter(|(name, _)| SETTINGS.contains(name));
     all.extend(settings.map(|(name, value)| words::of_setting(name, value)));
     let options = Options { words: all.into_iter().map(Word).collect() };
     // Workers would refuse them, too late.
-    read(&options)?;
+    read(&options, between)?;
     Ok(options)
 }
 
-/// Reads the options of a plan or a unit. The settings of this machine have no say.
+/// Reads the flags of `uncopy unit` about connections to other machines, with the settings of this one.
 ///
 /// # Errors
-/// They make no sense to this version.
-pub(super) fn read(options: &Options) -> Result<JobOptions, clap::Error> {
+/// A flag or a setting has no valid meaning.
+pub(super) fn connection(given: &ArgMatches, is_quiet: bool) -> Result<CopyArgs, clap::Error> {
+    let words = words::of_flags(given, |id| CONNECTION.contains(&id));
+    let (flags, matches) = read_flags(&words)?;
+    let flags = CopyArgs { quiet: is_quiet, is_between: true, ..flags };
+    Ok(Configured::new(flags, None, |id| words::is_given(&matches, id))?.flags)
+}
+
+/// Reads the options of a plan or a unit. The settings of this machine have no say. `between`: one of the roots is on
+/// another machine.
+///
+/// # Errors
+/// They make no sense to this version, or none between machines.
+pub(super) fn read(
+    options: &Options,
+    between: Option<Direction>,
+) -> Result<JobOptions, clap::Error> {
     let all: Vec<OsString> = options.words.iter().map(|Word(word)| word.clone()).collect();
     let (flags, matches) = read_flags(&all)?;
     let is_given = |id: &str| words::is_given(&matches, id);
@@ -83,6 +104,9 @@ pub(super) fn read(options: &Options) -> Result<JobOptions, clap::Error> {
     let settings = words::settings(&matches).map_err(misuse)?;
     let configured =
         Configured::of_peer(flags, settings, is_given).map_err(|message| misuse(&message))?;
+    if let Some(refusal) = between.and_then(|to| between::refusal(&configured.flags, to)) {
+        return Err(misuse(&format!("{refusal}; {}", between::NEXT_STEP)));
+    }
     let job = cp::job_options(&configured)?;
     if job.links == Links::Follow {
         return Err(misuse(
@@ -120,11 +144,11 @@ mod tests {
         let words = format!("uncopy unit plan s d --out p {line}");
         let matches = crate::command().try_get_matches_from(words.split_whitespace())?;
         let unit = matches.subcommand_matches("unit").unwrap();
-        of(unit.subcommand_matches("plan").unwrap(), Path::new("d"))
+        of(unit.subcommand_matches("plan").unwrap(), Path::new("d"), None)
     }
 
     fn job(line: &str) -> JobOptions {
-        read(&written(line).unwrap()).unwrap()
+        read(&written(line).unwrap(), None).unwrap()
     }
 
     #[test]
@@ -186,7 +210,7 @@ mod tests {
             ["--in-place", "--audit=/etc/passwd", "--setting=x", "--setting=a=b", "s", "--config=c"]
         {
             let words = ["--recursive", word].map(|word| Word(word.into())).into();
-            assert!(read(&Options { words }).is_err(), "{word}");
+            assert!(read(&Options { words }, None).is_err(), "{word}");
         }
     }
 

@@ -66,7 +66,7 @@ impl Machines {
         fs::set_permissions(self.shell(), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn shell(&self) -> PathBuf {
+    pub(crate) fn shell(&self) -> PathBuf {
         self.aside.join("rsh")
     }
 

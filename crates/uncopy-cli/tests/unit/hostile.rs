@@ -43,6 +43,7 @@ fn units_that_are_refused() {
         text.replace("\"kind\":\"file\"", "\"kind\":\"directory\""),
         text.replace("\"kind\":\"files\"", "\"kind\":\"range\""),
         text.replace("\"schema\":1", "\"schema\":2"),
+        text.replace("\"schema\":1", "\"schema\":3"),
         text.replace("\"plan\":\"", "\"plan\":\"../../"),
         text.replace("\"unit\":0", "\"unit\":4294967295"),
         text.replace("\"entries\":1", "\"entries\":2"),

@@ -1,5 +1,6 @@
 //! `uncopy unit`, as a black box.
 
+mod between;
 mod hostile;
 mod planning;
 mod run;
@@ -17,8 +18,14 @@ use serde_json::Value;
 use testbed::{Case, Place, Program, Run, Scratch};
 
 pub(crate) fn cases() -> Vec<Case> {
-    let cases =
-        [planning::cases(), state::cases(), run::cases(), hostile::cases(), together::cases()];
+    let cases = [
+        planning::cases(),
+        state::cases(),
+        run::cases(),
+        hostile::cases(),
+        together::cases(),
+        between::cases(),
+    ];
     cases.into_iter().flatten().collect()
 }
 

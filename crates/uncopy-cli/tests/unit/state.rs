@@ -149,8 +149,8 @@ fn what_is_no_ledger_is_an_error() {
     assert_eq!(planned.status(10)["done"], 0);
     let run = unit(["status"]).arg(planned.scratch.join("s")).run();
     assert!(run.failed(1).contains("there is no plan in"), "{}", run.stderr);
-    write(planned.scratch.join("p/plan.json"), "{\"schema\":2}");
-    failed("version 2");
+    write(planned.scratch.join("p/plan.json"), "{\"schema\":3}");
+    failed("version 3");
 }
 
 fn figures_are_replaced_in_one_step() {

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::CopyOptions;
 use crate::guard::Guard;
+use crate::guarded_source::GuardedSource;
 use crate::job::{EntryKind, EntryOutcome, Record};
 use uncopy_core::{Objection, Reason};
 use uncopy_os::directory;
@@ -118,7 +119,9 @@ impl Trees {
         let entries: Vec<_> = entries.iter().map(listed).collect();
         let (source, destination, entries) = (&*self.source, &*self.destination, &*entries);
         let ends = Ends::default();
-        let listed = GuardedEntries { source, destination, entries, guard };
+        let root = uncopy_os::follow::open_root(source).unwrap();
+        let root = &GuardedSource::here(root);
+        let listed = GuardedEntries { root, source, destination, entries, guard };
         copy_guarded(listed, &options, &ends).unwrap();
         let mut ends = ends.0.into_inner().unwrap();
         ends.sort();

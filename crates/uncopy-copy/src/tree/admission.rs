@@ -4,13 +4,14 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 
 use super::backups::is_same_entry;
 use super::context::Context;
 use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
 use super::place::Place;
+use super::unchanged::is_same_as_there;
 use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
@@ -94,7 +95,12 @@ fn check_guarded(
 /// Whether what was found is what an attempt makes of this entry.
 fn is_copy(preserve: Preserve, place: &Place<'_>, source: &Stat, found: &ExistingEntry) -> bool {
     let has_time = !preserve.timestamps || found.stat.modified == source.modified;
-    has_time && is_same_entry(place, source, found)
+    let is_file = source.file_type() == FileType::RegularFile;
+    has_time
+        && match place.open.source.there() {
+            Some(directory) if is_file => is_same_as_there(directory, place, source, found),
+            _ => is_same_entry(place, source, found),
+        }
 }
 
 /// Returns another name of a file of a guarded job, from the root, under which an earlier attempt has copied it.

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::earlier::Earlier;
-use super::source_directory::SourceDirectory;
 use crate::creation_defaults::CreationDefaults;
 use crate::peer_directory::PeerDirectory;
+use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
 use crate::stale::{Noting, Register};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};

@@ -16,9 +16,9 @@ use super::context::Context;
 use super::directory::{Directory, Open};
 use super::folding::{Folding, folding, list};
 use super::reporter::Reporter;
-use super::source_directory::SourceDirectory;
 use super::workshop::Workshop;
 use crate::jobs::{EntryKind, Links};
+use crate::source_directory::SourceDirectory;
 use uncopy_core::{Errno, Error};
 use uncopy_os::{Sys, directory, name};
 

@@ -10,8 +10,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::fs::FileType;
 
 use super::directory::{Identity, Open, identity};
-use super::source_directory::SourceDirectory;
 use crate::compress::other_origin;
+use crate::source_directory::SourceDirectory;
 use crate::{Level, Transform};
 use uncopy_core::Errno;
 use uncopy_os::capabilities::Filesystem;

@@ -42,7 +42,6 @@ mod run;
 mod scan;
 mod scheduler;
 mod small_files;
-mod source_directory;
 mod source_files;
 mod tally;
 mod target;

@@ -24,14 +24,15 @@ use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::removal::{self, remove_copied};
 use super::root::refuse_pair;
-use super::source_directory::SourceDirectory;
 use super::target::names_directory;
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
 use crate::guarded_entries::GuardedEntries;
+use crate::guarded_source::GuardedSource;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
 use crate::metadata::Made;
 use crate::source::refuse_entry;
+use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
 use crate::stale::Register;
 use crate::{facts, stale};
@@ -65,14 +66,14 @@ pub(super) fn copy(
         }
     }
     for (top, root) in plan.into_trees() {
-        copy_tree(worker_loop, &top, root);
+        copy_tree(worker_loop, &top, None, root);
     }
 }
 
 /// Copies entries that are listed with their kinds, below one pair of directories.
 pub(super) fn copy_listed(worker_loop: &mut WorkerLoop<'_, '_>, listed: GuardedEntries<'_>) {
     let mut plan = Plan::default();
-    let GuardedEntries { source, destination, entries, .. } = listed;
+    let GuardedEntries { root: from, source, destination, entries, .. } = listed;
     for (entry, kind) in entries {
         let file_type = match kind {
             EntryKind::File => FileType::RegularFile,
@@ -91,7 +92,7 @@ pub(super) fn copy_listed(worker_loop: &mut WorkerLoop<'_, '_>, listed: GuardedE
         }
     }
     for (top, root) in plan.into_trees() {
-        copy_tree(worker_loop, &top, root);
+        copy_tree(worker_loop, &top, Some(from), root);
     }
 }
 
@@ -125,14 +126,19 @@ fn look_at(
     }
 }
 
-/// Copies the names below one pair of directories.
-fn copy_tree(worker_loop: &mut WorkerLoop<'_, '_>, top: &Top, root: Node) {
+/// Copies the names below one pair of directories. `from`: the one of the source, if it is open.
+fn copy_tree(
+    worker_loop: &mut WorkerLoop<'_, '_>,
+    top: &Top,
+    from: Option<&GuardedSource>,
+    root: Node,
+) {
     let worker = worker_loop.worker();
     worker.control.rest_if_paused();
     if worker.control.is_over() {
         return worker.control.leave_out(root.named_sources());
     }
-    let (directory, open) = match open_top(worker, top) {
+    let (directory, open) = match open_top(worker, top, from) {
         Ok(opened) => opened,
         Err(error) => return fail_all(worker, &top.source, &top.path(), &root, &error),
     };
@@ -183,15 +189,23 @@ fn finish_top(
 
 /// Opens the directories that the names lead down from. The caller named them, or a directory that was just made there
 /// leads to them, so that only what lies below the destination must not be a link.
-fn open_top(worker: &Worker<'_, '_>, top: &Top) -> Result<(Directory, Arc<Open>)> {
+fn open_top(
+    worker: &Worker<'_, '_>,
+    top: &Top,
+    from: Option<&GuardedSource>,
+) -> Result<(Directory, Arc<Open>)> {
     let (options, path) = (worker.options, top.path());
     let named = match top.source.as_os_str().is_empty() {
         true => Path::new("."),
         false => &top.source,
     };
-    let source = follow::open_root(named)
-        .or_else(|_| follow::open_directory(named))
-        .map_err(|stopped| stopped.error("open", named))?;
+    let source = match from {
+        Some(from) => from.reopen().map_err(|errno| Error::system("open", named, errno))?,
+        None => follow::open_root(named)
+            .or_else(|_| follow::open_directory(named))
+            .map(SourceDirectory::Here)
+            .map_err(|stopped| stopped.error("open", named))?,
+    };
     let at_destination = |errno| Error::destination("open", &path, errno);
     let mut destination = follow::open_root(&top.destination)
         .or_else(|_| follow::open_directory(&top.destination))
@@ -201,10 +215,10 @@ fn open_top(worker: &Worker<'_, '_>, top: &Top) -> Result<(Directory, Arc<Open>)
         destination =
             directory::open_beneath(&destination, &names, false).map_err(at_destination)?;
     }
-    let stat = file::stat(&source).map_err(|errno| Error::system("examine", named, errno))?;
+    let stat = source.examine().map_err(|errno| Error::system("examine", named, errno))?;
     let found = identity(&file::stat(&destination).map_err(at_destination)?);
     worker.context.add_destination(found);
-    let open = Arc::new(Open::new(SourceDirectory::Here(source), destination));
+    let open = Arc::new(Open::new(source, destination));
     let (from, to) = open.filesystems;
     worker.budget.expect_light_work(facts::are_shared_in_turn(from, to, &options.copy));
     let name = path.file_name().unwrap_or_default();
@@ -346,9 +360,9 @@ fn enter_whole(
     followed: bool,
     below: &BTreeMap<OsString, Node>,
 ) {
-    let entered = open_source(place, followed).and_then(|(fd, stat, must_pin)| {
+    let entered = open_source(place, followed).and_then(|(source, stat, must_pin)| {
         check_source(worker.context, place, &stat, must_pin)?;
-        pair_of(&mut worker.deleter(), place, SourceDirectory::Here(fd), stat, must_pin)
+        pair_of(&mut worker.deleter(), place, source, stat, must_pin)
     });
     match entered {
         Ok((entered, pair)) => {
@@ -446,8 +460,8 @@ impl Below {
 fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &OsStr, node: Node) {
     let entered = directory.open().and_then(|open| {
         let place = Place::new(directory, &open, name);
-        let (fd, stat, must_pin) = open_source(&place, !worker.context.is_guarded())?;
-        pair_of(&mut worker.deleter(), &place, SourceDirectory::Here(fd), stat, must_pin)
+        let (source, stat, must_pin) = open_source(&place, !worker.context.is_guarded())?;
+        pair_of(&mut worker.deleter(), &place, source, stat, must_pin)
     });
     match entered {
         Ok((entered, pair)) => {
@@ -465,9 +479,13 @@ fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &O
 
 /// Opens a directory of the source. Returns `true` if it cannot be opened again without following a link, or for
 /// reading.
-fn open_source(place: &Place<'_>, follows: bool) -> Result<(OwnedFd, Stat, bool)> {
+fn open_source(place: &Place<'_>, follows: bool) -> Result<(SourceDirectory, Stat, bool)> {
     let fail = |errno| Error::system("open", place.source(), errno);
-    let (above, name) = (place.open.source.fd().map_err(fail)?, place.name);
+    let (name, at) = (place.name, &place.open.source);
+    let Some(above) = at.here() else {
+        let there = at.open_child(name).and_then(|there| Ok((there.stat()?, there)));
+        return there.map(|(stat, there)| (there, stat, false)).map_err(fail);
+    };
     let (fd, must_pin) = match directory::open_child(above, name) {
         Ok(fd) => (fd, false),
         // Names in it can be opened all the same.
@@ -479,7 +497,7 @@ fn open_source(place: &Place<'_>, follows: bool) -> Result<(OwnedFd, Stat, bool)
         Err(errno) => return Err(fail(errno)),
     };
     let stat = file::stat(&fd).map_err(|errno| Error::system("examine", place.source(), errno))?;
-    Ok((fd, stat, must_pin))
+    Ok((SourceDirectory::Here(fd), stat, must_pin))
 }
 
 /// Reports the failure of each source at and below a name.

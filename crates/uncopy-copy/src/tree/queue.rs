@@ -315,8 +315,8 @@ mod tests {
     use std::time::Duration;
 
     use super::super::directory::{Entered, Parent, identity};
-    use super::super::source_directory::SourceDirectory;
     use super::*;
+    use crate::source_directory::SourceDirectory;
 
     fn directory() -> (Arc<Directory>, Arc<Open>) {
         let place = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ pub(crate) fn run_guarded_job(
     options: &JobOptions,
     observer: &dyn JobObserver,
 ) -> (Summary, Result<()>) {
-    run(&[], None, Some(listed), options, observer)
+    run(&[], listed.root.link(), Some(listed), options, observer)
 }
 
 /// Copies every root of another machine; see [`crate::job::copy_from_peer`].

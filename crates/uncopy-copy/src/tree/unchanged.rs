@@ -1,6 +1,7 @@
 //! Compares a file with the one that has its name in the destination.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
@@ -9,6 +10,7 @@ use super::place::Place;
 use crate::compare::contents::{Buffers, SideError, are_same};
 use crate::destination::ExistingEntry;
 use crate::observer::{self, Phase, Progress};
+use crate::peer_directory::PeerDirectory;
 use crate::peer_file::PeerFile;
 use crate::source::{Source, difference};
 use crate::source_file::SourceFile;
@@ -62,6 +64,27 @@ pub(super) fn compare_contents(
         && is_as_begun(source.file.examine(), &source.stat)
         && is_as_begun(file::stat(&existing), &found.stat);
     Ok(Contents { are_same, same_bytes: done_bytes * 2 })
+}
+
+/// Whether a file of another machine, which had this status and is opened, has the bytes of one of this machine, and
+/// neither changed. One that cannot be read counts as different.
+pub(super) fn is_same_as_there(
+    directory: &Arc<PeerDirectory>,
+    place: &Place<'_>,
+    source: &Stat,
+    found: &ExistingEntry,
+) -> bool {
+    let is_as_seen = |now: &Stat| now.is_same_file(source) && difference(source, now).is_none();
+    let opened = directory.open(place.name, false);
+    let existing = file::reopen(&found.handle, OFlags::RDONLY | OFlags::NONBLOCK);
+    let (Ok(opened), Ok(existing)) = (opened, existing) else { return false };
+    if opened.1.size != found.stat.size || !is_as_seen(&opened.1) {
+        return false;
+    }
+    let file = PeerFile::opened(directory, place.name.to_owned(), opened);
+    is_same_there(&file, source, existing.as_fd(), |_| true).unwrap_or(false)
+        && file.examine().is_ok_and(|now| is_as_seen(&now))
+        && file.has_changed() == Ok(false)
 }
 
 /// Number of bytes of another machine compared at a time.

@@ -112,9 +112,15 @@ fn check_relative(path: &[u8]) -> Result<(), PathProblem> {
     Ok(())
 }
 
-/// Absolute path of a source or destination.
+/// A source or destination: an absolute path on the machines that plan and work, or a place on another machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Root(OsString);
+pub struct Root(Where);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Where {
+    Here(OsString),
+    There(OsString),
+}
 
 impl Root {
     /// Checks a path.
@@ -123,19 +129,56 @@ impl Root {
     /// The rule that it breaks.
     pub fn new(path: impl Into<OsString>) -> Result<Root, PathProblem> {
         let path = path.into();
+        check_root(path.as_bytes())?;
         match path.as_bytes() {
-            b"" => Err(PathProblem::Empty),
-            bytes if bytes.contains(&0) => Err(PathProblem::Zero),
-            bytes if bytes.len() > MAX_ROOT_BYTES => Err(PathProblem::TooLong),
-            [b'/', ..] => Ok(Root(path)),
+            [b'/', ..] => Ok(Root(Where::Here(path))),
             _ => Err(PathProblem::Relative),
         }
     }
 
-    /// Returns the path.
+    /// Takes over a place on another machine, as the program writes it. Whoever logs in there parses and checks it.
+    ///
+    /// # Errors
+    /// No program writes it so.
+    pub fn on_another_machine(place: impl Into<OsString>) -> Result<Root, PathProblem> {
+        let place = place.into();
+        check_root(place.as_bytes())?;
+        Ok(Root(Where::There(place)))
+    }
+
+    /// Returns the path, or the place as people know it.
     #[must_use]
     pub fn as_path(&self) -> &Path {
-        Path::new(&self.0)
+        match &self.0 {
+            Where::Here(path) | Where::There(path) => Path::new(path),
+        }
+    }
+
+    /// Returns the path, if it is one of this machine.
+    #[must_use]
+    pub fn here(&self) -> Option<&Path> {
+        match &self.0 {
+            Where::Here(path) => Some(Path::new(path)),
+            Where::There(_) => None,
+        }
+    }
+
+    /// Returns the place, if it is on another machine.
+    #[must_use]
+    pub fn there(&self) -> Option<&OsStr> {
+        match &self.0 {
+            Where::Here(_) => None,
+            Where::There(place) => Some(place),
+        }
+    }
+}
+
+fn check_root(bytes: &[u8]) -> Result<(), PathProblem> {
+    match bytes {
+        b"" => Err(PathProblem::Empty),
+        bytes if bytes.contains(&0) => Err(PathProblem::Zero),
+        bytes if bytes.len() > MAX_ROOT_BYTES => Err(PathProblem::TooLong),
+        _ => Ok(()),
     }
 }
 
@@ -196,7 +239,44 @@ macro_rules! written_as_a_name {
     )*};
 }
 
-written_as_a_name!(RelativePath: RelativePath::new, Root: Root::new, Word: |name| Ok(Word(name)));
+written_as_a_name!(RelativePath: RelativePath::new, Word: |name| Ok(Word(name)));
+
+/// A root as JSON: a path, or a place on another machine.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenRoot {
+    There(WrittenPlace),
+    Here(Word),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPlace {
+    place: Word,
+}
+
+impl Serialize for Root {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Where::Here(path) => serialize(path, serializer),
+            Where::There(place) => {
+                WrittenPlace { place: Word(place.clone()) }.serialize(serializer)
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Root {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Root, D::Error> {
+        let root = match WrittenRoot::deserialize(deserializer)? {
+            WrittenRoot::Here(Word(path)) => Root::new(path),
+            WrittenRoot::There(WrittenPlace { place: Word(place) }) => {
+                Root::on_another_machine(place)
+            }
+        };
+        root.map_err(|problem| D::Error::custom(format_args!("a root is not usable: {problem}")))
+    }
+}
 
 impl fmt::Display for RelativePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,7 +286,7 @@ impl fmt::Display for RelativePath {
 
 impl From<Root> for PathBuf {
     fn from(root: Root) -> PathBuf {
-        root.0.into()
+        root.as_path().to_owned()
     }
 }
 
@@ -255,6 +335,29 @@ mod tests {
             (&format!("/{}", "a".repeat(4095)), Err(PathProblem::TooLong)),
         ] {
             assert_eq!(Root::new(path).map(|_| ()), expected, "{path:.40}");
+        }
+    }
+
+    #[test]
+    fn roots_are_paths_or_places() {
+        for place in [&b"h:/a"[..], b"u@h:\xff", b"ssh://[::1]:22/a\n"] {
+            let root = Root::on_another_machine(OsStr::from_bytes(place)).unwrap();
+            let json = serde_json::to_string(&root).unwrap();
+            assert!(json.starts_with(r#"{"place":"#), "{json}");
+            assert_eq!(serde_json::from_str::<Root>(&json).unwrap(), root, "{json}");
+            assert_eq!((root.here(), root.there().unwrap().as_bytes()), (None, place));
+        }
+        let here = serde_json::from_str::<Root>(r#""/a""#).unwrap();
+        assert_eq!((here.here(), here.there()), (Some(Path::new("/a")), None));
+        for json in [
+            r#""a""#,
+            r#"{"place":""}"#,
+            r#"{"place":"h:/a","more":1}"#,
+            r#"{"place":"\u0000"}"#,
+            r#"{"place":["h"]}"#,
+            r"{}",
+        ] {
+            assert!(serde_json::from_str::<Root>(json).is_err(), "{json}");
         }
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::header::Options;
 use super::read::{FormatError, FormatProblem};
-use super::{MAX_UNITS, PlanId, Root, SCHEMA};
+use super::{MAX_UNITS, PlanId, Root};
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,14 +52,16 @@ impl Plan {
             Plan { units, .. } if units > MAX_UNITS => {
                 Err(at(FormatProblem::OutOfBounds { what: "number of units" }))
             }
-            plan => Ok(plan),
+            plan => super::read::check_roots(plan.schema, &plan.source, &plan.destination)
+                .map_err(at)
+                .map(|()| plan),
         }
     }
 
     /// Writes the plan.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        debug_assert_eq!(self.schema, SCHEMA);
+        debug_assert_eq!(self.schema, super::schema_of(&self.source, &self.destination));
         // Its types always have a form in JSON.
         let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
         text.push(b'\n');

@@ -5,7 +5,9 @@ use std::io::{self, BufRead, Read};
 
 use serde::Deserialize;
 
-use super::{Entry, Header, Kind, MAX_ENTRIES, SCHEMA, UnitKind};
+use super::{
+    Entry, Header, Kind, MAX_ENTRIES, Root, SCHEMA, SCHEMA_OF_PLACES, UnitKind, schema_of,
+};
 
 /// Maximum length of a line: the longest path, of which every byte is escaped, and numbers.
 const MAX_LINE_BYTES: u64 = 8 << 20;
@@ -31,11 +33,19 @@ pub enum FormatProblem {
     #[error("it is not in the format of this version: {0}")]
     Json(serde_json::Error),
     /// The version of the format is another one.
-    #[error("its format has version {found}, and this program knows version {SCHEMA}")]
+    #[error(
+        "its format has version {found}, and this program knows versions {SCHEMA} and {SCHEMA_OF_PLACES}"
+    )]
     Schema {
         /// Version of the file.
         found: u64,
     },
+    /// The version of the format is that of other roots.
+    #[error("the version of its format is not that of its roots")]
+    SchemaOfRoots,
+    /// Both roots are on other machines.
+    #[error("both of its roots are on other machines")]
+    TwoPlaces,
     /// A line is longer than any can be.
     #[error("it is too long")]
     TooLong,
@@ -125,6 +135,9 @@ impl<R: BufRead> UnitReader<R> {
             .and_then(|is_line| if is_line { Ok(()) } else { Err(FormatProblem::CutOff) })
             .and_then(|()| check_schema(&text))
             .and_then(|()| serde_json::from_slice(&text).map_err(FormatProblem::Json))
+            .and_then(|header: Header| {
+                check_roots(header.schema, &header.source, &header.destination).map(|()| header)
+            })
             .map_err(|problem| FormatError { line: 1, problem })?;
         let (line, entries, bytes, named, ended) = (1, 0, 0, HashMap::new(), false);
         Ok(UnitReader { input, text, line, header, entries, bytes, digest, named, ended })
@@ -298,10 +311,22 @@ pub(super) fn check_schema(text: &[u8]) -> Result<(), FormatProblem> {
         schema: u64,
     }
     let found: Versioned = serde_json::from_slice(text).map_err(FormatProblem::Json)?;
-    if found.schema == u64::from(SCHEMA) {
-        Ok(())
-    } else {
-        Err(FormatProblem::Schema { found: found.schema })
+    match [SCHEMA, SCHEMA_OF_PLACES].map(u64::from).contains(&found.schema) {
+        true => Ok(()),
+        false => Err(FormatProblem::Schema { found: found.schema }),
+    }
+}
+
+/// Checks that at most one root is on another machine, and that the version of the format says so.
+pub(super) fn check_roots(
+    schema: u32,
+    source: &Root,
+    destination: &Root,
+) -> Result<(), FormatProblem> {
+    match (source.there(), destination.there()) {
+        (Some(_), Some(_)) => Err(FormatProblem::TwoPlaces),
+        _ if schema != schema_of(source, destination) => Err(FormatProblem::SchemaOfRoots),
+        _ => Ok(()),
     }
 }
 

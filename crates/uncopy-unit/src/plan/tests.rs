@@ -34,8 +34,8 @@ impl Place {
 
     fn request(&self) -> PlanRequest {
         PlanRequest {
-            source: self.path("s"),
-            destination: self.path("d"),
+            source: PlanRoot::Here(self.path("s")),
+            destination: PlanRoot::Here(self.path("d")),
             directory: self.path("p"),
             options: Options::default(),
             selection: Selection::default(),
@@ -338,8 +338,8 @@ fn roots_that_lie_in_each_other_are_refused() {
         ("s", "d", "d/p"),
     ] {
         let mut request = place.request();
-        request.source = place.path(source);
-        request.destination = place.path(destination);
+        request.source = PlanRoot::Here(place.path(source));
+        request.destination = PlanRoot::Here(place.path(destination));
         request.directory = place.path(directory);
         let error = place.refused(&request);
         assert!(matches!(error, PlanError::Overlap { .. }), "{source} {destination} {directory}");
@@ -412,9 +412,9 @@ fn entries_that_cannot_be_planned_leave_no_plan() {
     let PlanError::Entries { first, total } = place.refused(&place.request()) else { panic!() };
     assert_eq!((first.len(), total), (2, 2));
     assert!(first.iter().all(|problem| matches!(problem, EntryProblem::KindDiffers { .. })));
-    let request = PlanRequest { source: place.path("s/b"), ..place.request() };
+    let request = PlanRequest { source: PlanRoot::Here(place.path("s/b")), ..place.request() };
     assert!(place.refused(&request).to_string().contains("ENOTDIR"));
-    let request = PlanRequest { source: place.path("none"), ..place.request() };
+    let request = PlanRequest { source: PlanRoot::Here(place.path("none")), ..place.request() };
     assert!(place.refused(&request).to_string().contains("ENOENT"));
 }
 

@@ -10,7 +10,7 @@ use super::cut::{Limits, ranges};
 use super::directory::{PlanDirectory, system};
 use super::{PlanError, PlanRequest};
 use crate::format::{
-    Entry, Header, Kind, MAX_UNITS, Part, PlanId, Root, SCHEMA, UnitKind, UnitNumber, UnitWriter,
+    Entry, Header, Kind, MAX_UNITS, Part, PlanId, Root, UnitKind, UnitNumber, UnitWriter, schema_of,
 };
 use uncopy_os::file;
 
@@ -58,7 +58,7 @@ impl Units {
     ) -> Result<Units, PlanError> {
         let number = |number| UnitNumber::new(number).ok_or(PlanError::TooManyUnits);
         let mut header = Header {
-            schema: SCHEMA,
+            schema: schema_of(source, destination),
             plan,
             unit: number(MAX_UNITS - 1)?,
             kind: UnitKind::Finish,

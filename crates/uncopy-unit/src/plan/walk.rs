@@ -1,46 +1,60 @@
 //! Walks through the source, looks at the destination beside it, and hands entries to units.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 
 use super::links::LinkSpill;
 use super::units::{OpenUnit, Units};
-use super::{EntryProblem, PlanError, PlanRequest, PlanTotals, Shared};
+use super::{EntryProblem, PlanError, PlanRequest, PlanRoot, PlanTotals, Shared};
 use crate::format::{Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath};
-use uncopy_copy::guarded::{ForeseenCopy, foresee};
+use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee};
 use uncopy_copy::pool::Pool;
 use uncopy_core::{Errno, Error};
 use uncopy_os::file::Stat;
-use uncopy_os::{directory, file, follow};
+use uncopy_os::follow;
 
 /// Number of waiting directories above which a listing pauses, so that a million names of subdirectories need not be
 /// remembered.
 const MAX_WAITING: usize = if cfg!(test) { 200 } else { 50_000 };
 
+/// Maximum depth of a tree on another machine. Paths of 4,096 bytes (`PATH_MAX`) reach no deeper.
+const MAX_DEPTH_THERE: usize = 2048;
+
 /// Minimum number of subdirectories that a listing finds before it pauses, so that it makes progress.
 const MIN_FOUND: usize = 64;
-
-/// Size of the buffer of a listing.
-const LISTING_BYTES: usize = 64 << 10;
 
 /// Open roots.
 #[derive(Debug)]
 pub(super) struct Roots {
-    source: OwnedFd,
+    source: GuardedSource,
     source_stat: Stat,
-    destination: Option<(OwnedFd, Stat)>,
+    destination: Option<(GuardedSource, Stat)>,
+}
+
+impl Roots {
+    /// Fails if another machine that has one of them was lost.
+    pub(super) fn check_connected(&self) -> Result<(), Error> {
+        self.source.check_connected()?;
+        self.destination.as_ref().map_or(Ok(()), |(root, _)| root.check_connected())
+    }
 }
 
 /// Opens the roots. The destination need not exist.
 pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
-    let open = |path: &Path| -> Result<(OwnedFd, Stat), Error> {
-        let root = follow::open_root(path).map_err(|stopped| stopped.error("open", path))?;
-        let stat = file::stat(&root).map_err(|errno| Error::system("examine", path, errno))?;
+    let open = |root: &PlanRoot| -> Result<(GuardedSource, Stat), Error> {
+        let path = root.as_path();
+        let root = match root {
+            PlanRoot::Here(path) => follow::open_root(path)
+                .map(GuardedSource::here)
+                .map_err(|stopped| stopped.error("open", path))?,
+            PlanRoot::There { place, peer } => GuardedSource::there(Arc::clone(peer), 0, place)?,
+        };
+        let stat = root.examine().map_err(|errno| Error::system("examine", path, errno))?;
         Ok((root, stat))
     };
     let (source, source_stat) = open(&request.source)?;
@@ -58,6 +72,8 @@ pub(super) struct Task {
     path: Vec<u8>,
     /// Place of the listing to go on from.
     from: u64,
+    /// The directory of the source, if it stays open until then.
+    open: Option<GuardedSource>,
     /// Whether the destination has this directory.
     is_there: bool,
 }
@@ -76,12 +92,12 @@ pub(super) struct Walk<'a> {
 /// An open directory.
 struct Opened<'a> {
     path: &'a [u8],
-    source: OwnedFd,
-    destination: Option<OwnedFd>,
+    source: GuardedSource,
+    destination: Option<GuardedSource>,
 }
 
 /// Visitor of entries: the open directory, the path below the root, and the name.
-type VisitEntry<'a> = dyn FnMut(&OwnedFd, &[u8], &OsStr) -> Result<bool, PlanError> + 'a;
+type VisitEntry<'a> = dyn FnMut(&GuardedSource, &[u8], &OsStr) -> Result<bool, PlanError> + 'a;
 
 /// Taker of the entries of a directory: the path below the root, and the name.
 type TakeEntry<'a> = dyn FnMut(Vec<u8>, &OsStr) -> Result<(), PlanError> + 'a;
@@ -108,7 +124,7 @@ impl Walk<'_> {
         };
         self.shared.entries.fetch_add(1, Ordering::Relaxed);
         self.keep(self.units.add_to_finish(&entry));
-        let first = Task { path: Vec::new(), from: 0, is_there: destination.is_some() };
+        let first = Task { path: Vec::new(), from: 0, open: None, is_there: destination.is_some() };
         Pool::run(self.request.threads.get(), first, |task, pool| {
             if !self.shared.is_over() {
                 self.list(&task, pool);
@@ -132,31 +148,34 @@ impl Walk<'_> {
         let counts = PlanTotals::default();
         let mut listed = Listed { unit: self.units.take(), found: Vec::new(), counts };
         let most = MAX_WAITING.saturating_sub(pool.waiting()).max(MIN_FOUND);
-        let mut go_on_from = None;
-        let mut buffer = Vec::with_capacity(LISTING_BYTES);
-        // The directory was just opened, so its position is the beginning.
-        let rewound =
-            if task.from == 0 { Ok(()) } else { directory::rewind_to(&opened.source, task.from) };
-        let read = rewound.and_then(|()| {
-            directory::list(&opened.source, buffer.spare_capacity_mut(), |entry| {
-                let added =
-                    self.add(&opened, &mut listed, OsStr::from_bytes(entry.name.to_bytes()));
-                self.keep(added);
-                if listed.found.len() >= most {
-                    go_on_from = Some(entry.next);
+        let read = opened.source.list(task.from, |entry| {
+            match entry {
+                GuardedEntry::Name(name, stat) => {
+                    let added = self.add(&opened, &mut listed, name, stat);
+                    self.keep(added);
                 }
-                go_on_from.is_none() && !self.shared.is_over()
-            })
+                // It was removed meanwhile.
+                GuardedEntry::Failed(_, Errno::ENOENT) => {}
+                GuardedEntry::Failed(name, errno) => {
+                    let path = self.shown(&self.request.source, &joined(&task.path, name));
+                    self.shared.report(Error::system("examine", path, errno).into());
+                }
+            }
+            listed.found.len() < most && !self.shared.is_over()
         });
         self.units.give_back(listed.unit.take());
         self.shared.add(listed.counts);
-        if let Err(errno) = read {
-            let path = self.shown(&self.request.source, &task.path);
-            return self.shared.report(Error::system("list", path, errno).into());
-        }
+        let go_on_from = match read {
+            Ok(go_on_from) => go_on_from,
+            Err(errno) => {
+                let path = self.shown(&self.request.source, &task.path);
+                return self.shared.report(Error::system("list", path, errno).into());
+            }
+        };
         if let Some(from) = go_on_from {
             // Below the found directories, so that they come first.
-            pool.add(Task { from, ..task.clone_place() });
+            let open = opened.source.kept_open();
+            pool.add(Task { path: task.path.clone(), from, open, is_there: task.is_there });
         } else if self.request.delete.is_some() {
             self.keep(self.find_deletions(&opened));
         }
@@ -167,32 +186,39 @@ impl Walk<'_> {
 
     fn open<'t>(&self, task: &'t Task) -> Result<Opened<'t>, Error> {
         let names: Vec<&OsStr> = names(&task.path).collect();
-        let failed = |root: &Path| {
+        let failed = |root: &PlanRoot| {
             let path = self.shown(root, &task.path);
             move |errno| Error::system("open", path, errno)
         };
-        let source = directory::open_beneath(&self.roots.source, &names, false)
-            .map_err(failed(&self.request.source))?;
+        let source = match task.open.as_ref().and_then(GuardedSource::kept_open) {
+            Some(open) => open,
+            None => self.roots.source.open_listed(&names).map_err(failed(&self.request.source))?,
+        };
         let destination = match &self.roots.destination {
-            Some((root, _)) if task.is_there => {
-                match directory::open_beneath(root, &names, false) {
-                    Ok(destination) => Some(destination),
-                    Err(Errno::ENOENT | Errno::ENOTDIR) => None,
-                    Err(errno) => return Err(failed(&self.request.destination)(errno)),
-                }
-            }
+            Some((root, _)) if task.is_there => match root.open_listed(&names) {
+                Ok(destination) => Some(destination),
+                Err(Errno::ENOENT | Errno::ENOTDIR) => None,
+                Err(errno) => return Err(failed(&self.request.destination)(errno)),
+            },
             _ => None,
         };
         Ok(Opened { path: &task.path, source, destination })
     }
 
     /// Adds an entry of a directory.
-    fn add(&self, opened: &Opened<'_>, listed: &mut Listed, name: &OsStr) -> Result<(), PlanError> {
+    fn add(
+        &self,
+        opened: &Opened<'_>,
+        listed: &mut Listed,
+        name: &OsStr,
+        stat: Option<&Stat>,
+    ) -> Result<(), PlanError> {
         if opened.path.is_empty() && name == LEDGER_DIRECTORY {
             return Ok(());
         }
         let path = joined(opened.path, name);
-        let stat = match directory::stat_name(&opened.source, name) {
+        let found = stat.map_or_else(|| opened.source.stat_name(name), |stat| Ok(stat.clone()));
+        let stat = match found {
             Ok(stat) => stat,
             // It was removed meanwhile.
             Err(Errno::ENOENT) => return Ok(()),
@@ -217,7 +243,7 @@ impl Walk<'_> {
         }
         let destination = match &opened.destination {
             None => None,
-            Some(directory) => match directory::stat_name(directory, name) {
+            Some(directory) => match directory.stat_name(name) {
                 Ok(stat) => Some(stat),
                 Err(Errno::ENOENT) => None,
                 Err(errno) => {
@@ -256,9 +282,16 @@ impl Walk<'_> {
             part: None,
         };
         if is_directory {
+            // Another machine could make up a tree without end.
+            if opened.source.is_there() && entry.path.names().count() > MAX_DEPTH_THERE {
+                let path = self.shown(&self.request.source, &path);
+                self.shared.report(Error::system("enter", path, Errno::ELOOP).into());
+                return Ok(());
+            }
             self.units.add_to_finish(&entry)?;
             if !self.request.one_filesystem || self.roots.source_stat.device == stat.device {
-                listed.found.push(Task { path, from: 0, is_there: destination.is_some() });
+                let is_there = destination.is_some();
+                listed.found.push(Task { path, from: 0, open: None, is_there });
             }
             return Ok(());
         }
@@ -287,7 +320,7 @@ impl Walk<'_> {
         let Some(destination) = &opened.destination else { return Ok(()) };
         self.list_destination(destination, opened.path, &mut |path, name| {
             let is_ledger = opened.path.is_empty() && name == LEDGER_DIRECTORY;
-            if is_ledger || directory::stat_name(&opened.source, name) != Err(Errno::ENOENT) {
+            if is_ledger || opened.source.look_up(name) != Err(Errno::ENOENT) {
                 return Ok(());
             }
             let Some((stat, kind)) = self.stranger(destination, &path, name) else { return Ok(()) };
@@ -313,7 +346,7 @@ impl Walk<'_> {
         let mut holds = false;
         if !self.request.selection.is_everything() {
             self.visit_below(path.to_vec(), &mut |at, path, name| {
-                let kind = directory::stat_name(at, name).map(|stat| kind_of(&stat));
+                let kind = at.stat_name(name).map(|stat| kind_of(&stat));
                 holds |= kind.is_ok_and(|kind| !self.selects(path, kind));
                 Ok(!holds && kind == Ok(Kind::Directory))
             })?;
@@ -328,7 +361,7 @@ impl Walk<'_> {
         let mut waiting = vec![path];
         while let Some(path) = waiting.pop() {
             let names: Vec<&OsStr> = names(&path).collect();
-            match directory::open_beneath(root, &names, false) {
+            match root.open_listed(&names) {
                 Ok(at) => self.list_destination(&at, &path, &mut |path, name| {
                     if visit(&at, &path, name)? {
                         waiting.push(path);
@@ -348,18 +381,15 @@ impl Walk<'_> {
     /// Lists a directory of the destination until `take` fails.
     fn list_destination(
         &self,
-        at: &OwnedFd,
+        at: &GuardedSource,
         path: &[u8],
         take: &mut TakeEntry<'_>,
     ) -> Result<(), PlanError> {
-        let mut buffer = Vec::with_capacity(LISTING_BYTES);
         let mut ended = Ok(());
-        let read = directory::open_child(at, OsStr::new(".")).and_then(|listing| {
-            directory::list(listing, buffer.spare_capacity_mut(), |entry| {
-                let name = OsStr::from_bytes(entry.name.to_bytes());
-                ended = take(joined(path, name), name);
-                ended.is_ok()
-            })
+        let read = at.list(0, |entry| {
+            let (GuardedEntry::Name(name, _) | GuardedEntry::Failed(name, _)) = entry;
+            ended = take(joined(path, name), name);
+            ended.is_ok()
         });
         if let Err(errno) = read {
             let path = self.shown(&self.request.destination, path);
@@ -369,8 +399,8 @@ impl Walk<'_> {
     }
 
     /// Looks at an entry that only the destination has. `None`: it stays, or is gone.
-    fn stranger(&self, at: &OwnedFd, path: &[u8], name: &OsStr) -> Option<(Stat, Kind)> {
-        match directory::stat_name(at, name) {
+    fn stranger(&self, at: &GuardedSource, path: &[u8], name: &OsStr) -> Option<(Stat, Kind)> {
+        match at.stat_name(name) {
             Ok(stat) => {
                 let kind = kind_of(&stat);
                 // Something else may be mounted there.
@@ -412,14 +442,8 @@ impl Walk<'_> {
         }
     }
 
-    fn shown(&self, root: &Path, path: &[u8]) -> PathBuf {
-        root.join(OsStr::from_bytes(path))
-    }
-}
-
-impl Task {
-    fn clone_place(&self) -> Task {
-        Task { path: self.path.clone(), from: self.from, is_there: self.is_there }
+    fn shown(&self, root: &PlanRoot, path: &[u8]) -> PathBuf {
+        root.as_path().join(OsStr::from_bytes(path))
     }
 }
 

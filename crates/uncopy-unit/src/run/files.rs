@@ -67,6 +67,8 @@ impl AttemptedUnit<'_> {
             listed.retain(|(path, _)| doubtful.contains(path));
             self.copy_listed(&listed, &guard, &mut work);
         }
+        // A question that was not answered is no answer.
+        self.roots.source.check_connected()?;
         let (entries, bytes) = (entries.len() as u64, self.unit.bytes);
         work.done = Amounts { entries, bytes, deleted: 0 };
         Ok(work)
@@ -80,7 +82,8 @@ impl AttemptedUnit<'_> {
     ) {
         let header = &self.unit.header;
         let (source, destination) = (header.source.as_path(), header.destination.as_path());
-        let listed = GuardedEntries { source, destination, entries, guard };
+        let root = &self.roots.source;
+        let listed = GuardedEntries { root, source, destination, entries, guard };
         // The plan has selected the entries; deletions are for the last unit.
         let options = self
             .options

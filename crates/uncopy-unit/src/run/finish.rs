@@ -3,8 +3,6 @@
 //! Source and destination are looked at again for each entry. Between the look at an entry to delete and its removal lies the
 //! time of one call, in which a change of it is lost with it.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::FileType;
@@ -15,7 +13,7 @@ use super::{AttemptedUnit, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity};
 use crate::run::reverse::entries_from_the_end;
-use uncopy_copy::guarded::finish_directory;
+use uncopy_copy::guarded::{GuardedFile, finish_directory};
 use uncopy_copy::job::{EntryOutcome, JobProgress};
 use uncopy_core::{Errno, Error, InodeFlags, Note, Objection, Reason};
 use uncopy_os::file::{self, Stat};
@@ -35,7 +33,7 @@ enum Finished {
 
 impl AttemptedUnit<'_> {
     /// Does the entries from the last one to the first.
-    pub(super) fn finish(&self, file: &File, path: &Path) -> Result<Work, UnitError> {
+    pub(super) fn finish(&self, file: &GuardedFile, path: &Path) -> Result<Work, UnitError> {
         let mut work = Work::default();
         let (mut deletions, mut entries, mut changed) = (0_u64, 0_u64, 0_u64);
         let mut ended = None;
@@ -73,15 +71,14 @@ impl AttemptedUnit<'_> {
                 Ok(Finished::Gone) => deletions += 1,
                 Err(error) => self.failures.add_entry(&entry, error),
             }
-            if self.failures.is_overtaken() {
+            if self.failures.is_overtaken() || self.roots.source.check_connected().is_err() {
                 ended = Some(());
             }
             ended.is_none()
         });
-        read.map_err(|error| {
-            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(Errno::EIO.raw()));
-            Error::system("read", path, errno)
-        })?;
+        file.check_connected()?;
+        self.roots.source.check_connected()?;
+        read.map_err(|error| Error::system("read", path, super::errno_of(&error)))?;
         if changed > 0 {
             work.facts.push(("source_directories_changed", changed.into()));
         }
@@ -104,10 +101,10 @@ impl AttemptedUnit<'_> {
         let header = &self.unit.header;
         let path = header.destination.as_path().join(entry.path.as_path());
         let names: Vec<_> = entry.path.names().collect();
-        let source = open(&self.roots.source, &names)
-            .map_err(|errno| at_source("open", header, &entry.path, errno))?;
-        let now = file::stat(&source)
-            .map_err(|errno| at_source("examine", header, &entry.path, errno))?;
+        let source = self.roots.source.open_beneath(&names);
+        let source = source.map_err(|errno| at_source("open", header, &entry.path, errno))?;
+        let now =
+            source.examine().map_err(|errno| at_source("examine", header, &entry.path, errno))?;
         if now.inode != planned.inode {
             let from = header.source.as_path().join(entry.path.as_path());
             let what = "inode".to_owned();
@@ -189,8 +186,8 @@ impl AttemptedUnit<'_> {
     /// Whether the source has an entry.
     fn source_has(&self, entry: &Entry) -> Result<bool, Error> {
         let (above, own) = split(&entry.path);
-        let looked_up = open(&self.roots.source, &above)
-            .and_then(|parent: OwnedFd| directory::stat_name(&parent, own));
+        let looked_up =
+            self.roots.source.open_beneath(&above).and_then(|parent| parent.stat_name(own));
         match looked_up {
             Ok(_) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),

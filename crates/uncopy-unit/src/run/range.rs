@@ -15,14 +15,16 @@ use rustix::fs::{FileType, OFlags};
 use serde_json::{Value, json};
 
 use super::identity::{is_planned, source_difference};
-use super::roots::{at_destination, at_source, open, open_or_make, split};
+use super::roots::{at_destination, at_source, open_or_make, split};
 use super::{AttemptedUnit, PATIENCE, Ran, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity, Part, UnitNumber};
 use crate::ledger::{
     Amounts, FailureKind, FailureReason, FurtherCopy, LedgerLock, LockPlace, Record,
 };
-use uncopy_copy::guarded::{CutFile, Guard, copy_part, finish_cut_file, give_last_bits};
+use uncopy_copy::guarded::{
+    CutFile, Guard, GuardedFile, copy_part, finish_cut_file, give_last_bits,
+};
 use uncopy_copy::job::{EntryOutcome, JobProgress, RefusalCount, Summary};
 use uncopy_copy::{Control, Observer, Progress};
 use uncopy_core::{Errno, Error, Objection, Reason, Receipt};
@@ -111,6 +113,7 @@ impl AttemptedUnit<'_> {
         match self.copy_part_of(&of_file, receipt) {
             Ok(end) => Ok(end),
             Err(UnitError::System(error)) => {
+                self.roots.source.check_connected()?;
                 // The damage may be in any part.
                 let of_all_parts = [FailureKind::SourceChanged, FailureKind::Verification];
                 if of_all_parts.contains(&super::failures::kind_of(&error)) {
@@ -199,18 +202,19 @@ impl AttemptedUnit<'_> {
     }
 
     /// Opens the source, which must be as planned.
-    fn open_source(&self, of_file: &PartOfFile<'_>) -> Result<OwnedFd, Error> {
+    fn open_source(&self, of_file: &PartOfFile<'_>) -> Result<GuardedFile, Error> {
         let (above, own) = split(&of_file.entry.path);
         let failed = |errno| at_source("open", &self.unit.header, &of_file.entry.path, errno);
-        let source = open(&self.roots.source, &above)
-            .and_then(|parent| name::open_existing(parent, own, OFlags::RDONLY))
-            .map_err(failed)?;
+        let root = &self.roots.source;
+        let source =
+            root.open_beneath(&above).and_then(|parent| parent.open_file(own)).map_err(failed)?;
         self.check_source(of_file, &source)?;
         Ok(source)
     }
 
-    fn check_source(&self, of_file: &PartOfFile<'_>, source: &OwnedFd) -> Result<(), Error> {
-        let now = file::stat(source)
+    fn check_source(&self, of_file: &PartOfFile<'_>, source: &GuardedFile) -> Result<(), Error> {
+        let now = source
+            .examine()
             .map_err(|errno| at_source("examine", &self.unit.header, &of_file.entry.path, errno))?;
         match source_difference(of_file.source, &now) {
             None => Ok(()),
@@ -293,7 +297,7 @@ impl AttemptedUnit<'_> {
     fn copy(
         &self,
         of_file: &PartOfFile<'_>,
-        source: &OwnedFd,
+        source: &GuardedFile,
         staging: &OwnedFd,
         part: Range<u64>,
     ) -> Result<Receipt, Error> {
@@ -304,14 +308,12 @@ impl AttemptedUnit<'_> {
     fn cut<'c>(
         &'c self,
         of_file: &'c PartOfFile<'_>,
-        source: &OwnedFd,
+        source: &'c GuardedFile,
         staging: &OwnedFd,
         staging_name: &'c OsStr,
     ) -> Result<CutFile<'c>, Error> {
-        let again = |fd: &OwnedFd| file::duplicate(fd);
-        let duplicated = again(source).and_then(|source| Ok((source, again(staging)?)));
-        let (source, staging) =
-            duplicated.map_err(|errno| self.failed_at(of_file, "open", errno))?;
+        let staging =
+            file::duplicate(staging).map_err(|errno| self.failed_at(of_file, "open", errno))?;
         Ok(CutFile {
             source,
             source_path: &of_file.source_path,
@@ -328,7 +330,7 @@ impl AttemptedUnit<'_> {
     fn place(
         &self,
         of_file: &PartOfFile<'_>,
-        source: &OwnedFd,
+        source: &GuardedFile,
         staging: &OwnedFd,
         _lock: &LedgerLock,
     ) -> Result<Receipt, UnitError> {
@@ -409,7 +411,7 @@ impl AttemptedUnit<'_> {
         let failed = |errno| UnitError::from(self.failed_at(of_file, "set the mode of", errno));
         let source = self.open_source(of_file)?;
         let given = || {
-            let source = file::stat(&source)?;
+            let source = source.examine()?;
             let copy = name::open_existing(&*of_file.directory, of_file.name, OFlags::PATH)?;
             let found = file::stat(&copy)?;
             match preserve.timestamps && found.modified == source.modified {

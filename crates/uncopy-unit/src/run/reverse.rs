@@ -1,28 +1,55 @@
 //! Reads the entries of a unit from the last one to the first, in bounded memory.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read};
 
 use crate::format::Entry;
+use uncopy_copy::guarded::GuardedFile;
+use uncopy_core::Errno;
 
 /// Bytes that are read at a time.
 const BLOCK_BYTES: u64 = 256 << 10;
 
+/// Reader of a unit from its beginning.
+pub(super) struct FromTheBeginning<'a> {
+    file: &'a GuardedFile,
+    at: u64,
+}
+
+impl FromTheBeginning<'_> {
+    pub(super) fn of(file: &GuardedFile) -> io::BufReader<FromTheBeginning<'_>> {
+        io::BufReader::with_capacity(BLOCK_BYTES as usize, FromTheBeginning { file, at: 0 })
+    }
+}
+
+impl Read for FromTheBeginning<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.file.read(self.at..self.at + buffer.len() as u64).map_err(failed)?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+}
+
+fn failed(errno: Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.raw())
+}
+
 /// Calls `take` for each entry, from the last one on, until it returns `false`. The unit was checked before; a line that
 /// is no entry any more is an error.
 pub(super) fn entries_from_the_end(
-    file: &File,
+    file: &GuardedFile,
     mut take: impl FnMut(Entry) -> bool,
 ) -> io::Result<()> {
-    let mut end = file.metadata()?.len();
+    let mut end = file.examine().map_err(failed)?.size;
     // Begins in the middle of a line, but for the beginning of the file.
     let mut text: Vec<u8> = Vec::new();
     let mut is_last_line = true;
     while end > 0 || !text.is_empty() {
         let length = end.min(BLOCK_BYTES);
-        let mut block = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        file.read_exact_at(&mut block, end - length)?;
+        let mut block = file.read(end - length..end).map_err(failed)?;
+        if block.len() as u64 != length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         end -= length;
         block.extend_from_slice(&text);
         text = block;
@@ -92,6 +119,7 @@ mod tests {
                 writer.write(&entry).unwrap();
             }
             writer.end().unwrap();
+            let file = GuardedFile::here(file.into());
             let mut found = Vec::new();
             entries_from_the_end(&file, |entry| {
                 found.push(entry.path.to_string());

@@ -3,15 +3,18 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::UnitError;
-use crate::format::{Header, RelativePath};
+use crate::format::{Header, RelativePath, Root};
+use uncopy_copy::guarded::GuardedSource;
+use uncopy_copy::peer::Peer;
 use uncopy_core::{Errno, Error};
 use uncopy_os::{Sys, directory, follow};
 
 /// The open roots of a unit.
 pub(super) struct Roots {
-    pub(super) source: OwnedFd,
+    pub(super) source: GuardedSource,
     pub(super) destination: OwnedFd,
 }
 
@@ -19,12 +22,18 @@ pub(super) struct Roots {
 const UNFINISHED_MODE: u32 = 0o700;
 
 impl Roots {
-    /// Opens both roots. A destination that does not exist is made.
-    pub(super) fn open(header: &Header) -> Result<Roots, UnitError> {
-        let (from, to) = (header.source.as_path(), header.destination.as_path());
-        let source = follow::open_root(from)
-            .or_else(|_| follow::open_directory(from))
-            .map_err(|stopped| stopped.error("open", from))?;
+    /// Opens both roots. A destination that does not exist is made. `peer` has the source as its first root.
+    pub(super) fn open(header: &Header, peer: Option<&Arc<dyn Peer>>) -> Result<Roots, UnitError> {
+        let elsewhere = |root: &Root| UnitError::Elsewhere { root: root.as_path().to_owned() };
+        let source = match (peer, header.source.here()) {
+            (Some(peer), _) => GuardedSource::there(Arc::clone(peer), 0, header.source.as_path())?,
+            (None, None) => return Err(elsewhere(&header.source)),
+            (None, Some(from)) => follow::open_root(from)
+                .or_else(|_| follow::open_directory(from))
+                .map(GuardedSource::here)
+                .map_err(|stopped| stopped.error("open", from))?,
+        };
+        let to = header.destination.here().ok_or_else(|| elsewhere(&header.destination))?;
         let opened = follow::open_root(to).or_else(|_| {
             make_root(to);
             follow::open_root(to).or_else(|_| follow::open_directory(to))
@@ -43,7 +52,7 @@ fn make_root(path: &Path) {
     }
 }
 
-/// Opens a directory beneath a root.
+/// Opens a directory beneath the destination.
 pub(super) fn open(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
     directory::open_beneath(root, names, false).or_else(|errno| match errno {
         Errno::EACCES => directory::open_beneath(root, names, true),
@@ -51,7 +60,7 @@ pub(super) fn open(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
     })
 }
 
-/// Opens a directory beneath a root, and makes it and those above it if there are none.
+/// Opens a directory beneath the destination, and makes it and those above it if there are none.
 pub(super) fn open_or_make(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
     match open(root, names) {
         Err(Errno::ENOENT) if !names.is_empty() => {}

@@ -37,8 +37,8 @@ impl Copy {
 
     fn plan(&self, delete: Option<Deletion>) -> Plan {
         let request = PlanRequest {
-            source: self.source.clone(),
-            destination: self.destination.clone(),
+            source: crate::plan::PlanRoot::Here(self.source.clone()),
+            destination: crate::plan::PlanRoot::Here(self.destination.clone()),
             directory: self.plan.clone(),
             options: Options::default(),
             selection: Selection::default(),
@@ -67,7 +67,7 @@ impl Copy {
     /// Runs a unit that may delete so many entries at most.
     fn run_deleting(&self, number: u32, most: Option<u64>) -> Ran {
         let receipt = |_: &Summary| Value::Object(Default::default());
-        self.unit(number).run(&options(most), &(), &receipt).unwrap()
+        self.unit(number).run(None, &options(most), &(), &receipt).unwrap()
     }
 
     /// Runs every unit, and expects that each is done.
@@ -301,7 +301,7 @@ fn a_later_attempt_takes_the_right_to_commit() {
     copy.write("f", "bytes");
     copy.plan(None);
     let unit = copy.unit(0);
-    let roots = Roots::open(&unit.header).unwrap();
+    let roots = Roots::open(&unit.header, None).unwrap();
     let shown = unit.header.destination.as_path();
     let ledger = Ledger::create(&roots.destination, shown, unit.header.plan, Flush::No).unwrap();
     let begin = || {

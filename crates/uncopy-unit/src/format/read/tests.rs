@@ -146,7 +146,16 @@ fn lines_that_lie_are_refused_by_number() {
         (r#""destination":null}"#, r#""destination":null,"with":0}"#, 2, "With"),
         (r#""destination":null}"#, r#""destination":null,"with":99999999999}"#, 2, "With"),
         (r#""unit":7"#, r#""unit":4294967295"#, 1, "Json"),
-        (r#""schema":1"#, r#""schema":2"#, 1, "Schema"),
+        (r#""schema":1"#, r#""schema":3"#, 1, "Schema"),
+        // Roots on other machines alone have it.
+        (r#""schema":1"#, r#""schema":2"#, 1, "SchemaOfRoots"),
+        (r#""source":"/s""#, r#""source":{"place":"h:/s"}"#, 1, "SchemaOfRoots"),
+        (
+            r#""source":"/s","destination":"/d""#,
+            r#""source":{"place":"h:/s"},"destination":{"place":"h:/d"}"#,
+            1,
+            "TwoPlaces",
+        ),
         (r#""plan":"07"#, r#""plan":"G7"#, 1, "Json"),
         (r#""source":"/s""#, r#""source":"s""#, 1, "Json"),
         (r#""kind":"files""#, r#""kind":"range""#, 2, "Misplaced"),

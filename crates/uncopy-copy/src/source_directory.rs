@@ -18,7 +18,7 @@ use uncopy_os::{Sys, directory};
 
 /// An open directory of the source.
 #[derive(Debug)]
-pub(super) enum SourceDirectory {
+pub(crate) enum SourceDirectory {
     /// On this machine.
     Here(OwnedFd),
     /// On another machine.
@@ -27,12 +27,12 @@ pub(super) enum SourceDirectory {
 
 impl SourceDirectory {
     /// Returns its descriptor. `EXDEV`: it is on another machine.
-    pub(super) fn fd(&self) -> Sys<&OwnedFd> {
+    pub(crate) fn fd(&self) -> Sys<&OwnedFd> {
         self.here().ok_or(Errno::EXDEV)
     }
 
     /// Returns its descriptor, if it is on this machine.
-    pub(super) fn here(&self) -> Option<&OwnedFd> {
+    pub(crate) fn here(&self) -> Option<&OwnedFd> {
         match self {
             SourceDirectory::Here(fd) => Some(fd),
             SourceDirectory::There(_) => None,
@@ -40,7 +40,7 @@ impl SourceDirectory {
     }
 
     /// Returns the directory, if it is on another machine.
-    pub(super) fn there(&self) -> Option<&Arc<PeerDirectory>> {
+    pub(crate) fn there(&self) -> Option<&Arc<PeerDirectory>> {
         match self {
             SourceDirectory::Here(_) => None,
             SourceDirectory::There(directory) => Some(directory),
@@ -48,7 +48,7 @@ impl SourceDirectory {
     }
 
     /// Opens a directory in it.
-    pub(super) fn open_child(&self, name: &OsStr) -> Sys<SourceDirectory> {
+    pub(crate) fn open_child(&self, name: &OsStr) -> Sys<SourceDirectory> {
         match self {
             SourceDirectory::Here(fd) => {
                 Ok(SourceDirectory::Here(directory::open_child(fd, name)?))
@@ -58,7 +58,7 @@ impl SourceDirectory {
     }
 
     /// Opens what a path of directories below it leads to.
-    pub(super) fn open_beneath(&self, names: &[&OsStr]) -> Sys<SourceDirectory> {
+    pub(crate) fn open_beneath(&self, names: &[&OsStr]) -> Sys<SourceDirectory> {
         match self {
             SourceDirectory::Here(fd) => {
                 Ok(SourceDirectory::Here(directory::open_beneath(fd, names, false)?))
@@ -74,7 +74,7 @@ impl SourceDirectory {
     }
 
     /// Returns its status: on another machine, when it was opened.
-    pub(super) fn stat(&self) -> Sys<Stat> {
+    pub(crate) fn stat(&self) -> Sys<Stat> {
         match self {
             SourceDirectory::Here(fd) => file::stat(fd),
             SourceDirectory::There(directory) => Ok(directory.stat().clone()),
@@ -82,7 +82,7 @@ impl SourceDirectory {
     }
 
     /// Whether it has no entry. On this machine it is listed again.
-    pub(super) fn is_empty(&self) -> Sys<bool> {
+    pub(crate) fn is_empty(&self) -> Sys<bool> {
         match self {
             SourceDirectory::Here(fd) => {
                 directory::rewind_to(fd, 0)?;
@@ -93,7 +93,7 @@ impl SourceDirectory {
     }
 
     /// Looks at it again.
-    pub(super) fn examine(&self) -> Sys<Stat> {
+    pub(crate) fn examine(&self) -> Sys<Stat> {
         match self {
             SourceDirectory::Here(fd) => file::stat(fd),
             SourceDirectory::There(directory) => directory.examine(),
@@ -101,7 +101,7 @@ impl SourceDirectory {
     }
 
     /// Looks at an entry; a symbolic link is not followed.
-    pub(super) fn stat_name(&self, name: &OsStr) -> Sys<Stat> {
+    pub(crate) fn stat_name(&self, name: &OsStr) -> Sys<Stat> {
         match self {
             SourceDirectory::Here(fd) => directory::stat_name(fd, name),
             SourceDirectory::There(directory) => Ok(directory.look(name)?.stat),
@@ -109,7 +109,7 @@ impl SourceDirectory {
     }
 
     /// Whether it has an entry, for what its listing does not show. `ENOENT`: it has none.
-    pub(super) fn look_up(&self, name: &OsStr) -> Sys<()> {
+    pub(crate) fn look_up(&self, name: &OsStr) -> Sys<()> {
         match self.there().and_then(|directory| directory.has_listed(name)) {
             Some(true) => Ok(()),
             // A name may have been added since.
@@ -118,7 +118,7 @@ impl SourceDirectory {
     }
 
     /// Does the same in a directory below it.
-    pub(super) fn look_up_below(&self, path: &OsStr, name: &OsStr) -> Sys<()> {
+    pub(crate) fn look_up_below(&self, path: &OsStr, name: &OsStr) -> Sys<()> {
         match self {
             SourceDirectory::Here(fd) => stale::look_up(fd.as_fd(), path, name),
             SourceDirectory::There(_) if path.is_empty() => self.look_up(name),
@@ -130,7 +130,7 @@ impl SourceDirectory {
     }
 
     /// Returns the target of a symbolic link.
-    pub(super) fn read_link(&self, name: &OsStr) -> Sys<OsString> {
+    pub(crate) fn read_link(&self, name: &OsStr) -> Sys<OsString> {
         match self {
             SourceDirectory::Here(fd) => directory::read_link(fd, name),
             SourceDirectory::There(directory) => directory.look(name)?.target.ok_or(Errno::EINVAL),
@@ -138,7 +138,7 @@ impl SourceDirectory {
     }
 
     /// Returns where its extended attributes are copied from.
-    pub(super) fn attributes(&self, preserve: Preserve) -> AttributeSource<'_> {
+    pub(crate) fn attributes(&self, preserve: Preserve) -> AttributeSource<'_> {
         match self {
             SourceDirectory::Here(fd) => AttributeSource::Here(fd.as_fd()),
             SourceDirectory::There(directory) => {
@@ -148,7 +148,7 @@ impl SourceDirectory {
     }
 
     /// Returns where the extended attributes of an entry that is neither a file nor a directory are copied from.
-    pub(super) fn attributes_of(
+    pub(crate) fn attributes_of(
         &self,
         name: &OsStr,
         stat: &Stat,
@@ -167,13 +167,13 @@ impl SourceDirectory {
     }
 
     /// Fails if the other machine was lost, so that what could not be asked is not taken for an answer.
-    pub(super) fn check_connected(&self) -> Result<()> {
+    pub(crate) fn check_connected(&self) -> Result<()> {
         self.there().and_then(|directory| directory.link().lost()).map_or(Ok(()), Err::<(), Error>)
     }
 }
 
 /// Opens an entry of another machine, which must be a directory.
-pub(super) fn open_there(
+pub(crate) fn open_there(
     above: &Arc<PeerDirectory>,
     name: &OsStr,
     follows: bool,

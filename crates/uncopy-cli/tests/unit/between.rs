@@ -1,0 +1,329 @@
+//! Units with a root on another machine: a script takes the place of the remote shell, and a real `sshd` in one case.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use testbed::{Case, Compared, Need, Program, Run, Sshd, seeded, wait_for};
+
+use super::work::{Work, kinds, printed, put, uncopy};
+use crate::remote::{Direction, Machines};
+
+const UNCOPY: &str = env!("CARGO_BIN_EXE_uncopy");
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] units_make_the_tree_of_another_machine,
+        [Need::Tool("sshd"), Need::Tool("ssh")] units_go_through_a_real_login,
+        [] what_changed_since_the_plan_stays,
+        [] deletions_look_again_at_both_machines,
+        [] a_killed_worker_is_followed_by_another,
+        [] roots_that_cannot_be_meant_are_refused,
+        [] a_unit_leads_to_no_other_machine_than_its_plan,
+        [] a_machine_that_is_not_reached_is_exit_code_9,
+    ]
+}
+
+/// A copy whose source or destination is on another machine.
+struct Between {
+    work: Work,
+    direction: Direction,
+    remote_shell: OsString,
+    host: &'static str,
+    _machines: Machines,
+}
+
+impl Between {
+    fn new(direction: Direction) -> Between {
+        let machines = Machines::new();
+        let remote_shell = machines.shell().into();
+        Between { work: Work::new(), direction, remote_shell, host: "far", _machines: machines }
+    }
+
+    fn unit<I: IntoIterator<Item: AsRef<OsStr>>>(&self, words: I) -> Program {
+        uncopy()
+            .env("UNCOPY_RSH", &self.remote_shell)
+            .env("UNCOPY_REMOTE_PROGRAM", UNCOPY)
+            .arg("unit")
+            .args(words)
+    }
+
+    fn root(&self, path: PathBuf, is_there: bool) -> OsString {
+        if !is_there {
+            return path.into();
+        }
+        let mut operand = OsString::from(format!("{}:", self.host));
+        operand.push(path);
+        operand
+    }
+
+    fn plan(&self, flags: &[&str]) {
+        let run = self
+            .unit(["plan", "-a", "--bytes=1Mi", "--files=20", "--out"])
+            .arg(self.work.directory())
+            .args(flags)
+            .arg(self.root(self.work.source(), self.direction == Direction::Pull))
+            .arg(self.root(self.work.destination(), self.direction == Direction::Push))
+            .run();
+        assert!(run.status.success(), "{}{}", run.stderr, run.stdout);
+    }
+
+    fn run(&self, unit: &Path) -> Run {
+        self.unit(["run", "--json"]).arg(unit).run()
+    }
+
+    fn run_all(&self) {
+        for unit in self.work.units() {
+            let run = self.run(&unit);
+            assert!(run.status.success(), "{}: {}", unit.display(), run.stderr);
+        }
+    }
+
+    fn assert_done(&self) {
+        let status = self.unit(["status"]).arg(self.work.directory()).run();
+        assert!(status.status.success(), "{}{}", status.stdout, status.stderr);
+        let retry = self.unit(["retry"]).arg(self.work.directory()).run();
+        assert!(retry.status.success() && retry.stdout.is_empty(), "{}", retry.stdout);
+        self.work.assert_same(Compared::wholly());
+    }
+}
+
+const DIRECTIONS: &[Direction] = &[Direction::Pull];
+
+fn fill(work: &Work) {
+    work.fill(50);
+    work.write(OsStr::from_bytes(b"d1/\xff\n\"odd"), "odd");
+    let holes = File::create(work.source().join("holes")).unwrap();
+    holes.set_len(5 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&holes, b"data", 3 << 20).unwrap();
+}
+
+fn units_make_the_tree_of_another_machine() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        fill(&between.work);
+        between.plan(&["--verify"]);
+        assert!(!between.work.destination().exists());
+        let units = between.work.units();
+        let early = between.run(units.last().unwrap());
+        assert_eq!(early.status.code(), Some(10), "{}", early.stderr);
+        assert_eq!(printed(&early)["missing"], units.len() - 1);
+        let status = between.unit(["status"]).arg(between.work.directory()).run();
+        assert_eq!(status.status.code(), Some(10), "{}", status.stderr);
+        between.run_all();
+        for unit in &units {
+            let again = between.run(unit);
+            assert!(again.status.success(), "{}", again.stderr);
+            assert_eq!(printed(&again)["state"], "done_before");
+        }
+        // Earlier programs do not take it.
+        let header = fs::read_to_string(&units[0]).unwrap();
+        assert!(header.starts_with(r#"{"schema":2,"#), "{header:.80}");
+        let linked = |name| fs::metadata(between.work.destination().join(name)).unwrap().ino();
+        assert_eq!(linked("d0/several"), linked("d2/e2/twin"));
+        between.assert_done();
+    }
+}
+
+fn units_go_through_a_real_login() {
+    let sshd = Sshd::start();
+    for direction in DIRECTIONS {
+        let remote_shell = format!("ssh -F '{}'", sshd.client_config().display()).into();
+        let between = Between { remote_shell, host: "[::1]", ..Between::new(*direction) };
+        fill(&between.work);
+        between.plan(&[]);
+        between.run_all();
+        between.assert_done();
+    }
+}
+
+fn what_changed_since_the_plan_stays() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        let work = &between.work;
+        work.write("changes", "bytes");
+        work.write("stays", "bytes");
+        work.write("large", seeded(1, 0, 3 << 20));
+        put(&work.destination().join("theirs"), "before");
+        work.write("theirs", "ours");
+        work.write("new", "ours");
+        between.plan(&[]);
+        let [small, large] = ["stays", "large"].map(|path| work.unit_of(path));
+        work.write("changes", "other bytes");
+        put(&work.destination().join("theirs"), "changed");
+        put(&work.destination().join("new"), "came");
+        let run = between.run(&small);
+        assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+        let mut found = kinds(&run);
+        found.sort();
+        assert_eq!(found, ["conflict", "conflict", "source_changed"], "{}", run.stdout);
+        let read = |path: &str| fs::read_to_string(work.destination().join(path));
+        assert_eq!(read("stays").unwrap(), "bytes");
+        assert_eq!(read("theirs").unwrap(), "changed");
+        assert_eq!(read("new").unwrap(), "came");
+        assert!(read("changes").is_err());
+        let status = between.unit(["status", "--json"]).arg(work.directory()).run();
+        assert_eq!(status.status.code(), Some(1), "{}{}", status.stderr, status.stdout);
+        assert!(status.stdout.contains("source_changed"), "{}", status.stdout);
+        // All parts of a file that is cut fail.
+        assert!(between.run(&large).status.success());
+        work.write("large", seeded(2, 0, 3 << 20));
+        let parts: Vec<PathBuf> = work.units().into_iter().filter(|unit| *unit > large).collect();
+        let run = between.run(&parts[0]);
+        assert_eq!(run.status.code(), Some(4), "{}", run.stderr);
+        assert_eq!(kinds(&run), ["source_changed"]);
+        assert!(read("large").is_err());
+        let retry = between.unit(["retry"]).arg(work.directory()).run();
+        assert!(retry.stdout.contains(large.to_str().unwrap()), "{}", retry.stdout);
+    }
+}
+
+fn deletions_look_again_at_both_machines() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        let work = &between.work;
+        work.write("kept/file", "kept");
+        for name in ["gone/deep/file", "kept/gone", "comes", "changes"] {
+            put(&work.destination().join(name), "there");
+        }
+        between.plan(&["--delete", "--max-delete=6"]);
+        work.write("comes", "it is there now");
+        put(&work.destination().join("changes"), "changed");
+        put(&work.destination().join("gone/new"), "new");
+        let mut units = work.units();
+        let last = units.pop().unwrap();
+        for unit in units {
+            assert!(between.run(&unit).status.success());
+        }
+        let run = between.run(&last);
+        assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+        let mut found = kinds(&run);
+        found.sort();
+        assert_eq!(found, ["conflict", "conflict", "source_changed"], "{}", run.stdout);
+        let is_there = |name: &str| work.destination().join(name).exists();
+        for name in ["comes", "changes", "gone/new"] {
+            assert!(is_there(name), "{name}");
+        }
+        assert!(!is_there("kept/gone") && !is_there("gone/deep"));
+        // Nothing is in the way any more.
+        fs::remove_file(work.source().join("comes")).unwrap();
+        fs::remove_file(work.destination().join("gone/new")).unwrap();
+        fs::remove_file(work.destination().join("changes")).unwrap();
+        let run = between.run(&last);
+        assert!(run.status.success(), "{}", run.stderr);
+        assert!(!is_there("gone") && !is_there("comes"));
+        between.assert_done();
+    }
+}
+
+fn a_killed_worker_is_followed_by_another() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        let work = &between.work;
+        for number in 0..8 {
+            work.write(format!("f{number}"), seeded(number, 0, 60_000));
+        }
+        between.plan(&["--max-bandwidth=200k", "--jobs=1"]);
+        let unit = work.units().remove(0);
+        let mut worker = Command::new(UNCOPY)
+            .args(["unit", "run", "-q"])
+            .arg(&unit)
+            .env("UNCOPY_RSH", &between.remote_shell)
+            .env("UNCOPY_REMOTE_PROGRAM", UNCOPY)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for("its first copy", || {
+            let found = fs::read_dir(work.destination()).into_iter().flatten();
+            found.flatten().any(|entry| entry.file_name().as_bytes().starts_with(b"f"))
+        });
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+        between.run_all();
+        between.assert_done();
+    }
+}
+
+fn roots_that_cannot_be_meant_are_refused() {
+    let between = Between::new(Direction::Pull);
+    let here = between.work.source();
+    for (from, to, expected) in [
+        ("a:x", "b:y", "both roots are on other machines"),
+        ("-oProxyCommand=x:y", "d", "a host cannot begin with -"),
+        (":y", "d", "no host before the colon"),
+        ("-u@h:y", "d", "a user cannot begin with -"),
+        ("ssh://h:0/y", "d", "the port is no number"),
+    ] {
+        let run = between
+            .unit(["plan", "--out"])
+            .arg(between.work.directory())
+            .args(["--", from, to])
+            .current_dir(&here)
+            .run();
+        assert_eq!(run.status.code(), Some(2), "{from} {to}: {}", run.stderr);
+        assert!(run.stderr.contains(expected), "{}", run.stderr);
+    }
+    // Flags that copies between machines do not have.
+    let run = between
+        .unit(["plan", "--require=shared", "--out"])
+        .arg(between.work.directory())
+        .args(["h:y", "d"])
+        .run();
+    assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
+    assert!(!between.work.directory().exists());
+}
+
+/// Rewrites a file by words that are in it.
+fn rewrite(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+fn a_unit_leads_to_no_other_machine_than_its_plan() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        between.work.write("file", "bytes");
+        between.plan(&[]);
+        let unit = between.work.units().remove(0);
+        let plan = between.work.directory().join("plan.json");
+        // Without its plan.
+        let aside = between.work.scratch.join("aside.jsonl");
+        fs::copy(&unit, &aside).unwrap();
+        assert_eq!(between.run(&aside).status.code(), Some(1));
+        // The unit alone names another machine.
+        rewrite(&unit, "far:", "elsewhere:");
+        let run = between.run(&unit);
+        assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
+        assert!(run.stderr.contains("beside its plan"), "{}", run.stderr);
+        // Both do, in a way that would be a flag of the remote shell.
+        for file in [&unit, &plan] {
+            rewrite(file, if file == &unit { "elsewhere:" } else { "far:" }, "-oProxyCommand=x:");
+        }
+        let run = between.run(&unit);
+        assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
+        assert!(run.stderr.contains("a host cannot begin with -"), "{}", run.stderr);
+        assert!(!between.work.destination().exists());
+    }
+}
+
+fn a_machine_that_is_not_reached_is_exit_code_9() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        between.work.write("file", "bytes");
+        between.plan(&[]);
+        let lost = Between { remote_shell: "false".into(), ..between };
+        let run = lost.run(&lost.work.units()[0]);
+        assert_eq!(run.status.code(), Some(9), "{}", run.stderr);
+        let plan = lost
+            .unit(["plan", "h:x", "d", "--out"])
+            .arg(lost.work.scratch.join("other"))
+            .current_dir(&lost.work.source())
+            .run();
+        assert_eq!(plan.status.code(), Some(9), "{}", plan.stderr);
+    }
+}
