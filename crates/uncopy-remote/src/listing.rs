@@ -11,8 +11,6 @@ use crate::lanes::{Lane, Lanes, PendingAnswer};
 
 /// Number of pages that a listing begins with: the second one would come a round trip later.
 const FIRST_PAGES: usize = 2;
-/// Maximum number of pages that a listing is ahead.
-const PAGES_AHEAD: usize = 8;
 
 /// Connection over which a listing is asked for. Each has a position of its own in it.
 #[derive(Debug)]
@@ -21,11 +19,14 @@ enum ListingWay {
     Data(Arc<Lane>),
 }
 
-/// Directory to be listed, and the length of files whose contents its pages bring.
+/// Directory to be listed, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed {
     pub(crate) directory: Handle,
+    /// Maximum length of files whose contents its pages bring.
     pub(crate) contents_up_to: u32,
+    /// Maximum number of pages to be asked for ahead.
+    pub(crate) pages_ahead: usize,
 }
 
 /// Listing of a directory.
@@ -139,7 +140,7 @@ impl Listing {
                     self.way = None;
                 }
                 Ok(Some(answer)) => {
-                    self.note(&answer);
+                    self.note(&answer, listed.pages_ahead);
                     self.ask_ahead(lanes, listed, share)?;
                     return Ok(answer);
                 }
@@ -151,10 +152,10 @@ impl Listing {
         }
     }
 
-    fn note(&mut self, answer: &Answer) {
+    fn note(&mut self, answer: &Answer, pages_ahead: usize) {
         if let Answer::Entries { is_last, position, .. } = answer {
             self.position = *position;
-            self.window = (self.window * 2).min(PAGES_AHEAD);
+            self.window = (self.window * 2).min(pages_ahead);
             if *is_last {
                 self.is_over = true;
                 self.ahead.clear();
@@ -175,7 +176,7 @@ fn choose(lanes: &Lanes) -> ListingWay {
 }
 
 fn call(version: u16, listed: Listed, position: Option<u64>) -> Call {
-    let Listed { directory, contents_up_to } = listed;
+    let Listed { directory, contents_up_to, .. } = listed;
     match version >= LIST_FROM_VERSION {
         true => Call::ListFrom { directory, position, contents_up_to },
         false => Call::List { directory, contents_up_to },

@@ -33,6 +33,10 @@ const PAGE_BYTES: usize = 512 << 10;
 /// Round trip from which on directories are asked for ahead. Nearer ones come soon enough, and trees of them cross more
 /// quickly when their contents are not in memory for long.
 const FAR: Duration = Duration::from_millis(2);
+/// Maximum number of pages that a listing is ahead. To a far machine what is under way limits the rate: each page is
+/// 256 KiB, so that 8 MiB come in a round trip.
+const PAGES_AHEAD: usize = 8;
+const FAR_PAGES_AHEAD: usize = 32;
 /// Maximum numbers of threads that read or list, and that wait for attributes.
 const READERS: usize = 48;
 const ATTRIBUTE_READERS: usize = 8;
@@ -91,7 +95,7 @@ impl RemoteSource {
                     ahead.begun(place, contents_up_to, asked);
                 }
                 Some(AheadStep::List(directory, contents_up_to)) => {
-                    let listed = Self::listed(directory, contents_up_to);
+                    let listed = self.listed(directory, contents_up_to);
                     lock(&self.listing(directory)).ask(&self.lanes, listed, &mut share)?;
                 }
                 Some(AheadStep::Close(of)) => self.close_alone(of),
@@ -99,8 +103,9 @@ impl RemoteSource {
         }
     }
 
-    fn listed(directory: PeerHandle, contents_up_to: u32) -> Listed {
-        Listed { directory: Handle(directory.0), contents_up_to }
+    fn listed(&self, directory: PeerHandle, contents_up_to: u32) -> Listed {
+        let pages_ahead = if self.is_far() { FAR_PAGES_AHEAD } else { PAGES_AHEAD };
+        Listed { directory: Handle(directory.0), contents_up_to, pages_ahead }
     }
 
     fn listing(&self, directory: PeerHandle) -> Arc<Mutex<Listing>> {
@@ -192,7 +197,7 @@ impl Peer for RemoteSource {
         if listing.is_over() {
             return Ok(PeerPage { is_last: true, ..PeerPage::default() });
         }
-        let (lanes, listed) = (&self.lanes, Self::listed(directory, contents_up_to));
+        let (lanes, listed) = (&self.lanes, self.listed(directory, contents_up_to));
         let answer = listing.take(lanes, listed, &|| self.budget.try_take(PAGE_BYTES))?;
         let Answer::Entries { entries, failed, is_last, .. } = answer else {
             return Err(other_answer());
