@@ -229,7 +229,7 @@ pub enum PlanError {
         from: PathBuf,
         /// Destination of that plan.
         to: PathBuf,
-        /// What is different.
+        /// Part in which they differ.
         difference: RequestDifference,
     },
     /// Source, destination and directory of the plan lie in each other.

@@ -11,7 +11,7 @@ pub enum CheckpointPace {
     /// Ten seconds, and a hundred times as long as the last one took: so they take less than 1 % of the time.
     #[default]
     Usual,
-    /// So many names of directories.
+    /// Number of names that are listed in between.
     Names(u64),
 }
 

@@ -131,7 +131,7 @@ fn check_plan(place: &Place, request: &PlanRequest) {
     assert!(names.values().all(|units| units.len() == 1), "names of one file in two units");
     assert_eq!(planned.plan.entries, source.len() as u64);
     assert_eq!(planned.plan.deletions, deletions);
-    // Of the files of `mixed`; those with several names count once.
+    // Files of `mixed`; those with several names count once.
     assert_eq!(planned.plan.bytes, (0..300).sum::<u64>() + 3);
     // Directories come before what is in them.
     let (_, finish) = planned.units.last().unwrap();
