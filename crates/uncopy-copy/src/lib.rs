@@ -28,6 +28,8 @@ mod jobs;
 #[cfg_attr(not(target_os = "linux"), path = "journal/portable.rs")]
 mod journal;
 mod journal_name;
+#[cfg(feature = "json")]
+pub mod json;
 #[cfg(feature = "trees")]
 // Public on Linux alone.
 #[cfg_attr(not(target_os = "linux"), allow(unreachable_pub))]

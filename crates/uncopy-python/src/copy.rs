@@ -42,7 +42,8 @@ pub(crate) fn copy_file(
                 let receipt = outcome.receipt();
                 let receipt =
                     receipt.ok_or_else(|| PyRuntimeError::new_err("nothing was copied"))?;
-                return Ok(Receipt::of_file(destination.object.clone_ref(py), receipt));
+                let object = destination.object.clone_ref(py);
+                return Ok(Receipt::of_file(&source, &destination, object, receipt));
             }
             Err(error) => match otherwise(&error, &options) {
                 Some(others) => options = others,

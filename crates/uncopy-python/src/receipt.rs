@@ -1,18 +1,43 @@
 //! Receipts as Python objects: bytes by mechanism and by cost, and why nothing cheaper was used.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use uncopy::copy::job::{RefusalCount, Summary};
+use uncopy::copy::json::{CopiedFile, PlainWording, WholeJob};
 use uncopy::{Cost, Errno, Portion, RefusalReason};
+
+use crate::path::PathArgument;
 
 /// Result of copying a file or a tree. It stands for the path of the copy wherever a path is wanted.
 #[pyclass(frozen, module = "uncopy", name = "Receipt")]
 pub(crate) struct Receipt {
     destination: Py<PyAny>,
     action: &'static str,
+    details: Details,
     facts: CopyFacts,
+}
+
+/// All that is known, for `to_dict`.
+enum Details {
+    File { source: PathBuf, destination: PathBuf, receipt: Box<uncopy::Receipt> },
+    Job(Box<Summary>),
+}
+
+impl Details {
+    /// Returns the object that the program prints.
+    fn json(&self) -> serde_json::Result<String> {
+        match self {
+            Details::File { source, destination, receipt } => {
+                serde_json::to_string(&CopiedFile::new(source, destination, receipt, &PlainWording))
+            }
+            Details::Job(summary) => serde_json::to_string(&WholeJob::new(summary, &PlainWording)),
+        }
+    }
 }
 
 /// CopyFacts of one file, or the totals of many.
@@ -34,7 +59,6 @@ struct CopyFacts {
 struct Proof {
     algorithm: &'static str,
     digest: String,
-    from: &'static str,
 }
 
 impl CopyFacts {
@@ -76,7 +100,12 @@ pub(crate) const MAX_NOTES: usize = 64;
 
 impl Receipt {
     /// Makes the receipt of a copied file.
-    pub(crate) fn of_file(destination: Py<PyAny>, receipt: &uncopy::Receipt) -> Receipt {
+    pub(crate) fn of_file(
+        source: &PathArgument,
+        destination: &PathArgument,
+        object: Py<PyAny>,
+        receipt: &uncopy::Receipt,
+    ) -> Receipt {
         let counted = |refusal: &uncopy::Refusal| RefusalCount {
             mechanism: refusal.mechanism,
             reason: refusal.reason,
@@ -86,7 +115,6 @@ impl Receipt {
         let proof = |verified: &uncopy::Verification| Proof {
             algorithm: verified.algorithm,
             digest: verified.digest.clone(),
-            from: verified.from.name(),
         };
         let facts = CopyFacts {
             files: 1,
@@ -99,7 +127,12 @@ impl Receipt {
             notes: receipt.notes.iter().map(|note| (note.code(), note.to_string())).collect(),
             ..CopyFacts::default()
         };
-        Receipt { destination, action: "copied", facts }
+        let details = Details::File {
+            source: source.path.clone(),
+            destination: destination.path.clone(),
+            receipt: Box::new(receipt.clone()),
+        };
+        Receipt { destination: object, action: "copied", details, facts }
     }
 
     /// Makes the receipt of a tree, which was flushed if `durable`.
@@ -121,7 +154,19 @@ impl Receipt {
             verification: None,
             notes,
         };
-        Receipt { destination, action: "copied", facts }
+        let details = Details::Job(Box::new(summary.clone()));
+        Receipt { destination, action: "copied", details, facts }
+    }
+
+    /// Makes a receipt of totals, as a job has them.
+    fn summed_up(destination: Py<PyAny>, action: &'static str, facts: CopyFacts) -> Receipt {
+        let mut summary = Summary::default();
+        (summary.files, summary.directories) = (facts.files, facts.directories);
+        (summary.symlinks, summary.bytes) = (facts.symlinks, facts.bytes);
+        summary.portions.clone_from(&facts.portions);
+        summary.refusals.clone_from(&facts.refusals);
+        summary.duration = facts.duration;
+        Receipt { destination, action, details: Details::Job(Box::new(summary)), facts }
     }
 
     fn cost(&self, cost: Cost) -> u64 {
@@ -146,7 +191,7 @@ impl Receipt {
     fn without_bytes(destination: Py<PyAny>, is_renamed: bool) -> Receipt {
         let symlinks = u64::from(!is_renamed);
         let action = if is_renamed { "renamed" } else { "linked" };
-        Receipt { destination, action, facts: CopyFacts { symlinks, ..CopyFacts::default() } }
+        Receipt::summed_up(destination, action, CopyFacts { symlinks, ..CopyFacts::default() })
     }
 
     /// Adds up receipts into that of a tree.
@@ -160,7 +205,7 @@ impl Receipt {
             facts.add(&receipt.get().facts);
         }
         facts.durable &= facts.files > 0;
-        Ok(Receipt { destination, action: "copied", facts })
+        Ok(Receipt::summed_up(destination, "copied", facts))
     }
 
     /// The path of the copy, as text or bytes.
@@ -324,39 +369,28 @@ impl Receipt {
         self.facts.notes.iter().map(|(code, _)| *code).collect()
     }
 
-    /// The receipt as a dictionary that `json.dumps` takes, with the keys of `uncopy cp --json`.
+    /// The receipt as a dictionary that `json.dumps` takes: the keys of `uncopy cp --json`, of the event `copied` for a file
+    /// and `summary` for a tree; and in both `destination`, `files`, `directories`, `symlinks`, `is_zero_copy`, `durable`,
+    /// `notes` and `note_codes`. `event` is "linked" or "renamed" if nothing was copied.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let facts = &self.facts;
-        let whole = PyDict::new(py);
-        whole.set_item("schema", 1)?;
-        whole.set_item("event", self.action)?;
-        whole.set_item("destination", self.__str__(py)?)?;
-        whole.set_item("files", facts.files)?;
-        whole.set_item("directories", facts.directories)?;
-        whole.set_item("symlinks", facts.symlinks)?;
-        whole.set_item("bytes", facts.bytes)?;
-        let mechanisms = PyList::empty(py);
-        for portion in &facts.portions {
-            let row = PyDict::new(py);
-            row.set_item("name", portion.mechanism.name())?;
-            row.set_item("bytes", portion.bytes)?;
-            row.set_item("cost", portion.cost.name())?;
-            mechanisms.append(row)?;
+        let text =
+            self.details.json().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let whole = py.import("json")?.getattr("loads")?.call1((text,))?.cast_into::<PyDict>()?;
+        if self.action != "copied" {
+            whole.set_item("event", self.action)?;
         }
-        whole.set_item("mechanisms", mechanisms)?;
-        whole.set_item("refusals", self.refusals(py)?)?;
         whole.set_item("is_zero_copy", self.is_zero_copy())?;
-        let microseconds = u64::try_from(facts.duration.as_micros()).unwrap_or(u64::MAX);
-        whole.set_item("duration_us", microseconds)?;
-        let proof = facts.verification.as_ref();
-        whole.set_item("verified", proof.is_some())?;
-        whole.set_item("verified_from", proof.map(|proof| proof.from))?;
-        whole.set_item("algorithm", proof.map(|proof| proof.algorithm))?;
-        let digest = self.digest().filter(|digest| !digest.is_empty());
-        whole.set_item("digest", digest)?;
-        whole.set_item("durable", facts.durable)?;
-        whole.set_item("notes", self.notes())?;
-        whole.set_item("note_codes", self.note_codes())?;
+        let default = |key: &str, value: Bound<'py, PyAny>| {
+            if whole.contains(key)? { Ok(()) } else { whole.set_item(key, value) }
+        };
+        default("destination", self.__str__(py)?.into_bound_py_any(py)?)?;
+        default("files", facts.files.into_bound_py_any(py)?)?;
+        default("directories", facts.directories.into_bound_py_any(py)?)?;
+        default("symlinks", facts.symlinks.into_bound_py_any(py)?)?;
+        default("durable", facts.durable.into_bound_py_any(py)?)?;
+        default("notes", self.notes().into_bound_py_any(py)?)?;
+        default("note_codes", self.note_codes().into_bound_py_any(py)?)?;
         Ok(whole)
     }
 }

@@ -1,9 +1,11 @@
 """Copying files: receipts, conditions, names of every kind, errors."""
 
+import base64
 import errno
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -53,6 +55,55 @@ def test_a_receipt_adds_up(place):
     assert receipt.is_zero_copy == costs.issubset({"hole", "shared", "moved"})
     text = repr(receipt)
     assert text.startswith("<uncopy.Receipt 'b'; 2.00 MiB") and "sha256" in text, text
+
+
+def documented(heading):
+    """Return the keys of the first level that docs/json.md has below a heading, and whether each is always there."""
+    page = pathlib.Path(__file__).parents[3] / "docs/json.md"
+    below = page.read_text().split(f"\n{heading}\n", 1)[1].split("\n#", 1)[0]
+    rows = re.findall(r"^\| (`[^|]*`) \| [^|]* \| (.*) \|$", below, re.MULTILINE)
+    keys = {
+        key.strip("`"): not meaning.startswith("only ")
+        for names, meaning in rows
+        for key in names.split(", ")
+    }
+    return {key: is_always for key, is_always in keys.items() if not re.search(r"[.\[]", key)}
+
+
+IN_EVERY_EVENT = {"schema", "event", "source", "destination"}
+OF_PYTHON = {"files", "directories", "symlinks", "is_zero_copy"}
+
+
+def test_keys_are_those_that_the_program_prints(place):
+    write("a")
+    facts = uncopy.copy2("a", b"b\xff", durable=True, verify=True).to_dict()
+    keys = documented("### `copied`")
+    always = {key for key, is_always in keys.items() if is_always}
+    assert len(always) > 10
+    assert always | IN_EVERY_EVENT | OF_PYTHON <= set(facts)
+    assert set(facts) <= set(keys) | IN_EVERY_EVENT | OF_PYTHON | {"destination_base64"}
+    assert facts["event"] == "copied" and facts["source"] == "a"
+    assert base64.b64decode(facts["destination_base64"]) == b"b\xff"
+
+
+def test_keys_of_a_tree_are_those_of_the_summary(place):
+    os.mkdir("tree")
+    write("tree/a")
+    whole = uncopy.copytree("tree", "copy")
+    added_up = uncopy.copytree("tree", "copy2", ignore=shutil.ignore_patterns("none"))
+    for receipt in (whole, added_up):
+        facts = receipt.to_dict()
+        assert facts["event"] == "summary"
+        assert facts["destination"] == str(receipt) and facts["files"] == 1
+        assert facts["durable"] is False and facts["notes"] == []
+        counts = {"hard_links", "specials", "skipped", "deleted", "resumed", "failed"}
+        assert counts | {"bytes", "mechanisms", "refusals", "duration_us"} <= set(facts)
+        assert json.loads(json.dumps(facts)) == facts
+        assert {"mechanism", "reason", "code", "errno", "errno_name", "files"} == set(
+            facts["refusals"][0] if facts["refusals"] else receipt.refusals[0]
+        )
+    write("a")
+    assert uncopy.move("a", "b").to_dict()["event"] == "renamed"
 
 
 def test_an_empty_file_is_zero_copy(place):

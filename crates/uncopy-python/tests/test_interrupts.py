@@ -102,6 +102,37 @@ def test_ctrl_c_in_a_copy_leaves_nothing(place):
     assert os.listdir() == ["a"]
 
 
+ENDLESS = """
+import os, signal, sys, threading, uncopy
+
+def moved():
+    with open("/proc/self/io") as counts:
+        return int(counts.readline().split()[1])
+
+def interrupt():
+    while moved() < 8 << 20:
+        pass
+    before.append(moved())
+    os.kill(os.getpid(), signal.SIGINT)
+
+before = []
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    uncopy.copyfile("/dev/urandom", "b")
+except KeyboardInterrupt:
+    print(moved() - before[0])
+"""
+
+
+def test_ctrl_c_ends_an_endless_copy_without_a_callback(place):
+    ran = subprocess.run(
+        [sys.executable, "-c", ENDLESS], capture_output=True, text=True, check=False, timeout=300
+    )
+    # Read since the signal; without a look for it the disk would be full.
+    assert ran.returncode == 0 and int(ran.stdout) < 4 * GIBIBYTE, ran.stderr
+    assert os.listdir() == []
+
+
 def test_ctrl_c_in_a_tree_leaves_nothing(place):
     os.mkdir("a")
     for number in range(3000):

@@ -96,6 +96,20 @@ def test_an_import_loads_nothing_that_takes_long():
     assert done.stdout == "set()\n"
 
 
+def test_free_threaded_python_is_refused():
+    """The module is not loaded there: this is what such a build says of itself."""
+    code = """
+import sys
+sys.abiflags = "t"
+try:
+    import uncopy
+except ImportError as error:
+    print("free-threaded" in str(error), "global lock" in str(error))
+print([name for name in sys.modules if name.startswith("uncopy.")])
+"""
+    assert ran(code) == "True True\n[]\n"
+
+
 def test_a_second_interpreter_is_refused_or_works():
     code = """
 try:

@@ -46,6 +46,7 @@
 //! - `remote`: `remote`, copies between machines.
 //! - `unit`: `unit`, copies cut into units of work.
 //! - `compress`: [`copy::Transform`], by zstd.
+//! - `json`: `copy::json`, receipts as the objects that the program prints.
 #![deny(missing_docs, unsafe_code)]
 
 #[cfg(all(fuzzing, feature = "doctor", feature = "send", target_os = "linux"))]

@@ -1,97 +1,36 @@
 //! Reports for programs: JSON Lines, documented in `docs/json.md`.
 
-mod compression;
 #[cfg(test)]
 pub(crate) mod documented;
 mod left;
-mod leftovers;
-mod reasons;
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use uncopy::copy::Skip;
-use uncopy::copy::job::{self, Action, EntryOutcome, Record, Summary};
-use uncopy::{Errno, MappedWrites, Receipt};
+use uncopy::copy::job::{Action, EntryOutcome, Record, Summary};
+use uncopy::copy::json::{
+    CopiedFile, CountedRefusal, MechanismBytes, Names, Notes, Transformed, WholeJob,
+};
+pub(crate) use uncopy::copy::json::{SCHEMA, base64_name, microseconds};
+use uncopy::{Errno, Receipt};
 
+use super::wording::FlagWording;
 use crate::cp::Pair;
 use crate::flags::naming;
-use crate::report::{Failure, Wire, WireKind, decision};
-use compression::Compression;
+use crate::report::{Failure, Wire, WireKind};
 pub(crate) use left::{incomplete, not_tried};
-use leftovers::Leftovers;
-use reasons::{CountedRefusal, Notes, Refusal};
 
-/// Version of this format: the first key of every object. Keys may be added within a version;
-/// removing a key or changing its meaning makes a new version.
-pub(crate) const SCHEMA: u32 = 1;
-
-/// A file that was copied.
+/// A file that was copied, and what only the program knows of it.
 #[derive(Serialize)]
 struct Copied<'a> {
-    schema: u32,
-    event: &'static str,
     #[serde(flatten)]
-    names: Names<'a>,
-    bytes: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    resumed_bytes: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    parallel_bytes: u64,
-    mechanisms: Vec<Mechanism>,
-    refusals: Vec<Refusal>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    compression: Option<Compression>,
-    duration_us: u64,
-    verified: bool,
-    verified_from: Option<&'static str>,
-    algorithm: Option<&'static str>,
-    digest: Option<&'a str>,
-    verify_us: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_digest: Option<SourceDigest<'a>>,
-    durable: bool,
-    source_changed: bool,
-    mapped_writes: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mapped_writes_unknown: Option<&'static str>,
-    #[serde(skip_serializing_if = "is_zero")]
-    source_flushes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_flush_us: Option<u64>,
-    retries: u32,
-    #[serde(flatten)]
-    notes: Notes,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    flags_not_kept: Vec<&'static str>,
-    #[serde(flatten)]
-    leftovers: Leftovers<'a>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    decided_by: Vec<String>,
+    file: CopiedFile<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wire: Option<OverWire>,
     #[serde(flatten)]
     tree: Option<InTree>,
-}
-
-/// Digest of the bytes that were copied.
-#[derive(Serialize)]
-struct SourceDigest<'a> {
-    algorithm: &'static str,
-    value: &'a str,
-    how: &'static str,
-    us: u64,
-}
-
-impl<'a> From<&'a uncopy::SourceDigest> for SourceDigest<'a> {
-    fn from(digest: &'a uncopy::SourceDigest) -> SourceDigest<'a> {
-        let uncopy::SourceDigest { algorithm, value, from, duration } = digest;
-        SourceDigest { algorithm, value, how: from.name(), us: microseconds(*duration) }
-    }
 }
 
 /// Keys that only events of trees have.
@@ -187,7 +126,7 @@ struct Discarded<'a> {
     hard_links: u64,
     specials: u64,
     bytes: u64,
-    mechanisms: Vec<Mechanism>,
+    mechanisms: Vec<MechanismBytes>,
     refusals: Vec<CountedRefusal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     transformed: Option<Transformed>,
@@ -198,45 +137,10 @@ struct Discarded<'a> {
 /// Summary of a whole job.
 #[derive(Serialize)]
 struct Whole<'a> {
-    schema: u32,
-    event: &'static str,
-    files: u64,
-    directories: u64,
-    symlinks: u64,
-    hard_links: u64,
-    specials: u64,
-    skipped: u64,
-    deleted: u64,
-    resumed: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    sources_removed: u64,
-    failed: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    discarded: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    discarded_bytes: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    compared: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    compared_bytes: u64,
-    bytes: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    resumed_bytes: u64,
-    mechanisms: Vec<Mechanism>,
-    refusals: Vec<CountedRefusal>,
+    #[serde(flatten)]
+    job: WholeJob<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wire: Option<OverWire>,
-    duration_us: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    transformed: Option<Transformed>,
-    #[serde(flatten)]
-    leftovers: Leftovers<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stopped_early: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_tried: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sources_not_tried: Option<u64>,
 }
 
 /// Traffic between two machines.
@@ -246,7 +150,7 @@ struct OverWire {
     connections: u32,
     bytes_sent: u64,
     bytes_received: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "uncopy::copy::json::is_zero")]
     data_bytes: u64,
     resent: u64,
     us: u64,
@@ -271,21 +175,6 @@ impl From<Wire> for OverWire {
             us: microseconds(duration),
             not_tls: data.why_none.map(|why| why.code),
         }
-    }
-}
-
-/// Files that were compressed or decompressed.
-#[derive(Serialize)]
-struct Transformed {
-    files: u64,
-    source_bytes: u64,
-    bytes: u64,
-}
-
-impl Transformed {
-    fn of(summary: &Summary) -> Option<Transformed> {
-        let job::Transformed { files, source_bytes, bytes, .. } = summary.transformed;
-        (files > 0).then_some(Transformed { files, source_bytes, bytes })
     }
 }
 
@@ -327,46 +216,10 @@ impl<'a> From<&'a Failure> for Problem<'a> {
     }
 }
 
-/// The two names of a copy; the bytes of one that is not UTF-8 also as base64.
-#[derive(Serialize)]
-struct Names<'a> {
-    source: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_base64: Option<String>,
-    destination: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    destination_base64: Option<String>,
-}
-
-impl<'a> Names<'a> {
-    fn new(source: &'a Path, destination: &'a Path) -> Names<'a> {
-        Names {
-            source: source.to_string_lossy(),
-            source_base64: base64_name(source),
-            destination: destination.to_string_lossy(),
-            destination_base64: base64_name(destination),
-        }
-    }
-}
-
-/// Bytes that one mechanism moved at one cost.
-#[derive(Serialize)]
-struct Mechanism {
-    name: &'static str,
-    bytes: u64,
-    cost: &'static str,
-}
-
-impl From<&uncopy::Portion> for Mechanism {
-    fn from(portion: &uncopy::Portion) -> Mechanism {
-        let (name, cost) = (portion.mechanism.name(), portion.cost.name());
-        Mechanism { name, bytes: portion.bytes, cost }
-    }
-}
-
 /// Returns the line for a file that was copied.
 pub(crate) fn copied(pair: &Pair, receipt: &Receipt) -> String {
-    line(&details(Names::new(&pair.source, &pair.destination), receipt, None))
+    let file = CopiedFile::new(&pair.source, &pair.destination, receipt, &FlagWording);
+    line(&Copied { file, wire: None, tree: None })
 }
 
 /// Returns the line for a file that was skipped.
@@ -376,62 +229,23 @@ pub(crate) fn skipped(pair: &Pair, reason: Skip) -> String {
     line(&event)
 }
 
-fn details<'a>(names: Names<'a>, receipt: &'a Receipt, tree: Option<InTree>) -> Copied<'a> {
-    let verification = receipt.verification.as_ref();
-    Copied {
-        schema: SCHEMA,
-        event: "copied",
-        names,
-        bytes: receipt.bytes,
-        resumed_bytes: receipt.resumed_bytes,
-        parallel_bytes: receipt.parallel_bytes,
-        mechanisms: receipt.portions.iter().map(Mechanism::from).collect(),
-        refusals: receipt.refusals.iter().map(Refusal::from).collect(),
-        compression: receipt.compression.as_ref().map(Compression::from),
-        duration_us: microseconds(receipt.duration),
-        verified: verification.is_some(),
-        verified_from: verification.map(|done| done.from.name()),
-        algorithm: verification.map(|done| done.algorithm),
-        digest: verification.map(|done| done.digest.as_str()).filter(|digest| !digest.is_empty()),
-        verify_us: verification.map(|done| microseconds(done.duration)),
-        source_digest: receipt.source_digest.as_ref().map(SourceDigest::from),
-        durable: receipt.durable,
-        source_changed: receipt.source_changed,
-        mapped_writes: receipt.mapped_writes.name(),
-        mapped_writes_unknown: match receipt.mapped_writes {
-            MappedWrites::Unknown(why) => Some(why.name()),
-            _ => None,
-        },
-        source_flushes: receipt.source_flushes.into(),
-        source_flush_us: (receipt.source_flushes > 0)
-            .then(|| microseconds(receipt.source_flush_duration)),
-        retries: receipt.retries,
-        notes: Notes::from(receipt.notes.as_slice()),
-        flags_not_kept: receipt.flags_not_kept.names().collect(),
-        leftovers: Leftovers::from(&receipt.leftovers),
-        decided_by: receipt.decided_by.iter().map(decision::words).collect(),
-        wire: None,
-        tree,
-    }
-}
-
 /// Returns the line for an entry of a job that did not fail; `tree` has the keys of entries of
 /// trees, and `wire` is what crossed between two machines for a file that was copied alone.
 pub(crate) fn entry(record: &Record, tree: Option<InTree>, wire: Option<Wire>) -> String {
-    let names = Names::new(&record.source, &record.destination);
-    let mut entry = Entry::new("made", names, tree);
+    let Record { source, destination, .. } = record;
+    if let EntryOutcome::Copied(receipt) = &record.outcome {
+        let file = CopiedFile::new(source, destination, receipt, &FlagWording);
+        return line(&Copied { file, wire: wire.map(OverWire::from), tree });
+    }
+    let mut entry = Entry::new("made", Names::new(source, destination), tree);
     match &record.outcome {
-        EntryOutcome::Copied(receipt) => {
-            let copied = details(entry.names, receipt, entry.tree);
-            return line(&Copied { wire: wire.map(OverWire::from), ..copied });
-        }
         EntryOutcome::Linked { to } => {
             entry.event = "linked";
             entry.linked_to = Some(to.to_string_lossy());
             entry.linked_to_base64 = base64_name(to);
         }
         EntryOutcome::Made { notes, flags_not_kept } => {
-            entry.notes = Some(Notes::from(notes.as_slice()));
+            entry.notes = Some(Notes::new(notes, &FlagWording));
             entry.flags_not_kept = flags_not_kept.names().collect();
         }
         EntryOutcome::Resumed => entry.event = "resumed",
@@ -471,8 +285,12 @@ fn discarded<'a>(names: Names<'a>, lost: &Summary, tree: Option<InTree>) -> Disc
         hard_links: lost.hard_links,
         specials: lost.specials,
         bytes: lost.bytes,
-        mechanisms: lost.portions.iter().map(Mechanism::from).collect(),
-        refusals: lost.refusals.iter().map(CountedRefusal::from).collect(),
+        mechanisms: lost.portions.iter().map(MechanismBytes::from).collect(),
+        refusals: lost
+            .refusals
+            .iter()
+            .map(|count| CountedRefusal::new(count, &FlagWording))
+            .collect(),
         transformed: Transformed::of(lost),
         tree,
     }
@@ -480,35 +298,7 @@ fn discarded<'a>(names: Names<'a>, lost: &Summary, tree: Option<InTree>) -> Disc
 
 /// Returns the last line of a job.
 pub(crate) fn summary(summary: &Summary, wire: Option<Wire>) -> String {
-    line(&Whole {
-        schema: SCHEMA,
-        event: "summary",
-        files: summary.files,
-        directories: summary.directories,
-        symlinks: summary.symlinks,
-        hard_links: summary.hard_links,
-        specials: summary.specials,
-        skipped: summary.skipped,
-        deleted: summary.deleted,
-        resumed: summary.resumed,
-        sources_removed: summary.sources_removed,
-        failed: summary.failed,
-        discarded: summary.discarded,
-        discarded_bytes: summary.discarded_bytes,
-        compared: summary.compared,
-        compared_bytes: summary.compared_bytes,
-        bytes: summary.bytes,
-        resumed_bytes: summary.resumed_bytes,
-        mechanisms: summary.portions.iter().map(Mechanism::from).collect(),
-        refusals: summary.refusals.iter().map(CountedRefusal::from).collect(),
-        wire: wire.map(OverWire::from),
-        duration_us: microseconds(summary.duration),
-        transformed: Transformed::of(summary),
-        leftovers: Leftovers::from(&summary.leftovers),
-        stopped_early: summary.stopped_early.then_some(true),
-        not_tried: summary.stopped_early.then_some(summary.not_tried),
-        sources_not_tried: summary.stopped_early.then_some(summary.sources_not_tried),
-    })
+    line(&Whole { job: WholeJob::new(summary, &FlagWording), wire: wire.map(OverWire::from) })
 }
 
 /// Returns the line for a file, or an entry of a tree, that was not copied.
@@ -527,20 +317,6 @@ pub(crate) fn failed(
     })
 }
 
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
-}
-
-/// Encodes a name that is not UTF-8, which a JSON string cannot hold.
-pub(crate) fn base64_name(path: &Path) -> Option<String> {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    std::str::from_utf8(bytes).is_err().then(|| STANDARD.encode(bytes))
-}
-
-pub(crate) fn microseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// Serializes one object as one line.
 pub(crate) fn line(event: &impl Serialize) -> String {
     // Only a map with keys that are not strings, or a failing `Serialize`, can fail here.
@@ -552,9 +328,13 @@ pub(crate) fn line(event: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::{Value, json};
     use uncopy::capabilities::Filesystem;
-    use uncopy::{Cost, Obstacle, Portion, RefusalReason, Unseen, Verification, VerifiedFrom};
+    use uncopy::{
+        Cost, MappedWrites, Obstacle, Portion, RefusalReason, Unseen, Verification, VerifiedFrom,
+    };
 
     use super::*;
     use crate::exit::Exit;

@@ -7,6 +7,7 @@ pub(crate) mod json;
 pub(crate) mod outlet;
 pub(crate) mod refusal;
 mod shown;
+mod wording;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};

@@ -1,10 +1,10 @@
 //! Compression in JSON reports.
 
 use serde::Serialize;
-use uncopy::CompressionAction;
+use uncopy_core::CompressionAction;
 
 /// Facts about the compression of a file, and the action taken.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Compression {
     action: &'static str,
     algorithm: &'static str,
@@ -18,27 +18,27 @@ pub(super) struct Compression {
     frames: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Guess {
     format: &'static str,
     by: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Expected {
     shrinks: bool,
     by: &'static str,
     held: Option<bool>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Sample {
     bytes: u64,
     compressed_bytes: u64,
 }
 
-impl From<&uncopy::Compression> for Compression {
-    fn from(compression: &uncopy::Compression) -> Compression {
+impl From<&uncopy_core::Compression> for Compression {
+    fn from(compression: &uncopy_core::Compression) -> Compression {
         let level = match compression.action {
             CompressionAction::Compressed { level } => Some(level),
             _ => None,

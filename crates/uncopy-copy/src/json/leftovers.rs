@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{base64_name, is_zero};
 
 /// Entries that look like leftovers and were not removed.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Leftovers<'a> {
     #[serde(rename = "leftovers", skip_serializing_if = "Vec::is_empty")]
     first: Vec<Leftover<'a>>,
@@ -16,15 +16,15 @@ pub(super) struct Leftovers<'a> {
     more: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Leftover<'a> {
     path: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
 }
 
-impl<'a> From<&'a uncopy::Leftovers> for Leftovers<'a> {
-    fn from(leftovers: &'a uncopy::Leftovers) -> Leftovers<'a> {
+impl<'a> From<&'a uncopy_core::Leftovers> for Leftovers<'a> {
+    fn from(leftovers: &'a uncopy_core::Leftovers) -> Leftovers<'a> {
         let leftover = |path: &'a PathBuf| Leftover {
             path: path.to_string_lossy(),
             path_base64: base64_name(path),
