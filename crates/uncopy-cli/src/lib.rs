@@ -46,10 +46,10 @@ use std::io::Write;
 use clap::{ArgMatches, FromArgMatches};
 
 pub use exit::Exit;
-pub use flags::command;
 use flags::copy::CopyArgs;
 use flags::short;
 use flags::single::SingleArgs;
+pub use flags::{command, completed_command};
 
 /// Reads a file as `uncopy tune --save` writes it; exists only with `--cfg fuzzing`, for `fuzz/`.
 #[cfg(fuzzing)]
@@ -145,7 +145,7 @@ fn print_clap(error: &clap::Error) -> Exit {
 
 fn completions(flags: &flags::completions::CompletionsArgs) -> Result<Exit, clap::Error> {
     let mut script = Vec::new();
-    clap_complete::generate(flags.shell, &mut command(), "uncopy", &mut script);
+    clap_complete::generate(flags.shell, &mut completed_command(), "uncopy", &mut script);
     Ok(match std::io::stdout().write_all(&script) {
         Ok(()) => Exit::Success,
         Err(error) => report::output_failed(&error),

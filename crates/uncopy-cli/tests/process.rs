@@ -300,6 +300,11 @@ fn every_shell_gets_a_completion_script_with_every_flag() {
         for flag in ["require-zero-copy", "trust-shared-extents", "if-changed", "dest"] {
             assert!(script.contains(flag), "{shell} does not complete {flag}");
         }
+        // Help texts name it.
+        let offered = script.lines().filter(|line| shell != "bash" || line.contains("opts="));
+        let mut words = offered.flat_map(|line| line.split([' ', '"']));
+        let is_offered = shell == "bash" && words.any(|word| word == "serve");
+        assert!(!is_offered, "{shell} completes a command that nobody types");
     }
 }
 

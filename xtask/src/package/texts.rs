@@ -60,7 +60,7 @@ impl Texts {
         ensure!(exit == Exit::Success, "cannot write manual pages into {}", pages.display());
         for (shell, path) in texts.completions() {
             let mut script = Vec::new();
-            generate(shell.shell, &mut uncopy_cli::command(), "uncopy", &mut script);
+            generate(shell.shell, &mut uncopy_cli::completed_command(), "uncopy", &mut script);
             fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(texts)

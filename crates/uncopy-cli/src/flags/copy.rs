@@ -10,7 +10,7 @@ use uncopy::copy::{Digest, Level, ModeChanges, Owner};
 use uncopy::{Mechanism, System};
 
 use super::links::{Following, LinksArg};
-use super::operand::{Machine, Operand};
+use super::operand::{Machine, Operand, path_parser};
 use super::ports::Ports;
 use super::select::Pattern;
 use super::tree::{RETRIES, TreeArgs};
@@ -63,15 +63,15 @@ Files:
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct CopyArgs {
     /// Files to copy, followed by the destination: a file or a directory
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = path_parser())]
     pub paths: Vec<PathBuf>,
 
     /// File to copy, before those named without a flag; can be repeated
-    #[arg(long, value_name = "SRC", help_heading = TARGETS)]
+    #[arg(long, value_name = "SRC", value_parser = path_parser(), help_heading = TARGETS)]
     pub source: Vec<PathBuf>,
 
     /// File or directory to copy to; all other paths are sources
-    #[arg(long, value_name = "DST", help_heading = TARGETS)]
+    #[arg(long, value_name = "DST", value_parser = path_parser(), help_heading = TARGETS)]
     pub dest: Option<PathBuf>,
 
     /// Copy all sources into DIRECTORY, which must exist
@@ -80,6 +80,7 @@ pub(crate) struct CopyArgs {
         long,
         value_name = "DIRECTORY",
         value_hint = ValueHint::DirPath,
+        value_parser = path_parser(),
         help_heading = TARGETS
     )]
     pub target_directory: Option<PathBuf>,

@@ -1,7 +1,9 @@
 //! `uncopy help`.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, Command};
 
+use super::{SUBCOMMANDS, Subcommand};
 use crate::help::TOPICS;
 
 /// Shown below the flags.
@@ -22,10 +24,23 @@ pub(crate) struct HelpArgs {
     pub subcommands: Vec<String>,
 }
 
-/// Names of topics and commands, which completions offer. Commands that people do not type are understood.
+/// Defines the flags for completions: with the names that people type. Scripts of some shells offer hidden ones too.
+pub(crate) fn completed(command: Command) -> Command {
+    HelpArgs::augment_args(command).mut_args(|argument| match argument.get_id() == "name" {
+        true => argument.value_parser(names_of(|subcommand| subcommand.is_listed)),
+        false => argument,
+    })
+}
+
+/// Names of topics and commands. Commands that people do not type are understood.
 fn names() -> PossibleValuesParser {
+    names_of(|_| true)
+}
+
+fn names_of(is_wanted: fn(&Subcommand) -> bool) -> PossibleValuesParser {
     let topics = TOPICS.iter().map(|topic| PossibleValue::new(topic.name).help(topic.about));
-    let commands = super::SUBCOMMANDS.iter().map(|subcommand| {
+    let commands = SUBCOMMANDS.iter().filter(|subcommand| is_wanted(subcommand));
+    let commands = commands.map(|subcommand| {
         let value = PossibleValue::new(subcommand.name).help(subcommand.about);
         value.hide(!subcommand.is_listed)
     });

@@ -201,6 +201,23 @@ See `uncopy cp --help` for more examples and for exit codes, and `uncopy help` f
 /// long as a small copy.
 #[must_use]
 pub fn command() -> Command {
+    with_subcommands(SUBCOMMANDS.iter().map(|subcommand| (subcommand, subcommand.flags)))
+}
+
+/// Defines the command line as completions offer it: without commands that people do not type.
+#[must_use]
+pub fn completed_command() -> Command {
+    let listed = SUBCOMMANDS.iter().filter(|subcommand| subcommand.is_listed);
+    with_subcommands(listed.map(|subcommand| match subcommand.name {
+        "help" => (subcommand, help::completed as fn(Command) -> Command),
+        _ => (subcommand, subcommand.flags),
+    }))
+}
+
+/// Defines the program with these subcommands and their flags.
+fn with_subcommands(
+    subcommands: impl Iterator<Item = (&'static Subcommand, fn(Command) -> Command)>,
+) -> Command {
     let root = SingleArgs::augment_args(Command::new("uncopy"))
         .mut_args(repeatable)
         .version(env!("CARGO_PKG_VERSION"))
@@ -211,10 +228,10 @@ pub fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .arg_required_else_help(true)
         .after_help(EXAMPLES);
-    SUBCOMMANDS.iter().fold(root, |root, subcommand| {
+    subcommands.fold(root, |root, (subcommand, flags)| {
         let command = Command::new(subcommand.name).about(subcommand.about);
         let command = command.hide(!subcommand.is_listed);
-        root.subcommand(command.defer(subcommand.flags))
+        root.subcommand(command.defer(flags))
     })
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use uncopy::System;
 
 /// Begins an operand that is written as an address.
@@ -11,6 +12,14 @@ const SCHEME: &[u8] = b"ssh://";
 
 /// Characters that no user and no host has. A remote shell's own commands (`ProxyCommand`) may take them up.
 const FORBIDDEN: &[u8] = b"'`\"$\\;&<>|(){}*?!~#^,=";
+
+/// Reads a path. An empty one is no path, as in a script whose variable is empty.
+pub(crate) fn path_parser() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| match text.is_empty() {
+        true => Err("an empty name is no path; write the path, or . for the current directory"),
+        false => Ok(PathBuf::from(text)),
+    })
+}
 
 /// Source or destination of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use super::copy::CopyArgs;
+use super::operand::path_parser;
 use super::tree::{RETRIES, TreeArgs};
 
 /// Forms of the command line.
@@ -17,11 +18,11 @@ uncopy <COMMAND>
 #[derive(Debug, clap::Args)]
 pub(crate) struct SingleArgs {
     /// File to copy
-    #[arg(short, long, value_name = "SRC", help_heading = SINGLE)]
+    #[arg(short, long, value_name = "SRC", value_parser = path_parser(), help_heading = SINGLE)]
     pub source: PathBuf,
 
     /// File or directory to copy to
-    #[arg(short, long, value_name = "DST", help_heading = SINGLE)]
+    #[arg(short, long, value_name = "DST", value_parser = path_parser(), help_heading = SINGLE)]
     pub dest: PathBuf,
 
     /// Try every cheaper mechanism and fall back automatically (the default)

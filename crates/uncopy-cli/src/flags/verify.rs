@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::copy::DigestArg;
 use super::number;
+use super::operand::path_parser;
 
 /// Forms of the command line.
 pub(crate) const USAGE: &str = "\
@@ -39,7 +40,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// SRC and DST; with --manifest DIR alone [default: the current directory]
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = path_parser())]
     pub paths: Vec<PathBuf>,
 
     /// Compare the files below DIR with the digests in FILE

@@ -43,6 +43,7 @@ pub(crate) fn run(flags: &VerifyArgs) -> Result<Exit, clap::Error> {
     let control = JobControl::default();
     let watch = Watch {
         flags,
+        compared: sides.compared(),
         stop: &stop,
         bar: JobBar::new(!flags.quiet, false, control.clock()),
         unwritten: Mutex::new(None),
@@ -87,6 +88,16 @@ pub(crate) fn run(flags: &VerifyArgs) -> Result<Exit, clap::Error> {
     Ok(unwritten.map_or(exit, |error| exit.and(report::output_failed(&error))))
 }
 
+impl Sides {
+    /// Path whose entries findings name.
+    fn compared(&self) -> &Path {
+        match self {
+            Sides::Paths { destination, .. } => destination,
+            Sides::Manifest { directory, .. } => directory,
+        }
+    }
+}
+
 fn sides(flags: &VerifyArgs) -> Result<Sides, &'static str> {
     match (&flags.manifest, flags.paths.as_slice()) {
         (Some(manifest), []) => {
@@ -123,6 +134,8 @@ fn exit_of(summary: &CompareSummary) -> Exit {
 /// Watches a comparison from all its threads.
 struct Watch<'a> {
     flags: &'a VerifyArgs,
+    /// Shown for what was named on the command line itself.
+    compared: &'a Path,
     stop: &'a Stop,
     bar: JobBar,
     /// First error of standard output.
@@ -143,7 +156,7 @@ impl CompareObserver for Watch<'_> {
     fn found(&self, finding: &CompareFinding) {
         let text = match self.flags.json {
             true => json::finding(finding),
-            false => format!("{}\n", printable(&line(finding))),
+            false => format!("{}\n", printable(&line(finding, self.compared))),
         };
         self.bar.aside(|| {
             if let Err(error) = report::print(&text) {
@@ -154,10 +167,10 @@ impl CompareObserver for Watch<'_> {
     }
 }
 
-/// Describes a finding in one line.
-fn line(finding: &CompareFinding) -> String {
+/// Describes a finding in one line; `compared` is what has no name below itself.
+fn line(finding: &CompareFinding, compared: &Path) -> String {
     let name = match finding.name.as_os_str().is_empty() {
-        true => Path::new(".").display(),
+        true => compared.display(),
         false => finding.name.display(),
     };
     match &finding.kind {
