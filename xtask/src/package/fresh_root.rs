@@ -32,20 +32,9 @@ uncopy doctor /tmp/a /tmp/b || test $? -lt 64
 /// # Errors
 /// If lintian finds an error, or one of these fails; what was said stands above.
 pub(super) fn try_deb(packages: &[PathBuf]) -> Result<()> {
-    let lintian = build::tool("lintian", "lintian")?;
-    let mut lintian = Command::new(lintian);
-    lintian.args(["--fail-on", "error", "--tag-display-limit", "0", "--allow-root"]).args(packages);
-    if std::env::var_os("DEBEMAIL").is_none() {
-        // Nobody has said who answers for the packages.
-        lintian.args(["--suppress-tags", "bogus-mail-host,bogus-mail-host-in-debian-changelog"]);
-    }
-    workspace::run(&mut lintian)?;
+    lint(packages)?;
     let root = fresh()?;
-    let inside = root.join("packages");
-    std::fs::create_dir(&inside)?;
-    for package in packages {
-        std::fs::copy(package, inside.join(package.file_name().unwrap_or_default()))?;
-    }
+    bring(packages, &root)?;
     let sources = workspace::root().join("crates/uncopy-zx/tests/c");
     std::fs::create_dir(root.join("c"))?;
     for entry in std::fs::read_dir(&sources)? {
@@ -70,6 +59,50 @@ pub(super) fn try_deb(packages: &[PathBuf]) -> Result<()> {
              test ! -e /usr/bin/uncopy\n"
         ),
     )
+}
+
+/// Installs the package of `uncopy-fleet` with that of the program, which lies beside it, and starts it.
+///
+/// # Errors
+/// As [`try_deb`]; or the package of the program is not there.
+pub(super) fn try_fleet(packages: &[PathBuf]) -> Result<()> {
+    lint(packages)?;
+    let fleet = packages.first().context("there is no package")?;
+    let name = fleet.file_name().unwrap_or_default().to_string_lossy();
+    let program = fleet.with_file_name(name.replacen("uncopy-fleet_", "uncopy_", 1));
+    ensure!(program.exists(), "{} is not there: build deb as well", program.display());
+    let root = fresh()?;
+    bring(&[program, fleet.clone()], &root)?;
+    in_root(
+        &root,
+        "dpkg --install /packages/*.deb\n\
+         uncopy-fleet --version\n\
+         uncopy fleet --help\n\
+         dpkg --verify uncopy-fleet\n\
+         dpkg --purge uncopy-fleet\n\
+         if uncopy fleet --help; then exit 1; fi\n",
+    )
+}
+
+/// Has lintian look at packages.
+fn lint(packages: &[PathBuf]) -> Result<()> {
+    let mut lintian = Command::new(build::tool("lintian", "lintian")?);
+    lintian.args(["--fail-on", "error", "--tag-display-limit", "0", "--allow-root"]).args(packages);
+    if std::env::var_os("DEBEMAIL").is_none() {
+        // Nobody has said who answers for the packages.
+        lintian.args(["--suppress-tags", "bogus-mail-host,bogus-mail-host-in-debian-changelog"]);
+    }
+    workspace::run(&mut lintian)
+}
+
+/// Copies packages into a root.
+fn bring(packages: &[PathBuf], root: &Path) -> Result<()> {
+    let inside = root.join("packages");
+    std::fs::create_dir(&inside)?;
+    for package in packages {
+        std::fs::copy(package, inside.join(package.file_name().unwrap_or_default()))?;
+    }
+    Ok(())
 }
 
 /// Unpacks the archive for this machine's architecture, and uses the program in it.

@@ -49,6 +49,8 @@ pub(crate) enum Kind {
     All,
     /// The program, the C library, and what compiling against it needs, for Debian.
     Deb,
+    /// The program uncopy-fleet, for Debian.
+    DebFleet,
     /// The program without shared libraries, for 64-bit x86 and ARM.
     Static,
     /// The Python package, as wheels for 64-bit x86 and ARM, with glibc and with musl.
@@ -98,6 +100,7 @@ fn make(kind: Kind, setting: &Setting) -> Result<Vec<PathBuf>> {
     match kind {
         Kind::All => Ok(Vec::new()),
         Kind::Deb => deb::make(setting),
+        Kind::DebFleet => deb::make_fleet(setting),
         Kind::Static => static_program::make(setting),
         Kind::Wheel => wheel::make(setting),
         Kind::Crates => crates::make(setting),
@@ -109,6 +112,7 @@ fn make(kind: Kind, setting: &Setting) -> Result<Vec<PathBuf>> {
 fn try_out(kind: Kind, packages: &[PathBuf]) -> Result<()> {
     match kind {
         Kind::Deb => fresh_root::try_deb(packages),
+        Kind::DebFleet => fresh_root::try_fleet(packages),
         Kind::Static => fresh_root::try_static(packages),
         // `cargo xtask python-test` installs and uses a wheel.
         Kind::Wheel | Kind::All | Kind::Crates | Kind::Sbom => Ok(()),

@@ -52,7 +52,6 @@ impl Copy {
             bytes: 1 << 20,
             threads: NonZeroUsize::MIN,
             version: "test".into(),
-            checkpoints: Default::default(),
         };
         plan(&request, &|_| ()).unwrap().0
     }

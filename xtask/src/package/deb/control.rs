@@ -13,6 +13,7 @@ pub(super) struct Package {
     /// Packages that it needs beside those with shared libraries.
     also_needs: Option<&'static str>,
     recommends: Option<&'static str>,
+    suggests: Option<&'static str>,
     /// Whether packages of several architectures can be installed side by side.
     is_multiarch: bool,
     pub(super) triggers: Option<&'static str>,
@@ -22,10 +23,17 @@ pub(super) struct Package {
 
 /// File of a package that needs shared libraries.
 pub(super) enum Binary {
-    Program,
+    /// The program at this path.
+    Program(&'static str),
     Library,
     None,
 }
+
+/// Path of the program in its package.
+pub(super) const PROGRAM_FILE: &str = "usr/bin/uncopy";
+
+/// Path of the program `uncopy-fleet` in its package.
+pub(super) const FLEET_FILE: &str = "usr/bin/uncopy-fleet";
 
 pub(super) const PROGRAM: Package = Package {
     name: "uncopy",
@@ -39,12 +47,34 @@ meanwhile.
 .
 Every copy gives a receipt, and \"uncopy doctor\" says why bytes are copied on a
 path.",
-    binary: Binary::Program,
+    binary: Binary::Program(PROGRAM_FILE),
     also_needs: None,
     recommends: Some("openssh-client"),
+    suggests: Some("uncopy-fleet"),
     is_multiarch: false,
     triggers: None,
     overrides: "",
+};
+
+pub(super) const FLEET: Package = Package {
+    name: "uncopy-fleet",
+    section: "utils",
+    summary: "give units of copies to Slurm and NATS",
+    description: "\
+A copy that outgrows one machine is cut into units of work (\"uncopy unit
+plan\"). This program gives the units to an array of jobs of Slurm or to a
+queue of NATS, runs them as a worker, and says what is left to do. \"uncopy
+fleet\" starts it.
+.
+It is needed on machines that submit and on those that work.",
+    binary: Binary::Program(FLEET_FILE),
+    also_needs: Some("uncopy"),
+    recommends: None,
+    suggests: Some("slurm-client, nats-server"),
+    is_multiarch: false,
+    triggers: None,
+    // Its help is the manual: "uncopy fleet help COMMAND".
+    overrides: "uncopy-fleet: no-manual-page\n",
 };
 
 pub(super) const LIBRARY: Package = Package {
@@ -60,6 +90,7 @@ This package has what programs need to run.",
     binary: Binary::Library,
     also_needs: None,
     recommends: None,
+    suggests: None,
     is_multiarch: true,
     triggers: Some("activate-noawait ldconfig\n"),
     overrides: "",
@@ -79,6 +110,7 @@ pkg-config, and suppressions for Valgrind.",
     binary: Binary::None,
     also_needs: Some("libuncopy-zx0"),
     recommends: None,
+    suggests: None,
     is_multiarch: true,
     triggers: None,
     overrides: "",
@@ -100,7 +132,7 @@ pub(super) fn maintainer() -> String {
 /// The source package, for tools that look at the packages together.
 pub(super) fn source() -> String {
     let mut text = format!("Source: uncopy\nMaintainer: {}\n", maintainer());
-    for package in [&PROGRAM, &LIBRARY, &DEVELOPMENT] {
+    for package in [&PROGRAM, &FLEET, &LIBRARY, &DEVELOPMENT] {
         text.push_str(&format!("\nPackage: {}\nArchitecture: any\n", package.name));
     }
     text
@@ -128,6 +160,9 @@ impl Package {
         if let Some(recommended) = self.recommends {
             text.push_str(&format!("Recommends: {recommended}\n"));
         }
+        if let Some(suggested) = self.suggests {
+            text.push_str(&format!("Suggests: {suggested}\n"));
+        }
         if self.is_multiarch {
             text.push_str("Multi-Arch: same\n");
         }
@@ -142,7 +177,7 @@ impl Package {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEVELOPMENT, PROGRAM, version};
+    use super::{DEVELOPMENT, FLEET, PROGRAM, version};
 
     #[test]
     fn control_files_name_what_is_needed() {
@@ -150,6 +185,10 @@ mod tests {
         assert!(text.starts_with("Package: uncopy\nVersion: "), "{text}");
         assert!(text.contains("\nInstalled-Size: 7\nDepends: libc6 (>= 2.34)\n"), "{text}");
         assert!(text.contains("\n .\n Every copy gives"), "{text}");
+        assert!(text.contains("\nSuggests: uncopy-fleet\n"), "{text}");
+        let text = FLEET.control("amd64", "libc6 (>= 2.34)", 7);
+        let needed = format!("\nDepends: uncopy (= {}), libc6 (>= 2.34)\n", version());
+        assert!(text.contains(&needed), "{text}");
         let text = DEVELOPMENT.control("arm64", "", 7);
         let needed = format!("\nDepends: libuncopy-zx0 (= {})\n", version());
         assert!(text.contains(&needed), "{text}");
@@ -158,7 +197,7 @@ mod tests {
 
     #[test]
     fn lines_of_descriptions_are_short() {
-        for package in [PROGRAM, DEVELOPMENT, super::LIBRARY] {
+        for package in [PROGRAM, FLEET, DEVELOPMENT, super::LIBRARY] {
             assert!(package.description.lines().all(|line| line.len() <= 79), "{}", package.name);
         }
     }

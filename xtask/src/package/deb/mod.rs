@@ -30,27 +30,48 @@ struct Architecture {
     multiarch: String,
 }
 
-/// Builds the three packages.
+/// Builds the packages of the program and the C library.
 ///
 /// # Errors
 /// If a tool is missing, a build fails, or the C library's interface differs from its file.
 pub(super) fn make(setting: &Setting) -> Result<Vec<PathBuf>> {
-    build::tool("dpkg-deb", "dpkg")?;
-    build::tool("dpkg-shlibdeps", "dpkg-dev")?;
-    build::tool("strip", "binutils")?;
-    let architecture = Architecture {
-        debian: output_of("dpkg", &["--print-architecture"])?,
-        multiarch: output_of("dpkg-architecture", &["-qDEB_HOST_MULTIARCH"])?,
-    };
     let staging = setting.staging().join("deb");
-    emptied(&staging)?;
-    // Where dpkg-shlibdeps and dpkg-gensymbols expect it.
-    std::fs::create_dir_all(staging.join("debian"))?;
-    std::fs::write(staging.join("debian/control"), control::source())?;
+    let architecture = begin(&staging)?;
     lay_out_program(setting, &staging.join(control::PROGRAM.name))?;
     lay_out_library(setting, &staging, &architecture)?;
     let packages = [&control::PROGRAM, &control::LIBRARY, &control::DEVELOPMENT];
     packages.into_iter().map(|package| close(setting, &staging, package, &architecture)).collect()
+}
+
+/// Builds the package of the program `uncopy-fleet`.
+///
+/// # Errors
+/// If a tool is missing, or the build fails.
+pub(super) fn make_fleet(setting: &Setting) -> Result<Vec<PathBuf>> {
+    let staging = setting.staging().join("deb-fleet");
+    let architecture = begin(&staging)?;
+    let mut cargo = setting.cargo(&[]);
+    cargo.args(["build", "--quiet", "--locked", "--release", "--package", "uncopy-fleet"]);
+    workspace::run(&mut cargo)?;
+    let program = staging.join(control::FLEET.name).join(control::FLEET_FILE);
+    place(&setting.target_directory().join("release/uncopy-fleet"), &program)?;
+    strip(&program, "--strip-all")?;
+    Ok(vec![close(setting, &staging, &control::FLEET, &architecture)?])
+}
+
+/// Looks for the tools, and empties the directory for what becomes packages.
+fn begin(staging: &Path) -> Result<Architecture> {
+    build::tool("dpkg-deb", "dpkg")?;
+    build::tool("dpkg-shlibdeps", "dpkg-dev")?;
+    build::tool("strip", "binutils")?;
+    emptied(staging)?;
+    // Where dpkg-shlibdeps and dpkg-gensymbols expect it.
+    std::fs::create_dir_all(staging.join("debian"))?;
+    std::fs::write(staging.join("debian/control"), control::source())?;
+    Ok(Architecture {
+        debian: output_of("dpkg", &["--print-architecture"])?,
+        multiarch: output_of("dpkg-architecture", &["-qDEB_HOST_MULTIARCH"])?,
+    })
 }
 
 /// The program, its manual pages and its completions, below `root`.
@@ -61,7 +82,7 @@ fn lay_out_program(setting: &Setting, root: &Path) -> Result<()> {
         cargo.args(["--features", "compress"]);
     }
     workspace::run(&mut cargo)?;
-    let program = root.join("usr/bin/uncopy");
+    let program = root.join(control::PROGRAM_FILE);
     place(&setting.target_directory().join("release/uncopy"), &program)?;
     strip(&program, "--strip-all")?;
     let texts = Texts::make(setting)?;
@@ -147,7 +168,7 @@ fn close(
 /// Packages with the shared libraries that programs and libraries of `package` need.
 fn needed_packages(staging: &Path, package: &Package, multiarch: &str) -> Result<String> {
     let file = match package.binary {
-        control::Binary::Program => "usr/bin/uncopy".to_owned(),
+        control::Binary::Program(file) => file.to_owned(),
         control::Binary::Library => format!("usr/lib/{multiarch}/{}", install_c::full_name()),
         control::Binary::None => return Ok(String::new()),
     };
