@@ -488,7 +488,7 @@ fn words_for_people() {
     let mut lines: Vec<&str> = differs.stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["d/7: the contents differ", "\u{fffd}\\n: it is missing"]);
-    // What the command line names is called by its path.
+    // Names of the command line itself are shown as its paths.
     let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["verify", "-q"]);
     let gone = program.arg(scratch.join("a")).arg(scratch.join("gone")).run();
     assert!(gone.failed(3).contains("1 missing"), "{}", gone.stderr);
