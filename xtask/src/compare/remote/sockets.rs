@@ -278,7 +278,8 @@ mod tests {
             sending.transfer(bytes, way).unwrap();
         }
         let mut receiving = Receiving::open(bytes).unwrap();
-        for way in [ReceiveWay::Own, ReceiveWay::Splice, ReceiveWay::Buffer, ReceiveWay::Own] {
+        let ways = [ReceiveWay::Receiver, ReceiveWay::Once, ReceiveWay::Splice, ReceiveWay::Buffer];
+        for way in ways.into_iter().chain([ReceiveWay::Receiver]) {
             receiving.file.set_len(0).unwrap();
             receiving.transfer(bytes, way).unwrap();
             let mut received = vec![0; 3 * PIECE];
