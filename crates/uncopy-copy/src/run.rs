@@ -240,7 +240,7 @@ impl<'a> CopyRequest<'a> {
     }
 }
 
-/// Completes a file that has its name. `directory` is to be flushed.
+/// Completes a file that has its name. `directory` is to be flushed; a guarded job flushes it once, after its entries.
 fn finish(
     staging: &mut Staging<'_>,
     committed: Commit,
@@ -253,7 +253,9 @@ fn finish(
     receipt.leftovers = staging.leftovers();
     receipt.notes.extend(staging.give_last(directory.is_some())?);
     if let Some(directory) = directory {
-        staging.sync_directory(&directory)?;
+        if !staging.is_guarded() {
+            staging.sync_directory(&directory)?;
+        }
         receipt.durable = true;
     }
     Ok(Outcome::Copied(receipt))

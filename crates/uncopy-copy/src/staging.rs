@@ -200,6 +200,11 @@ impl<'a> Staging<'a> {
         self
     }
 
+    /// Whether a guard is asked before it gets its final name.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guarded.is_some()
+    }
+
     /// Sets the guard that is asked before it gets its final name.
     pub(crate) fn guarded_by(mut self, guarded: Option<&'a Guarded<'a>>) -> Staging<'a> {
         self.guarded = guarded;

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use testbed::{
-    CallPattern, Case, Compared, Filesystem, Mount, Need, Place, SystemCall, assert_same_tree,
-    run_tool, seeded,
+    CallPattern, Case, Compared, Filesystem, Intercepted, Mount, Need, Place, SystemCall,
+    assert_same_tree, run_tool, seeded,
 };
 
 use super::work::{Work, kinds, of_unit, printed, put, run_unit, uncopy};
@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] units_make_the_tree,
         [] modes_are_those_of_a_plain_copy,
+        [] files_are_flushed_before_their_names_and_directories_before_the_record,
         [Need::At(Place::Xfs)] units_make_the_tree_on_xfs,
         [Need::At(Place::Btrfs)] units_make_the_tree_on_btrfs,
         [Need::At(Place::Tmpfs)] units_make_the_tree_on_tmpfs,
@@ -28,6 +29,36 @@ pub(crate) fn cases() -> Vec<Case> {
         [] copies_and_mirrors_leave_the_ledger,
         [Need::At(Place::Ext4)] a_full_destination_goes_on_when_it_has_room,
     ]
+}
+
+fn files_are_flushed_before_their_names_and_directories_before_the_record() {
+    let work = Work::new();
+    fs::create_dir(work.source().join("d")).unwrap();
+    for number in 0..20 {
+        fs::write(work.source().join(format!("d/{number}")), "contents").unwrap();
+    }
+    work.plan(&["--jobs=1"]);
+    let intercept = Intercepted::new(&of_unit(&work.unit_of("d/0"))).record();
+    assert!(intercept.run.status.success(), "{}", intercept.run.stderr);
+    let directory = work.destination().join("d");
+    let ledger = work.destination().join(".uncopy-ledger");
+    let (mut flushed, mut named, mut directories, mut recorded) = (0, 0, 0, false);
+    for call in &intercept.log {
+        match call.call {
+            SystemCall::FSYNC if call.paths().contains(&directory) => {
+                assert_eq!(named, 20, "a directory is flushed after all its names");
+                directories += 1;
+            }
+            SystemCall::FSYNC if call.touches(&directory) => flushed += 1,
+            SystemCall::LINKAT | SystemCall::RENAMEAT2 if call.touches(&directory) => {
+                named += 1;
+                assert!(named <= flushed, "a name before its file was flushed");
+            }
+            SystemCall::RENAMEAT2 if call.touches(&ledger) => recorded = directories > 0,
+            _ => {}
+        }
+    }
+    assert_eq!((flushed, named, directories, recorded), (20, 20, 1, true));
 }
 
 fn units_make_the_tree() {

@@ -121,9 +121,10 @@ fn make_entry(
 }
 
 /// Flushes the directory of an entry that has its name, if that is asked for. A directory that is copied with
-/// all its entries is flushed after them.
+/// all its entries is flushed after them, and so is each one of a guarded job.
 fn flush_name(context: &Context<'_>, place: &Place<'_>) -> Result<()> {
-    if !context.options().copy.durable || place.directory.entered.whole {
+    let is_flushed_later = place.directory.entered.whole || context.is_guarded();
+    if !context.options().copy.durable || is_flushed_later {
         return Ok(());
     }
     name::open_directory_for_reading(&*place.open.destination)
