@@ -15,15 +15,28 @@ pub struct Pool<Task> {
 struct PoolState<Task> {
     waiting: Vec<Task>,
     working: usize,
+    /// Nobody begins a task until all have had a rest.
+    rest: bool,
 }
 
 impl<Task: Send> Pool<Task> {
     /// Does the first task and all that it leads to.
     pub fn run(threads: usize, first: Task, work: impl Fn(Task, &Pool<Task>) + Sync) {
-        let state = PoolState { waiting: vec![first], working: 0 };
+        Pool::run_with_rests(threads, vec![first], work, |_| {});
+    }
+
+    /// Does tasks, the last one first, and all that they lead to. When [a rest is asked for](Pool::ask_rest), `rest` is
+    /// called with the tasks that wait, while nobody is at work on any other.
+    pub fn run_with_rests(
+        threads: usize,
+        tasks: Vec<Task>,
+        work: impl Fn(Task, &Pool<Task>) + Sync,
+        rest: impl Fn(&[Task]) + Sync,
+    ) {
+        let state = PoolState { waiting: tasks, working: 0, rest: false };
         let pool = Pool { state: Mutex::new(state), changed: Condvar::new() };
         let each = || {
-            while let Some(task) = pool.take() {
+            while let Some(task) = pool.take(&rest) {
                 work(task, &pool);
                 pool.done();
             }
@@ -48,11 +61,29 @@ impl<Task: Send> Pool<Task> {
         self.lock().waiting.len()
     }
 
+    /// Asks all threads for a rest. A task that takes long adds what is left of it, and ends.
+    pub fn ask_rest(&self) {
+        self.lock().rest = true;
+    }
+
+    /// Whether a rest is asked for.
+    pub fn is_rest_asked(&self) -> bool {
+        self.lock().rest
+    }
+
     /// Waits for a task. `None`: all are done.
-    fn take(&self) -> Option<Task> {
+    fn take(&self, rest: impl Fn(&[Task])) -> Option<Task> {
         let mut state = self.lock();
         loop {
-            if let Some(task) = state.waiting.pop() {
+            // Whoever ended the last task comes here next, so somebody always sees that nobody works.
+            if state.rest && state.working == 0 {
+                rest(&state.waiting);
+                state.rest = false;
+                self.changed.notify_all();
+            }
+            if !state.rest
+                && let Some(task) = state.waiting.pop()
+            {
                 state.working += 1;
                 return Some(task);
             }
@@ -93,6 +124,36 @@ mod tests {
             // 1 + 6 × (1 + 5 × (1 + 4 × …))
             let expected = (1..=6).fold(1, |all, width| 1 + width * all);
             assert_eq!(done.into_inner(), expected, "{threads}");
+        }
+    }
+
+    /// A count-down in which each task asks for a rest, and the tasks that wait are all that is left.
+    #[test]
+    fn nobody_works_during_a_rest_and_nothing_is_lost_by_it() {
+        for threads in [1, 2, 5] {
+            let (working, done, rests) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+            Pool::run_with_rests(
+                threads,
+                vec![3_u64, 200],
+                |left, pool| {
+                    working.fetch_add(1, Ordering::SeqCst);
+                    done.fetch_add(1, Ordering::SeqCst);
+                    if left > 0 {
+                        pool.add(left - 1);
+                    }
+                    pool.ask_rest();
+                    assert!(pool.is_rest_asked());
+                    working.fetch_sub(1, Ordering::SeqCst);
+                },
+                |waiting| {
+                    assert_eq!(working.load(Ordering::SeqCst), 0);
+                    let left: u64 = waiting.iter().map(|left| left + 1).sum();
+                    assert_eq!(done.load(Ordering::SeqCst) + left, 205);
+                    rests.fetch_add(1, Ordering::SeqCst);
+                },
+            );
+            assert_eq!(done.into_inner(), 205, "{threads}");
+            assert!((1..=205).contains(&rests.into_inner()));
         }
     }
 }

@@ -21,6 +21,7 @@ pub use entry::{Entry, Identity, Kind, Part, Time};
 pub use header::{Header, NoPlanId, Options, PlanId, UnitKind, UnitNumber};
 pub use name::{PathProblem, RelativePath, Root, Word};
 pub use plan::Plan;
+pub(crate) use read::check_schema;
 pub use read::{FormatError, FormatProblem, UnitReader, UnitSummary, check};
 pub use write::UnitWriter;
 

@@ -2,11 +2,14 @@
 //!
 //! Memory is bounded: waiting directories are limited as in jobs, units and the last unit are written as they are found, and
 //! entries with several names go through scratch files, of which one is in memory at a time. A directory has a whole
-//! plan when it has `plan.json`; a plan that was killed is begun anew.
+//! plan when it has `plan.json`; a plan that was killed goes on from its last checkpoint.
 
+mod checkpoint;
 mod cut;
 mod directory;
 mod links;
+mod pace;
+mod resume;
 mod units;
 mod walk;
 
@@ -16,9 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::UnitError;
-use crate::format::{Options, Plan, PlanId, RelativePath, Root, schema_of};
+use crate::format::{FormatError, Options, Plan, PlanId, RelativePath, Root, Time, schema_of};
+use checkpoint::RequestKey;
 use directory::PlanDirectory;
 use links::LinkSpill;
+use pace::Pacer;
+use resume::{Saver, Start};
+use serde::{Deserialize, Serialize};
 use uncopy_copy::job::{Compare, Selection, lies_within};
 use uncopy_copy::peer::Peer;
 use uncopy_core::Error;
@@ -28,6 +35,7 @@ use walk::{Roots, Walk};
 
 pub use cut::{DEFAULT_BYTES, DEFAULT_FILES, MIN_BYTES};
 pub use directory::{PLAN_FILE, UNITS_DIRECTORY, digest_of_unit, read_plan, unit_file};
+pub use pace::CheckpointPace;
 
 /// Maximum number of problems that are kept; the others are counted.
 const MAX_PROBLEMS: usize = 100;
@@ -116,12 +124,15 @@ pub struct PlanRequest {
     pub bytes: u64,
     /// Number of threads.
     pub threads: NonZeroUsize,
-    /// Version of the program, for people.
+    /// Version of the program. Another one does not go on with the plan.
     pub version: String,
+    /// Distance between checkpoints.
+    pub checkpoints: CheckpointPace,
 }
 
 /// Progress of a plan, and its totals at the end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PlanTotals {
     /// Entries of the source, directories included.
@@ -136,6 +147,67 @@ pub struct PlanTotals {
     pub unchanged: u64,
 }
 
+/// Event of a plan.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PlanEvent<'a> {
+    /// The walk begins.
+    Begun(&'a Beginning),
+    /// The walk is so far.
+    Found(PlanTotals),
+}
+
+/// Point from which a plan is made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Beginning {
+    /// The roots: the directory had no checkpoint.
+    New,
+    /// The roots: the checkpoint in the directory cannot be used, and was removed.
+    Anew(AnewReason),
+    /// The last checkpoint of a plan that was killed.
+    Resumed {
+        /// Entries that were planned until then.
+        entries: u64,
+        /// Time when it was made.
+        made: Time,
+    },
+}
+
+/// Reason why a checkpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnewReason {
+    /// It is not as it was written.
+    #[error("the checkpoint is damaged: {error}")]
+    Damaged {
+        /// The first thing that is wrong with it.
+        error: FormatError,
+    },
+    /// A directory whose listing was not ended is another one, or has got or lost entries since.
+    #[error("{} has changed since the checkpoint, and its listing was not ended", .directory.display())]
+    Changed {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A file is gone, or shorter than it was.
+    #[error("{} lacks what the checkpoint speaks of", .file.display())]
+    Missing {
+        /// The file, or the directory of units.
+        file: PathBuf,
+    },
+}
+
+/// Difference between two requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestDifference {
+    /// The source or the destination.
+    Roots,
+    /// An option, the size of units, or the version of the program.
+    Options,
+}
+
 /// Reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -147,6 +219,18 @@ pub enum PlanError {
         directory: PathBuf,
         /// Reason.
         problem: DirectoryProblem,
+    },
+    /// The directory has the unfinished plan of another request. It was not touched.
+    #[error("{} has an unfinished plan of a copy from {} to {}{}", .directory.display(), .from.display(), .to.display(), .difference.words())]
+    OtherRequest {
+        /// The directory.
+        directory: PathBuf,
+        /// Source of that plan.
+        from: PathBuf,
+        /// Destination of that plan.
+        to: PathBuf,
+        /// Part in which they differ.
+        difference: RequestDifference,
     },
     /// Source, destination and directory of the plan lie in each other.
     #[error("{} lies in {}: {}", .inner.display(), .outer.display(), .overlap.why())]
@@ -243,6 +327,15 @@ impl Overlap {
     }
 }
 
+impl RequestDifference {
+    fn words(self) -> &'static str {
+        match self {
+            RequestDifference::Roots => "",
+            RequestDifference::Options => " with other options, or of another version",
+        }
+    }
+}
+
 /// An entry that cannot be planned.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -282,6 +375,10 @@ struct Shared {
 }
 
 impl Shared {
+    fn has_problems(&self) -> bool {
+        self.problem_count.load(Ordering::Relaxed) > 0
+    }
+
     fn totals(&self) -> PlanTotals {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PlanTotals {
@@ -324,13 +421,14 @@ impl Shared {
     }
 }
 
-/// Makes a plan. `progress` is called now and then.
+/// Makes a plan, or goes on with one that was killed. `watch` is called when it begins, and now and then.
 ///
 /// # Errors
-/// There is no plan then: the directory has no `plan.json`, and the same call begins anew.
+/// There is no plan then: the directory has no `plan.json`. If an operation failed, the same call goes on from the last
+/// checkpoint; otherwise it begins anew.
 pub fn plan(
     request: &PlanRequest,
-    progress: &(dyn Fn(PlanTotals) + Sync),
+    watch: &(dyn Fn(PlanEvent<'_>) + Sync),
 ) -> Result<(Plan, PlanTotals), PlanError> {
     refuse_overlaps(request)?;
     let (source, destination) = (request.source.written()?, request.destination.written()?);
@@ -340,15 +438,22 @@ pub fn plan(
     // The roots are looked at before anything is made.
     let roots = walk::open_roots(request)?;
     let directory = PlanDirectory::begin(&request.directory)?;
-    let made = Making { request, id, source, destination, roots: &roots, progress }.run(&directory);
+    let key = RequestKey::of(request, &source, &destination);
+    let start = resume::start(&directory, &key, &roots)?;
+    watch(PlanEvent::Begun(&start.beginning));
+    let id = start.checkpoint.as_ref().map_or(id, |checkpoint| checkpoint.plan);
+    let made = Making { request, id, key, roots: &roots, watch }.run(&directory, start);
     match made {
         Ok((plan, totals)) => {
             directory.finish(&plan)?;
             Ok((plan, totals))
         }
         Err(error) => {
-            // It may have filled the disk. Whatever stays is removed by the next one.
-            let _ = directory.clear();
+            let is_passing = matches!(error, PlanError::Unit(UnitError::System(_)));
+            if !(is_passing && directory.has_checkpoint()) {
+                // It may have filled the disk. Whatever stays is removed by the next one.
+                let _ = directory.clear();
+            }
             Err(error)
         }
     }
@@ -358,34 +463,47 @@ pub fn plan(
 struct Making<'a> {
     request: &'a PlanRequest,
     id: PlanId,
-    source: Root,
-    destination: Root,
+    key: RequestKey,
     roots: &'a Roots,
-    progress: &'a (dyn Fn(PlanTotals) + Sync),
+    watch: &'a (dyn Fn(PlanEvent<'_>) + Sync),
 }
 
 impl Making<'_> {
     /// Writes all units.
-    fn run(self, directory: &PlanDirectory) -> Result<(Plan, PlanTotals), PlanError> {
-        let Making { request, id, source, destination, roots, progress } = self;
-        let shared = Shared::default();
-        let units = Units::new(directory, id, &source, &destination, request)?;
-        let links = LinkSpill::new(directory);
-        Walk { request, roots, units: &units, links: &links, shared: &shared, progress }.run();
+    fn run(self, directory: &PlanDirectory, start: Start) -> Result<(Plan, PlanTotals), PlanError> {
+        let Making { request, id, key, roots, watch } = self;
+        let Start { checkpoint, devices, .. } = start;
+        let shared = &Shared::default();
+        shared.add(checkpoint.as_ref().map_or_else(PlanTotals::default, |found| found.totals));
+        let key_roots = (&key.source, &key.destination);
+        let state = checkpoint.as_ref().map(|found| &found.units);
+        let units = Units::open(directory, id, key_roots, request, state)?;
+        let state = checkpoint.as_ref().map(|found| &found.links);
+        let links = &LinkSpill::open(directory, devices, state)?;
+        let written_out = state.map_or(0, |state| state.written_out);
+        let pacer = &Pacer::new(request.checkpoints);
+        let units_of = &units;
+        let saver =
+            &Saver { directory, key: &key, plan: id, roots, units: units_of, links, shared, pacer };
+        let tasks = checkpoint.map(|found| found.tasks);
+        Walk { request, roots, units: units_of, links, shared, saver, watch }.run(tasks);
         let ended = shared.fatal.lock().unwrap_or_else(PoisonError::into_inner).take();
         ended.map_or(Ok(()), Err)?;
         // A question that was not answered is no answer.
         roots.check_connected()?;
-        refuse_problems(&shared)?;
-        links.write_out(&units, &shared)?;
+        refuse_problems(shared)?;
+        links.write_out(written_out, &units, shared, |number| match pacer.passed(1) {
+            true => saver.save(Some(&[]), number),
+            false => Ok(()),
+        })?;
         let totals = shared.totals();
         refuse_deletions(request, totals)?;
         let PlanTotals { entries, bytes, deletions, .. } = totals;
         let plan = Plan {
-            schema: schema_of(&source, &destination),
+            schema: schema_of(&key.source, &key.destination),
             id,
-            source,
-            destination,
+            source: key.source.clone(),
+            destination: key.destination.clone(),
             options: request.options.clone(),
             units: units.finish()?,
             entries,

@@ -29,6 +29,8 @@ use span::Span;
 const USUAL_ROUNDS: u32 = 300;
 /// Rounds of `fleet` if no number is named.
 const USUAL_FLEET_ROUNDS: u32 = 40;
+/// Kills that count as a full run of `fleet`, each of which is followed by whole units.
+const FULL_FLEET: u32 = 100;
 /// Kills that count as a full run of `tree`, whose rounds take long.
 const FULL_TREE: u64 = 200;
 
@@ -202,7 +204,7 @@ fn soak_fleet(
     let (place, files) = (Place::Disk.path(), arguments.files);
     let plan = fleet::Plan { uncopy, fleet: &fleet, place: &place, kills, files };
     let tally = fleet::run(&plan, dice)?;
-    if Span::Rounds(kills).is_full() {
+    if kills >= FULL_FLEET {
         let file = workspace::root().join("docs/evidence/soak-fleet.jsonl");
         let counts = [("killed", kills.into()), ("findings", 0)];
         record::write(&file, "soak fleet", seed, unix_seconds, &counts, &[tally])?;

@@ -120,7 +120,7 @@ pub(crate) enum UnitArgs {
     /// DIR gets plan.json, which is written last, and units/NNNNNN.jsonl. A unit holds at most --files entries and
     /// about --bytes bytes; all names of a file are in one unit; a file above --bytes is cut into ranges, unless it has
     /// several names. The last unit has the directories with their metadata, and deletions: it is done when all
-    /// others are. A plan that was killed is begun anew by the same command. DST need not exist, and nothing is
+    /// others are. A plan that was killed goes on by the same command. DST need not exist, and nothing is
     /// changed there.
     ///
     /// With --update, --checksum or --size-only, what is unchanged in DST is not in the plan, except for files that

@@ -62,7 +62,7 @@ fn sentence(error: &UnitError) -> String {
         UnitError::Format { error: found, .. }
             if matches!(found.problem, FormatProblem::Unfinished) =>
         {
-            format!("{error}; run `uncopy unit plan` again, which begins anew")
+            format!("{error}; run `uncopy unit plan` again, which goes on or begins anew")
         }
         UnitError::Format { .. } => format!("{error}; make the plan anew"),
         UnitError::OtherUnit { .. } => {

@@ -3,19 +3,22 @@
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use clap::ArgMatches;
-use indicatif::BinaryBytes;
+use indicatif::{BinaryBytes, HumanDuration};
 use serde::Serialize;
 use uncopy::copy::job::Links;
 use uncopy::copy::peer::Peer;
-use uncopy::unit::format::{Options, Plan};
+use uncopy::unit::format::{Options, Plan, Time};
 use uncopy::unit::plan::{
-    DEFAULT_BYTES, Deletion, EntryProblem, PlanError, PlanRequest, PlanRoot, PlanTotals, plan,
+    Beginning, CheckpointPace, DEFAULT_BYTES, Deletion, EntryProblem, PlanError, PlanEvent,
+    PlanRequest, PlanRoot, PlanTotals, plan,
 };
 
 use super::roots::{self, Sides};
+use super::status::since;
 use super::{failed, words};
 use crate::exit::Exit;
 use crate::flags::between::Direction;
@@ -96,18 +99,32 @@ fn make(
         bytes: flags.bytes.unwrap_or(DEFAULT_BYTES),
         threads: job.jobs.unwrap_or_else(usual),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        checkpoints: CheckpointPace::Usual,
     };
     let control = JobControl::default();
     let bar = Mutex::new(JobBar::new(!flags.quiet, false, control.clock()));
-    let made = plan(&request, &|totals| {
-        // Whoever has it draws for the others.
-        if let Ok(bar) = bar.try_lock() {
-            bar.draw_found(totals.entries, totals.bytes);
+    let resumed = AtomicU64::new(0);
+    let made = plan(&request, &|event| match event {
+        PlanEvent::Begun(beginning) => {
+            if let Beginning::Resumed { entries, .. } = beginning {
+                resumed.store(*entries, Ordering::Relaxed);
+            }
+            if !flags.quiet {
+                let words = beginning_words(&flags.out, beginning, uncopy::unit::now());
+                words.iter().for_each(|text| report::say(text));
+            }
         }
+        PlanEvent::Found(totals) => {
+            // Whoever has it draws for the others.
+            if let Ok(bar) = bar.try_lock() {
+                bar.draw_found(totals.entries, totals.bytes);
+            }
+        }
+        _ => {}
     });
     drop(bar);
     Ok(match made {
-        Ok((plan, totals)) => planned(flags, &plan, totals),
+        Ok((plan, totals)) => planned(flags, &plan, totals, resumed.into_inner()),
         Err(error) => refused(&error),
     })
 }
@@ -124,16 +141,33 @@ fn not_there(Place { machine, path }: &Place) -> clap::Error {
 }
 
 /// Reports a plan.
-fn planned(flags: &PlanArgs, plan: &Plan, totals: PlanTotals) -> Exit {
+fn planned(flags: &PlanArgs, plan: &Plan, totals: PlanTotals, resumed: u64) -> Exit {
     let text = match (flags.json, flags.quiet) {
-        (true, _) => json(&flags.out, plan, totals),
+        (true, _) => json(&flags.out, plan, totals, resumed),
         (false, true) => String::new(),
-        (false, false) => words_of(&flags.out, plan, totals),
+        (false, false) => words_of(&flags.out, plan, totals, resumed),
     };
     report::print(&text).map_or_else(|error| report::output_failed(&error), |()| Exit::Success)
 }
 
-fn words_of(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
+/// Says from where a plan is made, unless that is from the roots as usual.
+fn beginning_words(directory: &Path, beginning: &Beginning, now: Time) -> Option<String> {
+    let directory = quoted(directory);
+    match beginning {
+        Beginning::Resumed { entries, made } => {
+            let entries = counted(*entries, "entry", "entries");
+            let mut text = format!("{directory}: goes on from a checkpoint with {entries}");
+            if let Some(age) = since(*made, now) {
+                text.push_str(&format!(", made {:#} ago", HumanDuration(age)));
+            }
+            Some(text)
+        }
+        Beginning::Anew(reason) => Some(format!("{directory}: begins anew, since {reason}")),
+        _ => None,
+    }
+}
+
+fn words_of(directory: &Path, plan: &Plan, totals: PlanTotals, resumed: u64) -> String {
     let mut text = format!(
         "{}: {} with {} and {}",
         quoted(directory),
@@ -150,6 +184,9 @@ fn words_of(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
         }
+    }
+    if resumed > 0 {
+        text.push_str(&format!("; {resumed} of them until a checkpoint from which it went on"));
     }
     text.push('\n');
     text
@@ -169,9 +206,11 @@ struct Planned<'a> {
     deletions: u64,
     left_out: u64,
     unchanged: u64,
+    /// Entries until the checkpoint from which the plan went on; 0: it was made in one go.
+    resumed: u64,
 }
 
-fn json(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
+fn json(directory: &Path, plan: &Plan, totals: PlanTotals, resumed: u64) -> String {
     line(&Planned {
         schema: SCHEMA,
         event: "planned",
@@ -184,6 +223,7 @@ fn json(directory: &Path, plan: &Plan, totals: PlanTotals) -> String {
         deletions: plan.deletions,
         left_out: totals.left_out,
         unchanged: totals.unchanged,
+        resumed,
     })
 }
 
@@ -210,8 +250,39 @@ fn refused(error: &PlanError) -> Exit {
         PlanError::TooManyDeletions { .. } => report::say(&format!(
             "{error}; look whether SRC and DST are the right ones, or raise --max-delete"
         )),
+        PlanError::OtherRequest { directory, .. } => report::say(&format!(
+            "{error}; give that command again to go on with it, name another directory, or remove {}",
+            quoted(directory)
+        )),
         PlanError::TooManyUnits => report::say(&format!("{error}, with --files and --bytes")),
         error => report::say(&error.to_string()),
     }
     Exit::Failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uncopy::unit::plan::AnewReason;
+
+    #[test]
+    fn says_from_where_a_plan_is_made() {
+        let changed = AnewReason::Changed { directory: "/s/d".into() };
+        let resumed = |entries| Beginning::Resumed { entries, made: Time(1_000, 0) };
+        for (beginning, expected) in [
+            (Beginning::New, None),
+            (resumed(1), Some("goes on from a checkpoint with 1 entry, made 5 minutes ago")),
+            (
+                Beginning::Anew(changed),
+                Some("begins anew, since /s/d has changed since the checkpoint"),
+            ),
+        ] {
+            let found = beginning_words(Path::new("plan"), &beginning, Time(1_300, 0));
+            assert_eq!(found.is_some(), expected.is_some());
+            let (found, expected) = (found.unwrap_or_default(), expected.unwrap_or_default());
+            assert!(found.contains(expected), "{found}");
+        }
+        let found = beginning_words(Path::new("plan"), &resumed(2), Time(900, 0)).unwrap();
+        assert!(found.ends_with("with 2 entries"), "{found}");
+    }
 }

@@ -5,6 +5,8 @@ mod words;
 
 use uncopy::unit::status::{PlanStatus, of_directory, status};
 
+pub(super) use words::since;
+
 use super::{failed, metrics};
 use crate::exit::Exit;
 use crate::flags::unit::StatusArgs;

@@ -83,6 +83,9 @@ pub enum FormatProblem {
     /// The plan was not finished.
     #[error("the plan is not finished")]
     Unfinished,
+    /// The digest in the last line is not that of what comes before it.
+    #[error("its last line has no digest of the file as it is")]
+    Digest,
 }
 
 /// Last line of a unit.
@@ -305,7 +308,7 @@ fn next_line(
 }
 
 /// Checks the version of the format before anything else is read, since another version may have other keys.
-pub(super) fn check_schema(text: &[u8]) -> Result<(), FormatProblem> {
+pub(crate) fn check_schema(text: &[u8]) -> Result<(), FormatProblem> {
     #[derive(Deserialize)]
     struct Versioned {
         schema: u64,

@@ -24,6 +24,16 @@ impl<W: Write> UnitWriter<W> {
         Ok(writer)
     }
 
+    /// Goes on with a unit that has its first line, and so many entries.
+    pub(crate) fn go_on(output: W, entries: u64) -> UnitWriter<W> {
+        UnitWriter { output, line: Vec::new(), entries }
+    }
+
+    /// Returns where the unit goes to.
+    pub(crate) fn output(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// Writes an entry, and returns its index.
     ///
     /// # Errors

@@ -11,28 +11,28 @@ use std::sync::atomic::AtomicUsize;
 use super::*;
 use crate::format::{Entry, Kind, UnitKind, UnitNumber, UnitReader, check};
 
-struct Place {
+pub(super) struct Place {
     root: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(super) fn new() -> Place {
         let place = Place { root: tempfile::tempdir().unwrap() };
         fs::create_dir(place.path("s")).unwrap();
         place
     }
 
-    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(super) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.path().join(path)
     }
 
-    fn write(&self, path: impl AsRef<Path>, contents: &str) {
+    pub(super) fn write(&self, path: impl AsRef<Path>, contents: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, contents).unwrap();
     }
 
-    fn request(&self) -> PlanRequest {
+    pub(super) fn request(&self) -> PlanRequest {
         PlanRequest {
             source: PlanRoot::Here(self.path("s")),
             destination: PlanRoot::Here(self.path("d")),
@@ -49,32 +49,19 @@ impl Place {
             bytes: DEFAULT_BYTES,
             threads: NonZeroUsize::new(2).unwrap(),
             version: "0".to_owned(),
+            checkpoints: CheckpointPace::Usual,
         }
     }
 
-    fn plan(&self, request: &PlanRequest) -> Planned {
+    pub(super) fn plan(&self, request: &PlanRequest) -> Planned {
         let (plan, totals) = plan(request, &|_| {}).unwrap();
-        assert_eq!(read_plan(&request.directory).unwrap(), plan);
-        let mut units = Vec::new();
-        for number in 0..plan.units {
-            let number = UnitNumber::new(number).unwrap();
-            let file = File::open(unit_file(&request.directory, number)).unwrap();
-            let mut reader = UnitReader::new(BufReader::new(file)).unwrap();
-            assert_eq!((reader.header().unit, reader.header().plan), (number, plan.id));
-            let mut entries = Vec::new();
-            while let Some(entry) = reader.next_entry().unwrap() {
-                entries.push(entry);
-            }
-            units.push((reader.header().kind, entries));
-        }
+        let planned = Planned::read(&request.directory, totals);
+        assert_eq!(planned.plan, plan);
         let names = |path: &Path| -> BTreeSet<OsString> {
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect()
         };
         assert_eq!(names(&request.directory), ["plan.json", "units"].map(Into::into).into());
-        assert_eq!(names(&request.directory.join("units")).len(), units.len());
-        assert_eq!(units.last().unwrap().0, UnitKind::Finish);
-        assert_eq!(units.iter().filter(|(kind, _)| *kind == UnitKind::Finish).count(), 1);
-        Planned { units, plan, totals }
+        planned
     }
 
     fn refused(&self, request: &PlanRequest) -> PlanError {
@@ -87,14 +74,35 @@ impl Place {
     }
 }
 
-struct Planned {
-    units: Vec<(UnitKind, Vec<Entry>)>,
-    plan: Plan,
+pub(super) struct Planned {
+    pub(super) units: Vec<(UnitKind, Vec<Entry>)>,
+    pub(super) plan: Plan,
     totals: PlanTotals,
 }
 
 impl Planned {
-    fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
+    /// Reads a plan, and checks that each unit is whole and at its place.
+    pub(super) fn read(directory: &Path, totals: PlanTotals) -> Planned {
+        let plan = read_plan(directory).unwrap();
+        let mut units = Vec::new();
+        for number in 0..plan.units {
+            let number = UnitNumber::new(number).unwrap();
+            let file = File::open(unit_file(directory, number)).unwrap();
+            let mut reader = UnitReader::new(BufReader::new(file)).unwrap();
+            assert_eq!((reader.header().unit, reader.header().plan), (number, plan.id));
+            let mut entries = Vec::new();
+            while let Some(entry) = reader.next_entry().unwrap() {
+                entries.push(entry);
+            }
+            units.push((reader.header().kind, entries));
+        }
+        assert_eq!(fs::read_dir(directory.join("units")).unwrap().count(), units.len());
+        assert_eq!(units.last().unwrap().0, UnitKind::Finish);
+        assert_eq!(units.iter().filter(|(kind, _)| *kind == UnitKind::Finish).count(), 1);
+        Planned { units, plan, totals }
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let units = self.units.iter().enumerate();
         units.flat_map(|(unit, (_, entries))| entries.iter().map(move |entry| (unit, entry)))
     }
@@ -116,7 +124,7 @@ impl Planned {
 }
 
 /// Walks by the standard library.
-fn walk(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) {
+pub(super) fn walk(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) {
     found.insert(if below.as_os_str().is_empty() { ".".into() } else { below.to_owned() });
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();
@@ -129,7 +137,7 @@ fn walk(root: &Path, below: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-fn mixed(place: &Place) {
+pub(super) fn mixed(place: &Place) {
     for n in 0..300 {
         place.write(format!("s/d{}/e{}/f{n}", n % 7, n % 3), &"x".repeat(n));
     }
@@ -139,7 +147,10 @@ fn mixed(place: &Place) {
     fs::hard_link(place.path("s/d0/e0/f0"), place.path("s/d6/again")).unwrap();
     fs::hard_link(place.path("s/d0/e0/f0"), place.path("s/third")).unwrap();
     fs::hard_link(place.path("s/d1/link"), place.path("s/second link")).unwrap();
-    let _ = std::process::Command::new("mkfifo").arg(place.path("s/fifo")).status().unwrap();
+    // Without another process, which would have the locks of other tests for a moment.
+    let source = File::open(place.path("s")).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    uncopy_os::directory::make_special(source, OsStr::new("fifo"), fifo, 0o600, 0, 0).unwrap();
 }
 
 #[test]

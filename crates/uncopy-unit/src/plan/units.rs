@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::checkpoint::{OpenState, UnitsState};
 use super::cut::{Limits, ranges};
-use super::directory::{PlanDirectory, system};
+use super::directory::{PlanDirectory, go_on_with, system, unit_path};
 use super::{PlanError, PlanRequest};
 use crate::format::{
     Entry, Header, Kind, MAX_UNITS, Part, PlanId, Root, UnitKind, UnitNumber, UnitWriter, schema_of,
@@ -30,12 +31,15 @@ pub(super) struct Units {
     next_file: AtomicU32,
     /// Units with room that no thread fills now.
     open: Mutex<Vec<OpenUnit>>,
+    /// Units that were ended, and are not flushed yet.
+    ended: Mutex<Vec<UnitNumber>>,
     finish: Mutex<FinishUnit>,
 }
 
 /// Unit of files that has room.
 #[derive(Debug)]
 pub(super) struct OpenUnit {
+    number: UnitNumber,
     path: PathBuf,
     writer: UnitWriter<BufWriter<File>>,
     bytes: u64,
@@ -49,41 +53,81 @@ struct FinishUnit {
 }
 
 impl Units {
-    pub(super) fn new(
+    /// Begins with the units, or goes on with them as they were at a checkpoint.
+    pub(super) fn open(
         directory: &PlanDirectory,
         plan: PlanId,
-        source: &Root,
-        destination: &Root,
+        roots: (&Root, &Root),
         request: &PlanRequest,
+        state: Option<&UnitsState>,
     ) -> Result<Units, PlanError> {
         let number = |number| UnitNumber::new(number).ok_or(PlanError::TooManyUnits);
         let mut header = Header {
-            schema: schema_of(source, destination),
+            schema: schema_of(roots.0, roots.1),
             plan,
             unit: number(MAX_UNITS - 1)?,
             kind: UnitKind::Finish,
-            source: source.clone(),
-            destination: destination.clone(),
+            source: roots.0.clone(),
+            destination: roots.1.clone(),
             options: request.options.clone(),
         };
         let path = directory.units().join(FINISH);
         let failed = |error| PlanError::from(system("write", &path, &error));
-        let output =
-            BufWriter::with_capacity(BUFFER_BYTES, File::create_new(&path).map_err(failed)?);
         // The largest number takes the most room.
         let header_bytes = serde_json::to_vec(&header).map_err(|error| failed(error.into()))?.len();
-        let writer = UnitWriter::new(output, &header).map_err(failed)?;
+        let writer = match state {
+            None => File::create_new(&path).and_then(|file| {
+                UnitWriter::new(BufWriter::with_capacity(BUFFER_BYTES, file), &header)
+            }),
+            Some(UnitsState { finish: (entries, length), .. }) => go_on_with(&path, *length)
+                .map(|file| BufWriter::with_capacity(BUFFER_BYTES, file))
+                .map(|output| UnitWriter::go_on(output, *entries)),
+        };
+        let finish = FinishUnit { writer: Some(writer.map_err(failed)?), header_bytes };
         header.unit = number(0)?;
         header.kind = UnitKind::Files;
+        let first = UnitsState::default();
+        let state = state.unwrap_or(&first);
+        let open: Result<_, _> =
+            state.open.iter().map(|open| OpenUnit::go_on(directory, open)).collect();
         Ok(Units {
             directory: directory.units(),
             header,
             limits: Limits { files: request.files.max(1), bytes: request.bytes },
-            next_unit: AtomicU32::new(0),
-            next_file: AtomicU32::new(0),
-            open: Mutex::default(),
-            finish: Mutex::new(FinishUnit { writer: Some(writer), header_bytes }),
+            next_unit: AtomicU32::new(state.next_unit),
+            next_file: AtomicU32::new(state.next_file),
+            open: Mutex::new(open?),
+            ended: Mutex::default(),
+            finish: Mutex::new(finish),
         })
+    }
+
+    /// Flushes all units while no thread fills any, and returns their state.
+    pub(super) fn save(&self) -> Result<UnitsState, PlanError> {
+        self.flush_ended()?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: Result<_, _> = open.iter_mut().map(OpenUnit::save).collect();
+        let mut finish = self.finish.lock().unwrap_or_else(PoisonError::into_inner);
+        let finish = finish
+            .writer
+            .as_mut()
+            .map_or(Ok((0, 0)), |writer| Ok((writer.entries(), flush_so_far(writer.output())?)));
+        let state = UnitsState {
+            next_unit: self.next_unit.load(Ordering::Relaxed),
+            next_file: self.next_file.load(Ordering::Relaxed),
+            open: open?,
+            finish: finish.map_err(|error| self.failed(FINISH, &error))?,
+        };
+        File::open(&self.directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(|error| self.failed("", &error))?;
+        Ok(state)
+    }
+
+    fn flush_ended(&self) -> Result<(), PlanError> {
+        let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        // The first flush makes the filesystem write its journal, and hardly anything is left to the others.
+        ended.into_iter().try_for_each(|number| flush(&self.path(number)))
     }
 
     /// Takes a unit with room for this thread alone. [`Units::give_back`] ends that.
@@ -155,7 +199,7 @@ impl Units {
             entry.part = Some(Part { range, file, ranges: count, first });
             let mut unit = self.begin(number, UnitKind::Range)?;
             unit.write(&entry, 0)?;
-            unit.end()?;
+            self.end(unit)?;
         }
         Ok(())
     }
@@ -171,13 +215,10 @@ impl Units {
     /// Ends all units, and returns their number.
     pub(super) fn finish(self) -> Result<u32, PlanError> {
         for unit in std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner)) {
-            unit.end()?;
+            self.end(unit)?;
         }
         let number = self.number(1)?;
-        // The first flush makes the filesystem write its journal, and hardly anything is left to the others.
-        for other in (0..number.get()).filter_map(UnitNumber::new) {
-            flush(&self.path(other))?;
-        }
+        self.flush_ended()?;
         let mut finish = self.finish.lock().unwrap_or_else(PoisonError::into_inner);
         let header = Header { unit: number, kind: UnitKind::Finish, ..self.header.clone() };
         if let Some(writer) = finish.writer.take() {
@@ -209,7 +250,7 @@ impl Units {
             limits.closes_before(unit.writer.entries(), unit.bytes, entries, bytes)
         };
         if let Some(full) = unit.take_if(is_full) {
-            full.end()?;
+            self.end(full)?;
         }
         match unit {
             Some(unit) => Ok(unit),
@@ -225,11 +266,18 @@ impl Units {
         let size = if kind == UnitKind::Files { BUFFER_BYTES } else { 4096 };
         let output = BufWriter::with_capacity(size, file);
         let writer = UnitWriter::new(output, &header).map_err(failed)?;
-        Ok(OpenUnit { path, writer, bytes: 0 })
+        Ok(OpenUnit { number, path, writer, bytes: 0 })
+    }
+
+    fn end(&self, unit: OpenUnit) -> Result<(), PlanError> {
+        let number = unit.number;
+        unit.end()?;
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+        Ok(())
     }
 
     fn path(&self, number: UnitNumber) -> PathBuf {
-        self.directory.join(format!("{number}.jsonl"))
+        unit_path(&self.directory, number)
     }
 
     fn failed(&self, name: &str, error: &io::Error) -> PlanError {
@@ -246,6 +294,22 @@ fn size_of(entry: &Entry) -> u64 {
 }
 
 impl OpenUnit {
+    fn go_on(directory: &PlanDirectory, state: &OpenState) -> Result<OpenUnit, PlanError> {
+        let OpenState { unit: number, entries, bytes, length } = *state;
+        let path = unit_path(&directory.units(), number);
+        let file =
+            go_on_with(&path, length).map_err(|error| system("go on with", &path, &error))?;
+        let output = BufWriter::with_capacity(BUFFER_BYTES, file);
+        Ok(OpenUnit { number, path, writer: UnitWriter::go_on(output, entries), bytes })
+    }
+
+    fn save(&mut self) -> Result<OpenState, PlanError> {
+        let length = flush_so_far(self.writer.output())
+            .map_err(|error| system("flush", &self.path, &error))?;
+        let entries = self.writer.entries();
+        Ok(OpenState { unit: self.number, entries, bytes: self.bytes, length })
+    }
+
     fn write(&mut self, entry: &Entry, bytes: u64) -> Result<(), PlanError> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.writer.write(entry).map_err(|error| system("write", &self.path, &error))?;
@@ -262,6 +326,13 @@ impl OpenUnit {
         });
         ended.map_err(|error| system("write", &self.path, &error).into())
     }
+}
+
+/// Flushes what was written to a file, and returns its length.
+pub(super) fn flush_so_far(output: &mut BufWriter<File>) -> io::Result<u64> {
+    output.flush()?;
+    output.get_ref().sync_all()?;
+    output.stream_position()
 }
 
 /// Flushes a unit that was ended.

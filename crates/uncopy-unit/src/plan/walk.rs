@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 
+use super::checkpoint::{Look, Position, Task};
 use super::links::LinkSpill;
+use super::resume::Saver;
 use super::units::{OpenUnit, Units};
-use super::{EntryProblem, PlanError, PlanRequest, PlanRoot, PlanTotals, Shared};
+use super::{EntryProblem, PlanError, PlanEvent, PlanRequest, PlanRoot, PlanTotals, Shared};
 use crate::format::{Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath};
 use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee};
 use uncopy_copy::pool::Pool;
@@ -31,9 +33,9 @@ const MIN_FOUND: usize = 64;
 /// Open roots.
 #[derive(Debug)]
 pub(super) struct Roots {
-    source: GuardedSource,
-    source_stat: Stat,
-    destination: Option<(GuardedSource, Stat)>,
+    pub(super) source: GuardedSource,
+    pub(super) source_stat: Stat,
+    pub(super) destination: Option<(GuardedSource, Stat)>,
 }
 
 impl Roots {
@@ -66,16 +68,17 @@ pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
     Ok(Roots { source, source_stat, destination })
 }
 
-/// A directory to list.
-pub(super) struct Task {
-    /// Path from the roots on; empty for the roots.
-    path: Vec<u8>,
-    /// Place of the listing to go on from.
-    from: u64,
-    /// The directory of the source, if it stays open until then.
+/// A directory that waits.
+struct Waiting {
+    task: Task,
+    /// The directory that is listed, if it stays open until then: a listing of another machine goes on in it alone.
     open: Option<GuardedSource>,
-    /// Whether the destination has this directory.
-    is_there: bool,
+}
+
+impl From<Task> for Waiting {
+    fn from(task: Task) -> Waiting {
+        Waiting { task, open: None }
+    }
 }
 
 /// A walk, and what all its threads use.
@@ -86,7 +89,8 @@ pub(super) struct Walk<'a> {
     pub(super) units: &'a Units,
     pub(super) links: &'a LinkSpill,
     pub(super) shared: &'a Shared,
-    pub(super) progress: &'a (dyn Fn(PlanTotals) + Sync),
+    pub(super) saver: &'a Saver<'a>,
+    pub(super) watch: &'a (dyn Fn(PlanEvent<'_>) + Sync),
 }
 
 /// An open directory.
@@ -96,23 +100,38 @@ struct Opened<'a> {
     destination: Option<GuardedSource>,
 }
 
-/// Visitor of entries: the open directory, the path below the root, and the name.
-type VisitEntry<'a> = dyn FnMut(&GuardedSource, &[u8], &OsStr) -> Result<bool, PlanError> + 'a;
-
-/// Taker of the entries of a directory: the path below the root, and the name.
-type TakeEntry<'a> = dyn FnMut(Vec<u8>, &OsStr) -> Result<(), PlanError> + 'a;
-
 /// Results of a listing.
 struct Listed {
     unit: Option<OpenUnit>,
-    found: Vec<Task>,
+    found: Vec<Waiting>,
     /// Counted here, and added to those of all threads at the end: these would take turns at every entry.
     counts: PlanTotals,
 }
 
 impl Walk<'_> {
-    /// Walks through everything. Problems are in what is shared.
-    pub(super) fn run(&self) {
+    /// Walks through everything, or through what a checkpoint has left. Problems are in what is shared.
+    pub(super) fn run(&self, tasks: Option<Vec<Task>>) {
+        let tasks = tasks.unwrap_or_else(|| vec![self.begin()]);
+        Pool::run_with_rests(
+            self.request.threads.get(),
+            tasks.into_iter().map(Waiting::from).collect(),
+            |waiting, pool| {
+                if !self.shared.is_over() {
+                    self.list(&waiting, pool);
+                    (self.watch)(PlanEvent::Found(self.shared.totals()));
+                }
+            },
+            |waiting: &[Waiting]| {
+                let is_left =
+                    |waiting: &Waiting| waiting.open.is_none().then(|| waiting.task.clone());
+                let tasks: Option<Vec<Task>> = waiting.iter().map(is_left).collect();
+                self.keep(self.saver.save(tasks.as_deref(), 0));
+            },
+        );
+    }
+
+    /// Adds the roots.
+    fn begin(&self) -> Task {
         let destination = self.roots.destination.as_ref();
         let entry = Entry {
             path: RelativePath::root(),
@@ -124,13 +143,8 @@ impl Walk<'_> {
         };
         self.shared.entries.fetch_add(1, Ordering::Relaxed);
         self.keep(self.units.add_to_finish(&entry));
-        let first = Task { path: Vec::new(), from: 0, open: None, is_there: destination.is_some() };
-        Pool::run(self.request.threads.get(), first, |task, pool| {
-            if !self.shared.is_over() {
-                self.list(&task, pool);
-                (self.progress)(self.shared.totals());
-            }
-        });
+        let is_there = destination.is_some();
+        Task { path: Vec::new(), look: Look::Source, is_there, from: None }
     }
 
     fn keep(&self, result: Result<(), PlanError>) {
@@ -140,69 +154,120 @@ impl Walk<'_> {
     }
 
     /// Lists a directory, or as much of it as may wait.
-    fn list(&self, task: &Task, pool: &Pool<Task>) {
-        let opened = match self.open(task) {
-            Ok(opened) => opened,
-            Err(error) => return self.shared.report(error.into()),
-        };
+    fn list(&self, waiting: &Waiting, pool: &Pool<Waiting>) {
         let counts = PlanTotals::default();
         let mut listed = Listed { unit: self.units.take(), found: Vec::new(), counts };
-        let most = MAX_WAITING.saturating_sub(pool.waiting()).max(MIN_FOUND);
-        let read = opened.source.list(task.from, |entry| {
-            match entry {
-                GuardedEntry::Name(name, stat) => {
-                    let added = self.add(&opened, &mut listed, name, stat);
-                    self.keep(added);
-                }
-                // It was removed meanwhile.
-                GuardedEntry::Failed(_, Errno::ENOENT) => {}
-                GuardedEntry::Failed(name, errno) => {
-                    let path = self.shown(&self.request.source, &joined(&task.path, name));
-                    self.shared.report(Error::system("examine", path, errno).into());
-                }
-            }
-            listed.found.len() < most && !self.shared.is_over()
-        });
+        let left = match waiting.task.look {
+            Look::Source => self.list_source(waiting, pool, &mut listed),
+            Look::Strangers => self.find_strangers(waiting, pool, &mut listed.found),
+            Look::Below => self.list_below(waiting, pool, &mut listed.found),
+        };
         self.units.give_back(listed.unit.take());
         self.shared.add(listed.counts);
-        let go_on_from = match read {
-            Ok(go_on_from) => go_on_from,
-            Err(errno) => {
-                let path = self.shown(&self.request.source, &task.path);
-                return self.shared.report(Error::system("list", path, errno).into());
-            }
-        };
-        if let Some(from) = go_on_from {
+        match left {
             // Below the found directories, so that they come first.
-            let open = opened.source.kept_open();
-            pool.add(Task { path: task.path.clone(), from, open, is_there: task.is_there });
-        } else if self.request.delete.is_some() {
-            self.keep(self.find_deletions(&opened));
+            Ok(left) => left.into_iter().for_each(|left| pool.add(left)),
+            Err(error) => return self.shared.report(error.into()),
         }
-        for task in listed.found.into_iter().rev() {
-            pool.add(task);
+        for found in listed.found.into_iter().rev() {
+            pool.add(found);
         }
     }
 
-    fn open<'t>(&self, task: &'t Task) -> Result<Opened<'t>, Error> {
-        let names: Vec<&OsStr> = names(&task.path).collect();
-        let failed = |root: &PlanRoot| {
-            let path = self.shown(root, &task.path);
-            move |errno| Error::system("open", path, errno)
+    /// Adds the entries of a directory of the source. Returns what is left of it.
+    fn list_source(
+        &self,
+        waiting: &Waiting,
+        pool: &Pool<Waiting>,
+        listed: &mut Listed,
+    ) -> Result<Option<Waiting>, Error> {
+        let Some(opened) = self.open(waiting)? else { return Ok(None) };
+        let root = &self.request.source;
+        let left = self.list_from(&opened.source, &waiting.task, root, pool, &mut |entry| {
+            match entry {
+                GuardedEntry::Name(name, stat) => self.keep(self.add(&opened, listed, name, stat)),
+                // It was removed meanwhile.
+                GuardedEntry::Failed(_, Errno::ENOENT) => {}
+                GuardedEntry::Failed(name, errno) => {
+                    let path = self.shown(root, &joined(opened.path, name));
+                    self.shared.report(Error::system("examine", path, errno).into());
+                }
+            }
+            listed.found.len()
+        })?;
+        if left.is_some() || self.request.delete.is_none() {
+            return Ok(left);
+        }
+        // At once: names that another machine has listed are known as long as the directory is open.
+        let task = Task { look: Look::Strangers, from: None, ..waiting.task.clone() };
+        self.find_strangers_in(&opened, &task, pool, &mut listed.found)
+    }
+
+    /// Lists a directory from the position of its task on, until as much is found as may wait, or a rest is due. `take`
+    /// returns how much is found. Returns what is left; `None`: the end was reached.
+    fn list_from(
+        &self,
+        at: &GuardedSource,
+        task: &Task,
+        root: &PlanRoot,
+        pool: &Pool<Waiting>,
+        take: &mut dyn FnMut(GuardedEntry<'_>) -> usize,
+    ) -> Result<Option<Waiting>, Error> {
+        let most = MAX_WAITING.saturating_sub(pool.waiting()).max(MIN_FOUND);
+        let pacer = self.saver.pacer;
+        let is_rest_due = |names| {
+            if pacer.passed(names) {
+                pool.ask_rest();
+            }
+            pool.is_rest_asked()
         };
-        let source = match task.open.as_ref().and_then(GuardedSource::kept_open) {
-            Some(open) => open,
-            None => self.roots.source.open_listed(&names).map_err(failed(&self.request.source))?,
+        let mut names = 0;
+        let from = task.from.as_ref().map_or(0, |from| from.offset);
+        let read = at.list(from, |entry| {
+            let found = take(entry);
+            names += 1;
+            let is_step = names % pacer.step() == 0;
+            let is_enough = found >= most || is_step && is_rest_due(pacer.step());
+            !is_enough && !self.shared.is_over()
+        });
+        is_rest_due(names % pacer.step());
+        let left = |offset| {
+            let from = Some(Position::new(offset, &at.examine()?));
+            Ok(Waiting { task: Task { from, ..task.clone() }, open: at.kept_open() })
+        };
+        read.and_then(|behind| behind.map(left).transpose())
+            .map_err(|errno| Error::system("list", self.shown(root, &task.path), errno))
+    }
+
+    /// Opens a directory of the source, and that of the destination. `None`: it was removed meanwhile.
+    fn open<'t>(&self, waiting: &'t Waiting) -> Result<Option<Opened<'t>>, Error> {
+        let task = &waiting.task;
+        let source = match waiting.open.as_ref().and_then(GuardedSource::kept_open) {
+            Some(open) => Some(open),
+            None => self.open_in(&self.roots.source, &self.request.source, &task.path)?,
         };
         let destination = match &self.roots.destination {
-            Some((root, _)) if task.is_there => match root.open_listed(&names) {
-                Ok(destination) => Some(destination),
-                Err(Errno::ENOENT | Errno::ENOTDIR) => None,
-                Err(errno) => return Err(failed(&self.request.destination)(errno)),
-            },
+            Some((root, _)) if task.is_there => {
+                self.open_in(root, &self.request.destination, &task.path)?
+            }
             _ => None,
         };
-        Ok(Opened { path: &task.path, source, destination })
+        Ok(source.map(|source| Opened { path: &task.path, source, destination }))
+    }
+
+    /// Opens a directory beneath a root. `None`: there is none.
+    fn open_in(
+        &self,
+        root: &GuardedSource,
+        shown: &PlanRoot,
+        path: &[u8],
+    ) -> Result<Option<GuardedSource>, Error> {
+        let names: Vec<&OsStr> = names(path).collect();
+        match root.open_listed(&names) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+            Err(errno) => Err(Error::system("open", self.shown(shown, path), errno)),
+        }
     }
 
     /// Adds an entry of a directory.
@@ -291,7 +356,7 @@ impl Walk<'_> {
             self.units.add_to_finish(&entry)?;
             if !self.request.one_filesystem || self.roots.source_stat.device == stat.device {
                 let is_there = destination.is_some();
-                listed.found.push(Task { path, from: 0, open: None, is_there });
+                listed.found.push(Task { path, look: Look::Source, is_there, from: None }.into());
             }
             return Ok(());
         }
@@ -315,87 +380,106 @@ impl Walk<'_> {
         foresee(update, compare, kind.into(), source, found_kind, destination)
     }
 
-    /// Finds entries that only the destination has, with everything in them.
-    fn find_deletions(&self, opened: &Opened<'_>) -> Result<(), PlanError> {
-        let Some(destination) = &opened.destination else { return Ok(()) };
-        self.list_destination(destination, opened.path, &mut |path, name| {
-            let is_ledger = opened.path.is_empty() && name == LEDGER_DIRECTORY;
-            if is_ledger || opened.source.look_up(name) != Err(Errno::ENOENT) {
-                return Ok(());
+    /// Finds entries that only the destination has. Returns what is left of the directory.
+    fn find_strangers(
+        &self,
+        waiting: &Waiting,
+        pool: &Pool<Waiting>,
+        found: &mut Vec<Waiting>,
+    ) -> Result<Option<Waiting>, Error> {
+        match self.open(waiting)? {
+            Some(opened) => self.find_strangers_in(&opened, &waiting.task, pool, found),
+            None => Ok(None),
+        }
+    }
+
+    fn find_strangers_in(
+        &self,
+        opened: &Opened<'_>,
+        task: &Task,
+        pool: &Pool<Waiting>,
+        found: &mut Vec<Waiting>,
+    ) -> Result<Option<Waiting>, Error> {
+        let Some(destination) = &opened.destination else { return Ok(None) };
+        let root = &self.request.destination;
+        let left = self.list_from(destination, task, root, pool, &mut |entry| {
+            let name = name_of(&entry);
+            let is_ledger = task.path.is_empty() && name == LEDGER_DIRECTORY;
+            if !is_ledger && opened.source.look_up(name) == Err(Errno::ENOENT) {
+                let path = joined(&task.path, name);
+                self.add_stranger(destination, path, name, found, true);
             }
-            let Some((stat, kind)) = self.stranger(destination, &path, name) else { return Ok(()) };
-            if kind == Kind::Directory && self.holds_excluded(&path)? {
-                return Ok(());
-            }
-            self.add_deletion(&path, &stat, kind)?;
-            match kind {
-                Kind::Directory => self.visit_below(path, &mut |at, path, name| {
-                    let Some((stat, kind)) = self.stranger(at, path, name) else {
-                        return Ok(false);
-                    };
-                    self.add_deletion(path, &stat, kind)?;
-                    Ok(kind == Kind::Directory)
-                }),
-                _ => Ok(()),
-            }
+            found.len()
+        })?;
+        Ok(left.map(|left| Waiting { open: opened.source.kept_open(), ..left }))
+    }
+
+    /// Adds everything in a directory that only the destination has. Returns what is left of it.
+    fn list_below(
+        &self,
+        waiting: &Waiting,
+        pool: &Pool<Waiting>,
+        found: &mut Vec<Waiting>,
+    ) -> Result<Option<Waiting>, Error> {
+        let (task, shown) = (&waiting.task, &self.request.destination);
+        let Some((root, _)) = &self.roots.destination else { return Ok(None) };
+        let Some(at) = self.open_in(root, shown, &task.path)? else { return Ok(None) };
+        self.list_from(&at, task, shown, pool, &mut |entry| {
+            let name = name_of(&entry);
+            self.add_stranger(&at, joined(&task.path, name), name, found, false);
+            found.len()
         })
     }
 
-    /// Whether something stays below a directory that only the destination has; then all of it stays.
-    fn holds_excluded(&self, path: &[u8]) -> Result<bool, PlanError> {
-        let mut holds = false;
-        if !self.request.selection.is_everything() {
-            self.visit_below(path.to_vec(), &mut |at, path, name| {
-                let kind = at.stat_name(name).map(|stat| kind_of(&stat));
-                holds |= kind.is_ok_and(|kind| !self.selects(path, kind));
-                Ok(!holds && kind == Ok(Kind::Directory))
-            })?;
-        }
-        Ok(holds)
-    }
-
-    /// Visits everything below a directory of the destination, directories before what is in them. `visit` says whether a
-    /// directory is entered.
-    fn visit_below(&self, path: Vec<u8>, visit: &mut VisitEntry<'_>) -> Result<(), PlanError> {
-        let Some((root, _)) = &self.roots.destination else { return Ok(()) };
-        let mut waiting = vec![path];
-        while let Some(path) = waiting.pop() {
-            let names: Vec<&OsStr> = names(&path).collect();
-            match root.open_listed(&names) {
-                Ok(at) => self.list_destination(&at, &path, &mut |path, name| {
-                    if visit(&at, &path, name)? {
-                        waiting.push(path);
-                    }
-                    Ok(())
-                })?,
-                Err(Errno::ENOENT) => {}
-                Err(errno) => {
-                    let path = self.shown(&self.request.destination, &path);
-                    self.shared.report(Error::system("open", path, errno).into());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Lists a directory of the destination until `take` fails.
-    fn list_destination(
+    /// Adds an entry that only the destination has, before what is in it.
+    fn add_stranger(
         &self,
         at: &GuardedSource,
-        path: &[u8],
-        take: &mut TakeEntry<'_>,
-    ) -> Result<(), PlanError> {
-        let mut ended = Ok(());
-        let read = at.list(0, |entry| {
-            let (GuardedEntry::Name(name, _) | GuardedEntry::Failed(name, _)) = entry;
-            ended = take(joined(path, name), name);
-            ended.is_ok()
-        });
-        if let Err(errno) = read {
-            let path = self.shown(&self.request.destination, path);
-            self.shared.report(Error::system("list", path, errno).into());
+        path: Vec<u8>,
+        name: &OsStr,
+        found: &mut Vec<Waiting>,
+        may_hold_excluded: bool,
+    ) {
+        let Some((stat, kind)) = self.stranger(at, &path, name) else { return };
+        let is_directory = kind == Kind::Directory;
+        if may_hold_excluded && is_directory && self.holds_excluded(&path) {
+            return;
         }
-        ended
+        self.keep(self.add_deletion(&path, &stat, kind));
+        if is_directory {
+            found.push(Task { path, look: Look::Below, is_there: true, from: None }.into());
+        }
+    }
+
+    /// Whether something stays below a directory that only the destination has; then all of it stays.
+    fn holds_excluded(&self, path: &[u8]) -> bool {
+        let Some((root, _)) = &self.roots.destination else { return false };
+        let shown = &self.request.destination;
+        let mut waiting = match self.request.selection.is_everything() {
+            true => Vec::new(),
+            false => vec![path.to_vec()],
+        };
+        let mut holds = false;
+        while let Some(path) = waiting.pop().filter(|_| !holds) {
+            let listed = self.open_in(root, shown, &path).and_then(|at| {
+                let Some(at) = at else { return Ok(None) };
+                let read = at.list(0, |entry| {
+                    let name = name_of(&entry);
+                    let path = joined(&path, name);
+                    let kind = at.stat_name(name).map(|stat| kind_of(&stat));
+                    holds |= kind.is_ok_and(|kind| !self.selects(&path, kind));
+                    if kind == Ok(Kind::Directory) {
+                        waiting.push(path);
+                    }
+                    !holds
+                });
+                read.map_err(|errno| Error::system("list", self.shown(shown, &path), errno))
+            });
+            if let Err(error) = listed {
+                self.shared.report(error.into());
+            }
+        }
+        holds
     }
 
     /// Looks at an entry that only the destination has. `None`: it stays, or is gone.
@@ -456,7 +540,12 @@ fn kind_of(stat: &Stat) -> Kind {
     }
 }
 
-fn names(path: &[u8]) -> impl Iterator<Item = &OsStr> {
+fn name_of<'e>(entry: &GuardedEntry<'e>) -> &'e OsStr {
+    let (GuardedEntry::Name(name, _) | GuardedEntry::Failed(name, _)) = entry;
+    name
+}
+
+pub(super) fn names(path: &[u8]) -> impl Iterator<Item = &OsStr> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes)
 }
 

@@ -52,6 +52,7 @@ impl Copy {
             bytes: 1 << 20,
             threads: NonZeroUsize::MIN,
             version: "test".into(),
+            checkpoints: Default::default(),
         };
         plan(&request, &|_| ()).unwrap().0
     }

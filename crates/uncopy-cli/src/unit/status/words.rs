@@ -100,6 +100,6 @@ fn kind_words(kind: FailureKind) -> &'static str {
 }
 
 /// Returns the time that has passed. `None`: the clocks do not agree.
-fn since(then: Time, now: Time) -> Option<Duration> {
+pub(in crate::unit) fn since(then: Time, now: Time) -> Option<Duration> {
     u64::try_from(now.0.checked_sub(then.0)?).ok().map(Duration::from_secs)
 }
