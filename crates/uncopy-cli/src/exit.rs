@@ -75,6 +75,7 @@ impl Exit {
             Exit::SourceChanged,
             Exit::NoMechanism,
             Exit::Unreachable,
+            Exit::NotFinished,
         ];
         all.into_iter().find(|exit| exit.code() == code).unwrap_or(Exit::Failure)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 
 use crate::options::Preserve;
-use crate::peer::Peer;
+use crate::peer::{Peer, PeerEntry};
 use crate::peer_directory::{ListedThere, PeerDirectory};
 use crate::peer_file::PeerFile;
 use crate::peer_link::{PeerLink, PeerObject};
@@ -42,7 +42,7 @@ enum OpenFile {
 #[allow(clippy::exhaustive_enums, reason = "callers decide about each")]
 pub enum GuardedEntry<'a> {
     /// A name; another machine also says what has it.
-    Name(&'a OsStr, Option<&'a Stat>),
+    Name(&'a OsStr, Option<&'a PeerEntry>),
     /// The other machine could not look at what has this name.
     Failed(&'a OsStr, Errno),
 }
@@ -133,13 +133,14 @@ impl GuardedSource {
 
     /// Hands on the entries from a place on (0: the beginning) until `take` returns `false`. Returns the place behind the
     /// last one; `None`: that was the end. On another machine a listing goes on where it paused, as long as the directory
-    /// [is kept open](GuardedSource::kept_open).
+    /// [is kept open](GuardedSource::kept_open); files of up to `contents_up_to` bytes come with their contents.
     ///
     /// # Errors
     /// Those of `getdents64(2)`.
     pub fn list(
         &self,
         from: u64,
+        contents_up_to: u32,
         mut take: impl FnMut(GuardedEntry<'_>) -> bool,
     ) -> Sys<Option<u64>> {
         let mut behind = from;
@@ -154,10 +155,10 @@ impl GuardedSource {
             }
             SourceDirectory::There(directory) => loop {
                 behind += 1;
-                let goes_on = match directory.next(0)? {
+                let goes_on = match directory.next(contents_up_to)? {
                     None => break true,
                     Some(ListedThere::Seen(entry)) => {
-                        take(GuardedEntry::Name(&entry.name, Some(&entry.stat)))
+                        take(GuardedEntry::Name(&entry.name, Some(&entry)))
                     }
                     Some(ListedThere::Failed(entry)) => {
                         take(GuardedEntry::Failed(&entry.name, entry.errno))
@@ -183,6 +184,14 @@ impl GuardedSource {
     /// `ENOENT`: it has none.
     pub fn look_up(&self, name: &OsStr) -> Sys<()> {
         self.0.look_up(name)
+    }
+
+    /// Returns its status: on another machine, when it was opened.
+    ///
+    /// # Errors
+    /// Those of `statx(2)`.
+    pub fn stat(&self) -> Sys<Stat> {
+        self.0.stat()
     }
 
     /// Looks at the directory itself.

@@ -59,7 +59,15 @@ impl PlannedWork {
         let next = "name the directory of `uncopy unit plan --out`";
         let absolute =
             std::path::absolute(directory).map_err(FleetError::system("use", directory, next))?;
-        Ok(PlannedWork { plan: read_plan(&absolute)?, directory: absolute })
+        let plan = read_plan(&absolute)?;
+        if let Some(place) = plan.destination.there() {
+            return Err(FleetError::Usage(format!(
+                "the destination is on another machine ({}), and so is the ledger, which this program reads itself: mount \
+                 it here and plan to that path, or plan on that machine with the source on another one",
+                place.display()
+            )));
+        }
+        Ok(PlannedWork { plan, directory: absolute })
     }
 
     /// Returns the file of a unit.

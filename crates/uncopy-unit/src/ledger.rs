@@ -35,7 +35,7 @@ pub use record::{
 };
 
 /// Maximum length of a file of a ledger.
-const MAX_FILE_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Whether files are on the device before they count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,12 +81,12 @@ impl LedgerFile {
         }
     }
 
-    fn name(self, unit: UnitNumber) -> OsString {
+    pub(crate) fn name(self, unit: UnitNumber) -> OsString {
         format!("{unit}{}", self.suffix()).into()
     }
 
     /// Returns what a name stands for.
-    fn of_name(name: &[u8]) -> Option<(UnitNumber, LedgerFile)> {
+    pub(crate) fn of_name(name: &[u8]) -> Option<(UnitNumber, LedgerFile)> {
         let name = std::str::from_utf8(name).ok()?;
         let unit = UnitNumber::of_file_name(name)?;
         let kinds =
@@ -305,16 +305,10 @@ impl Ledger {
         found: Option<T>,
         belongs_to: impl Fn(&T) -> (PlanId, UnitNumber),
     ) -> Result<Option<T>, UnitError> {
-        let Some(found) = found else { return Ok(None) };
-        let (found_plan, found_unit) = belongs_to(&found);
-        if (found_plan, found_unit) == (self.plan, unit) {
-            return Ok(Some(found));
+        if let Some(found) = &found {
+            check_place(belongs_to(found), (self.plan, unit), &self.path.join(kind.name(unit)))?;
         }
-        Err(UnitError::Misplaced {
-            file: self.path.join(kind.name(unit)),
-            found: format!("unit {found_unit} of plan {found_plan}"),
-            expected: format!("unit {unit} of plan {}", self.plan),
-        })
+        Ok(found)
     }
 
     fn read<T: DeserializeOwned>(
@@ -333,14 +327,7 @@ impl Ledger {
         file.take(MAX_FILE_BYTES + 1)
             .read_to_end(&mut text)
             .map_err(|error| Error::system("read", &path, errno_of(&error)))?;
-        let wrong = |problem| UnitError::Format {
-            file: path.clone(),
-            error: FormatError { line: 1, problem },
-        };
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(wrong(FormatProblem::TooLong));
-        }
-        serde_json::from_slice(&text).map(Some).map_err(|error| wrong(FormatProblem::Json(error)))
+        parse(&text, &path).map(Some)
     }
 
     /// Writes a file aside and gives it its name. A record takes the place of nothing: `false`, there was one.
@@ -383,6 +370,35 @@ impl Ledger {
             flush_directory(&self.directory).map_err(failed)?;
         }
         Ok(true)
+    }
+}
+
+/// Reads the text of a file of a ledger.
+pub(crate) fn parse<T: DeserializeOwned>(text: &[u8], path: &Path) -> Result<T, UnitError> {
+    let wrong = |problem| UnitError::Format {
+        file: path.to_owned(),
+        error: FormatError { line: 1, problem },
+    };
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(wrong(FormatProblem::TooLong));
+    }
+    serde_json::from_slice(text).map_err(|error| wrong(FormatProblem::Json(error)))
+}
+
+/// Checks that a file belongs to the plan and the unit that its place stands for.
+pub(crate) fn check_place(
+    found: (PlanId, UnitNumber),
+    expected: (PlanId, UnitNumber),
+    path: &Path,
+) -> Result<(), UnitError> {
+    let words = |(plan, unit)| format!("unit {unit} of plan {plan}");
+    match found == expected {
+        true => Ok(()),
+        false => Err(UnitError::Misplaced {
+            file: path.to_owned(),
+            found: words(found),
+            expected: words(expected),
+        }),
     }
 }
 

@@ -3,6 +3,8 @@
 //! The ledger is all that counts, whatever a queue says. No clock decides about a unit; times serve to estimate how long the
 //! rest takes, and only times of one clock are subtracted.
 
+mod there;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use crate::ledger::{Amounts, Attempt, Failure, FailureKind, Ledger, LedgerFile, 
 use crate::plan::read_plan;
 use uncopy_core::Errno;
 use uncopy_os::follow;
+
+pub use there::facts_of_peer;
 
 /// Work that an entry costs, in bytes that could be copied meanwhile: only for estimates.
 const ENTRY_COST: u128 = 64 << 10;
@@ -182,9 +186,16 @@ pub fn of_directory(
     directory: &Path,
 ) -> Result<(Plan, BTreeMap<UnitNumber, UnitFacts>), UnitError> {
     let plan = read_plan(directory)?;
-    let ledger = ledger_of(&plan)?;
-    let facts = ledger.map_or_else(|| Ok(BTreeMap::new()), |ledger| read_facts(&ledger))?;
+    let facts = facts_of(&plan)?;
     Ok((plan, facts))
+}
+
+/// Reads what the ledger of a plan has about each unit.
+///
+/// # Errors
+/// The ledger cannot be read, or is on another machine.
+pub fn facts_of(plan: &Plan) -> Result<BTreeMap<UnitNumber, UnitFacts>, UnitError> {
+    ledger_of(plan)?.map_or_else(|| Ok(BTreeMap::new()), |ledger| read_facts(&ledger))
 }
 
 /// Opens the ledger of a plan. `None`: no unit was begun yet.

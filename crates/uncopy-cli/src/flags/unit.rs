@@ -31,7 +31,7 @@ Exit codes:
   0  the plan is whole
   1  there is no plan: something could not be read, or the roots or DIR cannot be used
   2  the command line or a setting makes no sense; nothing was touched
-  9  the machine of SRC cannot be reached, or the connection to it ended; there is no plan";
+  9  the other machine cannot be reached, or the connection to it ended; there is no plan";
 
 /// Shown below the flags of `run`.
 const RUN_EXAMPLES: &str = "\
@@ -45,7 +45,7 @@ Exit codes:
   2   the options of the unit make no sense to this version; nothing was touched
   3   verification failed: a copy differs from its source, and did not get its name
   4   the source has changed since the plan
-  9   the machine of the source cannot be reached, or the connection to it ended
+  9   the other machine cannot be reached, or the connection to it ended
   10  the last unit must wait for others, or another worker goes on with this one";
 
 /// Shown below the flags of `status`.
@@ -58,6 +58,7 @@ Examples:
 Exit codes:
   0   every unit is done
   1   a unit has failed, or the plan or its ledger cannot be read
+  9   the machine of the destination cannot be reached, or the connection to it ended
   10  no unit has failed, and some are not done yet";
 
 /// Shown below the flags of `retry`.
@@ -130,7 +131,7 @@ pub(crate) enum UnitArgs {
     /// Copies are flushed unless --no-durable is given.
     Plan(Box<PlanArgs>),
 
-    /// Do a unit, wherever SRC can be reached and DST is mounted
+    /// Do a unit, wherever SRC and DST can be reached
     ///
     /// The ledger at DST (.uncopy-ledger) gets a record of what is done: a unit with a record is not done again. Several
     /// workers may run at once, also with the same unit: the last attempt counts, and the others give no names any
@@ -148,11 +149,11 @@ pub(crate) enum UnitArgs {
 /// Flags of `uncopy unit plan` that `uncopy cp` does not have.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArgs {
-    /// Directory whose contents are copied; on another machine: HOST:PATH
+    /// Directory whose contents are copied; HOST:PATH on another machine
     #[arg(value_name = "SRC", value_hint = ValueHint::DirPath)]
     pub from: PathBuf,
 
-    /// Directory that gets them
+    /// Directory that gets them; HOST:PATH on another machine, if SRC is not
     #[arg(value_name = "DST", value_hint = ValueHint::DirPath)]
     pub to: PathBuf,
 
@@ -244,7 +245,10 @@ pub(crate) fn augment(command: Command) -> Command {
             copy.get_arguments().filter(|flag| CONNECTION.contains(&flag.get_id().as_str()));
         command.args(flags.cloned().collect::<Vec<_>>())
     };
-    let command = UnitArgs::augment_subcommands(command).mut_subcommand("run", connected);
+    let mut command = UnitArgs::augment_subcommands(command);
+    for name in ["run", "status", "retry"] {
+        command = command.mut_subcommand(name, connected);
+    }
     command.mut_subcommand("plan", |plan| {
         let copy = CopyArgs::augment_args(Command::new("cp")).mut_args(super::repeatable);
         let passed_on = |id: &str| PASSED_ON.contains(&id) || CONNECTION.contains(&id);

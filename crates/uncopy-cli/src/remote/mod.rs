@@ -6,10 +6,13 @@ mod pull;
 mod push;
 mod recorder;
 mod relay;
+mod run_there;
 mod serve;
 mod served;
 mod session;
 mod there;
+#[cfg(feature = "unit")]
+mod unit;
 mod words;
 
 use clap::ArgMatches;
@@ -27,6 +30,8 @@ pub(crate) use doctor::facts;
 pub(crate) use serve::run as serve;
 #[cfg(feature = "unit")]
 pub(crate) use served::{NotServed, Served};
+#[cfg(feature = "unit")]
+pub(crate) use unit::UnitJob;
 
 /// Copies from or to another machine. `given` has the flags of the command line, where the parser read it.
 ///

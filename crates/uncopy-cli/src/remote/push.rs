@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
-use uncopy::remote::{self, Limits, RemoteError, RunJob};
+use uncopy::remote::RunJob;
 
 use super::recorder::Recorder;
 use super::relay::Relay;
+use super::run_there::{RanThere, run_there};
 use super::session;
 use super::words::{self, Watched};
 use crate::config::Configured;
@@ -51,58 +52,29 @@ pub(super) fn copy(
         Err(exit) => return Ok(exit),
     };
     let manifest = flags.manifest.as_deref();
-    let recorder = Recorder::new(report, manifest.map(|file| ManifestFile::new(file, flags.quiet)));
+    let mut recorder =
+        Recorder::new(report, manifest.map(|file| ManifestFile::new(file, flags.quiet)));
     let control = JobControl::default();
-    let mut relay = Relay::new(flags, &control, recorder);
+    let mut relay = Relay::new(flags, &control, Some(&mut recorder));
     let watched = if relay.wants_progress() { Watched::Yes } else { Watched::No };
     let job = RunJob {
         arguments: words::of(&configured, given, names, machine, watched).map_err(misuse)?,
         sources: names.sources.iter().map(OsString::from).collect(),
     };
-    // A signal must not leave the remote shell behind.
-    stop.listen();
-    let (far, streams) = match session::start(flags, machine) {
-        Ok(started) => started,
-        Err(error) => {
-            let (recorder, _) = relay.finish();
-            return Ok(recorder.fail(names, machine, &session::failure(&error, machine)));
+    let ran = run_there(flags, machine, &job, &names.sources, &stop, &mut relay);
+    let unwritten = relay.finish();
+    let exit = match ran {
+        RanThere::Ended(code) => Exit::of_code(code).and(recorder.end()),
+        RanThere::Failed(error) => {
+            recorder.fail(names, machine, &session::failure(&error, machine))
         }
-    };
-    let data = session::data(flags, &far);
-    let ended = remote::push(
-        streams,
-        &Limits::default(),
-        data,
-        &job,
-        &names.sources,
-        &|| stop.requested().is_some(),
-        &mut |event| relay.take(&event),
-    );
-    let is_unbegun = matches!(ended, Err(RemoteError::Stopped));
-    let ended = match is_unbegun {
-        // It may wait for a password.
-        true => {
-            drop(far);
-            ended
+        RanThere::Stopped { by, sentence } => {
+            recorder.stop();
+            if let Some(sentence) = sentence {
+                report::say(&sentence);
+            }
+            return Ok(by.end());
         }
-        false => far.finish(ended),
-    };
-    let (recorder, unwritten) = relay.finish();
-    if let Some(by) = stop.requested() {
-        recorder.stop();
-        if is_unbegun {
-            report::say(&format!("stopped by {}; nothing was copied", by.name()));
-        } else if ended.is_err() {
-            report::say(&format!(
-                "stopped by {}; the copy on {machine} stops when it sees that the connection is gone",
-                by.name()
-            ));
-        }
-        return Ok(by.end());
-    }
-    let exit = match ended {
-        Ok(code) => Exit::of_code(code).and(recorder.end()),
-        Err(error) => recorder.fail(names, machine, &session::failure(&error, machine)),
     };
     Ok(match unwritten {
         Some(error) => exit.and(report::output_failed(&error)),

@@ -18,17 +18,21 @@ use crate::report::{printable, say};
 const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Output of the other machine, which this one does not trust: control characters of its text are shown, not obeyed.
-pub(super) struct Relay {
+pub(super) struct Relay<'a> {
     bar: JobBar,
     output: Lines,
     error: Lines,
     unwritten: Option<io::Error>,
     is_quiet: bool,
-    recorder: Recorder,
+    recorder: Option<&'a mut Recorder>,
 }
 
-impl Relay {
-    pub(super) fn new(flags: &CopyArgs, control: &JobControl, recorder: Recorder) -> Relay {
+impl<'a> Relay<'a> {
+    pub(super) fn new(
+        flags: &CopyArgs,
+        control: &JobControl,
+        recorder: Option<&'a mut Recorder>,
+    ) -> Relay<'a> {
         Relay {
             bar: JobBar::new(!flags.quiet, flags.tree.progress, control.clock()),
             output: Lines::default(),
@@ -53,9 +57,12 @@ impl Relay {
                     OutputStream::Error => (&mut self.error, Stream::Error),
                     OutputStream::Records => {
                         let Relay { bar, recorder, .. } = self;
+                        let Some(recorder) = recorder else { return };
                         return bar.aside(|| recorder.records(bytes));
                     }
-                    OutputStream::File => return self.recorder.lines(bytes),
+                    OutputStream::File => {
+                        return self.recorder.iter_mut().for_each(|it| it.lines(bytes));
+                    }
                 };
                 lines.feed(bytes);
                 let whole = lines.take_whole();
@@ -70,8 +77,8 @@ impl Relay {
         }
     }
 
-    /// Shows what is left without the end of a line. Returns what is to be ended, and the first error of standard output.
-    pub(super) fn finish(mut self) -> (Recorder, Option<io::Error>) {
+    /// Shows what is left without the end of a line. Returns the first error of standard output.
+    pub(super) fn finish(mut self) -> Option<io::Error> {
         for stream in [Stream::Output, Stream::Error] {
             let rest = match stream {
                 Stream::Output => std::mem::take(&mut self.output.0),
@@ -79,7 +86,7 @@ impl Relay {
             };
             self.show(stream, &rest);
         }
-        (self.recorder, self.unwritten)
+        self.unwritten
     }
 
     fn show(&mut self, stream: Stream, bytes: &[u8]) {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use uncopy::copy::job::{JobOptions, JobProgress};
+#[cfg(feature = "unit")]
+use uncopy::copy::peer::Peer;
 use uncopy::remote::{
     self, Accepted, DataRefusal, FarData, JobState, Limits, Note, Output, OutputStream, Refusal,
     RemoteError, RemoteSource, Restriction, RunRequest, Streams, WhyNoData,
@@ -14,6 +16,8 @@ use uncopy::remote::{
 
 use super::examined::{self, Examined, Offer};
 use super::there::There;
+#[cfg(feature = "unit")]
+use super::unit::UnitJob;
 use super::words::{self, Wanted, Watched};
 use super::{relay, session};
 use crate::config::Configured;
@@ -48,10 +52,17 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
     let served = Streams::stdio().and_then(|streams| {
         match remote::accept(streams, &Limits::default(), &restriction)? {
             Accepted::Serve(request) => request.serve().map(|()| Exit::Success),
-            Accepted::Run(request) => match examined::path(request.arguments()) {
-                Some(path) => examine(request, &path, &restriction),
-                None => run_job(request, restriction.directory.as_deref()),
-            },
+            Accepted::Run(request) => {
+                if let Some(path) = examined::path(request.arguments()) {
+                    return examine(request, &path, &restriction);
+                }
+                let only = restriction.directory.as_deref();
+                #[cfg(feature = "unit")]
+                if let Some(job) = UnitJob::parse(request.arguments()) {
+                    return do_unit(request, job, only);
+                }
+                run_job(request, only)
+            }
         }
     });
     Ok(served.unwrap_or_else(|error| {
@@ -140,6 +151,50 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
     request.run(&writable, |source, output| job.run(source, output).code()).map(Exit::of_code)
 }
 
+/// Does the unit that the other machine wants.
+///
+/// # Errors
+/// The connection ended, or it was refused.
+#[cfg(feature = "unit")]
+fn do_unit(
+    request: RunRequest,
+    job: Result<UnitJob, String>,
+    only: Option<&Path>,
+) -> Result<Exit, RemoteError> {
+    let job = match job {
+        Ok(job) => job,
+        Err(message) => {
+            request.refuse(Refusal::Arguments { message })?;
+            return Ok(Exit::Usage);
+        }
+    };
+    let writable = writable(&job.destination, Kind::Either);
+    if let Some(only) = only
+        && !is_beneath(only, &job.destination, &writable)
+    {
+        let path = job.destination.as_os_str().as_encoded_bytes().to_vec();
+        request.refuse(Refusal::Outside { path })?;
+        return Ok(Exit::Failure);
+    }
+    let shown = PathBuf::from(request.sources().get(1).cloned().unwrap_or_default());
+    let code = request.run(&writable, |source, output| {
+        outlet::redirect(Box::new(Away(output.clone())));
+        let source: Arc<dyn Peer> = source;
+        let exit = match stop_asked_by(output) {
+            Ok(stop) => crate::unit::do_for_other_machine(&job, &source, &shown, &stop),
+            Err(error) => stop::failed(&error),
+        };
+        exit.code()
+    })?;
+    Ok(Exit::of_code(code))
+}
+
+/// Returns what stops a job of the other machine.
+fn stop_asked_by(output: &Output) -> io::Result<Stop> {
+    let asking = output.clone();
+    Ok(Stop::new()?.asked_by(move || asking.is_stopping()))
+}
+
 /// Whether a destination, by its text and by where it really is, lies in the directory that a login is restricted to.
 fn is_beneath(only: &Path, destination: &Path, writable: &[PathBuf]) -> bool {
     let inner = match destination.is_absolute() {
@@ -207,12 +262,10 @@ impl Job {
 
     fn copy(self, source: Arc<RemoteSource>, output: &Output) -> Result<Exit, clap::Error> {
         let Job { wanted, options, names } = self;
-        let stop = match Stop::new() {
+        let stop = match stop_asked_by(output) {
             Ok(stop) => stop,
             Err(error) => return Ok(stop::failed(&error)),
         };
-        let asking = output.clone();
-        let stop = stop.asked_by(move || asking.is_stopping());
         let crossed = || (output.traffic(), output.data());
         let there = There { source, machine: None, crossed: &crossed, since: Instant::now() };
         let exit = there.copy(&wanted.configured, options, &names, Held::Destination, &stop)?;

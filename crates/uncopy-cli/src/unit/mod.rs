@@ -1,5 +1,6 @@
 //! `uncopy unit`: copies cut into units of work.
 
+mod facts;
 mod metrics;
 mod plan;
 mod retry;
@@ -9,6 +10,7 @@ mod status;
 mod words;
 
 use clap::{ArgMatches, FromArgMatches};
+pub(crate) use run::do_for_other_machine;
 use uncopy::unit::UnitError;
 use uncopy::unit::format::FormatProblem;
 use uncopy::{Error, Objection, Reason};
@@ -22,18 +24,12 @@ use crate::report::{self, Failure};
 /// # Errors
 /// The command line makes no sense.
 pub(crate) fn run(matches: &ArgMatches) -> Result<Exit, clap::Error> {
+    let Some((_, given)) = matches.subcommand() else { return Ok(Exit::Usage) };
     match UnitArgs::from_arg_matches(matches)? {
-        UnitArgs::Plan(flags) => {
-            // It is there, or the line before had failed.
-            matches
-                .subcommand_matches("plan")
-                .map_or(Ok(Exit::Usage), |given| plan::run(&flags, given))
-        }
-        UnitArgs::Run(flags) => matches
-            .subcommand_matches("run")
-            .map_or(Ok(Exit::Usage), |given| run::run(&flags, given)),
-        UnitArgs::Status(flags) => Ok(status::run(&flags)),
-        UnitArgs::Retry(flags) => Ok(retry::run(&flags)),
+        UnitArgs::Plan(flags) => plan::run(&flags, given),
+        UnitArgs::Run(flags) => run::run(&flags, given),
+        UnitArgs::Status(flags) => status::run(&flags, given),
+        UnitArgs::Retry(flags) => retry::run(&flags, given),
     }
 }
 

@@ -22,7 +22,6 @@ use super::status::since;
 use super::{failed, words};
 use crate::exit::Exit;
 use crate::flags::between::Direction;
-use crate::flags::operand::Place;
 use crate::flags::unit::PlanArgs;
 use crate::job_control::JobControl;
 use crate::progress::JobBar;
@@ -38,9 +37,6 @@ use crate::stop::{self, Stop};
 /// A flag or a setting has no valid meaning.
 pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
     let sides = Sides::of_operands(&flags.from, &flags.to)?;
-    if let Sides::Destination(place) = &sides {
-        return Err(not_there(place));
-    }
     let options = words::of(given, &flags.to, sides.direction())?;
     let here = |root: &PathBuf| PlanRoot::Here(root.clone());
     let Some(place) = sides.place() else {
@@ -127,17 +123,6 @@ fn make(
         Ok((plan, totals)) => planned(flags, &plan, totals, resumed.into_inner()),
         Err(error) => refused(&error),
     })
-}
-
-/// Refuses a destination on another machine: its ledger is there.
-fn not_there(Place { machine, path }: &Place) -> clap::Error {
-    words::misuse(&format!(
-        "{} is on another machine, and the ledger of a plan is at its destination: mount it here, or run \
-         `ssh {machine} uncopy unit plan` with {}, to which the source may be on another machine; `uncopy cp -r` \
-         copies to other machines",
-        machine.with_path(path).display(),
-        path.display()
-    ))
 }
 
 /// Reports a plan.

@@ -2,21 +2,25 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use clap::ArgMatches;
 use uncopy::unit::format::UnitNumber;
 use uncopy::unit::plan::unit_file;
-use uncopy::unit::status::{UnitState, of_directory};
+use uncopy::unit::status::UnitState;
 
-use super::failed;
+use super::facts;
 use crate::exit::Exit;
 use crate::flags::unit::RetryArgs;
 use crate::report;
 use crate::report::outlet::{self, Stream};
 
 /// Prints the files of units without a record.
-pub(super) fn run(flags: &RetryArgs) -> Exit {
-    let (plan, mut facts) = match of_directory(&flags.directory) {
+///
+/// # Errors
+/// A flag or a setting has no valid meaning.
+pub(super) fn run(flags: &RetryArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
+    let (plan, mut facts) = match facts::read(&flags.directory, given)? {
         Ok(found) => found,
-        Err(error) => return failed(&error),
+        Err(exit) => return Ok(exit),
     };
     let end = if flags.null { b'\0' } else { b'\n' };
     let mut text = Vec::new();
@@ -33,5 +37,5 @@ pub(super) fn run(flags: &RetryArgs) -> Exit {
         }
     }
     let printed = outlet::write(Stream::Output, &text);
-    printed.map_or_else(|error| report::output_failed(&error), |()| Exit::Success)
+    Ok(printed.map_or_else(|error| report::output_failed(&error), |()| Exit::Success))
 }

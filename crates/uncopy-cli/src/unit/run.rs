@@ -10,7 +10,7 @@ use serde_json::Value;
 use uncopy::copy::Control;
 use uncopy::copy::job::{EntryOutcome, JobObserver, JobOptions, JobProgress, Record, Summary};
 use uncopy::copy::peer::Peer;
-use uncopy::unit::format::{Header, PlanId, RelativePath, UnitNumber};
+use uncopy::unit::format::{Header, PlanId, RelativePath, Root, UnitNumber};
 use uncopy::unit::ledger::{self, Failure, FailureKind};
 use uncopy::unit::plan::{PLAN_FILE, read_plan};
 use uncopy::unit::run::{Ran, Unit};
@@ -18,13 +18,15 @@ use uncopy::unit::run::{Ran, Unit};
 use super::roots::{self, Sides};
 use super::{failed, words};
 use crate::exit::Exit;
+use crate::flags::between::Direction;
 use crate::flags::unit::RunArgs;
 use crate::job_control::JobControl;
 use crate::progress::JobBar;
-use crate::remote::{NotServed, Served};
+use crate::remote::{NotServed, Served, UnitJob};
 use crate::report;
 use crate::report::human::counted;
 use crate::report::json::{self, SCHEMA};
+use crate::report::outlet::{self, Stream};
 use crate::stop::{self, Stop};
 
 /// Does a unit.
@@ -50,6 +52,16 @@ pub(super) fn run(flags: &RunArgs, given: &ArgMatches) -> Result<Exit, clap::Err
         return Ok(exit);
     }
     let connection = words::connection(given, flags.quiet)?;
+    if let Sides::Destination(place) = &sides {
+        let job = UnitJob {
+            digest: unit.digest().to_owned(),
+            destination: place.path.clone(),
+            json: flags.json,
+            quiet: flags.quiet,
+        };
+        let source = header.source.as_path();
+        return Ok(job.push(&connection, &place.machine, source, &flags.unit, &stop));
+    }
     let served = match Served::begin(&connection, &place.machine, &[(&place.path).into()], &stop) {
         Ok(served) => served,
         Err(NotServed::Stopped(by)) => {
@@ -61,6 +73,42 @@ pub(super) fn run(flags: &RunArgs, given: &ArgMatches) -> Result<Exit, clap::Err
     let source: Arc<dyn Peer> = served.source();
     let exit = do_unit(&unit, Some(&source), &options, flags, &stop);
     Ok(served.end(exit))
+}
+
+/// Does a unit on the machine of its destination, for the one that has its source and its file. `shown` names that for
+/// people.
+pub(crate) fn do_for_other_machine(
+    job: &UnitJob,
+    source: &Arc<dyn Peer>,
+    shown: &Path,
+    stop: &Stop,
+) -> Exit {
+    let absolute =
+        std::path::absolute(&job.destination).unwrap_or_else(|_| job.destination.clone());
+    let destination = match Root::new(absolute) {
+        Ok(destination) => destination,
+        Err(problem) => {
+            report::say(&format!("cannot use {}: {problem}", report::quoted(&job.destination)));
+            return Exit::Usage;
+        }
+    };
+    let unit = match Unit::read_from(source, 1, shown, destination) {
+        Ok(unit) => unit,
+        Err(error) => return failed(&error),
+    };
+    if unit.digest() != job.digest {
+        report::say(&format!("{} was replaced meanwhile; run it again", report::quoted(shown)));
+        return Exit::Failure;
+    }
+    let options = match words::read(&unit.header().options, Some(Direction::Push)) {
+        Ok(options) => options,
+        Err(error) => {
+            let _ = outlet::write(Stream::Error, error.render().to_string().as_bytes());
+            return Exit::Usage;
+        }
+    };
+    let flags = RunArgs { unit: shown.to_owned(), quiet: job.quiet, json: job.json };
+    do_unit(&unit, Some(source), &options, &flags, stop)
 }
 
 /// Refuses a unit with a root on another machine that does not lie beside its plan: whoever can write a file

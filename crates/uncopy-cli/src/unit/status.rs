@@ -3,21 +3,25 @@
 mod json;
 mod words;
 
-use uncopy::unit::status::{PlanStatus, of_directory, status};
+use clap::ArgMatches;
+use uncopy::unit::status::{PlanStatus, status};
 
 pub(super) use words::since;
 
-use super::{failed, metrics};
+use super::{facts, metrics};
 use crate::exit::Exit;
 use crate::flags::unit::StatusArgs;
 use crate::replaced_file;
 use crate::report;
 
 /// Reports how far a plan is.
-pub(super) fn run(flags: &StatusArgs) -> Exit {
-    let (plan, facts) = match of_directory(&flags.directory) {
+///
+/// # Errors
+/// A flag or a setting has no valid meaning.
+pub(super) fn run(flags: &StatusArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
+    let (plan, facts) = match facts::read(&flags.directory, given)? {
         Ok(found) => found,
-        Err(error) => return failed(&error),
+        Err(exit) => return Ok(exit),
     };
     let status = status(&plan, facts);
     let text = match flags.json {
@@ -31,7 +35,8 @@ pub(super) fn run(flags: &StatusArgs) -> Exit {
         let what = format!("write the figures to {}", report::quoted(file));
         exit = exit.and(report::failed_to(&what, &error, "name a file that you may write"));
     }
-    report::print(&text).map_or_else(|error| exit.and(report::output_failed(&error)), |()| exit)
+    let printed = report::print(&text);
+    Ok(printed.map_or_else(|error| exit.and(report::output_failed(&error)), |()| exit))
 }
 
 /// Failures need somebody, and count before what is not done.

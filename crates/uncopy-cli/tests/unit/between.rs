@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] roots_that_cannot_be_meant_are_refused,
         [] a_unit_leads_to_no_other_machine_than_its_plan,
         [] a_machine_that_is_not_reached_is_exit_code_9,
+        [] a_restricted_login_does_units_in_its_directory_alone,
     ]
 }
 
@@ -32,6 +33,7 @@ struct Between {
     work: Work,
     direction: Direction,
     remote_shell: OsString,
+    remote_program: OsString,
     host: &'static str,
     _machines: Machines,
 }
@@ -40,13 +42,14 @@ impl Between {
     fn new(direction: Direction) -> Between {
         let machines = Machines::new();
         let remote_shell = machines.shell().into();
-        Between { work: Work::new(), direction, remote_shell, host: "far", _machines: machines }
+        let (work, remote_program, host) = (Work::new(), UNCOPY.into(), "far");
+        Between { work, direction, remote_shell, remote_program, host, _machines: machines }
     }
 
     fn unit<I: IntoIterator<Item: AsRef<OsStr>>>(&self, words: I) -> Program {
         uncopy()
             .env("UNCOPY_RSH", &self.remote_shell)
-            .env("UNCOPY_REMOTE_PROGRAM", UNCOPY)
+            .env("UNCOPY_REMOTE_PROGRAM", &self.remote_program)
             .arg("unit")
             .args(words)
     }
@@ -91,7 +94,7 @@ impl Between {
     }
 }
 
-const DIRECTIONS: &[Direction] = &[Direction::Pull];
+const DIRECTIONS: &[Direction] = &Direction::BOTH;
 
 fn fill(work: &Work) {
     work.fill(50);
@@ -326,4 +329,37 @@ fn a_machine_that_is_not_reached_is_exit_code_9() {
             .run();
         assert_eq!(plan.status.code(), Some(9), "{}", plan.stderr);
     }
+}
+
+fn a_restricted_login_does_units_in_its_directory_alone() {
+    let between = Between::new(Direction::Push);
+    between.work.write("d/file", "bytes");
+    between.plan(&[]);
+    let restricted = |flags: &str| {
+        let program = between.work.scratch.join("serve");
+        fs::write(&program, format!("#!/bin/sh\nexec {UNCOPY} \"$@\" {flags}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    };
+    let outside = between.work.scratch.join("outside");
+    fs::create_dir(&outside).unwrap();
+    let unit = between.work.units().remove(0);
+    let run = |flags: String| {
+        let program = restricted(&flags);
+        between.unit(["run", "--json"]).env("UNCOPY_REMOTE_PROGRAM", program).arg(&unit).run()
+    };
+    for flags in [format!("--restrict {}", outside.display()), "--read-only".to_owned()] {
+        let refused = run(flags);
+        assert_eq!(refused.status.code(), Some(1), "{}", refused.stderr);
+        assert!(!between.work.destination().exists());
+    }
+    // Reading is enough for the plan, and to see what is done.
+    let status = between
+        .unit(["status"])
+        .env("UNCOPY_REMOTE_PROGRAM", restricted("--read-only"))
+        .arg(between.work.directory())
+        .run();
+    assert_eq!(status.status.code(), Some(10), "{}", status.stderr);
+    let done = run(format!("--restrict {}", between.work.scratch.display()));
+    assert!(done.status.success(), "{}", done.stderr);
 }

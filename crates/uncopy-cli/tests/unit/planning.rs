@@ -313,11 +313,6 @@ fn misuse_is_refused() {
         plan(&scratch).args(flags).run().failed(2);
     }
     unit(["plan"]).arg(scratch.join("s")).run().failed(2);
-    for roots in [["s", "ssh://host:22/d"], ["s", "u@host:d"]] {
-        let run = unit(["plan", "--out"]).arg(scratch.join("q")).args(roots).run();
-        let message = run.failed(2);
-        assert!(message.contains("ssh ") && message.contains("mount it"), "{message}");
-    }
     assert!(unit(["plan", "--out", "q", ":s", "d"]).run().failed(2).contains("names no host"));
     assert!(!scratch.join("q").exists());
     let run = unit(["plan"])

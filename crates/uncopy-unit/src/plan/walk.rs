@@ -1,5 +1,6 @@
 //! Walks through the source, looks at the destination beside it, and hands entries to units.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee};
 use uncopy_copy::pool::Pool;
 use uncopy_core::{Errno, Error};
 use uncopy_os::file::Stat;
-use uncopy_os::follow;
+use uncopy_os::{Sys, follow};
 
 /// Number of waiting directories above which a listing pauses, so that a million names of subdirectories need not be
 /// remembered.
@@ -26,6 +27,9 @@ const MAX_WAITING: usize = if cfg!(test) { 200 } else { 50_000 };
 
 /// Maximum depth of a tree on another machine. Paths of 4,096 bytes (`PATH_MAX`) reach no deeper.
 const MAX_DEPTH_THERE: usize = 2048;
+
+/// Maximum number of entries of a directory of a destination on another machine that are remembered.
+const MAX_KNOWN: usize = 1_000_000;
 
 /// Minimum number of subdirectories that a listing finds before it pauses, so that it makes progress.
 const MIN_FOUND: usize = 64;
@@ -97,7 +101,46 @@ pub(super) struct Walk<'a> {
 struct Opened<'a> {
     path: &'a [u8],
     source: GuardedSource,
-    destination: Option<GuardedSource>,
+    destination: Option<Beside>,
+}
+
+/// An open directory of the destination.
+struct Beside {
+    directory: GuardedSource,
+    /// Its entries, if they are on another machine and not too many: each would have to be asked for.
+    known: Option<HashMap<OsString, Stat>>,
+}
+
+impl Beside {
+    /// Takes over an open directory beneath the root, and lists it if it is on another machine.
+    fn open(root: &GuardedSource, directory: GuardedSource, path: &[u8]) -> Sys<Beside> {
+        if !directory.is_there() {
+            return Ok(Beside { directory, known: None });
+        }
+        let (mut known, mut is_whole) = (HashMap::new(), true);
+        directory.list(0, 0, |entry| {
+            match entry {
+                GuardedEntry::Name(name, Some(entry)) => {
+                    known.insert(name.to_owned(), entry.stat.clone());
+                }
+                // They are asked for.
+                GuardedEntry::Name(_, None) | GuardedEntry::Failed(..) => is_whole = false,
+            }
+            is_whole &= known.len() < MAX_KNOWN;
+            is_whole
+        })?;
+        // One that is asked about entries may be listed again.
+        let names: Vec<&OsStr> = names(path).collect();
+        let directory = if is_whole { directory } else { root.open_listed(&names)? };
+        Ok(Beside { directory, known: is_whole.then_some(known) })
+    }
+
+    fn stat_name(&self, name: &OsStr) -> Sys<Stat> {
+        match &self.known {
+            Some(known) => known.get(name).cloned().ok_or(Errno::ENOENT),
+            None => self.directory.stat_name(name),
+        }
+    }
 }
 
 /// Results of a listing.
@@ -185,7 +228,10 @@ impl Walk<'_> {
         let root = &self.request.source;
         let left = self.list_from(&opened.source, &waiting.task, root, pool, &mut |entry| {
             match entry {
-                GuardedEntry::Name(name, stat) => self.keep(self.add(&opened, listed, name, stat)),
+                GuardedEntry::Name(name, entry) => {
+                    let stat = entry.map(|entry| &entry.stat);
+                    self.keep(self.add(&opened, listed, name, stat));
+                }
                 // It was removed meanwhile.
                 GuardedEntry::Failed(_, Errno::ENOENT) => {}
                 GuardedEntry::Failed(name, errno) => {
@@ -223,7 +269,7 @@ impl Walk<'_> {
         };
         let mut names = 0;
         let from = task.from.as_ref().map_or(0, |from| from.offset);
-        let read = at.list(from, |entry| {
+        let read = at.list(from, 0, |entry| {
             let found = take(entry);
             names += 1;
             let is_step = names % pacer.step() == 0;
@@ -248,7 +294,13 @@ impl Walk<'_> {
         };
         let destination = match &self.roots.destination {
             Some((root, _)) if task.is_there => {
-                self.open_in(root, &self.request.destination, &task.path)?
+                let beside = |directory| Beside::open(root, directory, &task.path);
+                let shown = &self.request.destination;
+                let directory = self.open_in(root, shown, &task.path)?;
+                directory
+                    .map(beside)
+                    .transpose()
+                    .map_err(|errno| Error::system("list", self.shown(shown, &task.path), errno))?
             }
             _ => None,
         };
@@ -400,17 +452,35 @@ impl Walk<'_> {
         pool: &Pool<Waiting>,
         found: &mut Vec<Waiting>,
     ) -> Result<Option<Waiting>, Error> {
-        let Some(destination) = &opened.destination else { return Ok(None) };
+        let Some(Beside { directory: destination, known }) = &opened.destination else {
+            return Ok(None);
+        };
         let root = &self.request.destination;
-        let left = self.list_from(destination, task, root, pool, &mut |entry| {
-            let name = name_of(&entry);
+        let mut take = |name: &OsStr| {
             let is_ledger = task.path.is_empty() && name == LEDGER_DIRECTORY;
             if !is_ledger && opened.source.look_up(name) == Err(Errno::ENOENT) {
                 let path = joined(&task.path, name);
                 self.add_stranger(destination, path, name, found, true);
             }
             found.len()
-        })?;
+        };
+        if let Some(known) = known {
+            for name in known.keys() {
+                take(name);
+            }
+            return Ok(None);
+        }
+        if destination.is_there() {
+            // Without a pause: it would be listed from its beginning again.
+            let listed = destination.list(0, 0, |entry| {
+                take(name_of(&entry));
+                !self.shared.is_over()
+            });
+            let failed = |errno| Error::system("list", self.shown(root, &task.path), errno);
+            return listed.map(|_| None).map_err(failed);
+        }
+        let left =
+            self.list_from(destination, task, root, pool, &mut |entry| take(name_of(&entry)))?;
         Ok(left.map(|left| Waiting { open: opened.source.kept_open(), ..left }))
     }
 
@@ -423,7 +493,11 @@ impl Walk<'_> {
     ) -> Result<Option<Waiting>, Error> {
         let (task, shown) = (&waiting.task, &self.request.destination);
         let Some((root, _)) = &self.roots.destination else { return Ok(None) };
-        let Some(at) = self.open_in(root, shown, &task.path)? else { return Ok(None) };
+        let open = match waiting.open.as_ref().and_then(GuardedSource::kept_open) {
+            Some(open) => Some(open),
+            None => self.open_in(root, shown, &task.path)?,
+        };
+        let Some(at) = open else { return Ok(None) };
         self.list_from(&at, task, shown, pool, &mut |entry| {
             let name = name_of(&entry);
             self.add_stranger(&at, joined(&task.path, name), name, found, false);
@@ -463,7 +537,7 @@ impl Walk<'_> {
         while let Some(path) = waiting.pop().filter(|_| !holds) {
             let listed = self.open_in(root, shown, &path).and_then(|at| {
                 let Some(at) = at else { return Ok(None) };
-                let read = at.list(0, |entry| {
+                let read = at.list(0, 0, |entry| {
                     let name = name_of(&entry);
                     let path = joined(&path, name);
                     let kind = at.stat_name(name).map(|stat| kind_of(&stat));
@@ -487,8 +561,11 @@ impl Walk<'_> {
         match at.stat_name(name) {
             Ok(stat) => {
                 let kind = kind_of(&stat);
-                // Something else may be mounted there.
-                (self.selects(path, kind) && !stat.mount_root).then_some((stat, kind))
+                // Something else may be mounted there. Another machine does not say so, but what is on another filesystem
+                // is; whoever deletes looks again.
+                let is_mounted = stat.mount_root
+                    || at.is_there() && at.stat().is_ok_and(|at| at.device != stat.device);
+                (self.selects(path, kind) && !is_mounted).then_some((stat, kind))
             }
             Err(Errno::ENOENT) => None,
             Err(errno) => {

@@ -3,6 +3,7 @@
 //! Source and destination are looked at again for each entry. Between the look at an entry to delete and its removal lies the
 //! time of one call, in which a change of it is lost with it.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use rustix::fs::FileType;
@@ -17,7 +18,7 @@ use uncopy_copy::guarded::{GuardedFile, finish_directory};
 use uncopy_copy::job::{EntryOutcome, JobProgress};
 use uncopy_core::{Errno, Error, InodeFlags, Note, Objection, Reason};
 use uncopy_os::file::{self, Stat};
-use uncopy_os::{directory, name};
+use uncopy_os::{Sys, directory, name};
 
 /// Result of one entry.
 enum Finished {
@@ -148,6 +149,9 @@ impl AttemptedUnit<'_> {
         let fail = |errno| at_destination("delete", header, &entry.path, errno);
         let conflict =
             || Error::new("delete", &path, Reason::Refused(Objection::DestinationSincePlan));
+        if self.is_mounted(&above).map_err(fail)? {
+            return Err(conflict());
+        }
         let parent = match open(&self.roots.destination, &above) {
             Err(Errno::ENOENT) => return Ok(Finished::Gone),
             Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(conflict()),
@@ -166,7 +170,7 @@ impl AttemptedUnit<'_> {
                 }),
                 false => is_planned(entry.destination.as_ref(), Some(&found)),
             };
-            if !is_it {
+            if !is_it || found.mount_root {
                 return Err(conflict());
             }
             let removed = match is_directory {
@@ -181,6 +185,26 @@ impl AttemptedUnit<'_> {
                 Err(errno) => Err(fail(errno)),
             }
         })
+    }
+
+    /// Whether something is mounted at a directory that leads to an entry to delete, and that the source does not have: then
+    /// all of it stays. What is mounted at directories that both sides have is part of the copy.
+    fn is_mounted(&self, above: &[&OsStr]) -> Sys<bool> {
+        for count in 1..=above.len() {
+            let at = &above[..count];
+            let found = match open(&self.roots.destination, at) {
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(false),
+                found => file::stat(&found?)?,
+            };
+            if found.mount_root {
+                match self.roots.source.open_beneath(at) {
+                    Ok(_) => {}
+                    Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(true),
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Whether the source has an entry.
