@@ -1,4 +1,4 @@
-//! What the ledger of a plan has, on this machine or on that of the destination.
+//! Reads what the ledger of a plan has, on this machine or on that of the destination.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::report;
 use crate::stop::{self, Stop};
 
 /// A plan, and what its ledger has about each unit.
-pub(super) type Facts = (Plan, BTreeMap<UnitNumber, UnitFacts>);
+pub(super) type LedgerFacts = (Plan, BTreeMap<UnitNumber, UnitFacts>);
 
 /// Reads the plan in a directory and its ledger; or the exit code of an error that was reported.
 ///
@@ -27,7 +27,7 @@ pub(super) type Facts = (Plan, BTreeMap<UnitNumber, UnitFacts>);
 pub(super) fn read(
     directory: &Path,
     given: &ArgMatches,
-) -> Result<Result<Facts, Exit>, clap::Error> {
+) -> Result<Result<LedgerFacts, Exit>, clap::Error> {
     let plan = match read_plan(directory) {
         Ok(plan) => plan,
         Err(error) => return Ok(Err(failed(&error))),
