@@ -256,7 +256,7 @@ mod tests {
         let resumed = |entries| Beginning::Resumed { entries, made: Time(1_000, 0) };
         for (beginning, expected) in [
             (Beginning::New, None),
-            (resumed(1), Some("goes on from a checkpoint with 1 entry, made 5 minutes ago")),
+            (resumed(1), Some("goes on from a checkpoint with 1 entry, made 5m ago")),
             (
                 Beginning::Anew(changed),
                 Some("begins anew, since /s/d has changed since the checkpoint"),

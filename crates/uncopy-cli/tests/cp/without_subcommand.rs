@@ -139,8 +139,8 @@ fn what_is_missing_or_too_much_is_misuse() {
         (&["-s", "a", "-d", "b", "-r"], "-r"),
         (&["-s", "a", "-d", "b", "cp", "a", "b"], "cp"),
         (&["-v", "cp", "a", "b"], "cp"),
-        (&["-s", "", "-d", "b"], "value is required"),
-        (&["-s", "a", "-d", ""], "value is required"),
+        (&["-s", "", "-d", "b"], "an empty name"),
+        (&["-s", "a", "-d", ""], "an empty name"),
         (&["a", "b"], "'a'"),
     ] {
         let pair = Pair::empty(Place::Disk, Place::Disk);
