@@ -49,6 +49,8 @@ pub(super) struct Plan<'a> {
 /// Numbers of a soak.
 #[derive(Debug, Default, serde::Serialize)]
 pub(super) struct Tally {
+    /// Name of the part in the record.
+    pub(super) what: &'static str,
     pub(super) files: u64,
     pub(super) units: u64,
     /// Workers that were killed, alone or with what they ran.
@@ -67,7 +69,7 @@ pub(super) struct Tally {
 /// # Errors
 /// If a plan does not come to its end, or a copy differs.
 pub(super) fn run(plan: &Plan<'_>, dice: &mut Dice) -> Result<Tally> {
-    let mut tally = Tally::default();
+    let mut tally = Tally { what: "kill", ..Tally::default() };
     while tally.workers_killed + tally.workers_stopped + tally.servers_killed < plan.kills {
         let job = Job::new(plan)?;
         match workspace::find_program("nats-server").is_some() {
