@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use uncopy::copy::json::Names;
 use uncopy::unit::format::{Plan, UnitNumber};
 use uncopy::unit::ledger::{FailureKind, FailureReason};
 use uncopy::unit::status::PlanStatus;
@@ -14,12 +15,8 @@ struct Status<'a> {
     schema: u32,
     event: &'static str,
     plan: String,
-    source: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_base64: Option<String>,
-    destination: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    destination_base64: Option<String>,
+    #[serde(flatten)]
+    names: Names<'a>,
     complete: bool,
     units: u32,
     done: u32,
@@ -96,10 +93,7 @@ pub(super) fn status(plan: &Plan, status: &PlanStatus) -> String {
         schema: SCHEMA,
         event: "unit_status",
         plan: plan.id.to_string(),
-        source: source.to_string_lossy(),
-        source_base64: base64_name(source),
-        destination: destination.to_string_lossy(),
-        destination_base64: base64_name(destination),
+        names: Names::new(source, destination),
         complete: status.is_complete(),
         units: status.units,
         done: status.done,
