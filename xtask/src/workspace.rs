@@ -71,12 +71,17 @@ pub(crate) fn target_directory() -> PathBuf {
     root().join(chosen)
 }
 
-/// Builds the release program of `package` and returns its path.
+/// Builds the release program of `package` and returns its path. `uncopy` has units of work then, also where it was built without.
 ///
 /// # Errors
 /// If cargo fails; what it said stands above.
 pub(crate) fn build_release(package: &str, program: &str) -> Result<PathBuf> {
-    run(cargo().args(["build", "--quiet", "--locked", "--release", "--package", package]))?;
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--locked", "--release", "--package", package]);
+    if package == "uncopy-cli" {
+        build.args(["--features", "unit"]);
+    }
+    run(&mut build)?;
     Ok(target_directory().join("release").join(program))
 }
 

@@ -113,7 +113,7 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
         Some(("completions", flags)) => with_flags(flags, completions),
         Some(("help", flags)) => with_flags(flags, help::run),
         Some(("man", flags)) => with_flags(flags, man::run),
-        Some(_) => Exit::Usage,
+        Some((absent, _)) => exit_of(Err(flags::absent::refusal(absent))),
         None => exit_of(SingleArgs::from_arg_matches(matches).and_then(|flags| {
             let is_given = |flag: &str| SingleArgs::is_given(matches, flag);
             let configured = config::Configured::new(flags.into_copy(), None, is_given)?;

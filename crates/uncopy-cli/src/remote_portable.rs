@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use crate::config::Configured;
 use crate::cp::target::{Names, Route};
 use crate::exit::Exit;
+use crate::flags::absent::how_to_get;
 use crate::flags::usage_error;
 
 /// Refuses the copy by the name of the other machine.
@@ -22,9 +23,9 @@ pub(crate) fn copy(
         Route::Pull(machine) | Route::Push(machine) => machine.to_string(),
     };
     let message = format!(
-        "{machine} is another machine, and this build copies on one alone; on Linux, build it with the feature \
-         `remote`: cargo install --path crates/uncopy-cli --features remote; or write ./ before a file here whose \
-         name has a colon"
+        "{machine} is another machine, and this build copies on one alone; {}; or write ./ before a file here whose \
+         name has a colon",
+        how_to_get("remote")
     );
     Err(usage_error(configured.flags.subcommand(), ErrorKind::ValueValidation, &message))
 }

@@ -23,7 +23,7 @@ pub(super) fn make(setting: &Setting) -> Result<Vec<PathBuf>> {
     copy_tree(&tree)?;
     let mut cargo = setting.cargo(&[]);
     cargo.current_dir(&tree).args(["cyclonedx", "--quiet", "--format", "json"]);
-    cargo.args(["--spec-version", "1.5", "--features", "compress"]);
+    cargo.args(["--spec-version", "1.5", "--features", "full"]);
     cargo.args(["--manifest-path", "crates/uncopy-cli/Cargo.toml"]);
     cargo.env("SOURCE_DATE_EPOCH", setting.epoch().to_string());
     workspace::run(&mut cargo)?;

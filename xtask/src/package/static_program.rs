@@ -83,7 +83,7 @@ fn build_program(setting: &Setting, target: &StaticTarget) -> Result<PathBuf> {
         cargo.env(variable, linker);
     }
     cargo.args(["build", "--quiet", "--locked", "--release", "--package", "uncopy-cli"]);
-    cargo.args(["--features", "compress", "--target", target.triple]);
+    cargo.args(["--features", "full", "--target", target.triple]);
     workspace::run(&mut cargo).with_context(|| {
         format!("if there is no standard library: rustup target add {}", target.triple)
     })?;

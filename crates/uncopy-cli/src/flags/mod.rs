@@ -1,5 +1,6 @@
 //! Every flag, defined once: parser, help, man page and completions come from here.
 
+pub(crate) mod absent;
 pub(crate) mod audit;
 #[cfg(target_os = "linux")]
 pub(crate) mod bench;
@@ -146,6 +147,10 @@ const SUBCOMMANDS: &[Subcommand] = &[
         is_listed: true,
         flags: fleet::augment,
     },
+    #[cfg(not(all(feature = "unit", target_os = "linux")))]
+    Subcommand { name: "unit", about: absent::ABOUT, is_listed: false, flags: absent::augment },
+    #[cfg(not(all(feature = "unit", target_os = "linux")))]
+    Subcommand { name: "fleet", about: absent::ABOUT, is_listed: false, flags: absent::augment },
     Subcommand {
         name: "audit",
         about: "Check or sum up audit logs",

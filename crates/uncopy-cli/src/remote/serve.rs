@@ -24,6 +24,8 @@ use crate::config::Configured;
 use crate::cp::target::{self, Kind, Names, Reading};
 use crate::cp::{self, Held};
 use crate::exit::Exit;
+#[cfg(not(feature = "unit"))]
+use crate::flags::absent;
 use crate::flags::serve::ServeArgs;
 use crate::flags::usage_error;
 use crate::report;
@@ -60,6 +62,11 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
                 #[cfg(feature = "unit")]
                 if let Some(job) = UnitJob::parse(request.arguments()) {
                     return do_unit(request, job, only);
+                }
+                #[cfg(not(feature = "unit"))]
+                if is_unit(request.arguments()) {
+                    let message = absent::refused("unit");
+                    return request.refuse(Refusal::Arguments { message }).map(|()| Exit::Usage);
                 }
                 run_job(request, only)
             }
@@ -149,6 +156,14 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
         return Ok(Exit::Failure);
     }
     request.run(&writable, |source, output| job.run(source, output).code()).map(Exit::of_code)
+}
+
+/// Whether the other machine wants a unit done.
+#[cfg(not(feature = "unit"))]
+fn is_unit(words: &[OsString]) -> bool {
+    words
+        .first()
+        .is_some_and(|first| first.as_encoded_bytes().starts_with(words::DO_UNIT.as_bytes()))
 }
 
 /// Does the unit that the other machine wants.

@@ -9,6 +9,7 @@ use uncopy::remote::RunJob;
 use super::relay::Relay;
 use super::run_there::{RanThere, run_there};
 use super::session;
+use super::words::DO_UNIT;
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
 use crate::flags::operand::Machine;
@@ -16,8 +17,6 @@ use crate::job_control::JobControl;
 use crate::report;
 use crate::stop::Stop;
 
-/// Begins the words of a unit: the digest of its file.
-const DO_UNIT: &str = "--do-unit=";
 const DESTINATION: &str = "--destination=";
 const JSON: &str = "--json";
 const QUIET: &str = "--quiet";

@@ -15,6 +15,9 @@ use crate::flags::copy::CopyArgs;
 use crate::flags::operand::{Machine, Operand};
 use crate::flags::{usage_error, words};
 
+/// Begins the words of a unit: the digest of its file.
+pub(super) const DO_UNIT: &str = "--do-unit=";
+
 /// Flags that the machine of the command line obeys itself. The other one refuses them: they name files or
 /// programs.
 const OWN: [&str; 15] = [

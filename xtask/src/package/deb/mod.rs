@@ -79,7 +79,7 @@ fn lay_out_program(setting: &Setting, root: &Path) -> Result<()> {
     let mut cargo = setting.cargo(&[]);
     cargo.args(["build", "--quiet", "--locked", "--release", "--package", "uncopy-cli"]);
     if !setting.is_as_built() {
-        cargo.args(["--features", "compress"]);
+        cargo.args(["--features", "full"]);
     }
     workspace::run(&mut cargo)?;
     let program = root.join(control::PROGRAM_FILE);
