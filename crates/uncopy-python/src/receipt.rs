@@ -22,6 +22,24 @@ pub(crate) struct Receipt {
     facts: CopyFacts,
 }
 
+/// Files of a tree that were verified.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct VerifiedFiles {
+    pub(crate) files: u64,
+    /// Algorithm of the digests, if there are any.
+    pub(crate) algorithm: Option<&'static str>,
+}
+
+impl VerifiedFiles {
+    /// Counts a file that was copied.
+    pub(crate) fn count(&mut self, receipt: &uncopy::Receipt) {
+        if let Some(verification) = &receipt.verification {
+            self.files += 1;
+            self.algorithm = Some(verification.algorithm);
+        }
+    }
+}
+
 /// All that is known, for `to_dict`.
 enum Details {
     File { source: PathBuf, destination: PathBuf, receipt: Box<uncopy::Receipt> },
@@ -51,14 +69,12 @@ struct CopyFacts {
     refusals: Vec<RefusalCount>,
     duration: Duration,
     durable: bool,
-    verification: Option<Proof>,
+    verified_files: u64,
+    /// Algorithm by which the first of them was verified.
+    algorithm: Option<&'static str>,
+    /// Digest of the only file.
+    digest: Option<String>,
     notes: Vec<(&'static str, String)>,
-}
-
-#[derive(Clone, PartialEq)]
-struct Proof {
-    algorithm: &'static str,
-    digest: String,
 }
 
 impl CopyFacts {
@@ -67,6 +83,8 @@ impl CopyFacts {
         self.directories += more.directories;
         self.symlinks += more.symlinks;
         self.bytes += more.bytes;
+        self.verified_files += more.verified_files;
+        self.algorithm = self.algorithm.or(more.algorithm);
         self.duration += more.duration;
         for portion in &more.portions {
             match self
@@ -112,10 +130,7 @@ impl Receipt {
             errno: refusal.errno,
             files: 1,
         };
-        let proof = |verified: &uncopy::Verification| Proof {
-            algorithm: verified.algorithm,
-            digest: verified.digest.clone(),
-        };
+        let verification = receipt.verification.as_ref();
         let facts = CopyFacts {
             files: 1,
             bytes: receipt.bytes,
@@ -123,7 +138,9 @@ impl Receipt {
             refusals: receipt.refusals.iter().map(counted).collect(),
             duration: receipt.duration,
             durable: receipt.durable,
-            verification: receipt.verification.as_ref().map(proof),
+            verified_files: u64::from(verification.is_some()),
+            algorithm: verification.map(|proof| proof.algorithm),
+            digest: verification.map(|proof| proof.digest.clone()),
             notes: receipt.notes.iter().map(|note| (note.code(), note.to_string())).collect(),
             ..CopyFacts::default()
         };
@@ -140,6 +157,7 @@ impl Receipt {
         destination: Py<PyAny>,
         summary: &Summary,
         durable: bool,
+        verified: VerifiedFiles,
         notes: Vec<(&'static str, String)>,
     ) -> Receipt {
         let facts = CopyFacts {
@@ -151,7 +169,9 @@ impl Receipt {
             refusals: summary.refusals.clone(),
             duration: summary.duration,
             durable,
-            verification: None,
+            verified_files: verified.files,
+            algorithm: verified.algorithm,
+            digest: None,
             notes,
         };
         let details = Details::Job(Box::new(summary.clone()));
@@ -167,6 +187,12 @@ impl Receipt {
         summary.refusals.clone_from(&facts.refusals);
         summary.duration = facts.duration;
         Receipt { destination, action, details: Details::Job(Box::new(summary)), facts }
+    }
+
+    /// Returns the algorithm by which all files were verified, if there are any.
+    fn verified_by(&self) -> Option<&'static str> {
+        let facts = &self.facts;
+        facts.algorithm.filter(|_| facts.verified_files == facts.files)
     }
 
     fn cost(&self, cost: Cost) -> u64 {
@@ -242,8 +268,8 @@ impl Receipt {
         if let Some(refusal) = closest {
             parts.push(format!("not by {}: {}", refusal.mechanism.name(), refusal.reason));
         }
-        if let Some(proof) = &facts.verification {
-            parts.push(format!("verified by {}", proof.algorithm));
+        if let Some(algorithm) = self.verified_by() {
+            parts.push(format!("verified by {algorithm}"));
         }
         if facts.durable {
             parts.push("durable".to_owned());
@@ -339,16 +365,17 @@ impl Receipt {
         self.facts.durable
     }
 
-    /// Whether both files were read back, or proved to share their blocks, and are equal.
+    /// Whether both files were read back, or proved to share their blocks, and are equal; of a tree, whether that holds
+    /// for every file that was copied, and there is one.
     #[getter]
     fn verified(&self) -> bool {
-        self.facts.verification.is_some()
+        self.verified_by().is_some()
     }
 
-    /// The digest of both files in hexadecimal, if they were verified.
+    /// The digest of both files in hexadecimal, if they were verified. None for a tree.
     #[getter]
     fn digest(&self) -> Option<&str> {
-        self.facts.verification.as_ref().map(|proof| proof.digest.as_str())
+        self.facts.digest.as_deref()
     }
 
     /// Seconds from opening the source until the copy was in place.
@@ -371,7 +398,7 @@ impl Receipt {
 
     /// The receipt as a dictionary that `json.dumps` takes: the keys of `uncopy cp --json`, of the event `copied` for a file
     /// and `summary` for a tree; and in both `destination`, `files`, `directories`, `symlinks`, `is_zero_copy`, `durable`,
-    /// `notes` and `note_codes`. `event` is "linked" or "renamed" if nothing was copied.
+    /// `verified`, `notes` and `note_codes`. `event` is "linked" or "renamed" if nothing was copied.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let facts = &self.facts;
         let text =
@@ -389,6 +416,7 @@ impl Receipt {
         default("directories", facts.directories.into_bound_py_any(py)?)?;
         default("symlinks", facts.symlinks.into_bound_py_any(py)?)?;
         default("durable", facts.durable.into_bound_py_any(py)?)?;
+        default("verified", self.verified().into_bound_py_any(py)?)?;
         default("notes", self.notes().into_bound_py_any(py)?)?;
         default("note_codes", self.note_codes().into_bound_py_any(py)?)?;
         Ok(whole)

@@ -17,7 +17,7 @@ use crate::failure;
 use crate::interrupt::{Progress, run_beside};
 use crate::options::copy_options;
 use crate::path::{PathArgument, text};
-use crate::receipt::{MAX_NOTES, Receipt};
+use crate::receipt::{MAX_NOTES, Receipt, VerifiedFiles};
 
 /// Entry that was not copied: the reason, or none for a special file.
 struct Failed {
@@ -33,6 +33,7 @@ struct Reports {
     entries: AtomicU64,
     bytes: AtomicU64,
     failed: Mutex<Vec<Failed>>,
+    verified: Mutex<VerifiedFiles>,
     notes: Mutex<Vec<(&'static str, String)>>,
 }
 
@@ -62,7 +63,10 @@ impl JobObserver for Reports {
                 lock(&self.failed).push(failed(None));
                 return;
             }
-            EntryOutcome::Copied(receipt) => &receipt.notes,
+            EntryOutcome::Copied(receipt) => {
+                lock(&self.verified).count(receipt);
+                &receipt.notes
+            }
             EntryOutcome::Made { notes, .. } => notes,
             _ => return,
         };
@@ -133,6 +137,7 @@ pub(crate) fn copy_tree<'py>(
         failures.append((source, destination, error))?;
     }
     let notes = lock(&reports.notes).clone();
-    let receipt = Receipt::of_tree(destination.object.clone_ref(py), &summary, durable, notes);
+    let (destination, verified) = (destination.object.clone_ref(py), *lock(&reports.verified));
+    let receipt = Receipt::of_tree(destination, &summary, durable, verified, notes);
     Ok((receipt, failures, cause))
 }

@@ -95,7 +95,7 @@ def test_keys_of_a_tree_are_those_of_the_summary(place):
         facts = receipt.to_dict()
         assert facts["event"] == "summary"
         assert facts["destination"] == str(receipt) and facts["files"] == 1
-        assert facts["durable"] is False and facts["notes"] == []
+        assert facts["durable"] is facts["verified"] is False and facts["notes"] == []
         counts = {"hard_links", "specials", "skipped", "deleted", "resumed", "failed"}
         assert counts | {"bytes", "mechanisms", "refusals", "duration_us"} <= set(facts)
         assert json.loads(json.dumps(facts)) == facts
@@ -104,6 +104,32 @@ def test_keys_of_a_tree_are_those_of_the_summary(place):
         )
     write("a")
     assert uncopy.move("a", "b").to_dict()["event"] == "renamed"
+
+
+def test_a_tree_is_verified_if_each_of_its_files_is(place):
+    os.makedirs("tree/deep")
+    for number in range(40):
+        write(f"tree/{number}", bytes(number * 1000))
+    write("tree/deep/large", os.urandom(3 << 20))
+    os.symlink("0", "tree/link")
+    ignore = shutil.ignore_patterns("none")
+
+    def some_verified(src, dst):
+        return uncopy.copy2(src, dst, verify=not src.endswith("0"))
+
+    for name, options, expected in [
+        ("whole", {"verify": "sha256"}, True),
+        ("by shutil", {"verify": "sha256", "ignore": ignore}, True),
+        ("not", {}, False),
+        ("not by shutil", {"ignore": ignore}, False),
+        ("in part", {"copy_function": some_verified}, False),
+    ]:
+        receipt = uncopy.copytree("tree", name, **options)
+        assert receipt.verified is receipt.to_dict()["verified"] is expected, name
+        assert ("verified by sha256" in repr(receipt)) is expected, receipt
+        assert receipt.digest is None
+    os.mkdir("empty")
+    assert not uncopy.copytree("empty", "nothing", verify=True).verified
 
 
 def test_an_empty_file_is_zero_copy(place):
@@ -277,7 +303,8 @@ def test_moves_between_filesystems(place):
         os.makedirs("tree/deep")
         write("tree/deep/file")
         os.symlink("nothing", "tree/link")
-        receipt = uncopy.move("tree", target)
+        receipt = uncopy.move("tree", target, verify=True)
+        assert receipt.verified
         assert (receipt.files, receipt.directories, receipt.symlinks) == (1, 2, 1)
         assert os.listdir() == ["b"]
         assert os.readlink(target / "link") == "nothing"
