@@ -20,11 +20,12 @@ use super::transfer::Transfer;
 use super::verification;
 use super::verify::{self, Original};
 use super::watch;
+use super::write_out;
 use uncopy_core::{
     Cost, Exclusion, MappedWrites, Mechanism, Note, Portion, Refusal, RefusalReason, Unseen,
 };
 use uncopy_core::{Errno, Error, Reason, Result};
-use uncopy_os::file;
+use uncopy_os::{Sys, file};
 
 /// Bytes that are asked for at a time of a file of another machine that has no size.
 const UNSIZED_PIECE_BYTES: u64 = 1 << 20;
@@ -177,7 +178,8 @@ impl FileCopy<'_, '_> {
         self.check_contents(digest)?;
         self.digest_copy()?;
         if options.cache == Cache::Skip && !destination.is_stream() {
-            drop_caches(source, staging, self.was_cached);
+            drop_caches(source, staging, self.was_cached)
+                .map_err(|errno| self.destination_error("flush", errno))?;
         }
         self.receipt.notes.extend(notes(destination, options));
         if destination.is_stream() {
@@ -303,13 +305,19 @@ impl FileCopy<'_, '_> {
 }
 
 /// Takes the destination out of the page cache, and the source if it was not there before.
-fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bool) {
-    // Only clean pages can be dropped.
-    let _ = file::write_out(staging.fd(), 0, 0, true);
+///
+/// # Errors
+/// Those of [`write_out::finish`].
+fn drop_caches(source: &Source<'_>, staging: &Staging<'_>, source_was_cached: bool) -> Sys<()> {
+    // Only clean pages can be dropped. The first call shows whether there is such a call here.
+    if file::write_out(staging.fd(), 0, 0, false).is_ok() {
+        write_out::finish(staging.fd(), 0, 0)?;
+    }
     let _ = file::drop_cache(staging.fd(), 0, 0);
     if let Some(fd) = source.here().filter(|_| !source_was_cached) {
         let _ = file::drop_cache(fd, 0, 0);
     }
+    Ok(())
 }
 
 fn notes(destination: &Destination<'_>, options: &CopyOptions) -> Vec<Note> {

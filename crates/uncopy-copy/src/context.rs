@@ -31,6 +31,8 @@ pub struct CopyContext<'a> {
     pub(crate) throttle: Option<&'a Throttle>,
     /// Permission bits that a new file is created with.
     pub(crate) new_mode: Option<u32>,
+    /// Whether the space of a copy that was stopped is freed by a thread of its own.
+    pub(crate) frees_aside: bool,
     pub(crate) spare_threads: Option<&'a (dyn Fn() -> usize + Sync)>,
     /// Permit to give names, where it can be withdrawn.
     pub(crate) permit: Option<&'a Permit>,
@@ -91,6 +93,31 @@ impl<'a> CopyContext<'a> {
     #[must_use]
     pub fn spare_threads(mut self, count: &'a (dyn Fn() -> usize + Sync)) -> CopyContext<'a> {
         self.spare_threads = Some(count);
+        self
+    }
+
+    /// Sets whether the space of a large copy that was stopped is freed by a thread of its own, so that nobody waits for
+    /// it: a gibibyte takes up to 200 ms. The copy has no name any more when the call returns, but a descriptor of this
+    /// process refers to it until the thread is done.
+    ///
+    /// ```
+    /// use uncopy::copy::{Control, CopyContext, CopyOptions, Progress, copy_file_in};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let (source, destination) = (directory.path().join("a"), directory.path().join("b"));
+    /// std::fs::write(&source, vec![1; 100 << 20])?;
+    /// let context = CopyContext::new().frees_aside(true);
+    /// let mut stop = |progress: Progress| match progress.done_bytes {
+    ///     0 => Control::Continue,
+    ///     _ => Control::Stop,
+    /// };
+    /// let error = copy_file_in(&source, &destination, &CopyOptions::new(), &context, &mut stop).unwrap_err();
+    /// assert!(error.is_cancelled());
+    /// assert_eq!(std::fs::read_dir(&directory)?.count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn frees_aside(mut self, yes: bool) -> CopyContext<'a> {
+        self.frees_aside = yes;
         self
     }
 

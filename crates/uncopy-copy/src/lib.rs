@@ -189,6 +189,8 @@ mod verification;
 mod verify;
 #[cfg(target_os = "linux")]
 mod watch;
+#[cfg(target_os = "linux")]
+mod write_out;
 #[cfg(feature = "trees")]
 mod written;
 mod zeros;

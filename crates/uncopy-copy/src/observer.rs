@@ -34,8 +34,8 @@ pub struct Progress {
 
 /// Receives progress and may stop the copy.
 ///
-/// Called at least once per piece; pieces are sized to take about 50 ms, also inside one
-/// `copy_file_range`. A single `fsync` or `FICLONE` cannot be interrupted. While the copy waits, for
+/// Called at least once per piece; pieces are sized to take about 25 ms, also inside one
+/// `copy_file_range`, and 50 ms with `O_DIRECT`. A single `fsync` or `FICLONE` cannot be interrupted. While the copy waits, for
 /// the end of a [`Pause`](super::Pause) or for its turn at a rate, it is called every 50 ms.
 ///
 /// Do not wait in it: that would hold up one worker of a job and not the others, and count as time at

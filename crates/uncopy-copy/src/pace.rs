@@ -2,39 +2,48 @@
 
 use std::time::Duration;
 
+use uncopy_core::Mechanism;
+
 /// Sizes the pieces by the clock, so that progress is seen and a wish to stop is heard.
 pub(super) struct Pace {
     pub(super) piece_bytes: u64,
-    /// Time that a piece is to take.
-    target: Duration,
+    is_from_peer: bool,
 }
 
 impl Pace {
     const FIRST_BYTES: u64 = 8 << 20;
     const MIN_BYTES: u64 = 256 << 10;
     const MAX_BYTES: u64 = 256 << 20;
-    const TARGET: Duration = Duration::from_millis(50);
+    /// Time that a piece is to take.
+    const TARGET: Duration = Duration::from_millis(25);
+    /// The same for pieces that begin and end with an idle device.
+    const TARGET_OF_DIRECT: Duration = Duration::from_millis(50);
     /// A piece of another machine: each waits for its first byte to come all the way, and progress is seen, and a wish
     /// to stop heard, within it.
     const TARGET_FROM_PEER: Duration = Duration::from_secs(1);
     const FIRST_BYTES_FROM_PEER: u64 = 1 << 20;
 
     pub(super) fn new() -> Pace {
-        Pace { piece_bytes: Pace::FIRST_BYTES, target: Pace::TARGET }
+        Pace { piece_bytes: Pace::FIRST_BYTES, is_from_peer: false }
     }
 
     /// Makes it for bytes that come from another machine.
     pub(super) fn from_peer() -> Pace {
-        Pace { piece_bytes: Pace::FIRST_BYTES_FROM_PEER, target: Pace::TARGET_FROM_PEER }
+        Pace { piece_bytes: Pace::FIRST_BYTES_FROM_PEER, is_from_peer: true }
     }
 
     /// At most doubles and at most quarters the piece, towards one that takes its target.
-    pub(super) fn done(&mut self, bytes: u64, took: Duration) {
-        if bytes < self.piece_bytes && took < self.target {
+    pub(super) fn done(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
+        let target = match mechanism {
+            _ if self.is_from_peer => Pace::TARGET_FROM_PEER,
+            direct if direct.is_direct() => Pace::TARGET_OF_DIRECT,
+            _ => Pace::TARGET,
+        };
+        if bytes < self.piece_bytes && took < target {
             return;
         }
         let micros = took.as_micros().max(1);
-        let ideal = u128::from(bytes) * self.target.as_micros() / micros;
+        let ideal = u128::from(bytes) * target.as_micros() / micros;
         let ideal = u64::try_from(ideal).unwrap_or(u64::MAX);
         let limited = ideal.clamp(self.piece_bytes / 4, self.piece_bytes * 2);
         // Whole pages, as direct writes and sharing want them.
@@ -46,21 +55,28 @@ impl Pace {
 mod tests {
     use super::Pace;
     use std::time::Duration;
+    use uncopy_core::Mechanism::{Direct, ReadWrite};
 
     #[test]
     fn pieces_grow_and_shrink_towards_their_time() {
         let mut pace = Pace::new();
-        for _ in 0..20 {
-            let bytes = pace.piece_bytes;
-            pace.done(bytes, Duration::from_micros(bytes / 2000));
+        let mut settled = |mechanism, bytes_per_microsecond| {
+            for _ in 0..20 {
+                let bytes = pace.piece_bytes;
+                pace.done(mechanism, bytes, Duration::from_micros(bytes / bytes_per_microsecond));
+            }
+            pace.piece_bytes
+        };
+        for (mechanism, bytes_per_microsecond, expected) in [
+            (Direct, 2000, 90 << 20..110 << 20),
+            (ReadWrite, 2000, 45 << 20..55 << 20),
+            (Direct, 10, 400 << 10..600 << 10),
+            (ReadWrite, 20, 400 << 10..600 << 10),
+        ] {
+            let bytes = settled(mechanism, bytes_per_microsecond);
+            assert!(expected.contains(&bytes), "{mechanism:?}: {bytes}");
         }
-        assert!((90 << 20..110 << 20).contains(&pace.piece_bytes), "{}", pace.piece_bytes);
-        for _ in 0..20 {
-            let bytes = pace.piece_bytes;
-            pace.done(bytes, Duration::from_micros(bytes / 10));
-        }
-        assert!((400 << 10..600 << 10).contains(&pace.piece_bytes), "{}", pace.piece_bytes);
-        pace.done(10, Duration::from_secs(1));
+        pace.done(ReadWrite, 10, Duration::from_secs(1));
         assert_eq!(pace.piece_bytes, Pace::MIN_BYTES);
     }
 
@@ -70,7 +86,11 @@ mod tests {
         let mut pace = Pace::from_peer();
         for _ in 0..30 {
             let bytes = pace.piece_bytes;
-            pace.done(bytes, Duration::from_millis(100) + Duration::from_micros(bytes / 100));
+            pace.done(
+                ReadWrite,
+                bytes,
+                Duration::from_millis(100) + Duration::from_micros(bytes / 100),
+            );
         }
         assert!((80 << 20..100 << 20).contains(&pace.piece_bytes), "{}", pace.piece_bytes);
     }

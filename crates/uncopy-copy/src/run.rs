@@ -177,7 +177,10 @@ impl<'a> CopyRequest<'a> {
         });
         let is_lost = || self.source.check_connected().is_err();
         if placed.as_ref().is_err_and(|error| error.is_cancelled() || is_lost()) {
-            staging.leave();
+            match self.context.frees_aside && !staging.is_kept() {
+                true => staging.free_aside(),
+                false => staging.leave(),
+            }
         }
         let in_place = in_place && self.options.in_place;
         placed.map_err(|error| if in_place { error.while_in_place() } else { error })

@@ -1,6 +1,7 @@
 //! Writes a file under a temporary name or without one and then renames it into place, so that the
 //! destination's name never refers to half a file.
 
+mod free_aside;
 mod guarded;
 
 use std::cell::{Cell, OnceCell};

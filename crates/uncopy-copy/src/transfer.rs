@@ -17,14 +17,15 @@ use super::pace::Pace;
 use super::plan::{self, Attempted, ErrorClass, PlanStep};
 use super::sparse::{self, Segment};
 use super::trial::{Trial, TrialCandidate, TrialCost};
+use super::write_out;
 use uncopy_core::{Cost, Mechanism};
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::AlignedBuffer;
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::{clock, file};
 
-/// Number of bytes written out at a time.
-const WRITE_OUT_BYTES: u64 = 16 << 20;
+/// Minimum number of bytes written out at a time: a slow disk takes 80 ms for them, and twice as many are under way.
+const WRITE_OUT_BYTES: u64 = 8 << 20;
 
 /// Number of bytes of a resumed copy read at a time.
 const RESUMED_BYTES: u64 = 1 << 20;
@@ -44,8 +45,8 @@ pub(crate) struct Transfer<'t, 'a, 's> {
     pace: Pace,
     /// Bytes done, holes included.
     done_bytes: u64,
-    /// Offset up to which write-out has been started.
-    flushed: u64,
+    /// Bytes whose write-out was started last. None: it is not available here.
+    written_out: Option<Range<u64>>,
 }
 
 /// Times at the beginning of a step.
@@ -92,7 +93,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             chosen: None,
             pace,
             done_bytes: 0,
-            flushed: 0,
+            written_out: Some(0..0),
         }
     }
 
@@ -114,7 +115,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.attempted.push(Attempted { mechanism, errno, moved_bytes });
         let context = self.copy.context();
         facts::refine(&mut self.copy.facts, self.copy.source, self.destination, context);
-        (self.done_bytes, self.flushed) = (part.start, part.start);
+        (self.done_bytes, self.written_out) = (part.start, Some(part.start..part.start));
         self.copy.source.settle()?;
         let end = self.move_segments(part.start, &mut None)?;
         if end < part.end {
@@ -209,7 +210,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.hash_resumed(end)?;
         self.copy.receipt.resumed_bytes = end;
         self.done_bytes = end;
-        self.flushed = end;
+        self.written_out = Some(end..end);
         Ok(end)
     }
 
@@ -640,14 +641,16 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         }
         self.copy.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
         self.copy.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
-        if self.trial.is_some() {
-            self.judge(mechanism, moved.bytes, begin.cost());
-        } else {
-            self.pace.done(moved.bytes, begin.wall.elapsed());
-        }
+        let took = begin.cost();
         self.done_bytes = self.done_bytes.max(offset);
         if !mechanism.is_direct() {
-            self.write_out(offset);
+            self.write_out(offset)?;
+        }
+        if self.trial.is_some() {
+            self.judge(mechanism, moved.bytes, took);
+        } else {
+            // The disk may be the slower part.
+            self.pace.done(mechanism, moved.bytes, begin.wall.elapsed());
         }
         self.copy.staging.has_bytes()?;
         self.note_reached(offset)?;
@@ -657,23 +660,37 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.report()
     }
 
-    /// Keeps the last `fsync` short, and the page cache free: starts writing what is new, and waits
-    /// for what was started before it. `fsync` reports errors; these calls need not.
-    fn write_out(&mut self, offset: u64) {
+    /// Keeps the last `fsync` short, and the page cache free: starts writing what is new, and waits for what was
+    /// started before it.
+    fn write_out(&mut self, offset: u64) -> Result<()> {
         let skip_cache = self.copy.facts.cache == Cache::Skip;
-        let wanted = self.copy.facts.durable || skip_cache || self.copy.staging.is_kept();
-        if offset < self.flushed + WRITE_OUT_BYTES || !wanted {
-            return;
+        let flushes = self.copy.facts.durable || self.copy.options().verify.is_some();
+        let is_wanted = flushes || skip_cache || self.copy.staging.is_kept();
+        let Some(earlier) = self
+            .written_out
+            .clone()
+            .filter(|earlier| is_wanted && offset >= earlier.end + WRITE_OUT_BYTES)
+        else {
+            return Ok(());
+        };
+        let new = earlier.end..offset;
+        if file::write_out(self.destination, new.start, offset - new.start, false).is_err() {
+            // If it is an error of the device, `fsync` reports it.
+            self.written_out = None;
+            return Ok(());
         }
-        let start = std::mem::replace(&mut self.flushed, offset);
-        let _ = file::write_out(self.destination, start, offset - start, false);
-        let behind = start.saturating_sub(WRITE_OUT_BYTES);
-        if start > behind {
-            let _ = file::write_out(self.destination, behind, start - behind, true);
+        self.written_out = Some(new);
+        if !earlier.is_empty() {
+            // A full queue of the device may have made that long.
+            self.report()?;
+            let length = earlier.end - earlier.start;
+            write_out::finish(self.destination, earlier.start, length)
+                .map_err(|errno| Error::destination("flush", self.given(), errno))?;
             if skip_cache {
-                let _ = file::drop_cache(self.destination, behind, start - behind);
+                let _ = file::drop_cache(self.destination, earlier.start, length);
             }
         }
+        Ok(())
     }
 
     fn progress(&self) -> Progress {

@@ -9,8 +9,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use uncopy::copy::{Control, Observer, Phase};
 
-/// Time between two looks for signals: a copy ends within two of them, and a small one never looks.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Minimum time between two looks for signals, shorter than the pieces of a copy: a small copy never looks, and a large
+/// one after each piece, also where other threads hold the interpreter's lock.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// A point in a copy, as callbacks get it.
 #[pyclass(frozen, module = "uncopy", get_all)]

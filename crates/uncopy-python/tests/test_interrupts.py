@@ -133,6 +133,37 @@ def test_ctrl_c_ends_an_endless_copy_without_a_callback(place):
     assert os.listdir() == []
 
 
+def unlinked_files():
+    """Return the files without a name that this process has open here."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue
+        if target.startswith(os.getcwd()) and target.endswith(" (deleted)"):
+            found.append(target)
+    return found
+
+
+def test_the_space_of_a_stopped_copy_is_freed(place):
+    with open("a", "wb") as file:
+        for _ in range(128):
+            file.write(os.urandom(1 << 20))
+
+    def progress(point):
+        if point.done_bytes >= 96 << 20:
+            raise Stop
+
+    with pytest.raises(Stop):
+        uncopy.copyfile("a", "b", progress=progress)
+    assert os.listdir() == ["a"]
+    deadline = time.monotonic() + 120
+    while unlinked_files() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not unlinked_files()
+
+
 def test_ctrl_c_in_a_tree_leaves_nothing(place):
     os.mkdir("a")
     for number in range(3000):

@@ -2,8 +2,10 @@
 
 use testbed::witness::{Call, Strace, Trace};
 use testbed::{
-    Case, Content, Filesystem, Mount, Need, Place, Program, Scratch, by_extent, run_tool,
+    CallPattern, Case, Content, Filesystem, Intercept, Mount, Need, Place, Program, Scratch,
+    SystemCall, WatchedCall, by_extent, run_tool,
 };
+use uncopy::Errno;
 
 use crate::both::{Form, cases_over};
 use crate::cp::leftovers::calls_of_the_copy;
@@ -26,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("strace")] flush_then_rename_then_flush_the_directory,
         [Need::Tool("strace")] flush_then_link_then_flush_the_directory,
         [Need::Tool("strace")] metadata_is_flushed_too,
+        [] what_the_disk_has_lost_is_an_error,
     ]);
     cases.extend(testbed::cases![
         [Need::Tool("strace")] names_of_links_and_fifos_are_flushed,
@@ -107,6 +110,28 @@ fn flushed_in_pieces(form: Form) {
         let _ = pair.receipt(&run);
         let pieces = trace.named(&["sync_file_range"]);
         assert!(pieces.len() >= 2, "{method:?}: {pieces:#?}");
+    }
+}
+
+/// The kernel reports a lost write once for each descriptor: the `fsync` at the end no longer does after a call that
+/// waits for a piece.
+fn what_the_disk_has_lost_is_an_error(form: Form) {
+    // `linux/fs.h`.
+    const SYNC_FILE_RANGE_WAIT_AFTER: u32 = 4;
+    let waits = |call: &WatchedCall| call.has_flags(3, SYNC_FILE_RANGE_WAIT_AFTER);
+    let waiting = CallPattern::of(&[SystemCall::SYNC_FILE_RANGE]).when(waits).nth(1);
+    for options in [&["--durable"][..], &["--verify"], &["--durable", "--cache=skip"]] {
+        let pair = Pair::of(form, Place::Disk, &Content::dense(40 << 20));
+        let program = pair.command(cp_by(READ_WRITE).args(options));
+        let old = pair.old_destination();
+        let Intercept { run, hits, .. } = program.run_with([waiting.clone().fails(Errno::EIO)]);
+        assert!(hits == 1 && run.failed(1).contains("EIO"), "{options:?}: {}", run.stderr);
+        pair.assert_kept(&old);
+        // A signal is no loss.
+        let Intercept { run, hits, .. } = program.run_with([waiting.clone().fails(Errno::EINTR)]);
+        assert!(hits == 1, "{options:?}");
+        let _ = pair.receipt(&run);
+        pair.assert_copied();
     }
 }
 

@@ -128,6 +128,7 @@ impl<'a> Context<'a> {
         CopyContext {
             gate: self.gate(),
             new_mode: None,
+            frees_aside: false,
             throttle: self.throttle(),
             spare_threads: Some(spare_threads),
             permit: None,

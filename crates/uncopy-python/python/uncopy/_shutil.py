@@ -17,7 +17,7 @@ def copyfile(
     `require` is a condition: "no-user-copy", "zero-copy", "moved", "shared" or "reflink". If it cannot be met, nothing is
     copied and `NoMechanismError` is raised. With `durable` data and name are flushed to the device. `verify` is True or
     the name of a digest ("blake3", "sha256", "xxh3"): the copy is read back before it gets its name. `progress` is called
-    with a `Progress` about every 50 ms; what it raises stops the copy.
+    with a `Progress` about every 25 ms; what it raises stops the copy.
 
     >>> receipt = uncopy.copyfile("a.img", "b.img", verify="xxh3")
     >>> receipt.verified, sum(receipt.by_mechanism.values())
