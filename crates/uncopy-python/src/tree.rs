@@ -30,6 +30,8 @@ struct Failed {
 #[derive(Default)]
 struct Reports {
     stop: AtomicBool,
+    /// Whether files are verified, which their records show.
+    verifies: bool,
     entries: AtomicU64,
     bytes: AtomicU64,
     failed: Mutex<Vec<Failed>>,
@@ -45,7 +47,7 @@ impl JobObserver for Reports {
     }
 
     fn wants_records(&self) -> bool {
-        false
+        self.verifies
     }
 
     fn finished(&self, record: &Record) {
@@ -96,13 +98,14 @@ pub(crate) fn copy_tree<'py>(
 ) -> PyResult<(Receipt, Bound<'py, PyList>, Option<Bound<'py, PyAny>>)> {
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
+    let each = copy_options("stat", require, durable, verify)?;
+    let reports = Reports { verifies: each.verify.is_some(), ..Reports::default() };
     let options = JobOptions::new()
-        .copy(copy_options("stat", require, durable, verify)?)
+        .copy(each)
         .links(if symlinks { Links::Preserve } else { Links::Follow })
         .follow_outside(!symlinks)
         .follow_roots(true)
         .hard_links(HardLinks::Separate);
-    let reports = Reports::default();
     let tick = |_: Python<'_>| match progress {
         Some(callback) => {
             let entries = reports.entries.load(Ordering::Relaxed);
