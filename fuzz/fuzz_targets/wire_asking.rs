@@ -36,6 +36,13 @@ fuzz_target!(|data: &[u8]| {
         Call::List { directory, contents_up_to: 100 },
         Call::ListFrom { directory, position: Some(7), contents_up_to: 100 },
         Call::Look { directory, name: b"a".to_vec() },
+        Call::LookAll {
+            directory,
+            way: Vec::new(),
+            names: vec![b"a".to_vec(), b"b".to_vec()],
+            contents_up_to: 100,
+            wants_attributes: true,
+        },
         Call::Examine { of: file },
         Call::Ranges { file, from: 10 },
         Call::Read { file, offset: 0, bytes: 100 },
@@ -56,6 +63,9 @@ fuzz_target!(|data: &[u8]| {
             Ok(Received::Answer(frame)) => match caller.take(frame) {
                 Ok((_, Answer::Entries { entries, .. })) => {
                     assert!(entries.iter().all(|entry| is_name(&entry.name)));
+                }
+                Ok((_, Answer::Named { entries })) => {
+                    assert!([&b"a"[..], b"b"].iter().zip(&entries).all(|(n, e)| *n == e.name()));
                 }
                 Ok((_, Answer::Data { bytes })) => assert!(bytes.len() <= 100),
                 Ok((_, Answer::Sent { bytes, .. })) => assert!(bytes <= 100),

@@ -49,6 +49,14 @@ fn answer(server: &mut Server, id: u32, call: &Call) {
             let (name, status) = (name.clone(), status(Kind::File));
             server.entry(id, &Entry { name, status, target: None, contents: None })
         }
+        Call::LookAll { way, names, .. } => {
+            assert!(way.iter().chain(names).all(|name| is_name(name)));
+            let mut page = Page::default();
+            for name in names {
+                page.push_named(&NamedEntry::Failed(FailedEntry { name: name.clone(), errno: 2 }));
+            }
+            server.named(id, &page)
+        }
         Call::List { .. } | Call::ListFrom { .. } => server.page(id, &Page::default(), true, 0),
         Call::Examine { .. } => server.status(id, &status(Kind::File)),
         Call::Ranges { from, .. } => server.ranges(id, &[*from..*from + 1], true),

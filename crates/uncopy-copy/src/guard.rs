@@ -18,6 +18,11 @@ pub trait Guard: Sync {
     /// Whether this is what the caller expects under the name of the copy; `None`: the name is free.
     fn expects(&self, entry: &Path, found: Option<&Stat>) -> bool;
 
+    /// Returns the length that a file of the source is expected to have, so that small ones can be asked for together.
+    fn expected_size(&self, _entry: &Path) -> Option<u64> {
+        None
+    }
+
     /// Returns the other names of the file that this entry is a name of: an earlier attempt may have copied it under one of
     /// them, and a further copy would take its names apart.
     fn other_names(&self, _entry: &Path) -> Vec<PathBuf> {

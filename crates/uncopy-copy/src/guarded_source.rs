@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
+use crate::entries_ahead::EntriesAhead;
 use crate::options::Preserve;
-use crate::peer::{Peer, PeerEntry};
+use crate::peer::{Peer, PeerContents, PeerEntry, PeerNamed, PeerNames};
 use crate::peer_directory::{ListedThere, PeerDirectory};
 use crate::peer_file::PeerFile;
 use crate::peer_link::{PeerLink, PeerObject};
@@ -47,7 +48,57 @@ pub enum GuardedEntry<'a> {
     Failed(&'a OsStr, Errno),
 }
 
+/// Result of a look at an entry of another machine.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums, reason = "callers decide about each")]
+pub enum GuardedLook {
+    /// A directory, of which no more is known than its status and the extended attributes that were wanted.
+    Directory(GuardedSource),
+    /// Something else, or a directory of which more has to be asked.
+    Other,
+    /// There is none.
+    Missing,
+    /// It has to be asked for by itself.
+    Unknown,
+}
+
+/// Looks at entries, of which some are asked for before their turn.
+#[derive(Debug)]
+pub struct GuardedLooks {
+    ahead: EntriesAhead,
+    wants_attributes: bool,
+}
+
+impl GuardedLooks {
+    /// Returns an entry. Those before it that were not asked for are left out.
+    pub fn take(&mut self, way: &[&OsStr], name: &OsStr) -> GuardedLook {
+        match self.ahead.take(way, name) {
+            Ok(Some(PeerNamed::Seen(entry))) => {
+                let is_directory = entry.stat.file_type() == FileType::Directory;
+                if !is_directory || self.wants_attributes && entry.attributes.is_none() {
+                    return GuardedLook::Other;
+                }
+                let looked = Arc::new(PeerDirectory::looked(self.ahead.link(), entry));
+                GuardedLook::Directory(GuardedSource(SourceDirectory::There(looked)))
+            }
+            Ok(Some(PeerNamed::Failed(entry))) if entry.errno == Errno::ENOENT => {
+                GuardedLook::Missing
+            }
+            _ => GuardedLook::Unknown,
+        }
+    }
+}
+
 impl GuardedSource {
+    /// Begins to look at entries below it by their names, in this order. `None`: each has to be asked for by itself.
+    #[must_use]
+    pub fn look_ahead(&self, names: Vec<PeerNames>, preserve: Preserve) -> Option<GuardedLooks> {
+        let with_attributes = preserve.xattr || preserve.acl;
+        let contents = PeerContents { up_to: 0, with_attributes };
+        let ahead = self.0.there()?.look_ahead(names.into(), contents)?;
+        Some(GuardedLooks { ahead, wants_attributes: with_attributes })
+    }
+
     /// Takes over a directory of this machine.
     #[must_use]
     pub fn here(directory: OwnedFd) -> GuardedSource {

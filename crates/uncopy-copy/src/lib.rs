@@ -78,6 +78,8 @@ mod digest;
 #[cfg(target_os = "linux")]
 mod display_path;
 #[cfg(target_os = "linux")]
+mod entries_ahead;
+#[cfg(target_os = "linux")]
 mod facts;
 #[cfg(target_os = "linux")]
 mod file_copy;
@@ -228,7 +230,9 @@ pub mod guarded {
     pub use crate::guarded_job::copy_guarded;
     pub use crate::guarded_part::{CutFile, copy_part, finish_cut_file};
     pub use crate::guarded_plan::{ForeseenCopy, foresee};
-    pub use crate::guarded_source::{GuardedEntry, GuardedFile, GuardedSource};
+    pub use crate::guarded_source::{
+        GuardedEntry, GuardedFile, GuardedLook, GuardedLooks, GuardedSource,
+    };
     pub use crate::ledger_name::LEDGER_DIRECTORY;
 }
 

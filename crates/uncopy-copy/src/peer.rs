@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use uncopy_core::Errno;
 use uncopy_os::file::Stat;
@@ -43,6 +44,8 @@ pub struct PeerEntry {
     pub target: Option<OsString>,
     /// All bytes of a small file, if they were wanted: as many as the status says.
     pub contents: Option<Box<[u8]>>,
+    /// All extended attributes of a directory, or of a file with its contents, if they were wanted and are short.
+    pub attributes: Option<Vec<PeerAttribute>>,
 }
 
 /// Entry of a directory that could not be looked at.
@@ -52,6 +55,42 @@ pub struct PeerFailedEntry {
     pub name: OsString,
     /// Error there.
     pub errno: Errno,
+}
+
+/// Entries of one directory, by their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PeerNames {
+    /// Names of the directories that lead to it from the one that is asked about. No link is followed.
+    pub way: Vec<OsString>,
+    /// Names of the entries: at least one.
+    pub names: Vec<OsString>,
+}
+
+/// What comes with entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerContents {
+    /// Maximum length in bytes of files whose contents come.
+    pub up_to: u32,
+    /// Whether extended attributes come too, of these and of directories.
+    pub with_attributes: bool,
+}
+
+/// Entry that was asked for by its name.
+#[derive(Debug, Clone)]
+pub enum PeerNamed {
+    /// It was looked at.
+    Seen(PeerEntry),
+    /// It could not be looked at.
+    Failed(PeerFailedEntry),
+}
+
+/// Looks at entries by their names, of which some are asked for before their turn.
+pub trait PeerLooks: fmt::Debug + Send {
+    /// Returns the next entries of one [`PeerNames`], at least one, in the order of their names.
+    ///
+    /// # Errors
+    /// As [`PeerError`] says. After a failed system call the next [`PeerNames`] have their turn.
+    fn next(&mut self) -> Result<Vec<PeerNamed>, PeerError>;
 }
 
 /// Extended attribute.
@@ -135,6 +174,19 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// # Errors
     /// `ENOENT`: there is none.
     fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError>;
+
+    /// Looks at entries at and below a directory by their names, in this order. `None`: the other machine cannot.
+    fn look_ahead(
+        self: Arc<Self>,
+        _directory: PeerHandle,
+        _names: Arc<[PeerNames]>,
+        _contents: PeerContents,
+    ) -> Option<Box<dyn PeerLooks>> {
+        None
+    }
+
+    /// Takes names of directories that are going to be opened, in this order, and not listed.
+    fn expect_directories(&self, _directory: PeerHandle, _names: Vec<OsString>) {}
 
     /// Looks at something open again.
     ///

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::FileType;
 
-use super::peer::{PeerEntry, PeerFailedEntry};
+use super::entries_ahead::EntriesAhead;
+use super::peer::{PeerAttribute, PeerContents, PeerEntry, PeerFailedEntry, PeerNames};
 use super::peer_link::{PeerAttributes, PeerLink, PeerObject};
 use uncopy_core::Errno;
 use uncopy_os::Sys;
@@ -38,6 +39,8 @@ enum At {
     Opened(PeerObject),
     /// The one entry is a root of the job, which is no directory.
     AboveRoot { link: Arc<PeerLink>, number: u32, follows: bool },
+    /// It was looked at by its name, and is not open.
+    Looked { link: Arc<PeerLink>, attributes: Vec<PeerAttribute> },
 }
 
 /// Entry of a listing, or one that the other machine could not look at.
@@ -84,6 +87,12 @@ impl PeerDirectory {
         PeerDirectory::new(At::Opened(object), stat)
     }
 
+    /// Makes a directory of which status and extended attributes are known, and nothing is asked.
+    pub(crate) fn looked(link: &Arc<PeerLink>, entry: PeerEntry) -> PeerDirectory {
+        let attributes = entry.attributes.unwrap_or_default();
+        PeerDirectory::new(At::Looked { link: Arc::clone(link), attributes }, entry.stat)
+    }
+
     fn new(at: At, stat: Stat) -> PeerDirectory {
         PeerDirectory { at, stat, listing: Mutex::default() }
     }
@@ -91,7 +100,7 @@ impl PeerDirectory {
     pub(crate) fn link(&self) -> &Arc<PeerLink> {
         match &self.at {
             At::Opened(object) => object.link(),
-            At::AboveRoot { link, .. } => link,
+            At::AboveRoot { link, .. } | At::Looked { link, .. } => link,
         }
     }
 
@@ -104,7 +113,7 @@ impl PeerDirectory {
     pub(crate) fn examine(&self) -> Sys<Stat> {
         match &self.at {
             At::Opened(object) => object.examine(),
-            At::AboveRoot { .. } => Ok(self.stat.clone()),
+            At::AboveRoot { .. } | At::Looked { .. } => Ok(self.stat.clone()),
         }
     }
 
@@ -113,6 +122,7 @@ impl PeerDirectory {
         match &self.at {
             At::Opened(object) => object.attributes(),
             At::AboveRoot { .. } => Ok(PeerAttributes::default()),
+            At::Looked { link, attributes } => PeerAttributes::of_listed(link, attributes),
         }
     }
 
@@ -132,6 +142,7 @@ impl PeerDirectory {
             At::AboveRoot { link, number, follows: root } => {
                 link.ask(|peer| peer.open_root(*number, follows || *root))?
             }
+            At::Looked { .. } => return Err(Errno::EBADF),
         };
         self.link().opened(opened)
     }
@@ -146,15 +157,41 @@ impl PeerDirectory {
                     FileType::Symlink => Some(link.ask(|peer| peer.root_target(*number))?),
                     _ => None,
                 };
-                let entry = PeerEntry { name: name.to_owned(), stat, target, contents: None };
+                let name = name.to_owned();
+                let entry = PeerEntry { name, stat, target, contents: None, attributes: None };
                 return link.check_entry(entry);
             }
+            At::Looked { .. } => return Err(Errno::EBADF),
         };
         let entry = object.ask(|peer, handle| peer.look(handle, name))?;
         if entry.name != name {
             return Err(self.link().violated("another entry than the one asked about"));
         }
         self.link().check_entry(entry)
+    }
+
+    /// Begins to look at entries at and below it by their names. `None`: the other machine cannot.
+    pub(crate) fn look_ahead(
+        &self,
+        names: Arc<[PeerNames]>,
+        contents: PeerContents,
+    ) -> Option<EntriesAhead> {
+        match &self.at {
+            At::Opened(object) => EntriesAhead::begin(object, names, contents),
+            At::AboveRoot { .. } | At::Looked { .. } => None,
+        }
+    }
+
+    /// Says which directories in it are going to be opened, in this order.
+    pub(crate) fn expect_directories(&self, names: Vec<OsString>) {
+        if let At::Opened(object) = &self.at {
+            let expected = object.ask(|peer, handle| {
+                peer.expect_directories(handle, names);
+                Ok(())
+            });
+            // Nothing is expected of a machine that was lost.
+            expected.unwrap_or(());
+        }
     }
 
     fn listing(&self) -> MutexGuard<'_, PeerListing> {

@@ -98,8 +98,16 @@ impl PeerFile {
         self.object()?.0.ask(|peer, handle| Ok(peer.has_changed(handle)))
     }
 
+    /// Whether its extended attributes came with its contents.
+    pub(crate) fn has_attributes(&self) -> bool {
+        self.listed.as_ref().is_some_and(|listed| listed.attributes.is_some())
+    }
+
     /// Returns its extended attributes.
     pub(crate) fn attributes(&self) -> Sys<PeerAttributes> {
+        if let Some(all) = self.listed.as_ref().and_then(|listed| listed.attributes.as_deref()) {
+            return PeerAttributes::of_listed(self.link(), all);
+        }
         self.object()?.0.attributes()
     }
 

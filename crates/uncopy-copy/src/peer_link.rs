@@ -8,7 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::FileType;
 
-use super::peer::{Peer, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened};
+use super::peer::{
+    Peer, PeerAttribute, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
+};
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::Sys;
 use uncopy_os::file::{Stat, Timestamp};
@@ -26,7 +28,7 @@ const MAX_NAME_BYTES: usize = 4096;
 
 /// A source on another machine, for as long as a job lasts.
 pub(crate) struct PeerLink {
-    peer: Arc<dyn Peer>,
+    pub(crate) peer: Arc<dyn Peer>,
     /// Name for people.
     name: PathBuf,
     lost: OnceLock<String>,
@@ -118,6 +120,10 @@ impl PeerLink {
         if !entry.contents.as_deref().is_none_or(is_whole) {
             return Err(self.violated("contents of a length that their file does not have"));
         }
+        let is_known = kind == FileType::Directory || entry.contents.is_some();
+        if entry.attributes.is_some() && !is_known {
+            return Err(self.violated("attributes of what has not come"));
+        }
         Ok(entry)
     }
 }
@@ -158,6 +164,13 @@ struct OpenThere {
 }
 
 impl PeerObject {
+    /// Returns its number.
+    pub(crate) fn handle(&self) -> PeerHandle {
+        self.0.handle
+    }
+}
+
+impl PeerObject {
     pub(crate) fn link(&self) -> &Arc<PeerLink> {
         &self.0.link
     }
@@ -181,12 +194,8 @@ impl PeerObject {
             Err(Errno::EOPNOTSUPP) => return Ok(PeerAttributes::default()),
             other => other?,
         };
-        let known =
-            answer.into_iter().map(|attribute| match CString::new(attribute.name.as_bytes()) {
-                Ok(name) if !name.is_empty() => Ok((name, attribute.value)),
-                _ => Err(self.link().violated("a name that no attribute has")),
-            });
-        Ok(PeerAttributes { known: known.collect::<Sys<_>>()?, of: Some(self.clone()) })
+        let known = PeerAttributes::known(self.link(), answer)?;
+        Ok(PeerAttributes { known, of: Some(self.clone()) })
     }
 }
 
@@ -199,6 +208,19 @@ pub(crate) struct PeerAttributes {
 }
 
 impl PeerAttributes {
+    /// Takes over all attributes of a file, which came with its contents.
+    pub(crate) fn of_listed(link: &PeerLink, all: &[PeerAttribute]) -> Sys<PeerAttributes> {
+        Ok(PeerAttributes { known: PeerAttributes::known(link, all.to_vec())?, of: None })
+    }
+
+    fn known(link: &PeerLink, answer: Vec<PeerAttribute>) -> Sys<Vec<(CString, Option<Vec<u8>>)>> {
+        let known = |attribute: PeerAttribute| match CString::new(attribute.name.as_bytes()) {
+            Ok(name) if !name.is_empty() => Ok((name, attribute.value)),
+            _ => Err(link.violated("a name that no attribute has")),
+        };
+        answer.into_iter().map(known).collect()
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &CString> {
         self.known.iter().map(|(name, _)| name)
     }

@@ -255,7 +255,8 @@ impl<'a> Source<'a> {
     /// now on its status is what it was when it was opened.
     pub(crate) fn open_there(&mut self) -> Result<()> {
         let SourceFile::There(file) = &mut self.file else { return Ok(()) };
-        if file.contents().is_some() && !self.watched.wants_attributes {
+        let lacks_attributes = self.watched.wants_attributes && !file.has_attributes();
+        if file.contents().is_some() && !lacks_attributes {
             return Ok(());
         }
         let now = file.open().map_err(|errno| Error::system("open", self.path, errno))?.clone();

@@ -279,6 +279,21 @@ impl Lanes {
         Ok(PendingAnswer { pending, over: Some(over) })
     }
 
+    /// Asks over the data connection that owes least of those that take calls, or over the session if there is none.
+    pub(crate) fn begin_anywhere(
+        &self,
+        call: &Call,
+        share: &mut Option<BudgetShare>,
+    ) -> Result<PendingAnswer, PeerError> {
+        while let Some(lane) = self.choose_calling() {
+            match self.begin_over(&lane, call, share) {
+                Err(PeerError::Lost { .. }) => {}
+                asked => return asked,
+            }
+        }
+        self.begin_over_session(call, share)
+    }
+
     /// Waits for an answer; `None`: its data connection has ended, and it is to be asked again.
     pub(crate) fn wait_for_answer(
         &self,

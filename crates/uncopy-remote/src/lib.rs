@@ -29,6 +29,7 @@ mod limits;
 mod link;
 mod listing;
 mod lookup;
+mod named_ahead;
 mod near;
 mod near_data;
 mod open_life;

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 use uncopy_copy::peer::{
-    Peer, PeerAttribute, PeerCount, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
-    PeerPage, PeerRanges,
+    Peer, PeerAttribute, PeerContents, PeerCount, PeerEntry, PeerError, PeerFailedEntry,
+    PeerHandle, PeerLooks, PeerNames, PeerOpened, PeerPage, PeerRanges,
 };
 use uncopy_core::Errno;
 use uncopy_os::file::Stat;
-use uncopy_wire::{Answer, Attribute, Call, Entry, FailedEntry, Handle, MAX_CONTENTS_BYTES};
+use uncopy_wire::{
+    Answer, Attribute, Call, Entry, FailedEntry, Handle, LOOK_ALL_VERSION, MAX_CONTENTS_BYTES,
+};
 
 use crate::budget::Budget;
 use crate::calls::{Calls, Pending};
@@ -24,12 +26,13 @@ use crate::directories_ahead::{AheadStep, AskedOpening, DirectoriesAhead};
 use crate::gate::{Gate, lock};
 use crate::lanes::{Lanes, PendingPiece, PieceBytes, other_answer};
 use crate::listing::{Listed, Listing};
+use crate::named_ahead::NamedAhead;
 use crate::piece::Piece;
 
 /// Number of bytes that all reads and listings are ahead together.
 const ALL_AHEAD_BYTES: usize = 24 << 20;
 /// Number of bytes that count for a page: its usual length, and its longest entry.
-const PAGE_BYTES: usize = 512 << 10;
+pub(crate) const PAGE_BYTES: usize = 512 << 10;
 /// Round trip from which on directories are asked for ahead. Nearer ones come soon enough, and trees of them cross more
 /// quickly when their contents are not in memory for long.
 const FAR: Duration = Duration::from_millis(2);
@@ -45,9 +48,9 @@ const ATTRIBUTE_READERS: usize = 8;
 #[derive(Debug)]
 pub struct RemoteSource {
     calls: Arc<Calls>,
-    lanes: Arc<Lanes>,
-    budget: Budget,
-    readers: Gate,
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) budget: Budget,
+    pub(crate) readers: Gate,
     attribute_readers: Gate,
     listings: Mutex<HashMap<PeerHandle, Arc<Mutex<Listing>>>>,
     ahead: Mutex<DirectoriesAhead<Pending>>,
@@ -103,8 +106,13 @@ impl RemoteSource {
         }
     }
 
+    /// Returns the maximum number of pages to be ahead.
+    pub(crate) fn pages_ahead(&self) -> usize {
+        if self.is_far() { FAR_PAGES_AHEAD } else { PAGES_AHEAD }
+    }
+
     fn listed(&self, directory: PeerHandle, contents_up_to: u32) -> Listed {
-        let pages_ahead = if self.is_far() { FAR_PAGES_AHEAD } else { PAGES_AHEAD };
+        let pages_ahead = self.pages_ahead();
         Listed { directory: Handle(directory.0), contents_up_to, pages_ahead }
     }
 
@@ -119,16 +127,17 @@ impl RemoteSource {
     }
 }
 
-fn entry(entry: Entry) -> PeerEntry {
+pub(crate) fn entry(entry: Entry) -> PeerEntry {
     PeerEntry {
         name: OsString::from_vec(entry.name),
         stat: convert::stat(&entry.status),
         target: entry.target.map(OsString::from_vec),
         contents: entry.contents.map(Vec::into_boxed_slice),
+        attributes: None,
     }
 }
 
-fn failed_entry(entry: FailedEntry) -> PeerFailedEntry {
+pub(crate) fn failed_entry(entry: FailedEntry) -> PeerFailedEntry {
     let errno = Errno::from_raw(entry.errno.into());
     PeerFailedEntry { name: OsString::from_vec(entry.name), errno }
 }
@@ -140,6 +149,10 @@ fn opened(answer: &Answer) -> Result<PeerOpened, PeerError> {
         }
         _ => Err(other_answer()),
     }
+}
+
+pub(crate) fn attribute(found: Attribute) -> PeerAttribute {
+    PeerAttribute { name: OsString::from_vec(found.name), value: found.value }
 }
 
 impl AskedOpening for Pending {
@@ -222,6 +235,22 @@ impl Peer for RemoteSource {
         }
     }
 
+    fn look_ahead(
+        self: Arc<Self>,
+        directory: PeerHandle,
+        names: Arc<[PeerNames]>,
+        contents: PeerContents,
+    ) -> Option<Box<dyn PeerLooks>> {
+        let can = self.lanes.version() >= LOOK_ALL_VERSION;
+        can.then(|| Box::new(NamedAhead::new(self, directory, names, contents)) as _)
+    }
+
+    fn expect_directories(&self, directory: PeerHandle, names: Vec<OsString>) {
+        if self.is_far() {
+            lock(&self.ahead).found(directory, names, 0);
+        }
+    }
+
     fn examine(&self, of: PeerHandle) -> Result<Stat, PeerError> {
         match self.calls.ask(&Call::Examine { of: Handle(of.0) })? {
             Answer::Status { status } => Ok(convert::stat(&status)),
@@ -288,10 +317,6 @@ impl Peer for RemoteSource {
 
     fn attributes(&self, of: PeerHandle) -> Result<Vec<PeerAttribute>, PeerError> {
         let _place = self.attribute_readers.enter();
-        let attribute = |found: Attribute| PeerAttribute {
-            name: OsString::from_vec(found.name),
-            value: found.value,
-        };
         match self.calls.ask(&Call::Attributes { of: Handle(of.0) })? {
             Answer::Attributes { attributes } => {
                 Ok(attributes.into_iter().map(attribute).collect())

@@ -13,6 +13,8 @@ pub struct Handle(pub u32);
 
 /// First version of the protocol that has [`Call::ListFrom`].
 pub const LIST_FROM_VERSION: u16 = 3;
+/// First version of the protocol that has [`Call::LookAll`].
+pub const LOOK_ALL_VERSION: u16 = 4;
 
 /// Maximum number of bytes of one read.
 pub const MAX_READ_BYTES: u32 = 1 << 20;
@@ -20,6 +22,8 @@ pub const MAX_READ_BYTES: u32 = 1 << 20;
 pub const MAX_CONTENTS_BYTES: u32 = 1 << 18;
 /// Maximum number of ranges in one answer.
 pub const MAX_RANGES: usize = 4096;
+/// Maximum number of names in one call: of entries, and of the directories that lead to them.
+pub const MAX_NAMES: usize = 1024;
 
 /// A call. Each has one answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +70,20 @@ pub enum Call {
         directory: Handle,
         /// Name of the entry.
         name: Vec<u8>,
+    },
+    /// Looks at entries of one directory by their names, in this order. As many as a page takes are answered, and at least
+    /// one.
+    LookAll {
+        /// Directory at or above that of the entries.
+        directory: Handle,
+        /// Names of the directories that lead from there to the entries: at most [`MAX_NAMES`]. No link is followed.
+        way: Vec<Vec<u8>>,
+        /// Names of the entries: at least one, and at most [`MAX_NAMES`].
+        names: Vec<Vec<u8>>,
+        /// Maximum length of files whose contents come with their entries: at most [`MAX_CONTENTS_BYTES`].
+        contents_up_to: u32,
+        /// Whether extended attributes come too: of directories, and of files with contents.
+        wants_attributes: bool,
     },
     /// Looks at something open again.
     Examine {
@@ -135,6 +153,7 @@ impl Call {
             | Call::List { directory: of, .. }
             | Call::ListFrom { directory: of, .. }
             | Call::Look { directory: of, .. }
+            | Call::LookAll { directory: of, .. }
             | Call::Count { directory: of, .. } => Some((*of, Some(Kind::Directory))),
             Call::Ranges { file: of, .. }
             | Call::Read { file: of, .. }
@@ -164,7 +183,7 @@ impl Call {
     /// Checks that a data connection may make it. Its handle is one of the session, which alone knows whether it is open.
     pub(crate) fn check_reads(&self) -> Result<(), Violation> {
         match self {
-            Call::Read { .. } | Call::ListFrom { .. } => Ok(()),
+            Call::Read { .. } | Call::ListFrom { .. } | Call::LookAll { .. } => Ok(()),
             _ => Err(Violation::OnlyReads),
         }
     }
@@ -174,6 +193,12 @@ impl Call {
         let is_offset = |offset: u64| i64::try_from(offset).is_ok();
         let is_good = match self {
             Call::Open { name, .. } | Call::Look { name, .. } => return name::check(name),
+            Call::LookAll { way, names, contents_up_to, .. } => {
+                way.iter().chain(names).try_for_each(|name| name::check(name))?;
+                way.len() <= MAX_NAMES
+                    && (1..=MAX_NAMES).contains(&names.len())
+                    && *contents_up_to <= MAX_CONTENTS_BYTES
+            }
             Call::Attribute { name, .. } => is_attribute_name(name),
             Call::List { contents_up_to, .. } | Call::ListFrom { contents_up_to, .. } => {
                 *contents_up_to <= MAX_CONTENTS_BYTES
@@ -217,6 +242,11 @@ impl Call {
                 }
                 to.u32(*contents_up_to)
             }
+            Call::LookAll { directory, way, names, contents_up_to, wants_attributes } => {
+                write_names(to.u8(14).u32(directory.0), way);
+                write_names(&mut to, names);
+                to.u32(*contents_up_to).bool(*wants_attributes)
+            }
         };
         to.0
     }
@@ -252,9 +282,28 @@ impl Call {
                 let position = if has_position { Some(from.u64()?) } else { None };
                 Call::ListFrom { directory, position, contents_up_to: from.u32()? }
             }
+            14 => {
+                let directory = handle(&mut from)?;
+                let (way, names) = (read_names(&mut from)?, read_names(&mut from)?);
+                let (contents_up_to, wants_attributes) = (from.u32()?, from.bool()?);
+                Call::LookAll { directory, way, names, contents_up_to, wants_attributes }
+            }
             _ => return Err(from.malformed()),
         };
         from.end()?;
         call.check().map(|()| call)
     }
+}
+
+fn write_names(to: &mut Writer, names: &[Vec<u8>]) {
+    // No call has more than fit into a frame.
+    to.u32(names.len() as u32);
+    for name in names {
+        to.bytes(name);
+    }
+}
+
+fn read_names(from: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, Violation> {
+    // Each takes bytes of the frame, which is bounded.
+    (0..from.u32()?).map(|_| from.bytes().map(<[u8]>::to_vec)).collect()
 }

@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Reader;
-use crate::entry::{Attribute, Entry, FailedEntry, PageEntry, read_errno, read_target, read_value};
+use crate::entry::{
+    Attribute, Entry, FailedEntry, NamedEntry, PageEntry, read_errno, read_target, read_value,
+};
 use crate::frame::{Frame, FrameKind};
 use crate::status::{Kind, Status};
 use crate::{Violation, server};
@@ -45,6 +47,11 @@ pub enum Answer {
         is_last: bool,
         /// Position behind them, if it was asked for.
         position: Option<u64>,
+    },
+    /// The first entries of those that were asked for by their names, in that order.
+    Named {
+        /// The entries: at least one.
+        entries: Vec<NamedEntry>,
     },
     /// An entry that was looked at.
     Entry {
@@ -109,6 +116,7 @@ enum Expected {
     Opened,
     Entries { contents_up_to: u32, has_position: bool },
     Entry { name: Vec<u8> },
+    Named { names: Vec<Vec<u8>>, contents_up_to: u32, wants_attributes: bool },
     Status,
     Ranges { from: u64 },
     Data { bytes: u32 },
@@ -163,6 +171,11 @@ impl Caller {
                 Expected::Entries { contents_up_to: *contents_up_to, has_position: true }
             }
             Call::Look { name, .. } => Expected::Entry { name: name.clone() },
+            Call::LookAll { names, contents_up_to, wants_attributes, .. } => Expected::Named {
+                names: names.clone(),
+                contents_up_to: *contents_up_to,
+                wants_attributes: *wants_attributes,
+            },
             Call::Examine { .. } => Expected::Status,
             Call::Ranges { from, .. } => Expected::Ranges { from: *from },
             Call::Read { bytes, .. } => Expected::Data { bytes: *bytes },
@@ -263,6 +276,28 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
                 return Err(reader.malformed());
             }
             Answer::Entries { entries, failed, is_last, position }
+        }
+        Expected::Named { names, contents_up_to, wants_attributes } => {
+            let (mut entries, mut names) = (Vec::new(), names.into_iter());
+            while !reader.is_empty() {
+                let entry = NamedEntry::read(&mut reader)?;
+                let is_wanted = match &entry {
+                    NamedEntry::Seen { entry, attributes } => {
+                        let bytes = entry.contents.as_ref().map_or(0, Vec::len);
+                        bytes <= contents_up_to as usize
+                            && (wants_attributes || attributes.is_none())
+                    }
+                    NamedEntry::Failed(_) => true,
+                };
+                if !is_wanted || names.next().as_deref() != Some(entry.name()) {
+                    return Err(reader.malformed());
+                }
+                entries.push(entry);
+            }
+            if entries.is_empty() {
+                return Err(reader.malformed());
+            }
+            Answer::Named { entries }
         }
         Expected::Ranges { from } => {
             let is_last = reader.bool()?;

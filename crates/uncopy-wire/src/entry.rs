@@ -128,6 +128,64 @@ impl FailedEntry {
     }
 }
 
+/// An entry that was asked for by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "callers decide about each")]
+pub enum NamedEntry {
+    /// It was looked at.
+    Seen {
+        /// The entry.
+        entry: Entry,
+        /// All extended attributes of a directory, or of a file with its contents, if they were asked for and are short.
+        attributes: Option<Vec<Attribute>>,
+    },
+    /// It could not be looked at.
+    Failed(FailedEntry),
+}
+
+impl NamedEntry {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        match self {
+            NamedEntry::Seen { entry, .. } => &entry.name,
+            NamedEntry::Failed(entry) => &entry.name,
+        }
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        match self {
+            NamedEntry::Seen { entry, attributes } => {
+                entry.write(writer);
+                writer.bool(attributes.is_some());
+                if let Some(attributes) = attributes {
+                    writer.u32(attributes.len() as u32);
+                    attributes.iter().for_each(|attribute| attribute.write(writer));
+                }
+            }
+            NamedEntry::Failed(entry) => entry.write(writer),
+        }
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<NamedEntry, Violation> {
+        let entry = match PageEntry::read(reader)? {
+            PageEntry::Seen(entry) => entry,
+            PageEntry::Failed(entry) => return Ok(NamedEntry::Failed(entry)),
+        };
+        let attributes = match reader.bool()? {
+            // Each takes bytes of the frame, which is bounded.
+            true => {
+                (0..reader.u32()?).map(|_| Attribute::read(reader)).collect::<Result<_, _>>()?
+            }
+            false => return Ok(NamedEntry::Seen { entry, attributes: None }),
+        };
+        match entry.contents.is_some() || entry.status.kind == Kind::Directory {
+            true => Ok(NamedEntry::Seen { entry, attributes: Some(attributes) }),
+            false => Err(reader.malformed()),
+        }
+    }
+}
+
 /// An entry of a page.
 #[derive(Debug)]
 pub(crate) enum PageEntry {

@@ -57,13 +57,16 @@ mod session;
 mod status;
 mod violation;
 
-pub use call::{Call, Handle, LIST_FROM_VERSION, MAX_CONTENTS_BYTES, MAX_RANGES, MAX_READ_BYTES};
+pub use call::{
+    Call, Handle, LIST_FROM_VERSION, LOOK_ALL_VERSION, MAX_CONTENTS_BYTES, MAX_NAMES, MAX_RANGES,
+    MAX_READ_BYTES,
+};
 pub use caller::{Answer, CallId, Caller};
 pub use data::{
     DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish,
     MAX_ANNOUNCEMENTS, MAX_DATA_CONNECTIONS, OPEN_VERSION,
 };
-pub use entry::{Attribute, Entry, FailedEntry};
+pub use entry::{Attribute, Entry, FailedEntry, NamedEntry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
 pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};
 pub use message::{Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Refusal};
@@ -74,6 +77,6 @@ pub use status::{Kind, Status, Time};
 pub use violation::Violation;
 
 /// Highest version of the protocol that is spoken. The second one has open data connections.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Lowest version.
 pub const MIN_VERSION: u16 = 1;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::Violation;
 use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Writer;
-use crate::entry::{Attribute, Entry, FailedEntry, write_optional};
+use crate::entry::{Attribute, Entry, FailedEntry, NamedEntry, write_optional};
 use crate::frame::{Frame, FrameKind, MAX_PAYLOAD_BYTES};
 use crate::status::{Kind, Status};
 
@@ -46,6 +46,11 @@ impl Page {
 
     /// Adds an entry that cannot be looked at.
     pub fn push_failed(&mut self, entry: &FailedEntry) {
+        self.add(|writer| entry.write(writer));
+    }
+
+    /// Adds an entry that was asked for by its name.
+    pub fn push_named(&mut self, entry: &NamedEntry) {
         self.add(|writer| entry.write(writer));
     }
 
@@ -234,6 +239,19 @@ impl Server {
         }
         answer.raw(&page.bytes);
         Ok(self.end(id, answer.0))
+    }
+
+    /// Answers with the first entries of those that were asked for by their names: at least one.
+    ///
+    /// # Errors
+    /// As [`Server::opened`].
+    pub fn named(&mut self, id: u32, page: &Page) -> Result<Frame, Violation> {
+        let is_due = |call: &Call| match call {
+            Call::LookAll { names, .. } => (1..=names.len()).contains(&page.entries),
+            _ => false,
+        };
+        self.check(id, is_due)?;
+        Ok(self.end(id, page.bytes.clone()))
     }
 
     /// Answers with ranges of a file that hold data: at most [`MAX_RANGES`], and at least one unless these are the last.

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, DataAnnouncement, DataLoss, DataLost, DataOffer,
     DataRefusal, DataSecurity, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle,
-    Job, JobState, Kind, Message, OutputStream, Page, Received, Refusal, Server, Session, Status,
-    Time, Versions, Violation,
+    Job, JobState, Kind, Message, NamedEntry, OutputStream, Page, Received, Refusal, Server,
+    Session, Status, Time, Versions, Violation,
 };
 
 const LINE: &str = "from end, bytes in hexadecimal";
@@ -335,6 +335,74 @@ fn transcript_3() -> String {
     line.text
 }
 
+/// Makes what version 4 adds, over the session and over a data connection.
+fn transcript_4() -> String {
+    let mut line =
+        begin_speaking(4, format!("# {LINE}\n\n# Entries that are asked for by names\n"));
+    let versions = Versions { min: 1, max: 4 };
+    let greeting = |program: &str| Greeting { versions, program: program.into() };
+    line.bytes("near", "greeting", &greeting("0.4.0").encode());
+    line.bytes("far", "greeting", &greeting("0.4.1").encode());
+    line.message("near", &Message::Job(Job::Serve { roots: vec![b"d".to_vec()] }));
+    line.message("far", &Message::Accepted { is_confined: true });
+    let (mut caller, mut server) = (Caller::new(), Server::new(1));
+    let root = Call::Root { number: 0, follows: false };
+    let (_, asked) = caller.call(&root).unwrap();
+    let request = server.take(&asked).unwrap();
+    let (_, answer) = server.opened(request.id, &status(Kind::Directory)).unwrap();
+    caller.take(answer).unwrap();
+    let of_two_bytes = Status { size: 2, ..status(Kind::File) };
+    let seen =
+        |name: &[u8], status: Status, target: Option<&[u8]>, contents: Option<&[u8]>| Entry {
+            name: name.to_vec(),
+            status,
+            target: target.map(<[u8]>::to_vec),
+            contents: contents.map(<[u8]>::to_vec),
+        };
+    let attribute = Attribute { name: b"user.k".to_vec(), value: Some(b"v".to_vec()) };
+    let entries = [
+        NamedEntry::Seen {
+            entry: seen(b"f", of_two_bytes, None, Some(b"hi")),
+            attributes: Some(vec![attribute]),
+        },
+        NamedEntry::Seen {
+            entry: seen(b"l", status(Kind::Link), Some(b"../x"), None),
+            attributes: None,
+        },
+        NamedEntry::Failed(FailedEntry { name: b"gone".to_vec(), errno: 2 }),
+    ];
+    let mut page = Page::default();
+    entries.iter().for_each(|entry| page.push_named(entry));
+    let names = |names: &[&[u8]]| names.iter().map(|name| name.to_vec()).collect();
+    for of_data in [false, true] {
+        if of_data {
+            line = begin_speaking(4, line.text + "\n# A data connection\n");
+            line.sessions = [End::Near, End::Far]
+                .map(|end| {
+                    (if end == End::Near { "near" } else { "far" }, Session::data(end, End::Near))
+                })
+                .into();
+            (caller, server) = (Caller::of_data(), Server::of_data());
+        }
+        let call = Call::LookAll {
+            directory: Handle(0),
+            way: names(&[b"a", b"b\xff"]),
+            names: names(&[b"f", b"l", b"gone", b"not in this answer"]),
+            contents_up_to: 4096,
+            wants_attributes: true,
+        };
+        let (id, asked) = caller.call(&call).unwrap();
+        line.frame("near", &format!("{call:?}"), &asked);
+        let request = server.take(&asked).unwrap();
+        assert_eq!(request.call, call);
+        let frame = server.named(request.id, &page).unwrap();
+        line.frame("far", "answer", &frame);
+        let expected = Answer::Named { entries: entries.to_vec() };
+        assert_eq!(caller.take(frame), Ok((id, expected)));
+    }
+    line.text
+}
+
 /// Makes a session that has every frame of version 1, and every call.
 fn transcript() -> String {
     let mut line = begin(format!("# {LINE}\n\n# A far end that serves\n"));
@@ -525,6 +593,7 @@ fn versions_are_as_they_were() {
         (transcript(), include_str!("golden/version-1.txt")),
         (transcript_2(), include_str!("golden/version-2.txt")),
         (transcript_3(), include_str!("golden/version-3.txt")),
+        (transcript_4(), include_str!("golden/version-4.txt")),
     ] {
         assert!(
             bytes(&found) == bytes(expected),

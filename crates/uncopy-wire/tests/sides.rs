@@ -7,8 +7,8 @@ use std::ops::Range;
 use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, Entry, FailedEntry, Frame, FrameKind, Frames, Handle,
-    Kind, MAX_CONTENTS_BYTES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, Page, Request, Server,
-    Status, Time, Violation,
+    Kind, MAX_CONTENTS_BYTES, MAX_NAMES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, NamedEntry,
+    Page, Request, Server, Status, Time, Violation,
 };
 
 const FAILED: u16 = 13;
@@ -81,6 +81,23 @@ fn list_from(directory: Handle, contents_up_to: u32) -> Call {
     Call::ListFrom { directory, position: Some(7), contents_up_to }
 }
 
+fn look_all(directory: Handle, names: &[&[u8]]) -> Call {
+    Call::LookAll {
+        directory,
+        way: vec![b"way".to_vec()],
+        names: names.iter().map(|name| name.to_vec()).collect(),
+        contents_up_to: 5,
+        wants_attributes: true,
+    }
+}
+
+/// Has a server answer with these entries.
+fn named(server: &mut Server, id: u32, entries: &[NamedEntry]) -> Result<Frame, Violation> {
+    let mut page = Page::default();
+    entries.iter().for_each(|entry| page.push_named(entry));
+    server.named(id, &page)
+}
+
 fn page_answer(
     entries: Vec<Entry>,
     failed: Vec<FailedEntry>,
@@ -122,7 +139,7 @@ fn each_call_has_its_answer_in_any_order() {
     let opened = status(Kind::File, 4);
     let read = |bytes| Call::Read { file, offset: 3, bytes };
     // Answers are given in the order of their numbers.
-    let table: [(Call, usize, Answer); 16] = [
+    let table: [(Call, usize, Answer); 17] = [
         (
             Call::Open { directory, name: name.clone(), follows: true },
             10,
@@ -170,6 +187,20 @@ fn each_call_has_its_answer_in_any_order() {
             13,
             Answer::Counted { entries: u64::MAX, bytes: 7, is_last: false },
         ),
+        (
+            look_all(directory, &[b"-", b"odd\xff", b"0", b"more"]),
+            16,
+            Answer::Named {
+                entries: vec![
+                    NamedEntry::Seen {
+                        entry: entry(b"-", Kind::File, Some(b"bytes")),
+                        attributes: Some(vec![attribute(Some(vec![7])), attribute(None)]),
+                    },
+                    NamedEntry::Failed(failed[0].clone()),
+                    NamedEntry::Seen { entry: entry(b"0", Kind::Link, None), attributes: None },
+                ],
+            },
+        ),
         (Call::Close { of: file }, 0, Answer::Closed),
     ];
     let mut asked: Vec<(usize, CallId, u32)> = (table.iter())
@@ -178,7 +209,7 @@ fn each_call_has_its_answer_in_any_order() {
             (*order, id, request)
         })
         .collect();
-    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (16, 16, 1));
+    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (17, 17, 1));
     asked.sort_by_key(|(order, ..)| *order);
     for (order, id, request) in asked {
         let (_, _, answer) = table.iter().find(|(_, number, _)| *number == order).unwrap();
@@ -195,6 +226,7 @@ fn each_call_has_its_answer_in_any_order() {
                 server.counted(request, entries, bytes, is_last).unwrap()
             }
             Answer::Entry { entry } => server.entry(request, &entry).unwrap(),
+            Answer::Named { entries } => named(server, request, &entries).unwrap(),
             Answer::Status { status } => server.status(request, &status).unwrap(),
             Answer::Ranges { ranges, is_last } => server.ranges(request, &ranges, is_last).unwrap(),
             Answer::Data { bytes } => server.data(request, bytes).unwrap(),
@@ -219,6 +251,7 @@ fn a_server_gives_no_answer_that_is_not_due() {
     let (directory, file) = (line.open(Kind::Directory), line.open(Kind::File));
     let (_, list) = line.ask(&Call::List { directory, contents_up_to: 0 });
     let (_, read) = line.ask(&Call::Read { file, offset: 0, bytes: 4 });
+    let (_, names) = line.ask(&look_all(directory, &[b"a"]));
     let server = &mut line.server;
     let unasked = |call| Err(Violation::Unasked { call });
     let status = status(Kind::File, 1);
@@ -227,6 +260,10 @@ fn a_server_gives_no_answer_that_is_not_due() {
     assert_eq!(server.opened(list, &status).map(|_| ()), Err(Violation::Unasked { call: list }));
     assert_eq!(server.status(list, &status), unasked(list));
     assert_eq!(server.entry(list, &entry(b"a", Kind::File, None)), unasked(list));
+    let one = NamedEntry::Failed(FailedEntry { name: b"a".to_vec(), errno: 2 });
+    assert_eq!(named(server, list, std::slice::from_ref(&one)), unasked(list));
+    assert_eq!(named(server, names, &[]), unasked(names));
+    assert_eq!(named(server, names, &[one.clone(), one]), unasked(names));
     assert_eq!(server.ranges(list, &[], true), unasked(list));
     assert_eq!(server.attributes(list, &[]), unasked(list));
     assert_eq!(server.attribute(list, None), unasked(list));
@@ -234,7 +271,7 @@ fn a_server_gives_no_answer_that_is_not_due() {
     assert_eq!(server.data(list, vec![]), unasked(list));
     assert_eq!(server.closed(list), unasked(list));
     assert_eq!(server.failed(99, 1), unasked(99));
-    assert_eq!(server.calls(), 2);
+    assert_eq!(server.calls(), 3);
 }
 
 #[test]
@@ -356,9 +393,23 @@ fn calls_that_may_not_be_made_are_violations() {
         let directory = line.open(Kind::Directory);
         let call = Call::Look { directory, name: name.to_vec() };
         assert_eq!(line.caller.call(&call), Err(Violation::BadName));
+        for (way, of) in [(name, &b"a"[..]), (b"a", name)] {
+            let (one, two) = (number(way.len() as u32), number(of.len() as u32));
+            let all = encoded(&[14], &[&d, &number(1), &one, way, &number(1), &two, of, &[0; 5]]);
+            assert_eq!(serve(&mut server, 1, &all), Err(Violation::BadName), "{name:?}");
+        }
+        assert_eq!(line.caller.call(&look_all(directory, &[name])), Err(Violation::BadName));
     }
     let whole = look(&d, b"name");
+    let many = [&number(1)[..], b"a"].concat().repeat(MAX_NAMES + 1);
+    let too_many = number(MAX_NAMES as u32 + 1);
     let mut malformed = vec![
+        // No name, too many of them, or of directories, and contents that are too long.
+        encoded(&[14], &[&d, &number(0), &number(0), &[0; 5]]),
+        encoded(&[14], &[&d, &number(0), &too_many, &many, &[0; 5]]),
+        encoded(&[14], &[&d, &too_many, &many, &number(1), &number(1), b"a", &[0; 5]]),
+        encoded(&[14], &[&d, &number(0), &number(1), &number(1), b"a", &[0xff; 4], &[0]]),
+        encoded(&[14], &[&d, &number(0), &number(u32::MAX)]),
         encoded(&[3], &[&d, &number(MAX_CONTENTS_BYTES + 1)]),
         read(&f, 0, MAX_READ_BYTES + 1),
         read(&f, i64::MAX as u64, 1),
@@ -413,6 +464,9 @@ fn a_caller_makes_no_call_that_no_server_takes() {
         (Call::Close { of: Handle(7) }, &bad),
         (Call::List { directory: file, contents_up_to: 0 }, &not_of_kind),
         (list_from(file, 0), &not_of_kind),
+        (look_all(file, &[b"a"]), &not_of_kind),
+        (look_all(file, &[]), &malformed),
+        (look_all(file, &[&b"a"[..]; MAX_NAMES + 1]), &malformed),
         (Call::Look { directory: file, name: b"a".to_vec() }, &not_of_kind),
         (Call::Read { file: Handle(7), offset: 0, bytes: 1 }, &bad),
         (Call::Send { file: Handle(7), offset: 0, bytes: 1, over: 0 }, &bad),
@@ -448,7 +502,10 @@ fn answers_that_nobody_asked_for_are_violations() {
         let mut line = Line::new();
         let (file, directory) = (line.open(Kind::File), line.open(Kind::Directory));
         let handle = match call(file) {
-            Call::List { .. } | Call::ListFrom { .. } | Call::Count { .. } => directory,
+            Call::List { .. }
+            | Call::ListFrom { .. }
+            | Call::LookAll { .. }
+            | Call::Count { .. } => directory,
             _ => file,
         };
         let (id, _) = line.caller.call(&call(handle)).unwrap();
@@ -461,6 +518,7 @@ fn answers_that_nobody_asked_for_are_violations() {
     let ranges = |file| Call::Ranges { file, from: 10 };
     let list = |directory| Call::List { directory, contents_up_to: 0 };
     let listed = |directory| list_from(directory, 0);
+    let looked = |directory| look_all(directory, &[b"a", b"b"]);
     let root = |_| Call::Root { number: 0, follows: false };
     let attribute = |of| Call::Attribute { of, name: b"user.a".to_vec() };
     let count = |directory| Call::Count { directory, one_filesystem: false };
@@ -509,6 +567,12 @@ fn answers_that_nobody_asked_for_are_violations() {
         (&list, answer, failed(b"..", 13), Violation::BadName),
         (&list, answer, failed(b"a/b", 13), Violation::BadName),
         (&list, answer, failed(b"a", 13)[..8].to_vec(), malformed),
+        // None of those that were asked for, not in their order, or more.
+        (&looked, answer, vec![], malformed),
+        (&looked, answer, failed(b"b", 13)[1..].to_vec(), malformed),
+        (&looked, answer, failed(b"a", 13)[1..].repeat(2), malformed),
+        (&looked, answer, failed(b"a", 0)[1..].to_vec(), malformed),
+        (&looked, answer, failed(b"a", 13)[..8].to_vec(), malformed),
         (&attribute, answer, vec![], malformed),
         (&attribute, answer, vec![2], malformed),
         (
@@ -574,6 +638,29 @@ fn entries_that_lead_elsewhere_or_lie_are_violations() {
         let frame = line.server.page(request, &page(std::slice::from_ref(&bad)), true, 0).unwrap();
         assert_eq!(line.caller.take(frame), Err(expected), "{bad:?}");
     }
+    // Contents that are too long, and attributes that were not asked for or come without contents.
+    let attribute = Attribute { name: b"user.a".to_vec(), value: None };
+    let attributes = Some(vec![attribute]);
+    let file = Kind::File;
+    for (kind, contents, attributes, wants_attributes, is_good) in [
+        (file, Some(&b"12345"[..]), attributes.clone(), true, true),
+        (file, Some(b"12345"), None, true, true),
+        (file, Some(b"12345"), attributes.clone(), false, false),
+        (file, Some(b"123456"), None, true, false),
+        (file, None, attributes.clone(), true, false),
+        (Kind::Directory, None, attributes.clone(), true, true),
+        (Kind::Directory, None, attributes, false, false),
+    ] {
+        let mut line = Line::new();
+        let directory = line.open(Kind::Directory);
+        let names = vec![b"a".to_vec()];
+        let (way, contents_up_to) = (Vec::new(), 5);
+        let call = Call::LookAll { directory, way, names, contents_up_to, wants_attributes };
+        let (_, request) = line.ask(&call);
+        let entry = entry(b"a", kind, contents);
+        let frame = named(&mut line.server, request, &[NamedEntry::Seen { entry, attributes }]);
+        assert_eq!(line.caller.take(frame.unwrap()).is_ok(), is_good, "{contents:?}");
+    }
     // One that was looked at is the one that was asked for, without contents.
     for (bad, is_good) in
         [(link.clone(), true), (Entry { name: b"b".to_vec(), ..link }, false), (good, false)]
@@ -601,6 +688,7 @@ proptest! {
             Call::Root { number: 0, follows: false },
             Call::List { directory: of, contents_up_to: 100 },
             list_from(of, 100),
+            look_all(of, &[b"a", b"b"]),
             Call::Ranges { file, from: 0 },
             Call::Attributes { of },
             Call::Attribute { of, name: b"user.a".to_vec() },

@@ -6,10 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use testbed::{Case, Compared, Need, Program, Run, Sshd, seeded, wait_for};
+use testbed::{Case, Compared, Mount, Need, Program, Run, Sshd, seeded, wait_for};
 
-use super::work::{Work, kinds, printed, put, uncopy};
+use super::work::{Work, kinds, printed, put, run_unit, uncopy};
 use crate::remote::{Direction, Machines};
 
 const UNCOPY: &str = env!("CARGO_BIN_EXE_uncopy");
@@ -19,7 +21,11 @@ pub(crate) fn cases() -> Vec<Case> {
         [] units_make_the_tree_of_another_machine,
         [Need::Tool("sshd"), Need::Tool("ssh")] units_go_through_a_real_login,
         [] what_changed_since_the_plan_stays,
+        [] entries_that_are_asked_for_ahead_are_those_of_the_plan,
+        [] a_file_that_cannot_be_read_fails_alone,
+        [] two_workers_do_two_units_of_one_plan,
         [] deletions_look_again_at_both_machines,
+        [Need::Root] deletions_keep_what_is_mounted,
         [] a_killed_worker_is_followed_by_another,
         [] roots_that_cannot_be_meant_are_refused,
         [] a_unit_leads_to_no_other_machine_than_its_plan,
@@ -64,8 +70,14 @@ impl Between {
     }
 
     fn plan(&self, flags: &[&str]) {
+        let files = match flags.iter().any(|flag| flag.starts_with("--files")) {
+            true => None,
+            false => Some("--files=20"),
+        };
         let run = self
-            .unit(["plan", "-a", "--bytes=1Mi", "--files=20", "--out"])
+            .unit(["plan", "-a", "--bytes=1Mi"])
+            .args(files)
+            .arg("--out")
             .arg(self.work.directory())
             .args(flags)
             .arg(self.root(self.work.source(), self.direction == Direction::Pull))
@@ -182,6 +194,175 @@ fn what_changed_since_the_plan_stays() {
         let retry = between.unit(["retry"]).arg(work.directory()).run();
         assert!(retry.stdout.contains(large.to_str().unwrap()), "{}", retry.stdout);
     }
+}
+
+/// Makes a file another one until it is dropped, again and again.
+struct Changing {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Changing {
+    fn begin(paths: Vec<PathBuf>) -> Changing {
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
+        // In place, so that the length stays.
+        let change = move |number: u8| {
+            for path in &paths {
+                let file = File::options().write(true).open(path).unwrap();
+                let bytes = vec![number; file.metadata().unwrap().len() as usize];
+                std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+            }
+        };
+        change(0);
+        let thread = std::thread::spawn(move || {
+            let mut number = 0_u8;
+            while !stopped.load(Ordering::Relaxed) {
+                number = number.wrapping_add(1);
+                change(number);
+            }
+        });
+        Changing { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn entries_that_are_asked_for_ahead_are_those_of_the_plan() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        let work = &between.work;
+        // More than one answer, in several directories, and files that come without their bytes.
+        for number in 0..200 {
+            let path = format!("d{}/f{number}", number % 4);
+            work.write(path, seeded(number, 0, 1000 + number));
+        }
+        work.write("d1/long", seeded(1, 0, 100_000));
+        work.write("d2/longer", seeded(2, 0, 150_000));
+        between.plan(&["--files=1000", "--jobs=1"]);
+        let unit = work.unit_of("d1/f1");
+        let changing = ["d0/f0", "d1/f1", "d1/long"];
+        let own = Changing::begin(changing.iter().map(|path| work.source().join(path)).collect());
+        for gone in ["d2/f2", "d2/longer"] {
+            fs::remove_file(work.source().join(gone)).unwrap();
+        }
+        fs::rename(work.source().join("d3/f3"), work.scratch.join("aside")).unwrap();
+        std::os::unix::fs::symlink("f7", work.source().join("d3/f3")).unwrap();
+        let run = between.run(&unit);
+        drop(own);
+        assert_eq!(run.status.code(), Some(4), "{}", run.stderr);
+        assert_eq!(kinds(&run), ["source_changed"; 6], "{}", run.stdout);
+        for missing in ["d0/f0", "d1/f1", "d1/long", "d2/f2", "d2/longer", "d3/f3"] {
+            let copy = work.destination().join(missing);
+            assert!(fs::symlink_metadata(copy).is_err(), "{missing}");
+        }
+        for number in 4..200 {
+            let path = format!("d{}/f{number}", number % 4);
+            let copy = fs::read(work.destination().join(&path)).unwrap();
+            assert!(copy == seeded(number, 0, 1000 + number), "{path}");
+        }
+        let left = fs::read_dir(work.destination().join("d1")).unwrap();
+        assert_eq!(left.count(), 49);
+    }
+}
+
+fn a_file_that_cannot_be_read_fails_alone() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        let work = &between.work;
+        for name in ["a", "b", "secret", "z"] {
+            work.write(name, name);
+        }
+        fs::set_permissions(work.source().join("secret"), fs::Permissions::from_mode(0)).unwrap();
+        if File::open(work.source().join("secret")).is_ok() {
+            // A process with this right reads everything.
+            return;
+        }
+        between.plan(&[]);
+        let run = between.run(&work.units()[0]);
+        assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+        assert_eq!(kinds(&run), ["error"], "{}", run.stdout);
+        assert!(run.stderr.contains("secret"), "{}", run.stderr);
+        for name in ["a", "b", "z"] {
+            assert_eq!(fs::read_to_string(work.destination().join(name)).unwrap(), name);
+        }
+        assert!(!work.destination().join("secret").exists());
+    }
+}
+
+fn two_workers_do_two_units_of_one_plan() {
+    for direction in DIRECTIONS {
+        let between = Between::new(*direction);
+        let work = &between.work;
+        for number in 0..120 {
+            work.write(format!("d{}/f{number}", number % 5), seeded(number, 0, 100 * number));
+        }
+        between.plan(&["--files=60", "--jobs=1"]);
+        let mut units = work.units();
+        let last = units.pop().unwrap();
+        assert_eq!(units.len(), 2);
+        std::thread::scope(|scope| {
+            for unit in &units {
+                scope.spawn(|| {
+                    let run = between.run(unit);
+                    assert!(run.status.success(), "{}: {}", unit.display(), run.stderr);
+                });
+            }
+        });
+        assert!(between.run(&last).status.success());
+        between.assert_done();
+    }
+}
+
+fn deletions_keep_what_is_mounted() {
+    for near in [true, false] {
+        for direction in DIRECTIONS {
+            deletions_keep_mounts_of(near, *direction);
+        }
+    }
+}
+
+fn deletions_keep_mounts_of(are_both_here: bool, direction: Direction) {
+    let between = Between::new(direction);
+    let work = &between.work;
+    let there = |name: &str| work.destination().join(name);
+    work.write("kept", "kept");
+    for name in ["gone/file", "bound/below/file", "other/below/file"] {
+        put(&there(name), "to be deleted");
+    }
+    let outside = work.scratch.join("outside");
+    put(&outside.join("theirs"), "bound");
+    // One of the same filesystem, and one of another.
+    let _bound = Mount::bind_file(&outside, &there("bound/below"));
+    let other = Mount::tmpfs(1);
+    fs::write(other.path().join("theirs"), "other").unwrap();
+    let _other = Mount::bind_file(other.path(), &there("other/below"));
+    let run = |unit: &Path| match are_both_here {
+        true => run_unit(unit),
+        false => between.run(unit),
+    };
+    match are_both_here {
+        true => work.plan(&["--delete"]),
+        false => between.plan(&["--delete"]),
+    }
+    let units = work.units();
+    let (last, files) = units.split_last().unwrap();
+    for unit in files {
+        let run = run(unit);
+        assert!(run.status.success(), "{}", run.stderr);
+    }
+    let run = run(last);
+    assert!(!there("gone").exists(), "{}", run.stderr);
+    assert_eq!(fs::read_to_string(there("bound/below/theirs")).unwrap(), "bound");
+    assert_eq!(fs::read_to_string(there("other/below/theirs")).unwrap(), "other");
+    eprintln!("MOUNTS {are_both_here} {direction:?}: {:?} {}", run.status, run.stderr);
 }
 
 fn deletions_look_again_at_both_machines() {

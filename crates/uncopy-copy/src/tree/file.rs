@@ -46,7 +46,7 @@ use crate::{CopyOptions, IfChanged, Require, facts, watch};
 use uncopy_core::{
     Cost, DigestedFrom, InodeFlags, Mechanism, Note, Portion, Receipt, SourceDigest,
 };
-use uncopy_core::{Errno, Error, Result};
+use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
@@ -134,6 +134,12 @@ pub(super) fn copy_regular(
             }
         }
         source.open_there()?;
+        // It may be another one than was listed.
+        if let Some(guarded) = guarded.as_ref().filter(|_| source.there().is_some()) {
+            guarded
+                .check_source(&source.stat)
+                .map_err(|why| Error::new("copy", place.source(), Reason::Refused(why)))?;
+        }
         let (source, given) = (&source, DisplayPath::Lazy(&to));
         let destination = &find_destination(place, given, found, source, options)?;
         let request = CopyRequest { source, destination, chosen, options, context: copy_context };

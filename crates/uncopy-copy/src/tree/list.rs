@@ -92,10 +92,14 @@ fn list_there(
 /// Returns the maximum length of files whose contents are to come with the listing of another machine: none where
 /// something else may have to be found out before they are copied, or a rate is to be kept.
 fn contents_up_to(worker: &Worker<'_, '_>, directory: &Directory) -> u32 {
-    let (options, entered) = (worker.options, &directory.entered);
-    let are_copied = entered.fresh
-        && !entered.absent
-        && !options.dry_run
+    let entered = &directory.entered;
+    if entered.fresh && !entered.absent { copied_contents_up_to(worker) } else { 0 }
+}
+
+/// Returns the same for entries that are going to be copied.
+pub(super) fn copied_contents_up_to(worker: &Worker<'_, '_>) -> u32 {
+    let options = worker.options;
+    let are_copied = !options.dry_run
         && !options.copy.attributes_only
         && options.link_dest.is_none()
         && worker.context.throttle().is_none();

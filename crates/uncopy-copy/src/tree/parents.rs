@@ -2,6 +2,7 @@
 //! are one tree, whose directories are entered once, below open descriptors, and finished when all their names are
 //! done.
 
+mod ahead;
 mod plan;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +20,7 @@ use super::earlier;
 use super::enter::{begin, check_source, pair_of};
 use super::entry::{copy_open, make_followed_special, push};
 use super::finish::{end, give_metadata};
-use super::list::list_open;
+use super::list::{copied_contents_up_to, list_open};
 use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::removal::{self, remove_copied};
@@ -27,10 +28,13 @@ use super::root::refuse_pair;
 use super::target::names_directory;
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
+use crate::entries_ahead::EntriesAhead;
+use crate::guard::Guard;
 use crate::guarded_entries::GuardedEntries;
 use crate::guarded_source::GuardedSource;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
 use crate::metadata::Made;
+use crate::peer::{PeerContents, PeerNamed};
 use crate::source::refuse_entry;
 use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
@@ -73,7 +77,7 @@ pub(super) fn copy(
 /// Copies entries that are listed with their kinds, below one pair of directories.
 pub(super) fn copy_listed(worker_loop: &mut WorkerLoop<'_, '_>, listed: GuardedEntries<'_>) {
     let mut plan = Plan::default();
-    let GuardedEntries { root: from, source, destination, entries, .. } = listed;
+    let GuardedEntries { source, destination, entries, .. } = listed;
     for (entry, kind) in entries {
         let file_type = match kind {
             EntryKind::File => FileType::RegularFile,
@@ -92,7 +96,7 @@ pub(super) fn copy_listed(worker_loop: &mut WorkerLoop<'_, '_>, listed: GuardedE
         }
     }
     for (top, root) in plan.into_trees() {
-        copy_tree(worker_loop, &top, Some(from), root);
+        copy_tree(worker_loop, &top, Some(listed), root);
     }
 }
 
@@ -126,11 +130,11 @@ fn look_at(
     }
 }
 
-/// Copies the names below one pair of directories. `from`: the one of the source, if it is open.
+/// Copies the names below one pair of directories. `listed`: entries of a source that is open.
 fn copy_tree(
     worker_loop: &mut WorkerLoop<'_, '_>,
     top: &Top,
-    from: Option<&GuardedSource>,
+    listed: Option<GuardedEntries<'_>>,
     root: Node,
 ) {
     let worker = worker_loop.worker();
@@ -138,7 +142,7 @@ fn copy_tree(
     if worker.control.is_over() {
         return worker.control.leave_out(root.named_sources());
     }
-    let (directory, open) = match open_top(worker, top, from) {
+    let (directory, open) = match open_top(worker, top, listed.map(|listed| listed.root)) {
         Ok(opened) => opened,
         Err(error) => return fail_all(worker, &top.source, &top.path(), &root, &error),
     };
@@ -151,7 +155,8 @@ fn copy_tree(
         }
         list_open(worker, Arc::clone(&directory), &open, 0);
     } else {
-        copy_names(worker, &directory, root.below);
+        let mut ahead = listed.and_then(|listed| look_ahead(worker, &open, listed.guard, &root));
+        copy_names(worker, &directory, root.below, &mut ahead);
         end(worker, Arc::clone(&directory));
     }
     worker_loop.work_on();
@@ -164,6 +169,21 @@ fn copy_tree(
             removal::forget(worker);
         }
     }
+}
+
+/// Begins to ask another machine for the entries that are going to be copied.
+fn look_ahead(
+    worker: &Worker<'_, '_>,
+    open: &Open,
+    guard: &dyn Guard,
+    root: &Node,
+) -> Option<EntriesAhead> {
+    let source = open.source.there()?;
+    let up_to = copied_contents_up_to(worker);
+    let names = ahead::groups(root, up_to, &|entry| guard.expected_size(entry));
+    let preserve = worker.options.copy.preserve;
+    let with_attributes = preserve.xattr || preserve.acl;
+    source.look_ahead(names.into(), PeerContents { up_to, with_attributes })
 }
 
 /// Gives the directory of the destination its metadata, if its source was named, and flushes it.
@@ -258,10 +278,11 @@ fn copy_names(
     worker: &mut Worker<'_, '_>,
     directory: &Arc<Directory>,
     names: BTreeMap<OsString, Node>,
+    ahead: &mut Option<EntriesAhead>,
 ) {
     let mut above = BTreeMap::new();
     match directory.open() {
-        Ok(open) => copy_here(worker, directory, &open, names, &mut above),
+        Ok(open) => copy_here(worker, directory, &open, names, &mut above, ahead),
         Err(error) => {
             let (source, destination) = directory.names();
             for (name, node) in names {
@@ -275,7 +296,7 @@ fn copy_names(
             worker.control.leave_out(node.named_sources());
             continue;
         }
-        enter_above(worker, directory, &name, node);
+        enter_above(worker, directory, &name, node, ahead);
     }
 }
 
@@ -286,8 +307,12 @@ fn copy_here(
     open: &Arc<Open>,
     names: BTreeMap<OsString, Node>,
     above: &mut BTreeMap<OsString, Node>,
+    ahead: &mut Option<EntriesAhead>,
 ) {
     let mut batch = Batch::new(directory, open);
+    let way = if ahead.is_some() { directory.path_from_root() } else { PathBuf::new() };
+    let way: Vec<&OsStr> = way.iter().collect();
+    expect_directories(open, &names);
     for (name, node) in names {
         if worker.control.is_over() {
             worker.control.leave_out(node.named_sources());
@@ -309,8 +334,20 @@ fn copy_here(
         }
         match (followed, CString::new(name.as_bytes())) {
             (false, Ok(listed)) => {
-                let entry = Entry { name: &listed, kind, inode: 0, next: 0 };
-                if batch.add(entry) {
+                let come = match ahead {
+                    Some(ahead) if way.len() <= ahead::MAX_WAY => ahead.take(&way, &name),
+                    _ => Ok(None),
+                };
+                let is_full = match come {
+                    Ok(Some(PeerNamed::Seen(entry)))
+                        if kind_of(entry.stat.file_type()) == kind_of(kind) =>
+                    {
+                        batch.add_there(entry)
+                    }
+                    // It is looked at once more: errors and other kinds are reported as of entries that were not asked for.
+                    _ => batch.add(Entry { name: &listed, kind, inode: 0, next: 0 }),
+                };
+                if is_full {
                     let full = std::mem::replace(&mut batch, Batch::new(directory, open));
                     push(worker, directory, Task::Copy(full));
                 }
@@ -324,6 +361,14 @@ fn copy_here(
     if !batch.is_empty() {
         push(worker, directory, Task::Copy(batch));
     }
+}
+
+/// Says to another machine which directories are going to be opened.
+fn expect_directories(open: &Open, names: &BTreeMap<OsString, Node>) {
+    let Some(source) = open.source.there() else { return };
+    let is_above = |node: &Node| !node.below.is_empty();
+    let directories = names.iter().filter(|(_, node)| is_above(node)).map(|(name, _)| name.clone());
+    source.expect_directories(directories.collect());
 }
 
 /// Copies the file that a named link leads to, wherever that is.
@@ -457,7 +502,13 @@ impl Below {
 }
 
 /// Enters a directory above named ones: makes or finds its copy.
-fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &OsStr, node: Node) {
+fn enter_above(
+    worker: &mut Worker<'_, '_>,
+    directory: &Arc<Directory>,
+    name: &OsStr,
+    node: Node,
+    ahead: &mut Option<EntriesAhead>,
+) {
     let entered = directory.open().and_then(|open| {
         let place = Place::new(directory, &open, name);
         let (source, stat, must_pin) = open_source(&place, !worker.context.is_guarded())?;
@@ -467,7 +518,7 @@ fn enter_above(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>, name: &O
         Ok((entered, pair)) => {
             let (child, open) = begin(worker, directory, name, entered, pair);
             drop(open);
-            copy_names(worker, &child, node.below);
+            copy_names(worker, &child, node.below, ahead);
             end(worker, child);
         }
         Err(error) => {

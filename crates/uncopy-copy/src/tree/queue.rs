@@ -55,8 +55,8 @@ pub(super) struct Batch {
     pub(super) open: Arc<Open>,
     names: Vec<u8>,
     entries: Vec<Listed>,
-    /// The entries as another machine listed them, in the same order.
-    there: Vec<Arc<PeerEntry>>,
+    /// The entries as another machine listed them, in the same order; `None`: it did not. Empty, if it listed none.
+    there: Vec<Option<Arc<PeerEntry>>>,
     contents_bytes: usize,
 }
 
@@ -87,7 +87,10 @@ impl Batch {
         self.names.extend_from_slice(entry.name.to_bytes());
         let end = self.names.len();
         self.entries.push(Listed { inode: entry.inode, kind: entry.kind, start, end });
-        self.entries.len() >= BATCH_ENTRIES
+        if !self.there.is_empty() {
+            self.there.push(None);
+        }
+        self.is_full()
     }
 
     /// Adds an entry of another machine, in the same way.
@@ -97,7 +100,12 @@ impl Batch {
         let (inode, kind, end) = (entry.stat.inode, entry.stat.file_type(), self.names.len());
         self.entries.push(Listed { inode, kind, start, end });
         self.contents_bytes += entry.contents.as_ref().map_or(0, |contents| contents.len());
-        self.there.push(Arc::new(entry));
+        self.there.resize(self.entries.len() - 1, None);
+        self.there.push(Some(Arc::new(entry)));
+        self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
         self.entries.len() >= BATCH_ENTRIES || self.contents_bytes >= BATCH_BYTES
     }
 
@@ -122,7 +130,7 @@ impl Batch {
         &self,
     ) -> impl Iterator<Item = (&OsStr, FileType, Option<&Arc<PeerEntry>>)> {
         let name = |listed: &Listed| OsStr::from_bytes(&self.names[listed.start..listed.end]);
-        let there = |index: usize| self.there.get(index);
+        let there = |index: usize| self.there.get(index).and_then(Option::as_ref);
         let entries = self.entries.iter().enumerate();
         entries.map(move |(index, listed)| (name(listed), listed.kind, there(index)))
     }

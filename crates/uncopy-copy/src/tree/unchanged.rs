@@ -60,8 +60,10 @@ pub(super) fn compare_contents(
         Err(SideError::Destination(_)) => false,
     };
     let is_as_begun = |now: Sys<Stat>, stat| now.is_ok_and(|now| difference(stat, &now).is_none());
+    // Contents that came with a listing were looked at by the other machine.
+    let has_contents = source.there().is_some_and(|file| file.contents().is_some());
     let are_same = are_same
-        && is_as_begun(source.file.examine(), &source.stat)
+        && (has_contents || is_as_begun(source.file.examine(), &source.stat))
         && is_as_begun(file::stat(&existing), &found.stat);
     Ok(Contents { are_same, same_bytes: done_bytes * 2 })
 }
@@ -75,9 +77,16 @@ pub(super) fn is_same_as_there(
     found: &ExistingEntry,
 ) -> bool {
     let is_as_seen = |now: &Stat| now.is_same_file(source) && difference(source, now).is_none();
-    let opened = directory.open(place.name, false);
-    let existing = file::reopen(&found.handle, OFlags::RDONLY | OFlags::NONBLOCK);
-    let (Ok(opened), Ok(existing)) = (opened, existing) else { return false };
+    let Ok(existing) = file::reopen(&found.handle, OFlags::RDONLY | OFlags::NONBLOCK) else {
+        return false;
+    };
+    if let Some(entry) = place.listed.filter(|entry| entry.contents.is_some()) {
+        // The other machine looked at the file before and after it was read.
+        let file = PeerFile::listed(directory, entry);
+        return is_as_seen(&entry.stat)
+            && is_same_there(&file, source, existing.as_fd(), |_| true).unwrap_or(false);
+    }
+    let Ok(opened) = directory.open(place.name, false) else { return false };
     if opened.1.size != found.stat.size || !is_as_seen(&opened.1) {
         return false;
     }

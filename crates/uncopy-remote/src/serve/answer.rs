@@ -30,6 +30,7 @@ pub(super) enum Answered {
     Opened(Opened),
     Page(ListedPage),
     Entry(Entry),
+    Named(Page),
     Status(Stat),
     Ranges(FoundRanges),
     Data(Vec<u8>),

@@ -7,7 +7,7 @@ use uncopy_wire::{Call, Frame, Server, Violation};
 
 use super::Serving;
 use super::answer;
-use super::directory::{Asking, WantedPage};
+use super::directory::{Asking, WantedNames, WantedPage};
 use crate::gate::lock;
 use crate::link::Answering;
 use crate::outbox::Outbox;
@@ -48,7 +48,10 @@ impl Answering for DataServing {
                 let listed = self.files.list(self.asking, *directory, page);
                 listed.map(|found| server.page(id, &found.page, found.is_last, found.position))
             }
-            _ => Err(Errno::ENOSYS),
+            (call, _) => match WantedNames::of(call) {
+                Some(wanted) => self.files.look_all(wanted).map(|page| server.named(id, &page)),
+                None => Err(Errno::ENOSYS),
+            },
         };
         let frame = answered.unwrap_or_else(|errno| server.failed(id, answer::raw(errno)))?;
         self.outbox.push(frame);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,17 +14,19 @@ use uncopy_copy::count::{CountState, TreeCount};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, follow, name, transfer};
-use uncopy_wire::{Call, Entry, FailedEntry, Page};
+use uncopy_wire::{Attribute, Call, Entry, FailedEntry, Handle, NamedEntry, Page};
 
 use super::answer::{self, CountedEntries, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
-use super::opened::{Seen, open_seen};
+use super::opened::{Seen, attributes_within, open_seen};
 use super::place::Place;
 use crate::convert;
 use crate::gate::lock;
 
 /// Number of names that are read at a time.
 const NAMES: usize = 512;
+/// Length of the extended attributes of a file that come with its contents; longer ones are asked for when it is opened.
+const ATTRIBUTES_BYTES: usize = 4 << 10;
 /// Time after which a part of a count is answered.
 const COUNT_TIME: Duration = Duration::from_millis(100);
 
@@ -73,6 +75,36 @@ impl WantedPage {
             }
             Call::ListFrom { position, contents_up_to, .. } => {
                 Some(WantedPage { position, contents_up_to })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Entries that are asked for by their names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WantedNames<'a> {
+    pub(super) directory: Handle,
+    way: &'a [Vec<u8>],
+    names: &'a [Vec<u8>],
+    contents: WantedContents,
+}
+
+/// Files whose contents are wanted, and whether their extended attributes are.
+#[derive(Debug, Clone, Copy)]
+struct WantedContents {
+    up_to: u32,
+    with_attributes: bool,
+}
+
+impl WantedNames<'_> {
+    /// Returns the names that a call asks for.
+    pub(super) fn of(call: &Call) -> Option<WantedNames<'_>> {
+        match call {
+            Call::LookAll { directory, way, names, contents_up_to, wants_attributes } => {
+                let contents =
+                    WantedContents { up_to: *contents_up_to, with_attributes: *wants_attributes };
+                Some(WantedNames { directory: *directory, way, names, contents })
             }
             _ => None,
         }
@@ -199,7 +231,36 @@ impl OpenDirectory {
 
     pub(super) fn look(&self, name: &OsStr, descriptors: &Arc<Descriptors>) -> Sys<Entry> {
         let here = self.descriptor(descriptors)?;
-        entry(&here, name, None)
+        Ok(entry(&here, name, None)?.0)
+    }
+
+    /// Looks at entries of a directory below it, as many as a page takes.
+    pub(super) fn look_all(
+        &self,
+        wanted: WantedNames<'_>,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<Page> {
+        let mut here = self.descriptor(descriptors)?;
+        if !wanted.way.is_empty() {
+            let way: Vec<&OsStr> = wanted.way.iter().map(|name| OsStr::from_bytes(name)).collect();
+            // Names in a directory that cannot be listed can be opened all the same.
+            let fd = directory::open_beneath(here.as_fd(), &way, true)?;
+            here = Arc::new(descriptors.count(fd));
+        }
+        let mut page = Page::default();
+        for name in wanted.names {
+            page.push_named(&match entry(&here, OsStr::from_bytes(name), Some(wanted.contents)) {
+                Ok((entry, attributes)) => NamedEntry::Seen { entry, attributes },
+                Err(errno) => {
+                    let (name, errno) = (name.clone(), answer::raw(errno));
+                    NamedEntry::Failed(FailedEntry { name, errno })
+                }
+            });
+            if page.is_full() {
+                break;
+            }
+        }
+        Ok(page)
     }
 
     /// Queues a page. `true`: no thread makes pages yet.
@@ -282,8 +343,9 @@ impl Listing {
             }
             let Some(ReadName { name, next }) = self.names.pop_front() else { break };
             self.given = next;
-            match entry(here, &name, Some(contents_up_to)) {
-                Ok(entry) => page.push(&entry),
+            let wanted = WantedContents { up_to: contents_up_to, with_attributes: false };
+            match entry(here, &name, Some(wanted)) {
+                Ok((entry, _)) => page.push(&entry),
                 // It was removed meanwhile.
                 Err(Errno::ENOENT) => {}
                 Err(errno) => {
@@ -312,12 +374,16 @@ impl Listing {
     }
 }
 
-/// Returns an entry of a directory; with its contents, if it is a file of at most this length.
-fn entry(here: &Descriptor, name: &OsStr, contents_up_to: Option<u32>) -> Sys<Entry> {
+/// Returns an entry of a directory; with its contents and extended attributes, if they are wanted.
+fn entry(
+    here: &Descriptor,
+    name: &OsStr,
+    wanted: Option<WantedContents>,
+) -> Sys<(Entry, Option<Vec<Attribute>>)> {
     const TRIES: usize = 8;
     for _ in 0..TRIES {
         let stat = directory::stat_name(here, name)?;
-        let (mut target, mut contents) = (None, None);
+        let (mut target, mut contents, mut attributes) = (None, None, None);
         let mut status = convert::status(&stat).ok_or(Errno::EINVAL)?;
         match stat.file_type() {
             FileType::Symlink => match directory::read_link(here, name) {
@@ -327,31 +393,66 @@ fn entry(here: &Descriptor, name: &OsStr, contents_up_to: Option<u32>) -> Sys<En
                 Err(errno) => return Err(errno),
             },
             FileType::RegularFile => {
-                if let Some((stat, bytes)) = contents_up_to
-                    .filter(|limit| stat.size <= u64::from(*limit))
-                    .and_then(|limit| whole_contents(here, name, limit))
+                if let Some(whole) = wanted
+                    .filter(|wanted| stat.size <= u64::from(wanted.up_to))
+                    .and_then(|wanted| whole_contents(here, name, wanted))
                 {
+                    status = convert::status(&whole.stat).ok_or(Errno::EINVAL)?;
+                    (contents, attributes) = (Some(whole.bytes), whole.attributes);
+                }
+            }
+            FileType::Directory if wanted.is_some_and(|wanted| wanted.with_attributes) => {
+                if let Some((stat, all)) = whole_directory(here, name) {
                     status = convert::status(&stat).ok_or(Errno::EINVAL)?;
-                    contents = Some(bytes);
+                    attributes = Some(all);
                 }
             }
             _ => {}
         }
-        return Ok(Entry { name: name.as_bytes().to_vec(), status, target, contents });
+        let entry = Entry { name: name.as_bytes().to_vec(), status, target, contents };
+        return Ok((entry, attributes));
     }
     Err(Errno::ESTALE)
 }
 
-/// Returns the status and all bytes of a file, if it did not change meanwhile. Why not otherwise is found out by who
-/// opens it.
-fn whole_contents(here: &Descriptor, name: &OsStr, limit: u32) -> Option<(Stat, Vec<u8>)> {
+/// All of a small file.
+struct WholeFile {
+    stat: Stat,
+    bytes: Vec<u8>,
+    attributes: Option<Vec<Attribute>>,
+}
+
+/// Returns all of a file, if it did not change meanwhile. Why not otherwise is found out by who opens it.
+fn whole_contents(here: &Descriptor, name: &OsStr, wanted: WantedContents) -> Option<WholeFile> {
     let fd = name::open_existing(here, name, OFlags::RDONLY).ok()?;
-    let before = file::stat(&fd).ok()?;
-    if before.file_type() != FileType::RegularFile || before.size > u64::from(limit) {
+    let stat = file::stat(&fd).ok()?;
+    if stat.file_type() != FileType::RegularFile || stat.size > u64::from(wanted.up_to) {
         return None;
     }
-    let bytes = contents_as_of(&fd, &before)?;
-    Some((before, bytes))
+    // Looked at first: what changes them also changes the status, which is looked at last.
+    let attributes = wanted.with_attributes.then(|| short_attributes(&fd)).flatten();
+    let bytes = contents_as_of(&fd, &stat)?;
+    Some(WholeFile { stat, bytes, attributes })
+}
+
+/// Returns the status and extended attributes of a directory, if it did not change meanwhile and can be read.
+fn whole_directory(here: &Descriptor, name: &OsStr) -> Option<(Stat, Vec<Attribute>)> {
+    let fd = directory::open_child(here, name).ok()?;
+    let before = file::stat(&fd).ok()?;
+    let attributes = short_attributes(&fd)?;
+    (file::stat(&fd).ok()?.changed == before.changed).then_some((before, attributes))
+}
+
+/// Returns all extended attributes of a file or directory, if they are short and can be read.
+fn short_attributes(fd: &OwnedFd) -> Option<Vec<Attribute>> {
+    let attributes = match attributes_within(fd, ATTRIBUTES_BYTES) {
+        Err(Errno::EOPNOTSUPP) => Vec::new(),
+        other => other.ok()?,
+    };
+    let bytes =
+        |attribute: &Attribute| Some(attribute.name.len() + attribute.value.as_ref()?.len());
+    let all: Option<usize> = attributes.iter().map(bytes).sum();
+    (all? <= ATTRIBUTES_BYTES).then_some(attributes)
 }
 
 /// Returns all bytes of a file, if its status is still this one behind them.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use uncopy_core::Errno;
-use uncopy_wire::{Call, Frame, Handle, Kind, Server, Violation};
+use uncopy_wire::{Call, Frame, Handle, Kind, Page, Server, Violation};
 
 use crate::gate::lock;
 use crate::link::{Answering, spawn};
@@ -24,7 +24,7 @@ use crate::spare::SpareBuffers;
 use crate::{RemoteError, convert};
 use answer::{Answered, Digested, ListedPage};
 use descriptors::Descriptors;
-use directory::{Asking, WantedPage};
+use directory::{Asking, WantedNames, WantedPage};
 use open::SendJob;
 use opened::Opened;
 
@@ -123,6 +123,14 @@ impl Serving {
         let listed = opened.ok_or(Errno::EBADF)?.page(asking, page, &self.descriptors);
         self.make_room();
         listed
+    }
+
+    /// Looks at entries of a directory that is open, for a data connection.
+    fn look_all(&self, wanted: WantedNames<'_>) -> Result<Page, Errno> {
+        let opened = lock(&self.work).open.get(&wanted.directory).cloned();
+        let looked = opened.ok_or(Errno::EBADF)?.look_all(wanted, &self.descriptors);
+        self.make_room();
+        looked
     }
 
     /// Forgets the listings of a data connection that has ended.
@@ -249,6 +257,10 @@ impl Serving {
                 of()?.open(name, *follows, descriptors).map(Answered::Opened)
             }
             Call::Look { name, .. } => of()?.look(name, descriptors).map(Answered::Entry),
+            call @ Call::LookAll { .. } => {
+                let wanted = WantedNames::of(call).ok_or(Errno::ENOSYS)?;
+                of()?.look_all(wanted, descriptors).map(Answered::Named)
+            }
             Call::Examine { .. } => of()?.examine(descriptors).map(Answered::Status),
             Call::Ranges { from, .. } => of()?.ranges(*from).map(Answered::Ranges),
             Call::Read { offset, bytes, .. } => {
@@ -289,6 +301,7 @@ impl Serving {
             }
             Ok(Answered::Page(page)) => server.page(id, &page.page, page.is_last, page.position),
             Ok(Answered::Entry(entry)) => server.entry(id, &entry),
+            Ok(Answered::Named(page)) => server.named(id, &page),
             Ok(Answered::Status(stat)) => match convert::status(&stat) {
                 Some(status) => server.status(id, &status),
                 None => server.failed(id, answer::raw(Errno::EINVAL)),

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,11 +13,11 @@ use uncopy_core::{Errno, Error};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, transfer, xattr};
 use uncopy_send::{FileTransferOptions, send_file};
-use uncopy_wire::{Attribute, Entry, MAX_RANGES, MAX_VALUES_BYTES, Status};
+use uncopy_wire::{Attribute, Entry, MAX_RANGES, MAX_VALUES_BYTES, Page, Status};
 
 use super::answer::{CountedEntries, Digested, FoundRanges, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
-use super::directory::{Asking, OpenDirectory, WantedPage};
+use super::directory::{Asking, OpenDirectory, WantedNames, WantedPage};
 use crate::convert;
 use crate::spare::SpareBuffers;
 
@@ -141,6 +141,15 @@ impl Opened {
         self.directory()?.look(OsStr::from_bytes(name), descriptors)
     }
 
+    /// Looks at entries by their names, as many as a page takes.
+    pub(super) fn look_all(
+        &self,
+        wanted: WantedNames<'_>,
+        descriptors: &Arc<Descriptors>,
+    ) -> Sys<Page> {
+        self.directory()?.look_all(wanted, descriptors)
+    }
+
     /// Queues a page of the listing. `true`: no thread makes pages of it yet, and one is to begin.
     pub(super) fn queue_page(&self, id: u32, page: WantedPage) -> bool {
         self.directory().is_ok_and(|directory| directory.queue_page(id, page))
@@ -236,23 +245,7 @@ impl Opened {
     }
 
     pub(super) fn attributes(&self, descriptors: &Arc<Descriptors>) -> Sys<Vec<Attribute>> {
-        self.with_descriptor(descriptors, |fd| {
-            let (mut attributes, mut bytes) = (Vec::new(), 0);
-            for name in xattr::names(fd)? {
-                let value = match bytes < MAX_VALUES_BYTES {
-                    true => match xattr::get(fd, &name)? {
-                        // It was removed meanwhile.
-                        None => continue,
-                        value => value,
-                    },
-                    // It is asked for by itself.
-                    false => None,
-                };
-                bytes += value.as_ref().map_or(0, Vec::len);
-                attributes.push(Attribute { name: name.to_bytes().to_vec(), value });
-            }
-            Ok(attributes)
-        })
+        self.with_descriptor(descriptors, |fd| attributes_within(fd, MAX_VALUES_BYTES))
     }
 
     pub(super) fn attribute(
@@ -282,4 +275,23 @@ impl Opened {
             directory.close_descriptor();
         }
     }
+}
+
+/// Returns the extended attributes of something open. Once values have this length together, those of the others are left
+/// out: they are asked for one by one.
+pub(super) fn attributes_within(fd: impl AsFd, max_bytes: usize) -> Sys<Vec<Attribute>> {
+    let (fd, mut attributes, mut bytes) = (fd.as_fd(), Vec::new(), 0);
+    for name in xattr::names(fd)? {
+        let value = match bytes < max_bytes {
+            true => match xattr::get(fd, &name)? {
+                // It was removed meanwhile.
+                None => continue,
+                value => value,
+            },
+            false => None,
+        };
+        bytes += value.as_ref().map_or(0, Vec::len);
+        attributes.push(Attribute { name: name.to_bytes().to_vec(), value });
+    }
+    Ok(attributes)
 }

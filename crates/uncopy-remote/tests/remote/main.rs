@@ -8,6 +8,7 @@ mod far_trees;
 mod hostile_callers;
 mod hostile_servers;
 mod listings;
+mod named;
 mod open_session;
 mod push;
 mod source;

@@ -32,6 +32,10 @@ impl Guard for UnitGuard<'_> {
         planned.is_some_and(|entry| is_planned(entry.destination.as_ref(), found))
     }
 
+    fn expected_size(&self, entry: &Path) -> Option<u64> {
+        self.entries.get(entry).and_then(|entry| entry.source.as_ref()).map(|source| source.size)
+    }
+
     fn other_names(&self, entry: &Path) -> Vec<PathBuf> {
         let planned = self.entries.get(entry).and_then(|entry| entry.source.as_ref());
         let names = planned.and_then(|planned| self.names.get(&planned.inode));

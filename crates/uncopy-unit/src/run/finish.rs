@@ -3,7 +3,7 @@
 //! Source and destination are looked at again for each entry. Between the look at an entry to delete and its removal lies the
 //! time of one call, in which a change of it is lost with it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use rustix::fs::FileType;
@@ -14,8 +14,9 @@ use super::{AttemptedUnit, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity};
 use crate::run::reverse::entries_from_the_end;
-use uncopy_copy::guarded::{GuardedFile, finish_directory};
+use uncopy_copy::guarded::{GuardedFile, GuardedLook, finish_directory};
 use uncopy_copy::job::{EntryOutcome, JobProgress};
+use uncopy_copy::peer::PeerNames;
 use uncopy_core::{Errno, Error, InodeFlags, Note, Objection, Reason};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, name};
@@ -32,51 +33,36 @@ enum Finished {
     Gone,
 }
 
+/// State of a unit that is being done.
+#[derive(Default)]
+struct Finishing {
+    work: Work,
+    /// Numbers of entries, of deletions, and of directories that changed since the plan.
+    entries: u64,
+    deletions: u64,
+    changed: u64,
+    is_over: bool,
+}
+
+/// Number of entries of another machine that are looked at together, before the first of them is done.
+const ENTRIES_AHEAD: usize = 128;
+
 impl AttemptedUnit<'_> {
     /// Does the entries from the last one to the first.
     pub(super) fn finish(&self, file: &GuardedFile, path: &Path) -> Result<Work, UnitError> {
-        let mut work = Work::default();
-        let (mut deletions, mut entries, mut changed) = (0_u64, 0_u64, 0_u64);
-        let mut ended = None;
-        let most = self.options.delete.as_ref().and_then(|delete| delete.most);
+        let mut finishing = Finishing::default();
+        // Nothing of this machine is looked at before its turn.
+        let most = if self.roots.source.is_there() { ENTRIES_AHEAD } else { 1 };
+        let mut waiting = Vec::new();
         let read = entries_from_the_end(file, |entry| {
-            let mut progress = JobProgress::default();
-            progress.entries = entries;
-            entries += 1;
-            if !self.failures.goes_on(progress) {
-                self.failures.add(None, &Error::new("finish", path, Reason::Cancelled));
-                return false;
-            }
-            let done = match &entry.source {
-                Some(source) => self.finish_one(&entry, source),
-                None if most.is_some_and(|most| deletions >= most) => {
-                    let why = Reason::Refused(Objection::TooManyDeleted);
-                    let path = self.unit.header.destination.as_path().join(entry.path.as_path());
-                    Err(Error::new("delete", path, why))
-                }
-                None => self.delete(&entry),
-            };
-            match done {
-                Ok(Finished::Directory { is_as_planned, notes }) => {
-                    work.done.entries += 1;
-                    changed += u64::from(!is_as_planned);
-                    let flags_not_kept = InodeFlags::default();
-                    self.failures.report(&entry, EntryOutcome::Made { notes, flags_not_kept });
-                }
-                Ok(Finished::Deleted) => {
-                    deletions += 1;
-                    work.done.deleted += 1;
-                    self.failures.report(&entry, EntryOutcome::Deleted { entries: 1 });
-                }
-                // An earlier attempt deleted it.
-                Ok(Finished::Gone) => deletions += 1,
-                Err(error) => self.failures.add_entry(&entry, error),
-            }
-            if self.failures.is_overtaken() || self.roots.source.check_connected().is_err() {
-                ended = Some(());
-            }
-            ended.is_none()
+            waiting.push(entry);
+            waiting.len() < most
+                || self.finish_some(path, &std::mem::take(&mut waiting), &mut finishing)
         });
+        if read.is_ok() && !finishing.is_over {
+            self.finish_some(path, &waiting, &mut finishing);
+        }
+        let Finishing { mut work, changed, .. } = finishing;
         file.check_connected()?;
         self.roots.source.check_connected()?;
         read.map_err(|error| Error::system("read", path, super::errno_of(&error)))?;
@@ -86,6 +72,57 @@ impl AttemptedUnit<'_> {
         work.summary.directories = work.done.entries;
         work.summary.deleted = work.done.deleted;
         Ok(work)
+    }
+
+    /// Does some entries, of which another machine is asked for at once. Returns whether the others are to be done.
+    fn finish_some(&self, path: &Path, entries: &[Entry], finishing: &mut Finishing) -> bool {
+        let most = self.options.delete.as_ref().and_then(|delete| delete.most);
+        let mut looks = self.roots.source.look_ahead(names_of(entries), self.options.copy.preserve);
+        for entry in entries {
+            let mut progress = JobProgress::default();
+            progress.entries = finishing.entries;
+            finishing.entries += 1;
+            if !self.failures.goes_on(progress) {
+                self.failures.add(None, &Error::new("finish", path, Reason::Cancelled));
+                finishing.is_over = true;
+                return false;
+            }
+            let (above, own) = split(&entry.path);
+            let look = match &mut looks {
+                Some(looks) if own != "." => looks.take(&above, own),
+                _ => GuardedLook::Unknown,
+            };
+            let done = match &entry.source {
+                Some(source) => self.finish_one(entry, source, look),
+                None if most.is_some_and(|most| finishing.deletions >= most) => {
+                    let why = Reason::Refused(Objection::TooManyDeleted);
+                    let path = self.unit.header.destination.as_path().join(entry.path.as_path());
+                    Err(Error::new("delete", path, why))
+                }
+                None => self.delete(entry, look),
+            };
+            match done {
+                Ok(Finished::Directory { is_as_planned, notes }) => {
+                    finishing.work.done.entries += 1;
+                    finishing.changed += u64::from(!is_as_planned);
+                    let flags_not_kept = InodeFlags::default();
+                    self.failures.report(entry, EntryOutcome::Made { notes, flags_not_kept });
+                }
+                Ok(Finished::Deleted) => {
+                    finishing.deletions += 1;
+                    finishing.work.done.deleted += 1;
+                    self.failures.report(entry, EntryOutcome::Deleted { entries: 1 });
+                }
+                // An earlier attempt deleted it.
+                Ok(Finished::Gone) => finishing.deletions += 1,
+                Err(error) => self.failures.add_entry(entry, error),
+            }
+            if self.failures.is_overtaken() || self.roots.source.check_connected().is_err() {
+                finishing.is_over = true;
+                return false;
+            }
+        }
+        true
     }
 
     /// Runs `act` while the attempt is the current one.
@@ -98,11 +135,19 @@ impl AttemptedUnit<'_> {
     }
 
     /// Gives a directory its metadata, and makes it if nothing in it was copied.
-    fn finish_one(&self, entry: &Entry, planned: &Identity) -> Result<Finished, Error> {
+    fn finish_one(
+        &self,
+        entry: &Entry,
+        planned: &Identity,
+        look: GuardedLook,
+    ) -> Result<Finished, Error> {
         let header = &self.unit.header;
         let path = header.destination.as_path().join(entry.path.as_path());
         let names: Vec<_> = entry.path.names().collect();
-        let source = self.roots.source.open_beneath(&names);
+        let source = match look {
+            GuardedLook::Directory(source) => Ok(source),
+            _ => self.roots.source.open_beneath(&names),
+        };
         let source = source.map_err(|errno| at_source("open", header, &entry.path, errno))?;
         let now =
             source.examine().map_err(|errno| at_source("examine", header, &entry.path, errno))?;
@@ -136,11 +181,16 @@ impl AttemptedUnit<'_> {
     }
 
     /// Deletes an entry of the destination that the source still does not have, if it is the one that the plan saw.
-    fn delete(&self, entry: &Entry) -> Result<Finished, Error> {
+    fn delete(&self, entry: &Entry, look: GuardedLook) -> Result<Finished, Error> {
         let header = &self.unit.header;
         let path = header.destination.as_path().join(entry.path.as_path());
         let (above, own) = split(&entry.path);
-        if self.source_has(entry)? {
+        let source_has = match look {
+            GuardedLook::Directory(_) | GuardedLook::Other => true,
+            GuardedLook::Missing => false,
+            GuardedLook::Unknown => self.source_has(entry)?,
+        };
+        if source_has {
             let from = header.source.as_path().join(entry.path.as_path());
             let what = "it is there now".to_owned();
             let why = Reason::Refused(Objection::SourceSincePlan { what });
@@ -220,6 +270,26 @@ impl AttemptedUnit<'_> {
             }
         }
     }
+}
+
+/// Returns the names of entries, those that follow one another in one directory together (pure).
+fn names_of(entries: &[Entry]) -> Vec<PeerNames> {
+    let mut all: Vec<PeerNames> = Vec::new();
+    for entry in entries {
+        let (above, own) = split(&entry.path);
+        // The root itself is no entry.
+        if own == "." {
+            continue;
+        }
+        match all.last_mut() {
+            Some(last) if last.way.iter().eq(&above) => last.names.push(own.to_owned()),
+            _ => {
+                let way: Vec<OsString> = above.iter().map(|name| (*name).to_owned()).collect();
+                all.push(PeerNames { way, names: vec![own.to_owned()] });
+            }
+        }
+    }
+    all
 }
 
 /// Whether a directory is as the plan saw it, but for what units changed in it. Its mode may be that of the source since an

@@ -103,7 +103,13 @@ impl Peer for Liar {
 }
 
 fn entry(name: impl AsRef<OsStr>, stat: Stat) -> PeerEntry {
-    PeerEntry { name: name.as_ref().to_owned(), stat, target: None, contents: None }
+    PeerEntry {
+        name: name.as_ref().to_owned(),
+        stat,
+        target: None,
+        contents: None,
+        attributes: None,
+    }
 }
 
 fn failed(name: &str, errno: Errno) -> PeerFailedEntry {

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{FileType, OFlags};
 use uncopy::copy::count::{CountState, TreeCount};
 use uncopy::copy::peer::{
-    Peer, PeerAttribute, PeerCount, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
-    PeerPage, PeerRanges,
+    Peer, PeerAttribute, PeerContents, PeerCount, PeerEntry, PeerError, PeerFailedEntry,
+    PeerHandle, PeerLooks, PeerNamed, PeerNames, PeerOpened, PeerPage, PeerRanges,
 };
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
@@ -44,6 +44,15 @@ pub(crate) struct Fault {
     pub(crate) error: PeerError,
 }
 
+/// Something that a test does behind the look at an entry.
+struct AfterLook(Box<dyn Fn(&OsStr) + Send + Sync>);
+
+impl std::fmt::Debug for AfterLook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AfterLook")
+    }
+}
+
 /// The other machine.
 #[derive(Debug)]
 pub(crate) struct Played {
@@ -56,6 +65,7 @@ pub(crate) struct Played {
     lost_after_bytes: Option<u64>,
     /// Whether the bytes of files differ when they are looked at again.
     are_changing: bool,
+    after_look: Option<AfterLook>,
     sent: AtomicU64,
     /// Entries in a part of a listing.
     page_entries: usize,
@@ -85,6 +95,7 @@ impl Played {
             fault: None,
             lost_after_bytes: None,
             are_changing: false,
+            after_look: None,
             sent: AtomicU64::new(0),
             page_entries: 100,
             part_bytes: 1 << 20,
@@ -104,6 +115,11 @@ impl Played {
     /// Has files that change while they are read, without a trace in their status.
     pub(crate) fn changing(self) -> Played {
         Played { are_changing: true, ..self }
+    }
+
+    /// Does something behind the look at each entry that is asked for ahead.
+    pub(crate) fn after_look(self, act: impl Fn(&OsStr) + Send + Sync + 'static) -> Played {
+        Played { after_look: Some(AfterLook(Box::new(act))), ..self }
     }
 
     /// Returns how often each question came.
@@ -193,8 +209,68 @@ impl Played {
             }
             _ => {}
         }
-        Ok(PeerEntry { name: name.to_owned(), stat, target, contents })
+        Ok(PeerEntry { name: name.to_owned(), stat, target, contents, attributes: None })
     }
+}
+
+/// Looks at entries by their names, a few at a time.
+#[derive(Debug)]
+struct Looks {
+    played: Arc<Played>,
+    directory: PeerHandle,
+    names: Arc<[PeerNames]>,
+    contents: PeerContents,
+    at: (usize, usize),
+}
+
+impl PeerLooks for Looks {
+    fn next(&mut self) -> Result<Vec<PeerNamed>, PeerError> {
+        let PeerNames { way, names } = &self.names[self.at.0];
+        let from = self.at.1;
+        let to = names.len().min(from + 3);
+        let behind = if to == names.len() { (self.at.0 + 1, 0) } else { (self.at.0, to) };
+        let look = || -> Result<Vec<PeerNamed>, PeerError> {
+            self.played.count("look_ahead")?;
+            let way: Vec<&OsStr> = way.iter().map(OsString::as_os_str).collect();
+            let above = directory::open_beneath(&*self.played.fd(self.directory)?, &way, false)
+                .map_err(system)?;
+            names[from..to].iter().map(|name| self.look_at(&above, name)).collect()
+        };
+        let looked = look();
+        self.at = if looked.is_ok() { behind } else { (self.at.0 + 1, 0) };
+        looked
+    }
+}
+
+impl Looks {
+    fn look_at(&self, above: &OwnedFd, name: &OsStr) -> Result<PeerNamed, PeerError> {
+        let looked = match self.played.entry(above, name, self.contents.up_to) {
+            Ok(mut entry) => {
+                if entry.contents.is_some() && self.contents.with_attributes {
+                    entry.attributes = Some(all_attributes(above, name)?);
+                }
+                PeerNamed::Seen(entry)
+            }
+            Err(PeerError::System(errno)) => {
+                PeerNamed::Failed(PeerFailedEntry { name: name.to_owned(), errno })
+            }
+            Err(lost) => return Err(lost),
+        };
+        if let Some(AfterLook(act)) = &self.played.after_look {
+            act(name);
+        }
+        Ok(looked)
+    }
+}
+
+fn all_attributes(above: &OwnedFd, name: &OsStr) -> Result<Vec<PeerAttribute>, PeerError> {
+    let fd = name::open_existing(above, name, OFlags::RDONLY).map_err(system)?;
+    let names = xattr::names(&fd).map_err(system)?;
+    let attribute = |name: &CString| {
+        let value = xattr::get(&fd, name).map_err(system)?;
+        Ok(PeerAttribute { name: OsStr::from_bytes(name.to_bytes()).to_owned(), value })
+    };
+    names.iter().map(attribute).collect()
 }
 
 /// Reads a small file, if it can be read and is as long as its status says.
@@ -263,6 +339,15 @@ impl Peer for Played {
     fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError> {
         self.count("look")?;
         self.entry(&*self.fd(directory)?, name, 0)
+    }
+
+    fn look_ahead(
+        self: Arc<Self>,
+        directory: PeerHandle,
+        names: Arc<[PeerNames]>,
+        contents: PeerContents,
+    ) -> Option<Box<dyn PeerLooks>> {
+        Some(Box::new(Looks { played: self, directory, names, contents, at: (0, 0) }))
     }
 
     fn examine(&self, of: PeerHandle) -> Result<Stat, PeerError> {
