@@ -66,7 +66,7 @@ pub struct PeerNames {
     pub names: Vec<OsString>,
 }
 
-/// What comes with entries.
+/// Choice of what comes with entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerContents {
     /// Maximum length in bytes of files whose contents come.

@@ -99,7 +99,7 @@ impl AttemptedUnit<'_> {
                     let path = self.unit.header.destination.as_path().join(entry.path.as_path());
                     Err(Error::new("delete", path, why))
                 }
-                None => self.delete(entry, look),
+                None => self.delete(entry, &look),
             };
             match done {
                 Ok(Finished::Directory { is_as_planned, notes }) => {
@@ -181,7 +181,7 @@ impl AttemptedUnit<'_> {
     }
 
     /// Deletes an entry of the destination that the source still does not have, if it is the one that the plan saw.
-    fn delete(&self, entry: &Entry, look: GuardedLook) -> Result<Finished, Error> {
+    fn delete(&self, entry: &Entry, look: &GuardedLook) -> Result<Finished, Error> {
         let header = &self.unit.header;
         let path = header.destination.as_path().join(entry.path.as_path());
         let (above, own) = split(&entry.path);
