@@ -362,7 +362,9 @@ fn deletions_keep_mounts_of(are_both_here: bool, direction: Direction) {
     assert!(!there("gone").exists(), "{}", run.stderr);
     assert_eq!(fs::read_to_string(there("bound/below/theirs")).unwrap(), "bound");
     assert_eq!(fs::read_to_string(there("other/below/theirs")).unwrap(), "other");
-    eprintln!("MOUNTS {are_both_here} {direction:?}: {:?} {}", run.status, run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{}{}", run.stdout, run.stderr);
+    let found = kinds(&run);
+    assert!(!found.is_empty() && found.iter().all(|kind| kind == "conflict"), "{}", run.stdout);
 }
 
 fn deletions_look_again_at_both_machines() {
