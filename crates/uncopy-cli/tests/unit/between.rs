@@ -280,7 +280,8 @@ fn a_file_that_cannot_be_read_fails_alone() {
         for name in ["a", "b", "secret", "z"] {
             work.write(name, name);
         }
-        fs::set_permissions(work.source().join("secret"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(work.source().join("secret"), fs::Permissions::from_mode(0o000))
+            .unwrap();
         if File::open(work.source().join("secret")).is_ok() {
             // A process with this right reads everything.
             return;
