@@ -33,6 +33,8 @@ pub struct CopyContext<'a> {
     pub(crate) new_mode: Option<u32>,
     /// Whether the space of a copy that was stopped is freed by a thread of its own.
     pub(crate) frees_aside: bool,
+    /// Whether a directory is listed for leftovers at most once a second.
+    pub(crate) sweeps_seldom: bool,
     pub(crate) spare_threads: Option<&'a (dyn Fn() -> usize + Sync)>,
     /// Permit to give names, where it can be withdrawn.
     pub(crate) permit: Option<&'a Permit>,
@@ -118,6 +120,29 @@ impl<'a> CopyContext<'a> {
     #[must_use]
     pub fn frees_aside(mut self, yes: bool) -> CopyContext<'a> {
         self.frees_aside = yes;
+        self
+    }
+
+    /// Sets whether a directory is listed for leftovers of killed runs at most once a second, for many copies in a row that
+    /// replace small files: listing a directory of 200 files takes as long as replacing one. What a run leaves within that
+    /// second is found by a later copy.
+    ///
+    /// ```
+    /// use uncopy::copy::{CopyContext, CopyOptions, copy_file_in};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let source = directory.path().join("a");
+    /// # std::fs::write(&source, "text")?;
+    /// let context = CopyContext::new().sweeps_seldom(true);
+    /// for name in ["b", "c", "b", "c"] {
+    ///     let destination = directory.path().join(name);
+    ///     copy_file_in(&source, &destination, &CopyOptions::new(), &context, &mut ())?;
+    ///     assert_eq!(std::fs::read(destination)?, b"text");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sweeps_seldom(mut self, yes: bool) -> CopyContext<'a> {
+        self.sweeps_seldom = yes;
         self
     }
 

@@ -20,7 +20,7 @@ use super::retries::{Flushes, retry_while_source_changes};
 use super::skip::Skip;
 use super::source::Source;
 use super::staging::{Commit, Placing, Staging};
-use super::stale::{Noting, SweepAnew, Sweeper};
+use super::stale::{Noting, SweepAnew, SweepSeldom, Sweeper};
 use super::stream;
 use uncopy_core::{Contradiction, Error, Note, Reason, Receipt, Result};
 use uncopy_os::{directory, follow};
@@ -33,7 +33,8 @@ pub(super) fn copy(
     context: &CopyContext<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
-    copy_of_job(source, destination, options, context, &SweepAnew, observer)
+    let sweeper: &dyn Sweeper = if context.sweeps_seldom { &SweepSeldom } else { &SweepAnew };
+    copy_of_job(source, destination, options, context, sweeper, observer)
 }
 
 /// Copies one of several files, which share what was found in their directories.

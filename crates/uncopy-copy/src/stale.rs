@@ -21,7 +21,7 @@ use crate::journal_name::{BEGIN as BEGIN_TEXT, DIGEST_DIGITS, JOURNAL, name_dige
 #[cfg(fuzzing)]
 pub use format::fuzz;
 pub(crate) use record::{Noted, Noting, Register};
-pub(crate) use sweep::{SweepAnew, Sweeper, Unproven};
+pub(crate) use sweep::{SweepAnew, SweepSeldom, Sweeper, Unproven};
 #[cfg(feature = "trees")]
 pub(crate) use sweep::{TemporaryNames, claim, look_up, remove_leftovers, sweep, sweep_proven};
 

@@ -28,7 +28,7 @@ pub(crate) fn copy_file(
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let mut options = copy_options(kept, require, durable, verify)?;
-    let context = CopyContext::new().new_mode(MODE_OF_NEW).frees_aside(true);
+    let context = CopyContext::new().new_mode(MODE_OF_NEW).frees_aside(true).sweeps_seldom(true);
     let mut watch = Watch::new(progress);
     loop {
         let copied = py.detach(|| {

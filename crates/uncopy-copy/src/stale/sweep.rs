@@ -5,10 +5,9 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-#[cfg(feature = "trees")]
 use std::os::unix::ffi::OsStrExt;
-#[cfg(feature = "trees")]
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags};
 
@@ -59,7 +58,6 @@ impl Sweeper for SweepAnew {
 }
 
 /// Device and inode of a directory.
-#[cfg(feature = "trees")]
 type DirectoryId = ((u32, u32), u64);
 
 /// Temporary names in the directories that a job replaces files in, each listed once: a directory of many
@@ -78,12 +76,49 @@ impl Sweeper for TemporaryNames {
         let names = listed.entry((stat.device, stat.inode)).or_insert_with(|| {
             name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES).unwrap_or_default()
         });
-        let prefix = prefix(destination);
-        let is_own = |name: &&OsString| name.as_bytes().starts_with(prefix.as_bytes());
-        let own = names.iter().filter(is_own).cloned().collect();
+        let own = names_for(destination, names);
         drop(listed);
         go_through(Place { directory, source: None }, own)
     }
+}
+
+/// Lists a directory at most once a second, for many single copies in a row: each would list a directory of many files.
+pub(crate) struct SweepSeldom;
+
+/// Temporary names in the directory that was listed last by [`SweepSeldom`].
+struct Listed {
+    directory: DirectoryId,
+    at: Instant,
+    names: Vec<OsString>,
+}
+
+/// Time for which [`SweepSeldom`] does not list a directory again.
+const BETWEEN_LISTINGS: Duration = Duration::from_secs(1);
+
+impl Sweeper for SweepSeldom {
+    fn remove_leftovers(&self, directory: BorrowedFd<'_>, destination: &OsStr) -> Vec<Unproven> {
+        static LAST: Mutex<Option<Listed>> = Mutex::new(None);
+        let Ok(stat) = file::stat(directory) else { return Vec::new() };
+        let id = (stat.device, stat.inode);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent =
+            |found: &Listed| found.directory == id && found.at.elapsed() < BETWEEN_LISTINGS;
+        let known = last.take().filter(is_recent);
+        let listed = last.insert(known.unwrap_or_else(|| {
+            let names = name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES);
+            Listed { directory: id, at: Instant::now(), names: names.unwrap_or_default() }
+        }));
+        let own = names_for(destination, &listed.names);
+        drop(last);
+        go_through(Place { directory, source: None }, own)
+    }
+}
+
+/// Returns those of the names that were made for a destination.
+fn names_for(destination: &OsStr, names: &[OsString]) -> Vec<OsString> {
+    let prefix = prefix(destination);
+    let is_own = |name: &&OsString| name.as_bytes().starts_with(prefix.as_bytes());
+    names.iter().filter(is_own).cloned().collect()
 }
 
 /// Removes recorded leftovers of earlier runs to the same destination, unless they are locked; reports

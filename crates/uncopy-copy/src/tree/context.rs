@@ -129,6 +129,7 @@ impl<'a> Context<'a> {
             gate: self.gate(),
             new_mode: None,
             frees_aside: false,
+            sweeps_seldom: false,
             throttle: self.throttle(),
             spare_threads: Some(spare_threads),
             permit: None,
