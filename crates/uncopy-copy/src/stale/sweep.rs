@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, PoisonError};
+#[cfg(feature = "trees")]
+use std::sync::PoisonError;
+use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags};
@@ -100,7 +102,12 @@ impl Sweeper for SweepSeldom {
         static LAST: Mutex<Option<Listed>> = Mutex::new(None);
         let Ok(stat) = file::stat(directory) else { return Vec::new() };
         let id = (stat.device, stat.inode);
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may hold it for ever: one that was there when this process was forked.
+        let mut last = match LAST.try_lock() {
+            Ok(last) => last,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return remove_leftovers(directory, destination),
+        };
         let is_recent =
             |found: &Listed| found.directory == id && found.at.elapsed() < BETWEEN_LISTINGS;
         let known = last.take().filter(is_recent);
