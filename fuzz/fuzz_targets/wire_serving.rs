@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use uncopy_wire::{
-    Call, End, Entry, Frames, Kind, Page, Received, Server, Session, Status, is_name,
+    Call, End, Entry, FailedEntry, Frames, Kind, NamedEntry, Page, Received, Server, Session,
+    Status, is_name,
 };
 
 fuzz_target!(|data: &[u8]| {
