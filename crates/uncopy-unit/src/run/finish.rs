@@ -187,8 +187,8 @@ impl AttemptedUnit<'_> {
         let (above, own) = split(&entry.path);
         let source_has = match look {
             GuardedLook::Directory(_) | GuardedLook::Other => true,
-            GuardedLook::Missing => false,
-            GuardedLook::Unknown => self.source_has(entry)?,
+            // It may have come since that look.
+            GuardedLook::Missing | GuardedLook::Unknown => self.source_has(entry)?,
         };
         if source_has {
             let from = header.source.as_path().join(entry.path.as_path());
