@@ -681,8 +681,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         }
         self.written_out = Some(new);
         if !earlier.is_empty() {
-            // A full queue of the device may have made that long.
-            self.report()?;
+            // No look at a wish to stop in between: what was copied is noted first.
             let length = earlier.end - earlier.start;
             write_out::finish(self.destination, earlier.start, length)
                 .map_err(|errno| Error::destination("flush", self.given(), errno))?;
