@@ -168,9 +168,7 @@ impl PeerObject {
     pub(crate) fn handle(&self) -> PeerHandle {
         self.0.handle
     }
-}
 
-impl PeerObject {
     pub(crate) fn link(&self) -> &Arc<PeerLink> {
         &self.0.link
     }

@@ -289,13 +289,13 @@ fn transcript_2() -> String {
     line.text
 }
 
-/// Makes what version 3 adds, over the session and over a data connection.
-fn transcript_3() -> String {
-    let mut line = begin_speaking(3, format!("# {LINE}\n\n# Listings that go on anywhere\n"));
-    let versions = Versions { min: 1, max: 3 };
-    let greeting = |program: &str| Greeting { versions, program: program.into() };
-    line.bytes("near", "greeting", &greeting("0.3.0").encode());
-    line.bytes("far", "greeting", &greeting("0.3.1").encode());
+/// Begins a transcript of what a version adds: greetings, and a directory that is open.
+fn begin_serving(version: u16, title: &str) -> (Transcript, Caller, Server) {
+    let mut line = begin_speaking(version, format!("# {LINE}\n\n# {title}\n"));
+    let versions = Versions { min: 1, max: version };
+    let greeting = |patch: u16| Greeting { versions, program: format!("0.{version}.{patch}") };
+    line.bytes("near", "greeting", &greeting(0).encode());
+    line.bytes("far", "greeting", &greeting(1).encode());
     line.message("near", &Message::Job(Job::Serve { roots: vec![b"d".to_vec()] }));
     line.message("far", &Message::Accepted { is_confined: true });
     let (mut caller, mut server) = (Caller::new(), Server::new(1));
@@ -304,6 +304,12 @@ fn transcript_3() -> String {
     let request = server.take(&asked).unwrap();
     let (_, answer) = server.opened(request.id, &status(Kind::Directory)).unwrap();
     caller.take(answer).unwrap();
+    (line, caller, server)
+}
+
+/// Makes what version 3 adds, over the session and over a data connection.
+fn transcript_3() -> String {
+    let (mut line, mut caller, mut server) = begin_serving(3, "Listings that go on anywhere");
     let mut page = Page::default();
     let (name, status) = (b"f".to_vec(), status(Kind::File));
     page.push(&Entry { name, status, target: None, contents: None });
@@ -337,20 +343,8 @@ fn transcript_3() -> String {
 
 /// Makes what version 4 adds, over the session and over a data connection.
 fn transcript_4() -> String {
-    let mut line =
-        begin_speaking(4, format!("# {LINE}\n\n# Entries that are asked for by names\n"));
-    let versions = Versions { min: 1, max: 4 };
-    let greeting = |program: &str| Greeting { versions, program: program.into() };
-    line.bytes("near", "greeting", &greeting("0.4.0").encode());
-    line.bytes("far", "greeting", &greeting("0.4.1").encode());
-    line.message("near", &Message::Job(Job::Serve { roots: vec![b"d".to_vec()] }));
-    line.message("far", &Message::Accepted { is_confined: true });
-    let (mut caller, mut server) = (Caller::new(), Server::new(1));
-    let root = Call::Root { number: 0, follows: false };
-    let (_, asked) = caller.call(&root).unwrap();
-    let request = server.take(&asked).unwrap();
-    let (_, answer) = server.opened(request.id, &status(Kind::Directory)).unwrap();
-    caller.take(answer).unwrap();
+    let (mut line, mut caller, mut server) =
+        begin_serving(4, "Entries that are asked for by names");
     let of_two_bytes = Status { size: 2, ..status(Kind::File) };
     let seen =
         |name: &[u8], status: Status, target: Option<&[u8]>, contents: Option<&[u8]>| Entry {
