@@ -290,6 +290,23 @@ fn record(session: Session, root: &Path) -> Whole {
     Whole { session, record, roots, outcomes }
 }
 
+/// Records a session until what each end sent, played to the other one, leads to the same end. On a busy machine an
+/// answer may come so late that an end asks for more ahead, which is not in the record of another time.
+fn record_to_play(session: Session, root: &Path) -> Whole {
+    const TRIES: usize = 100;
+    (0..TRIES)
+        .map(|_| record(session, root))
+        .find(|whole| {
+            [NEAR, FAR].into_iter().all(|to| {
+                let what = format!("{} to {to}, uncut", session.name);
+                let outcome = whole.play(to, &what, whole.record.chunks(1 - to));
+                whole.assert_true(to, &outcome, &what);
+                outcome.0.is_ok()
+            })
+        })
+        .unwrap_or_else(|| panic!("{}: no record leads to its end again", session.name))
+}
+
 impl Whole {
     /// Plays what one end sent to the other one.
     fn play(&self, to: usize, what: &str, chunks: Vec<Chunk>) -> Outcome {
@@ -315,11 +332,10 @@ impl Whole {
 fn every_session_cut_at_any_byte_comes_to_an_end_without_a_wrong_answer() {
     let root = make_tree();
     for session in SESSIONS {
-        let whole = record(session, root.path());
+        let whole = record_to_play(session, root.path());
         for to in [NEAR, FAR] {
             let chunks = whole.record.chunks(1 - to);
             let total = Record::count(&chunks);
-            let mut ends = 0;
             for length in (0..=total).rev().step_by(by_extent([11, 1, 1])) {
                 let what = format!("{} to {to}, {length} of {total}", session.name);
                 let (mut cut, mut left) = (Vec::new(), length);
@@ -333,9 +349,7 @@ fn every_session_cut_at_any_byte_comes_to_an_end_without_a_wrong_answer() {
                 }
                 let outcome = whole.play(to, &what, cut);
                 whole.assert_true(to, &outcome, &what);
-                ends += usize::from(outcome.0.is_ok());
             }
-            assert!(ends > 0, "{} {to}", session.name);
         }
     }
 }
