@@ -25,6 +25,16 @@ pub(crate) enum FleetError {
         /// Next step.
         next: &'static str,
     },
+    /// The ledger is on another machine, and was not read.
+    #[error("{problem}; {next}")]
+    LedgerThere {
+        /// Problem.
+        problem: String,
+        /// Next step.
+        next: &'static str,
+        /// How the program ends.
+        exit: Exit,
+    },
     /// The words on the command line contradict each other or the machine.
     #[error("{0}")]
     Usage(String),
@@ -62,6 +72,7 @@ impl FleetError {
             FleetError::Unit(_) | FleetError::System { .. } | FleetError::NoQueue { .. } => {
                 Exit::Failure
             }
+            FleetError::LedgerThere { exit, .. } => *exit,
             FleetError::Usage(_) => Exit::Usage,
             FleetError::Engine { .. } => Exit::NoEngine,
         }

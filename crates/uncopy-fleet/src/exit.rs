@@ -10,6 +10,8 @@ pub(crate) enum Exit {
     Failure = 1,
     /// The command line makes no sense; nothing was touched.
     Usage = 2,
+    /// The machine of the destination, where the ledger is, cannot be reached.
+    Unreachable = 9,
     /// Units are not done yet, and none has failed.
     NotFinished = 10,
     /// The engine is not here, cannot be reached, lets nobody in or is too old.
@@ -29,6 +31,7 @@ Exit codes:
   0   done: submitted, or every unit has a record
   1   a unit failed or was given up, or something could not be read or written
   2   the command line makes no sense, or this uncopy does not know the options of a unit
+  9   the machine of the destination cannot be reached, or the connection to it ended
   10  no unit has failed, and some are not done yet
   11  the engine is not here, cannot be reached, lets nobody in or is too old
   130, 143  stopped by SIGINT, SIGTERM; units that were begun are handed back";

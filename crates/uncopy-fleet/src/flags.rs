@@ -57,7 +57,7 @@ pub(crate) enum Engine {
     /// Writes a script and a list of units below DIR/slurm, and submits them with sbatch: an array job whose elements are
     /// requeued when their node fails, and a job for the last unit that begins when the array has ended, however it ended.
     /// An element ends with the exit code of `uncopy unit run`. DIR, source and destination must have the same paths on all
-    /// nodes.
+    /// nodes, or the same names if one of the two is on another machine.
     Slurm(SlurmFlags),
 
     /// Queue the units that are not done, on a server of NATS with JetStream
@@ -70,8 +70,8 @@ pub(crate) enum Engine {
     ///
     /// Takes one unit at a time for each of --jobs, checks that the file of the unit is the one that was submitted, runs
     /// `uncopy unit run`, and takes the unit out of the queue when the ledger has its record. A unit that failed is tried
-    /// again later, by any worker. Run as many workers as you like, anywhere the plan, the source and the destination are
-    /// mounted.
+    /// again later, by any worker. Run as many workers as you like, anywhere the plan is mounted, and source and destination
+    /// are mounted or can be reached.
     Work(WorkFlags),
 
     /// Show ledger and queue
@@ -115,7 +115,7 @@ pub(crate) struct ServerFlags {
     #[arg(long, value_name = "URL")]
     pub(crate) server: String,
 
-    /// File with a JWT and a seed, as `nsc generate creds` writes it
+    /// File with a user's JWT and seed, as `nsc generate creds` writes it, or with the seed of an nkey alone
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) credentials: Option<PathBuf>,
 
@@ -142,6 +142,10 @@ pub(crate) struct SubmitFlags {
     /// Number of servers that keep the queue
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub(crate) replicas: u8,
+
+    /// The program uncopy, which reads a ledger on another machine [default: the one beside this program]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) program: Option<PathBuf>,
 }
 
 /// Flags of `work`.

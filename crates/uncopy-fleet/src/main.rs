@@ -13,6 +13,8 @@ mod exit;
 #[cfg(target_os = "linux")]
 mod flags;
 #[cfg(target_os = "linux")]
+mod ledger_there;
+#[cfg(target_os = "linux")]
 mod nats;
 #[cfg(target_os = "linux")]
 mod plan;

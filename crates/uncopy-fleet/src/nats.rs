@@ -5,6 +5,7 @@
 //! gives no sign of life. The server may lose acknowledged messages in a power cut: whoever submits again queues what has
 //! no record.
 
+mod access;
 mod connection;
 mod names;
 mod status;
@@ -23,13 +24,13 @@ use crate::report;
 
 /// Queues what is left of a plan.
 pub(crate) fn submit(flags: &SubmitFlags) -> Result<Exit, FleetError> {
-    let work = PlannedWork::read(&flags.server.directory)?;
+    let work = PlannedWork::read(&flags.server.directory, flags.program.as_deref())?;
     in_runtime(submit::run(flags, work))
 }
 
 /// Does units from the queue.
 pub(crate) fn work(flags: &WorkFlags) -> Result<Exit, FleetError> {
-    let work = PlannedWork::read(&flags.server.directory)?;
+    let work = PlannedWork::read(&flags.server.directory, flags.program.as_deref())?;
     if work.left()?.is_empty() {
         report::print("all units are done\n");
         return Ok(Exit::Success);
@@ -40,7 +41,7 @@ pub(crate) fn work(flags: &WorkFlags) -> Result<Exit, FleetError> {
 
 /// Shows ledger and queue.
 pub(crate) fn status(flags: &StatusFlags) -> Result<Exit, FleetError> {
-    let work = PlannedWork::read(&flags.server.directory)?;
+    let work = PlannedWork::read(&flags.server.directory, flags.program.as_deref())?;
     let uncopy = crate::program::find(flags.program.as_deref())?;
     let of_ledger = status::of_ledger(&uncopy, &work, flags.json)?;
     let of_queue = in_runtime(status::of_queue(flags, &work))?;

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use uncopy_unit::format::{Plan, UnitNumber};
-use uncopy_unit::ledger::{FailureKind, Ledger, LedgerFile};
+use uncopy_unit::ledger::{Ledger, LedgerFile};
 use uncopy_unit::plan::{digest_of_unit, read_plan, unit_file};
-use uncopy_unit::status::ledger_of;
+use uncopy_unit::status::{facts_of, ledger_of, status};
 
 use crate::error::FleetError;
+use crate::ledger_there::LedgerThere;
+use crate::program;
 
 /// A plan in its directory.
 #[derive(Debug)]
@@ -16,6 +18,17 @@ pub(crate) struct PlannedWork {
     pub(crate) directory: PathBuf,
     /// The plan.
     pub(crate) plan: Plan,
+    /// Reader of the ledger, if that is on another machine.
+    there: Option<LedgerThere>,
+}
+
+/// State of a plan by its ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlanState {
+    /// Number of units without a record.
+    pub(crate) missing: u32,
+    /// Whether a unit has failed.
+    pub(crate) has_failures: bool,
 }
 
 /// Units without a record.
@@ -51,23 +64,20 @@ impl UnitsLeft {
 }
 
 impl PlannedWork {
-    /// Reads the plan in a directory.
+    /// Reads the plan in a directory. `uncopy`: the program that reads a ledger on another machine, if one is named.
     ///
     /// # Errors
     /// There is none, or it is not in its format.
-    pub(crate) fn read(directory: &Path) -> Result<PlannedWork, FleetError> {
+    pub(crate) fn read(directory: &Path, uncopy: Option<&Path>) -> Result<PlannedWork, FleetError> {
         let next = "name the directory of `uncopy unit plan --out`";
         let absolute =
             std::path::absolute(directory).map_err(FleetError::system("use", directory, next))?;
         let plan = read_plan(&absolute)?;
-        if let Some(place) = plan.destination.there() {
-            return Err(FleetError::Usage(format!(
-                "the destination is on another machine ({}), and so is the ledger, which this program reads itself: mount \
-                 it here and plan to that path, or plan on that machine with the source on another one",
-                place.display()
-            )));
-        }
-        Ok(PlannedWork { plan, directory: absolute })
+        let there = match plan.destination.there() {
+            Some(_) => Some(LedgerThere::new(program::find(uncopy)?)),
+            None => None,
+        };
+        Ok(PlannedWork { plan, directory: absolute, there })
     }
 
     /// Returns the file of a unit.
@@ -93,8 +103,14 @@ impl PlannedWork {
     /// # Errors
     /// The ledger cannot be read.
     pub(crate) fn left(&self) -> Result<UnitsLeft, FleetError> {
-        let mut done = vec![false; self.plan.units as usize];
-        if let Some(ledger) = self.ledger()? {
+        let mut done = vec![self.there.is_some(); self.plan.units as usize];
+        if let Some(there) = &self.there {
+            for unit in there.left(&self.directory)? {
+                if let Some(done) = done.get_mut(unit.get() as usize) {
+                    *done = false;
+                }
+            }
+        } else if let Some(ledger) = self.ledger()? {
             ledger.list(|unit, kind| {
                 if let (LedgerFile::Record, Some(done)) = (kind, done.get_mut(unit.get() as usize))
                 {
@@ -105,34 +121,48 @@ impl PlannedWork {
         Ok(UnitsLeft::of(&done))
     }
 
+    /// Whether the ledger is on this machine, where looking costs little.
+    pub(crate) fn has_ledger_here(&self) -> bool {
+        self.there.is_none()
+    }
+
     /// Whether a unit has a record.
     ///
     /// # Errors
     /// The ledger cannot be read.
     pub(crate) fn is_done(&self, unit: UnitNumber) -> Result<bool, FleetError> {
+        if let Some(there) = &self.there {
+            return Ok(!there.left(&self.directory)?.contains(&unit));
+        }
         let record = self.ledger()?.map(|ledger| ledger.record(unit)).transpose()?;
         Ok(record.flatten().is_some())
     }
 
-    /// Returns the number of attempts that the ledger knows of a unit.
+    /// Returns the number of attempts that the ledger knows of a unit without a record.
     ///
     /// # Errors
     /// The ledger cannot be read.
     pub(crate) fn attempts(&self, unit: UnitNumber) -> Result<u64, FleetError> {
+        if let Some(there) = &self.there {
+            return Ok(there.state(&self.directory)?.attempts(unit));
+        }
         let attempt = self.ledger()?.map(|ledger| ledger.attempt(unit)).transpose()?;
         Ok(attempt.flatten().map_or(0, |attempt| attempt.number))
     }
 
-    /// Whether the last failure of a unit has conflicts and nothing else.
+    /// Returns the state of the plan.
     ///
     /// # Errors
     /// The ledger cannot be read.
-    pub(crate) fn has_conflicts_alone(&self, unit: UnitNumber) -> Result<bool, FleetError> {
-        let failure = self.ledger()?.map(|ledger| ledger.failure(unit)).transpose()?.flatten();
-        Ok(failure.is_some_and(|failure| {
-            let is_conflict = |kind| kind == FailureKind::Conflict;
-            !failure.reasons.is_empty() && failure.reasons.iter().all(|r| is_conflict(r.kind))
-        }))
+    pub(crate) fn state(&self) -> Result<PlanState, FleetError> {
+        if let Some(there) = &self.there {
+            let state = there.state(&self.directory)?;
+            let missing = state.units.saturating_sub(state.done);
+            return Ok(PlanState { missing, has_failures: state.has_failures() });
+        }
+        let status = status(&self.plan, facts_of(&self.plan)?);
+        let missing = status.units.saturating_sub(status.done);
+        Ok(PlanState { missing, has_failures: !status.failed.is_empty() })
     }
 
     fn ledger(&self) -> Result<Option<Ledger>, FleetError> {

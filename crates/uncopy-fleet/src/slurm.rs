@@ -32,7 +32,7 @@ pub(crate) fn run(flags: &SlurmFlags) -> Result<Exit, FleetError> {
             "the option {option} would make other jobs of these; leave it out, --together says how many units a job does"
         )));
     }
-    let work = PlannedWork::read(&flags.directory)?;
+    let work = PlannedWork::read(&flags.directory, flags.program.as_deref())?;
     let left = work.left()?;
     if left.is_empty() {
         report::print("all units are done\n");

@@ -17,7 +17,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeliveryFacts {
     /// Number of tries, this one included: how often the message was handed out. Of the last unit, which is also handed
-    /// out while it waits for others, the attempts that the ledger knows.
+    /// out while it waits for others, the attempts that the ledger knows since it was queued.
     pub(crate) tries: u64,
     /// Number of tries after which a unit that is not done is given up.
     pub(crate) max_tries: u64,

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod engines;
 mod nats;
 mod slurm;
 mod work;
@@ -16,6 +17,6 @@ fn main() -> ExitCode {
         uncopy_cli::run_and_exit(std::env::args_os());
     }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [nats::cases(), slurm::cases()].into_iter().flatten().collect()
+        [engines::cases(), nats::cases(), slurm::cases()].into_iter().flatten().collect()
     })
 }

@@ -1,6 +1,6 @@
 //! A tree, a plan of its copy, and the programs that do it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,25 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testbed::{
-    Compared, LONG, Place, Program, Run, Scratch, assert_same_tree, descendants, seeded,
+    Compared, LONG, Place, Program, Run, Scratch, Sshd, assert_same_tree, descendants, seeded,
 };
 
 /// Name by which the test program is `uncopy`.
 pub(crate) const UNCOPY: &str = "uncopy";
 
+/// Root that is on another machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum There {
+    Source,
+    Destination,
+}
+
 /// A source, a destination, and the directory of a plan.
 pub(crate) struct Work {
     pub(crate) scratch: Scratch,
     directory: PathBuf,
+    there: Option<There>,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Work {
@@ -34,7 +43,34 @@ impl Work {
         let directory = scratch.join(Path::new(name.as_ref()));
         symlink(std::env::current_exe().unwrap(), scratch.join(UNCOPY)).unwrap();
         fs::create_dir(scratch.join("source")).unwrap();
-        Work { scratch, directory }
+        Work { scratch, directory, there: None, environment: Vec::new() }
+    }
+
+    /// Makes one with a root on the machine of a server, which is this one.
+    pub(crate) fn between(there: There, sshd: &Sshd) -> Work {
+        let mut work = Work::new();
+        let shell = format!("ssh -F '{}'", sshd.client_config().display());
+        work.there = Some(there);
+        work.environment =
+            vec![("UNCOPY_RSH", shell.into()), ("UNCOPY_REMOTE_PROGRAM", work.uncopy().into())];
+        work
+    }
+
+    /// Lets no program log in on the other machine any more, or all of them again.
+    pub(crate) fn set_remote_shell(&mut self, shell: impl Into<OsString>) -> OsString {
+        std::mem::replace(&mut self.environment[0].1, shell.into())
+    }
+
+    /// Gives a program what it needs to log in on the other machine.
+    pub(crate) fn in_environment(&self, program: Program) -> Program {
+        self.environment.iter().fold(program, |program, (name, value)| program.env(name, value))
+    }
+
+    fn root(&self, path: PathBuf, root: There) -> OsString {
+        match self.there == Some(root) {
+            true => [OsStr::new("[::1]:"), path.as_os_str()].into_iter().collect(),
+            false => path.into(),
+        }
     }
 
     pub(crate) fn source(&self) -> PathBuf {
@@ -66,12 +102,13 @@ impl Work {
     }
 
     pub(crate) fn plan(&self, flags: &[&str]) {
-        let run = Program::new(self.uncopy())
+        let program = Program::new(self.uncopy())
             .args(["unit", "plan", "-a", "-q", "--out"])
             .arg(&self.directory)
             .args(flags)
-            .args([self.source(), self.destination()])
-            .run();
+            .arg(self.root(self.source(), There::Source))
+            .arg(self.root(self.destination(), There::Destination));
+        let run = self.in_environment(program).run();
         assert!(run.status.success(), "{}{}", run.stderr, run.stdout);
     }
 
@@ -94,7 +131,14 @@ impl Work {
     /// State of the plan by its ledger.
     pub(crate) fn status(&self) -> Value {
         let program = Program::new(self.uncopy()).args(["unit", "status", "--json"]);
-        serde_json::from_str(&program.arg(&self.directory).run().stdout).unwrap()
+        let run = self.in_environment(program.arg(&self.directory)).run();
+        serde_json::from_str(&run.stdout).unwrap()
+    }
+
+    /// Does a unit without any engine.
+    pub(crate) fn run_unit(&self, unit: &Path) -> Run {
+        let program = Program::new(self.uncopy()).args(["unit", "run"]).arg(unit);
+        self.in_environment(program).run()
     }
 
     /// Whether the ledger has a file with this name.
@@ -151,6 +195,7 @@ impl Worker {
             .args(["--server", url, "--program"])
             .arg(uncopy)
             .args(flags)
+            .envs(work.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)

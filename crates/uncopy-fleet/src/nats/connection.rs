@@ -1,7 +1,7 @@
 //! Connections to a server, and what a plan has there.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::context::{
@@ -9,8 +9,9 @@ use async_nats::jetstream::context::{
 };
 use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{self, Context, ErrorCode};
-use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
+use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr, ServerError};
 
+use super::access::{Credentials, Refusals};
 use super::names;
 use crate::error::FleetError;
 use crate::flags::ServerFlags;
@@ -26,6 +27,13 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Oldest version of the server: it refuses a second message about a unit.
 const OLDEST: (i64, i64, i64) = (2, 9, 0);
 
+/// A server that was connected to.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) context: Context,
+    pub(super) refusals: Refusals,
+}
+
 /// Streams and consumer of a plan.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
@@ -38,11 +46,17 @@ pub(super) struct Queue {
 ///
 /// # Errors
 /// It cannot be reached, lets nobody in, is too old, or has no JetStream.
-pub(super) async fn connect(flags: &ServerFlags) -> Result<Context, FleetError> {
+pub(super) async fn connect(flags: &ServerFlags) -> Result<Server, FleetError> {
     let addresses = addresses(&flags.server)?;
     let shown = shown(&addresses);
+    let refusals = Refusals::new();
+    let noted = refusals.clone();
     let mut options = ConnectOptions::new()
         .name("uncopy-fleet")
+        .event_callback(move |event| {
+            noted.note(&event);
+            std::future::ready(())
+        })
         .connection_timeout(GREETING)
         .require_tls(flags.tls_ca.is_some() || addresses.iter().any(ServerAddr::tls_required));
     let with_password = addresses.iter().find(|address| address.has_user_pass());
@@ -51,20 +65,29 @@ pub(super) async fn connect(flags: &ServerFlags) -> Result<Context, FleetError> 
     {
         options = options.user_and_password(user.to_owned(), password.to_owned());
     }
+    let mut ended = None;
     if let Some(file) = &flags.credentials {
-        let next = "name a file that `nsc generate creds` wrote";
-        options = options.credentials_file(file).await.map_err(FleetError::system(
-            "read credentials from",
-            file,
-            next,
-        ))?;
+        let credentials = Credentials::read(file)?;
+        ended = credentials.ended(SystemTime::now());
+        options = credentials.give(options, file)?;
     }
     if let Some(file) = &flags.tls_ca {
         options = options.add_root_certificates(file.clone());
     }
     let client = options.connect(addresses).await.map_err(|error| FleetError::Engine {
-        problem: format!("cannot connect to {shown}: {}", with_sources(&error)),
-        next: next_step(&error),
+        problem: format!(
+            "cannot connect to {shown}: {}{}",
+            with_sources(&error),
+            ended.map_or(String::new(), |ended| format!(
+                " (the JWT of the credentials ended at {})",
+                humantime::format_rfc3339_seconds(ended)
+            ))
+        ),
+        next: if ended.is_some() {
+            "name newer ones with --credentials"
+        } else {
+            next_step(&error)
+        },
     })?;
     let (major, minor, patch) = OLDEST;
     if !client.is_server_compatible(major, minor, patch) {
@@ -81,7 +104,7 @@ pub(super) async fn connect(flags: &ServerFlags) -> Result<Context, FleetError> 
     }
     let mut context = jetstream::new(client);
     context.set_timeout(ANSWER);
-    Ok(context)
+    Ok(Server { context, refusals })
 }
 
 /// Reads addresses with commas between them.
@@ -103,17 +126,28 @@ fn shown(addresses: &[ServerAddr]) -> String {
     addresses.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
+/// Next step if the server's certificate is not believed.
+const TRUST: &str =
+    "name the certificate of its authority with --tls-ca, and the server as its certificate does";
+
 fn next_step(error: &ConnectError) -> &'static str {
     match error.kind() {
         ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
             "name credentials that the server knows with --credentials"
         }
-        ConnectErrorKind::Tls => "name the certificate of its authority with --tls-ca",
-        _ if is_of_tls(error) => "name the certificate of its authority with --tls-ca",
+        ConnectErrorKind::Tls => TRUST,
+        _ if is_of_server(error) => "ask whoever runs the server, whose log says more",
+        _ if is_of_tls(error) => TRUST,
         _ => {
             "check the address, and that the server runs: `nats-server -js -sd DIRECTORY` starts one"
         }
     }
+}
+
+/// Whether the server itself refuses a connection that stands.
+fn is_of_server(error: &ConnectError) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.downcast_ref::<ServerError>().is_some())
 }
 
 /// Whether what the server sent was not believed, as the TLS library reports it.

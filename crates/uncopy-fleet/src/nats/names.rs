@@ -61,11 +61,24 @@ pub(super) struct UnitMessage {
     pub(super) unit: UnitNumber,
     /// Digest of the unit's file.
     pub(super) digest: String,
+    /// Number of attempts of the last unit that the ledger had when this was published.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(super) attempts: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(attempts: &u64) -> bool {
+    *attempts == 0
 }
 
 impl UnitMessage {
-    pub(super) fn new(plan: PlanId, unit: UnitNumber, digest: String) -> UnitMessage {
-        UnitMessage { schema: SCHEMA, plan, unit, digest }
+    pub(super) fn new(
+        plan: PlanId,
+        unit: UnitNumber,
+        digest: String,
+        attempts: u64,
+    ) -> UnitMessage {
+        UnitMessage { schema: SCHEMA, plan, unit, digest, attempts }
     }
 
     /// Writes it.
@@ -190,8 +203,12 @@ mod tests {
         let plan = plan();
         let number = |number| UnitNumber::new(number).unwrap();
         let digest = "a1".repeat(32);
-        let message = UnitMessage::new(plan.id, number(2), digest.clone());
+        let tried = UnitMessage::new(plan.id, number(2), digest.clone(), 7);
+        assert_eq!(UnitMessage::parse(&tried.to_json(), &plan), Some(tried));
+        let message = UnitMessage::new(plan.id, number(2), digest.clone(), 0);
         let text = String::from_utf8(message.to_json()).unwrap();
+        // Earlier workers do not know it.
+        assert!(!text.contains("attempts"), "{text}");
         assert_eq!(UnitMessage::parse(text.as_bytes(), &plan), Some(message));
         for wrong in [
             text.replace("\"schema\":1", "\"schema\":2"),

@@ -47,6 +47,7 @@ pub(super) fn of_ledger(
         .map_err(FleetError::system("start", uncopy, "check that it may be executed"))?;
     Ok(match status.code() {
         Some(0) => Some(Exit::Success),
+        Some(9) => Some(Exit::Unreachable),
         Some(10) => None,
         _ => Some(Exit::Failure),
     })
@@ -54,9 +55,13 @@ pub(super) fn of_ledger(
 
 /// Shows the queue. Units that were given up count as failed.
 pub(super) async fn of_queue(flags: &StatusFlags, work: &PlannedWork) -> Result<Exit, FleetError> {
-    let context = connection::connect(&flags.server).await?;
-    let status = match connection::find(context, work).await {
-        Ok(queue) => read(queue, work).await?,
+    let server = connection::connect(&flags.server).await?;
+    let status = server.refusals.none_while(async {
+        let queue = connection::find(server.context.clone(), work).await?;
+        read(queue, work).await
+    });
+    let status = match status.await {
+        Ok(status) => status,
         Err(FleetError::NoQueue { problem, next }) => {
             report::say(&format!("{problem}; {next}"));
             return Ok(Exit::NotFinished);

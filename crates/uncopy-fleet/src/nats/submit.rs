@@ -14,7 +14,7 @@ use super::names::{self, UnitMessage};
 use crate::error::FleetError;
 use crate::exit::Exit;
 use crate::flags::SubmitFlags;
-use crate::plan::PlannedWork;
+use crate::plan::{PlannedWork, UnitsLeft};
 use crate::report;
 
 /// Number of messages that wait for the server's answer at once.
@@ -37,9 +37,18 @@ enum Published {
 
 /// Queues all units without a record. The last one of the plan comes last.
 pub(super) async fn run(flags: &SubmitFlags, work: PlannedWork) -> Result<Exit, FleetError> {
-    let plan = work.plan.id;
     let left = work.left()?;
-    let context = connection::connect(&flags.server).await?;
+    let server = connection::connect(&flags.server).await?;
+    server.refusals.none_while(queue(flags, work, left, &server.context)).await
+}
+
+async fn queue(
+    flags: &SubmitFlags,
+    work: PlannedWork,
+    left: UnitsLeft,
+    context: &Context,
+) -> Result<Exit, FleetError> {
+    let plan = work.plan.id;
     if left.is_empty() {
         for name in [names::queue(plan), names::given_up(plan)] {
             // There may be none.
@@ -48,11 +57,18 @@ pub(super) async fn run(flags: &SubmitFlags, work: PlannedWork) -> Result<Exit, 
         report::print("all units are done; the queue is removed\n");
         return Ok(Exit::Success);
     }
-    prepare(&context, &work, flags).await?;
+    prepare(context, &work, flags).await?;
     let work = Arc::new(work);
-    let queued = publish(&context, &work, left.before_the_last).await?;
+    let queued = publish(context, &work, left.before_the_last, 0).await?;
     // Whoever has it knows by this order that no others come.
-    let last = publish(&context, &work, left.last.into_iter().collect()).await?;
+    let last = match left.last {
+        Some(last) => {
+            let attempts =
+                super::unit_process::blocking(&work, move |work| work.attempts(last)).await?;
+            publish(context, &work, vec![last], attempts).await?
+        }
+        None => Vec::new(),
+    };
     let queued = [queued, last].concat();
     let new = queued.iter().filter(|published| **published == Published::Queued).count();
     let before = queued.len() - new;
@@ -99,10 +115,11 @@ async fn publish(
     context: &Context,
     work: &Arc<PlannedWork>,
     units: Vec<UnitNumber>,
+    attempts: u64,
 ) -> Result<Vec<Published>, FleetError> {
     let one = |unit| {
         let (context, work) = (context.clone(), Arc::clone(work));
-        async move { publish_unit(&context, &work, unit).await }
+        async move { publish_unit(&context, &work, unit, attempts).await }
     };
     stream::iter(units).map(one).buffer_unordered(IN_FLIGHT).try_collect().await
 }
@@ -113,11 +130,12 @@ async fn publish_unit(
     context: &Context,
     work: &Arc<PlannedWork>,
     unit: UnitNumber,
+    attempts: u64,
 ) -> Result<Published, FleetError> {
     let digest = super::unit_process::blocking(work, move |work| work.digest(unit)).await?;
     let plan = work.plan.id;
     let id = format!("{plan}.{unit}.{digest}.{}", std::process::id());
-    let text = UnitMessage::new(plan, unit, digest).to_json();
+    let text = UnitMessage::new(plan, unit, digest, attempts).to_json();
     let mut tries = 0;
     loop {
         tries += 1;

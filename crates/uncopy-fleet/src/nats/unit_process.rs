@@ -6,11 +6,39 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
+use uncopy_unit::ledger::{Failure, FailureKind};
 
 use crate::error::FleetError;
 use crate::verdict::RunEnd;
+
+/// How a unit was done or not.
+#[derive(Debug)]
+pub(super) struct UnitRun {
+    /// How the process ended.
+    pub(super) end: RunEnd,
+    /// Why the unit is not done, as the process says it.
+    pub(super) failure: Option<Failure>,
+}
+
+impl UnitRun {
+    /// Whether it failed by conflicts and nothing else.
+    pub(super) fn has_conflicts_alone(&self) -> bool {
+        let is_conflict = |kind| kind == FailureKind::Conflict;
+        self.failure.as_ref().is_some_and(|failure| {
+            !failure.reasons.is_empty() && failure.reasons.iter().all(|r| is_conflict(r.kind))
+        })
+    }
+}
+
+/// Output of `uncopy unit run --json`, as far as it is of use here.
+#[derive(Deserialize)]
+struct Printed {
+    failure: Option<Failure>,
+}
 
 /// Runs a unit to its end. When `stop` says so, the process is asked to end, and waited for.
 ///
@@ -20,23 +48,37 @@ pub(super) async fn run(
     uncopy: &Path,
     unit: &Path,
     mut stop: watch::Receiver<bool>,
-) -> Result<RunEnd, FleetError> {
+) -> Result<UnitRun, FleetError> {
     let next = "check that it may be executed, and how many processes this user may have";
     let started = Command::new(uncopy)
-        .args(["unit", "run", "-q"])
+        .args(["unit", "run", "-q", "--json"])
         .arg(unit)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn();
     let mut child = started.map_err(FleetError::system("start", uncopy, next))?;
-    let status = tokio::select! {
-        status = child.wait() => status.map(|status| end(status, false)),
-        () = stopped(&mut stop) => {
-            terminate(&child);
-            child.wait().await.map(|status| end(status, true))
+    let output = child.stdout.take();
+    let reading = async {
+        let mut text = Vec::new();
+        if let Some(mut output) = output {
+            // Without it nobody knows why the unit failed.
+            let _ = output.read_to_end(&mut text).await;
+        }
+        text
+    };
+    let waiting = async {
+        tokio::select! {
+            status = child.wait() => status.map(|status| end(status, false)),
+            () = stopped(&mut stop) => {
+                terminate(&child);
+                child.wait().await.map(|status| end(status, true))
+            }
         }
     };
-    status.map_err(FleetError::system("wait for", uncopy, next))
+    let (end, text) = tokio::join!(waiting, reading);
+    let end = end.map_err(FleetError::system("wait for", uncopy, next))?;
+    let printed = serde_json::from_slice::<Printed>(&text).ok();
+    Ok(UnitRun { end, failure: printed.and_then(|printed| printed.failure) })
 }
 
 /// Waits until this worker is asked to stop.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::connection::State;
@@ -14,11 +15,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uncopy_unit::format::UnitNumber;
-use uncopy_unit::status::{of_directory, status};
 
-use super::connection::{self, Queue, refused, with_sources};
+use super::access::Refusals;
+use super::connection::{self, Queue, Server, refused, with_sources};
 use super::names::{self, GivenUpUnit, UnitMessage};
-use super::unit_process::{self, blocking};
+use super::unit_process::{self, UnitRun, blocking};
 use crate::error::FleetError;
 use crate::exit::Exit;
 use crate::flags::WorkFlags;
@@ -57,10 +58,13 @@ struct Fleet {
     work: Arc<PlannedWork>,
     uncopy: PathBuf,
     queue: Queue,
+    refusals: Refusals,
     ack_wait: Duration,
     max_tries: u64,
     patience: Duration,
     is_quiet: bool,
+    /// Number of tries of the last unit here that failed; the ledger knows no attempt if its machine was not reached.
+    failed_last: AtomicU64,
     stop: watch::Receiver<bool>,
 }
 
@@ -70,8 +74,9 @@ pub(super) async fn run(
     work: PlannedWork,
     uncopy: PathBuf,
 ) -> Result<Exit, FleetError> {
-    let context = connection::connect(&flags.server).await?;
-    let queue = connection::find_within(context, &work, flags.patience).await?;
+    let Server { context, refusals } = connection::connect(&flags.server).await?;
+    let found = connection::find_within(context, &work, flags.patience);
+    let queue = refusals.none_while(found).await?;
     if !flags.quiet {
         let info = queue.consumer.cached_info();
         let handed_out = u64::try_from(info.num_ack_pending).unwrap_or(u64::MAX);
@@ -87,9 +92,11 @@ pub(super) async fn run(
         uncopy,
         ack_wait: queue.consumer.cached_info().config.ack_wait,
         queue,
+        refusals,
         max_tries: flags.max_deliver.get(),
         patience: flags.patience,
         is_quiet: flags.quiet,
+        failed_last: AtomicU64::new(0),
         stop,
     });
     let signals = tokio::spawn(stop_at_signals(stopper));
@@ -160,6 +167,9 @@ impl Fleet {
                 Pulled::Nothing => self.messages().await,
                 Pulled::Lost(problem) => Err(problem),
             };
+            if let Some(refusal) = self.refusals.first() {
+                return Err(refusal);
+            }
             match left {
                 Ok(0) => return Ok(WorkerEnd::Empty),
                 Ok(_) => lost_since = None,
@@ -254,49 +264,90 @@ impl Fleet {
         message: UnitMessage,
         deliveries: u64,
     ) -> Result<(MessageVerdict, Option<RunEnd>), FleetError> {
-        let UnitMessage { unit, digest, .. } = message;
+        let unit = message.unit;
         let is_last = self.work.is_last(unit);
-        let (file, attempts, waits) = blocking(&self.work, move |work| {
+        let mut delivery = DeliveryFacts { tries: deliveries, max_tries: self.max_tries, is_last };
+        let done = self.decide_and_run(message, deliveries, &mut delivery).await;
+        let (verdict, end) = match done {
+            // Another worker may reach that machine, or this one later: as if a process had said so.
+            Err(FleetError::LedgerThere { .. }) => {
+                (after(&delivery, RunEnd::Code(9), &AfterRun::default()), None)
+            }
+            done => done?,
+        };
+        let is_given_up = matches!(verdict, MessageVerdict::GiveUp(_));
+        let look = move |work: &PlannedWork| work.is_done(unit);
+        if is_given_up && blocking(&self.work, look).await.is_ok_and(|is_done| is_done) {
+            return Ok((MessageVerdict::Acknowledge, end));
+        }
+        let has_failed = !matches!(end, Some(RunEnd::Code(0 | 10) | RunEnd::Stopped));
+        if is_last && has_failed {
+            self.failed_last.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok((verdict, end))
+    }
+
+    /// As [`do_unit`](Fleet::do_unit). `delivery` gets the number of tries that counts.
+    async fn decide_and_run(
+        &self,
+        message: UnitMessage,
+        deliveries: u64,
+        delivery: &mut DeliveryFacts,
+    ) -> Result<(MessageVerdict, Option<RunEnd>), FleetError> {
+        let UnitMessage { unit, digest, attempts: attempts_before, .. } = message;
+        if delivery.is_last {
+            if self.others_in_queue().await {
+                // So would the process say, or soon: whoever takes a message out of the queue has made a record before.
+                let facts = AfterRun { others_in_queue: true, ..AfterRun::default() };
+                let end = RunEnd::Code(10);
+                return Ok((after(delivery, end, &facts), Some(end)));
+            }
+            // It was also handed out while it waited for others.
+            delivery.tries = self.failed_last.load(Ordering::Relaxed).saturating_add(1);
+            if deliveries > 1 {
+                let attempts = blocking(&self.work, move |work| work.attempts(unit)).await?;
+                let tries = attempts.saturating_sub(attempts_before).saturating_add(1);
+                delivery.tries = delivery.tries.max(tries);
+            }
+        }
+        let file = blocking(&self.work, move |work| {
             let is_the_file = work.digest(unit).ok().map(|found| found == digest);
-            let file = UnitFileFacts { is_recorded: work.is_done(unit)?, is_the_file };
-            let waits = is_last && !work.left()?.before_the_last.is_empty();
-            Ok((file, work.attempts(unit)?, waits))
+            // On another machine the process looks itself before it does anything.
+            let is_recorded = work.has_ledger_here() && work.is_done(unit)?;
+            Ok(UnitFileFacts { is_recorded, is_the_file })
         })
         .await?;
-        let tries = if is_last { attempts.saturating_add(1) } else { deliveries };
-        let delivery = DeliveryFacts { tries, max_tries: self.max_tries, is_last };
-        if let Some(verdict) = before(&delivery, file) {
+        if let Some(verdict) = before(delivery, file) {
             return Ok((verdict, None));
         }
-        let end = match waits {
-            // So would the process say.
-            true => RunEnd::Code(10),
-            false => {
-                let file = self.work.file(unit);
-                unit_process::run(&self.uncopy, &file, self.stop.clone()).await?
-            }
-        };
-        let facts = self.after_run(unit, end).await?;
-        Ok((after(&delivery, end, &facts), Some(end)))
+        let file = self.work.file(unit);
+        let run = unit_process::run(&self.uncopy, &file, self.stop.clone()).await?;
+        for reason in run.failure.iter().flat_map(|failure| &failure.reasons) {
+            report::say(&reason.message);
+        }
+        let facts = self.after_run(&run).await?;
+        Ok((after(delivery, run.end, &facts), Some(run.end)))
+    }
+
+    /// Whether there are further units in the queue. Nobody knows while the server is away.
+    async fn others_in_queue(&self) -> bool {
+        self.messages().await.map_or(true, |count| count > 1)
     }
 
     /// Looks at the queue first: whoever takes a message out of it has made a record before.
-    async fn after_run(&self, unit: UnitNumber, end: RunEnd) -> Result<AfterRun, FleetError> {
-        match end {
-            RunEnd::Code(10) => {
-                // Nobody knows while the server is away.
-                let others_in_queue = self.messages().await.map_or(true, |count| count > 1);
-                let left = blocking(&self.work, |work| work.left()).await?;
-                let others_missing = u64::try_from(left.before_the_last.len()).unwrap_or(u64::MAX);
-                Ok(AfterRun { others_in_queue, others_missing, ..AfterRun::default() })
-            }
-            RunEnd::Code(1) => {
-                let has_conflicts_alone =
-                    blocking(&self.work, move |work| work.has_conflicts_alone(unit)).await?;
-                Ok(AfterRun { has_conflicts_alone, ..AfterRun::default() })
-            }
-            _ => Ok(AfterRun::default()),
+    async fn after_run(&self, run: &UnitRun) -> Result<AfterRun, FleetError> {
+        let has_conflicts_alone = run.has_conflicts_alone();
+        let facts = AfterRun { has_conflicts_alone, ..AfterRun::default() };
+        if run.end != RunEnd::Code(10) {
+            return Ok(facts);
         }
+        let others_in_queue = self.others_in_queue().await;
+        if others_in_queue {
+            return Ok(AfterRun { others_in_queue, ..facts });
+        }
+        let left = blocking(&self.work, |work| work.left()).await?;
+        let others_missing = u64::try_from(left.before_the_last.len()).unwrap_or(u64::MAX);
+        Ok(AfterRun { others_in_queue, others_missing, ..facts })
     }
 
     /// Says to the server what becomes of a message. What does not arrive is handed out again, and decided again.
@@ -358,23 +409,19 @@ impl Fleet {
 
     /// Returns how the program ends when the queue is empty.
     async fn exit(&self) -> Result<Exit, FleetError> {
-        let status = blocking(&self.work, |work| {
-            let (plan, facts) = of_directory(&work.directory)?;
-            Ok(status(&plan, facts))
-        })
-        .await?;
-        if status.is_complete() {
+        let state = blocking(&self.work, |work| work.state()).await?;
+        if state.missing == 0 {
             return Ok(Exit::Success);
         }
         let given_up = self.queue.given_up.get_info().await;
         let given_up = given_up.is_ok_and(|info| info.state.messages > 0);
         report::say(&format!(
             "the queue is empty, and {} not done; `uncopy fleet status` shows why, `uncopy fleet submit` queues them again",
-            match status.units - status.done {
+            match state.missing {
                 1 => "1 unit is".to_owned(),
                 count => format!("{count} units are"),
             }
         ));
-        Ok(if given_up || !status.failed.is_empty() { Exit::Failure } else { Exit::NotFinished })
+        Ok(if given_up || state.has_failures { Exit::Failure } else { Exit::NotFinished })
     }
 }

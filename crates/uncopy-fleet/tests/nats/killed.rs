@@ -123,8 +123,7 @@ fn a_server_that_is_lost_before_it_answers() {
     submit(&work, &server.url());
     let between = cut_once_at("STREAM.INFO.", server.address());
     let url = format!("nats://{between}");
-    let run = of_plan("work", &work, &url).arg("--program").arg(work.uncopy());
-    let run = run.arg("--patience=0s").run();
+    let run = of_plan("work", &work, &url).arg("--patience=0s").run();
     assert!(failed(&run, 11).contains("cannot look up the queue"), "{}", run.stderr);
 }
 

@@ -1,8 +1,10 @@
 //! `uncopy fleet submit|work|status` with a real server of NATS.
 
+mod between;
 mod killed;
 mod refused;
 mod servers;
+mod users;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,13 +17,15 @@ use super::work::{Work, fleet};
 const SERVER: Need = Need::Tool("nats-server");
 
 pub(crate) fn cases() -> Vec<Case> {
-    let cases = [killed::cases(), refused::cases(), servers::cases()];
+    let cases =
+        [between::cases(), killed::cases(), refused::cases(), servers::cases(), users::cases()];
     cases.into_iter().flatten().collect()
 }
 
 /// `uncopy fleet NAME DIR --server URL`.
 fn of_plan(name: &str, work: &Work, url: &str) -> Program {
-    fleet([name]).arg(work.directory()).args(["--server", url])
+    let program = fleet([name]).arg(work.directory()).args(["--server", url, "--program"]);
+    work.in_environment(program.arg(work.uncopy()))
 }
 
 fn submit(work: &Work, url: &str) -> Run {
@@ -31,12 +35,12 @@ fn submit(work: &Work, url: &str) -> Run {
 }
 
 fn do_work(work: &Work, url: &str) -> Run {
-    of_plan("work", work, url).arg("--program").arg(work.uncopy()).run()
+    of_plan("work", work, url).run()
 }
 
 /// State of the queue.
 fn queue(work: &Work, url: &str) -> serde_json::Value {
-    let run = of_plan("status", work, url).arg("--json").arg("--program").arg(work.uncopy()).run();
+    let run = of_plan("status", work, url).arg("--json").run();
     let line = run.stdout.lines().nth(1);
     serde_json::from_str(line.unwrap_or_else(|| panic!("{}{}", run.stdout, run.stderr))).unwrap()
 }

@@ -12,6 +12,7 @@ pub(super) fn cases() -> Vec<Case> {
         [SERVER] a_unit_file_with_another_digest,
         [SERVER] messages_that_are_none,
         [SERVER] sources_and_destinations_that_change,
+        [SERVER] a_last_unit_that_failed_before,
         [SERVER] units_that_are_queued_once,
         [SERVER] units_of_another_version,
     ]
@@ -96,6 +97,33 @@ fn sources_and_destinations_that_change() {
     assert_eq!(reasons(&work, &server), expected);
     assert_eq!(fs::read(&there).unwrap(), b"the user's");
     assert_eq!(work.status()["done"], last - 2);
+}
+
+/// Attempts that the ledger knows from before the plan was queued are no tries of it.
+fn a_last_unit_that_failed_before() {
+    let work = Work::new();
+    work.fill(20);
+    work.plan(&["--files=10"]);
+    let mut units = work.units();
+    let last = units.pop().unwrap();
+    for unit in units {
+        assert!(work.run_unit(&unit).status.success());
+    }
+    let directory = work.destination().join("d1");
+    let aside = work.scratch.join("aside");
+    fs::rename(&directory, &aside).unwrap();
+    fs::write(&directory, "in the way").unwrap();
+    for _ in 0..6 {
+        assert_eq!(work.run_unit(&last).status.code(), Some(1));
+    }
+    fs::remove_file(&directory).unwrap();
+    fs::rename(&aside, &directory).unwrap();
+    let server = NatsServer::start();
+    let run = submit(&work, &server.url());
+    assert_eq!(run.stdout, "1 unit queued\n");
+    let run = do_work(&work, &server.url());
+    assert!(run.status.success(), "{}{}", run.stderr, run.stdout);
+    work.assert_done();
 }
 
 fn units_that_are_queued_once() {

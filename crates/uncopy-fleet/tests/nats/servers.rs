@@ -30,9 +30,7 @@ fn planned() -> Work {
 /// Runs each command that needs a server.
 fn each(work: &Work, url: &str, check: impl Fn(&Run)) {
     for name in ["submit", "work", "status"] {
-        let run = of_plan(name, work, url);
-        let run = if name == "submit" { run } else { run.arg("--program").arg(work.uncopy()) };
-        check(&run.run());
+        check(&of_plan(name, work, url).run());
     }
 }
 
@@ -147,10 +145,19 @@ fn certificates() {
     each(&work, &server.url(), |run| {
         assert!(failed(run, 11).contains("--tls-ca"), "{}", run.stderr);
     });
-    let with_authority = |name: &str| {
-        let run = of_plan(name, &work, &server.url()).args(["--tls-ca", &at("ca.pem")]);
-        if name == "submit" { run } else { run.arg("--program").arg(work.uncopy()) }.run()
+    let other = work.scratch.join("other");
+    fs::create_dir(&other).unwrap();
+    make_certificates(&other);
+    let of_other = |name: &str, url: &str| {
+        of_plan(name, &work, url).arg("--tls-ca").arg(other.join("ca.pem")).run()
     };
+    for name in ["submit", "work", "status"] {
+        let run = of_other(name, &server.url());
+        assert!(failed(&run, 11).contains("certificate"), "{}", run.stderr);
+        assert!(run.stderr.contains("--tls-ca"), "{}", run.stderr);
+    }
+    let with_authority =
+        |name: &str| of_plan(name, &work, &server.url()).args(["--tls-ca", &at("ca.pem")]).run();
     for name in ["submit", "work", "status"] {
         let run = with_authority(name);
         assert!(run.status.success(), "{name}: {}", run.stderr);

@@ -7,17 +7,19 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 
-use testbed::{Case, Need, Program, Run};
+use testbed::{Case, Need, Program, Run, Sshd};
 
-use crate::work::{Work, failed, fleet};
+use crate::work::{There, Work, failed, fleet};
 use cluster::{Cluster, JobEnd};
 
-const CLUSTER: [Need; 5] = [
+const CLUSTER: [Need; 7] = [
     Need::Tool("munged"),
     Need::Tool("slurmctld"),
     Need::Tool("slurmd"),
     Need::Tool("sbatch"),
     Need::Tool("scontrol"),
+    Need::Tool("sshd"),
+    Need::Tool("ssh"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -33,6 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
             odd_paths_and_more_units_than_elements(&cluster);
             options_of_the_user(&cluster);
             what_sbatch_refuses(&cluster);
+            roots_on_another_machine(&cluster);
         })
         .begins_first(),
     );
@@ -41,7 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn slurm(work: &Work, cluster: &Cluster) -> Program {
     let program = fleet(["slurm", "--program"]).arg(work.uncopy()).arg(work.directory());
-    program.env("SLURM_CONF", cluster.configuration())
+    work.in_environment(program.env("SLURM_CONF", cluster.configuration()))
 }
 
 /// Returns the numbers of the jobs that a run says it submitted.
@@ -138,6 +141,44 @@ fn what_sbatch_refuses(cluster: &Cluster) {
     assert!(dry.status.success(), "{}", dry.stderr);
     assert!(dry.stdout.starts_with("#!/bin/sh\n"), "{}", dry.stdout);
     assert!(dry.stdout.contains("--dependency=afterany:JOB"), "{}", dry.stdout);
+}
+
+/// Jobs log in by what the environment of the submission says, as `sbatch` passes it on.
+fn roots_on_another_machine(cluster: &Cluster) {
+    let sshd = Sshd::start();
+    for there in [There::Source, There::Destination] {
+        let mut work = Work::between(there, &sshd);
+        work.fill(25);
+        work.plan(&["--files=5"]);
+        let count = work.units().len();
+        let taken = "d1/e1/f1";
+        let user = work.destination().join(taken);
+        fs::create_dir_all(user.parent().unwrap()).unwrap();
+        fs::write(&user, "the user's").unwrap();
+        let run = slurm(&work, cluster).run();
+        let [array, last] = jobs(&run)[..] else { panic!("{}", run.stdout) };
+        let ends = cluster.wait(&[array, last]);
+        let failing = work.unit_of(taken);
+        for unit in 0..count - 1 {
+            let expected = i32::from(unit == failing);
+            assert_eq!(ends[&format!("{array}_{unit}")], JobEnd::Code(expected), "{ends:?}");
+        }
+        assert_eq!(ends[&last.to_string()], JobEnd::Code(10), "{ends:?}");
+        assert_eq!(work.status()["done"], count - 2, "{there:?}");
+        fs::remove_file(&user).unwrap();
+        if there == There::Destination {
+            let shell = work.set_remote_shell("false");
+            let run = slurm(&work, cluster).run();
+            assert!(failed(&run, 9).contains("uncopy unit status"), "{}", run.stderr);
+            work.set_remote_shell(shell);
+        }
+        let run = slurm(&work, cluster).run();
+        assert!(run.stdout.contains(": 1 unit\n"), "{}", run.stdout);
+        let ends = cluster.wait(&jobs(&run));
+        assert!(ends.values().all(|end| *end == JobEnd::Code(0)), "{ends:?}");
+        assert_eq!(slurm(&work, cluster).run().stdout, "all units are done\n");
+        work.assert_done();
+    }
 }
 
 fn without_slurm(work: &Work) -> Program {
