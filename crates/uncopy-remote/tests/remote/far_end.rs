@@ -169,12 +169,12 @@ fn a_far_end_that_is_killed_is_a_lost_connection_and_is_waited_for() {
     };
     let result = run(&mut far, &kill, &mut Vec::new());
     let result = far.finish(result);
-    // What is known depends on whether its greeting came before.
-    let is_told = matches!(
+    // The error depends on whether its greeting came before.
+    let is_reported = matches!(
         result,
         Err(RemoteError::Lost { .. } | RemoteError::ShellEnded { ended: ShellEnd::Killed(9), .. })
     );
-    assert!(is_told, "{result:?}");
+    assert!(is_reported, "{result:?}");
     assert!(killed.get());
     assert_eq!(processes_of(machine.folder.path()), 0);
 }
