@@ -34,7 +34,18 @@ fuzz_target!(|data: &[u8]| {
         Call::Root { number: 0, follows: true },
         Call::Open { directory, name: b"a".to_vec(), follows: false },
         Call::List { directory, contents_up_to: 100 },
-        Call::ListFrom { directory, position: Some(7), contents_up_to: 100 },
+        Call::ListFrom {
+            directory,
+            position: Some(7),
+            contents_up_to: 100,
+            wants_attributes: false,
+        },
+        Call::ListFrom {
+            directory,
+            position: None,
+            contents_up_to: 100,
+            wants_attributes: true,
+        },
         Call::Look { directory, name: b"a".to_vec() },
         Call::LookAll {
             directory,

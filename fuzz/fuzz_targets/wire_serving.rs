@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use uncopy_wire::{
-    Call, End, Entry, FailedEntry, Frames, Kind, NamedEntry, Page, Received, Server, Session,
+    Call, End, Entry, FailedEntry, Frames, Kind, Page, PageEntry, Received, Server, Session,
     Status, is_name,
 };
 
@@ -48,15 +48,18 @@ fn answer(server: &mut Server, id: u32, call: &Call) {
         Call::Look { name, .. } => {
             assert!(is_name(name));
             let (name, status) = (name.clone(), status(Kind::File));
-            server.entry(id, &Entry { name, status, target: None, contents: None })
+            server.entry(id, &Entry { name, status, target: None, contents: None, attributes: None })
         }
         Call::LookAll { way, names, .. } => {
             assert!(way.iter().chain(names).all(|name| is_name(name)));
-            let mut page = Page::default();
+            let mut page = Page::with_attributes();
             for name in names {
-                page.push_named(&NamedEntry::Failed(FailedEntry { name: name.clone(), errno: 2 }));
+                page.push(&PageEntry::Failed(FailedEntry { name: name.clone(), errno: 2 }));
             }
             server.named(id, &page)
+        }
+        Call::ListFrom { wants_attributes: true, .. } => {
+            server.page(id, &Page::with_attributes(), true, 0)
         }
         Call::List { .. } | Call::ListFrom { .. } => server.page(id, &Page::default(), true, 0),
         Call::Examine { .. } => server.status(id, &status(Kind::File)),

@@ -205,8 +205,9 @@ impl GuardedSource {
                 })?
             }
             SourceDirectory::There(directory) => loop {
+                let contents = PeerContents { up_to: contents_up_to, with_attributes: false };
                 behind += 1;
-                let goes_on = match directory.next(contents_up_to)? {
+                let goes_on = match directory.next(contents)? {
                     None => break true,
                     Some(ListedThere::Seen(entry)) => {
                         take(GuardedEntry::Name(&entry.name, Some(&entry)))

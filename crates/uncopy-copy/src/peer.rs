@@ -66,12 +66,12 @@ pub struct PeerNames {
     pub names: Vec<OsString>,
 }
 
-/// Choice of what comes with entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Choice of what comes with entries; by default only their status.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PeerContents {
-    /// Maximum length in bytes of files whose contents come.
+    /// Maximum length in bytes of files whose contents come; 0: at most those of empty ones do.
     pub up_to: u32,
-    /// Whether extended attributes come too, of these and of directories.
+    /// Whether extended attributes come too: of these, and of directories that are looked at by their names.
     pub with_attributes: bool,
 }
 
@@ -100,6 +100,13 @@ pub struct PeerAttribute {
     pub name: OsString,
     /// Value; `None`: it is long, and is to be asked for by itself.
     pub value: Option<Vec<u8>>,
+}
+
+impl PeerAttribute {
+    /// Returns the number of bytes that it takes, as far as they have come.
+    pub(crate) fn bytes(&self) -> usize {
+        self.name.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
 }
 
 /// Part of a count of what is below a directory.
@@ -163,11 +170,10 @@ pub trait Peer: fmt::Debug + Send + Sync {
     ) -> Result<PeerOpened, PeerError>;
 
     /// Returns the next part of a directory's listing. Each handle has one listing, which begins at the first call.
-    /// `contents_up_to`: maximum length in bytes of files whose contents come with their entries.
     ///
     /// # Errors
     /// The directory could not be read to its end.
-    fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError>;
+    fn list(&self, directory: PeerHandle, contents: PeerContents) -> Result<PeerPage, PeerError>;
 
     /// Looks at an entry of a directory. A symbolic link is not followed, and comes with its target.
     ///

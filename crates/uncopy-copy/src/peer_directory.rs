@@ -203,12 +203,11 @@ impl PeerDirectory {
         self.listing().names.get_or_insert_default();
     }
 
-    /// Returns the next entry of the listing; `None`: there are no more. `contents_up_to`: maximum length of files
-    /// whose contents come with it.
-    pub(crate) fn next(&self, contents_up_to: u32) -> Sys<Option<ListedThere>> {
+    /// Returns the next entry of the listing; `None`: there are no more.
+    pub(crate) fn next(&self, contents: PeerContents) -> Sys<Option<ListedThere>> {
         let mut listing = self.listing();
         while listing.waiting.is_empty() && !listing.is_ended {
-            self.ask_for_more(&mut listing, contents_up_to)?;
+            self.ask_for_more(&mut listing, contents)?;
         }
         Ok(listing.waiting.pop_front())
     }
@@ -217,7 +216,7 @@ impl PeerDirectory {
     pub(crate) fn peek_all(&self, mut visit: impl FnMut(&PeerEntry)) -> Sys<()> {
         let mut listing = self.listing();
         while !listing.is_ended {
-            self.ask_for_more(&mut listing, 0)?;
+            self.ask_for_more(&mut listing, PeerContents::default())?;
         }
         for listed in &listing.waiting {
             if let ListedThere::Seen(entry) = listed {
@@ -227,9 +226,9 @@ impl PeerDirectory {
         Ok(())
     }
 
-    fn ask_for_more(&self, listing: &mut PeerListing, contents_up_to: u32) -> Sys<()> {
+    fn ask_for_more(&self, listing: &mut PeerListing, contents: PeerContents) -> Sys<()> {
         let At::Opened(object) = &self.at else { return Err(Errno::ENOTDIR) };
-        let page = object.ask(|peer, handle| peer.list(handle, contents_up_to))?;
+        let page = object.ask(|peer, handle| peer.list(handle, contents))?;
         let link = self.link();
         let came = page.entries.len() + page.failed.len();
         if came == 0 && !page.is_last {
@@ -274,7 +273,7 @@ impl PeerDirectory {
     pub(crate) fn is_empty(&self) -> Sys<bool> {
         let mut listing = self.listing();
         while listing.seen.is_empty() && !listing.is_ended {
-            self.ask_for_more(&mut listing, 0)?;
+            self.ask_for_more(&mut listing, PeerContents::default())?;
         }
         Ok(listing.seen.is_empty())
     }
@@ -290,7 +289,7 @@ impl PeerDirectory {
         }
         listing.names.get_or_insert_default();
         while !listing.is_ended {
-            self.ask_for_more(&mut listing, 0)?;
+            self.ask_for_more(&mut listing, PeerContents::default())?;
         }
         Ok(listing.names.clone().unwrap_or_default())
     }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 
-use uncopy_copy::peer::{PeerError, PeerHandle, PeerOpened};
+use uncopy_copy::peer::{PeerContents, PeerError, PeerHandle, PeerOpened};
 
 /// Maximum numbers of siblings that are opened ahead, eight for each one that was asked for, and listed ahead: their pages take
 /// memory.
@@ -40,9 +40,9 @@ struct Ahead<A> {
     /// Answer that has come, and whether a listing was begun.
     opened: Option<Result<PeerOpened, PeerError>>,
     is_listed: bool,
-    /// Maximum length of files whose contents its listing is to bring. 0: it may want others when it is asked for, and
-    /// its one listing is not begun before.
-    contents_up_to: u32,
+    /// What its listing is to bring. No contents: it may want others when it is asked for, and its one listing is not
+    /// begun before.
+    contents: PeerContents,
 }
 
 impl<A: AskedOpening> Ahead<A> {
@@ -63,7 +63,7 @@ impl<A: AskedOpening> Ahead<A> {
 struct SiblingDirectories {
     /// Names that are not asked for yet, in the order of the listing.
     names: VecDeque<OsString>,
-    contents_up_to: u32,
+    contents: PeerContents,
     /// Number of those that were asked for: then the others are next.
     claimed: usize,
     /// Numbers of those that are opened and listed ahead.
@@ -96,11 +96,10 @@ impl<A> Default for DirectoriesAhead<A> {
 /// AheadStep that is to be made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AheadStep {
-    /// Open this directory, whose listing is to bring contents up to this length, and call
-    /// [`DirectoriesAhead::begun`].
-    Open(Place, u32),
+    /// Open this directory, whose listing is to bring these contents, and call [`DirectoriesAhead::begun`].
+    Open(Place, PeerContents),
     /// List this handle.
-    List(PeerHandle, u32),
+    List(PeerHandle, PeerContents),
     /// Close this handle.
     Close(PeerHandle),
 }
@@ -111,19 +110,19 @@ impl<A: AskedOpening> DirectoriesAhead<A> {
         &mut self,
         parent: PeerHandle,
         names: impl IntoIterator<Item = OsString>,
-        contents_up_to: u32,
+        contents: PeerContents,
     ) {
         for name in names.into_iter().take(MAX_NAMES - self.names) {
             let siblings = self.siblings.entry(parent).or_default();
-            siblings.contents_up_to = contents_up_to;
+            siblings.contents = contents;
             siblings.names.push_back(name);
             self.names += 1;
         }
     }
 
     /// Notes that a directory is being opened.
-    pub(crate) fn begun(&mut self, place: Place, contents_up_to: u32, asked: A) {
-        let ahead = Ahead { asked, opened: None, is_listed: false, contents_up_to };
+    pub(crate) fn begun(&mut self, place: Place, contents: PeerContents, asked: A) {
+        let ahead = Ahead { asked, opened: None, is_listed: false, contents };
         self.ahead.insert(place, ahead);
     }
 
@@ -170,14 +169,14 @@ impl<A: AskedOpening> DirectoriesAhead<A> {
     fn list_next(&mut self) -> Option<AheadStep> {
         for ((parent, _), ahead) in &mut self.ahead {
             let Some(siblings) = self.siblings.get_mut(parent) else { continue };
-            if ahead.is_listed || ahead.contents_up_to == 0 || siblings.listed == MAX_LISTED {
+            if ahead.is_listed || ahead.contents.up_to == 0 || siblings.listed == MAX_LISTED {
                 continue;
             }
             ahead.look();
             if let Some(Ok(opened)) = &ahead.opened {
                 ahead.is_listed = true;
                 siblings.listed += 1;
-                return Some(AheadStep::List(opened.handle, ahead.contents_up_to));
+                return Some(AheadStep::List(opened.handle, ahead.contents));
             }
         }
         None
@@ -196,7 +195,7 @@ impl<A: AskedOpening> DirectoriesAhead<A> {
         let name = siblings.names.pop_front()?;
         self.names -= 1;
         siblings.opened += 1;
-        Some(AheadStep::Open((*parent, name), siblings.contents_up_to))
+        Some(AheadStep::Open((*parent, name), siblings.contents))
     }
 }
 
@@ -242,6 +241,7 @@ mod tests {
     }
 
     const TOP: PeerHandle = PeerHandle(0);
+    const CONTENTS: PeerContents = PeerContents { up_to: 100, with_attributes: true };
 
     fn names(range: std::ops::Range<u32>) -> impl Iterator<Item = OsString> {
         range.map(|number| number.to_string().into())
@@ -255,9 +255,9 @@ mod tests {
         let (mut openings, mut others) = (Vec::new(), Vec::new());
         while let Some(step) = ahead.next(may_list) {
             match step {
-                AheadStep::Open(place, contents_up_to) => {
+                AheadStep::Open(place, contents) => {
                     let (name, asked) = (place.1.to_str().unwrap().to_owned(), Played::default());
-                    ahead.begun(place, contents_up_to, asked.clone());
+                    ahead.begun(place, contents, asked.clone());
                     openings.push((name, asked));
                 }
                 step => others.push(step),
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn siblings_are_opened_in_the_order_of_their_listing_once_one_is_asked_for() {
         let mut ahead = DirectoriesAhead::default();
-        ahead.found(TOP, names(0..200), 100);
+        ahead.found(TOP, names(0..200), CONTENTS);
         assert!(go(&mut ahead, true).0.is_empty());
         assert!(ahead.claim(TOP, OsStr::new("0")).is_none());
         let (openings, _) = go(&mut ahead, true);
@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn what_is_open_is_listed_within_memory_if_contents_come_with_it() {
-        for (parent, contents_up_to) in [(TOP, 100), (PeerHandle(1), 0)] {
+        for (parent, contents) in [(TOP, CONTENTS), (PeerHandle(1), PeerContents::default())] {
             let mut ahead = DirectoriesAhead::default();
-            ahead.found(parent, names(0..100), contents_up_to);
+            ahead.found(parent, names(0..100), contents);
             for number in 0..8 {
                 ahead.claim(parent, OsStr::new(&number.to_string()));
             }
@@ -309,9 +309,9 @@ mod tests {
             }
             assert!(go(&mut ahead, false).1.is_empty());
             let (_, others) = go(&mut ahead, true);
-            assert_eq!(others.len(), if contents_up_to > 0 { MAX_LISTED } else { 0 });
+            assert_eq!(others.len(), if contents == CONTENTS { MAX_LISTED } else { 0 });
             assert!(
-                others.iter().all(|step| matches!(step, AheadStep::List(_, 100))),
+                others.iter().all(|step| matches!(step, AheadStep::List(_, CONTENTS))),
                 "{others:?}"
             );
             // Its error is that of whoever asks for it.
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_is_closed_when_it_is_open() {
         let mut ahead = DirectoriesAhead::default();
-        ahead.found(TOP, names(0..100), 100);
+        ahead.found(TOP, names(0..100), CONTENTS);
         ahead.claim(TOP, OsStr::new("0"));
         let (openings, _) = go(&mut ahead, true);
         *openings[0].1.0.borrow_mut() = Some(opened(5));
@@ -337,9 +337,9 @@ mod tests {
         assert_eq!(go(&mut ahead, true).1, [AheadStep::Close(PeerHandle(6))]);
         assert_eq!(ahead.unwanted.len(), openings.len() - 3);
         // Names without end are not remembered.
-        ahead.found(TOP, names(0..2 * MAX_NAMES as u32), 0);
+        ahead.found(TOP, names(0..2 * MAX_NAMES as u32), PeerContents::default());
         assert_eq!(ahead.names, MAX_NAMES);
-        ahead.found(PeerHandle(1), names(0..1), 0);
+        ahead.found(PeerHandle(1), names(0..1), PeerContents::default());
         assert_eq!(ahead.names, MAX_NAMES);
     }
 }

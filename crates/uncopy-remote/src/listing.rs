@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use uncopy_copy::peer::PeerError;
-use uncopy_wire::{Answer, Call, Handle, LIST_FROM_VERSION};
+use uncopy_copy::peer::{PeerContents, PeerError};
+use uncopy_wire::{Answer, Call, Handle, LIST_FROM_VERSION, LISTED_ATTRIBUTES_VERSION};
 
 use crate::budget::BudgetShare;
 use crate::lanes::{Lane, Lanes, PendingAnswer};
@@ -23,8 +23,8 @@ enum ListingWay {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed {
     pub(crate) directory: Handle,
-    /// Maximum length of files whose contents its pages bring.
-    pub(crate) contents_up_to: u32,
+    /// What its pages bring with the entries.
+    pub(crate) contents: PeerContents,
     /// Maximum number of pages to be asked for ahead.
     pub(crate) pages_ahead: usize,
 }
@@ -176,9 +176,10 @@ fn choose(lanes: &Lanes) -> ListingWay {
 }
 
 fn call(version: u16, listed: Listed, position: Option<u64>) -> Call {
-    let Listed { directory, contents_up_to, .. } = listed;
+    let Listed { directory, contents: PeerContents { up_to: contents_up_to, .. }, .. } = listed;
+    let wants_attributes = listed.contents.with_attributes && version >= LISTED_ATTRIBUTES_VERSION;
     match version >= LIST_FROM_VERSION {
-        true => Call::ListFrom { directory, position, contents_up_to },
+        true => Call::ListFrom { directory, position, contents_up_to, wants_attributes },
         false => Call::List { directory, contents_up_to },
     }
 }

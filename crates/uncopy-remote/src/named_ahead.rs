@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use uncopy_copy::peer::{PeerContents, PeerError, PeerHandle, PeerLooks, PeerNamed, PeerNames};
 use uncopy_core::Errno;
-use uncopy_wire::{Answer, Call, Handle, MAX_CONTENTS_BYTES, MAX_NAMES, NamedEntry, is_name};
+use uncopy_wire::{Answer, Call, Handle, MAX_NAMES, PageEntry, is_name};
 
 use crate::lanes::{PendingAnswer, other_answer};
 use crate::source::{self, PAGE_BYTES, RemoteSource};
@@ -47,7 +47,7 @@ impl NamedAhead {
         names: Arc<[PeerNames]>,
         contents: PeerContents,
     ) -> NamedAhead {
-        let contents = PeerContents { up_to: contents.up_to.min(MAX_CONTENTS_BYTES), ..contents };
+        let contents = source::within_limits(contents);
         let (directory, begun, ahead) = (Handle(directory.0), 0, VecDeque::new());
         NamedAhead { source, directory, names, contents, begun, ahead }
     }
@@ -123,14 +123,9 @@ impl PeerLooks for NamedAhead {
     }
 }
 
-fn named(entry: NamedEntry) -> PeerNamed {
+fn named(entry: PageEntry) -> PeerNamed {
     match entry {
-        NamedEntry::Seen { entry, attributes } => {
-            let mut seen = source::entry(entry);
-            seen.attributes =
-                attributes.map(|all| all.into_iter().map(source::attribute).collect());
-            PeerNamed::Seen(seen)
-        }
-        NamedEntry::Failed(entry) => PeerNamed::Failed(source::failed_entry(entry)),
+        PageEntry::Seen(entry) => PeerNamed::Seen(source::entry(entry)),
+        PageEntry::Failed(entry) => PeerNamed::Failed(source::failed_entry(entry)),
     }
 }

@@ -54,6 +54,8 @@ pub struct RemoteSource {
     attribute_readers: Gate,
     listings: Mutex<HashMap<PeerHandle, Arc<Mutex<Listing>>>>,
     ahead: Mutex<DirectoriesAhead<Pending>>,
+    /// Extended attributes of directories that are listed ahead.
+    attributes_ahead: Mutex<HashMap<PeerHandle, Pending>>,
     /// Shortest time in microseconds that a root took to be opened.
     round_trip: AtomicU64,
     /// Files that changed while they were read.
@@ -70,6 +72,7 @@ impl RemoteSource {
             attribute_readers: Gate::new(ATTRIBUTE_READERS),
             listings: Mutex::default(),
             ahead: Mutex::default(),
+            attributes_ahead: Mutex::default(),
             round_trip: AtomicU64::new(u64::MAX),
             changed: Mutex::default(),
         })
@@ -91,19 +94,35 @@ impl RemoteSource {
             let mut share = self.budget.try_take(PAGE_BYTES);
             match ahead.next(share.is_some()) {
                 None => return Ok(()),
-                Some(AheadStep::Open(place, contents_up_to)) => {
+                Some(AheadStep::Open(place, contents)) => {
                     let (directory, name) = (Handle(place.0.0), place.1.as_bytes().to_vec());
                     let call = Call::Open { directory, name, follows: false };
                     let asked = self.calls.begin(&call, &mut None)?;
-                    ahead.begun(place, contents_up_to, asked);
+                    ahead.begun(place, contents, asked);
                 }
-                Some(AheadStep::List(directory, contents_up_to)) => {
-                    let listed = self.listed(directory, contents_up_to);
+                Some(AheadStep::List(directory, contents)) => {
+                    let listed = self.listed(directory, contents);
                     lock(&self.listing(directory)).ask(&self.lanes, listed, &mut share)?;
+                    self.ask_attributes_ahead(directory, contents)?;
                 }
                 Some(AheadStep::Close(of)) => self.close_alone(of),
             }
         }
+    }
+
+    /// Asks for the extended attributes of a directory, if they are wanted and memory allows.
+    fn ask_attributes_ahead(
+        &self,
+        directory: PeerHandle,
+        contents: PeerContents,
+    ) -> Result<(), PeerError> {
+        let share = contents.with_attributes.then(|| self.budget.try_take(PAGE_BYTES)).flatten();
+        if share.is_some() {
+            let of = Handle(directory.0);
+            let asked = self.calls.begin(&Call::Attributes { of }, &mut { share })?;
+            lock(&self.attributes_ahead).insert(directory, asked);
+        }
+        Ok(())
     }
 
     /// Returns the maximum number of pages to be ahead.
@@ -111,9 +130,9 @@ impl RemoteSource {
         if self.is_far() { FAR_PAGES_AHEAD } else { PAGES_AHEAD }
     }
 
-    fn listed(&self, directory: PeerHandle, contents_up_to: u32) -> Listed {
+    fn listed(&self, directory: PeerHandle, contents: PeerContents) -> Listed {
         let pages_ahead = self.pages_ahead();
-        Listed { directory: Handle(directory.0), contents_up_to, pages_ahead }
+        Listed { directory: Handle(directory.0), contents, pages_ahead }
     }
 
     fn listing(&self, directory: PeerHandle) -> Arc<Mutex<Listing>> {
@@ -122,6 +141,7 @@ impl RemoteSource {
 
     fn close_alone(&self, of: PeerHandle) {
         lock(&self.listings).remove(&of);
+        lock(&self.attributes_ahead).remove(&of);
         lock(&self.changed).remove(&of);
         self.calls.notify(&Call::Close { of: Handle(of.0) });
     }
@@ -133,8 +153,13 @@ pub(crate) fn entry(entry: Entry) -> PeerEntry {
         stat: convert::stat(&entry.status),
         target: entry.target.map(OsString::from_vec),
         contents: entry.contents.map(Vec::into_boxed_slice),
-        attributes: None,
+        attributes: entry.attributes.map(|all| all.into_iter().map(attribute).collect()),
     }
+}
+
+/// Returns what may be asked for.
+pub(crate) fn within_limits(contents: PeerContents) -> PeerContents {
+    PeerContents { up_to: contents.up_to.min(MAX_CONTENTS_BYTES), ..contents }
 }
 
 pub(crate) fn failed_entry(entry: FailedEntry) -> PeerFailedEntry {
@@ -151,7 +176,7 @@ fn opened(answer: &Answer) -> Result<PeerOpened, PeerError> {
     }
 }
 
-pub(crate) fn attribute(found: Attribute) -> PeerAttribute {
+fn attribute(found: Attribute) -> PeerAttribute {
     PeerAttribute { name: OsString::from_vec(found.name), value: found.value }
 }
 
@@ -201,16 +226,16 @@ impl Peer for RemoteSource {
         self.calls.ask(&Call::Open { directory, name, follows }).and_then(|answer| opened(&answer))
     }
 
-    fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError> {
+    fn list(&self, directory: PeerHandle, contents: PeerContents) -> Result<PeerPage, PeerError> {
         let _place = self.readers.enter();
         self.look_ahead()?;
         let listing = self.listing(directory);
         let mut listing = lock(&listing);
-        let contents_up_to = contents_up_to.min(MAX_CONTENTS_BYTES);
+        let contents = within_limits(contents);
         if listing.is_over() {
             return Ok(PeerPage { is_last: true, ..PeerPage::default() });
         }
-        let (lanes, listed) = (&self.lanes, self.listed(directory, contents_up_to));
+        let (lanes, listed) = (&self.lanes, self.listed(directory, contents));
         let answer = listing.take(lanes, listed, &|| self.budget.try_take(PAGE_BYTES))?;
         let Answer::Entries { entries, failed, is_last, .. } = answer else {
             return Err(other_answer());
@@ -220,7 +245,7 @@ impl Peer for RemoteSource {
         if self.is_far() {
             let is_directory = |entry: &&PeerEntry| entry.stat.file_type() == FileType::Directory;
             let directories = entries.iter().filter(is_directory).map(|entry| entry.name.clone());
-            lock(&self.ahead).found(directory, directories, contents_up_to);
+            lock(&self.ahead).found(directory, directories, contents);
             self.look_ahead()?;
         }
         let failed = failed.into_iter().map(failed_entry).collect();
@@ -247,7 +272,7 @@ impl Peer for RemoteSource {
 
     fn expect_directories(&self, directory: PeerHandle, names: Vec<OsString>) {
         if self.is_far() {
-            lock(&self.ahead).found(directory, names, 0);
+            lock(&self.ahead).found(directory, names, PeerContents::default());
         }
     }
 
@@ -316,8 +341,13 @@ impl Peer for RemoteSource {
     }
 
     fn attributes(&self, of: PeerHandle) -> Result<Vec<PeerAttribute>, PeerError> {
+        let ahead = lock(&self.attributes_ahead).remove(&of);
         let _place = self.attribute_readers.enter();
-        match self.calls.ask(&Call::Attributes { of: Handle(of.0) })? {
+        let answer = match ahead {
+            Some(asked) => asked.wait(),
+            None => self.calls.ask(&Call::Attributes { of: Handle(of.0) }),
+        };
+        match answer? {
             Answer::Attributes { attributes } => {
                 Ok(attributes.into_iter().map(attribute).collect())
             }

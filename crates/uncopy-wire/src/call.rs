@@ -15,6 +15,8 @@ pub struct Handle(pub u32);
 pub const LIST_FROM_VERSION: u16 = 3;
 /// First version of the protocol that has [`Call::LookAll`].
 pub const LOOK_ALL_VERSION: u16 = 4;
+/// First version of the protocol in which extended attributes come with a listing.
+pub const LISTED_ATTRIBUTES_VERSION: u16 = 4;
 
 /// Maximum number of bytes of one read.
 pub const MAX_READ_BYTES: u32 = 1 << 20;
@@ -63,6 +65,8 @@ pub enum Call {
         position: Option<u64>,
         /// Maximum length of files whose contents come with their entries: at most [`MAX_CONTENTS_BYTES`].
         contents_up_to: u32,
+        /// Whether extended attributes come too, of files with contents: from [`LISTED_ATTRIBUTES_VERSION`] on.
+        wants_attributes: bool,
     },
     /// Looks at an entry of a directory.
     Look {
@@ -235,8 +239,9 @@ impl Call {
             Call::Send { file, offset, bytes, over } => {
                 to.u8(12).u32(file.0).u64(*offset).u32(*bytes).u32(*over)
             }
-            Call::ListFrom { directory, position, contents_up_to } => {
-                to.u8(13).u32(directory.0).bool(position.is_some());
+            Call::ListFrom { directory, position, contents_up_to, wants_attributes } => {
+                let kind = if *wants_attributes { 15 } else { 13 };
+                to.u8(kind).u32(directory.0).bool(position.is_some());
                 if let Some(position) = position {
                     to.u64(*position);
                 }
@@ -277,10 +282,11 @@ impl Call {
                 let (file, offset) = (handle(&mut from)?, from.u64()?);
                 Call::Send { file, offset, bytes: from.u32()?, over: from.u32()? }
             }
-            13 => {
+            13 | 15 => {
                 let (directory, has_position) = (handle(&mut from)?, from.bool()?);
                 let position = if has_position { Some(from.u64()?) } else { None };
-                Call::ListFrom { directory, position, contents_up_to: from.u32()? }
+                let (contents_up_to, wants_attributes) = (from.u32()?, kind == 15);
+                Call::ListFrom { directory, position, contents_up_to, wants_attributes }
             }
             14 => {
                 let directory = handle(&mut from)?;

@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Reader;
-use crate::entry::{
-    Attribute, Entry, FailedEntry, NamedEntry, PageEntry, read_errno, read_target, read_value,
-};
+use crate::entry::{Attribute, Entry, FailedEntry, PageEntry, read_errno, read_target, read_value};
 use crate::frame::{Frame, FrameKind};
 use crate::status::{Kind, Status};
 use crate::{Violation, server};
@@ -51,7 +49,7 @@ pub enum Answer {
     /// The first entries of those that were asked for by their names, in that order.
     Named {
         /// The entries: at least one.
-        entries: Vec<NamedEntry>,
+        entries: Vec<PageEntry>,
     },
     /// An entry that was looked at.
     Entry {
@@ -114,9 +112,9 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Expected {
     Opened,
-    Entries { contents_up_to: u32, has_position: bool },
+    Entries { contents: ExpectedContents, has_position: bool },
     Entry { name: Vec<u8> },
-    Named { names: Vec<Vec<u8>>, contents_up_to: u32, wants_attributes: bool },
+    Named { names: Vec<Vec<u8>>, contents: ExpectedContents },
     Status,
     Ranges { from: u64 },
     Data { bytes: u32 },
@@ -125,6 +123,22 @@ enum Expected {
     Attribute,
     Counted,
     Closed,
+}
+
+/// What may come with entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ExpectedContents {
+    up_to: u32,
+    with_attributes: bool,
+}
+
+impl ExpectedContents {
+    /// Whether an entry has no more than was asked for.
+    fn allow(self, entry: &PageEntry) -> bool {
+        let PageEntry::Seen(entry) = entry else { return true };
+        let bytes = entry.contents.as_ref().map_or(0, Vec::len);
+        bytes <= self.up_to as usize && (self.with_attributes || entry.attributes.is_none())
+    }
 }
 
 /// The asking side.
@@ -164,18 +178,21 @@ impl Caller {
         }
         let expected = match call {
             Call::Root { .. } | Call::Open { .. } => Expected::Opened,
-            Call::List { contents_up_to, .. } => {
-                Expected::Entries { contents_up_to: *contents_up_to, has_position: false }
+            Call::List { contents_up_to: up_to, .. } => {
+                let contents = ExpectedContents { up_to: *up_to, with_attributes: false };
+                Expected::Entries { contents, has_position: false }
             }
-            Call::ListFrom { contents_up_to, .. } => {
-                Expected::Entries { contents_up_to: *contents_up_to, has_position: true }
+            Call::ListFrom { contents_up_to: up_to, wants_attributes, .. } => {
+                let with_attributes = *wants_attributes;
+                let contents = ExpectedContents { up_to: *up_to, with_attributes };
+                Expected::Entries { contents, has_position: true }
             }
             Call::Look { name, .. } => Expected::Entry { name: name.clone() },
-            Call::LookAll { names, contents_up_to, wants_attributes, .. } => Expected::Named {
-                names: names.clone(),
-                contents_up_to: *contents_up_to,
-                wants_attributes: *wants_attributes,
-            },
+            Call::LookAll { names, contents_up_to: up_to, wants_attributes, .. } => {
+                let with_attributes = *wants_attributes;
+                let contents = ExpectedContents { up_to: *up_to, with_attributes };
+                Expected::Named { names: names.clone(), contents }
+            }
             Call::Examine { .. } => Expected::Status,
             Call::Ranges { from, .. } => Expected::Ranges { from: *from },
             Call::Read { bytes, .. } => Expected::Data { bytes: *bytes },
@@ -247,29 +264,25 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
         Expected::Status => Answer::Status { status: Status::read(&mut reader)? },
         Expected::Closed => Answer::Closed,
         Expected::Entry { name } => {
-            let entry = Entry::read(&mut reader)?;
+            let entry = Entry::read(&mut reader, false)?;
             if entry.name != name || entry.contents.is_some() {
                 return Err(reader.malformed());
             }
             Answer::Entry { entry }
         }
-        Expected::Entries { contents_up_to, has_position } => {
+        Expected::Entries { contents, has_position } => {
             let is_last = reader.bool()?;
             let position = if has_position { Some(reader.u64()?) } else { None };
             let (mut entries, mut failed) = (Vec::new(), Vec::new());
             while !reader.is_empty() {
-                let entry = match PageEntry::read(&mut reader)? {
-                    PageEntry::Seen(entry) => entry,
-                    PageEntry::Failed(entry) => {
-                        failed.push(entry);
-                        continue;
-                    }
-                };
-                let limit = contents_up_to as usize;
-                if entry.contents.as_ref().is_some_and(|contents| contents.len() > limit) {
+                let entry = PageEntry::read(&mut reader, contents.with_attributes)?;
+                if !contents.allow(&entry) {
                     return Err(reader.malformed());
                 }
-                entries.push(entry);
+                match entry {
+                    PageEntry::Seen(entry) => entries.push(entry),
+                    PageEntry::Failed(entry) => failed.push(entry),
+                }
             }
             // Each page brings a listing nearer to its end.
             if entries.is_empty() && failed.is_empty() && !is_last {
@@ -277,19 +290,11 @@ fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation
             }
             Answer::Entries { entries, failed, is_last, position }
         }
-        Expected::Named { names, contents_up_to, wants_attributes } => {
+        Expected::Named { names, contents } => {
             let (mut entries, mut names) = (Vec::new(), names.into_iter());
             while !reader.is_empty() {
-                let entry = NamedEntry::read(&mut reader)?;
-                let is_wanted = match &entry {
-                    NamedEntry::Seen { entry, attributes } => {
-                        let bytes = entry.contents.as_ref().map_or(0, Vec::len);
-                        bytes <= contents_up_to as usize
-                            && (wants_attributes || attributes.is_none())
-                    }
-                    NamedEntry::Failed(_) => true,
-                };
-                if !is_wanted || names.next().as_deref() != Some(entry.name()) {
+                let entry = PageEntry::read(&mut reader, true)?;
+                if !contents.allow(&entry) || names.next().as_deref() != Some(entry.name()) {
                     return Err(reader.malformed());
                 }
                 entries.push(entry);

@@ -21,17 +21,29 @@ pub struct Entry {
     pub target: Option<Vec<u8>>,
     /// All bytes of a small file, if they were asked for and could be read: as many as the status says.
     pub contents: Option<Vec<u8>>,
+    /// All extended attributes of a directory, or of a file with its contents, if they were asked for and are short.
+    pub attributes: Option<Vec<Attribute>>,
 }
 
 impl Entry {
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    /// Writes it. Without `with_attributes` it has no place for them.
+    pub(crate) fn write(&self, writer: &mut Writer, with_attributes: bool) {
         writer.bytes(&self.name);
         self.status.write(writer);
         write_optional(writer, self.target.as_deref());
         write_optional(writer, self.contents.as_deref());
+        if !with_attributes {
+            return;
+        }
+        writer.bool(self.attributes.is_some());
+        if let Some(attributes) = &self.attributes {
+            writer.u32(attributes.len() as u32);
+            attributes.iter().for_each(|attribute| attribute.write(writer));
+        }
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Entry, Violation> {
+    /// Reads it as [`Entry::write`] writes it.
+    pub(crate) fn read(reader: &mut Reader<'_>, with_attributes: bool) -> Result<Entry, Violation> {
         let name = reader.bytes()?.to_vec();
         name::check(&name)?;
         let status = Status::read(reader)?;
@@ -42,7 +54,16 @@ impl Entry {
         if !contents.as_ref().is_none_or(is_whole) {
             return Err(reader.malformed());
         }
-        Ok(Entry { name, status, target, contents })
+        let mut attributes = None;
+        if with_attributes && reader.bool()? {
+            if contents.is_none() && status.kind != Kind::Directory {
+                return Err(reader.malformed());
+            }
+            // Each takes bytes of the frame, which is bounded.
+            let all = (0..reader.u32()?).map(|_| Attribute::read(reader));
+            attributes = Some(all.collect::<Result<_, _>>()?);
+        }
+        Ok(Entry { name, status, target, contents, attributes })
     }
 }
 
@@ -128,77 +149,41 @@ impl FailedEntry {
     }
 }
 
-/// An entry that was asked for by its name.
+/// An entry of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "callers decide about each")]
-pub enum NamedEntry {
+pub enum PageEntry {
     /// It was looked at.
-    Seen {
-        /// The entry.
-        entry: Entry,
-        /// All extended attributes of a directory, or of a file with its contents, if they were asked for and are short.
-        attributes: Option<Vec<Attribute>>,
-    },
+    Seen(Entry),
     /// It could not be looked at.
     Failed(FailedEntry),
 }
 
-impl NamedEntry {
+impl PageEntry {
     /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         match self {
-            NamedEntry::Seen { entry, .. } => &entry.name,
-            NamedEntry::Failed(entry) => &entry.name,
+            PageEntry::Seen(entry) => &entry.name,
+            PageEntry::Failed(entry) => &entry.name,
         }
     }
 
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    pub(crate) fn write(&self, writer: &mut Writer, with_attributes: bool) {
         match self {
-            NamedEntry::Seen { entry, attributes } => {
-                entry.write(writer);
-                writer.bool(attributes.is_some());
-                if let Some(attributes) = attributes {
-                    writer.u32(attributes.len() as u32);
-                    attributes.iter().for_each(|attribute| attribute.write(writer));
-                }
-            }
-            NamedEntry::Failed(entry) => entry.write(writer),
+            PageEntry::Seen(entry) => entry.write(writer, with_attributes),
+            PageEntry::Failed(entry) => entry.write(writer),
         }
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<NamedEntry, Violation> {
-        let entry = match PageEntry::read(reader)? {
-            PageEntry::Seen(entry) => entry,
-            PageEntry::Failed(entry) => return Ok(NamedEntry::Failed(entry)),
-        };
-        let attributes = match reader.bool()? {
-            // Each takes bytes of the frame, which is bounded.
-            true => {
-                (0..reader.u32()?).map(|_| Attribute::read(reader)).collect::<Result<_, _>>()?
-            }
-            false => return Ok(NamedEntry::Seen { entry, attributes: None }),
-        };
-        match entry.contents.is_some() || entry.status.kind == Kind::Directory {
-            true => Ok(NamedEntry::Seen { entry, attributes: Some(attributes) }),
-            false => Err(reader.malformed()),
-        }
-    }
-}
-
-/// An entry of a page.
-#[derive(Debug)]
-pub(crate) enum PageEntry {
-    Seen(Entry),
-    Failed(FailedEntry),
-}
-
-impl PageEntry {
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<PageEntry, Violation> {
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        with_attributes: bool,
+    ) -> Result<PageEntry, Violation> {
         let mut ahead = *reader;
         let name = ahead.bytes()?.to_vec();
         if ahead.u8()? != FAILED {
-            return Entry::read(reader).map(PageEntry::Seen);
+            return Entry::read(reader, with_attributes).map(PageEntry::Seen);
         }
         name::check(&name)?;
         let errno = read_errno(&mut ahead)?;

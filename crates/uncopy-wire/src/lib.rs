@@ -58,15 +58,15 @@ mod status;
 mod violation;
 
 pub use call::{
-    Call, Handle, LIST_FROM_VERSION, LOOK_ALL_VERSION, MAX_CONTENTS_BYTES, MAX_NAMES, MAX_RANGES,
-    MAX_READ_BYTES,
+    Call, Handle, LIST_FROM_VERSION, LISTED_ATTRIBUTES_VERSION, LOOK_ALL_VERSION,
+    MAX_CONTENTS_BYTES, MAX_NAMES, MAX_RANGES, MAX_READ_BYTES,
 };
 pub use caller::{Answer, CallId, Caller};
 pub use data::{
     DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish,
     MAX_ANNOUNCEMENTS, MAX_DATA_CONNECTIONS, OPEN_VERSION,
 };
-pub use entry::{Attribute, Entry, FailedEntry, NamedEntry};
+pub use entry::{Attribute, Entry, FailedEntry, PageEntry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
 pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};
 pub use message::{Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Refusal};

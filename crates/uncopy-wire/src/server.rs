@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::Violation;
 use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Writer;
-use crate::entry::{Attribute, Entry, FailedEntry, NamedEntry, write_optional};
+use crate::entry::{Attribute, Entry, PageEntry, write_optional};
 use crate::frame::{Frame, FrameKind, MAX_PAYLOAD_BYTES};
 use crate::status::{Kind, Status};
 
@@ -31,32 +31,26 @@ pub struct Request {
     pub call: Call,
 }
 
-/// Page of a listing under construction.
+/// Page of entries under construction.
 #[derive(Debug, Default)]
 pub struct Page {
     bytes: Vec<u8>,
     entries: usize,
+    with_attributes: bool,
 }
 
 impl Page {
+    /// Makes a page whose entries have a place for extended attributes, as [`Call::LookAll`] asks for, and
+    /// [`Call::ListFrom`] if it wants them. Others have none.
+    #[must_use]
+    pub fn with_attributes() -> Page {
+        Page { with_attributes: true, ..Page::default() }
+    }
+
     /// Adds an entry.
-    pub fn push(&mut self, entry: &Entry) {
-        self.add(|writer| entry.write(writer));
-    }
-
-    /// Adds an entry that cannot be looked at.
-    pub fn push_failed(&mut self, entry: &FailedEntry) {
-        self.add(|writer| entry.write(writer));
-    }
-
-    /// Adds an entry that was asked for by its name.
-    pub fn push_named(&mut self, entry: &NamedEntry) {
-        self.add(|writer| entry.write(writer));
-    }
-
-    fn add(&mut self, write: impl FnOnce(&mut Writer)) {
+    pub fn push(&mut self, entry: &PageEntry) {
         let mut writer = Writer::default();
-        write(&mut writer);
+        entry.write(&mut writer, self.with_attributes);
         self.bytes.extend_from_slice(&writer.0);
         self.entries += 1;
     }
@@ -72,6 +66,11 @@ impl Page {
     pub fn entries(&self) -> usize {
         self.entries
     }
+}
+
+/// Whether the entries that answer a call have a place for extended attributes.
+fn has_attributes(call: &Call) -> bool {
+    matches!(call, Call::LookAll { .. } | Call::ListFrom { wants_attributes: true, .. })
 }
 
 /// The serving side.
@@ -215,7 +214,7 @@ impl Server {
     pub fn entry(&mut self, id: u32, entry: &Entry) -> Result<Frame, Violation> {
         self.check(id, |call| matches!(call, Call::Look { .. }))?;
         let mut answer = Writer::default();
-        entry.write(&mut answer);
+        entry.write(&mut answer, false);
         Ok(self.end(id, answer.0))
     }
 
@@ -223,7 +222,7 @@ impl Server {
     /// the last one.
     ///
     /// # Errors
-    /// As [`Server::opened`].
+    /// As [`Server::opened`]; the page has a place for attributes that are not wanted, or none for those that are.
     pub fn page(
         &mut self,
         id: u32,
@@ -231,7 +230,13 @@ impl Server {
         is_last: bool,
         position: u64,
     ) -> Result<Frame, Violation> {
-        self.check(id, |call| matches!(call, Call::List { .. } | Call::ListFrom { .. }))?;
+        let is_due = |call: &Call| match call {
+            Call::List { .. } | Call::ListFrom { .. } => {
+                page.with_attributes == has_attributes(call)
+            }
+            _ => false,
+        };
+        self.check(id, is_due)?;
         let mut answer = Writer::default();
         answer.bool(is_last || page.entries == 0);
         if let Some(Call::ListFrom { .. }) = self.calls.get(&id) {
@@ -247,7 +252,9 @@ impl Server {
     /// As [`Server::opened`].
     pub fn named(&mut self, id: u32, page: &Page) -> Result<Frame, Violation> {
         let is_due = |call: &Call| match call {
-            Call::LookAll { names, .. } => (1..=names.len()).contains(&page.entries),
+            Call::LookAll { names, .. } => {
+                page.with_attributes && (1..=names.len()).contains(&page.entries)
+            }
             _ => false,
         };
         self.check(id, is_due)?;

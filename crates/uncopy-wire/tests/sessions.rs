@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, DataAnnouncement, DataLoss, DataLost, DataOffer,
     DataRefusal, DataSecurity, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle,
-    Job, JobState, Kind, Message, NamedEntry, OutputStream, Page, Received, Refusal, Server,
+    Job, JobState, Kind, Message, OutputStream, Page, PageEntry, Received, Refusal, Server,
     Session, Status, Time, Versions, Violation,
 };
 
@@ -312,7 +312,8 @@ fn transcript_3() -> String {
     let (mut line, mut caller, mut server) = begin_serving(3, "Listings that go on anywhere");
     let mut page = Page::default();
     let (name, status) = (b"f".to_vec(), status(Kind::File));
-    page.push(&Entry { name, status, target: None, contents: None });
+    let entry = Entry { name, status, target: None, contents: None, attributes: None };
+    page.push(&PageEntry::Seen(entry));
     let directory = Handle(0);
     for of_data in [false, true] {
         if of_data {
@@ -325,7 +326,8 @@ fn transcript_3() -> String {
             (caller, server) = (Caller::of_data(), Server::of_data());
         }
         for (position, behind, is_last) in [(None, 1 << 40, false), (Some(1 << 40), 9, true)] {
-            let call = Call::ListFrom { directory, position, contents_up_to: 4096 };
+            let (contents_up_to, wants_attributes) = (4096, false);
+            let call = Call::ListFrom { directory, position, contents_up_to, wants_attributes };
             let (id, asked) = caller.call(&call).unwrap();
             line.frame("near", &format!("{call:?}"), &asked);
             let request = server.take(&asked).unwrap();
@@ -344,29 +346,29 @@ fn transcript_3() -> String {
 /// Makes what version 4 adds, over the session and over a data connection.
 fn transcript_4() -> String {
     let (mut line, mut caller, mut server) =
-        begin_serving(4, "Entries that are asked for by names");
-    let of_two_bytes = Status { size: 2, ..status(Kind::File) };
-    let seen =
-        |name: &[u8], status: Status, target: Option<&[u8]>, contents: Option<&[u8]>| Entry {
-            name: name.to_vec(),
-            status,
-            target: target.map(<[u8]>::to_vec),
-            contents: contents.map(<[u8]>::to_vec),
-        };
-    let attribute = Attribute { name: b"user.k".to_vec(), value: Some(b"v".to_vec()) };
+        begin_serving(4, "Entries that are asked for by names, and extended attributes");
+    let file = Entry {
+        name: b"f".to_vec(),
+        status: Status { size: 2, ..status(Kind::File) },
+        target: None,
+        contents: Some(b"hi".to_vec()),
+        attributes: Some(vec![Attribute { name: b"user.k".to_vec(), value: Some(b"v".to_vec()) }]),
+    };
+    let link = Entry {
+        name: b"l".to_vec(),
+        status: status(Kind::Link),
+        target: Some(b"../x".to_vec()),
+        contents: None,
+        attributes: None,
+    };
+    let gone = FailedEntry { name: b"gone".to_vec(), errno: 2 };
     let entries = [
-        NamedEntry::Seen {
-            entry: seen(b"f", of_two_bytes, None, Some(b"hi")),
-            attributes: Some(vec![attribute]),
-        },
-        NamedEntry::Seen {
-            entry: seen(b"l", status(Kind::Link), Some(b"../x"), None),
-            attributes: None,
-        },
-        NamedEntry::Failed(FailedEntry { name: b"gone".to_vec(), errno: 2 }),
+        PageEntry::Seen(file.clone()),
+        PageEntry::Seen(link.clone()),
+        PageEntry::Failed(gone.clone()),
     ];
-    let mut page = Page::default();
-    entries.iter().for_each(|entry| page.push_named(entry));
+    let mut page = Page::with_attributes();
+    entries.iter().for_each(|entry| page.push(entry));
     let names = |names: &[&[u8]]| names.iter().map(|name| name.to_vec()).collect();
     for of_data in [false, true] {
         if of_data {
@@ -393,6 +395,25 @@ fn transcript_4() -> String {
         line.frame("far", "answer", &frame);
         let expected = Answer::Named { entries: entries.to_vec() };
         assert_eq!(caller.take(frame), Ok((id, expected)));
+        let call = Call::ListFrom {
+            directory: Handle(0),
+            position: Some(9),
+            contents_up_to: 4096,
+            wants_attributes: true,
+        };
+        let (id, asked) = caller.call(&call).unwrap();
+        line.frame("near", &format!("{call:?}"), &asked);
+        let request = server.take(&asked).unwrap();
+        assert_eq!(request.call, call);
+        let frame = server.page(request.id, &page, true, 10).unwrap();
+        line.frame("far", "answer", &frame);
+        let expected = Answer::Entries {
+            entries: vec![file.clone(), link.clone()],
+            failed: vec![gone.clone()],
+            is_last: true,
+            position: Some(10),
+        };
+        assert_eq!(caller.take(frame), Ok((id, expected)));
     }
     line.text
 }
@@ -418,17 +439,19 @@ fn transcript() -> String {
             },
             target: None,
             contents: Some(b"hi".to_vec()),
+            attributes: None,
         },
         Entry {
             name: b"l".to_vec(),
             status: status(Kind::Link),
             target: Some(b"../x".to_vec()),
             contents: None,
+            attributes: None,
         },
     ];
     let mut page = Page::default();
-    entries.iter().for_each(|entry| page.push(entry));
-    page.push_failed(&FailedEntry { name: b"f".to_vec(), errno: 13 });
+    entries.iter().for_each(|entry| page.push(&PageEntry::Seen(entry.clone())));
+    page.push(&PageEntry::Failed(FailedEntry { name: b"f".to_vec(), errno: 13 }));
     let attributes = [
         Attribute { name: b"user.k".to_vec(), value: Some(b"\0v".to_vec()) },
         Attribute { name: b"user.l".to_vec(), value: None },

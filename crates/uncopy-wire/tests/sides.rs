@@ -7,8 +7,8 @@ use std::ops::Range;
 use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, Entry, FailedEntry, Frame, FrameKind, Frames, Handle,
-    Kind, MAX_CONTENTS_BYTES, MAX_NAMES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, NamedEntry,
-    Page, Request, Server, Status, Time, Violation,
+    Kind, MAX_CONTENTS_BYTES, MAX_NAMES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, Page,
+    PageEntry, Request, Server, Status, Time, Violation,
 };
 
 const FAILED: u16 = 13;
@@ -74,11 +74,12 @@ fn status(kind: Kind, size: u64) -> Status {
 fn entry(name: &[u8], kind: Kind, contents: Option<&[u8]>) -> Entry {
     let status = status(kind, contents.map_or(1 << 50, |bytes| bytes.len() as u64));
     let target = (kind == Kind::Link).then(|| b"../\xff".to_vec());
-    Entry { name: name.to_vec(), status, target, contents: contents.map(<[u8]>::to_vec) }
+    let contents = contents.map(<[u8]>::to_vec);
+    Entry { name: name.to_vec(), status, target, contents, attributes: None }
 }
 
-fn list_from(directory: Handle, contents_up_to: u32) -> Call {
-    Call::ListFrom { directory, position: Some(7), contents_up_to }
+fn list_from(directory: Handle, contents_up_to: u32, wants_attributes: bool) -> Call {
+    Call::ListFrom { directory, position: Some(7), contents_up_to, wants_attributes }
 }
 
 fn look_all(directory: Handle, names: &[&[u8]]) -> Call {
@@ -92,9 +93,9 @@ fn look_all(directory: Handle, names: &[&[u8]]) -> Call {
 }
 
 /// Has a server answer with these entries.
-fn named(server: &mut Server, id: u32, entries: &[NamedEntry]) -> Result<Frame, Violation> {
-    let mut page = Page::default();
-    entries.iter().for_each(|entry| page.push_named(entry));
+fn named(server: &mut Server, id: u32, entries: &[PageEntry]) -> Result<Frame, Violation> {
+    let mut page = Page::with_attributes();
+    entries.iter().for_each(|entry| page.push(entry));
     server.named(id, &page)
 }
 
@@ -107,9 +108,8 @@ fn page_answer(
     Answer::Entries { entries, failed, is_last, position }
 }
 
-fn page(entries: &[Entry]) -> Page {
-    let mut page = Page::default();
-    entries.iter().for_each(|entry| page.push(entry));
+fn page(mut page: Page, entries: &[Entry]) -> Page {
+    entries.iter().for_each(|entry| page.push(&PageEntry::Seen(entry.clone())));
     page
 }
 
@@ -130,6 +130,13 @@ fn each_call_has_its_answer_in_any_order() {
     let attribute = |value| Attribute { name: b"user.a".into(), value };
     let mut attributes = vec![attribute(Some(vec![7; 64 << 10])); 16];
     attributes.push(attribute(None));
+    let with_attributes = vec![
+        Entry {
+            attributes: Some(vec![attribute(Some(vec![7])), attribute(None)]),
+            ..entry(b"-", Kind::File, Some(b"bytes"))
+        },
+        entry(b"0", Kind::Link, None),
+    ];
     let failed = vec![FailedEntry { name: b"odd\xff".to_vec(), errno: 5 }; 2];
     let ranges: Vec<Range<u64>> =
         (1..=MAX_RANGES as u64).map(|at| at * 8192..at * 8192 + 4096).collect();
@@ -139,7 +146,7 @@ fn each_call_has_its_answer_in_any_order() {
     let opened = status(Kind::File, 4);
     let read = |bytes| Call::Read { file, offset: 3, bytes };
     // Answers are given in the order of their numbers.
-    let table: [(Call, usize, Answer); 17] = [
+    let table: [(Call, usize, Answer); 18] = [
         (
             Call::Open { directory, name: name.clone(), follows: true },
             10,
@@ -152,14 +159,29 @@ fn each_call_has_its_answer_in_any_order() {
         ),
         (Call::List { directory, contents_up_to: 5 }, 4, page_answer(vec![], vec![], true, None)),
         (
-            Call::ListFrom { directory, position: None, contents_up_to: 5 },
+            Call::ListFrom {
+                directory,
+                position: None,
+                contents_up_to: 5,
+                wants_attributes: false,
+            },
             14,
             page_answer(entries.clone(), failed.clone(), false, Some(u64::MAX)),
         ),
         (
-            Call::ListFrom { directory, position: Some(u64::MAX), contents_up_to: 5 },
+            Call::ListFrom {
+                directory,
+                position: Some(u64::MAX),
+                contents_up_to: 5,
+                wants_attributes: false,
+            },
             15,
             page_answer(vec![], failed.clone(), true, Some(0)),
+        ),
+        (
+            list_from(directory, 5, true),
+            17,
+            page_answer(with_attributes.clone(), failed.clone(), false, Some(9)),
         ),
         (Call::Look { directory, name }, 2, Answer::Entry { entry: looked.clone() }),
         (Call::Examine { of: file }, 8, Answer::Status { status: opened }),
@@ -192,12 +214,9 @@ fn each_call_has_its_answer_in_any_order() {
             16,
             Answer::Named {
                 entries: vec![
-                    NamedEntry::Seen {
-                        entry: entry(b"-", Kind::File, Some(b"bytes")),
-                        attributes: Some(vec![attribute(Some(vec![7])), attribute(None)]),
-                    },
-                    NamedEntry::Failed(failed[0].clone()),
-                    NamedEntry::Seen { entry: entry(b"0", Kind::Link, None), attributes: None },
+                    PageEntry::Seen(with_attributes[0].clone()),
+                    PageEntry::Failed(failed[0].clone()),
+                    PageEntry::Seen(with_attributes[1].clone()),
                 ],
             },
         ),
@@ -209,16 +228,18 @@ fn each_call_has_its_answer_in_any_order() {
             (*order, id, request)
         })
         .collect();
-    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (17, 17, 1));
+    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (18, 18, 1));
     asked.sort_by_key(|(order, ..)| *order);
     for (order, id, request) in asked {
-        let (_, _, answer) = table.iter().find(|(_, number, _)| *number == order).unwrap();
+        let (call, _, answer) = table.iter().find(|(_, number, _)| *number == order).unwrap();
         let server = &mut line.server;
         let frame = match answer.clone() {
             Answer::Opened { status, .. } => server.opened(request, &status).unwrap().1,
             Answer::Entries { entries, failed, is_last, position } => {
-                let mut page = page(&entries);
-                failed.iter().for_each(|entry| page.push_failed(entry));
+                let wants = matches!(call, Call::ListFrom { wants_attributes: true, .. });
+                let empty = if wants { Page::with_attributes() } else { Page::default() };
+                let mut page = page(empty, &entries);
+                failed.iter().for_each(|entry| page.push(&PageEntry::Failed(entry.clone())));
                 server.page(request, &page, is_last, position.unwrap_or(77)).unwrap()
             }
             Answer::Attribute { value } => server.attribute(request, value.as_deref()).unwrap(),
@@ -250,6 +271,7 @@ fn a_server_gives_no_answer_that_is_not_due() {
     let mut line = Line::new();
     let (directory, file) = (line.open(Kind::Directory), line.open(Kind::File));
     let (_, list) = line.ask(&Call::List { directory, contents_up_to: 0 });
+    let (_, whole) = line.ask(&list_from(directory, 0, true));
     let (_, read) = line.ask(&Call::Read { file, offset: 0, bytes: 4 });
     let (_, names) = line.ask(&look_all(directory, &[b"a"]));
     let server = &mut line.server;
@@ -260,9 +282,14 @@ fn a_server_gives_no_answer_that_is_not_due() {
     assert_eq!(server.opened(list, &status).map(|_| ()), Err(Violation::Unasked { call: list }));
     assert_eq!(server.status(list, &status), unasked(list));
     assert_eq!(server.entry(list, &entry(b"a", Kind::File, None)), unasked(list));
-    let one = NamedEntry::Failed(FailedEntry { name: b"a".to_vec(), errno: 2 });
+    let one = PageEntry::Failed(FailedEntry { name: b"a".to_vec(), errno: 2 });
     assert_eq!(named(server, list, std::slice::from_ref(&one)), unasked(list));
     assert_eq!(named(server, names, &[]), unasked(names));
+    // A page has a place for attributes exactly where they are wanted.
+    let without = page(Page::default(), &[entry(b"a", Kind::File, None)]);
+    assert_eq!(server.named(names, &without), unasked(names));
+    assert_eq!(server.page(list, &Page::with_attributes(), true, 0), unasked(list));
+    assert_eq!(server.page(whole, &without, true, 0), unasked(whole));
     assert_eq!(named(server, names, &[one.clone(), one]), unasked(names));
     assert_eq!(server.ranges(list, &[], true), unasked(list));
     assert_eq!(server.attributes(list, &[]), unasked(list));
@@ -271,7 +298,7 @@ fn a_server_gives_no_answer_that_is_not_due() {
     assert_eq!(server.data(list, vec![]), unasked(list));
     assert_eq!(server.closed(list), unasked(list));
     assert_eq!(server.failed(99, 1), unasked(99));
-    assert_eq!(server.calls(), 3);
+    assert_eq!(server.calls(), 4);
 }
 
 #[test]
@@ -281,7 +308,7 @@ fn pages_are_full_before_they_are_too_long_for_a_frame() {
     for contents in [None, Some(&contents[..1]), Some(&contents[..])] {
         let mut page = Page::default();
         while !page.is_full() {
-            page.push(&entry(&name, Kind::File, contents));
+            page.push(&PageEntry::Seen(entry(&name, Kind::File, contents)));
         }
         let count = page.entries();
         assert!(count > 0);
@@ -460,10 +487,10 @@ fn a_caller_makes_no_call_that_no_server_takes() {
         (Call::Send { file, offset: i64::MAX as u64, bytes: 1, over: 0 }, &malformed),
         (Call::Ranges { file, from: u64::MAX }, &malformed),
         (Call::List { directory: file, contents_up_to: u32::MAX }, &malformed),
-        (list_from(file, u32::MAX), &malformed),
+        (list_from(file, u32::MAX, true), &malformed),
         (Call::Close { of: Handle(7) }, &bad),
         (Call::List { directory: file, contents_up_to: 0 }, &not_of_kind),
-        (list_from(file, 0), &not_of_kind),
+        (list_from(file, 0, true), &not_of_kind),
         (look_all(file, &[b"a"]), &not_of_kind),
         (look_all(file, &[]), &malformed),
         (look_all(file, &[&b"a"[..]; MAX_NAMES + 1]), &malformed),
@@ -517,7 +544,7 @@ fn answers_that_nobody_asked_for_are_violations() {
     let examine = |of| Call::Examine { of };
     let ranges = |file| Call::Ranges { file, from: 10 };
     let list = |directory| Call::List { directory, contents_up_to: 0 };
-    let listed = |directory| list_from(directory, 0);
+    let listed = |directory| list_from(directory, 0, false);
     let looked = |directory| look_all(directory, &[b"a", b"b"]);
     let root = |_| Call::Root { number: 0, follows: false };
     let attribute = |of| Call::Attribute { of, name: b"user.a".to_vec() };
@@ -635,7 +662,10 @@ fn entries_that_lead_elsewhere_or_lie_are_violations() {
         let mut line = Line::new();
         let directory = line.open(Kind::Directory);
         let (_, request) = line.ask(&Call::List { directory, contents_up_to: 5 });
-        let frame = line.server.page(request, &page(std::slice::from_ref(&bad)), true, 0).unwrap();
+        let frame = line
+            .server
+            .page(request, &page(Page::default(), std::slice::from_ref(&bad)), true, 0)
+            .unwrap();
         assert_eq!(line.caller.take(frame), Err(expected), "{bad:?}");
     }
     // Contents that are too long, and attributes that were not asked for or come without contents.
@@ -656,10 +686,16 @@ fn entries_that_lead_elsewhere_or_lie_are_violations() {
         let names = vec![b"a".to_vec()];
         let (way, contents_up_to) = (Vec::new(), 5);
         let call = Call::LookAll { directory, way, names, contents_up_to, wants_attributes };
-        let (_, request) = line.ask(&call);
-        let entry = entry(b"a", kind, contents);
-        let frame = named(&mut line.server, request, &[NamedEntry::Seen { entry, attributes }]);
+        let (_, by_name) = line.ask(&call);
+        let (_, listed) = line.ask(&list_from(directory, 5, true));
+        let entry = Entry { attributes, ..entry(b"a", kind, contents) };
+        let frame = named(&mut line.server, by_name, &[PageEntry::Seen(entry.clone())]);
         assert_eq!(line.caller.take(frame.unwrap()).is_ok(), is_good, "{contents:?}");
+        if wants_attributes {
+            let page = page(Page::with_attributes(), &[entry]);
+            let frame = line.server.page(listed, &page, true, 0).unwrap();
+            assert_eq!(line.caller.take(frame).is_ok(), is_good, "{contents:?}");
+        }
     }
     // One that was looked at is the one that was asked for, without contents.
     for (bad, is_good) in
@@ -687,7 +723,8 @@ proptest! {
         for call in [
             Call::Root { number: 0, follows: false },
             Call::List { directory: of, contents_up_to: 100 },
-            list_from(of, 100),
+            list_from(of, 100, false),
+            list_from(of, 100, true),
             look_all(of, &[b"a", b"b"]),
             Call::Ranges { file, from: 0 },
             Call::Attributes { of },
@@ -740,11 +777,11 @@ fn a_data_connection_reads_and_lists_handles_that_only_the_session_knows() {
     let data = server.data(request.id, vec![1; 4]).unwrap();
     assert_eq!(caller.take(data.clone()), Ok((id, Answer::Data { bytes: vec![1; 4] })));
     assert_eq!(caller.take(data), Err(Violation::Unasked { call: id.number() }));
-    let (id, asked) = caller.call(&list_from(Handle(78), 5)).unwrap();
+    let (id, asked) = caller.call(&list_from(Handle(78), 5, true)).unwrap();
     let request = server.take(&asked).unwrap();
-    assert_eq!(request, Request { id: id.number(), call: list_from(Handle(78), 5) });
-    let listed =
-        server.page(request.id, &page(&[entry(b"a", Kind::File, None)]), false, 9).unwrap();
+    assert_eq!(request, Request { id: id.number(), call: list_from(Handle(78), 5, true) });
+    let found = page(Page::with_attributes(), &[entry(b"a", Kind::File, None)]);
+    let listed = server.page(request.id, &found, false, 9).unwrap();
     let answer = page_answer(vec![entry(b"a", Kind::File, None)], vec![], false, Some(9));
     assert_eq!(caller.take(listed), Ok((id, answer)));
     // More than was asked for.

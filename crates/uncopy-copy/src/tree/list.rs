@@ -18,7 +18,7 @@ use super::reporter::Reporter;
 use super::worker::Worker;
 use crate::jobs::EntryKind;
 use crate::ledger_name::is_ledger;
-use crate::peer::{PeerEntry, PeerFailedEntry};
+use crate::peer::{PeerContents, PeerEntry, PeerFailedEntry};
 use crate::peer_directory::{ListedThere, PeerDirectory};
 use crate::source_directory::SourceDirectory;
 use uncopy_core::{Error, Objection, Reason};
@@ -74,10 +74,10 @@ impl ListedEntry<'_> {
 /// passed on.
 fn list_there(
     source: &PeerDirectory,
-    contents_up_to: u32,
+    contents: PeerContents,
     mut take: impl FnMut(Found<'_>) -> bool,
 ) -> Sys<bool> {
-    while let Some(listed) = source.next(contents_up_to)? {
+    while let Some(listed) = source.next(contents)? {
         let found = match listed {
             ListedThere::Seen(entry) => Found::Entry(ListedEntry::There(entry)),
             ListedThere::Failed(entry) => Found::Failed(entry),
@@ -89,21 +89,31 @@ fn list_there(
     Ok(true)
 }
 
-/// Returns the maximum length of files whose contents are to come with the listing of another machine: none where
-/// something else may have to be found out before they are copied, or a rate is to be kept.
-fn contents_up_to(worker: &Worker<'_, '_>, directory: &Directory) -> u32 {
+/// Returns what is to come with the listing of another machine: nothing where something else may have to be found out
+/// before entries are copied, or a rate is to be kept.
+fn listed_contents(worker: &Worker<'_, '_>, directory: &Directory) -> PeerContents {
     let entered = &directory.entered;
-    if entered.fresh && !entered.absent { copied_contents_up_to(worker) } else { 0 }
+    match entered.fresh && !entered.absent {
+        true => copied_contents(worker),
+        false => PeerContents::default(),
+    }
 }
 
 /// Returns the same for entries that are going to be copied.
-pub(super) fn copied_contents_up_to(worker: &Worker<'_, '_>) -> u32 {
+pub(super) fn copied_contents(worker: &Worker<'_, '_>) -> PeerContents {
     let options = worker.options;
     let are_copied = !options.dry_run
         && !options.copy.attributes_only
         && options.link_dest.is_none()
         && worker.context.throttle().is_none();
-    if are_copied { MAX_LISTED_CONTENTS } else { 0 }
+    let preserve = options.copy.preserve;
+    match are_copied {
+        true => PeerContents {
+            up_to: MAX_LISTED_CONTENTS,
+            with_attributes: preserve.xattr || preserve.acl,
+        },
+        false => PeerContents::default(),
+    }
 }
 
 /// Lists a directory from a place on.
@@ -135,7 +145,7 @@ pub(super) fn list_open(
     {
         source.keep_names();
     }
-    let contents_up_to = contents_up_to(worker, &directory);
+    let contents = listed_contents(worker, &directory);
     if from == 0 {
         find_doubled(worker.context, &mut worker.reporter, &directory, open);
     }
@@ -195,7 +205,7 @@ pub(super) fn list_open(
                 })
             })
         }
-        SourceDirectory::There(source) => list_there(source, contents_up_to, take),
+        SourceDirectory::There(source) => list_there(source, contents, take),
     };
     worker.tally.count_found(entries);
     worker.listing.give_back(buffer);

@@ -20,7 +20,7 @@ use super::earlier;
 use super::enter::{begin, check_source, pair_of};
 use super::entry::{copy_open, make_followed_special, push};
 use super::finish::{end, give_metadata};
-use super::list::{copied_contents_up_to, list_open};
+use super::list::{copied_contents, list_open};
 use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::removal::{self, remove_copied};
@@ -34,7 +34,7 @@ use crate::guarded_entries::GuardedEntries;
 use crate::guarded_source::GuardedSource;
 use crate::jobs::{EntryKind, JobOptions, Links, Sources};
 use crate::metadata::Made;
-use crate::peer::{PeerContents, PeerNamed};
+use crate::peer::PeerNamed;
 use crate::source::refuse_entry;
 use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
@@ -179,11 +179,9 @@ fn look_ahead(
     root: &Node,
 ) -> Option<EntriesAhead> {
     let source = open.source.there()?;
-    let up_to = copied_contents_up_to(worker);
-    let names = ahead::groups(root, up_to, &|entry| guard.expected_size(entry));
-    let preserve = worker.options.copy.preserve;
-    let with_attributes = preserve.xattr || preserve.acl;
-    source.look_ahead(names.into(), PeerContents { up_to, with_attributes })
+    let contents = copied_contents(worker);
+    let names = ahead::groups(root, contents.up_to, &|entry| guard.expected_size(entry));
+    source.look_ahead(names.into(), contents)
 }
 
 /// Gives the directory of the destination its metadata, if its source was named, and flushes it.

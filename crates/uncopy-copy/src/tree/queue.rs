@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
 use crate::Gate;
-use crate::peer::PeerEntry;
+use crate::peer::{PeerAttribute, PeerEntry};
 use uncopy_os::directory::Entry;
 
 /// Number of a worker.
@@ -100,6 +100,8 @@ impl Batch {
         let (inode, kind, end) = (entry.stat.inode, entry.stat.file_type(), self.names.len());
         self.entries.push(Listed { inode, kind, start, end });
         self.contents_bytes += entry.contents.as_ref().map_or(0, |contents| contents.len());
+        self.contents_bytes +=
+            entry.attributes.iter().flatten().map(PeerAttribute::bytes).sum::<usize>();
         self.there.resize(self.entries.len() - 1, None);
         self.there.push(Some(Arc::new(entry)));
         self.is_full()

@@ -14,7 +14,7 @@ use uncopy_copy::count::{CountState, TreeCount};
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, follow, name, transfer};
-use uncopy_wire::{Attribute, Call, Entry, FailedEntry, Handle, NamedEntry, Page};
+use uncopy_wire::{Attribute, Call, Entry, FailedEntry, Handle, Page, PageEntry};
 
 use super::answer::{self, CountedEntries, ListedPage};
 use super::descriptors::{Descriptor, Descriptors};
@@ -63,21 +63,21 @@ pub(super) enum Asking {
 pub(super) struct WantedPage {
     /// Position where the listing goes on; `None`: behind its last page.
     pub(super) position: Option<u64>,
-    pub(super) contents_up_to: u32,
+    contents: WantedContents,
 }
 
 impl WantedPage {
     /// Returns the page that a call asks for.
     pub(super) fn of(call: &Call) -> Option<WantedPage> {
-        match *call {
-            Call::List { contents_up_to, .. } => {
-                Some(WantedPage { position: None, contents_up_to })
+        let (position, up_to, of_files) = match *call {
+            Call::List { contents_up_to, .. } => (None, contents_up_to, false),
+            Call::ListFrom { position, contents_up_to, wants_attributes, .. } => {
+                (position, contents_up_to, wants_attributes)
             }
-            Call::ListFrom { position, contents_up_to, .. } => {
-                Some(WantedPage { position, contents_up_to })
-            }
-            _ => None,
-        }
+            _ => return None,
+        };
+        let attributes = if of_files { WantedAttributes::OfFiles } else { WantedAttributes::None };
+        Some(WantedPage { position, contents: WantedContents { up_to, attributes } })
     }
 }
 
@@ -90,11 +90,21 @@ pub(super) struct WantedNames<'a> {
     contents: WantedContents,
 }
 
-/// Files whose contents are wanted, and whether their extended attributes are.
+/// Files whose contents are wanted, and the extended attributes that are.
 #[derive(Debug, Clone, Copy)]
 struct WantedContents {
     up_to: u32,
-    with_attributes: bool,
+    attributes: WantedAttributes,
+}
+
+/// Extended attributes that are to come with entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WantedAttributes {
+    None,
+    /// Of files whose contents come: a directory that was listed is opened before it is copied.
+    OfFiles,
+    /// Of directories too.
+    OfAll,
 }
 
 impl WantedNames<'_> {
@@ -102,8 +112,11 @@ impl WantedNames<'_> {
     pub(super) fn of(call: &Call) -> Option<WantedNames<'_>> {
         match call {
             Call::LookAll { directory, way, names, contents_up_to, wants_attributes } => {
-                let contents =
-                    WantedContents { up_to: *contents_up_to, with_attributes: *wants_attributes };
+                let attributes = match wants_attributes {
+                    true => WantedAttributes::OfAll,
+                    false => WantedAttributes::None,
+                };
+                let contents = WantedContents { up_to: *contents_up_to, attributes };
                 Some(WantedNames { directory: *directory, way, names, contents })
             }
             _ => None,
@@ -231,7 +244,7 @@ impl OpenDirectory {
 
     pub(super) fn look(&self, name: &OsStr, descriptors: &Arc<Descriptors>) -> Sys<Entry> {
         let here = self.descriptor(descriptors)?;
-        Ok(entry(&here, name, None)?.0)
+        entry(&here, name, None)
     }
 
     /// Looks at entries of a directory below it, as many as a page takes.
@@ -247,15 +260,10 @@ impl OpenDirectory {
             let fd = directory::open_beneath(here.as_fd(), &way, true)?;
             here = Arc::new(descriptors.count(fd));
         }
-        let mut page = Page::default();
+        let mut page = Page::with_attributes();
         for name in wanted.names {
-            page.push_named(&match entry(&here, OsStr::from_bytes(name), Some(wanted.contents)) {
-                Ok((entry, attributes)) => NamedEntry::Seen { entry, attributes },
-                Err(errno) => {
-                    let (name, errno) = (name.clone(), answer::raw(errno));
-                    NamedEntry::Failed(FailedEntry { name, errno })
-                }
-            });
+            let name = OsStr::from_bytes(name);
+            page.push(&page_entry(name, entry(&here, name, Some(wanted.contents))));
             if page.is_full() {
                 break;
             }
@@ -324,7 +332,7 @@ impl OpenDirectory {
             return Err(errno);
         }
         // A later page does not silently leave out an entry that could not be listed.
-        let page = listing.page(&here, wanted.contents_up_to);
+        let page = listing.page(&here, wanted.contents);
         page.inspect_err(|errno| listing.failure = Some(*errno))
     }
 
@@ -335,23 +343,21 @@ impl OpenDirectory {
 }
 
 impl Listing {
-    fn page(&mut self, here: &Descriptor, contents_up_to: u32) -> Sys<ListedPage> {
-        let mut page = Page::default();
+    fn page(&mut self, here: &Descriptor, wanted: WantedContents) -> Sys<ListedPage> {
+        let mut page = match wanted.attributes {
+            WantedAttributes::None => Page::default(),
+            _ => Page::with_attributes(),
+        };
         while !page.is_full() {
             if self.names.is_empty() && !self.is_at_end {
                 self.read_on(here)?;
             }
             let Some(ReadName { name, next }) = self.names.pop_front() else { break };
             self.given = next;
-            let wanted = WantedContents { up_to: contents_up_to, with_attributes: false };
             match entry(here, &name, Some(wanted)) {
-                Ok((entry, _)) => page.push(&entry),
                 // It was removed meanwhile.
                 Err(Errno::ENOENT) => {}
-                Err(errno) => {
-                    let name = name.as_bytes().to_vec();
-                    page.push_failed(&FailedEntry { name, errno: answer::raw(errno) });
-                }
+                looked => page.push(&page_entry(&name, looked)),
             }
         }
         let is_last = self.names.is_empty() && self.is_at_end;
@@ -374,12 +380,18 @@ impl Listing {
     }
 }
 
+fn page_entry(name: &OsStr, looked: Sys<Entry>) -> PageEntry {
+    match looked {
+        Ok(entry) => PageEntry::Seen(entry),
+        Err(errno) => {
+            let (name, errno) = (name.as_bytes().to_vec(), answer::raw(errno));
+            PageEntry::Failed(FailedEntry { name, errno })
+        }
+    }
+}
+
 /// Returns an entry of a directory; with its contents and extended attributes, if they are wanted.
-fn entry(
-    here: &Descriptor,
-    name: &OsStr,
-    wanted: Option<WantedContents>,
-) -> Sys<(Entry, Option<Vec<Attribute>>)> {
+fn entry(here: &Descriptor, name: &OsStr, wanted: Option<WantedContents>) -> Sys<Entry> {
     const TRIES: usize = 8;
     for _ in 0..TRIES {
         let stat = directory::stat_name(here, name)?;
@@ -401,7 +413,9 @@ fn entry(
                     (contents, attributes) = (Some(whole.bytes), whole.attributes);
                 }
             }
-            FileType::Directory if wanted.is_some_and(|wanted| wanted.with_attributes) => {
+            FileType::Directory
+                if wanted.is_some_and(|wanted| wanted.attributes == WantedAttributes::OfAll) =>
+            {
                 if let Some((stat, all)) = whole_directory(here, name) {
                     status = convert::status(&stat).ok_or(Errno::EINVAL)?;
                     attributes = Some(all);
@@ -409,8 +423,7 @@ fn entry(
             }
             _ => {}
         }
-        let entry = Entry { name: name.as_bytes().to_vec(), status, target, contents };
-        return Ok((entry, attributes));
+        return Ok(Entry { name: name.as_bytes().to_vec(), status, target, contents, attributes });
     }
     Err(Errno::ESTALE)
 }
@@ -430,7 +443,10 @@ fn whole_contents(here: &Descriptor, name: &OsStr, wanted: WantedContents) -> Op
         return None;
     }
     // Looked at first: what changes them also changes the status, which is looked at last.
-    let attributes = wanted.with_attributes.then(|| short_attributes(&fd)).flatten();
+    let attributes = match wanted.attributes {
+        WantedAttributes::None => None,
+        _ => short_attributes(&fd),
+    };
     let bytes = contents_as_of(&fd, &stat)?;
     Some(WholeFile { stat, bytes, attributes })
 }

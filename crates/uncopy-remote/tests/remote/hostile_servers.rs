@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use uncopy_copy::peer::{Peer, PeerError, PeerHandle};
+use uncopy_copy::peer::{Peer, PeerContents, PeerError, PeerHandle};
 use uncopy_remote::RemoteSource;
 use uncopy_wire::{
     Call, End, Entry, Frame, FrameKind, Frames, Greeting, GreetingSearch, Job, Kind, Message, Page,
-    Received, Server, Session, Status, Versions,
+    PageEntry, Received, Server, Session, Status, Versions,
 };
 
-use crate::support::{long, name, never, of_socket, read_range};
+use crate::support::{long, name, never, of_socket, read_range, up_to};
 use uncopy_remote::pull;
 
 /// Answer of a server that may send anything.
@@ -128,11 +128,11 @@ fn more_than_was_asked_for_is_no_answer() {
     });
     with_server(raw(FrameKind::Answer, vec![0]), |source| {
         let (directory, _) = directory_and_file(source);
-        is_lost(&source.list(directory, 0));
+        is_lost(&source.list(directory, PeerContents::default()));
     });
     with_server(raw(FrameKind::Call, vec![1, 0, 0, 0, 0, 0]), |source| {
         let (directory, _) = directory_and_file(source);
-        is_lost(&source.list(directory, 0));
+        is_lost(&source.list(directory, PeerContents::default()));
     });
     for kind in [FrameKind::Exit, FrameKind::Output, FrameKind::Job, FrameKind::Stop] {
         with_server(raw(kind, vec![1]), |source| {
@@ -150,17 +150,18 @@ fn names_of_a_listing_that_lead_elsewhere_are_lost_connections() {
             status: status(Kind::File, 0),
             target: None,
             contents: None,
+            attributes: None,
         };
         let answer: Box<Answer> = Box::new(move |server, id, call| {
             opened(server, id, call).unwrap_or_else(|| {
                 let mut page = Page::default();
-                page.push(&entry);
+                page.push(&PageEntry::Seen(entry.clone()));
                 vec![server.page(id, &page, true, 0).unwrap()]
             })
         });
         with_server(answer, |source| {
             let directory = source.open_root(0, false).unwrap().handle;
-            is_lost(&source.list(directory, 0));
+            is_lost(&source.list(directory, PeerContents::default()));
         });
     }
 }
@@ -182,12 +183,13 @@ fn answers_ahead_take_bounded_memory_however_many_ask() {
                 // Pages of the longest entries, without end.
                 let mut page = Page::default();
                 while !page.is_full() {
-                    page.push(&Entry {
+                    page.push(&PageEntry::Seen(Entry {
                         name: vec![b'n'; 1024],
                         status: status(Kind::File, 1 << 18),
                         target: None,
                         contents: Some(vec![1; 1 << 18]),
-                    });
+                        attributes: None,
+                    }));
                 }
                 vec![server.page(id, &page, false, 0).unwrap()]
             }
@@ -215,7 +217,7 @@ fn answers_ahead_take_bounded_memory_however_many_ask() {
                 scope.spawn(move || {
                     let directory = source.open_root(0, false).unwrap().handle;
                     for _ in 0..20 {
-                        let page = source.list(directory, 1 << 18).unwrap();
+                        let page = source.list(directory, up_to(1 << 18)).unwrap();
                         assert!(!page.is_last && page.entries.len() == 1);
                     }
                     source.close(directory);

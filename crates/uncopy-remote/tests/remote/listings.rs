@@ -12,7 +12,7 @@ use uncopy_copy::peer::{Peer, PeerEntry, PeerHandle};
 use uncopy_remote::{DataOptions, DataStart, Limits, Pull, RemoteSource, pull};
 
 use crate::data_session::{Relay, Treatment, at_once, offered, options, pattern, wait_until};
-use crate::support::{Line, connection, list_all, long, never, serve_within};
+use crate::support::{Line, connection, list_all, long, never, serve_within, up_to};
 
 const LATE: Line = Line::Delayed(Duration::from_millis(3));
 const FILES: u64 = 2000;
@@ -135,7 +135,7 @@ fn a_listing_that_began_in_the_session_goes_on_over_a_data_connection() {
         let source = begun.source();
         let directory = open(&source, 0);
         // The first pages come through the session, if no connection stands yet.
-        let mut entries = source.list(directory, 1 << 16).unwrap().entries;
+        let mut entries = source.list(directory, up_to(1 << 16)).unwrap().entries;
         wait_until("one stands", || begun.data().connections > 0);
         let before = begun.data().traffic.received;
         entries.extend(list_all(&source, directory, 1 << 16).unwrap());

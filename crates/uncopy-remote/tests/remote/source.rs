@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use uncopy_copy::peer::{Peer, PeerError, PeerHandle};
+use uncopy_copy::peer::{Peer, PeerContents, PeerError, PeerHandle};
 use uncopy_os::directory::stat_path;
 use uncopy_remote::RemoteSource;
 
-use crate::support::{Line, Pulled, errno, list_all, name, read_range};
+use crate::support::{Line, Pulled, errno, list_all, name, read_range, up_to};
 
 const LINES: [Line; 4] = [Line::Socket, Line::Pipes, Line::Chopped(7), Line::Chopped(4096)];
 const KIND: u32 = 0o170000;
@@ -180,7 +180,7 @@ fn thousands_of_entries_come_once_each_in_pages() {
         let mut names = BTreeMap::new();
         let mut pages = 0;
         loop {
-            let page = source.list(directory, contents_up_to).unwrap();
+            let page = source.list(directory, up_to(contents_up_to)).unwrap();
             pages += 1;
             for entry in page.entries {
                 let number: usize = entry.name.to_str().unwrap().parse().unwrap();
@@ -194,7 +194,7 @@ fn thousands_of_entries_come_once_each_in_pages() {
             }
         }
         assert!(names.len() == FILES && pages > 1, "{pages}");
-        let after = source.list(directory, 0).unwrap();
+        let after = source.list(directory, PeerContents::default()).unwrap();
         assert!(after.is_last && after.entries.is_empty());
         // Another handle has a listing of its own.
         let again = source.open_root(0, false).unwrap().handle;
@@ -370,7 +370,7 @@ fn errors_of_the_system_are_those_of_the_entry() {
     }
     assert_eq!(errno(source.examine(PeerHandle(77))), 9);
     // A handle of another kind is an error of the question, and the connection stays.
-    assert_eq!(errno(source.list(file, 0)), 9);
+    assert_eq!(errno(source.list(file, up_to(0))), 9);
     assert_eq!(errno(read_range(&source, directory, 0..1)), 9);
     source.close(file);
     assert_eq!(errno(source.examine(file)), 9);
@@ -386,7 +386,7 @@ fn errors_of_the_system_are_those_of_the_entry() {
     let gone = source.open(directory, name("d"), false).unwrap().handle;
     fs::remove_dir(root.path().join("d")).unwrap();
     for _ in 0..2 {
-        assert_eq!(errno(source.list(gone, 0)), 2);
+        assert_eq!(errno(source.list(gone, up_to(0))), 2);
     }
     pulled.end();
 }

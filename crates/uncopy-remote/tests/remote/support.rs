@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use uncopy_copy::peer::{Peer, PeerEntry, PeerError, PeerHandle};
+use uncopy_copy::peer::{Peer, PeerContents, PeerEntry, PeerError, PeerHandle};
 use uncopy_remote::{
     Accepted, Limits, Pull, RemoteError, RemoteSource, Restriction, Streams, accept, pull,
 };
@@ -188,6 +188,11 @@ impl Pulled {
     }
 }
 
+/// Wishes for contents of files up to a length in bytes, without attributes.
+pub(crate) fn up_to(up_to: u32) -> PeerContents {
+    PeerContents { up_to, with_attributes: false }
+}
+
 /// Lists a directory to its end.
 pub(crate) fn list_all(
     source: &RemoteSource,
@@ -196,7 +201,7 @@ pub(crate) fn list_all(
 ) -> Result<Vec<PeerEntry>, PeerError> {
     let mut entries = Vec::new();
     loop {
-        let page = source.list(directory, contents_up_to)?;
+        let page = source.list(directory, up_to(contents_up_to))?;
         entries.extend(page.entries);
         if page.is_last {
             return Ok(entries);

@@ -1,7 +1,14 @@
 //! Sessions between ends of different versions: both speak the older one, and do what it can.
 
-use uncopy_remote::{DataOptions, DataWay, RemoteError, WhyNoData};
-use uncopy_wire::{LIST_FROM_VERSION, MIN_VERSION, OPEN_VERSION, VERSION};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+
+use uncopy_copy::peer::{Peer, PeerAttribute, PeerContents};
+use uncopy_os::xattr;
+use uncopy_remote::{DataOptions, DataStart, DataWay, RemoteError, WhyNoData};
+use uncopy_wire::{
+    LIST_FROM_VERSION, LISTED_ATTRIBUTES_VERSION, MIN_VERSION, OPEN_VERSION, VERSION,
+};
 
 use crate::data_session::{Files, at_once, offered, pulled_over, pushed_over, wait_until};
 use crate::listings::{ALL, list_both, plant, with_session};
@@ -31,6 +38,68 @@ fn directories_are_listed_over_data_connections_from_the_version_on_that_can() {
                 "{version}: {shell} {data}"
             );
         });
+    }
+}
+
+/// With and without data connections, which have listings of their own.
+#[test]
+fn extended_attributes_come_with_a_listing_from_the_version_on_that_can() {
+    const WITH: PeerContents = PeerContents { up_to: 1000, with_attributes: true };
+    let root = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "a/directory"] {
+        fs::create_dir(root.path().join(name)).unwrap();
+    }
+    let value = |bytes: usize| vec![b'v'; bytes];
+    for (name, length, attribute) in [
+        ("none", 10, None),
+        ("short", 10, Some(value(20))),
+        ("empty", 0, Some(value(0))),
+        // Its contents do not come either.
+        ("large", 2000, Some(value(20))),
+    ] {
+        let path = root.path().join("a").join(name);
+        fs::write(&path, vec![1; length]).unwrap();
+        if let Some(value) = attribute {
+            xattr::set(File::open(&path).unwrap(), c"user.k", &value).unwrap();
+        }
+    }
+    for version in MIN_VERSION..=VERSION {
+        for connections in [0, 2] {
+            let line = Line::Speaking(version);
+            let options = DataOptions { connections: 2, ..at_once("127.0.0.1") };
+            let options = match connections {
+                0 => DataOptions { start: DataStart::Behind { bytes: 1 << 40 }, ..options },
+                _ => options,
+            };
+            with_session(line, options, long(), root.path(), |begun| {
+                wait_until("all stand", || begun.data().connections == connections);
+                let source = begun.source();
+                let directory = source.open_root(0, false).unwrap().handle;
+                let page = source.list(directory, WITH).unwrap();
+                assert!(page.is_last && page.failed.is_empty());
+                let mut found: Vec<(String, Option<Vec<PeerAttribute>>)> = (page.entries)
+                    .into_iter()
+                    .map(|entry| (entry.name.into_string().unwrap(), entry.attributes))
+                    .collect();
+                found.sort_by(|one, other| one.0.cmp(&other.0));
+                let one =
+                    |bytes| PeerAttribute { name: "user.k".into(), value: Some(value(bytes)) };
+                let can = version >= LISTED_ATTRIBUTES_VERSION;
+                let expected = [
+                    ("directory", None),
+                    ("empty", can.then(|| vec![one(0)])),
+                    ("large", None),
+                    ("none", can.then(Vec::new)),
+                    ("short", can.then(|| vec![one(20)])),
+                ];
+                assert_eq!(found, expected.map(|(name, all)| (name.to_owned(), all)), "{version}");
+                // Whoever wants them all the same asks for them.
+                let file = source.open(directory, OsStr::new("large"), false).unwrap().handle;
+                assert_eq!(source.attributes(file), Ok(vec![one(20)]));
+                source.close(file);
+                source.close(directory);
+            });
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use uncopy::copy::CopyOptions;
 use uncopy::copy::Preserve;
 use uncopy::copy::job::{Delete, JobError, JobOptions, Summary, copy_from_peer};
 use uncopy::copy::peer::{
-    Peer, PeerAttribute, PeerCount, PeerEntry, PeerError, PeerFailedEntry, PeerHandle, PeerOpened,
-    PeerPage, PeerRanges,
+    Peer, PeerAttribute, PeerContents, PeerCount, PeerEntry, PeerError, PeerFailedEntry,
+    PeerHandle, PeerOpened, PeerPage, PeerRanges,
 };
 use uncopy::{Errno, Objection, Reason};
 use uncopy_os::directory;
@@ -60,7 +60,7 @@ impl Peer for Liar {
         Ok(PeerOpened { handle, stat: (self.stat)(name) })
     }
 
-    fn list(&self, directory: PeerHandle, _: u32) -> Result<PeerPage, PeerError> {
+    fn list(&self, directory: PeerHandle, _: PeerContents) -> Result<PeerPage, PeerError> {
         let number = self.listed.fetch_add(1, Ordering::Relaxed);
         assert!(number < 200_000, "it is asked without end");
         Ok((self.list)(directory, number))

@@ -197,19 +197,26 @@ impl Played {
         self.hold(opened.map_err(system)?, root)
     }
 
-    fn entry(&self, above: &OwnedFd, name: &OsStr, up_to: u32) -> Result<PeerEntry, PeerError> {
+    fn entry(
+        &self,
+        above: &OwnedFd,
+        name: &OsStr,
+        wanted: PeerContents,
+    ) -> Result<PeerEntry, PeerError> {
         let stat = directory::stat_name(above, name).map_err(system)?;
         let (mut target, mut contents) = (None, None);
         match stat.file_type() {
             FileType::Symlink => {
                 target = Some(directory::read_link(above, name).map_err(system)?);
             }
-            FileType::RegularFile if stat.size <= u64::from(up_to) && up_to > 0 => {
+            FileType::RegularFile if wanted.up_to > 0 && stat.size <= u64::from(wanted.up_to) => {
                 contents = read_whole(above, name, &stat);
             }
             _ => {}
         }
-        Ok(PeerEntry { name: name.to_owned(), stat, target, contents, attributes: None })
+        let has_attributes = wanted.with_attributes && contents.is_some();
+        let attributes = has_attributes.then(|| all_attributes(above, name)).transpose()?;
+        Ok(PeerEntry { name: name.to_owned(), stat, target, contents, attributes })
     }
 }
 
@@ -244,13 +251,8 @@ impl PeerLooks for Looks {
 
 impl Looks {
     fn look_at(&self, above: &OwnedFd, name: &OsStr) -> Result<PeerNamed, PeerError> {
-        let looked = match self.played.entry(above, name, self.contents.up_to) {
-            Ok(mut entry) => {
-                if entry.contents.is_some() && self.contents.with_attributes {
-                    entry.attributes = Some(all_attributes(above, name)?);
-                }
-                PeerNamed::Seen(entry)
-            }
+        let looked = match self.played.entry(above, name, self.contents) {
+            Ok(entry) => PeerNamed::Seen(entry),
             Err(PeerError::System(errno)) => {
                 PeerNamed::Failed(PeerFailedEntry { name: name.to_owned(), errno })
             }
@@ -311,7 +313,7 @@ impl Peer for Played {
         self.open_at(&above, name, follows, &root)
     }
 
-    fn list(&self, directory: PeerHandle, contents_up_to: u32) -> Result<PeerPage, PeerError> {
+    fn list(&self, directory: PeerHandle, contents: PeerContents) -> Result<PeerPage, PeerError> {
         self.count("list")?;
         let above = self.fd(directory)?;
         let (names, is_last) = self.held(directory, |held| {
@@ -322,7 +324,7 @@ impl Peer for Played {
             let names: Vec<OsString> = listing.by_ref().take(self.page_entries).collect();
             Ok((names, listing.len() == 0))
         })?;
-        let entries = names.iter().map(|name| self.entry(&above, name, contents_up_to));
+        let entries = names.iter().map(|name| self.entry(&above, name, contents));
         let mut page = PeerPage { is_last, ..PeerPage::default() };
         for (name, entry) in names.iter().zip(entries) {
             match entry {
@@ -338,7 +340,7 @@ impl Peer for Played {
 
     fn look(&self, directory: PeerHandle, name: &OsStr) -> Result<PeerEntry, PeerError> {
         self.count("look")?;
-        self.entry(&*self.fd(directory)?, name, 0)
+        self.entry(&*self.fd(directory)?, name, PeerContents::default())
     }
 
     fn look_ahead(
