@@ -49,6 +49,7 @@ fn write_all(root: &Command, directory: &Path) -> Exit {
 /// Writes the page of a command, and those of its subcommands.
 fn write_page(command: &Command, directory: &Path) -> io::Result<()> {
     Man::new(command.clone()).generate_to(directory)?;
-    let is_page = |subcommand: &&Command| subcommand.get_name() != "help";
+    // `fleet` is another program, which writes its pages itself: `uncopy fleet man`.
+    let is_page = |subcommand: &&Command| !matches!(subcommand.get_name(), "fleet" | "help");
     command.get_subcommands().filter(is_page).try_for_each(|it| write_page(it, directory))
 }

@@ -335,7 +335,9 @@ fn manual_pages_are_printed_one_by_one_or_written_together() {
     for name in ["uncopy-audit-verify.1", "uncopy-audit-stats.1"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
     }
-    assert!(!names.iter().any(|name| name.contains("help")), "{names:?}");
+    // `uncopy fleet man` writes that of the other program, which another package may have.
+    let is_foreign = |name: &String| name.contains("help") || name.contains("fleet");
+    assert!(!names.iter().any(is_foreign), "{names:?}");
 }
 
 fn manual_pages_that_cannot_be_made_are_errors() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
 
 use crate::exit;
 
@@ -31,6 +32,19 @@ Examples:
   uncopy fleet submit plan --server nats://queue:4222
   uncopy fleet work plan --server tls://queue --tls-ca ca.pem --credentials worker.creds";
 
+const MAN_EXAMPLES: &str = "\
+Examples:
+  uncopy fleet man work | man -l -
+  uncopy fleet man --out ~/.local/share/man/man1";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  uncopy fleet completions bash > ~/.local/share/bash-completion/completions/uncopy-fleet
+  uncopy fleet completions zsh > ~/.zfunc/_uncopy-fleet
+  uncopy fleet completions fish > ~/.config/fish/completions/uncopy-fleet.fish
+
+The program is completed by its own name, uncopy-fleet.";
+
 /// Give units of work to an engine that distributes work
 ///
 /// The plan and the ledger at its destination are those of `uncopy unit`. An engine only names units; each is done by a
@@ -46,12 +60,12 @@ Examples:
 )]
 pub(crate) struct Flags {
     #[command(subcommand)]
-    pub(crate) engine: Engine,
+    pub(crate) command: FleetCommand,
 }
 
-/// Commands, each for an engine.
+/// Commands: for engines, and for what is installed beside the program.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Engine {
+pub(crate) enum FleetCommand {
     /// Submit the units that are not done to Slurm, as an array job
     ///
     /// Writes a script and a list of units below DIR/slurm, and submits them with sbatch: an array job whose elements are
@@ -76,6 +90,12 @@ pub(crate) enum Engine {
 
     /// Show ledger and queue
     Status(StatusFlags),
+
+    /// Print a completion script for a shell
+    Completions(CompletionsFlags),
+
+    /// Print a manual page, or write all of them
+    Man(ManFlags),
 }
 
 /// Flags of `slurm`.
@@ -189,6 +209,27 @@ pub(crate) struct StatusFlags {
     /// The program uncopy [default: the one beside this program]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) program: Option<PathBuf>,
+}
+
+/// Flags of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct CompletionsFlags {
+    /// Shell that will read the script
+    pub(crate) shell: Shell,
+}
+
+/// Flags of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(crate) struct ManFlags {
+    /// Command whose page is printed; without it, the page of the program
+    #[arg(conflicts_with = "out")]
+    pub(crate) command: Option<String>,
+
+    /// Write the pages of all commands into this directory, which is made if it does not exist
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: Option<PathBuf>,
 }
 
 fn ack_wait(text: &str) -> Result<Duration, String> {

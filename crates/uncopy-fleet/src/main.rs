@@ -27,6 +27,8 @@ mod run;
 #[cfg(target_os = "linux")]
 mod slurm;
 #[cfg(target_os = "linux")]
+mod texts;
+#[cfg(target_os = "linux")]
 mod verdict;
 
 #[cfg(target_os = "linux")]

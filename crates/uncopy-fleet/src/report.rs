@@ -1,6 +1,6 @@
 //! Lines for people: messages on standard error, results on standard output.
 
-use std::io::{self, Write};
+use std::io::{self, StdoutLock, Write};
 
 /// Prints a message.
 pub(crate) fn say(message: &str) {
@@ -10,8 +10,13 @@ pub(crate) fn say(message: &str) {
 
 /// Prints a result. `false`: nobody could read it.
 pub(crate) fn print(text: &str) -> bool {
+    print_by(|output| output.write_all(text.as_bytes()))
+}
+
+/// Prints what `write` writes. `false`: nobody could read it.
+pub(crate) fn print_by(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> bool {
     let mut output = io::stdout().lock();
-    let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    let written = write(&mut output).and_then(|()| output.flush());
     if let Err(error) = &written {
         say(&format!("cannot write to standard output: {error}; give it a reader that stays"));
     }

@@ -4,8 +4,8 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::exit::Exit;
-use crate::flags::{Engine, Flags};
-use crate::{nats, report, slurm};
+use crate::flags::{Flags, FleetCommand};
+use crate::{nats, report, slurm, texts};
 
 /// Runs the program.
 pub(crate) fn run() -> Exit {
@@ -20,11 +20,13 @@ pub(crate) fn run() -> Exit {
             };
         }
     };
-    let ended = match flags.engine {
-        Engine::Slurm(flags) => slurm::run(&flags),
-        Engine::Submit(flags) => nats::submit(&flags),
-        Engine::Work(flags) => nats::work(&flags),
-        Engine::Status(flags) => nats::status(&flags),
+    let ended = match flags.command {
+        FleetCommand::Slurm(flags) => slurm::run(&flags),
+        FleetCommand::Submit(flags) => nats::submit(&flags),
+        FleetCommand::Work(flags) => nats::work(&flags),
+        FleetCommand::Status(flags) => nats::status(&flags),
+        FleetCommand::Completions(flags) => texts::completions(&flags),
+        FleetCommand::Man(flags) => texts::manual(&flags),
     };
     ended.unwrap_or_else(|error| {
         report::say(&error.to_string());

@@ -5,6 +5,7 @@
 mod engines;
 mod nats;
 mod slurm;
+mod texts;
 mod work;
 
 use std::path::Path;
@@ -17,6 +18,9 @@ fn main() -> ExitCode {
         uncopy_cli::run_and_exit(std::env::args_os());
     }
     testbed::run(env!("CARGO_TARGET_TMPDIR"), || {
-        [engines::cases(), nats::cases(), slurm::cases()].into_iter().flatten().collect()
+        [engines::cases(), nats::cases(), slurm::cases(), texts::cases()]
+            .into_iter()
+            .flatten()
+            .collect()
     })
 }

@@ -71,6 +71,7 @@ fn published() -> Result<Vec<String>> {
     Ok(packages.filter_map(|package| package["name"].as_str()).map(str::to_owned).collect())
 }
 
+/// Checks the names of files in a packed crate.
 fn check_members(packed: &PathBuf) -> Result<()> {
     let output = Command::new("tar").arg("-tzf").arg(packed).output();
     let output = output.context("cannot start tar")?;
@@ -83,13 +84,18 @@ fn check_members(packed: &PathBuf) -> Result<()> {
 
 /// Whether a member of an archive belongs into a published crate (pure).
 fn belongs(member: &str) -> bool {
-    let Some((_, name)) = member.split_once('/') else { return false };
+    member.split_once('/').is_some_and(|(_, name)| is_published(name))
+}
+
+/// Whether a file of a crate is published with it (pure).
+fn is_published(name: &str) -> bool {
     FILES.contains(&name) || DIRECTORIES.iter().any(|directory| name.starts_with(directory))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::belongs;
+    use super::{belongs, is_published, published};
+    use crate::workspace;
 
     #[test]
     fn tests_and_leftovers_do_not_belong_into_a_crate() {
@@ -102,6 +108,28 @@ mod tests {
             ("uncopy-0.1.0", false),
         ] {
             assert_eq!(belongs(member), expected, "{member}");
+        }
+    }
+
+    #[test]
+    fn every_crate_is_packed_with_its_licences_and_nothing_foreign() {
+        let crates = published().unwrap();
+        assert!(crates.iter().any(|name| name == "uncopy-cli"), "{crates:?}");
+        assert!(!crates.iter().any(|name| name == "testbed"), "{crates:?}");
+        let mut list = workspace::cargo();
+        list.args(["package", "--list", "--quiet", "--offline", "--locked", "--allow-dirty"]);
+        for name in &crates {
+            list.args(["--package", name]);
+        }
+        let output = list.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let names = String::from_utf8(output.stdout).unwrap();
+        let foreign: Vec<_> = names.lines().filter(|name| !is_published(name)).collect();
+        assert_eq!(foreign, Vec::<&str>::new());
+        for file in ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
+            let count = names.lines().filter(|name| *name == file).count();
+            assert_eq!(count, crates.len(), "{file}");
         }
     }
 }

@@ -78,6 +78,8 @@ pub(super) fn try_fleet(packages: &[PathBuf]) -> Result<()> {
         "dpkg --install /packages/*.deb\n\
          uncopy-fleet --version\n\
          uncopy fleet --help\n\
+         man -w uncopy-fleet uncopy-fleet-slurm\n\
+         bash -c '. /usr/share/bash-completion/completions/uncopy-fleet; complete -p uncopy-fleet'\n\
          dpkg --verify uncopy-fleet\n\
          dpkg --purge uncopy-fleet\n\
          if uncopy fleet --help; then exit 1; fi\n",

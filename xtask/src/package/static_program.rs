@@ -46,7 +46,7 @@ const TARGETS: [StaticTarget; 2] = [
 /// # Errors
 /// If a compiler or a standard library is missing, or a build fails.
 pub(super) fn make(setting: &Setting) -> Result<Vec<PathBuf>> {
-    let texts = texts::Texts::make(setting)?;
+    let texts = texts::Texts::of_uncopy(setting)?;
     TARGETS.iter().map(|target| make_one(setting, target, &texts)).collect()
 }
 
@@ -60,8 +60,9 @@ fn make_one(setting: &Setting, target: &StaticTarget, texts: &texts::Texts) -> R
     for page in texts.manual_pages()? {
         texts::place(&page, &root.join("man/man1").join(page.file_name().unwrap_or_default()))?;
     }
-    for (shell, script) in texts.completions() {
-        texts::place(&script, &root.join("completions").join(shell.file_name))?;
+    for (_, script) in texts.completions() {
+        let name = script.file_name().unwrap_or_default();
+        texts::place(&script, &root.join("completions").join(name))?;
     }
     for text in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         texts::place(&workspace::root().join(text), &root.join(text))?;

@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap_complete::{Shell, generate};
@@ -10,60 +11,97 @@ use uncopy_cli::Exit;
 
 use super::build::Setting;
 use super::emptied;
+use crate::workspace;
 
 /// Version of every package.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A shell, and the name that it looks for its completions by.
-pub(super) struct CompletionShell {
+/// A shell, and where it looks for the completions of a program.
+struct CompletionShell {
     shell: Shell,
-    pub(super) file_name: &'static str,
+    /// Text before and after the name of the program in the name of the file.
+    around_name: [&'static str; 2],
     /// Below `/usr/share`, in Debian.
-    pub(super) directory: &'static str,
+    directory: &'static str,
 }
 
 const SHELLS: [CompletionShell; 3] = [
     CompletionShell {
         shell: Shell::Bash,
-        file_name: "uncopy",
+        around_name: ["", ""],
         directory: "bash-completion/completions",
     },
     CompletionShell {
         shell: Shell::Zsh,
-        file_name: "_uncopy",
+        around_name: ["_", ""],
         directory: "zsh/vendor-completions",
     },
     CompletionShell {
         shell: Shell::Fish,
-        file_name: "uncopy.fish",
+        around_name: ["", ".fish"],
         directory: "fish/vendor_completions.d",
     },
 ];
 
-/// Manual pages and completions in a directory.
+/// Manual pages and completions of a program, in a directory.
 pub(super) struct Texts {
     directory: PathBuf,
+    program: &'static str,
 }
 
 impl Texts {
-    /// Writes them, from the definition that also parses the command line.
+    /// Writes those of `uncopy`, from the definition that also parses the command line: the program itself may be for
+    /// another architecture.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub(super) fn make(setting: &Setting) -> Result<Texts> {
-        let directory = setting.staging().join("texts");
-        emptied(&directory)?;
-        let texts = Texts { directory };
-        let pages = texts.directory.join("man");
+    pub(super) fn of_uncopy(setting: &Setting) -> Result<Texts> {
+        let texts = Texts::begin(setting, "uncopy")?;
+        let pages = texts.pages();
         let words = ["uncopy".into(), "man".into(), "--out".into(), pages.clone().into_os_string()];
         let exit = uncopy_cli::run(words);
         ensure!(exit == Exit::Success, "cannot write manual pages into {}", pages.display());
-        for (shell, path) in texts.completions() {
+        for shell in &SHELLS {
             let mut script = Vec::new();
             generate(shell.shell, &mut uncopy_cli::completed_command(), "uncopy", &mut script);
+            let path = texts.script(shell);
             fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(texts)
+    }
+
+    /// Lets a program of this name write its own, by its commands `man` and `completions`.
+    ///
+    /// # Errors
+    /// If it cannot be started, or fails.
+    pub(super) fn by(setting: &Setting, name: &'static str, program: &Path) -> Result<Texts> {
+        let texts = Texts::begin(setting, name)?;
+        workspace::run(Command::new(program).args(["man", "--out"]).arg(texts.pages()))?;
+        for shell in &SHELLS {
+            let path = texts.script(shell);
+            let script = fs::File::create(&path)
+                .with_context(|| format!("cannot make {}", path.display()))?;
+            let mut completions = Command::new(program);
+            completions.args(["completions", &shell.shell.to_string()]);
+            workspace::run(completions.stdout(Stdio::from(script)))?;
+        }
+        Ok(texts)
+    }
+
+    fn begin(setting: &Setting, program: &'static str) -> Result<Texts> {
+        let directory = setting.staging().join("texts").join(program);
+        emptied(&directory)?;
+        Ok(Texts { directory, program })
+    }
+
+    /// Directory for manual pages.
+    fn pages(&self) -> PathBuf {
+        self.directory.join("man")
+    }
+
+    /// Path of a completion script, under the name that the shell looks for.
+    fn script(&self, shell: &CompletionShell) -> PathBuf {
+        self.directory.join(shell.around_name.join(self.program))
     }
 
     /// Manual pages, sorted by name.
@@ -71,7 +109,7 @@ impl Texts {
     /// # Errors
     /// If they cannot be listed.
     pub(super) fn manual_pages(&self) -> Result<Vec<PathBuf>> {
-        let pages = self.directory.join("man");
+        let pages = self.pages();
         let cannot_list = || format!("cannot list {}", pages.display());
         let mut paths = fs::read_dir(&pages)
             .with_context(cannot_list)?
@@ -81,9 +119,9 @@ impl Texts {
         Ok(paths)
     }
 
-    /// Completion scripts, one for each shell.
-    pub(super) fn completions(&self) -> impl Iterator<Item = (&'static CompletionShell, PathBuf)> {
-        SHELLS.iter().map(|shell| (shell, self.directory.join(shell.file_name)))
+    /// Completion scripts, one for each shell, each with its directory below `/usr/share` of Debian.
+    pub(super) fn completions(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        SHELLS.iter().map(|shell| (shell.directory, self.script(shell)))
     }
 }
 

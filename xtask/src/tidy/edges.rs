@@ -62,7 +62,7 @@ pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<RuleFinding>) ->
         report(format!("the crate {name} is not in the table of xtask/src/tidy/edges.rs"));
         return Ok(());
     };
-    for known in built_with(&manifest) {
+    for (known, _) in built_with(&manifest) {
         let is_ours = EDGES.iter().any(|(ours, _)| *ours == known);
         if is_ours && !allowed.contains(&known) {
             report(format!(
@@ -73,15 +73,15 @@ pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<RuleFinding>) ->
     Ok(())
 }
 
-/// Names of crates that the crate of a manifest is built with, on any system.
-fn built_with(manifest: &Table) -> impl Iterator<Item = &str> {
+/// Crates that the crate of a manifest is built with, on any system, and what it says of each.
+pub(super) fn built_with(manifest: &Table) -> impl Iterator<Item = (&str, &Value)> {
     let targets = manifest.get("target").and_then(Value::as_table);
     let targets = targets.into_iter().flat_map(|targets| targets.values());
     let tables = std::iter::once(manifest).chain(targets.filter_map(Value::as_table));
     let named = |table| {
         BUILT_WITH.iter().filter_map(move |kind| Table::get(table, *kind).and_then(Value::as_table))
     };
-    tables.flat_map(named).flat_map(|table| table.keys().map(String::as_str))
+    tables.flat_map(named).flatten().map(|(name, value)| (name.as_str(), value))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Manifests: settings that are the same for every crate are written once, at the root.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
+use super::published;
 use crate::finding::RuleFinding;
 
 /// Keys that a crate inherits.
@@ -20,11 +21,16 @@ const OTHER_WORKSPACES: [&str; 2] = ["peers", "fuzz"];
 /// crates that it is built of can test with it and be published before it.
 const OWN_VERSIONS: [(Option<&str>, &str); 1] = [(Some("uncopy-cli"), "uncopy")];
 
-/// Checks the manifest `text` at `path`.
+/// Checks the manifest `text` at `path`; `files` are all that belong to the project.
 ///
 /// # Errors
 /// If it is no TOML.
-pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<RuleFinding>) -> Result<()> {
+pub(super) fn check(
+    path: &Path,
+    text: &str,
+    files: &[PathBuf],
+    findings: &mut Vec<RuleFinding>,
+) -> Result<()> {
     let manifest: Table =
         text.parse().with_context(|| format!("cannot parse {}", path.display()))?;
     let mut report = |message: String| {
@@ -43,6 +49,7 @@ pub(super) fn check(path: &Path, text: &str, findings: &mut Vec<RuleFinding>) ->
     if let Some(package) = manifest.get("package") {
         check_package(package, &manifest, &mut report);
     }
+    published::check_manifest(path, &manifest, files, findings);
     Ok(())
 }
 
@@ -111,6 +118,7 @@ mod tests {
     const GOOD: &str = r#"
         [package]
         name = "a"
+        publish = false
         version.workspace = true
         edition.workspace = true
         rust-version.workspace = true
@@ -126,7 +134,7 @@ mod tests {
 
     fn messages(path: &str, text: &str) -> Vec<String> {
         let mut findings = Vec::new();
-        check(Path::new(path), text, &mut findings).unwrap();
+        check(Path::new(path), text, &[], &mut findings).unwrap();
         findings.into_iter().map(|finding| finding.message).collect()
     }
 

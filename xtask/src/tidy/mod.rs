@@ -8,6 +8,7 @@ mod flags;
 mod manifests;
 mod names;
 mod platform;
+mod published;
 mod sizes;
 mod source;
 pub(crate) mod unsafe_code;
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         } else if path.file_name().is_some_and(|name| name == "Cargo.toml") {
             let text = std::fs::read_to_string(workspace::root().join(path))
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            manifests::check(path, &text, &mut findings)?;
+            manifests::check(path, &text, &files, &mut findings)?;
             edges::check(path, &text, &mut findings)?;
         }
     }
@@ -61,6 +62,7 @@ fn check_source(source: &Source, findings: &mut Vec<RuleFinding>) {
     unsafe_code::check(source, findings);
     platform::check(source, findings);
     flags::check(source, findings);
+    published::check_source(source, findings);
     words::check(source, findings);
 }
 

@@ -94,6 +94,14 @@ struct Listed {
     names: Vec<OsString>,
 }
 
+impl Listed {
+    /// Whether its names stand for those that a directory has now.
+    fn is_recent(&self, directory: DirectoryId, now: Instant) -> bool {
+        let age = now.saturating_duration_since(self.at);
+        self.directory == directory && age < BETWEEN_LISTINGS
+    }
+}
+
 /// Time for which [`SweepSeldom`] does not list a directory again.
 const BETWEEN_LISTINGS: Duration = Duration::from_secs(1);
 
@@ -108,9 +116,7 @@ impl Sweeper for SweepSeldom {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return remove_leftovers(directory, destination),
         };
-        let is_recent =
-            |found: &Listed| found.directory == id && found.at.elapsed() < BETWEEN_LISTINGS;
-        let known = last.take().filter(is_recent);
+        let known = last.take().filter(|listed| listed.is_recent(id, Instant::now()));
         let listed = last.insert(known.unwrap_or_else(|| {
             let names = name::names_with_prefix(directory, super::BEGIN, LOOK_AT_ENTRIES);
             Listed { directory: id, at: Instant::now(), names: names.unwrap_or_default() }

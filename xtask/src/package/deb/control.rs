@@ -17,8 +17,6 @@ pub(super) struct Package {
     /// Whether packages of several architectures can be installed side by side.
     is_multiarch: bool,
     pub(super) triggers: Option<&'static str>,
-    /// Further overrides of lintian, with the reason of each.
-    pub(super) overrides: &'static str,
 }
 
 /// File of a package that needs shared libraries.
@@ -53,7 +51,6 @@ path.",
     suggests: Some("uncopy-fleet"),
     is_multiarch: false,
     triggers: None,
-    overrides: "",
 };
 
 pub(super) const FLEET: Package = Package {
@@ -73,8 +70,6 @@ It is needed on machines that submit and on those that work.",
     suggests: Some("slurm-client, nats-server"),
     is_multiarch: false,
     triggers: None,
-    // Its help is the manual: "uncopy fleet help COMMAND".
-    overrides: "uncopy-fleet: no-manual-page\n",
 };
 
 pub(super) const LIBRARY: Package = Package {
@@ -93,7 +88,6 @@ This package has what programs need to run.",
     suggests: None,
     is_multiarch: true,
     triggers: Some("activate-noawait ldconfig\n"),
-    overrides: "",
 };
 
 pub(super) const DEVELOPMENT: Package = Package {
@@ -113,7 +107,6 @@ pkg-config, and suppressions for Valgrind.",
     suggests: None,
     is_multiarch: true,
     triggers: None,
-    overrides: "",
 };
 
 /// Version of a package: that of the sources, and a revision of the packaging.

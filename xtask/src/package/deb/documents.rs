@@ -1,4 +1,4 @@
-//! Documents of a package: copyright, changelogs, overrides of lintian.
+//! Documents of a package: copyright, changelogs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,11 +23,6 @@ pub(super) fn write(setting: &Setting, package: &Package, root: &Path) -> Result
     std::fs::write(&revision, changelog(setting.epoch())?)?;
     compressed(&revision, &directory.join("changelog.Debian.gz"))?;
     std::fs::remove_file(&revision)?;
-    if !package.overrides.is_empty() {
-        let overrides = root.join("usr/share/lintian/overrides");
-        std::fs::create_dir_all(&overrides)?;
-        std::fs::write(overrides.join(package.name), package.overrides)?;
-    }
     Ok(())
 }
 

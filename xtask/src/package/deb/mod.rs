@@ -53,9 +53,11 @@ pub(super) fn make_fleet(setting: &Setting) -> Result<Vec<PathBuf>> {
     let mut cargo = setting.cargo(&[]);
     cargo.args(["build", "--quiet", "--locked", "--release", "--package", "uncopy-fleet"]);
     workspace::run(&mut cargo)?;
-    let program = staging.join(control::FLEET.name).join(control::FLEET_FILE);
+    let root = staging.join(control::FLEET.name);
+    let program = root.join(control::FLEET_FILE);
     place(&setting.target_directory().join("release/uncopy-fleet"), &program)?;
     strip(&program, "--strip-all")?;
+    lay_out_texts(&Texts::by(setting, control::FLEET.name, &program)?, &root)?;
     Ok(vec![close(setting, &staging, &control::FLEET, &architecture)?])
 }
 
@@ -85,13 +87,18 @@ fn lay_out_program(setting: &Setting, root: &Path) -> Result<()> {
     let program = root.join(control::PROGRAM_FILE);
     place(&setting.target_directory().join("release/uncopy"), &program)?;
     strip(&program, "--strip-all")?;
-    let texts = Texts::make(setting)?;
+    lay_out_texts(&Texts::of_uncopy(setting)?, root)
+}
+
+/// Manual pages and completions, below `root`.
+fn lay_out_texts(texts: &Texts, root: &Path) -> Result<()> {
     for page in texts.manual_pages()? {
         let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
         documents::compressed(&page, &root.join(format!("usr/share/man/man1/{name}.gz")))?;
     }
-    for (shell, script) in texts.completions() {
-        place(&script, &root.join("usr/share").join(shell.directory).join(shell.file_name))?;
+    for (directory, script) in texts.completions() {
+        let name = script.file_name().unwrap_or_default();
+        place(&script, &root.join("usr/share").join(directory).join(name))?;
     }
     Ok(())
 }

@@ -1,3 +1,5 @@
+mod seldom;
+
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
