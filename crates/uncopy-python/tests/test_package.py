@@ -25,6 +25,12 @@ def test_it_is_the_installed_one():
     assert (importlib.resources.files(uncopy) / "py.typed").is_file()
 
 
+def test_it_brings_its_licences_and_no_path_of_where_it_was_built():
+    names = [file.name for file in importlib.metadata.files("uncopy")]
+    assert {"LICENSE-APACHE", "LICENSE-MIT"} <= set(names)
+    assert not [name for name in names if name.endswith(".cyclonedx.json")]
+
+
 def test_stubs_name_what_there_is():
     kinds = (ast.FunctionDef, ast.ClassDef)
     named = {node.name: node for node in stub().body if isinstance(node, kinds)}

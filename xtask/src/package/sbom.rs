@@ -9,7 +9,7 @@ use super::{copy_tree, emptied};
 use crate::workspace;
 
 /// Crates whose artefacts are packaged.
-const DESCRIBED: [&str; 2] = ["uncopy-cli", "uncopy-zx"];
+const DESCRIBED: [&str; 4] = ["uncopy-cli", "uncopy-fleet", "uncopy-python", "uncopy-zx"];
 
 /// Writes a list for each crate that is packaged.
 ///
