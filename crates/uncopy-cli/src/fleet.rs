@@ -23,7 +23,7 @@ pub(crate) fn run(flags: &FleetArgs) -> Result<Exit, clap::Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     let Some(program) = candidates(own.as_deref(), &path).find(|file| file.is_file()) else {
         report::say(
-            "there is no program uncopy-fleet beside uncopy or in PATH; `cargo install --path crates/uncopy-fleet` installs it",
+            "there is no program uncopy-fleet beside uncopy or in PATH; install the package uncopy-fleet, or, from the sources, `cargo install --path crates/uncopy-fleet`",
         );
         return Ok(Exit::NoEngine);
     };

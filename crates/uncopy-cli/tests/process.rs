@@ -308,6 +308,17 @@ fn every_shell_gets_a_completion_script_with_every_flag() {
     }
 }
 
+fn help_lists_commands_as_the_flag_does() {
+    let [by_command, by_flag] = ["help", "--help"].map(|word| {
+        let output = uncopy().arg(word).output().unwrap();
+        assert!(output.status.success(), "{word}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    });
+    let topics = by_command.strip_prefix(&by_flag);
+    let topics = topics.unwrap_or_else(|| panic!("{by_command} is not {by_flag}"));
+    assert!(topics.starts_with("\nTopics"), "{topics}");
+}
+
 fn manual_pages_are_printed_one_by_one_or_written_together() {
     let scratch = Scratch::new();
     let directory = scratch.path("new/man1");
@@ -444,6 +455,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] a_destination_below_a_file_is_refused_by_its_name,
         [] a_reader_that_went_away_is_no_panic,
         [] every_shell_gets_a_completion_script_with_every_flag,
+        [] help_lists_commands_as_the_flag_does,
         [] manual_pages_are_printed_one_by_one_or_written_together,
         [] manual_pages_that_cannot_be_made_are_errors,
         [] capabilities_of_a_directory_are_one_json_object_and_leave_nothing_behind,

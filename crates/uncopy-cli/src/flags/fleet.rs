@@ -13,7 +13,7 @@ Examples:
 
 The program uncopy-fleet is looked for beside uncopy, and then in PATH.";
 
-/// Words of `uncopy fleet`.
+/// Give units of work to Slurm or NATS, by the program uncopy-fleet
 #[derive(Debug, clap::Args)]
 pub(crate) struct FleetArgs {
     /// Words for the program uncopy-fleet

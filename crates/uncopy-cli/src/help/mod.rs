@@ -81,11 +81,12 @@ pub(crate) const TOPICS: [Topic; 11] = [
 /// Shows a topic, the help of a command, or what there is. A command comes before a topic of its name.
 pub(crate) fn run(flags: &HelpArgs) -> Result<Exit, clap::Error> {
     let mut root = crate::command();
-    root.build();
     let Some(name) = &flags.name else {
-        let text = format!("{}\n{}", root.render_long_help(), list());
+        // Not built: then it lists the commands as `--help` does.
+        let text = format!("{}\n{}", root.render_help(), list());
         return Ok(exit_of(io::stdout().write_all(text.as_bytes())));
     };
+    root.build();
     if let Some(command) = root.find_subcommand_mut(name) {
         let command = subcommand(command, name, &flags.subcommands)?;
         return Ok(exit_of(command.print_long_help()));
