@@ -3,8 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use crate::sparse;
 use uncopy_core::Errno;
 use uncopy_os::file::Stat;
 
@@ -42,7 +44,7 @@ pub struct PeerEntry {
     pub stat: Stat,
     /// Target of a symbolic link.
     pub target: Option<OsString>,
-    /// All bytes of a small file, if they were wanted: as many as the status says.
+    /// All bytes of a small file without holes, if they were wanted: as many as the status says.
     pub contents: Option<Box<[u8]>>,
     /// All extended attributes of a directory, or of a file with its contents, if they were wanted and are short.
     pub attributes: Option<Vec<PeerAttribute>>,
@@ -64,6 +66,13 @@ pub struct PeerNames {
     pub way: Vec<OsString>,
     /// Names of the entries: at least one.
     pub names: Vec<OsString>,
+}
+
+/// Whether a small file with these contents has a hole. Its contents do not come with its entry then: those who copy it
+/// ask where its data lies.
+#[must_use]
+pub fn has_hole(file: impl AsFd, contents: &[u8]) -> bool {
+    sparse::hides_hole(&file.as_fd(), contents)
 }
 
 /// Choice of what comes with entries; by default only their status.

@@ -40,7 +40,7 @@ struct Ahead<A> {
     /// Answer that has come, and whether a listing was begun.
     opened: Option<Result<PeerOpened, PeerError>>,
     is_listed: bool,
-    /// What its listing is to bring. No contents: it may want others when it is asked for, and its one listing is not
+    /// Contents that its listing is to bring. None: it may want others when it is asked for, and its one listing is not
     /// begun before.
     contents: PeerContents,
 }

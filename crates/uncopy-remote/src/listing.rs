@@ -23,7 +23,7 @@ enum ListingWay {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed {
     pub(crate) directory: Handle,
-    /// What its pages bring with the entries.
+    /// Contents that its pages bring with the entries.
     pub(crate) contents: PeerContents,
     /// Maximum number of pages to be asked for ahead.
     pub(crate) pages_ahead: usize,

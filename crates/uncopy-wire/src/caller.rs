@@ -125,7 +125,7 @@ enum Expected {
     Closed,
 }
 
-/// What may come with entries.
+/// Contents and attributes that may come with entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ExpectedContents {
     up_to: u32,

@@ -19,7 +19,7 @@ pub struct Entry {
     pub status: Status,
     /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
-    /// All bytes of a small file, if they were asked for and could be read: as many as the status says.
+    /// All bytes of a small file without holes, if they were asked for and could be read: as many as the status says.
     pub contents: Option<Vec<u8>>,
     /// All extended attributes of a directory, or of a file with its contents, if they were asked for and are short.
     pub attributes: Option<Vec<Attribute>>,

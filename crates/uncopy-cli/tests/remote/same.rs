@@ -115,6 +115,17 @@ fn make_sources(at: &Path) {
     holes.set_len(4 << 20).unwrap();
     holes.write_all_at(&[7; 5000], 1 << 20).unwrap();
     holes.write_all_at(&[0; 70_000], 2 << 20).unwrap();
+    // Small ones cross in another way.
+    for (name, at) in
+        [("d/hole behind", Some(0)), ("d/hole before", Some(50_000)), ("d/hole", None)]
+    {
+        let hole = File::create(source.join(name)).unwrap();
+        hole.set_len(60_000).unwrap();
+        if let Some(at) = at {
+            hole.write_all_at(&[7; 5000], at).unwrap();
+        }
+    }
+    fs::write(source.join("d/zeros"), [0; 60_000]).unwrap();
     fs::hard_link(source.join("d/x.o"), source.join("d/e/linked")).unwrap();
     symlink("d/file-3", source.join("link")).unwrap();
     rustix::fs::mknodat(

@@ -114,6 +114,7 @@ fn fill(work: &Work) {
     let holes = File::create(work.source().join("holes")).unwrap();
     holes.set_len(5 << 20).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&holes, b"data", 3 << 20).unwrap();
+    File::create(work.source().join("small hole")).unwrap().set_len(60_000).unwrap();
 }
 
 fn units_make_the_tree_of_another_machine() {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, OFlags};
 use uncopy_copy::count::{CountState, TreeCount};
+use uncopy_copy::peer::has_hole;
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, follow, name, transfer};
@@ -101,9 +102,9 @@ struct WantedContents {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WantedAttributes {
     None,
-    /// Of files whose contents come: a directory that was listed is opened before it is copied.
+    /// Those of files with contents: a directory that was listed is opened before it is copied.
     OfFiles,
-    /// Of directories too.
+    /// Those of directories too.
     OfAll,
 }
 
@@ -471,7 +472,7 @@ fn short_attributes(fd: &OwnedFd) -> Option<Vec<Attribute>> {
     (all? <= ATTRIBUTES_BYTES).then_some(attributes)
 }
 
-/// Returns all bytes of a file, if its status is still this one behind them.
+/// Returns all bytes of a file without holes, if its status is still this one behind them.
 fn contents_as_of(fd: impl AsFd, before: &Stat) -> Option<Vec<u8>> {
     // One byte more shows whether there are more than the status says.
     let mut bytes = vec![0; usize::try_from(before.size).ok()? + 1];
@@ -480,7 +481,7 @@ fn contents_as_of(fd: impl AsFd, before: &Stat) -> Option<Vec<u8>> {
     let is_unchanged = (before.size, before.modified, before.changed)
         == (after.size, after.modified, after.changed);
     bytes.truncate(read);
-    (read as u64 == before.size && is_unchanged).then_some(bytes)
+    (read as u64 == before.size && is_unchanged && !has_hole(&fd, &bytes)).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -426,6 +426,29 @@ fn contents_that_do_not_agree_with_the_status_are_left_out() {
 }
 
 #[test]
+fn contents_of_small_files_with_holes_are_left_out() {
+    let root = tempfile::tempdir().unwrap();
+    let file = |name: &str| File::create(root.path().join(name)).unwrap();
+    file("hole").set_len(60_000).unwrap();
+    let half = file("half");
+    half.set_len(60_000).unwrap();
+    half.write_all_at(&pattern(5000, 1), 0).unwrap();
+    fs::write(root.path().join("zeros"), [0; 60_000]).unwrap();
+    fs::write(root.path().join("empty"), "").unwrap();
+    let pulled = Pulled::new(Line::Socket, &[root.path()]);
+    let source = pulled.source();
+    let directory = source.open_root(0, false).unwrap().handle;
+    let entries = list_all(&source, directory, 1 << 16).unwrap();
+    let contents = |name: &str| {
+        let entry = entries.iter().find(|entry| entry.name == name).unwrap();
+        entry.contents.as_ref().map(|bytes| bytes.len())
+    };
+    let found = ["hole", "half", "zeros", "empty"].map(contents);
+    assert_eq!(found, [None, None, Some(60_000), Some(0)]);
+    pulled.end();
+}
+
+#[test]
 fn links_are_followed_where_it_is_wanted_and_within_the_root() {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("root");
