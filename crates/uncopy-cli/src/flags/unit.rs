@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args as _, Command, Subcommand as _, ValueHint};
+use clap::{Arg, ArgGroup, Args as _, Command, Subcommand as _, ValueHint};
 use uncopy::unit::plan::{DEFAULT_FILES, MIN_BYTES};
 
 use super::copy::CopyArgs;
@@ -37,7 +37,7 @@ Exit codes:
 const RUN_EXAMPLES: &str = "\
 Examples:
   uncopy unit run plan/units/000007.jsonl                         do one unit
-  uncopy unit retry plan | xargs -n1 -P4 uncopy unit run          do all that are not done, four at a time
+  uncopy unit retry plan | xargs -r -n1 -P4 uncopy unit run       do all that are not done, four at a time
 
 Exit codes:
   0   the unit is done, or was done before
@@ -68,11 +68,15 @@ Examples:
   uncopy unit retry --failed plan                print those that failed
   uncopy unit retry -0 plan                      end each name in a zero byte, for xargs -0";
 
+/// Id of `-L`, which units refuse with a reason.
+const FOLLOWING: &str = "dereference";
+
 /// Ids of the flags of `uncopy cp` that a plan passes on to its units.
-pub(crate) const PASSED_ON: [&str; 37] = [
+pub(crate) const PASSED_ON: [&str; 38] = [
     "archive",
     "one_file_system",
     "links",
+    FOLLOWING,
     "specials",
     "exclude",
     "include",
@@ -253,7 +257,11 @@ pub(crate) fn augment(command: Command) -> Command {
         let copy = CopyArgs::augment_args(Command::new("cp")).mut_args(super::repeatable);
         let passed_on = |id: &str| PASSED_ON.contains(&id) || CONNECTION.contains(&id);
         let flags = copy.get_arguments().filter(|flag| passed_on(flag.get_id().as_str()));
-        plan.args(flags.cloned().collect::<Vec<_>>())
+        let shown = |flag: Arg| {
+            let is_refused = flag.get_id() == FOLLOWING;
+            if is_refused { flag.hide(true) } else { flag }
+        };
+        plan.args(flags.cloned().map(shown).collect::<Vec<_>>())
             // A plan is always about a whole tree, which some of these flags require.
             .group(ArgGroup::new("whole").args(["from", "archive"]).multiple(true))
             .override_usage("uncopy unit plan [OPTIONS] SRC DST --out DIR")

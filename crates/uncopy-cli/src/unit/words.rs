@@ -110,7 +110,8 @@ pub(super) fn read(
     let job = cp::job_options(&configured)?;
     if job.links == Links::Follow {
         return Err(misuse(
-            "units of work recreate links or leave them out, and cannot follow them: pass --links=preserve or --links=skip",
+            "units of work recreate links or leave them out, and cannot follow them (-L, --links=follow): pass \
+             --links=preserve or --links=skip, or copy the tree by `uncopy cp -r -L --resume`",
         ));
     }
     Ok(job)
@@ -206,6 +207,11 @@ mod tests {
         for line in ["--links=follow", "--max-delete=5", "--in-place", "--backup", "-L"] {
             assert!(written(line).is_err(), "{line}");
         }
+        for line in ["-L", "--dereference", "--links=follow"] {
+            let error = written(line).unwrap_err().to_string();
+            assert!(error.contains("cannot follow them"), "{line}: {error}");
+        }
+        assert_eq!(job("-L --links=preserve").links, Links::Preserve);
         for word in
             ["--in-place", "--audit=/etc/passwd", "--setting=x", "--setting=a=b", "s", "--config=c"]
         {

@@ -49,8 +49,8 @@ const MAX_BEYOND: f64 = 0.003;
 
 /// Does all units of a plan, four at a time, and the last one when the others are done.
 const DO_ALL: &str = r#"
-"$0" unit retry "$1" | xargs -n1 -P4 "$0" unit run -q 2>/dev/null
-"$0" unit retry "$1" | xargs -n1 "$0" unit run -q"#;
+"$0" unit retry "$1" | xargs -r -n1 -P4 "$0" unit run -q 2>/dev/null
+"$0" unit retry "$1" | xargs -r -n1 "$0" unit run -q"#;
 
 /// The suite.
 pub(super) fn suite(options: &Options) -> Suite {
