@@ -49,7 +49,7 @@ fn a_program_that_is_not_there() {
     let (scratch, program) = alone();
     let program = program.arg("status").env("PATH", "/nonexistent");
     let run = program.run();
-    assert!(run.failed(11).contains("; `cargo install"), "{}", run.stderr);
+    assert!(run.failed(11).contains("; install the package uncopy-fleet"), "{}", run.stderr);
     // A file that cannot be executed.
     fs::write(scratch.join("bin/uncopy-fleet"), "").unwrap();
     let run = program.run();
