@@ -13,18 +13,21 @@ const PACKAGES: &str = "gcc,libc6-dev,pkg-config,man-db,bash-completion";
 
 /// Uses the program that is installed.
 const USE: &str = r#"
+cd "$(mktemp -d)"
 uncopy --version
-head -c 3000001 /dev/urandom > /tmp/a
-uncopy cp -v --durable --verify /tmp/a /tmp/b
-cmp /tmp/a /tmp/b
-mkdir -p /tmp/tree/d && cp /tmp/a /tmp/tree/d/x && ln /tmp/tree/d/x /tmp/tree/y
-uncopy cp -r /tmp/tree /tmp/tree2
-uncopy verify /tmp/tree /tmp/tree2
-uncopy cp --compress=zstd /usr/share/common-licenses/GPL-3 /tmp/z
-uncopy cp --decompress /tmp/z /tmp/zz
-cmp /usr/share/common-licenses/GPL-3 /tmp/zz
-uncopy capabilities /tmp
-uncopy doctor /tmp/a /tmp/b || test $? -lt 64
+head -c 3000001 /dev/urandom > a
+uncopy cp -v --durable --verify a b
+cmp a b
+mkdir -p tree/d && cp a tree/d/x && ln tree/d/x tree/y && ln -s d tree/z
+uncopy cp -r --preserve=all tree tree2
+diff -r --no-dereference tree tree2
+uncopy verify tree tree2
+seq 100000 > text
+uncopy cp --compress=zstd text z
+uncopy cp --decompress z zz
+cmp text zz
+uncopy capabilities .
+uncopy doctor a b || test $? -lt 64
 "#;
 
 /// Installs packages of Debian, uses them, and removes them again.
@@ -107,7 +110,8 @@ fn bring(packages: &[PathBuf], root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the archive for this machine's architecture, and uses the program in it.
+/// Unpacks the archive for this machine's architecture, and uses the program in it; the others where an emulator is
+/// (`qemu-user`).
 ///
 /// # Errors
 /// If something fails; what was said stands above.
@@ -119,7 +123,27 @@ pub(super) fn try_static(packages: &[PathBuf]) -> Result<()> {
     let root = fresh()?;
     std::fs::copy(archive, root.join("archive.tar.gz"))?;
     let unpack = "tar -C /opt -xzf /archive.tar.gz\nexport PATH=$(echo /opt/uncopy-*):$PATH";
-    in_root(&root, &format!("{unpack}\n{USE}"))
+    in_root(&root, &format!("{unpack}\n{USE}"))?;
+    packages.iter().filter(|path| !is_ours(path)).try_for_each(|archive| try_emulated(archive))
+}
+
+/// Uses the program in an archive for another architecture, in an emulator and on this machine's files.
+fn try_emulated(archive: &Path) -> Result<()> {
+    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name.trim_end_matches(".tar.gz");
+    let architecture = name.rsplit('-').nth(1).context("a name without an architecture")?;
+    let Some(emulator) = workspace::find_program(&format!("qemu-{architecture}")) else {
+        println!("{name} is not tried out without qemu-{architecture}: apt install qemu-user");
+        return Ok(());
+    };
+    let directory = workspace::target_directory().join("package-root/emulated");
+    emptied(&directory)?;
+    let mut unpack = Command::new("tar");
+    workspace::run(unpack.arg("-xzf").arg(archive).arg("-C").arg(&directory))?;
+    let script = format!("emulated=(\"$@\")\nuncopy() {{ \"${{emulated[@]}}\" \"$@\"; }}\n{USE}");
+    let mut bash = Command::new("bash");
+    bash.args(["-exc", &script, "bash"]).arg(emulator).arg(directory.join(name).join("uncopy"));
+    workspace::run(bash.env("TMPDIR", &directory))
 }
 
 /// A root of this machine's own release, in which nothing has been installed yet.
