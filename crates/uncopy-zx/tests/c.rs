@@ -12,11 +12,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use testbed::witness::Strace;
 use testbed::{Extent, Forbidden, GATHERED, Gathered, Program, SentParts, SystemCall};
-use uncopy::doctor::{Options, Target, examine};
+use uncopy::doctor::{Options, Report, Target, examine};
 use uncopy_core::Errno;
 
 const RUNNER: &str = "UNCOPY_TEST_RUNNER";
@@ -396,7 +397,21 @@ impl Bench {
         BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
         let descriptor = line.trim().parse()?;
         let target = Target::Channel { pid: child.id(), descriptor };
-        let report = examine(&target, &Options::default());
+        // The doctor takes a copy of the descriptor. A test beside this one that starts a program right then has it too
+        // until the program runs.
+        let is_held_elsewhere = |report: &Report| {
+            let near = report.channel.as_ref().map(|facts| &facts.near);
+            near.is_some_and(|near| {
+                near.holders.iter().any(|holder| holder.process.pid != child.id())
+            })
+        };
+        let patience = Instant::now() + Duration::from_secs(60);
+        let report = loop {
+            let report = examine(&target, &Options::default());
+            if !report.as_ref().is_ok_and(is_held_elsewhere) || Instant::now() > patience {
+                break report;
+            }
+        };
         // The program ends at the end of its input, and checks its messages.
         drop(child.stdin.take());
         let status = child.wait()?;
