@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::ExitCode;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use testbed::witness::Strace;
@@ -65,6 +66,15 @@ impl Sending {
     }
 }
 
+/// Held by a test that starts a program, and shared by those that look whether something is closed: until it runs, the
+/// program has a copy of every descriptor.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Keeps programs from being started.
+fn nothing_starts() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn socket_pair() -> (Channel, Channel) {
     let (near, far) = Channel::pair();
     (near, Channel::from_fd(far.into_fd().unwrap()).unwrap())
@@ -75,6 +85,7 @@ type MakePair = fn() -> (Channel, Channel);
 const TRANSPORTS: [(&str, MakePair); 2] = [("local", Channel::pair), ("socket", socket_pair)];
 
 fn on_each(run: impl Fn(&str, Sending, (Channel, Channel))) {
+    let _nothing_starts = nothing_starts();
     for (name, pair) in TRANSPORTS {
         for sending in SENDINGS {
             run(&format!("{name}, {sending:?}"), sending, pair());
@@ -169,6 +180,7 @@ fn a_value_is_refused_for_the_first_of_its_faults() {
 }
 
 fn a_call_for_which_there_is_no_room_sends_nothing_and_consumes_the_handles() {
+    let _nothing_starts = nothing_starts();
     for (name, pair) in TRANSPORTS {
         let (near, far) = pair();
         let client = StoreClient::new(near);
@@ -217,6 +229,7 @@ fn large_pieces_of_a_value_are_passed_to_the_kernel_where_they_lie() {
         }
         return;
     }
+    let _starting = STARTING.write().unwrap_or_else(PoisonError::into_inner);
     let program = Program::new(std::env::current_exe().unwrap()).args(["--exact", NAME]);
     let (run, trace) = Strace::new(&program.env(TRACED, "1")).run();
     assert!(run.status.success(), "{}", run.stderr);
