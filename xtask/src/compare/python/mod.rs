@@ -29,7 +29,8 @@ pub(super) fn suite(options: Options, python: &Path) -> Suite {
     let notes = runs.notes(&[
         "time: of one call, in a process of Python that makes the calls of all rounds; its start and imports are not in it",
         "small: 4 KiB, the mean of 200 calls, to new names or to files that were flushed; large: 1 GiB from the page cache to \
-         a new name; tree: 10,000 files of 4 KiB in 100 directories. The filesystem is flushed before each run",
+         a new name; tree: 10,000 files of 4 KiB in 100 directories. The filesystem is flushed before each run; small files \
+         and trees are not deleted, because ext4 is slow to use the inodes of files that were just deleted",
         "array: 64 MiB from a bytearray to another process, which reads a byte of each page and answers; shared_memory: made \
          for each run, as a program does that gives the memory away",
     ]);
