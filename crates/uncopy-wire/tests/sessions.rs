@@ -228,6 +228,15 @@ impl Transcript {
         self.bytes(from, what, &frame.encode());
     }
 
+    /// Sends a call from the near end, which the far end takes. Returns its number at both.
+    fn ask(&mut self, call: &Call, caller: &mut Caller, server: &mut Server) -> (CallId, u32) {
+        let (id, asked) = caller.call(call).unwrap();
+        self.frame("near", &format!("{call:?}"), &asked);
+        let request = server.take(&asked).unwrap();
+        assert_eq!(request.call, *call);
+        (id, request.id)
+    }
+
     /// Sends a message from one end to the other.
     fn message(&mut self, from: &'static str, message: &Message) {
         let frame = self.sessions.get_mut(from).unwrap().send(message).unwrap();
@@ -328,11 +337,8 @@ fn transcript_3() -> String {
         for (position, behind, is_last) in [(None, 1 << 40, false), (Some(1 << 40), 9, true)] {
             let (contents_up_to, wants_attributes) = (4096, false);
             let call = Call::ListFrom { directory, position, contents_up_to, wants_attributes };
-            let (id, asked) = caller.call(&call).unwrap();
-            line.frame("near", &format!("{call:?}"), &asked);
-            let request = server.take(&asked).unwrap();
-            assert_eq!(request.call, call);
-            let frame = server.page(request.id, &page, is_last, behind).unwrap();
+            let (id, number) = line.ask(&call, &mut caller, &mut server);
+            let frame = server.page(number, &page, is_last, behind).unwrap();
             line.frame("far", "answer", &frame);
             let (taken, Answer::Entries { position, .. }) = caller.take(frame).unwrap() else {
                 panic!()
@@ -387,11 +393,8 @@ fn transcript_4() -> String {
             contents_up_to: 4096,
             wants_attributes: true,
         };
-        let (id, asked) = caller.call(&call).unwrap();
-        line.frame("near", &format!("{call:?}"), &asked);
-        let request = server.take(&asked).unwrap();
-        assert_eq!(request.call, call);
-        let frame = server.named(request.id, &page).unwrap();
+        let (id, number) = line.ask(&call, &mut caller, &mut server);
+        let frame = server.named(number, &page).unwrap();
         line.frame("far", "answer", &frame);
         let expected = Answer::Named { entries: entries.to_vec() };
         assert_eq!(caller.take(frame), Ok((id, expected)));
@@ -401,11 +404,8 @@ fn transcript_4() -> String {
             contents_up_to: 4096,
             wants_attributes: true,
         };
-        let (id, asked) = caller.call(&call).unwrap();
-        line.frame("near", &format!("{call:?}"), &asked);
-        let request = server.take(&asked).unwrap();
-        assert_eq!(request.call, call);
-        let frame = server.page(request.id, &page, true, 10).unwrap();
+        let (id, number) = line.ask(&call, &mut caller, &mut server);
+        let frame = server.page(number, &page, true, 10).unwrap();
         line.frame("far", "answer", &frame);
         let expected = Answer::Entries {
             entries: vec![file.clone(), link.clone()],

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use testbed::{Case, Need, Program, Run, Sshd};
 
@@ -54,18 +55,23 @@ fn jobs(run: &Run) -> Vec<u32> {
     numbers.map(|rest| rest.split(':').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Ten units, one of which fails: its element ends with the code of the unit, all others are done, and the last unit waits
-/// for another submission, which has what is left and nothing else.
-fn units_are_elements_of_an_array(cluster: &Cluster) {
-    let work = Work::new();
-    work.fill(45);
-    work.plan(&["--files=5"]);
+/// Array with a unit that failed, because the user has put a file in the way.
+struct FailedUnit {
+    array: u32,
+    failing: usize,
+    /// The user's file.
+    user: PathBuf,
+}
+
+/// Submits a plan of which one unit fails, and waits for its jobs: every other element ends well, and the last unit waits for
+/// another submission.
+fn submit_with_one_that_fails(work: &Work, cluster: &Cluster) -> FailedUnit {
     let count = work.units().len();
     let taken = "d1/e1/f1";
-    let there = work.destination().join(taken);
-    fs::create_dir_all(there.parent().unwrap()).unwrap();
-    fs::write(&there, "the user's").unwrap();
-    let run = slurm(&work, cluster).run();
+    let user = work.destination().join(taken);
+    fs::create_dir_all(user.parent().unwrap()).unwrap();
+    fs::write(&user, "the user's").unwrap();
+    let run = slurm(work, cluster).run();
     let [array, last] = jobs(&run)[..] else { panic!("{}", run.stdout) };
     let ends = cluster.wait(&[array, last]);
     let failing = work.unit_of(taken);
@@ -74,10 +80,20 @@ fn units_are_elements_of_an_array(cluster: &Cluster) {
         assert_eq!(ends[&format!("{array}_{unit}")], JobEnd::Code(expected), "{ends:?}");
     }
     assert_eq!(ends[&last.to_string()], JobEnd::Code(10), "{ends:?}");
+    assert_eq!(work.status()["done"], count - 2);
+    FailedUnit { array, failing, user }
+}
+
+/// Ten units, one of which fails: its element ends with the code of the unit, all others are done, and the last unit waits
+/// for another submission, which has what is left and nothing else.
+fn units_are_elements_of_an_array(cluster: &Cluster) {
+    let work = Work::new();
+    work.fill(45);
+    work.plan(&["--files=5"]);
+    let FailedUnit { array, failing, user: there } = submit_with_one_that_fails(&work, cluster);
     let output = work.directory().join(format!("slurm/0001/slurm-{array}_{failing}.out"));
     let output = fs::read_to_string(output).unwrap();
     assert!(output.contains("exit code 1"), "{output}");
-    assert_eq!(work.status()["done"], count - 2);
     assert_eq!(fs::read(&there).unwrap(), b"the user's");
     fs::remove_file(&there).unwrap();
     let run = slurm(&work, cluster).run();
@@ -150,21 +166,7 @@ fn roots_on_another_machine(cluster: &Cluster) {
         let mut work = Work::between(there, &sshd);
         work.fill(25);
         work.plan(&["--files=5"]);
-        let count = work.units().len();
-        let taken = "d1/e1/f1";
-        let user = work.destination().join(taken);
-        fs::create_dir_all(user.parent().unwrap()).unwrap();
-        fs::write(&user, "the user's").unwrap();
-        let run = slurm(&work, cluster).run();
-        let [array, last] = jobs(&run)[..] else { panic!("{}", run.stdout) };
-        let ends = cluster.wait(&[array, last]);
-        let failing = work.unit_of(taken);
-        for unit in 0..count - 1 {
-            let expected = i32::from(unit == failing);
-            assert_eq!(ends[&format!("{array}_{unit}")], JobEnd::Code(expected), "{ends:?}");
-        }
-        assert_eq!(ends[&last.to_string()], JobEnd::Code(10), "{ends:?}");
-        assert_eq!(work.status()["done"], count - 2, "{there:?}");
+        let FailedUnit { user, .. } = submit_with_one_that_fails(&work, cluster);
         fs::remove_file(&user).unwrap();
         if there == There::Destination {
             let shell = work.set_remote_shell("false");
