@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use uncopy_copy::peer::{Peer, PeerHandle};
+use uncopy_copy::peer::{Peer, PeerAttribute, PeerContents, PeerHandle};
+use uncopy_os::xattr;
 use uncopy_remote::RemoteSource;
 
 use super::support::{Line, Pulled, errno, list_all, name};
@@ -116,4 +117,44 @@ fn what_changes_meanwhile_is_seen_or_refused() {
     }
     drop(source);
     session.end();
+}
+
+/// Each directory has its own, whether they were asked for ahead or not, and after a handle was given again.
+#[test]
+fn directories_that_are_far_have_the_attributes_that_they_have_near() {
+    const WITH: PeerContents = PeerContents { up_to: 100, with_attributes: true };
+    let root = tempfile::tempdir().unwrap();
+    plant(root.path());
+    let value =
+        |name: &str| vec![PeerAttribute { name: "user.k".into(), value: Some(name.into()) }];
+    for above in 0..12 {
+        let directory = File::open(root.path().join(above.to_string())).unwrap();
+        xattr::set(directory, c"user.k", above.to_string().as_bytes()).unwrap();
+    }
+    for line in [LATE, Line::Socket] {
+        let session = Pulled::new(line, &[root.path()]);
+        let source = session.source();
+        for _ in 0..2 {
+            let top = source.open_root(0, false).unwrap().handle;
+            let mut entries = Vec::new();
+            loop {
+                let page = source.list(top, WITH).unwrap();
+                entries.extend(page.entries);
+                if page.is_last {
+                    break;
+                }
+            }
+            assert_eq!(entries.len(), 12);
+            for entry in entries {
+                let opened = source.open(top, &entry.name, false).unwrap().handle;
+                let listed = source.list(opened, WITH).unwrap();
+                assert_eq!((listed.is_last, listed.entries.len()), (true, 12));
+                assert_eq!(source.attributes(opened), Ok(value(entry.name.to_str().unwrap())));
+                source.close(opened);
+            }
+            source.close(top);
+        }
+        drop(source);
+        session.end();
+    }
 }
