@@ -11,8 +11,8 @@ use uncopy_unit::format::UnitNumber;
 use crate::error::FleetError;
 use crate::exit::Exit;
 
-/// Exit code of `uncopy unit` if the other machine cannot be reached.
-const UNREACHABLE: i32 = 9;
+/// Exit code of `uncopy unit` if the other machine cannot be reached, the same as here.
+pub(crate) const UNREACHABLE: i32 = Exit::Unreachable as i32;
 
 /// Exit codes of `uncopy unit status` that say how far a plan is: complete, failures, not finished.
 const OF_STATES: [i32; 3] = [0, 1, 10];

@@ -10,6 +10,7 @@ use super::names::GivenUpUnit;
 use crate::error::FleetError;
 use crate::exit::Exit;
 use crate::flags::StatusFlags;
+use crate::ledger_there::UNREACHABLE;
 use crate::plan::PlannedWork;
 use crate::report;
 
@@ -47,7 +48,7 @@ pub(super) fn of_ledger(
         .map_err(FleetError::system("start", uncopy, "check that it may be executed"))?;
     Ok(match status.code() {
         Some(0) => Some(Exit::Success),
-        Some(9) => Some(Exit::Unreachable),
+        Some(UNREACHABLE) => Some(Exit::Unreachable),
         Some(10) => None,
         _ => Some(Exit::Failure),
     })
