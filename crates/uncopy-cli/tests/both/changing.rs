@@ -195,11 +195,21 @@ fn both(form: Form, place: Place) {
             continue;
         }
         for (naming, name) in NAMINGS.into_iter().enumerate() {
-            let (pair, stop_there) =
-                stopped_with_two_names(form, place, method, stop, "--if-changed=fail", naming);
-            change(&pair.source);
-            name(&pair);
-            let run = stop_there.resume().run;
+            let once = || {
+                let (pair, stop_there) =
+                    stopped_with_two_names(form, place, method, stop, "--if-changed=fail", naming);
+                change(&pair.source);
+                name(&pair);
+                (stop_there.resume().run, pair)
+            };
+            let (mut run, mut pair) = once();
+            // Only pages that are dirty tell, and a busy system may write them back before anybody looks.
+            for _ in 0..4 {
+                if what != "is_rewritten_and_dated_back" || !run.status.success() {
+                    break;
+                }
+                (run, pair) = once();
+            }
             assert!(run.failed(4).contains("changed while it was copied"), "{what} {naming}");
             pair.assert_nothing_left();
         }
