@@ -16,6 +16,7 @@ mod intercept;
 pub mod journal;
 mod kernel;
 mod locked_memory;
+mod machine;
 mod mount;
 mod nats;
 pub mod network;
@@ -44,6 +45,7 @@ pub use intercept::{
     WatchedCall,
 };
 pub use kernel::{KernelFeature, copies_between_filesystems, need};
+pub use machine::{Machine, hosts_of_records};
 pub use mount::{Filesystem, Mount};
 pub use nats::NatsServer;
 pub use outcome::copied;

@@ -13,6 +13,20 @@ pub(crate) const WHILE_OTHERS_WORK: Duration = Duration::from_secs(2);
 /// First and longest time until a unit that failed is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
+/// Number of times that the queue alone is asked what is left, before the ledger is.
+const FIRST_LOOK: u64 = 4;
+
+/// Largest number of times between two looks at the ledger.
+const LOOK_EVERY: u64 = 128;
+
+/// Whether a worker that has asked the queue so often, without an end, looks at the ledger (pure).
+///
+/// A server that was killed may count messages that it never hands out again. A look at the ledger costs a listing of a
+/// directory with a file for each unit, so that looks become rarer.
+pub(crate) fn looks_at_the_ledger(asked: u64) -> bool {
+    asked >= FIRST_LOOK && (asked.is_power_of_two() || asked.is_multiple_of(LOOK_EVERY))
+}
+
 /// Facts about a message and its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeliveryFacts {
@@ -231,6 +245,12 @@ mod tests {
             let found = after(&facts, RunEnd::Signal(9), &AfterRun::default());
             assert_eq!(found, seconds(expected), "{tries}");
         }
+    }
+
+    #[test]
+    fn looks_at_the_ledger_become_rarer_and_do_not_end() {
+        let looks: Vec<u64> = (0..=400).filter(|asked| looks_at_the_ledger(*asked)).collect();
+        assert_eq!(looks, [4, 8, 16, 32, 64, 128, 256, 384]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testbed::{
-    Compared, LONG, Place, Program, Run, Scratch, Sshd, assert_same_tree, descendants, seeded,
+    Compared, LONG, Machine, Place, Program, Run, Scratch, Sshd, assert_same_tree, descendants,
+    seeded,
 };
 
 /// Name by which the test program is `uncopy`.
@@ -39,7 +40,15 @@ impl Work {
 
     /// Makes one whose plan has this name.
     pub(crate) fn planned_in(name: impl AsRef<OsStr>) -> Work {
-        let scratch = Place::Disk.scratch();
+        Work::made_in(Place::Disk.scratch(), name)
+    }
+
+    /// Makes one on a filesystem.
+    pub(crate) fn at(place: Place) -> Work {
+        Work::made_in(place.scratch(), "plan")
+    }
+
+    fn made_in(scratch: Scratch, name: impl AsRef<OsStr>) -> Work {
         let directory = scratch.join(Path::new(name.as_ref()));
         symlink(std::env::current_exe().unwrap(), scratch.join(UNCOPY)).unwrap();
         fs::create_dir(scratch.join("source")).unwrap();
@@ -187,9 +196,27 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts `uncopy fleet work`.
     pub(crate) fn start(work: &Work, uncopy: &Path, url: &str, flags: &[&str]) -> Worker {
+        Worker::start_through(&[], work, uncopy, url, flags)
+    }
+
+    /// Starts `uncopy fleet work` on a machine.
+    pub(crate) fn start_on(machine: &Machine, work: &Work, url: &str, flags: &[&str]) -> Worker {
+        Worker::start_through(&machine.wrapper(), work, &work.uncopy(), url, flags)
+    }
+
+    /// Starts `uncopy fleet work` through a program, whose last arguments are the command line.
+    fn start_through(
+        wrapper: &[&str],
+        work: &Work,
+        uncopy: &Path,
+        url: &str,
+        flags: &[&str],
+    ) -> Worker {
         let output = work.scratch.join("worker-output");
         let file = File::options().create(true).append(true).open(&output).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_uncopy-fleet"))
+        let mut words = wrapper.iter().copied().chain([env!("CARGO_BIN_EXE_uncopy-fleet")]);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .arg("work")
             .arg(work.directory())
             .args(["--server", url, "--program"])
@@ -225,12 +252,18 @@ impl Worker {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.wait_at_most(LONG)
+    }
+
+    /// Waits for its end, where much is left to do.
+    #[track_caller]
+    pub(crate) fn wait_at_most(&mut self, most: Duration) -> ExitStatus {
         let begun = Instant::now();
         loop {
             if let Some(ended) = self.ended() {
                 return ended;
             }
-            assert!(begun.elapsed() < LONG, "a worker goes on: {}", self.output());
+            assert!(begun.elapsed() < most, "a worker goes on: {}", self.output());
             sleep(Duration::from_millis(5));
         }
     }

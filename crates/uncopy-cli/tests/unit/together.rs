@@ -10,14 +10,19 @@ use std::thread;
 use std::time::Duration;
 
 use testbed::{
-    CallPattern, Case, Intercepted, KernelFeature, Need, Stopped, SystemCall, WatchedCall,
-    by_extent, seeded,
+    CallPattern, Case, Intercepted, KernelFeature, Machine, Need, Place, Program, Stopped,
+    SystemCall, WatchedCall, by_extent, hosts_of_records, seeded,
 };
 
 use super::work::{Work, of_unit, printed, put, run_unit};
 
 pub(crate) fn cases() -> Vec<Case> {
-    testbed::cases![
+    let shared = [(Place::Ext4, 20_000), (Place::Xfs, 3_000)].map(|(place, files)| {
+        let needs = [place.needs(), &[Need::Tool("unshare")]].concat();
+        let name = format!("unit::together::four_machines_share_{place:?}");
+        Case::new(name, &needs, move || four_machines_share_a_filesystem(place, files))
+    });
+    let mut cases = testbed::cases![
         [] four_workers_share_a_tree,
         [] two_workers_have_the_same_unit,
         [] killed_workers_are_followed_by_others,
@@ -26,7 +31,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Kernel(KernelFeature::StoppedCalls)] a_writer_of_a_part_that_was_stopped,
         [] the_last_part_is_killed_at_each_step,
         [Need::Kernel(KernelFeature::StoppedCalls)] a_worker_is_killed_when_its_copy_of_a_cut_file_has_the_name,
-    ]
+    ];
+    cases.extend(shared);
+    cases
 }
 
 /// A queue that hands some units out twice.
@@ -44,31 +51,52 @@ fn queue(work: &Work) -> Vec<PathBuf> {
 
 fn four_workers_share_a_tree() {
     let work = Work::new();
-    let files = by_extent([1_000, 20_000, 20_000]);
-    work.fill(files);
+    work.fill(by_extent([1_000, 3_000, 20_000]));
     work.plan(&["--files=100"]);
-    let (queue, next) = (queue(&work), AtomicUsize::new(0));
+    work_together(&work, &[(); 4].map(|()| of_unit));
+    work.assert_done();
+}
+
+/// Each machine has a mount of its own, and shares nothing with the others but the filesystem.
+fn four_machines_share_a_filesystem(place: Place, files: usize) {
+    let work = Work::at(place);
+    work.fill(by_extent([500, files, files]));
+    work.plan(&["--files=100"]);
+    let machines = ["first", "second", "third", "fourth"].map(|name| Machine::sharing(place, name));
+    let workers =
+        machines.each_ref().map(|machine| |unit: &Path| of_unit(unit).through(machine.wrapper()));
+    work_together(&work, &workers);
+    assert_eq!(
+        hosts_of_records(&work.destination()),
+        machines.iter().map(|machine| machine.name().to_owned()).collect()
+    );
+    work.assert_done();
+}
+
+/// Does the units of a plan by workers, who run units like this, and the last one by the first worker.
+fn work_together<W: Fn(&Path) -> Program + Sync>(work: &Work, workers: &[W]) {
+    let (queue, next) = (queue(work), AtomicUsize::new(0));
     let left = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..4 {
+        for worker in workers {
             scope.spawn(|| {
                 while let Some(unit) = queue.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match run_unit(unit).status.code() {
+                    let run = worker(unit).run();
+                    match run.status.code() {
                         Some(0) => {}
                         // Whoever has begun it since goes on with it.
                         Some(10) => left.lock().unwrap().push(unit.clone()),
-                        other => panic!("{}: {other:?}", unit.display()),
+                        other => panic!("{}: {other:?} {}", unit.display(), run.stderr),
                     }
                 }
             });
         }
     });
-    for unit in left.into_inner().unwrap() {
-        assert!(run_unit(&unit).status.success());
+    let last = work.units().pop();
+    for unit in left.into_inner().unwrap().iter().chain(&last) {
+        let run = workers[0](unit).run();
+        assert!(run.status.success(), "{}", run.stderr);
     }
-    let run = run_unit(&work.units().pop().unwrap());
-    assert!(run.status.success(), "{}", run.stderr);
-    work.assert_done();
 }
 
 fn two_workers_have_the_same_unit() {

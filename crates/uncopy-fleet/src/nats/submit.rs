@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::Stream;
 use async_nats::jetstream::{Context, ErrorCode};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use uncopy_unit::format::UnitNumber;
@@ -23,7 +25,7 @@ const IN_FLIGHT: usize = 256;
 /// Number of times that a message is published whose answer does not come.
 const TRIES: u32 = 5;
 
-/// Time between two of them.
+/// Time between two of them, and between two looks at counts that differ.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Result of a publication.
@@ -97,18 +99,55 @@ async fn prepare(
         .get_or_create_stream(names::given_up_config(plan, flags.replicas))
         .await
         .map_err(|error| failed(&error))?;
-    let consumer = units
-        .create_consumer(names::consumer_config(flags.workers.get(), flags.ack_wait))
-        .await
-        .map_err(|error| failed(&error))?;
-    let last = units.get_info().await.map_err(|error| failed(&error))?.state.last_sequence;
-    if connection::messages(&consumer).await.map_err(|error| failed(&error))? == 0 {
-        // A message that is there all the same is handed out to nobody, and would keep its unit from being queued. What comes
-        // from another submission since stays.
-        units.purge().sequence(last + 1).await.map_err(|error| failed(&error))?;
+    let config = names::consumer_config(flags.workers.get(), flags.ack_wait);
+    let create = || units.create_consumer(config.clone());
+    let consumer = create().await.map_err(|error| failed(&error))?;
+    match look_at_counts(&units, &consumer).await? {
+        Counts::Agree => {}
+        // A message of another submission since then stays.
+        Counts::NothingIsHandedOut { last } => {
+            units.purge().sequence(last + 1).await.map_err(|error| failed(&error))?;
+        }
+        Counts::Differ => {
+            // A new consumer hands out all that the stream has. The ledger has a record of each unit that is done.
+            report::say(
+                "the server counts other units than it has, as after a power cut; it hands out again what it has",
+            );
+            units.delete_consumer(names::CONSUMER).await.map_err(|error| failed(&error))?;
+            create().await.map_err(|error| failed(&error))?;
+        }
     }
     given_up.purge().await.map_err(|error| failed(&error))?;
     Ok(())
+}
+
+/// Comparison of the messages that a queue has and those that it counts.
+///
+/// A server that was killed may keep messages that it hands out to nobody, which would keep their units from being queued, and
+/// count messages that it no longer has (seen with 2.9).
+enum Counts {
+    Agree,
+    /// No message is or will be handed out. `last`: sequence number of the last one in the stream.
+    NothingIsHandedOut {
+        last: u64,
+    },
+    /// They differed twice.
+    Differ,
+}
+
+async fn look_at_counts(units: &Stream, consumer: &PullConsumer) -> Result<Counts, FleetError> {
+    let failed = |error: &dyn std::error::Error| refused("look at the queue", error);
+    for is_second in [false, true] {
+        let state = units.get_info().await.map_err(|error| failed(&error))?.state;
+        match connection::messages(consumer).await.map_err(|error| failed(&error))? {
+            0 => return Ok(Counts::NothingIsHandedOut { last: state.last_sequence }),
+            counted if counted == state.messages => break,
+            _ if is_second => return Ok(Counts::Differ),
+            // Workers may be at it.
+            _ => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    Ok(Counts::Agree)
 }
 
 async fn publish(

@@ -26,7 +26,8 @@ use crate::flags::WorkFlags;
 use crate::plan::PlannedWork;
 use crate::report;
 use crate::verdict::{
-    AfterRun, DeliveryFacts, GivenUp, MessageVerdict, RunEnd, UnitFileFacts, after, before, goes_on,
+    AfterRun, DeliveryFacts, GivenUp, MessageVerdict, RunEnd, UnitFileFacts, after, before,
+    goes_on, looks_at_the_ledger,
 };
 
 /// Time that the server keeps a request for a unit while there is none.
@@ -155,6 +156,8 @@ async fn stop_at_signals(stopper: watch::Sender<bool>) -> Option<i32> {
 impl Fleet {
     async fn work_until_the_end(&self) -> Result<WorkerEnd, FleetError> {
         let mut lost_since: Option<Instant> = None;
+        // Number of times that the server had no unit to hand out, and counted some.
+        let mut idle = 0;
         loop {
             if *self.stop.borrow() {
                 return Ok(WorkerEnd::Stopped);
@@ -162,9 +165,15 @@ impl Fleet {
             let left = match self.pull().await {
                 Pulled::Unit(message) => match self.handle(&message).await? {
                     Some(end) => return Ok(end),
-                    None => self.messages().await,
+                    None => {
+                        idle = 0;
+                        self.messages().await
+                    }
                 },
-                Pulled::Nothing => self.messages().await,
+                Pulled::Nothing => {
+                    idle += 1;
+                    self.messages().await
+                }
                 Pulled::Lost(problem) => Err(problem),
             };
             if let Some(refusal) = self.refusals.first() {
@@ -172,6 +181,9 @@ impl Fleet {
             }
             match left {
                 Ok(0) => return Ok(WorkerEnd::Empty),
+                Ok(_) if looks_at_the_ledger(idle) && self.nothing_is_left().await? => {
+                    return Ok(WorkerEnd::Empty);
+                }
                 Ok(_) => lost_since = None,
                 Err(problem) => {
                     let since = *lost_since.get_or_insert_with(Instant::now);
@@ -209,7 +221,8 @@ impl Fleet {
         match connection::messages(&self.queue.consumer).await {
             Ok(count) => Ok(count),
             Err(error) => match error.kind() {
-                ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound => Ok(0),
+                ConsumerInfoErrorKind::StreamNotFound => Ok(0),
+                // A submission that has units handed out again makes the consumer anew.
                 _ => Err(with_sources(&error)),
             },
         }
@@ -298,9 +311,14 @@ impl Fleet {
         if delivery.is_last {
             if self.others_in_queue().await {
                 // So would the process say, or soon: whoever takes a message out of the queue has made a record before.
-                let facts = AfterRun { others_in_queue: true, ..AfterRun::default() };
-                let end = RunEnd::Code(10);
-                return Ok((after(delivery, end, &facts), Some(end)));
+                let facts = match looks_at_the_ledger(deliveries) {
+                    true => self.others_by_the_ledger().await?,
+                    false => AfterRun { others_in_queue: true, ..AfterRun::default() },
+                };
+                if facts.others_in_queue || facts.others_missing > 0 {
+                    let end = RunEnd::Code(10);
+                    return Ok((after(delivery, end, &facts), Some(end)));
+                }
             }
             // It was also handed out while it waited for others.
             delivery.tries = self.failed_last.load(Ordering::Relaxed).saturating_add(1);
@@ -327,6 +345,32 @@ impl Fleet {
         }
         let facts = self.after_run(&run).await?;
         Ok((after(delivery, run.end, &facts), Some(run.end)))
+    }
+
+    /// Returns whether units have no record that nobody has given up, whatever the queue counts, and how many have none.
+    async fn others_by_the_ledger(&self) -> Result<AfterRun, FleetError> {
+        let left = blocking(&self.work, |work| work.left()).await?;
+        let others_missing = u64::try_from(left.before_the_last.len()).unwrap_or(u64::MAX);
+        let others_in_queue = others_missing > self.given_up().await;
+        Ok(AfterRun { others_in_queue, others_missing, ..AfterRun::default() })
+    }
+
+    /// Whether each unit has a record or was given up.
+    async fn nothing_is_left(&self) -> Result<bool, FleetError> {
+        match blocking(&self.work, |work| work.left()).await {
+            Ok(left) => {
+                let missing = u64::try_from(left.all().count()).unwrap_or(u64::MAX);
+                Ok(missing <= self.given_up().await)
+            }
+            // The machine of the ledger may be reached again later.
+            Err(FleetError::LedgerThere { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the number of units that were given up. Nobody knows while the server is away.
+    async fn given_up(&self) -> u64 {
+        self.queue.given_up.get_info().await.map_or(0, |info| info.state.messages)
     }
 
     /// Whether there are further units in the queue. Nobody knows while the server is away.
@@ -413,8 +457,7 @@ impl Fleet {
         if state.missing == 0 {
             return Ok(Exit::Success);
         }
-        let given_up = self.queue.given_up.get_info().await;
-        let given_up = given_up.is_ok_and(|info| info.state.messages > 0);
+        let given_up = self.given_up().await > 0;
         report::say(&format!(
             "the queue is empty, and {} not done; `uncopy fleet status` shows why, `uncopy fleet submit` queues them again",
             match state.missing {

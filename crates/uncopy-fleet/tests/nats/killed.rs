@@ -1,8 +1,9 @@
 //! Workers and servers that are killed, stopped and started again.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +11,22 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testbed::{Case, Compared, NatsServer, by_extent, wait_for};
+use testbed::{
+    Case, Compared, LONG, Machine, NatsServer, Need, Place, by_extent, hosts_of_records, seeded,
+    wait_for,
+};
 
-use super::{SERVER, do_work, of_plan, submit};
+use super::{SERVER, do_work, of_plan, queue, submit};
 use crate::work::{Work, Worker, failed};
 
 pub(super) fn cases() -> Vec<Case> {
     testbed::cases![
         [SERVER] four_workers_that_are_killed,
+        [SERVER, Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("unshare")] machines_and_a_server_that_are_killed,
         [SERVER] a_server_that_is_killed,
         [SERVER] a_server_that_is_lost_before_it_answers,
+        [SERVER] a_server_that_counts_what_it_never_hands_out,
+        [SERVER] a_submission_to_a_server_that_counts_wrongly,
         [SERVER] a_queue_that_is_lost,
         [SERVER] a_stopped_worker_that_goes_on,
         [SERVER] a_worker_that_is_asked_to_stop,
@@ -68,6 +75,52 @@ fn four_workers_that_are_killed() {
         worker.wait();
     }
     finish(&work, &server.url());
+    work.assert_done();
+}
+
+/// Four machines share a filesystem and nothing else; they and the server are killed at random while there is work.
+fn machines_and_a_server_that_are_killed() {
+    let work = Work::at(Place::Ext4);
+    work.fill(by_extent([1_000, 20_000, 20_000]));
+    work.plan(&["--files=50"]);
+    let mut server = NatsServer::start();
+    let url = server.url();
+    submit(&work, &url);
+    let machines =
+        ["first", "second", "third", "fourth"].map(|name| Machine::sharing(Place::Ext4, name));
+    let start = |at: usize| Worker::start_on(&machines[at], &work, &url, &[PATIENT, "--jobs=2"]);
+    let mut workers = [0, 1, 2, 3].map(start);
+    let (mut machines_killed, mut servers_killed) = (0, 0);
+    for dice in seeded(28, 0, by_extent([10, 60, 400])) {
+        sleep(Duration::from_millis(40 + u64::from(dice)));
+        let victim = usize::from(dice % 5);
+        match workers.get_mut(victim) {
+            None => {
+                server.kill();
+                server.restart();
+                servers_killed += 1;
+            }
+            Some(worker) => {
+                if worker.ended().is_none() {
+                    match dice & 1 {
+                        0 => worker.signal_all(Signal::KILL),
+                        _ => worker.signal(Signal::KILL),
+                    }
+                    machines_killed += 1;
+                }
+                worker.wait();
+                *worker = start(victim);
+            }
+        }
+    }
+    assert!(machines_killed > 0 && servers_killed > 0, "{machines_killed} {servers_killed}");
+    for worker in &mut workers {
+        let ended = worker.wait_at_most(5 * LONG);
+        assert!(matches!(ended.code(), Some(0 | 10)), "{ended}: {}", worker.output());
+    }
+    finish(&work, &url);
+    let hosts = hosts_of_records(&work.destination());
+    assert!(machines.iter().all(|machine| hosts.contains(machine.name())), "{hosts:?}");
     work.assert_done();
 }
 
@@ -127,40 +180,126 @@ fn a_server_that_is_lost_before_it_answers() {
     assert!(failed(&run, 11).contains("cannot look up the queue"), "{}", run.stderr);
 }
 
-/// Passes connections on to a server. The first one that asks this is ended, and never answered.
+/// The first connection that asks this is ended, and never answered.
 fn cut_once_at(asked: &'static str, server: SocketAddr) -> SocketAddr {
+    let is_cut = AtomicBool::new(false);
+    let goes_on = move |line: &mut Vec<u8>| {
+        !String::from_utf8_lossy(line).contains(asked) || is_cut.swap(true, Ordering::Relaxed)
+    };
+    between(server, goes_on, |_| true)
+}
+
+/// The server counts eight more units that were handed out, as one that was killed may do for ever.
+fn counting_more(server: SocketAddr) -> SocketAddr {
+    let count_more = |line: &mut Vec<u8>| {
+        let text = String::from_utf8_lossy(line);
+        let name = "\"num_ack_pending\":";
+        // The length of the line stays.
+        if let Some(at) = text.find(&format!("{name}0,")).or(text.find(&format!("{name}1,"))) {
+            line[at + name.len()] += 8;
+        }
+        true
+    };
+    between(server, |_| true, count_more)
+}
+
+/// Passes connections on to a server, line by line. `asked` and `answered` get each line before it is passed on, may change
+/// it, and end the connection by `false`.
+fn between(
+    server: SocketAddr,
+    asked: impl Fn(&mut Vec<u8>) -> bool + Send + Sync + 'static,
+    answered: impl Fn(&mut Vec<u8>) -> bool + Send + Sync + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let is_cut = Arc::new(AtomicBool::new(false));
+    let (asked, answered) = (Arc::new(asked), Arc::new(answered));
     thread::spawn(move || {
         for near in listener.incoming().map_while(Result::ok) {
             let Ok(far) = TcpStream::connect(server) else { continue };
-            let (mut from_server, mut to_worker) =
-                (far.try_clone().unwrap(), near.try_clone().unwrap());
-            thread::spawn(move || io::copy(&mut from_server, &mut to_worker));
-            let is_cut = Arc::clone(&is_cut);
-            thread::spawn(move || pass_on(near, far, asked, &is_cut));
+            let (near_again, far_again) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            let (asked, answered) = (Arc::clone(&asked), Arc::clone(&answered));
+            thread::spawn(move || pass_on(far_again, near_again, &*answered));
+            thread::spawn(move || pass_on(near, far, &*asked));
         }
     });
     address
 }
 
-/// Passes on what a worker sends, line by line.
-fn pass_on(near: TcpStream, mut far: TcpStream, asked: &str, is_cut: &AtomicBool) {
-    let mut lines = BufReader::new(near);
+fn pass_on(from: TcpStream, mut to: TcpStream, goes_on: &dyn Fn(&mut Vec<u8>) -> bool) {
+    let mut lines = BufReader::new(from);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        let has_asked = String::from_utf8_lossy(&line).contains(asked);
-        if has_asked && !is_cut.swap(true, Ordering::Relaxed) {
-            break;
-        }
-        if far.write_all(&line).is_err() {
+        if !goes_on(&mut line) || to.write_all(&line).is_err() {
             break;
         }
         line.clear();
     }
     let _ = lines.into_inner().shutdown(Shutdown::Both);
-    let _ = far.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// The ledger decides whether anything is left, for the last unit and for workers that get no other.
+fn a_server_that_counts_what_it_never_hands_out() {
+    let server = NatsServer::start();
+    let counting = format!("nats://{}", counting_more(server.address()));
+    let planned = || {
+        let work = Work::new();
+        work.fill(30);
+        work.plan(&["--files=10"]);
+        work
+    };
+    let (whole, failing) = (planned(), planned());
+    let unit = failing.units().remove(1);
+    fs::write(&unit, fs::read_to_string(&unit).unwrap() + "\n").unwrap();
+    for work in [&whole, &failing] {
+        submit(work, &server.url());
+    }
+    fs::write(&unit, fs::read_to_string(&unit).unwrap() + "\n").unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| do_work(&whole, &counting));
+        let second = scope.spawn(|| do_work(&failing, &counting));
+        let run = first.join().unwrap();
+        assert!(run.status.success(), "{}{}", run.stdout, run.stderr);
+        let run = second.join().unwrap();
+        assert!(failed(&run, 1).contains("units are not done"), "{}", run.stderr);
+    });
+    whole.assert_done();
+    let queue = queue(&failing, &server.url());
+    let given_up = queue["given_up_units"].as_array().unwrap();
+    let reasons: Vec<_> = given_up.iter().map(|unit| unit["reason"].as_str().unwrap()).collect();
+    assert_eq!(reasons, ["digest", "others_missing"], "{queue}");
+}
+
+/// A submission has the server hand out again what it has, also what it says that a worker has.
+fn a_submission_to_a_server_that_counts_wrongly() {
+    let server = NatsServer::start();
+    let url = server.url();
+    let counting = format!("nats://{}", counting_more(server.address()));
+    let work = Work::new();
+    work.fill(30);
+    work.plan(&["--files=10"]);
+    let submit = |url: &str| of_plan("submit", &work, url).arg("--ack-wait=1h").run();
+    let counts = || {
+        let queue = queue(&work, &url);
+        [&queue["waiting"], &queue["handed_out"]].map(|count| count.as_u64().unwrap())
+    };
+    let units = work.units().len() as u64;
+    assert!(submit(&url).status.success());
+    // It has taken a unit, and does not say what became of it.
+    let never_ends = work.scratch.join("never-ends");
+    fs::write(&never_ends, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    fs::set_permissions(&never_ends, fs::Permissions::from_mode(0o755)).unwrap();
+    let worker = Worker::start(&work, &never_ends, &url, &[]);
+    wait_for("a unit that was taken", || counts() == [units - 1, 1]);
+    drop(worker);
+    let run = submit(&url);
+    assert!(run.status.success() && run.stderr.is_empty(), "{}", run.stderr);
+    assert_eq!(counts(), [units - 1, 1]);
+    let run = submit(&counting);
+    assert!(run.stderr.contains("counts other units than it has"), "{}", run.stderr);
+    assert_eq!(counts(), [units, 0]);
+    assert!(do_work(&work, &url).status.success());
+    work.assert_done();
 }
 
 /// As after a power cut that took all messages: the ledger knows what is left.
