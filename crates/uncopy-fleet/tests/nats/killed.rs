@@ -24,6 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
         [SERVER] four_workers_that_are_killed,
         [SERVER, Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("unshare")] machines_and_a_server_that_are_killed,
         [SERVER] a_server_that_is_killed,
+        [SERVER] a_cluster_that_loses_one_server_after_the_other,
         [SERVER] a_server_that_is_lost_before_it_answers,
         [SERVER] a_server_that_counts_what_it_never_hands_out,
         [SERVER] a_submission_to_a_server_that_counts_wrongly,
@@ -151,6 +152,47 @@ fn a_server_that_is_killed() {
         assert!(matches!(ended.code(), Some(0 | 10)), "{ended}: {}", worker.output());
     }
     finish(&work, &url);
+    work.assert_done();
+}
+
+/// With three replicas a queue goes on while two servers are there, and workers find the one that they are not connected to.
+fn a_cluster_that_loses_one_server_after_the_other() {
+    let work = Work::new();
+    work.fill(by_extent([200, 400, 2000]));
+    work.plan(&["--files=2"]);
+    let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let ports = free.each_ref().map(|listener| listener.local_addr().unwrap().port());
+    drop(free);
+    let routes = ports.map(|port| format!("nats-route://127.0.0.1:{port}")).join(", ");
+    let mut servers = ports.map(|port| {
+        NatsServer::start_with(&format!(
+            "server_name: \"server{port}\"
+             jetstream: {{ store_dir: \"DIRECTORY\" }}
+             cluster: {{ name: test, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}"
+        ))
+    });
+    let url = servers.each_ref().map(NatsServer::url).join(",");
+    let submit = || of_plan("submit", &work, &url).args(["--ack-wait=1s", "--replicas=3"]).run();
+    // They elect a leader first.
+    wait_for("submission", || submit().status.success());
+    let mut workers: Vec<Worker> =
+        (0..4).map(|_| Worker::start(&work, &work.uncopy(), &url, &[PATIENT])).collect();
+    wait_for("record", || work.has_in_ledger("000002.json"));
+    for round in 0..by_extent([3, 3, 30]) {
+        let server = &mut servers[round % 3];
+        server.kill();
+        assert!(round > 0 || work.status()["complete"] == false, "nothing is left for two servers");
+        sleep(Duration::from_millis(500));
+        server.restart();
+        sleep(Duration::from_millis(1500));
+    }
+    for worker in &mut workers {
+        let ended = worker.wait_at_most(5 * LONG);
+        assert!(matches!(ended.code(), Some(0 | 10)), "{ended}: {}", worker.output());
+    }
+    wait_for("end of the plan", || {
+        submit().status.success() && do_work(&work, &url).status.success()
+    });
     work.assert_done();
 }
 
