@@ -64,10 +64,19 @@ fn make_one(setting: &Setting, target: &StaticTarget, texts: &texts::Texts) -> R
         let name = script.file_name().unwrap_or_default();
         texts::place(&script, &root.join("completions").join(name))?;
     }
-    for text in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
-        texts::place(&workspace::root().join(text), &root.join(text))?;
+    for path in workspace::tracked_files()?.iter().filter(|path| is_in_archive(path)) {
+        texts::place(&workspace::root().join(path), &root.join(path))?;
     }
     archive::write(setting, &staging, &name)
+}
+
+/// Whether a file of the repository is a text of the archive: README, and the pages and pictures that it leads to.
+fn is_in_archive(path: &Path) -> bool {
+    let ends_with = |end: &str| path.extension().is_some_and(|extension| extension == end);
+    let is_at_the_root = path.parent() == Some(Path::new(""));
+    let is_license = path.to_string_lossy().starts_with("LICENSE-");
+    is_at_the_root && (is_license || ends_with("md"))
+        || path.starts_with("docs") && (ends_with("md") || ends_with("svg"))
 }
 
 /// Builds the program, and checks that it needs no shared library.
@@ -113,7 +122,24 @@ fn is_static(program: &Path) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_static;
+    use std::path::Path;
+
+    use super::{is_in_archive, is_static};
+    use crate::workspace;
+
+    #[test]
+    fn what_the_readme_links_to_is_in_the_archive() {
+        let readme = std::fs::read_to_string(workspace::root().join("README.md")).unwrap();
+        let targets = readme.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let files: Vec<&str> = targets.filter(|target| !target.contains("://")).collect();
+        assert!(files.contains(&"docs/install.md"), "{files:?}");
+        for file in files {
+            assert!(file.is_empty() || is_in_archive(Path::new(file)), "{file}");
+        }
+        for other in ["Cargo.toml", "docs/evidence/figures.toml", "crates/uncopy/README.md"] {
+            assert!(!is_in_archive(Path::new(other)), "{other}");
+        }
+    }
 
     #[test]
     fn a_program_with_a_loader_is_not_static() {
