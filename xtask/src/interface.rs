@@ -48,14 +48,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for name in crates {
         let found = interface(name)?;
         let file = workspace::root().join("crates").join(name).join("interface.txt");
+        let kept = match fs::read_to_string(&file) {
+            // A new crate has none yet.
+            Err(_) if arguments.write => String::new(),
+            kept => kept.with_context(|| format!("cannot read {}", file.display()))?,
+        };
+        // The order of the lines is not the same on each machine.
+        let Some(changes) = changes(&kept, &found) else { continue };
+        print!("crates/{name}/interface.txt\n{changes}");
         if arguments.write {
             fs::write(&file, &found).with_context(|| format!("cannot write {}", file.display()))?;
-            continue;
-        }
-        let kept =
-            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        if let Some(changes) = changes(&kept, &found) {
-            print!("crates/{name}/interface.txt\n{changes}");
+        } else {
             differing.push(name.as_str());
         }
     }
