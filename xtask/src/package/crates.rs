@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::build::Setting;
+use super::emptied;
 use crate::workspace;
 
 /// Files at the top of a published crate; everything else lies in the directories below.
@@ -35,6 +36,9 @@ pub(super) fn make(setting: &Setting) -> Result<Vec<PathBuf>> {
         cargo.args(["--no-verify", "--allow-dirty"]);
     }
     workspace::run(cargo.env("CARGO_TARGET_DIR", &target))?;
+    let packed = target.join("package");
+    // One of an earlier version would be taken for one of this.
+    emptied(&packed)?;
     // Cargo leaves nothing behind after a dry run.
     let mut cargo = setting.cargo(&[]);
     cargo.args(["package", "--quiet", "--locked", "--no-verify", "--allow-dirty"]);
@@ -42,7 +46,6 @@ pub(super) fn make(setting: &Setting) -> Result<Vec<PathBuf>> {
         cargo.args(["--package", &name]);
     }
     workspace::run(cargo.env("CARGO_TARGET_DIR", &target))?;
-    let packed = target.join("package");
     let mut crates = Vec::new();
     let cannot_list = || format!("cannot list {}", packed.display());
     for entry in std::fs::read_dir(&packed).with_context(cannot_list)? {
