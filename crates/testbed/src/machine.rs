@@ -36,7 +36,7 @@ impl Machine {
     #[must_use]
     pub fn sharing(place: Place, name: &str) -> Machine {
         let shared = place.path();
-        let (_, device) = filesystem_and_source(&shared);
+        let (_, device) = filesystem_and_source(&shared).expect("what was mounted is in the table");
         Machine { name: name.to_owned(), shared, device }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::process::{run_quietly, run_tool};
+use crate::process::{filesystem_and_source, run_quietly, run_tool};
 use crate::sandbox;
 use crate::scratch;
 
@@ -171,7 +171,9 @@ impl Mount {
     /// Returns the block device.
     #[must_use]
     pub fn device(&self) -> String {
-        crate::process::filesystem_and_source(self.path()).1
+        let (_, source) =
+            filesystem_and_source(self.path()).expect("what was mounted is in the table");
+        source
     }
 
     /// Sets whether the loop device bypasses the page cache for its image.

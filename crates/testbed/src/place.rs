@@ -211,7 +211,7 @@ pub(crate) fn disk_is_a_bare_device() -> bool {
     if find_tool("findmnt").is_none() {
         return false;
     }
-    let (filesystem, source) = filesystem_and_source(&path);
+    let Some((filesystem, source)) = filesystem_and_source(&path) else { return false };
     let Some(device) = Path::new(&source).file_name().and_then(|name| name.to_str()) else {
         return false;
     };

@@ -155,10 +155,10 @@ fn joined(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     reader.map(|handle| handle.join().expect("a reader does not panic")).unwrap_or_default()
 }
 
-/// Returns the type and source of the filesystem that holds `path`, from this process's mount
-/// table.
-pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
-    let printed = run_tool(
+/// Returns the type and source of the filesystem that holds `path`, from this process's mount table. `None`: the table does
+/// not have it, as in a directory that `chroot(2)` made the root.
+pub(crate) fn filesystem_and_source(path: &Path) -> Option<(String, String)> {
+    let output = run_quietly(
         "findmnt",
         [
             OsStr::new("-n"),
@@ -168,8 +168,9 @@ pub(crate) fn filesystem_and_source(path: &Path) -> (String, String) {
             path.as_os_str(),
         ],
     );
+    let printed = String::from_utf8_lossy(&output.stdout);
     let mut words = printed.split_whitespace().map(str::to_owned);
-    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+    words.next().zip(words.next())
 }
 
 /// Returns the state of a process from `proc_pid_stat(5)`: `T` if it is stopped.

@@ -96,7 +96,7 @@ fn listings_come_over_data_connections() {
 fn what_a_connection_owed_of_a_listing_comes_over_another_one() {
     let root = tempfile::tempdir().unwrap();
     plant(root.path());
-    let short = Limits { ping: Duration::from_millis(100), silence: Duration::from_secs(1) };
+    let short = Limits { ping: Duration::from_millis(200), silence: Duration::from_secs(3) };
     for treatment in [Treatment::Cut, Treatment::Changed, Treatment::Silence] {
         // In the first page, and far behind it.
         for bytes in [100_000, 1 << 20, 3 << 20] {
@@ -105,7 +105,7 @@ fn what_a_connection_owed_of_a_listing_comes_over_another_one() {
             with_session(LATE, relay.options(), limits, root.path(), |begun| {
                 wait_until("both stand", || begun.data().connections == 2);
                 list_both(&begun.source());
-                wait_until("a third", || relay.connections.load(Ordering::Relaxed) == 3);
+                wait_until("a third", || relay.connections.load(Ordering::Relaxed) >= 3);
                 relay.is_over.store(true, Ordering::Relaxed);
             });
         }
