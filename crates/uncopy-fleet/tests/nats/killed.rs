@@ -117,7 +117,8 @@ fn machines_and_a_server_that_are_killed() {
     assert!(machines_killed > 0 && servers_killed > 0, "{machines_killed} {servers_killed}");
     for worker in &mut workers {
         let ended = worker.wait_at_most(5 * LONG);
-        assert!(matches!(ended.code(), Some(0 | 10)), "{ended}: {}", worker.output());
+        // One that begins while the server is away has no queue to wait for.
+        assert!(matches!(ended.code(), Some(0 | 10 | 11)), "{ended}: {}", worker.output());
     }
     finish(&work, &url);
     let hosts = hosts_of_records(&work.destination());

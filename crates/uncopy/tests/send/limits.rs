@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use testbed::network::{End, NEEDS, Network, isolated};
-use testbed::{Case, cases, seeded};
+use testbed::{Case, Need, cases, seeded};
 use uncopy::send::{FallbackReason, Fate, InetSocket, Message, Mode, PageSize, Pool, Ring, Sender};
 
 use crate::send::receiver::{expect, refusing_port, tcp, to_the_end, udp, until_refused};
@@ -16,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_sender_that_takes_no_releases_continues,
         [] a_peer_that_does_not_read,
         [] a_send_that_waits_too_long,
-        [] waits_that_an_observer_stops,
+        [Need::LockedMemory(8)] waits_that_an_observer_stops,
         [] a_connection_that_is_reset,
         [] a_closed_port,
         [] a_send_too_long_for_a_datagram,
