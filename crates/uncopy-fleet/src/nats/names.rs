@@ -51,6 +51,17 @@ pub(super) fn given_up_subject(plan: PlanId, of: &str) -> String {
     format!("uncopy.{plan}.given-up.{unit}")
 }
 
+/// Returns the subjects of all units that were given up.
+pub(super) fn given_up_subjects(plan: PlanId) -> String {
+    given_up_subject(plan, "*")
+}
+
+/// Returns the unit of a subject of the reason why it was given up. `None`: the message had none.
+pub(super) fn given_up_unit(subject: &str) -> Option<UnitNumber> {
+    let number = subject.rsplit('.').next()?;
+    number.parse().ok().and_then(UnitNumber::new)
+}
+
 /// A message about a unit that is to be done. It never has the contents of the unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -153,7 +164,7 @@ pub(super) fn given_up_config(plan: PlanId, replicas: u8) -> Config {
     Config {
         name: given_up(plan),
         description: Some("units of work of uncopy that were given up".to_owned()),
-        subjects: vec![format!("uncopy.{plan}.given-up.*")],
+        subjects: vec![given_up_subjects(plan)],
         max_messages_per_subject: 1,
         max_message_size: MAX_MESSAGE_BYTES,
         storage: StorageType::File,
@@ -233,5 +244,8 @@ mod tests {
         assert_eq!(subject, format!("uncopy.{}.unit.000012", "0".repeat(32)));
         let given_up = given_up_subject(id, &subject);
         assert_eq!(given_up, format!("uncopy.{}.given-up.000012", "0".repeat(32)));
+        assert_eq!(given_up_unit(&given_up), UnitNumber::new(12));
+        assert_eq!(given_up_unit(&given_up_subject(id, "uncopy.x.unit.other")), None);
+        assert_eq!(given_up_subjects(id), given_up.replace("000012", "*"));
     }
 }

@@ -1,5 +1,6 @@
 //! `uncopy fleet work`: takes units from the queue, has them done, and says what became of them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -351,26 +352,36 @@ impl Fleet {
     async fn others_by_the_ledger(&self) -> Result<AfterRun, FleetError> {
         let left = blocking(&self.work, |work| work.left()).await?;
         let others_missing = u64::try_from(left.before_the_last.len()).unwrap_or(u64::MAX);
-        let others_in_queue = others_missing > self.given_up().await;
+        let others_in_queue = !self.were_given_up(left.before_the_last).await;
         Ok(AfterRun { others_in_queue, others_missing, ..AfterRun::default() })
     }
 
     /// Whether each unit has a record or was given up.
     async fn nothing_is_left(&self) -> Result<bool, FleetError> {
         match blocking(&self.work, |work| work.left()).await {
-            Ok(left) => {
-                let missing = u64::try_from(left.all().count()).unwrap_or(u64::MAX);
-                Ok(missing <= self.given_up().await)
-            }
+            Ok(left) => Ok(self.were_given_up(left.all().collect()).await),
             // The machine of the ledger may be reached again later.
             Err(FleetError::LedgerThere { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the number of units that were given up. Nobody knows while the server is away.
-    async fn given_up(&self) -> u64 {
-        self.queue.given_up.get_info().await.map_or(0, |info| info.state.messages)
+    /// Whether all of these units were given up. None was while the server is away.
+    async fn were_given_up(&self, units: Vec<UnitNumber>) -> bool {
+        let mut others: BTreeSet<UnitNumber> = units.into_iter().collect();
+        if others.is_empty() {
+            return true;
+        }
+        let subjects = names::given_up_subjects(self.work.plan.id);
+        let Ok(mut found) = self.queue.given_up.info_with_subjects(subjects).await else {
+            return false;
+        };
+        while let Some(Ok((subject, _))) = found.next().await {
+            if let Some(unit) = names::given_up_unit(&subject) {
+                others.remove(&unit);
+            }
+        }
+        others.is_empty()
     }
 
     /// Whether there are further units in the queue. Nobody knows while the server is away.
@@ -457,7 +468,8 @@ impl Fleet {
         if state.missing == 0 {
             return Ok(Exit::Success);
         }
-        let given_up = self.given_up().await > 0;
+        let given_up = self.queue.given_up.get_info().await;
+        let given_up = given_up.is_ok_and(|info| info.state.messages > 0);
         report::say(&format!(
             "the queue is empty, and {} not done; `uncopy fleet status` shows why, `uncopy fleet submit` queues them again",
             match state.missing {
