@@ -2,6 +2,7 @@
 
 mod between;
 mod hostile;
+mod mounts;
 mod planning;
 mod run;
 mod state;
@@ -23,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
         state::cases(),
         run::cases(),
         hostile::cases(),
+        mounts::cases(),
         together::cases(),
         between::cases(),
     ];

@@ -17,7 +17,7 @@ use super::{EntryProblem, PlanError, PlanEvent, PlanRequest, PlanRoot, PlanTotal
 use crate::format::{Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath};
 use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee};
 use uncopy_copy::pool::Pool;
-use uncopy_core::{Errno, Error};
+use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::file::Stat;
 use uncopy_os::{Sys, follow};
 
@@ -43,6 +43,18 @@ pub(super) struct Roots {
 }
 
 impl Roots {
+    /// Whether a directory found below the source is the root of the destination, which a bind mount may hide.
+    fn is_destination(&self, found: &Stat) -> bool {
+        let destination = self.destination.as_ref().filter(|(root, _)| !root.is_there());
+        !self.source.is_there() && destination.is_some_and(|(_, root)| root.is_same_file(found))
+    }
+
+    /// Whether a directory found below the destination is the root of the source.
+    fn is_source(&self, found: &Stat) -> bool {
+        let is_far = self.destination.as_ref().is_none_or(|(root, _)| root.is_there());
+        !is_far && !self.source.is_there() && self.source_stat.is_same_file(found)
+    }
+
     /// Fails if another machine that has one of them was lost.
     pub(super) fn check_connected(&self) -> Result<(), Error> {
         self.source.check_connected()?;
@@ -349,6 +361,12 @@ impl Walk<'_> {
         if !self.selects(&path, kind) {
             return Ok(());
         }
+        if kind == Kind::Directory && self.roots.is_destination(&stat) {
+            let reason = Reason::Refused(Objection::IsDestination);
+            let path = self.shown(&self.request.source, &path);
+            self.shared.report(Error::new("copy", path, reason).into());
+            return Ok(());
+        }
         let is_left_out = match kind {
             Kind::Link => self.request.skip_links,
             Kind::Special => !self.request.specials,
@@ -512,11 +530,11 @@ impl Walk<'_> {
         path: Vec<u8>,
         name: &OsStr,
         found: &mut Vec<Waiting>,
-        may_hold_excluded: bool,
+        may_hold_kept: bool,
     ) {
         let Some((stat, kind)) = self.stranger(at, &path, name) else { return };
         let is_directory = kind == Kind::Directory;
-        if may_hold_excluded && is_directory && self.holds_excluded(&path) {
+        if may_hold_kept && is_directory && self.holds_kept(&path) {
             return;
         }
         self.keep(self.add_deletion(&path, &stat, kind));
@@ -526,13 +544,10 @@ impl Walk<'_> {
     }
 
     /// Whether something stays below a directory that only the destination has; then all of it stays.
-    fn holds_excluded(&self, path: &[u8]) -> bool {
+    fn holds_kept(&self, path: &[u8]) -> bool {
         let Some((root, _)) = &self.roots.destination else { return false };
         let shown = &self.request.destination;
-        let mut waiting = match self.request.selection.is_everything() {
-            true => Vec::new(),
-            false => vec![path.to_vec()],
-        };
+        let mut waiting = vec![path.to_vec()];
         let mut holds = false;
         while let Some(path) = waiting.pop().filter(|_| !holds) {
             let listed = self.open_in(root, shown, &path).and_then(|at| {
@@ -540,9 +555,10 @@ impl Walk<'_> {
                 let read = at.list(0, 0, |entry| {
                     let name = name_of(&entry);
                     let path = joined(&path, name);
-                    let kind = at.stat_name(name).map(|stat| kind_of(&stat));
-                    holds |= kind.is_ok_and(|kind| !self.selects(&path, kind));
-                    if kind == Ok(Kind::Directory) {
+                    let Ok(stat) = at.stat_name(name) else { return true };
+                    let kind = kind_of(&stat);
+                    holds = !self.selects(&path, kind) || self.refuses_source(&path, &stat);
+                    if kind == Kind::Directory {
                         waiting.push(path);
                     }
                     !holds
@@ -565,7 +581,9 @@ impl Walk<'_> {
                 // is; whoever deletes looks again.
                 let is_mounted = stat.mount_root
                     || at.is_there() && at.stat().is_ok_and(|at| at.device != stat.device);
-                (self.selects(path, kind) && !is_mounted).then_some((stat, kind))
+                let stays =
+                    !self.selects(path, kind) || self.refuses_source(path, &stat) || is_mounted;
+                (!stays).then_some((stat, kind))
             }
             Err(Errno::ENOENT) => None,
             Err(errno) => {
@@ -574,6 +592,17 @@ impl Walk<'_> {
                 None
             }
         }
+    }
+
+    /// Reports a directory of the destination that is the source: what a bind mount hides there is not deleted.
+    fn refuses_source(&self, path: &[u8], found: &Stat) -> bool {
+        let is_source = self.roots.is_source(found);
+        if is_source {
+            let path = self.shown(&self.request.destination, path);
+            let reason = Reason::Refused(Objection::HoldsSource);
+            self.shared.report(Error::new("delete", path, reason).into());
+        }
+        is_source
     }
 
     /// Adds an entry to delete.
@@ -586,10 +615,16 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Whether an entry is one of those that are copied and deleted. The ledger of another plan is none.
     fn selects(&self, path: &[u8], kind: Kind) -> bool {
         let selection = &self.request.selection;
-        selection.is_everything()
-            || selection.selects(Path::new(OsStr::from_bytes(path)), kind == Kind::Directory)
+        let name = path.rsplit(|byte| *byte == b'/').next();
+        let is_ledger = kind == Kind::Directory && name == Some(LEDGER_DIRECTORY.as_bytes());
+        let is_selected = || {
+            let path = Path::new(OsStr::from_bytes(path));
+            selection.is_everything() || selection.selects(path, kind == Kind::Directory)
+        };
+        !is_ledger && is_selected()
     }
 
     fn relative(&self, path: &[u8]) -> Option<RelativePath> {

@@ -1,7 +1,8 @@
 //! Copies the files, links and special files of a unit.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::identity::{is_planned, source_difference};
 use super::{AttemptedUnit, Work};
@@ -17,8 +18,9 @@ use uncopy_os::file::Stat;
 struct UnitGuard<'a> {
     unit: &'a AttemptedUnit<'a>,
     entries: HashMap<&'a Path, &'a Entry>,
-    /// Entries of files with several names, by inode.
-    names: HashMap<u64, Vec<&'a Path>>,
+    /// Names of each file that has several, by each of them. The plan knows which they are: an inode number alone may be that of
+    /// files on several filesystems.
+    names: HashMap<&'a Path, Arc<[&'a Path]>>,
 }
 
 impl Guard for UnitGuard<'_> {
@@ -37,9 +39,8 @@ impl Guard for UnitGuard<'_> {
     }
 
     fn other_names(&self, entry: &Path) -> Vec<PathBuf> {
-        let planned = self.entries.get(entry).and_then(|entry| entry.source.as_ref());
-        let names = planned.and_then(|planned| self.names.get(&planned.inode));
-        let others = names.into_iter().flatten().filter(|name| **name != entry);
+        let names = self.names.get(entry).map_or(&[][..], |names| names);
+        let others = names.iter().filter(|name| **name != entry);
         others.map(|name| (*name).to_owned()).collect()
     }
 
@@ -48,19 +49,26 @@ impl Guard for UnitGuard<'_> {
     }
 }
 
+/// Returns the names of each file that has several in a unit, by each of them (pure).
+fn names_of_files(entries: &[Entry]) -> HashMap<&Path, Arc<[&Path]>> {
+    let mut files: BTreeMap<u64, Vec<&Path>> = BTreeMap::new();
+    for (index, entry) in (0..).zip(entries) {
+        files.entry(entry.with.unwrap_or(index)).or_default().push(entry.path.as_path());
+    }
+    let several = files.into_values().filter(|names| names.len() > 1);
+    let by_each = |names: Vec<_>| {
+        let names: Arc<[&Path]> = names.into();
+        (0..names.len()).map(move |at| (names[at], Arc::clone(&names)))
+    };
+    several.flat_map(by_each).collect()
+}
+
 impl AttemptedUnit<'_> {
     /// Copies all entries. Those whose destination is not as planned are tried once more: an earlier attempt of the unit may
     /// have made one between two looks.
     pub(super) fn copy_files(&self, entries: &[Entry]) -> Result<Work, UnitError> {
         let by_path = entries.iter().map(|entry| (entry.path.as_path(), entry)).collect();
-        let mut names: HashMap<u64, Vec<&Path>> = HashMap::new();
-        for entry in entries {
-            if let Some(source) = &entry.source {
-                names.entry(source.inode).or_default().push(entry.path.as_path());
-            }
-        }
-        names.retain(|_, names| names.len() > 1);
-        let guard = UnitGuard { unit: self, entries: by_path, names };
+        let guard = UnitGuard { unit: self, entries: by_path, names: names_of_files(entries) };
         let listed = |entry: &Entry| (entry.path.as_path().to_owned(), entry.kind.into());
         let mut listed: Vec<(PathBuf, EntryKind)> = entries.iter().map(listed).collect();
         let mut work = Work::default();
