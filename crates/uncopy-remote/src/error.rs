@@ -249,7 +249,7 @@ fn refusal_text(refusal: &Refusal) -> String {
         Refusal::ReadOnly => "this login may read and not write".to_owned(),
         Refusal::NotConfined => {
             "this login is restricted to a directory, and the kernel there has no Landlock to \
-            confine a writer to it: use Linux 5.19 or later there"
+            confine the program to it: use Linux 5.19 or later there"
                 .to_owned()
         }
         Refusal::Arguments { message } => format!("the other end refuses: {message}"),

@@ -273,7 +273,8 @@ impl ServeRequest {
     /// Confines the calling thread to the paths, and serves them until the near end closes the connection.
     ///
     /// # Errors
-    /// The connection is lost, or the near end breaks the protocol.
+    /// The kernel cannot confine a login that is restricted: the request is refused then. The connection is lost, or the near
+    /// end breaks the protocol.
     pub fn serve(self) -> Result<(), RemoteError> {
         let ServeRequest { begun, roots } = self;
         let base = match begun.restriction.open()? {
@@ -282,6 +283,9 @@ impl ServeRequest {
         };
         let roots = Roots::new(base, roots);
         let is_confined = confine::to_reading(roots.handles());
+        if !is_confined && begun.restriction.directory.is_some() {
+            return Err(begun.refuse(Refusal::NotConfined));
+        }
         let outbox = Arc::<Outbox>::default();
         let serving = Serving::new(roots, Arc::clone(&outbox));
         let answering = Some(Arc::clone(&serving) as _);

@@ -351,7 +351,7 @@ fn note_missing(earlier: &LinkDest, names: &Names, is_directory: bool) {
     };
     for given in &earlier.directories {
         let path = LinkDest::path(given, base);
-        if follow::metadata(&path).is_err() {
+        if follow::metadata(&path).is_err() || !earlier.is_within(&path) {
             report::say(&format!(
                 "note: --link-dest {} does not exist, so nothing is linked to it",
                 path.display()

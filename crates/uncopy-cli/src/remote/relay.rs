@@ -14,8 +14,9 @@ use crate::progress::JobBar;
 use crate::report::outlet::{self, Stream};
 use crate::report::{printable, say};
 
-/// Longest line that is kept back until it is whole. A longer one is shown in parts.
-const MAX_LINE_BYTES: usize = 64 << 10;
+/// Longest line that is kept back until it is whole: paths in trees of thousands of levels are long. A longer one is shown in
+/// parts of whole characters.
+const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Output of the other machine, which this one does not trust: control characters of its text are shown, not obeyed.
 pub(super) struct Relay<'a> {
@@ -24,6 +25,7 @@ pub(super) struct Relay<'a> {
     error: Lines,
     unwritten: Option<io::Error>,
     is_quiet: bool,
+    is_json: bool,
     recorder: Option<&'a mut Recorder>,
 }
 
@@ -39,6 +41,7 @@ impl<'a> Relay<'a> {
             error: Lines::default(),
             unwritten: None,
             is_quiet: flags.quiet,
+            is_json: flags.json,
             recorder,
         }
     }
@@ -93,7 +96,10 @@ impl<'a> Relay<'a> {
         if bytes.is_empty() {
             return;
         }
-        let text = harmless(bytes);
+        let text = match (stream, self.is_json) {
+            (Stream::Output, true) => harmless_json(bytes),
+            _ => harmless(bytes),
+        };
         let written = self.bar.aside(|| outlet::write(stream, text.as_bytes()));
         if let (Stream::Output, Err(error)) = (stream, written) {
             self.unwritten.get_or_insert(error);
@@ -114,7 +120,11 @@ impl Lines {
     fn take_whole(&mut self) -> Vec<u8> {
         let end = match self.0.iter().rposition(|byte| *byte == b'\n') {
             Some(last) => last + 1,
-            None if self.0.len() > MAX_LINE_BYTES => self.0.len(),
+            None if self.0.len() > MAX_LINE_BYTES => match std::str::from_utf8(&self.0) {
+                // Its last character is not there yet.
+                Err(cut) if cut.error_len().is_none() => cut.valid_up_to(),
+                _ => self.0.len(),
+            },
             None => 0,
         };
         let rest = self.0.split_off(end);
@@ -131,6 +141,19 @@ fn harmless(bytes: &[u8]) -> String {
         match line.strip_suffix('\n') {
             Some(line) => shown.extend([&*printable(line), "\n"]),
             None => shown.push_str(&printable(line)),
+        }
+    }
+    shown
+}
+
+/// As [`harmless`] for lines of JSON, in whose texts a control character may stand as it is or by its number.
+fn harmless_json(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() && character != '\n' {
+            true => shown.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => shown.push(character),
         }
     }
     shown
@@ -182,6 +205,17 @@ mod tests {
     }
 
     #[test]
+    fn json_of_another_machine_stays_json() {
+        for character in ['\u{7f}', '\u{80}', '\u{9b}', '\u{9f}', '\u{a0}', '\u{e4}'] {
+            let line = serde_json::to_string(&format!("a{character}b")).unwrap() + "\n";
+            let shown = harmless_json(line.as_bytes());
+            assert!(!shown.trim_end().chars().any(char::is_control), "{shown:?}");
+            let read: String = serde_json::from_str(&shown).unwrap();
+            assert_eq!(read, format!("a{character}b"));
+        }
+    }
+
+    #[test]
     fn lines_are_shown_when_they_are_whole() {
         let mut lines = Lines::default();
         let mut shown = Vec::new();
@@ -194,5 +228,11 @@ mod tests {
         lines.feed(&vec![b'x'; MAX_LINE_BYTES]);
         assert_eq!(lines.take_whole().len(), MAX_LINE_BYTES + 1);
         assert!(lines.0.is_empty());
+        // A part ends with a whole character.
+        lines.feed(&vec![b'x'; MAX_LINE_BYTES]);
+        lines.feed(b"y\xc3");
+        assert!(lines.take_whole().ends_with(b"y"));
+        lines.feed(b"\xa4\n");
+        assert_eq!(lines.take_whole(), "\u{e4}\n".as_bytes());
     }
 }

@@ -137,7 +137,7 @@ fn examine(
 /// The connection ended, or it was refused.
 fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError> {
     let (arguments, sources) = (request.arguments().to_vec(), request.sources().to_vec());
-    let job = match Job::new(&arguments, &sources) {
+    let mut job = match Job::new(&arguments, &sources) {
         Ok(job) => job,
         Err(error) => {
             let message = error.render().to_string();
@@ -154,6 +154,10 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
         let path = job.names.destination.as_os_str().as_encoded_bytes().to_vec();
         request.refuse(Refusal::Outside { path })?;
         return Ok(Exit::Failure);
+    }
+    if let (Some(only), Some(earlier)) = (only, &mut job.options.link_dest) {
+        // Whether a file is there, and is like one of the other machine, is a secret of what lies outside.
+        earlier.within = Some(only.to_owned());
     }
     request.run(&writable, |source, output| job.run(source, output).code()).map(Exit::of_code)
 }

@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] advice_for_a_special_file_is_accepted,
         [] fifo_as_destination_is_refused_at_once,
+        [] special_destinations_are_refused_with_options_of_trees,
         [] socket_is_refused,
         [] device_is_refused,
         [] contents_of_a_fifo,
@@ -44,6 +45,47 @@ fn fifo_as_destination_is_refused_at_once() {
         let kind = std::fs::metadata(&destination).unwrap().file_type();
         assert!(kind.is_fifo(), "the FIFO was replaced");
         pair.assert_no_strangers();
+    }
+}
+
+/// Also through a link to it, and as an entry of the directory that is named. A backup keeps it under another name.
+fn special_destinations_are_refused_with_options_of_trees() {
+    for kind in [FileType::Fifo, FileType::Socket] {
+        for flags in [
+            "-r",
+            "-a",
+            "-u",
+            "-P",
+            "-d",
+            "--checksum",
+            "--size-only",
+            "--resume",
+            "--link-dest=.",
+            "--remove-source-files",
+        ] {
+            let pair = Pair::at(Place::Disk, &Content::dense(100));
+            make(&pair.destination, kind);
+            let (link, directory) = (pair.to.join("link"), pair.to.join("directory"));
+            std::os::unix::fs::symlink(&pair.destination, &link).unwrap();
+            std::fs::create_dir(&directory).unwrap();
+            let entry = directory.join(pair.source.file_name().unwrap());
+            make(&entry, kind);
+            for named in [&pair.destination, &link, &directory, &entry] {
+                let run = cp().arg(flags).arg(&pair.source).arg(named).run();
+                assert!(run.failed(1).contains("cannot write to"), "{flags}: {}", run.stderr);
+            }
+            for special in [&pair.destination, &entry] {
+                let found = std::fs::symlink_metadata(special).unwrap().file_type();
+                assert!(!found.is_file(), "{flags} {kind:?} was replaced");
+            }
+            assert!(pair.source.exists(), "{flags}");
+        }
+        let pair = Pair::at(Place::Disk, &Content::dense(100));
+        make(&pair.destination, kind);
+        assert!(cp().arg("-rb").arg(&pair.source).arg(&pair.destination).run().status.success());
+        assert!(std::fs::metadata(&pair.destination).unwrap().file_type().is_file());
+        let backup = pair.to.join("destination~");
+        assert!(!std::fs::metadata(backup).unwrap().file_type().is_file());
     }
 }
 

@@ -1,8 +1,9 @@
 //! Errors before and beside a copy, and their messages.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use testbed::{Case, Compared, Program, assert_same_tree};
 
 use super::{Direction, Machines, UNCOPY, names_in, succeeded};
@@ -48,6 +49,20 @@ fn a_remote_shell_that_reaches_nobody_is_an_error() {
             message.contains("Connection refused") && message.contains("cannot reach"),
             "{message}"
         );
+    }
+}
+
+fn a_fifo_as_destination_is_not_replaced() {
+    for direction in Direction::BOTH {
+        for flags in [&[][..], &["-r"], &["-a"], &["-u"]] {
+            let machines = Machines::new();
+            fs::write(machines.source(direction).join("a"), b"1").unwrap();
+            let fifo = machines.destination(direction).join("b");
+            mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+            let run = copy(machines.cp().args(flags), direction).run();
+            assert!(run.failed(1).contains("it is a FIFO"), "{flags:?}: {}", run.stderr);
+            assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+        }
     }
 }
 
@@ -271,6 +286,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_machine_without_uncopy_is_named,
         [] a_remote_shell_that_reaches_nobody_is_an_error,
+        [] a_fifo_as_destination_is_not_replaced,
         [] a_remote_shell_that_ends_before_the_greeting_says_how,
         [] a_banner_is_skipped_and_a_book_is_not,
         [] errors_are_those_of_one_machine,

@@ -1,9 +1,10 @@
 //! `uncopy serve --restrict DIR` and `--read-only`: nothing outside is touched or shown.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 
-use testbed::{Case, Program, Run};
+use testbed::{Case, Forbidden, Program, Run, SystemCall};
+use uncopy::Errno;
 
 use super::{Machines, UNCOPY, names_in, succeeded};
 
@@ -158,11 +159,61 @@ fn a_login_that_only_reads_writes_nothing() {
     assert_eq!(names_in(&only), before);
 }
 
+/// What `--link-dest` prints and does is the same for a file that is like one outside, and where nothing is.
+fn earlier_copies_outside_are_no_earlier_copies() {
+    let restricted = Restricted::new();
+    let (near, far) = (restricted.machines.near.path(), restricted.machines.far.path());
+    fs::create_dir(near.join("tree")).unwrap();
+    fs::write(near.join("tree/secret"), "as long, now").unwrap();
+    symlink("../outside", far.join("only/d/planted")).unwrap();
+    let outside = far.join("outside").display().to_string();
+    let link_dest = |flags: &[&str], earlier: &str, destination: &str| {
+        let run = restricted
+            .cp("")
+            .args(flags)
+            .args(["--link-dest", earlier, "tree/secret", "tree"])
+            .arg(format!("far:{destination}"))
+            .run();
+        succeeded(&run);
+        run
+    };
+    for flags in [&["-r", "--size-only"][..], &["-a", "--size-only"], &["-r", "--checksum"]] {
+        // Of the directory that is copied to, and of the one above.
+        for earlier in ["../../outside", "../d/planted", "../leads-out", &outside] {
+            let _ = fs::remove_dir_all(far.join("only/new"));
+            fs::create_dir(far.join("only/new")).unwrap();
+            let run = link_dest(flags, earlier, "new");
+            assert!(run.stderr.contains("does not exist"), "{flags:?} {earlier}: {}", run.stderr);
+            assert!(!run.stderr.contains("EXDEV"), "{}", run.stderr);
+            restricted.check(&run);
+        }
+    }
+    fs::create_dir_all(far.join("only/mon/tree")).unwrap();
+    fs::write(far.join("only/mon/tree/secret"), "as long, now").unwrap();
+    fs::create_dir(far.join("only/tue")).unwrap();
+    link_dest(&["-r", "--size-only"], "../mon", "tue");
+    assert_eq!(fs::metadata(far.join("only/tue/tree/secret")).unwrap().nlink(), 2);
+}
+
+fn a_kernel_that_cannot_confine_is_no_place_for_a_restriction() {
+    let restricted = Restricted::new();
+    let without = [Forbidden::Call(SystemCall::LANDLOCK_CREATE_RULESET)];
+    let cp = || restricted.cp("").forbidding(&without, Errno::ENOSYS);
+    for (from, to) in [("far:d/inside", "got"), ("a", "far:d/new")] {
+        let run = cp().args([from, to]).run();
+        assert!(run.failed(1).contains("no Landlock to confine"), "{from}: {}", run.stderr);
+    }
+    assert!(!restricted.machines.near.join("got").exists());
+    assert_eq!(names_in(&restricted.machines.far.join("only/d")), ["inside"]);
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] paths_outside_are_not_shown,
         [] paths_inside_are_shown,
         [] nothing_outside_is_written,
         [] a_login_that_only_reads_writes_nothing,
+        [] earlier_copies_outside_are_no_earlier_copies,
+        [] a_kernel_that_cannot_confine_is_no_place_for_a_restriction,
     ]
 }

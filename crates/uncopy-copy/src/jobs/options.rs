@@ -260,6 +260,9 @@ pub struct LinkDest {
     /// Whether each is like the directory that the destinations are in, and has the copies of the roots under
     /// the same names. Otherwise each is an earlier copy of the root. Always so for roots that are no directories.
     pub holds_roots: bool,
+    /// Directory that the others must lie in, an absolute path without links. One that lies elsewhere counts as one that does
+    /// not exist, so that nobody learns what is there.
+    pub within: Option<PathBuf>,
 }
 
 impl LinkDest {
@@ -267,6 +270,14 @@ impl LinkDest {
     #[must_use]
     pub fn new() -> LinkDest {
         LinkDest::default()
+    }
+
+    /// Whether a directory lies where the directories must.
+    #[must_use]
+    pub fn is_within(&self, directory: &Path) -> bool {
+        self.within.as_ref().is_none_or(|within| {
+            directory.canonicalize().is_ok_and(|directory| directory.starts_with(within))
+        })
     }
 
     /// Returns the path of one of the directories for copies to the directory `base`, which need not exist yet:

@@ -3,12 +3,12 @@
 //! Each is opened once for each root.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use crate::jobs::{JobOptions, LinkDest};
 use uncopy_core::{Errno, Result};
-use uncopy_os::{directory, follow};
+use uncopy_os::{directory, file, follow};
 
 /// An earlier copy of a root.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub(super) fn open_of_entry(options: &JobOptions, above: &Path) -> Result<Vec<Ea
 }
 
 fn open(options: &JobOptions, base: &Path, root: Option<&OsStr>) -> Result<Vec<Earlier>> {
-    let directories = options.link_dest.iter().flat_map(|earlier| &earlier.directories);
+    let Some(earlier) = &options.link_dest else { return Ok(Vec::new()) };
     let mut opened = Vec::new();
-    for given in directories {
+    for given in &earlier.directories {
         let mut path = LinkDest::path(given, base);
         let found = follow::open_directory(&path).and_then(|fd| match root {
             Some(name) => Ok(directory::open_beneath(fd, &[name], true)?),
@@ -45,6 +45,8 @@ fn open(options: &JobOptions, base: &Path, root: Option<&OsStr>) -> Result<Vec<E
         });
         path.extend(root);
         match found {
+            // By what was opened: a link on the way may lead elsewhere now.
+            Ok(root) if !earlier.is_within(&file::path_of(root.as_fd())) => {}
             Ok(root) => opened.push(Earlier { root, path }),
             Err(stopped) if is_missing(stopped.errno()) => {}
             Err(stopped) => return Err(stopped.error("open", &path)),

@@ -28,18 +28,18 @@ use super::tally::Tally;
 use super::target::{Aside, Target, names_directory, open_for_file, or_here, split};
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
-use crate::Existing;
 use crate::destination::follow_link;
 use crate::jobs::{EntryKind, Links, Sources};
 use crate::metadata::Made;
 use crate::peer_directory::PeerDirectory;
 use crate::peer_file::PeerFile;
 use crate::peer_link::{PeerLink, PeerObject};
-use crate::source::refuse_entry;
+use crate::source::{describe, refuse_entry};
 use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
 use crate::stale::{Register, Sweeper};
 use crate::written::{WrittenFiles, identity as written_identity};
+use crate::{CopyOptions, Existing};
 use crate::{facts, stale};
 use uncopy_core::Note;
 use uncopy_core::{Error, Reason, Result};
@@ -148,6 +148,21 @@ fn fail(
     reporter.fail_at(|| (source.to_owned(), destination.to_owned()), kind, error);
 }
 
+/// Refuses a FIFO, a socket or a device at the name that a file was given: it is not in a tree that is made alike, and whoever
+/// names a device wants to write to it. One that is to be removed, gets a backup, or is to stay is none of these.
+fn refuse_special(end: &Path, options: &CopyOptions) -> Result<()> {
+    if options.existing == Existing::Keep || options.replaces_name() {
+        return Ok(());
+    }
+    match directory::stat_path(end).map(|stat| stat.file_type()) {
+        Ok(kind) if is_special(kind) => {
+            let reason = Reason::NotRegular { kind: describe(kind) };
+            Err(Error::new("write to", end, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Copies a root that is no directory, as an entry of its parent directory.
 fn copy_single(
     worker_loop: &mut WorkerLoop<'_, '_>,
@@ -172,6 +187,9 @@ fn copy_single(
         let is_link = |stat: Stat| stat.file_type() == FileType::Symlink;
         if tracks && !directory::stat_path(&end).is_ok_and(is_link) {
             written.check(&end, &options.copy)?;
+        }
+        if kind == FileType::RegularFile {
+            refuse_special(&end, &options.copy)?;
         }
         let existing = written_identity(&end);
         let earlier = earlier::open_of_entry(options, &beside)?;
