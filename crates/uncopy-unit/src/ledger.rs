@@ -181,12 +181,15 @@ impl Ledger {
         self.check(unit, LedgerFile::Record, record, |record| (record.plan, record.unit))
     }
 
-    /// Reads why the last attempt of a unit failed. `None`: none has failed.
+    /// Reads why the last attempt of a unit failed. `None`: none has failed, or a power cut took what was written about it.
     ///
     /// # Errors
-    /// It cannot be read, is no failure, or is one of another unit.
+    /// It cannot be read, or is one of another unit.
     pub fn failure(&self, unit: UnitNumber) -> Result<Option<Failure>, UnitError> {
-        let failure: Option<Failure> = self.read(unit, LedgerFile::Failure)?;
+        let failure: Option<Failure> = match self.read(unit, LedgerFile::Failure) {
+            Err(UnitError::Format { .. }) => None,
+            other => other?,
+        };
         self.check(unit, LedgerFile::Failure, failure, |failure| (failure.plan, failure.unit))
     }
 

@@ -12,6 +12,7 @@ pub(super) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_plan_without_a_ledger_waits,
         [] the_ledger_says_what_is_done,
+        [] a_failure_that_a_power_cut_took_is_none,
         [] what_is_no_ledger_is_an_error,
         [] figures_are_replaced_in_one_step,
     ]
@@ -90,6 +91,18 @@ fn a_plan_without_a_ledger_waits() {
     // The destination is there, and no worker was.
     fs::create_dir(planned.scratch.join("d")).unwrap();
     assert_eq!(planned.status(10)["waiting"], planned.plan["units"]);
+}
+
+/// It is put in place without a flush.
+fn a_failure_that_a_power_cut_took_is_none() {
+    for text in ["", "{\"schema\":1,\"pl"] {
+        let planned = Planned::new();
+        planned.done(0);
+        write(planned.ledger().join("000001.failed.json"), text);
+        assert_eq!(planned.status(10)["failed"], 0);
+        assert_eq!(planned.retry(&[]).len() as u64, planned.units() - 1);
+        assert_eq!(planned.retry(&["--failed"]), <[&str; 0]>::default());
+    }
 }
 
 fn the_ledger_says_what_is_done() {

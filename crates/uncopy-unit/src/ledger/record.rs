@@ -58,7 +58,7 @@ pub struct Amounts {
     pub entries: u64,
     /// Bytes of the contents of files among them.
     pub bytes: u64,
-    /// Entries that were deleted.
+    /// Entries that are deleted now, by this attempt or before.
     pub deleted: u64,
 }
 

@@ -114,7 +114,10 @@ impl AttemptedUnit<'_> {
                     self.failures.report(entry, EntryOutcome::Deleted { entries: 1 });
                 }
                 // An earlier attempt deleted it.
-                Ok(Finished::Gone) => finishing.deletions += 1,
+                Ok(Finished::Gone) => {
+                    finishing.deletions += 1;
+                    finishing.work.done.deleted += 1;
+                }
                 Err(error) => self.failures.add_entry(entry, error),
             }
             if self.failures.is_overtaken() || self.roots.source.check_connected().is_err() {

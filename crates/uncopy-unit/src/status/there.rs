@@ -87,11 +87,11 @@ fn add(
             facts.record = Some(record);
         }
         LedgerFile::Failure => {
-            let failure: Failure = parse(text, &path)?;
+            // A power cut may have taken what was written about a failure or an attempt.
+            let Ok(failure) = parse::<Failure>(text, &path) else { return Ok(()) };
             check_place((failure.plan, failure.unit), (plan.id, unit), &path)?;
             facts.failure = Some(failure);
         }
-        // A power cut may have taken what was written.
         LedgerFile::Attempt => facts.attempt = parse(text, &path).ok(),
         LedgerFile::Copy => {}
     }
