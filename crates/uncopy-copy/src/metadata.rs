@@ -567,13 +567,28 @@ impl<'a> MetadataWriter<'a> {
         };
         for name in names.iter().filter(|n| !except.contains(&n.as_c_str())) {
             let copied = from.get(name).and_then(|value| match value {
-                Some(value) => xattr::set(self.fd, name, &value),
+                Some(value) => self.set_attribute(name, &value),
                 None => Ok(()),
             });
             if let Err(errno) = copied {
                 self.note(MetadataPart::Attribute(name.clone()), errno);
             }
         }
+    }
+
+    /// Sets an attribute, also where the mode forbids its owner to write: `user.*` needs that (`xattr(7)`).
+    fn set_attribute(&self, name: &CStr, value: &[u8]) -> Sys<()> {
+        let refused = match xattr::set(self.fd, name, value) {
+            Err(Errno::EACCES) => Err(Errno::EACCES),
+            set => return set,
+        };
+        let Ok(mode) = file::stat(self.fd).map(|stat| stat.permissions()) else { return refused };
+        let is_writable = mode & 0o200 != 0;
+        if is_writable || file::set_permissions(self.fd, mode | 0o200).is_err() {
+            return refused;
+        }
+        let set = xattr::set(self.fd, name, value);
+        set.and(file::set_permissions(self.fd, mode))
     }
 
     fn copy_acl(&mut self, from: &AttributeSource<'_>, which: &CStr) {

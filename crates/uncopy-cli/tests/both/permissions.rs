@@ -17,7 +17,10 @@ use crate::cp::witnessed::{Pair, RENAMES};
 use crate::cp::{NOBODY, SENDFILE, cp, cp_as_nobody, cp_by};
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = testbed::cases![[Need::Root] a_umask_that_takes_from_the_owner];
+    let mut cases = testbed::cases![
+        [Need::Root] a_umask_that_takes_from_the_owner,
+        [Need::At(Place::Ext4)] attributes_of_what_its_owner_may_not_write,
+    ];
     cases.extend(cases_over![
         Form::OVER_OLD;
         [] nothing_is_to_be_seen_while_copying,
@@ -354,6 +357,44 @@ fn a_umask_that_takes_from_the_owner() {
             });
             assert_eq!(found[0], found[1], "{umask} {line}");
         }
+    }
+}
+
+/// Setting `user.*` needs the permission to write, which neither the source nor its copy gives its owner.
+fn attributes_of_what_its_owner_may_not_write() {
+    let place = Place::Ext4.scratch();
+    set_mode(place.path(), 0o777);
+    let source = place.join("source");
+    std::fs::create_dir_all(source.join("directory")).unwrap();
+    for (name, mode) in [("a", 0o444), ("b", 0o400), ("c", 0o555), ("directory/d", 0o000)] {
+        std::fs::write(source.join(name), name).unwrap();
+        set_mode(&source.join(name), mode);
+    }
+    set_mode(&source.join("directory"), 0o555);
+    for name in ["a", "b", "c", "directory"] {
+        let path = source.join(name);
+        rustix::fs::setxattr(&path, "user.k", b"value", rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    set_mode(&source.join("directory/d"), 0o440);
+    for name in ["", "a", "b", "c", "directory", "directory/d"] {
+        std::os::unix::fs::chown(source.join(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let copy = |words: &[&str]| {
+        let run = cp_as_nobody().args(words).current_dir(place.path()).run();
+        assert!(run.status.success() && run.stderr.is_empty(), "{words:?}: {}", run.stderr);
+    };
+    copy(&["-aT", "source", "tree"]);
+    testbed::assert_same_tree(&source, &place.join("tree"), testbed::Compared::wholly());
+    std::fs::create_dir(place.join("single")).unwrap();
+    set_mode(&place.join("single"), 0o777);
+    copy(&["-a", "source/a", "source/b", "source/c", "source/directory", "single"]);
+    copy(&["--preserve=all", "source/a", "single/e"]);
+    std::fs::remove_file(place.join("single/e")).unwrap();
+    std::os::unix::fs::chown(place.join("single"), Some(NOBODY), Some(NOBODY)).unwrap();
+    let compared = testbed::Compared { times: false, modes: false, ..testbed::Compared::wholly() };
+    testbed::assert_same_tree(&source, &place.join("single"), compared);
+    for name in ["a", "b", "c", "directory"] {
+        assert_eq!(mode(&place.join("single").join(name)), mode(&source.join(name)), "{name}");
     }
 }
 
