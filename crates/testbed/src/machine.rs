@@ -12,10 +12,13 @@ use crate::process::filesystem_and_source;
 /// Enters the namespaces' contents, and becomes the program. Its arguments are the host name, the mount point, the block
 /// device, and the command line.
 ///
-/// The mount of the test is taken away first, so that the program sees the filesystem only through a mount of its own.
+/// The mounts of the tests are taken away first: the program sees the filesystem only through a mount of its own, and keeps no
+/// other one from being unmounted.
 const ENTER: &str = "\
+while read -r source target rest; do
+    case $source:$target in *:/) ;; /dev/loop*) umount -l \"$target\" ;; esac
+done </proc/mounts
 echo \"$1\" >/proc/sys/kernel/hostname
-umount \"$2\"
 mount \"$3\" \"$2\"
 mount -t tmpfs none /dev/shm
 shift 3

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::Permissions;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -154,12 +155,16 @@ impl Mount {
     }
 
     fn attach(&self) {
+        self.try_attach().expect("a filesystem just mounted is writable");
+    }
+
+    /// Mounts it. Fails if that is the filesystem of before a power cut, which a copy of the mount in another namespace keeps.
+    fn try_attach(&self) -> io::Result<()> {
         let mut arguments: Vec<OsString> = self.options.iter().map(OsString::from).collect();
         arguments.extend(self.image.as_ref().map(|image| image.path().as_os_str().to_owned()));
         arguments.push(self.point.as_os_str().to_owned());
         run_tool("mount", arguments);
         std::fs::set_permissions(&self.point, Permissions::from_mode(0o755))
-            .expect("a filesystem just mounted is writable");
     }
 
     /// Returns the mount point.
@@ -193,17 +198,12 @@ impl Mount {
 
     /// Mounts the filesystem again after [`Mount::cut_power`], when no file is open any more.
     pub fn restore_power(&self) {
-        // A process that another thread is just starting may still hold a copy of a descriptor.
-        let mut attempts = (0..100).map(|_| {
+        // A process that another thread is just starting may still hold a copy of a descriptor, or of all mounts.
+        let mut attempts = (0..500).map(|_| {
             std::thread::sleep(Duration::from_millis(10));
-            run_quietly("umount", [self.path()])
+            run_quietly("umount", [self.path()]).status.success() && self.try_attach().is_ok()
         });
-        assert!(
-            attempts.any(|output| output.status.success()),
-            "{} is in use",
-            self.point.display()
-        );
-        self.attach();
+        assert!(attempts.any(|is_restored| is_restored), "{} is in use", self.point.display());
     }
 
     /// Remounts the filesystem with other options: `ro`.

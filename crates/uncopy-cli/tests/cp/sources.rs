@@ -27,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Copies a pseudo file in every way; its bytes must be those that a reader gets.
 fn pseudo(path: &str) {
-    let expected = std::fs::read(path).unwrap();
+    let mut expected = std::fs::read(path).unwrap();
     assert!(!expected.is_empty(), "{path} is no witness");
     for program in [cp()].into_iter().chain(ACROSS.map(cp_by)) {
         let pair = Pair::empty(Place::Disk, Place::Disk);
@@ -42,11 +42,12 @@ fn pseudo(path: &str) {
             continue;
         }
         let receipt = run.receipt();
-        assert!(
-            std::fs::read(&pair.destination).unwrap() == expected,
-            "{path}: {}",
-            receipt.value()
-        );
+        let copied = std::fs::read(&pair.destination).unwrap();
+        if copied != expected {
+            // Other programs load and unload what it lists.
+            expected = std::fs::read(path).unwrap();
+        }
+        assert!(copied == expected, "{path}: {}", receipt.value());
         assert_eq!(receipt.bytes(), expected.len() as u64, "{}", receipt.value());
         pair.assert_no_strangers();
     }
