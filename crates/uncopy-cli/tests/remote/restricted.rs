@@ -159,7 +159,7 @@ fn a_login_that_only_reads_writes_nothing() {
     assert_eq!(names_in(&only), before);
 }
 
-/// What `--link-dest` prints and does is the same for a file that is like one outside, and where nothing is.
+/// `--link-dest` prints and does the same for a file that is like one outside, and where nothing is.
 fn earlier_copies_outside_are_no_earlier_copies() {
     let restricted = Restricted::new();
     let (near, far) = (restricted.machines.near.path(), restricted.machines.far.path());
@@ -178,7 +178,7 @@ fn earlier_copies_outside_are_no_earlier_copies() {
         run
     };
     for flags in [&["-r", "--size-only"][..], &["-a", "--size-only"], &["-r", "--checksum"]] {
-        // Of the directory that is copied to, and of the one above.
+        // Directories beside the one that is copied to, beside the login, and absolute.
         for earlier in ["../../outside", "../d/planted", "../leads-out", &outside] {
             let _ = fs::remove_dir_all(far.join("only/new"));
             fs::create_dir(far.join("only/new")).unwrap();

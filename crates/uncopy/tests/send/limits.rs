@@ -328,7 +328,7 @@ fn waits_that_an_observer_stops() {
                 assert!(not_closed.releases.is_empty(), "{mode:?}");
                 None
             }
-            // What a user may not lock is copied.
+            // A user may lock a little only; the rest is copied.
             (_, Ok((releases, counters)))
                 if counters.fallbacks_for(FallbackReason::LockedMemory) > 0 =>
             {
