@@ -328,9 +328,9 @@ fn waits_that_an_observer_stops() {
                 assert!(not_closed.releases.is_empty(), "{mode:?}");
                 None
             }
-            // A user may lock a little only; the rest is copied.
+            // A user may lock a little only; the rest is copied (`ENOBUFS`).
             (_, Ok((releases, counters)))
-                if counters.fallbacks_for(FallbackReason::LockedMemory) > 0 =>
+                if counters.fallbacks_for(FallbackReason::NoBufferSpace) > 0 =>
             {
                 Some(releases[0].bytes)
             }
