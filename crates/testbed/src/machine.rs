@@ -13,10 +13,10 @@ use crate::process::filesystem_and_source;
 /// device, and the command line.
 ///
 /// The mounts of the tests are taken away first: the program sees the filesystem only through a mount of its own, and keeps no
-/// other one from being unmounted.
+/// other one from being unmounted. One whose mount point was removed meanwhile is gone already.
 const ENTER: &str = "\
 while read -r source target rest; do
-    case $source:$target in *:/) ;; /dev/loop*) umount -l \"$target\" ;; esac
+    case $source:$target in *:/) ;; /dev/loop*) umount -l \"$target\" 2>/dev/null || : ;; esac
 done </proc/mounts
 echo \"$1\" >/proc/sys/kernel/hostname
 mount \"$3\" \"$2\"

@@ -25,9 +25,14 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
+/// Returns the lines of a pseudo file without those of BPF programs, which come and go with the filters of other tests.
+fn lasting(text: &[u8]) -> Vec<&[u8]> {
+    text.split(|byte| *byte == b'\n').filter(|line| !line.ends_with(b"[bpf]")).collect()
+}
+
 /// Copies a pseudo file in every way; its bytes must be those that a reader gets.
 fn pseudo(path: &str) {
-    let mut expected = std::fs::read(path).unwrap();
+    let expected = std::fs::read(path).unwrap();
     assert!(!expected.is_empty(), "{path} is no witness");
     for program in [cp()].into_iter().chain(ACROSS.map(cp_by)) {
         let pair = Pair::empty(Place::Disk, Place::Disk);
@@ -43,12 +48,8 @@ fn pseudo(path: &str) {
         }
         let receipt = run.receipt();
         let copied = std::fs::read(&pair.destination).unwrap();
-        if copied != expected {
-            // Other programs load and unload what it lists.
-            expected = std::fs::read(path).unwrap();
-        }
-        assert!(copied == expected, "{path}: {}", receipt.value());
-        assert_eq!(receipt.bytes(), expected.len() as u64, "{}", receipt.value());
+        assert!(lasting(&copied) == lasting(&expected), "{path}: {}", receipt.value());
+        assert_eq!(receipt.bytes(), copied.len() as u64, "{}", receipt.value());
         pair.assert_no_strangers();
     }
 }
