@@ -291,7 +291,7 @@ fn a_file_that_cannot_be_read_fails_alone() {
         let run = between.run(&work.units()[0]);
         assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
         assert_eq!(kinds(&run), ["error"], "{}", run.stdout);
-        assert!(run.stderr.contains("secret"), "{}", run.stderr);
+        assert!(run.stdout.contains("secret"), "{}", run.stdout);
         for name in ["a", "b", "z"] {
             assert_eq!(fs::read_to_string(work.destination().join(name)).unwrap(), name);
         }
