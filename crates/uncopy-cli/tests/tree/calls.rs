@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use testbed::{Case, Place, Program};
+use testbed::{Case, Need, Place, Program};
 
 use crate::tree::Trees;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
-        [] a_small_file_takes_fewer_calls_than_cp,
-        [] metadata_takes_the_calls_that_change_something,
+        [Need::Tool("strace")] a_small_file_takes_fewer_calls_than_cp,
+        [Need::Tool("strace")] metadata_takes_the_calls_that_change_something,
     ]
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
     for place in [Place::Disk, Place::Ext4, Place::Xfs, Place::Btrfs] {
         for merged in [false, true] {
             for sparse in [false, true] {
-                let needs = [Need::At(place)];
+                let needs = [Need::At(place), Need::Tool("strace")];
                 let name = format!(
                     "tree::parts::a_killed_file_goes_on::{place:?}{}{}",
                     if merged { "_merged" } else { "" },
