@@ -11,8 +11,12 @@ use crate::exit::Exit;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FleetError {
     /// The plan, a unit or the ledger cannot be used.
-    #[error("{0}; `uncopy unit status` shows what the ledger has")]
-    Unit(#[from] UnitError),
+    #[error("{source}; {}", next_step(.source))]
+    Unit {
+        /// Reason.
+        #[from]
+        source: UnitError,
+    },
     /// A file or a process cannot be used.
     #[error("cannot {operation} {}: {error}; {next}", .subject.display())]
     System {
@@ -69,12 +73,19 @@ impl FleetError {
     /// Returns how the program ends.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            FleetError::Unit(_) | FleetError::System { .. } | FleetError::NoQueue { .. } => {
+            FleetError::Unit { .. } | FleetError::System { .. } | FleetError::NoQueue { .. } => {
                 Exit::Failure
             }
             FleetError::LedgerThere { exit, .. } => *exit,
             FleetError::Usage(_) => Exit::Usage,
             FleetError::Engine { .. } => Exit::NoEngine,
         }
+    }
+}
+
+fn next_step(error: &UnitError) -> &'static str {
+    match error {
+        UnitError::OtherRoot { .. } => "mount it here as on the machine of the plan",
+        _ => "`uncopy unit status` shows what the ledger has",
     }
 }

@@ -138,6 +138,14 @@ impl PlannedWork {
         Ok(record.flatten().is_some())
     }
 
+    /// Checks that the source is here what it was where the plan was made.
+    ///
+    /// # Errors
+    /// It is another directory, or missing: this machine can do no unit.
+    pub(crate) fn check_source(&self) -> Result<(), FleetError> {
+        Ok(uncopy_unit::check_source(&self.plan)?)
+    }
+
     /// Returns the number of attempts that the ledger knows of a unit without a record.
     ///
     /// # Errors

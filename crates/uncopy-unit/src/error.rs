@@ -23,6 +23,12 @@ pub enum UnitError {
         /// The root.
         root: PathBuf,
     },
+    /// A root is not the directory that the plan saw, or is missing.
+    #[error("{} is not the directory that the plan saw", .root.display())]
+    OtherRoot {
+        /// The root.
+        root: PathBuf,
+    },
     /// A file is not in its format.
     #[error("cannot use {}: {error}", .file.display())]
     Format {

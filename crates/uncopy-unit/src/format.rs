@@ -15,6 +15,7 @@ mod header;
 mod name;
 mod plan;
 mod read;
+mod seen;
 mod write;
 
 pub use entry::{Entry, Identity, Kind, Part, Time};
@@ -23,6 +24,7 @@ pub use name::{PathProblem, RelativePath, Root, Word};
 pub use plan::Plan;
 pub(crate) use read::check_schema;
 pub use read::{FormatError, FormatProblem, UnitReader, UnitSummary, check};
+pub use seen::{SeenDirectory, SeenRoots};
 pub use write::UnitWriter;
 
 /// Version of the formats.

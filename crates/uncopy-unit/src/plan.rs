@@ -477,7 +477,9 @@ impl Making<'_> {
         shared.add(checkpoint.as_ref().map_or_else(PlanTotals::default, |found| found.totals));
         let key_roots = (&key.source, &key.destination);
         let state = checkpoint.as_ref().map(|found| &found.units);
-        let units = Units::open(directory, id, key_roots, request, state)?;
+        // A destination that was made meanwhile is not the one that a checkpoint is about.
+        let seen = checkpoint.as_ref().map_or(roots.seen, |found| found.seen);
+        let units = Units::open(directory, id, key_roots, seen, request, state)?;
         let state = checkpoint.as_ref().map(|found| &found.links);
         let links = &LinkSpill::open(directory, devices, state)?;
         let written_out = state.map_or(0, |state| state.written_out);
@@ -504,6 +506,7 @@ impl Making<'_> {
             id,
             source: key.source.clone(),
             destination: key.destination.clone(),
+            seen,
             options: request.options.clone(),
             units: units.finish()?,
             entries,

@@ -13,8 +13,7 @@ use crate::UnitError;
 use crate::format::{Plan, Time, UnitNumber};
 use crate::ledger::{Amounts, Attempt, Failure, FailureKind, Ledger, LedgerFile, Record};
 use crate::plan::read_plan;
-use uncopy_core::Errno;
-use uncopy_os::follow;
+use crate::roots::open_destination;
 
 pub use there::facts_of_peer;
 
@@ -201,16 +200,15 @@ pub fn facts_of(plan: &Plan) -> Result<BTreeMap<UnitNumber, UnitFacts>, UnitErro
 /// Opens the ledger of a plan. `None`: no unit was begun yet.
 ///
 /// # Errors
-/// It cannot be opened.
+/// It cannot be opened, or the destination is another directory than the plan saw.
 pub fn ledger_of(plan: &Plan) -> Result<Option<Ledger>, UnitError> {
     let Some(shown) = plan.destination.here() else {
         return Err(UnitError::Elsewhere { root: plan.destination.as_path().to_owned() });
     };
-    match follow::open_root(shown) {
-        Ok(destination) => Ledger::open(destination, shown, plan.id),
+    match open_destination(shown, &plan.seen, plan.id)? {
+        Some(destination) => Ledger::open(destination, shown, plan.id),
         // No worker has made it yet.
-        Err(stopped) if stopped.errno() == Errno::ENOENT => Ok(None),
-        Err(stopped) => Err(stopped.error("open", shown).into()),
+        None => Ok(None),
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn text(plan: &Plan, status: &PlanStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use uncopy::unit::format::{Options, PlanId, Root, SCHEMA};
+    use uncopy::unit::format::{Options, PlanId, Root, SCHEMA, SeenRoots};
     use uncopy::unit::status::status;
 
     use super::*;
@@ -82,6 +82,7 @@ mod tests {
             id: PlanId::from_random([1; 16]),
             source: Root::new("/s").unwrap(),
             destination: Root::new("/d").unwrap(),
+            seen: SeenRoots::default(),
             options: Options::default(),
             units: 3,
             entries: 20,

@@ -67,6 +67,9 @@ fn sentence(error: &UnitError) -> String {
         UnitError::Elsewhere { .. } => {
             format!("{error}; mount it here")
         }
+        UnitError::OtherRoot { .. } => {
+            format!("{error}; mount it here as on the machine of the plan, or make the plan anew")
+        }
         UnitError::NotRegular { .. } => format!("{error}; name a file of DIR/units"),
         error => format!("{error}; do not move files of a ledger"),
     }

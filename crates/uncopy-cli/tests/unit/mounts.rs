@@ -15,6 +15,8 @@ pub(super) fn cases() -> Vec<Case> {
         [Need::Root] a_source_that_a_mount_hides_in_the_destination,
         [Need::Root] a_destination_that_a_mount_hides_in_the_source,
         [] ledgers_of_other_plans_stay,
+        [Need::Root] a_root_that_is_not_mounted,
+        [] a_destination_with_the_ledger,
     ]
 }
 
@@ -145,4 +147,95 @@ fn ledgers_of_other_plans_stay() {
     fs::remove_dir_all(outer.source().join("sub")).unwrap();
     plan(&outer.source(), &destination);
     assert_eq!(fs::read_dir(&ledger).unwrap().count(), before);
+}
+
+/// A machine where a root is not mounted has another directory with that path, and must not use it.
+fn a_root_that_is_not_mounted() {
+    for (name, below) in
+        [("source", ""), ("source", "sub"), ("destination", ""), ("destination", "new")]
+    {
+        let shared = Mount::tmpfs(16);
+        let work = Work::new();
+        let root = work.scratch.join(name);
+        fs::create_dir_all(&root).unwrap();
+        let mounted = Mount::bind_file(shared.path(), &root);
+        for number in 0..5 {
+            put(&work.source().join("sub").join(number.to_string()), "bytes");
+        }
+        let [source, destination] = ["source", "destination"]
+            .map(|side| work.scratch.join(side).join(if side == name { below } else { "" }));
+        let plan = uncopy()
+            .args(["unit", "plan", "-a", "--files=2", "--out"])
+            .args([work.directory(), source.clone(), destination.clone()])
+            .run();
+        assert!(plan.status.success(), "{}", plan.stderr);
+        let status = || uncopy().args(["unit", "status"]).arg(work.directory()).run();
+        let refused = |when: &str| {
+            if name == "source" && below == "sub" {
+                fs::create_dir_all(root.join("sub")).unwrap();
+            }
+            let before = fs::read_dir(&root).unwrap().count();
+            for unit in work.units() {
+                let run = run_unit(&unit);
+                assert_eq!(run.status.code(), Some(1), "{name}/{below} {when}: {}", run.stdout);
+                assert!(
+                    run.stderr.contains("is not the directory that the plan saw"),
+                    "{}",
+                    run.stderr
+                );
+                assert!(run.stderr.contains("mount it here"), "{}", run.stderr);
+            }
+            assert_eq!(fs::read_dir(&root).unwrap().count(), before, "{name}/{below} {when}");
+            let status = status();
+            let (code, said) = (status.status.code(), status.stderr);
+            if name == "destination" {
+                assert_eq!(code, Some(1), "{said}");
+                assert!(said.contains("is not the directory that the plan saw"), "{said}");
+            }
+        };
+        drop(mounted);
+        refused("before any unit");
+        // One that is made here by hand is not the one of the plan either.
+        if name == "destination" && !below.is_empty() {
+            fs::create_dir(&destination).unwrap();
+            refused("made by hand");
+            fs::remove_dir(&destination).unwrap();
+        }
+        let mounted = Mount::bind_file(shared.path(), &root);
+        let run = run_unit(&work.units()[0]);
+        assert!(run.status.success(), "{name}/{below}: {}", run.stderr);
+        drop(mounted);
+        refused("after a unit");
+        let mounted = Mount::bind_file(shared.path(), &root);
+        work.run_all();
+        let done = status();
+        assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
+        drop((mounted, shared));
+    }
+}
+
+/// The ledger of a plan says that a destination is its own, wherever that lies now.
+fn a_destination_with_the_ledger() {
+    let work = Work::new();
+    for number in 0..5 {
+        work.write(number.to_string(), "bytes");
+    }
+    fs::create_dir(work.destination()).unwrap();
+    work.plan(&["--files=2"]);
+    let (first, last) = (work.units().remove(0), work.units().pop().unwrap());
+    assert!(run_unit(&first).status.success());
+    let aside = work.scratch.join("aside");
+    fs::rename(work.destination(), &aside).unwrap();
+    let gone = run_unit(&last);
+    assert_eq!(gone.status.code(), Some(1), "{}", gone.stdout);
+    assert!(gone.stderr.contains("is not the directory that the plan saw"), "{}", gone.stderr);
+    assert!(!work.destination().exists());
+    let copied =
+        std::process::Command::new("cp").arg("-a").args([&aside, &work.destination()]).status();
+    assert!(copied.unwrap().success());
+    let units = work.units();
+    for unit in &units[..units.len() - 1] {
+        let run = run_unit(unit);
+        assert!(run.status.success(), "{}", run.stderr);
+    }
 }

@@ -189,7 +189,7 @@ pub(super) fn consumer_config(workers: u32, ack_wait: Duration) -> pull::Config 
 
 #[cfg(test)]
 mod tests {
-    use uncopy_unit::format::{Options, Root};
+    use uncopy_unit::format::{Options, Root, SeenRoots};
 
     use super::*;
 
@@ -199,6 +199,7 @@ mod tests {
             id: PlanId::from_random([7; 16]),
             source: Root::new("/s").unwrap(),
             destination: Root::new("/d").unwrap(),
+            seen: SeenRoots::default(),
             options: Options::default(),
             units: 3,
             entries: 20,

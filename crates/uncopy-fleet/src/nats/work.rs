@@ -332,6 +332,7 @@ impl Fleet {
         let file = blocking(&self.work, move |work| {
             let is_the_file = work.digest(unit).ok().map(|found| found == digest);
             // On another machine the process looks itself before it does anything.
+            work.check_source()?;
             let is_recorded = work.has_ledger_here() && work.is_done(unit)?;
             Ok(UnitFileFacts { is_recorded, is_the_file })
         })

@@ -15,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         [SERVER] a_last_unit_that_failed_before,
         [SERVER] units_that_are_queued_once,
         [SERVER] units_of_another_version,
+        [SERVER] a_machine_without_a_root,
     ]
 }
 
@@ -159,4 +160,37 @@ fn units_of_another_version() {
     assert!(failed(&run, 2).contains("does not know the options"), "{}", run.stderr);
     assert_eq!(reasons(&work, &server), []);
     assert_eq!(queue(&work, &server.url())["given_up"], 0);
+}
+
+/// A machine where a root is not mounted has an empty directory instead of it: its worker ends, and spoils no unit.
+fn a_machine_without_a_root() {
+    let server = NatsServer::start();
+    for name in ["source", "destination"] {
+        let work = Work::new();
+        work.fill(10);
+        fs::create_dir_all(work.destination()).unwrap();
+        work.plan(&["--files=5"]);
+        submit(&work, &server.url());
+        let root = if name == "source" { work.source() } else { work.destination() };
+        let aside = root.with_file_name("aside");
+        fs::rename(&root, &aside).unwrap();
+        fs::create_dir(&root).unwrap();
+        for _ in 0..2 {
+            let run = do_work(&work, &server.url());
+            assert_eq!(run.status.code(), Some(1), "{name}: {}{}", run.stdout, run.stderr);
+            assert!(
+                run.stderr.contains("is not the directory that the plan saw"),
+                "{}",
+                run.stderr
+            );
+            assert!(run.stderr.contains("mount it here"), "{}", run.stderr);
+        }
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{name}");
+        fs::remove_dir(&root).unwrap();
+        fs::rename(&aside, &root).unwrap();
+        assert_eq!(reasons(&work, &server), []);
+        let run = do_work(&work, &server.url());
+        assert!(run.status.success(), "{name}: {}{}", run.stdout, run.stderr);
+        work.assert_done();
+    }
 }

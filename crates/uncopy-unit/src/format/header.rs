@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{MAX_UNITS, Root, Word};
+use super::{MAX_UNITS, Root, SeenRoots, Word};
 
 /// Name of a plan: 128 random bits, written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,6 +140,9 @@ pub struct Header {
     pub source: Root,
     /// Directory of the destinations.
     pub destination: Root,
+    /// Directories that the plan saw there.
+    #[serde(default, skip_serializing_if = "SeenRoots::is_empty")]
+    pub seen: SeenRoots,
     /// Options of the copy.
     pub options: Options,
 }

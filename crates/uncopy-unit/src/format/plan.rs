@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::header::Options;
 use super::read::{FormatError, FormatProblem};
-use super::{MAX_UNITS, PlanId, Root};
+use super::{MAX_UNITS, PlanId, Root, SeenRoots};
 
 /// A plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct Plan {
     pub source: Root,
     /// Directory of the destinations.
     pub destination: Root,
+    /// Directories that the plan saw there.
+    #[serde(default, skip_serializing_if = "SeenRoots::is_empty")]
+    pub seen: SeenRoots,
     /// Options of the copy.
     pub options: Options,
     /// Number of units; the last one is the only one of the kind [`Finish`](super::UnitKind::Finish).

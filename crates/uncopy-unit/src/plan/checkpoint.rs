@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AnewReason, PlanTotals, links};
 use crate::format::{
-    FormatError, FormatProblem, MAX_UNITS, PlanId, RelativePath, Root, Time, UnitNumber,
+    FormatError, FormatProblem, MAX_UNITS, PlanId, RelativePath, Root, SeenRoots, Time, UnitNumber,
     check_schema,
 };
 use uncopy_os::file::Stat;
@@ -25,8 +25,7 @@ pub(super) struct Checkpoint {
     pub(super) plan: PlanId,
     /// Time when it was made, for people.
     pub(super) made: Time,
-    pub(super) source: RootId,
-    pub(super) destination: Option<RootId>,
+    pub(super) seen: SeenRoots,
     pub(super) totals: PlanTotals,
     pub(super) units: UnitsState,
     pub(super) links: LinksState,
@@ -43,20 +42,6 @@ pub(super) struct RequestKey {
     pub(super) destination: Root,
     /// Digest of everything else that decides what is in the plan.
     pub(super) digest: String,
-}
-
-/// Identity of a root. Its device is left out: a filesystem may have another number when it is mounted again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RootId {
-    inode: u64,
-    birth: Option<Time>,
-}
-
-impl From<&Stat> for RootId {
-    fn from(stat: &Stat) -> RootId {
-        RootId { inode: stat.inode, birth: stat.birth.map(Time::from) }
-    }
 }
 
 /// State of the units.
@@ -221,24 +206,16 @@ impl Checkpoint {
     }
 
     /// Returns why a plan cannot go on from here, by what is known without looking into the roots.
-    pub(super) fn other_roots(
-        &self,
-        source: &Stat,
-        destination: Option<&Stat>,
-    ) -> Option<AnewReason> {
-        let is_same = self.source == RootId::from(source);
-        let destination = destination.map(RootId::from);
+    pub(super) fn other_roots(&self, now: &SeenRoots) -> Option<AnewReason> {
+        let seen = &self.seen;
         // One that was made meanwhile is not looked at.
-        let is_same_there = self.destination.is_none() || self.destination == destination;
-        match (is_same, is_same_there) {
-            (true, true) => None,
-            (false, _) => {
-                Some(AnewReason::Changed { directory: self.request.source.clone().into() })
-            }
-            (true, false) => {
-                Some(AnewReason::Changed { directory: self.request.destination.clone().into() })
-            }
-        }
+        let is_same_there = seen.destination.is_none() || seen.destination == now.destination;
+        let changed = match (seen.source == now.source, is_same_there) {
+            (true, true) => return None,
+            (false, _) => &self.request.source,
+            (true, false) => &self.request.destination,
+        };
+        Some(AnewReason::Changed { directory: changed.clone().into() })
     }
 }
 
@@ -268,7 +245,7 @@ mod path_below {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::SCHEMA;
+    use crate::format::{SCHEMA, SeenDirectory};
 
     fn checkpoint() -> Checkpoint {
         let time = Time(1_700_000_000, 7);
@@ -284,8 +261,10 @@ mod tests {
             },
             plan: PlanId::from_random([7; 16]),
             made: time,
-            source: RootId { inode: 1, birth: Some(time) },
-            destination: None,
+            seen: SeenRoots {
+                source: Some(SeenDirectory { inode: 1, birth: Some(time) }),
+                ..SeenRoots::default()
+            },
             totals: PlanTotals { entries: 5, bytes: 6, ..PlanTotals::default() },
             units: UnitsState {
                 next_unit: 3,

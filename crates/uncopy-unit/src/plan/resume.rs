@@ -105,8 +105,7 @@ fn usable(
     checkpoint: &Checkpoint,
     roots: &Roots,
 ) -> Result<Result<Vec<Filesystem>, AnewReason>, PlanError> {
-    let destination = roots.destination.as_ref().map(|(_, stat)| stat);
-    if let Some(reason) = checkpoint.other_roots(&roots.source_stat, destination) {
+    if let Some(reason) = checkpoint.other_roots(&roots.seen) {
         return Ok(Err(reason));
     }
     let changed = |root: &Path, path: &[u8]| {
@@ -193,8 +192,7 @@ impl Saver<'_> {
                 request: self.key.clone(),
                 plan: self.plan,
                 made: crate::now(),
-                source: (&self.roots.source_stat).into(),
-                destination: self.roots.destination.as_ref().map(|(_, stat)| stat.into()),
+                seen: self.units.seen(),
                 totals: self.shared.totals(),
                 units: self.units.save()?,
                 links,

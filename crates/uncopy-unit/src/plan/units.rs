@@ -11,7 +11,8 @@ use super::cut::{Limits, ranges};
 use super::directory::{PlanDirectory, go_on_with, system, unit_path};
 use super::{PlanError, PlanRequest};
 use crate::format::{
-    Entry, Header, Kind, MAX_UNITS, Part, PlanId, Root, UnitKind, UnitNumber, UnitWriter, schema_of,
+    Entry, Header, Kind, MAX_UNITS, Part, PlanId, Root, SeenRoots, UnitKind, UnitNumber,
+    UnitWriter, schema_of,
 };
 use uncopy_os::file;
 
@@ -58,6 +59,7 @@ impl Units {
         directory: &PlanDirectory,
         plan: PlanId,
         roots: (&Root, &Root),
+        seen: SeenRoots,
         request: &PlanRequest,
         state: Option<&UnitsState>,
     ) -> Result<Units, PlanError> {
@@ -69,6 +71,7 @@ impl Units {
             kind: UnitKind::Finish,
             source: roots.0.clone(),
             destination: roots.1.clone(),
+            seen,
             options: request.options.clone(),
         };
         let path = directory.units().join(FINISH);
@@ -100,6 +103,11 @@ impl Units {
             ended: Mutex::default(),
             finish: Mutex::new(finish),
         })
+    }
+
+    /// Returns what their first lines say about the roots.
+    pub(super) fn seen(&self) -> SeenRoots {
+        self.header.seen
     }
 
     /// Flushes all units while no thread fills any, and returns their state.

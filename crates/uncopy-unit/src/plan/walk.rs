@@ -14,7 +14,9 @@ use super::links::LinkSpill;
 use super::resume::Saver;
 use super::units::{OpenUnit, Units};
 use super::{EntryProblem, PlanError, PlanEvent, PlanRequest, PlanRoot, PlanTotals, Shared};
-use crate::format::{Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath};
+use crate::format::{
+    Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath, SeenDirectory, SeenRoots,
+};
 use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee};
 use uncopy_copy::pool::Pool;
 use uncopy_core::{Errno, Error, Objection, Reason};
@@ -40,6 +42,7 @@ pub(super) struct Roots {
     pub(super) source: GuardedSource,
     pub(super) source_stat: Stat,
     pub(super) destination: Option<(GuardedSource, Stat)>,
+    pub(super) seen: SeenRoots,
 }
 
 impl Roots {
@@ -81,7 +84,16 @@ pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error.into()),
     };
-    Ok(Roots { source, source_stat, destination })
+    let above = || follow::stat(request.destination.here()?.parent()?).ok();
+    let seen = SeenRoots {
+        source: Some((&source_stat).into()),
+        destination: destination.as_ref().map(|(_, stat)| stat.into()),
+        above_destination: match destination {
+            Some(_) => None,
+            None => above().as_ref().map(SeenDirectory::from),
+        },
+    };
+    Ok(Roots { source, source_stat, destination, seen })
 }
 
 /// A directory that waits.

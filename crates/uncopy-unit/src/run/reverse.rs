@@ -91,8 +91,8 @@ fn last_line(text: &[u8], begins_with_line: bool) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use crate::format::{
-        Header, Identity, Kind, Options, PlanId, RelativePath, Root, SCHEMA, Time, UnitKind,
-        UnitNumber, UnitWriter,
+        Header, Identity, Kind, Options, PlanId, RelativePath, Root, SCHEMA, SeenRoots, Time,
+        UnitKind, UnitNumber, UnitWriter,
     };
 
     #[test]
@@ -105,6 +105,7 @@ mod tests {
                 kind: UnitKind::Finish,
                 source: Root::new("/s").unwrap(),
                 destination: Root::new("/d").unwrap(),
+                seen: SeenRoots::default(),
                 options: Options::default(),
             };
             let file = tempfile::tempfile().unwrap();

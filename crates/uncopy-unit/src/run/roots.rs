@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::UnitError;
 use crate::format::{Header, RelativePath, Root};
+use crate::roots::open_destination;
 use uncopy_copy::guarded::GuardedSource;
 use uncopy_copy::peer::Peer;
 use uncopy_core::{Errno, Error};
@@ -33,12 +34,24 @@ impl Roots {
                 .map(GuardedSource::here)
                 .map_err(|stopped| stopped.error("open", from))?,
         };
+        let is_it = header
+            .seen
+            .source
+            .is_none_or(|seen| source.examine().is_ok_and(|found| seen.is(&found)));
+        source.check_connected()?;
+        if !is_it {
+            return Err(UnitError::OtherRoot { root: header.source.as_path().to_owned() });
+        }
         let to = header.destination.here().ok_or_else(|| elsewhere(&header.destination))?;
-        let opened = follow::open_root(to).or_else(|_| {
-            make_root(to);
-            follow::open_root(to).or_else(|_| follow::open_directory(to))
-        });
-        let destination = opened.map_err(|stopped| stopped.at_destination("open", to))?;
+        let destination = match open_destination(to, &header.seen, header.plan)? {
+            Some(destination) => destination,
+            None => {
+                make_root(to);
+                follow::open_root(to)
+                    .or_else(|_| follow::open_directory(to))
+                    .map_err(|stopped| stopped.at_destination("open", to))?
+            }
+        };
         Ok(Roots { source, destination })
     }
 }

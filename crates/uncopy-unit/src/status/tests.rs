@@ -1,7 +1,7 @@
 //! Tests of conclusions from ledgers.
 
 use super::*;
-use crate::format::{Options, PlanId, Root, SCHEMA};
+use crate::format::{Options, PlanId, Root, SCHEMA, SeenRoots};
 use crate::ledger::{FailureReason, Worker};
 
 fn worker() -> Worker {
@@ -18,6 +18,7 @@ fn plan(units: u32, entries: u64, bytes: u64) -> Plan {
         id: PlanId::from_random([1; 16]),
         source: Root::new("/s").unwrap(),
         destination: Root::new("/d").unwrap(),
+        seen: SeenRoots::default(),
         options: Options::default(),
         units,
         entries,

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::{
-    Identity, Options, Part, Plan, PlanId, RelativePath, Root, Time, UnitNumber, UnitWriter, Word,
+    Identity, Options, Part, Plan, PlanId, RelativePath, Root, SeenRoots, Time, UnitNumber,
+    UnitWriter, Word,
 };
 use super::*;
 
@@ -20,6 +21,7 @@ fn header(kind: UnitKind) -> Header {
         kind,
         source: Root::new("/s").unwrap(),
         destination: Root::new("/d").unwrap(),
+        seen: SeenRoots::default(),
         options: Options { words: vec![Word("--durable".into())] },
     }
 }
@@ -273,6 +275,7 @@ fn plans_come_back_and_unfinished_ones_are_refused() {
         id,
         source,
         destination,
+        seen: SeenRoots::default(),
         options,
         units,
         entries,
