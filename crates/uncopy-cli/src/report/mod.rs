@@ -187,17 +187,30 @@ fn print_notes<'a>(
     notes: impl Iterator<Item = &'a Note>,
     flags_not_kept: InodeFlags,
 ) {
+    let shown = destination.display();
     for note in notes {
-        say(&format!("note: {}: {}", destination.display(), note.named_by(flag)));
+        say(&format!("note: {shown}: {}", self::note(note)));
     }
     if !flags_not_kept.is_empty() {
-        let names: Vec<_> = flags_not_kept.names().map(|name| name.replace('_', " ")).collect();
-        say(&format!(
-            "note: {}: inode flags of the source that the copy does not have: {} (chattr sets them)",
-            destination.display(),
-            names.join(", ")
-        ));
+        say(&format!("note: {shown}: {}", self::flags_not_kept(flags_not_kept)));
     }
+}
+
+/// Describes a note.
+pub(crate) fn note(note: &Note) -> String {
+    note.named_by(flag)
+}
+
+/// Describes inode flags that a copy does not have.
+pub(crate) fn flags_not_kept(flags: InodeFlags) -> String {
+    let names: Vec<_> = flags.names().map(|name| name.replace('_', " ")).collect();
+    let names = names.join(", ");
+    format!("inode flags of the source that the copy does not have: {names} (chattr sets them)")
+}
+
+/// Whether a note is worth a line: one that holds for every file of another machine is not.
+pub(crate) fn is_said(note: &Note, is_between: bool) -> bool {
+    !is_between || !matches!(note, Note::DigestAsItCame)
 }
 
 /// Warns of entries that look like leftovers and were not removed.
@@ -390,9 +403,8 @@ impl Report {
             }
             _ => return,
         };
-        // It holds for every file of another machine.
-        let is_said = |note: &&Note| !self.is_between || !matches!(note, Note::DigestAsItCame);
-        print_notes(&record.destination, notes.iter().filter(is_said), flags);
+        let said = notes.iter().filter(|note| is_said(note, self.is_between));
+        print_notes(&record.destination, said, flags);
     }
 
     /// Reports sources that were not tried because of an earlier error, which they would have met

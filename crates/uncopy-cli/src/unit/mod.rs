@@ -2,6 +2,7 @@
 
 mod facts;
 mod metrics;
+mod notes;
 mod plan;
 mod retry;
 mod roots;

@@ -15,6 +15,7 @@ use uncopy::unit::ledger::{self, Failure, FailureKind};
 use uncopy::unit::plan::{PLAN_FILE, read_plan};
 use uncopy::unit::run::{Ran, Unit};
 
+use super::notes::{NoteCounts, has_notes};
 use super::roots::{self, Sides};
 use super::{failed, words};
 use crate::exit::Exit;
@@ -147,9 +148,10 @@ fn do_unit(
     let bar = JobBar::new(!flags.quiet && !flags.json, false, control.clock());
     let digests = options.copy.digest.is_some().then(Mutex::default);
     let root = unit.header().source.as_path().to_owned();
-    let watch = Watch { stop, control: &control, bar, source: root, digests };
+    let (is_between, notes) = (source.is_some(), Mutex::default());
+    let watch = Watch { stop, control: &control, bar, source: root, is_between, digests, notes };
     let ran = unit.run(source, options, &watch, &|summary| watch.receipt(summary));
-    let Watch { bar, .. } = watch;
+    let Watch { bar, notes, .. } = watch;
     drop(bar);
     let ran = match ran {
         Ok(ran) => ran,
@@ -161,6 +163,10 @@ fn do_unit(
         (false, false) => words_of(&ran, unit.header().unit),
     };
     let printed = report::print(&text);
+    if !flags.json && !flags.quiet {
+        let notes: NoteCounts = notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        notes.lines().for_each(|line| report::say(&line));
+    }
     if !flags.json {
         explain(&ran, unit.header().unit);
     }
@@ -177,7 +183,10 @@ struct Watch<'a> {
     control: &'a JobControl,
     bar: JobBar,
     source: std::path::PathBuf,
+    /// Whether the source is on another machine.
+    is_between: bool,
     digests: Option<Mutex<Vec<DigestOf>>>,
+    notes: Mutex<NoteCounts>,
 }
 
 /// Digest of a file, as the record of a unit keeps it.
@@ -202,18 +211,29 @@ impl JobObserver for Watch<'_> {
     }
 
     fn wants_records(&self) -> bool {
-        self.digests.is_some()
+        true
     }
 
     fn finished(&self, record: &Record) {
-        let (Some(digests), EntryOutcome::Copied(receipt)) = (&self.digests, &record.outcome)
-        else {
-            return;
+        // The path is only made for what is kept.
+        let digest = match (&self.digests, &record.outcome) {
+            (Some(digests), EntryOutcome::Copied(receipt)) => {
+                receipt.source_digest.as_ref().map(|digest| (digests, digest))
+            }
+            _ => None,
         };
-        let path = record.source.strip_prefix(&self.source).ok();
-        if let (Some(digest), Some(Ok(path))) =
-            (&receipt.source_digest, path.map(RelativePath::new))
-        {
+        if digest.is_none() && !has_notes(&record.outcome) {
+            return;
+        }
+        let path = record.source.strip_prefix(&self.source).ok().map(|below| match below {
+            below if below == Path::new("") => Ok(RelativePath::root()),
+            below => RelativePath::new(below),
+        });
+        let Some(Ok(path)) = path else { return };
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.add(&path, &record.outcome, self.is_between);
+        drop(notes);
+        if let Some((digests, digest)) = digest {
             let (algorithm, digest) = (digest.algorithm, digest.value.clone());
             let mut digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
             digests.push(DigestOf { path, algorithm, digest });
@@ -222,9 +242,12 @@ impl JobObserver for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// Makes what the record keeps: the summary as `uncopy cp --json` prints it, and digests.
+    /// Makes what the record keeps: the summary as `uncopy cp --json` prints it, notes, and digests.
     fn receipt(&self, summary: &Summary) -> Value {
         let mut receipt = serde_json::from_str(&json::summary(summary, None)).unwrap_or_default();
+        if let Value::Object(receipt) = &mut receipt {
+            self.notes.lock().unwrap_or_else(PoisonError::into_inner).put_into(receipt);
+        }
         if let (Value::Object(receipt), Some(digests)) = (&mut receipt, &self.digests) {
             let digests = &*digests.lock().unwrap_or_else(PoisonError::into_inner);
             if let Ok(digests) = serde_json::to_value(digests)

@@ -8,6 +8,7 @@ use uncopy::unit::status::{PlanStatus, status};
 
 pub(super) use words::since;
 
+use super::notes::NoteCounts;
 use super::{facts, metrics};
 use crate::exit::Exit;
 use crate::flags::unit::StatusArgs;
@@ -23,10 +24,14 @@ pub(super) fn run(flags: &StatusArgs, given: &ArgMatches) -> Result<Exit, clap::
         Ok(found) => found,
         Err(exit) => return Ok(exit),
     };
+    let mut notes = NoteCounts::default();
+    for record in facts.values().filter_map(|facts| facts.record.as_ref()) {
+        notes.add_recorded(&record.receipt);
+    }
     let status = status(&plan, facts);
     let text = match flags.json {
-        true => json::status(&plan, &status),
-        false => words::status(&plan, &status, uncopy::unit::now()),
+        true => json::status(&plan, &status, &notes),
+        false => words::status(&plan, &status, &notes, uncopy::unit::now()),
     };
     let mut exit = exit_of(&status);
     if let Some(file) = &flags.metrics

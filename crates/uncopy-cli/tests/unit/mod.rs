@@ -3,6 +3,7 @@
 mod between;
 mod hostile;
 mod mounts;
+mod notes;
 mod planning;
 mod run;
 mod state;
@@ -25,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         run::cases(),
         hostile::cases(),
         mounts::cases(),
+        notes::cases(),
         together::cases(),
         between::cases(),
     ];

@@ -9,6 +9,7 @@ use uncopy::unit::ledger::{FailureKind, FailureReason};
 use uncopy::unit::status::PlanStatus;
 
 use crate::report::json::{SCHEMA, base64_name, line, microseconds};
+use crate::unit::notes::{NoteCount, NoteCounts};
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -30,6 +31,17 @@ struct Status<'a> {
     time_left_us: Option<u64>,
     begun_units: Vec<BegunUnit<'a>>,
     failed_units: Vec<FailedUnit<'a>>,
+    notes: Vec<CountedNote<'a>>,
+}
+
+#[derive(Serialize)]
+struct CountedNote<'a> {
+    code: &'a str,
+    entries: u64,
+    path: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_base64: Option<String>,
+    message: &'a str,
 }
 
 #[derive(Serialize)]
@@ -71,7 +83,7 @@ struct Reason<'a> {
 }
 
 /// Formats the state as one object on one line.
-pub(super) fn status(plan: &Plan, status: &PlanStatus) -> String {
+pub(super) fn status(plan: &Plan, status: &PlanStatus, notes: &NoteCounts) -> String {
     let (source, destination) = (plan.source.as_path(), plan.destination.as_path());
     let begun_units = status.begun.iter().map(|(unit, attempt)| BegunUnit {
         unit: *unit,
@@ -111,7 +123,19 @@ pub(super) fn status(plan: &Plan, status: &PlanStatus) -> String {
         time_left_us: status.time_left.map(microseconds),
         begun_units: begun_units.collect(),
         failed_units: failed_units.collect(),
+        notes: notes.counts().map(note).collect(),
     })
+}
+
+fn note(count: &NoteCount) -> CountedNote<'_> {
+    let path = count.path.as_path();
+    CountedNote {
+        code: &count.code,
+        entries: count.entries,
+        path: path.to_string_lossy(),
+        path_base64: base64_name(path),
+        message: &count.message,
+    }
 }
 
 fn reason(reason: &FailureReason) -> Reason<'_> {

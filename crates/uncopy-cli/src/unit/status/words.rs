@@ -10,6 +10,7 @@ use uncopy::unit::status::PlanStatus;
 
 use crate::report::human::counted;
 use crate::report::printable;
+use crate::unit::notes::NoteCounts;
 
 /// Maximum number of units of a kind that are listed.
 const MAX_LISTED: usize = 20;
@@ -19,7 +20,7 @@ const MAX_REASONS: usize = 3;
 
 /// Describes a plan. `now` is the time of this machine; of units on others it shows how long ago they were begun, if the
 /// clocks agree.
-pub(super) fn status(plan: &Plan, status: &PlanStatus, now: Time) -> String {
+pub(super) fn status(plan: &Plan, status: &PlanStatus, notes: &NoteCounts, now: Time) -> String {
     let PlanStatus { done, units, waiting, amounts, .. } = status;
     let mut text = format!("{done} of {} done", counted((*units).into(), "unit", "units"));
     let others = [
@@ -69,6 +70,9 @@ pub(super) fn status(plan: &Plan, status: &PlanStatus, now: Time) -> String {
         }
     }
     text.push_str(&more(status.failed.len(), "units failed"));
+    for line in notes.lines() {
+        let _ = writeln!(text, "{line}");
+    }
     text
 }
 
