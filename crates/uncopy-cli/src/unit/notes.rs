@@ -11,7 +11,7 @@ use uncopy::{InodeFlags, Note};
 use crate::report::{self, flags_not_kept, printable};
 
 /// Key of a receipt.
-const KEY: &str = "notes";
+const KEY: &str = "counted_notes";
 
 /// Code of inode flags that copies do not have.
 const FLAGS_NOT_KEPT: &str = "flags_not_kept";
@@ -140,7 +140,12 @@ mod tests {
             all.add_recorded(&Value::Object(receipt.clone()));
         }
         // Those of other versions and of somebody else say nothing.
-        for other in [json!({}), json!({ "notes": 7 }), json!({ "notes": [{}] }), json!(null)] {
+        for other in [
+            json!({}),
+            json!({ "counted_notes": 7 }),
+            json!({ "counted_notes": [{}] }),
+            json!(null),
+        ] {
             all.add_recorded(&other);
         }
         let lines: Vec<String> = all.lines().collect();

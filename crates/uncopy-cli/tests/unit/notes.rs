@@ -66,7 +66,7 @@ fn what_is_lost_is_noted_as_by_cp() {
         if index % 2 == 0 {
             let run = of_unit(unit).as_user(NOBODY).run();
             assert!(run.status.success(), "{}", run.stderr);
-            add(&mut recorded, &printed(&run)["record"]["receipt"]["notes"]);
+            add(&mut recorded, &printed(&run)["record"]["receipt"]["counted_notes"]);
             assert_eq!(run.stderr, "");
         } else {
             let run = uncopy().args(["unit", "run"]).arg(unit).as_user(NOBODY).run();
@@ -74,7 +74,7 @@ fn what_is_lost_is_noted_as_by_cp() {
             said.push_str(&run.stderr);
             let again = printed(&of_unit(unit).as_user(NOBODY).run());
             assert_eq!(again["state"], "done_before");
-            add(&mut recorded, &again["record"]["receipt"]["notes"]);
+            add(&mut recorded, &again["record"]["receipt"]["counted_notes"]);
         }
     }
     // Parts of a cut file have their own records, and the file has its metadata once.
@@ -86,6 +86,6 @@ fn what_is_lost_is_noted_as_by_cp() {
     assert!(shown.stdout.contains("other entries: "), "{}", shown.stdout);
     assert!(shown.stdout.contains("could not be kept (EPERM)"), "{}", shown.stdout);
     let mut of_status = Codes::new();
-    add(&mut of_status, &printed(&status(&["--json"]).run())["notes"]);
+    add(&mut of_status, &printed(&status(&["--json"]).run())["counted_notes"]);
     assert_eq!(of_status, expected);
 }

@@ -31,7 +31,7 @@ struct Status<'a> {
     time_left_us: Option<u64>,
     begun_units: Vec<BegunUnit<'a>>,
     failed_units: Vec<FailedUnit<'a>>,
-    notes: Vec<CountedNote<'a>>,
+    counted_notes: Vec<CountedNote<'a>>,
 }
 
 #[derive(Serialize)]
@@ -123,7 +123,7 @@ pub(super) fn status(plan: &Plan, status: &PlanStatus, notes: &NoteCounts) -> St
         time_left_us: status.time_left.map(microseconds),
         begun_units: begun_units.collect(),
         failed_units: failed_units.collect(),
-        notes: notes.counts().map(note).collect(),
+        counted_notes: notes.counts().map(note).collect(),
     })
 }
 
