@@ -8,7 +8,7 @@ use crate::creation_defaults::Umask;
 use crate::guarded_source::GuardedSource;
 use crate::metadata::{self, Made};
 use uncopy_core::{Error, Note, Result};
-use uncopy_os::{directory, file};
+use uncopy_os::file;
 
 /// Gives an open directory of the destination the metadata of one of the source, and flushes it if that is asked for.
 /// `is_new`: a job made it. Returns what could not be given.
@@ -26,11 +26,7 @@ pub fn finish_directory(
     let stat = source.examine().map_err(|errno| Error::system("examine", path, errno))?;
     let umask = Umask::default();
     // Whoever made it gave it a mode of its own, so that it could be filled.
-    let above = is_new
-        .then(|| directory::open_parent(destination))
-        .transpose()
-        .map_err(|errno| Error::destination("open the directory of", path, errno))?;
-    let made = above.as_ref().map_or(Made::Found, |above| Made::Aside(above.as_fd(), &umask));
+    let made = if is_new { Made::Private(&umask) } else { Made::Found };
     let attributes = source.attributes(options.preserve);
     let notes =
         metadata::apply_to_directory(destination, (&attributes, &stat), made, options.given())

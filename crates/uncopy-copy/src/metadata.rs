@@ -140,11 +140,9 @@ pub(crate) fn apply(
             writer.attributes_of_source(&source.attributes(preserve));
             // Created with 0600 in both cases.
             let is_narrow = staging.is_temporary_name() || given.changes.is_some();
-            if is_narrow && !preserve.mode {
+            if (is_narrow || preserve.acl) && !preserve.mode {
                 let (directory, umask) = (destination.directory(), &Umask::default());
-                writer.mode_of_new_name(directory, umask, bits_of_new(stat, given));
-            } else if preserve.acl && !preserve.mode {
-                writer.mode(stat.permissions() & 0o777 & !name::umask().unwrap_or(0o022));
+                writer.mode_of_new(Some(directory), umask, bits_of_new(stat, given));
             }
         }
     }
@@ -203,10 +201,11 @@ pub(crate) fn apply_to_new(
 pub(crate) enum Made<'a> {
     /// It existed before.
     Found,
-    /// Created with the source's permissions, and given those that filling it needs.
+    /// Created with the source's permissions, and given those that filling it needs; or with mode 0700 if it is given
+    /// another one afterwards ([`GivenMetadata::has_mode`]).
     AsSource(&'a Umask),
-    /// Created with mode 0700 under a temporary name in this directory.
-    Aside(BorrowedFd<'a>, &'a Umask),
+    /// Created with mode 0700.
+    Private(&'a Umask),
 }
 
 /// Gives a directory the metadata of the source's when all its entries are there: another entry
@@ -507,30 +506,19 @@ impl<'a> MetadataWriter<'a> {
         const SETGID: u32 = 0o2000;
         const STICKY: u32 = 0o1000;
         let permissions = source.permissions() & (0o777 | STICKY);
-        let fd = self.fd;
-        let now = move || file::stat(fd).map_or(0, |stat| stat.permissions());
+        let now = || file::stat(self.fd).map_or(0, |stat| stat.permissions());
         match made {
             Made::Found => {}
-            Made::Aside(directory, umask) => {
-                let inherited = now() & SETGID;
-                self.mode_of_new_name(directory, umask, permissions | inherited);
-                let now = now();
-                if permissions & STICKY & !now != 0 {
-                    // It has an inherited ACL, which says nothing of it.
-                    self.mode(now | STICKY);
-                }
-            }
-            Made::AsSource(umask) if self.given.changes.is_some() => {
-                // It was made with 0700.
-                let inherited = now() & SETGID;
-                self.mode(permissions & !umask.get() | inherited);
-            }
-            Made::AsSource(umask) => {
+            Made::AsSource(umask) if !self.given.has_mode() => {
                 let owner = permissions & !self.taken_from_owner(umask);
                 if owner & 0o700 != 0o700 {
                     let now = now();
                     self.mode(now & (owner | 0o7077));
                 }
+            }
+            Made::AsSource(umask) | Made::Private(umask) => {
+                let inherited = now() & SETGID;
+                self.mode_of_new(None, umask, permissions | inherited);
             }
         }
     }
@@ -618,23 +606,29 @@ impl<'a> MetadataWriter<'a> {
         narrowed.unwrap_or(acl)
     }
 
-    /// Gives the mode that the kernel would have, had the file been created under its final name:
-    /// the directory's default ACL if it has one, else the umask (`acl(5)`, object creation).
-    fn mode_of_new_name(&mut self, directory: BorrowedFd<'_>, umask: &Umask, mode: u32) {
-        let default = name::open_directory_for_reading(directory)
-            .and_then(|d| xattr::get(d, DEFAULT_ACL))
-            .ok()
-            .flatten()
-            .and_then(|acl| inherited(&acl, mode));
-        match default {
+    /// Gives the mode that the kernel would have, had the entry been created with it under its final name: the default
+    /// ACL of its directory decides if there is one, else the umask (`acl(5)`, object creation). An ACL of the source
+    /// takes the place of a default one.
+    ///
+    /// `directory`: where it gets its name. `None`: it is a directory itself, and got the default ACL when it was made.
+    fn mode_of_new(&mut self, directory: Option<BorrowedFd<'_>>, umask: &Umask, mode: u32) {
+        const SPECIAL: u32 = 0o7000;
+        let default = || match directory {
+            Some(directory) => name::open_directory_for_reading(directory)
+                .and_then(|directory| xattr::get(directory, DEFAULT_ACL)),
+            None => xattr::get(self.fd, DEFAULT_ACL),
+        };
+        let default = if self.given.preserve.acl { None } else { default().ok().flatten() };
+        match default.and_then(|acl| inherited(&acl, mode)) {
             Some(acl) => {
-                let mode = self.given.changes.map(|_| mode_of(&acl));
+                let (permissions, special) = (mode_of(&acl), mode & SPECIAL);
                 let acl = self.until_it_has_its_mode(acl);
                 if let Err(errno) = xattr::set(self.fd, ACCESS_ACL, &acl) {
                     self.note(MetadataPart::DefaultAcl, errno);
                 }
-                if let Some(mode) = mode {
-                    self.mode(mode);
+                // The list says nothing of these.
+                if self.given.changes.is_some() || special != 0 {
+                    self.mode(permissions | special);
                 }
             }
             None => self.mode(mode & !umask.get()),

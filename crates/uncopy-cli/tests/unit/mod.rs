@@ -1,5 +1,6 @@
 //! `uncopy unit`, as a black box.
 
+mod acl;
 mod between;
 mod hostile;
 mod mounts;
@@ -21,6 +22,7 @@ use testbed::{Case, Place, Program, Run, Scratch};
 
 pub(crate) fn cases() -> Vec<Case> {
     let cases = [
+        acl::cases(),
         planning::cases(),
         state::cases(),
         run::cases(),

@@ -545,7 +545,7 @@ impl Finished {
             return Ok(false);
         }
         let made = match aside {
-            Some(aside) => Made::Aside(aside.parent.as_fd(), worker.context.umask()),
+            Some(_) => Made::Private(worker.context.umask()),
             None => Made::Found,
         };
         let mut given =
