@@ -1,5 +1,6 @@
 //! Errors of plans, units and ledgers.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::format::FormatError;
@@ -50,11 +51,13 @@ pub enum UnitError {
         /// Digest of the file that was done.
         digest: String,
     },
-    /// The file of a unit is no regular file.
-    #[error("cannot read {}: a unit is a regular file", .file.display())]
+    /// Something else than a regular file has the name of one, and was not opened.
+    #[error("cannot read {}: {role} is a regular file", .file.display())]
     NotRegular {
         /// The file.
         file: PathBuf,
+        /// What it should be.
+        role: FileRole,
     },
     /// A file belongs to another plan or unit than its name or its place says.
     #[error("cannot use {}: it belongs to {found}, not to {expected}", .file.display())]
@@ -66,4 +69,26 @@ pub enum UnitError {
         /// Plan or unit that its place stands for.
         expected: String,
     },
+}
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there are no others")]
+pub enum FileRole {
+    /// The file of a unit.
+    Unit,
+    /// The file that says that a directory has a plan.
+    Plan,
+    /// A file of a ledger.
+    Ledger,
+}
+
+impl fmt::Display for FileRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileRole::Unit => "a unit",
+            FileRole::Plan => "a plan",
+            FileRole::Ledger => "each file of a ledger",
+        })
+    }
 }

@@ -24,8 +24,8 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::UnitError;
 use crate::format::{FormatError, FormatProblem, LEDGER_DIRECTORY, PlanId, Time, UnitNumber};
+use crate::{FileRole, UnitError, regular_file};
 use uncopy_core::{Errno, Error};
 use uncopy_os::{Sys, directory, file, name};
 
@@ -323,7 +323,7 @@ impl Ledger {
         let path = self.path.join(&file_name);
         let mut text = Vec::new();
         let file = match name::open_existing(&self.directory, &file_name, OFlags::RDONLY) {
-            Ok(file) => File::from(file),
+            Ok(file) => regular_file::check(file, &path, FileRole::Ledger)?,
             Err(Errno::ENOENT) => return Ok(None),
             Err(errno) => return Err(Error::system("open", &path, errno).into()),
         };

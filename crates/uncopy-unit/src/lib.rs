@@ -12,11 +12,12 @@ mod error;
 pub mod format;
 pub mod ledger;
 pub mod plan;
+mod regular_file;
 mod roots;
 pub mod run;
 pub mod status;
 
-pub use error::UnitError;
+pub use error::{FileRole, UnitError};
 pub use roots::check_source;
 
 /// Returns the time on the clock of this machine.

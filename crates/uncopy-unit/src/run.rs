@@ -21,13 +21,12 @@ use std::time::Duration;
 
 use crate::format::{Entry, Header, Root, SCHEMA, UnitKind, UnitNumber, UnitReader, UnitSummary};
 use crate::ledger::{Amounts, Attempt, Begun, Failure, Flush, Ledger, LockPlace, Record, Worker};
-use crate::{UnitError, now};
+use crate::{FileRole, UnitError, now, regular_file};
 use commits::Commits;
 use failures::Failures;
 use reverse::FromTheBeginning;
 use roots::Roots;
 use serde_json::Value;
-use uncopy_copy::follow;
 use uncopy_copy::guarded::GuardedFile;
 use uncopy_copy::job::{JobObserver, JobOptions, Summary};
 use uncopy_copy::peer::Peer;
@@ -104,11 +103,8 @@ impl Unit {
     /// # Errors
     /// The file cannot be read, or is not in its format.
     pub fn read(path: &Path) -> Result<Unit, UnitError> {
-        // Anything else would be waited for.
-        if !follow::metadata(path)?.is_file() {
-            return Err(UnitError::NotRegular { file: path.to_owned() });
-        }
-        Unit::read_open(GuardedFile::here(follow::open(path)?.into()), path)
+        let file = regular_file::open(path, FileRole::Unit)?;
+        Unit::read_open(GuardedFile::here(file.into()), path)
     }
 
     /// Reads a unit that has this number among the roots of another machine, on this machine, which has the destination:

@@ -65,8 +65,9 @@ pub(crate) fn of_setting(name: &str, value: &str) -> OsString {
     format!("--{SETTING}={name}={value}").into()
 }
 
-/// Adds what settings are read by to a command.
+/// Adds what settings are read by to a command. Whoever wrote its words gets no help and no version from it.
 pub(crate) fn with_settings(command: Command) -> Command {
+    let command = command.disable_help_flag(true).disable_version_flag(true);
     command.arg(Arg::new(SETTING).long(SETTING).action(ArgAction::Append).hide(true))
 }
 

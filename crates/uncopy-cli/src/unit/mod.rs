@@ -12,8 +12,8 @@ mod words;
 
 use clap::{ArgMatches, FromArgMatches};
 pub(crate) use run::do_for_other_machine;
-use uncopy::unit::UnitError;
 use uncopy::unit::format::FormatProblem;
+use uncopy::unit::{FileRole, UnitError};
 use uncopy::{Error, Objection, Reason};
 
 use crate::exit::Exit;
@@ -71,7 +71,15 @@ fn sentence(error: &UnitError) -> String {
         UnitError::OtherRoot { .. } => {
             format!("{error}; mount it here as on the machine of the plan, or make the plan anew")
         }
-        UnitError::NotRegular { .. } => format!("{error}; name a file of DIR/units"),
+        UnitError::NotRegular { role: FileRole::Unit, .. } => {
+            format!("{error}; name a file of DIR/units")
+        }
+        UnitError::NotRegular { role: FileRole::Plan, .. } => {
+            format!("{error}; name the directory of `uncopy unit plan --out`")
+        }
+        UnitError::NotRegular { role: FileRole::Ledger, .. } => {
+            format!("{error}; look who put it there, and remove it")
+        }
         error => format!("{error}; do not move files of a ledger"),
     }
 }

@@ -27,7 +27,6 @@ use crate::remote::{NotServed, Served, UnitJob};
 use crate::report;
 use crate::report::human::counted;
 use crate::report::json::{self, SCHEMA};
-use crate::report::outlet::{self, Stream};
 use crate::stop::{self, Stop};
 
 /// Does a unit.
@@ -41,7 +40,10 @@ pub(super) fn run(flags: &RunArgs, given: &ArgMatches) -> Result<Exit, clap::Err
     };
     let header = unit.header();
     let sides = Sides::of_roots(&header.source, &header.destination)?;
-    let options = words::read(&header.options, sides.direction())?;
+    let options = match options_of(header, sides.direction(), &flags.unit) {
+        Ok(options) => options,
+        Err(exit) => return Ok(exit),
+    };
     let stop = match Stop::new() {
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
@@ -101,15 +103,30 @@ pub(crate) fn do_for_other_machine(
         report::say(&format!("{} was replaced meanwhile; run it again", report::quoted(shown)));
         return Exit::Failure;
     }
-    let options = match words::read(&unit.header().options, Some(Direction::Push)) {
+    let options = match options_of(unit.header(), Some(Direction::Push), shown) {
         Ok(options) => options,
-        Err(error) => {
-            let _ = outlet::write(Stream::Error, error.render().to_string().as_bytes());
-            return Exit::Usage;
-        }
+        Err(exit) => return exit,
     };
     let flags = RunArgs { unit: shown.to_owned(), quiet: job.quiet, json: job.json };
     do_unit(&unit, Some(source), &options, &flags, stop)
+}
+
+/// Reads the options of a unit. What is wrong with them is reported: nobody gave them on this command line.
+fn options_of(
+    header: &Header,
+    between: Option<Direction>,
+    unit: &Path,
+) -> Result<JobOptions, Exit> {
+    words::read(&header.options, between).map_err(|error| {
+        let text = error.render().to_string();
+        let reason = text.lines().next().unwrap_or_default();
+        report::say(&format!(
+            "cannot use the options of {}: {}; use the uncopy that made the plan, or make the plan anew",
+            report::quoted(unit),
+            reason.trim_start_matches("error: ")
+        ));
+        Exit::Usage
+    })
 }
 
 /// Refuses a unit with a root on another machine that does not lie beside its plan: whoever can write a file

@@ -212,11 +212,21 @@ mod tests {
             assert!(error.contains("cannot follow them"), "{line}: {error}");
         }
         assert_eq!(job("-L --links=preserve").links, Links::Preserve);
-        for word in
-            ["--in-place", "--audit=/etc/passwd", "--setting=x", "--setting=a=b", "s", "--config=c"]
-        {
+        for word in [
+            "--in-place",
+            "--audit=/etc/passwd",
+            "--setting=x",
+            "--setting=a=b",
+            "s",
+            "--config=c",
+            "--help",
+            "-h",
+            "-V",
+            "--version",
+        ] {
             let words = ["--recursive", word].map(|word| Word(word.into())).into();
-            assert!(read(&Options { words }, None).is_err(), "{word}");
+            let error = read(&Options { words }, None).unwrap_err();
+            assert!(error.use_stderr(), "{word}");
         }
     }
 

@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
+use rustix::fs::{CWD, FileType, mknodat};
 use testbed::Case;
 
+use super::unit;
 use super::work::{Work, kinds, put, run_unit};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -14,6 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] identities_of_other_files,
         [] ledgers_that_are_links,
         [] unit_files_that_are_no_files,
+        [] plans_and_records_that_are_no_files,
         [] another_file_for_a_unit_that_is_done,
     ]
 }
@@ -55,6 +59,9 @@ fn units_that_are_refused() {
         format!("{text}{last}\n"),
         text.replace("\"words\":[", "\"words\":[\"--in-place\","),
         text.replace("\"words\":[", "\"words\":[\"--audit=/etc/cron.d/x\","),
+        text.replace("\"words\":[", "\"words\":[\"--help\","),
+        text.replace("\"words\":[", "\"words\":[\"-h\","),
+        text.replace("\"words\":[", "\"words\":[\"--version\","),
     ] {
         assert_ne!(hostile, text);
         fs::write(&unit, &hostile).unwrap();
@@ -62,7 +69,9 @@ fn units_that_are_refused() {
         let code = run.status.code();
         let shown = &hostile[..hostile.len().min(2000)];
         assert!(matches!(code, Some(1 | 2)), "{code:?} {}{shown}", run.stderr);
-        assert!(!run.stderr.trim().is_empty(), "{shown}");
+        // Nobody gave these words on a command line, and no help is printed.
+        assert!(run.stderr.contains(&*unit.to_string_lossy()), "{}", run.stderr);
+        assert!(run.stdout.is_empty(), "{}", run.stdout);
         assert!(!work.destination().exists(), "{shown}");
     }
 }
@@ -132,6 +141,43 @@ fn unit_files_that_are_no_files() {
         let run = run_unit(&path);
         assert_eq!(run.status.code(), Some(1), "{}{}", path.display(), run.stderr);
         assert!(run.stderr.contains(&*path.to_string_lossy()), "{}", run.stderr);
+    }
+}
+
+/// Each is named, and nobody waits for the other end of a FIFO.
+fn plans_and_records_that_are_no_files() {
+    let work = Work::new();
+    work.write("f", "text");
+    work.plan(&[]);
+    work.run_all();
+    let plan = work.directory();
+    for name in ["000000.json", "000000.failed.json", "000000.epoch"] {
+        let taken_away = work.ledger().join("000000.json");
+        let record = fs::read(&taken_away).unwrap();
+        fs::remove_file(&taken_away).unwrap();
+        each_kind_of_no_file(&work.ledger().join(name), &plan);
+        fs::write(taken_away, record).unwrap();
+    }
+    each_kind_of_no_file(&plan.join("plan.json"), &plan);
+}
+
+fn each_kind_of_no_file(path: &Path, plan: &Path) {
+    let make: [fn(&Path); 4] = [
+        |path| mknodat(CWD, path, FileType::Fifo, 0o600.into(), 0).unwrap(),
+        |path| mknodat(CWD, path, FileType::Socket, 0o600.into(), 0).unwrap(),
+        |path| fs::create_dir(path).unwrap(),
+        |path| symlink("/dev/zero", path).unwrap(),
+    ];
+    for (number, make) in make.into_iter().enumerate() {
+        let _ = fs::remove_file(path);
+        make(path);
+        for command in ["status", "retry"] {
+            let run = unit([command]).arg(plan).run();
+            assert!(run.failed(1).contains(&*path.to_string_lossy()), "{number}: {}", run.stderr);
+        }
+        if fs::remove_file(path).is_err() {
+            fs::remove_dir(path).unwrap();
+        }
     }
 }
 

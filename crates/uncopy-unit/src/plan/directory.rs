@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::checkpoint::{Checkpoint, LinksState, UnitsState};
 use super::{DirectoryProblem, PlanError, links, units};
-use crate::UnitError;
 use crate::format::{FormatError, FormatProblem, Plan, UnitNumber};
+use crate::{FileRole, UnitError, regular_file};
+use rustix::fs::OFlags;
 use uncopy_core::{Errno, Error};
 
 /// Name of the file that is written last.
@@ -55,7 +56,7 @@ pub(super) fn unit_path(units: &Path, unit: UnitNumber) -> PathBuf {
 /// It cannot be read.
 pub fn digest_of_unit(file: &Path) -> Result<String, UnitError> {
     let mut digest = blake3::Hasher::new();
-    let opened = File::open(file).map_err(|error| system("open", file, &error))?;
+    let opened = regular_file::open(file, FileRole::Unit)?;
     digest.update_reader(opened).map_err(|error| system("read", file, &error))?;
     Ok(digest.finalize().to_hex().to_string())
 }
@@ -67,21 +68,21 @@ pub fn digest_of_unit(file: &Path) -> Result<String, UnitError> {
 pub fn read_plan(directory: &Path) -> Result<Plan, UnitError> {
     let path = directory.join(PLAN_FILE);
     let mut text = Vec::new();
-    let read = File::open(&path)
-        .and_then(|file| file.take(MAX_PLAN_BYTES + 1).read_to_end(&mut text))
-        .map_err(|error| system("open", &path, &error));
-    match read {
-        Err(error) if error.is_not_found() && directory.join(UNFINISHED).exists() => {
-            Err(format_error(directory, FormatProblem::Unfinished))
+    let file = match regular_file::open(&path, FileRole::Plan) {
+        Err(UnitError::System(error)) if error.is_not_found() => {
+            return Err(match directory.join(UNFINISHED).exists() {
+                true => format_error(directory, FormatProblem::Unfinished),
+                false => UnitError::NoPlan { directory: directory.to_owned() },
+            });
         }
-        Err(error) if error.is_not_found() => {
-            Err(UnitError::NoPlan { directory: directory.to_owned() })
-        }
-        Err(error) => Err(error.into()),
-        Ok(length) if length as u64 > MAX_PLAN_BYTES => {
+        opened => opened?,
+    };
+    let read = file.take(MAX_PLAN_BYTES + 1).read_to_end(&mut text);
+    match read.map_err(|error| system("read", &path, &error))? {
+        length if length as u64 > MAX_PLAN_BYTES => {
             Err(format_error(&path, FormatProblem::TooLong))
         }
-        Ok(_) => Plan::parse(&text).map_err(|error| UnitError::Format { file: path, error }),
+        _ => Plan::parse(&text).map_err(|error| UnitError::Format { file: path, error }),
     }
 }
 
@@ -120,7 +121,7 @@ impl PlanDirectory {
                 return refused(DirectoryProblem::NotEmpty);
             }
         }
-        let unfinished = OpenOptions::new().create(true).append(true).open(&marker);
+        let unfinished = unwaiting().create(true).append(true).open(&marker);
         let unfinished = unfinished.map_err(|error| failed("open", &marker, &error))?;
         match unfinished.try_lock() {
             Ok(()) => {}
@@ -192,7 +193,7 @@ impl PlanDirectory {
     pub(super) fn checkpoint(&self) -> Result<Option<Result<Checkpoint, FormatError>>, Error> {
         let path = self.path.join(CHECKPOINT);
         let failed = |error: io::Error| system("read", &path, &error);
-        let file = match File::open(&path) {
+        let file = match unwaiting().read(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed)?,
         };
@@ -239,6 +240,7 @@ impl PlanDirectory {
         drop(self.unfinished);
         Ok(())
     }
+
     /// Removes what a finished plan does not need. Who is killed before leaves a whole plan, and these without a meaning.
     fn end(&self) -> io::Result<()> {
         for name in [CHECKPOINT, CHECKPOINT_ASIDE] {
@@ -253,9 +255,16 @@ impl PlanDirectory {
     }
 }
 
+/// Returns options that wait for no other end of a FIFO: such a file then has nothing, or is an error.
+fn unwaiting() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options
+}
+
 /// Opens a file to go on behind so many bytes; what comes after them is cut off.
 pub(super) fn go_on_with(path: &Path, length: u64) -> io::Result<File> {
-    let mut file = OpenOptions::new().write(true).open(path)?;
+    let mut file = unwaiting().write(true).open(path)?;
     file.set_len(length)?;
     file.seek(SeekFrom::End(0))?;
     Ok(file)

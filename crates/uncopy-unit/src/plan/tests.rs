@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::*;
 use crate::format::{Entry, Kind, UnitKind, UnitNumber, UnitReader, check};
+use crate::{FileRole, UnitError};
 
 pub(super) struct Place {
     root: tempfile::TempDir,
@@ -439,4 +440,19 @@ fn large_directories_are_listed_in_pieces() {
     let planned = place.plan(&place.request());
     assert_eq!(planned.paths().len(), 1_501);
     assert_eq!(planned.plan.entries, 1_501);
+}
+
+/// Nobody waits for the other end of a FIFO.
+#[test]
+fn a_digest_is_that_of_a_regular_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("unit");
+    fs::write(&file, "text").unwrap();
+    assert_eq!(digest_of_unit(&file).unwrap(), blake3::hash(b"text").to_hex().as_str());
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    for other in [fifo.as_path(), directory.path(), Path::new("/dev/zero")] {
+        let error = digest_of_unit(other).unwrap_err();
+        assert!(matches!(error, UnitError::NotRegular { role: FileRole::Unit, .. }), "{error}");
+    }
 }
