@@ -51,8 +51,10 @@ pub(crate) struct UnitFileFacts {
 /// How a process that did a unit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunEnd {
-    /// It ended with this exit code.
+    /// It ended with this exit code; with 0, the unit has a record.
     Code(i32),
+    /// It ended with 0, and the unit has no record.
+    NoRecord,
     /// A signal killed it.
     Signal(i32),
     /// This worker was asked to stop, and stopped it.
@@ -84,6 +86,8 @@ pub(crate) enum GivenUp {
     Conflict,
     /// It failed as often as it was allowed to.
     Failed,
+    /// The program that was to do it says that it did, and the ledger has no record.
+    NoRecord,
     /// It was handed out more often than allowed, and no worker said how it ended: workers died of it, or hung.
     WorkersLost,
     /// It is the last unit, and others have no record and are in no queue.
@@ -99,6 +103,9 @@ impl GivenUp {
             GivenUp::SourceChanged => "the source has changed since the plan: make another plan",
             GivenUp::Conflict => "the destination has changed since the plan: make another plan",
             GivenUp::Failed => "it failed too often: `uncopy unit status` has the reasons",
+            GivenUp::NoRecord => {
+                "its program ended with 0, and the ledger has no record: look which program --program names"
+            }
             GivenUp::WorkersLost => "it was handed out too often, and no worker said how it ended",
             GivenUp::OthersMissing => {
                 "units before it have no record and are in no queue: submit the plan again"
@@ -130,7 +137,7 @@ pub(crate) fn before(delivery: &DeliveryFacts, file: UnitFileFacts) -> Option<Me
         _ if delivery.tries > delivery.max_tries => {
             Some(MessageVerdict::GiveUp(GivenUp::WorkersLost))
         }
-        UnitFileFacts { is_the_file: None, .. } => Some(failed(delivery)),
+        UnitFileFacts { is_the_file: None, .. } => Some(failed(delivery, GivenUp::Failed)),
         UnitFileFacts { is_the_file: Some(true), .. } => None,
     }
 }
@@ -148,7 +155,8 @@ pub(crate) fn after(delivery: &DeliveryFacts, end: RunEnd, facts: &AfterRun) -> 
         // The others were done between the look of the run and that of this worker.
         RunEnd::Code(10) if facts.others_missing == 0 => MessageVerdict::Again(Duration::ZERO),
         RunEnd::Code(10) => MessageVerdict::GiveUp(GivenUp::OthersMissing),
-        RunEnd::Code(_) | RunEnd::Signal(_) => failed(delivery),
+        RunEnd::Code(_) | RunEnd::Signal(_) => failed(delivery, GivenUp::Failed),
+        RunEnd::NoRecord => failed(delivery, GivenUp::NoRecord),
     }
 }
 
@@ -157,9 +165,10 @@ pub(crate) fn goes_on(end: RunEnd) -> bool {
     !matches!(end, RunEnd::Code(2) | RunEnd::Stopped)
 }
 
-fn failed(delivery: &DeliveryFacts) -> MessageVerdict {
+/// `at_last`: reason for giving the unit up when it has failed too often.
+fn failed(delivery: &DeliveryFacts, at_last: GivenUp) -> MessageVerdict {
     if delivery.tries >= delivery.max_tries {
-        return MessageVerdict::GiveUp(GivenUp::Failed);
+        return MessageVerdict::GiveUp(at_last);
     }
     let (first, longest) = BACKOFF;
     let doublings = u32::try_from(delivery.tries.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -211,6 +220,9 @@ mod tests {
         for (tries, is_last, end, facts, expected) in [
             (1, false, RunEnd::Code(0), nothing, Acknowledge),
             (9, true, RunEnd::Code(0), missing, Acknowledge),
+            (1, false, RunEnd::NoRecord, nothing, seconds(1)),
+            (4, true, RunEnd::NoRecord, nothing, seconds(8)),
+            (5, false, RunEnd::NoRecord, nothing, GiveUp(GivenUp::NoRecord)),
             (1, false, RunEnd::Code(1), nothing, seconds(1)),
             (3, false, RunEnd::Code(1), nothing, seconds(4)),
             (5, false, RunEnd::Code(1), nothing, GiveUp(GivenUp::Failed)),

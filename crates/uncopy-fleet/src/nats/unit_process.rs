@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use uncopy_unit::ledger::{Failure, FailureKind};
+use uncopy_unit::ledger::{Failure, FailureKind, Record};
 
 use crate::error::FleetError;
 use crate::verdict::RunEnd;
@@ -22,6 +22,8 @@ pub(super) struct UnitRun {
     pub(super) end: RunEnd,
     /// Why the unit is not done, as the process says it.
     pub(super) failure: Option<Failure>,
+    /// Record of the unit, as the process says it.
+    pub(super) record: Option<Record>,
 }
 
 impl UnitRun {
@@ -35,9 +37,10 @@ impl UnitRun {
 }
 
 /// Output of `uncopy unit run --json`, as far as it is of use here.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Printed {
     failure: Option<Failure>,
+    record: Option<Record>,
 }
 
 /// Runs a unit to its end. When `stop` says so, the process is asked to end, and waited for.
@@ -77,8 +80,8 @@ pub(super) async fn run(
     };
     let (end, text) = tokio::join!(waiting, reading);
     let end = end.map_err(FleetError::system("wait for", uncopy, next))?;
-    let printed = serde_json::from_slice::<Printed>(&text).ok();
-    Ok(UnitRun { end, failure: printed.and_then(|printed| printed.failure) })
+    let Printed { failure, record } = serde_json::from_slice(&text).unwrap_or_default();
+    Ok(UnitRun { end, failure, record })
 }
 
 /// Waits until this worker is asked to stop.

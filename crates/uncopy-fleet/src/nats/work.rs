@@ -346,7 +346,21 @@ impl Fleet {
             report::say(&reason.message);
         }
         let facts = self.after_run(&run).await?;
-        Ok((after(delivery, run.end, &facts), Some(run.end)))
+        let end = match run.end {
+            RunEnd::Code(0) if !self.is_recorded(unit, &run).await? => RunEnd::NoRecord,
+            end => end,
+        };
+        Ok((after(delivery, end, &facts), Some(end)))
+    }
+
+    /// Whether a unit has a record after a process has ended with 0. That of a ledger on another machine is in what the
+    /// process printed, which saves a login for each unit.
+    async fn is_recorded(&self, unit: UnitNumber, run: &UnitRun) -> Result<bool, FleetError> {
+        if self.work.has_ledger_here() {
+            return blocking(&self.work, move |work| work.is_done(unit)).await;
+        }
+        let expected = (self.work.plan.id, unit);
+        Ok(run.record.as_ref().is_some_and(|record| (record.plan, record.unit) == expected))
     }
 
     /// Returns whether units have no record that nobody has given up, whatever the queue counts, and how many have none.

@@ -1,11 +1,12 @@
 //! Units that no worker can do: each is given up with its reason, and everything else is done.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use testbed::{Case, NatsServer};
 
 use super::{SERVER, do_work, publish, queue, submit};
-use crate::work::{Work, failed};
+use crate::work::{Work, failed, fleet};
 
 pub(super) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -16,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         [SERVER] units_that_are_queued_once,
         [SERVER] units_of_another_version,
         [SERVER] a_machine_without_a_root,
+        [SERVER] a_program_that_does_nothing,
     ]
 }
 
@@ -193,4 +195,29 @@ fn a_machine_without_a_root() {
         assert!(run.status.success(), "{name}: {}{}", run.stdout, run.stderr);
         work.assert_done();
     }
+}
+
+/// The ledger says what is done, and no exit code does.
+fn a_program_that_does_nothing() {
+    let work = Work::new();
+    work.fill(5);
+    work.plan(&[]);
+    let server = NatsServer::start();
+    submit(&work, &server.url());
+    let nothing = work.scratch.join("nothing");
+    fs::write(&nothing, "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(&nothing, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = fleet(["work"])
+        .arg(work.directory())
+        .args(["--server", &server.url(), "--max-deliver=1", "--program"])
+        .arg(&nothing)
+        .run();
+    assert!(failed(&run, 1).contains("the ledger has no record"), "{}", run.stderr);
+    assert!(!run.stdout.contains(": done"), "{}", run.stdout);
+    let units = 0..work.units().len() as u64;
+    let expected: Vec<_> = units.map(|unit| (unit, "no_record".to_owned())).collect();
+    assert_eq!(reasons(&work, &server), expected);
+    submit(&work, &server.url());
+    assert!(do_work(&work, &server.url()).status.success());
+    work.assert_done();
 }
