@@ -1,6 +1,5 @@
 //! The file of `--manifest`: it appears under its name when it is whole, or not at all.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +27,7 @@ impl ManifestFile {
     pub(crate) fn add(&mut self, lines: &[u8]) {
         let added = match std::mem::replace(&mut self.begun, Ok(None)) {
             Ok(Some(begun)) => Ok(begun),
-            Ok(None) => begin(&self.file),
+            Ok(None) => Replacement::begin(&self.file),
             Err(error) => Err(error),
         };
         self.begun = added.and_then(|mut begun| begun.write(lines).map(|()| Some(begun)));
@@ -60,14 +59,6 @@ impl ManifestFile {
             note(&file, listed);
         }
         Exit::Success
-    }
-}
-
-fn begin(file: &Path) -> io::Result<Replacement> {
-    match fs::symlink_metadata(file) {
-        // Renaming over /dev/stdout would replace it.
-        Ok(found) if !found.is_file() => Err(io::Error::other("it is no regular file")),
-        _ => Replacement::begin(file),
     }
 }
 

@@ -13,8 +13,9 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// Begins it.
+    /// Begins it. Only a regular file is ever replaced.
     pub(crate) fn begin(file: &Path) -> io::Result<Replacement> {
+        check(file)?;
         let aside = file.with_file_name(format!(".uncopy-new.{}", std::process::id()));
         // Left by a killed run with the same process id.
         let _ = fs::remove_file(&aside);
@@ -32,6 +33,7 @@ impl Replacement {
         let flushed = new.into_inner().map_err(io::IntoInnerError::into_error);
         let ended = flushed
             .and_then(|new| new.sync_all())
+            .and_then(|()| check(&self.file))
             .and_then(|()| fs::rename(&self.aside, &self.file));
         ended.inspect_err(|_| self.remove())
     }
@@ -46,6 +48,18 @@ impl Drop for Replacement {
         if self.new.take().is_some() {
             self.remove();
         }
+    }
+}
+
+/// Checks that a file may be replaced: renaming over /dev/stdout, a FIFO or a link would replace that, and whoever reads there
+/// would wait for ever.
+fn check(file: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(file) {
+        Ok(found) if found.is_symlink() => {
+            Err(io::Error::other("it is a symbolic link, which is not followed here"))
+        }
+        Ok(found) if !found.is_file() => Err(io::Error::other("it is no regular file")),
+        _ => Ok(()),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn run(flags: &StatusArgs, given: &ArgMatches) -> Result<Exit, clap::
         && let Err(error) = replaced_file::replace(file, metrics::text(&plan, &status).as_bytes())
     {
         let what = format!("write the figures to {}", report::quoted(file));
-        exit = exit.and(report::failed_to(&what, &error, "name a file that you may write"));
+        exit = exit.and(report::failed_to(&what, &error, "name a regular file that you may write"));
     }
     let printed = report::print(&text);
     Ok(printed.map_or_else(|error| exit.and(report::output_failed(&error)), |()| exit))

@@ -1,8 +1,10 @@
 //! `uncopy unit status` and `uncopy unit retry`: the ledger is all that counts.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
+use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::{Value, json};
 use testbed::{Case, Scratch};
 
@@ -15,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         [] a_failure_that_a_power_cut_took_is_none,
         [] what_is_no_ledger_is_an_error,
         [] figures_are_replaced_in_one_step,
+        [] figures_replace_nothing_but_a_file,
     ]
 }
 
@@ -181,4 +184,30 @@ fn figures_are_replaced_in_one_step() {
     let nowhere = planned.scratch.join("no/where");
     let run = unit(["status", "--metrics"]).arg(&nowhere).arg(planned.scratch.join("p")).run();
     assert!(run.failed(1).contains("write the figures"), "{}", run.stderr);
+}
+
+/// They stay what they are, also a link to a file: whoever reads from a FIFO there would wait for ever.
+fn figures_replace_nothing_but_a_file() {
+    let planned = Planned::new();
+    let path = |name: &str| planned.scratch.join(name);
+    mknodat(CWD, path("fifo"), FileType::Fifo, 0o600.into(), 0).unwrap();
+    write(path("file"), "old");
+    fs::create_dir(path("directory")).unwrap();
+    for (target, link) in [
+        ("fifo", "to-fifo"),
+        ("file", "to-file"),
+        ("/dev/stdout", "to-stdout"),
+        ("none", "to-none"),
+    ] {
+        symlink(target, path(link)).unwrap();
+    }
+    for name in ["fifo", "directory", "to-fifo", "to-file", "to-stdout", "to-none"] {
+        let kind = || fs::symlink_metadata(path(name)).unwrap().file_type();
+        let before = kind();
+        let run = unit(["status", "--metrics"]).arg(path(name)).arg(path("p")).run();
+        assert!(run.failed(1).contains("name a regular file"), "{name}: {}", run.stderr);
+        assert_eq!(kind(), before, "{name}");
+    }
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "old");
+    assert!(!path("none").exists());
 }
