@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 
-/// Name of the directory that holds the ledgers of a destination. No job copies or deletes it.
+/// Name of the directory that holds the ledgers of a destination. No job copies, deletes or compares it.
 pub const LEDGER_DIRECTORY: &str = ".uncopy-ledger";
 
 /// Whether an entry is such a directory.
-pub(crate) fn is_ledger(name: &OsStr, is_directory: bool) -> bool {
+#[must_use]
+pub fn is_ledger(name: &OsStr, is_directory: bool) -> bool {
     is_directory && name == LEDGER_DIRECTORY
 }

@@ -233,7 +233,7 @@ pub mod guarded {
     pub use crate::guarded_source::{
         GuardedEntry, GuardedFile, GuardedLook, GuardedLooks, GuardedSource,
     };
-    pub use crate::ledger_name::LEDGER_DIRECTORY;
+    pub use crate::ledger_name::{LEDGER_DIRECTORY, is_ledger};
 }
 
 use std::path::Path;

@@ -21,6 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
         [] names_of_one_file_are_in_one_unit,
         [] large_files_are_cut,
         [] flags_and_settings_go_into_every_unit,
+        [] a_file_with_the_name_of_the_ledger,
         [] deletions_are_those_of_now,
         [] a_killed_plan_begins_anew,
         [] an_error_leaves_no_plan,
@@ -188,6 +189,16 @@ fn deletions_are_those_of_now() {
     );
     // Nothing was changed there.
     assert!(scratch.join("d/gone/a/b").exists());
+}
+
+/// It would need the name of the ledger, and is not left out in silence.
+fn a_file_with_the_name_of_the_ledger() {
+    let scratch = mixed();
+    write(scratch.join("s/.uncopy-ledger"), "text");
+    let run = plan(&scratch).run();
+    assert!(run.failed(1).contains("holds the ledgers"), "{}", run.stderr);
+    assert!(!scratch.join("p/plan.json").exists());
+    succeeded(&plan(&scratch).arg("--exclude=/.uncopy-ledger").run());
 }
 
 /// `kill -9` in each call on the directory of the plan.

@@ -351,6 +351,21 @@ fn copies_and_mirrors_leave_the_ledger() {
     let run = uncopy().args(["cp", "-aT"]).arg(work.destination()).arg(&further).run();
     assert!(run.status.success(), "{}", run.stderr);
     assert!(!further.join(".uncopy-ledger").exists() && further.join("a").exists());
+    // Nor does a comparison miss one, or find one that it did not expect.
+    put(
+        &work.source().join(".uncopy-ledger/old/000000.json"),
+        "of a source that was a destination",
+    );
+    let digests = uncopy().args(["cp", "-rT", "--manifest"]).arg(work.scratch.join("sums"));
+    let run = digests.arg(work.destination()).arg(work.scratch.join("again")).run();
+    assert!(run.status.success(), "{}", run.stderr);
+    let of_trees = [work.source(), work.destination()];
+    let by_digests = ["--manifest".into(), work.scratch.join("sums"), work.destination()];
+    for words in [&of_trees[..], &by_digests] {
+        let run = uncopy().args(["verify", "--strict"]).args(words).run();
+        assert!(run.status.success(), "{}{}", run.stdout, run.stderr);
+    }
+    fs::remove_dir_all(work.source().join(".uncopy-ledger")).unwrap();
     put(&work.destination().join("stranger"), "x");
     let mirror = uncopy().args(["cp", "-aT", "--delete"]);
     let run = mirror.arg(work.source()).arg(work.destination()).run();

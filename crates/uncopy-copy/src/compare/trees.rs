@@ -11,6 +11,7 @@ use rustix::fs::{FileType, OFlags};
 use super::contents::{Buffers, SideError, are_same};
 use super::result::{Comparison, Difference, FindingKind, unreadable};
 use super::{CompareObserver, CompareOptions, CompareSummary, finish};
+use crate::ledger_name::is_ledger;
 use crate::pool::Pool;
 use crate::source;
 use uncopy_core::{Errno, Error, Reason, Result};
@@ -280,7 +281,7 @@ pub(super) fn open_file(directory: impl AsFd, name: &OsStr) -> Sys<OwnedFd> {
     }
 }
 
-/// Lists a directory, by name.
+/// Lists a directory, by name, without the ledgers of units: no copy has those.
 pub(super) fn list(fd: &OwnedFd) -> Sys<Vec<Listed>> {
     let mut buffer = Vec::with_capacity(64 << 10);
     let mut entries = Vec::new();
@@ -295,6 +296,7 @@ pub(super) fn list(fd: &OwnedFd) -> Sys<Vec<Listed>> {
             *kind = directory::stat_name(fd, name)?.file_type();
         }
     }
+    entries.retain(|(name, kind)| !is_ledger(name, *kind == FileType::Directory));
     entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(entries)
 }

@@ -17,7 +17,7 @@ use super::{EntryProblem, PlanError, PlanEvent, PlanRequest, PlanRoot, PlanTotal
 use crate::format::{
     Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath, SeenDirectory, SeenRoots,
 };
-use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee};
+use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee, is_ledger};
 use uncopy_copy::pool::Pool;
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::file::Stat;
@@ -354,9 +354,6 @@ impl Walk<'_> {
         name: &OsStr,
         stat: Option<&Stat>,
     ) -> Result<(), PlanError> {
-        if opened.path.is_empty() && name == LEDGER_DIRECTORY {
-            return Ok(());
-        }
         let path = joined(opened.path, name);
         let found = stat.map_or_else(|| opened.source.stat_name(name), |stat| Ok(stat.clone()));
         let stat = match found {
@@ -487,8 +484,8 @@ impl Walk<'_> {
         };
         let root = &self.request.destination;
         let mut take = |name: &OsStr| {
-            let is_ledger = task.path.is_empty() && name == LEDGER_DIRECTORY;
-            if !is_ledger && opened.source.look_up(name) == Err(Errno::ENOENT) {
+            let is_own = task.path.is_empty() && name == LEDGER_DIRECTORY;
+            if !is_own && opened.source.look_up(name) == Err(Errno::ENOENT) {
                 let path = joined(&task.path, name);
                 self.add_stranger(destination, path, name, found, true);
             }
@@ -630,13 +627,13 @@ impl Walk<'_> {
     /// Whether an entry is one of those that are copied and deleted. The ledger of another plan is none.
     fn selects(&self, path: &[u8], kind: Kind) -> bool {
         let selection = &self.request.selection;
-        let name = path.rsplit(|byte| *byte == b'/').next();
-        let is_ledger = kind == Kind::Directory && name == Some(LEDGER_DIRECTORY.as_bytes());
+        let is_directory = kind == Kind::Directory;
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let is_selected = || {
             let path = Path::new(OsStr::from_bytes(path));
-            selection.is_everything() || selection.selects(path, kind == Kind::Directory)
+            selection.is_everything() || selection.selects(path, is_directory)
         };
-        !is_ledger && is_selected()
+        !is_ledger(OsStr::from_bytes(name), is_directory) && is_selected()
     }
 
     fn relative(&self, path: &[u8]) -> Option<RelativePath> {
