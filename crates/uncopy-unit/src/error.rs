@@ -56,7 +56,7 @@ pub enum UnitError {
     NotRegular {
         /// The file.
         file: PathBuf,
-        /// What it should be.
+        /// Role that it should have.
         role: FileRole,
     },
     /// A file belongs to another plan or unit than its name or its place says.
@@ -71,7 +71,7 @@ pub enum UnitError {
     },
 }
 
-/// What a file is for.
+/// Role of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there are no others")]
 pub enum FileRole {
