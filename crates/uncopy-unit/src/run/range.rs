@@ -38,6 +38,15 @@ pub(super) enum RangeEnd {
     Not,
 }
 
+/// Result of the beginning of a staging file.
+enum BegunStaging {
+    Open(OwnedFd),
+    /// The whole file is in place; this is the identity of the staging file that it was.
+    Placed(Value),
+    /// Somebody has had the lock of the file for too long.
+    Busy,
+}
+
 /// A part, and its file.
 struct PartOfFile<'a> {
     entry: &'a Entry,
@@ -114,8 +123,9 @@ impl AttemptedUnit<'_> {
             Ok(end) => Ok(end),
             Err(UnitError::System(error)) => {
                 self.roots.source.check_connected()?;
-                // The damage may be in any part.
-                let of_all_parts = [FailureKind::SourceChanged, FailureKind::Verification];
+                // The damage may be in any part, or no part can get its name.
+                let of_all_parts =
+                    [FailureKind::SourceChanged, FailureKind::Conflict, FailureKind::Verification];
                 if of_all_parts.contains(&super::failures::kind_of(&error)) {
                     self.give_up(&of_file)?;
                 }
@@ -151,8 +161,11 @@ impl AttemptedUnit<'_> {
         let staging = match found {
             Some(staging) => staging,
             None => match self.begin_staging(of_file)? {
-                Some(staging) => staging,
-                None => return Ok(self.busy(of_file)),
+                BegunStaging::Open(staging) => staging,
+                BegunStaging::Placed(staging) => {
+                    return self.record_part(of_file, Receipt::default(), &staging, receipt);
+                }
+                BegunStaging::Busy => return Ok(self.busy(of_file)),
             },
         };
         let identity = file::stat(&staging)
@@ -272,21 +285,40 @@ impl AttemptedUnit<'_> {
     }
 
     /// Makes the staging file, with its length at once. Records of parts of an earlier one are taken back.
-    /// `None`: somebody has had the lock of the file for too long.
-    fn begin_staging(&self, of_file: &PartOfFile<'_>) -> Result<Option<OwnedFd>, UnitError> {
+    ///
+    /// # Errors
+    /// It cannot be made, the destination is not as planned, or a later attempt has begun.
+    fn begin_staging(&self, of_file: &PartOfFile<'_>) -> Result<BegunStaging, UnitError> {
         let failed = |errno| self.failed_at(of_file, "make the staging file of", errno);
         let PartOfFile { directory, staging, source, .. } = of_file;
         let place = LockPlace::File(of_file.part.file);
-        let Some(_lock) = self.ledger.lock_within(place, PATIENCE)? else { return Ok(None) };
+        let Some(_lock) = self.ledger.lock_within(place, PATIENCE)? else {
+            return Ok(BegunStaging::Busy);
+        };
         if let Some(made) = self.look(of_file)? {
-            return Ok(Some(made));
+            return Ok(BegunStaging::Open(made));
+        }
+        // Another attempt may have ended it between two looks.
+        if let Some(staging) = self.was_placed(of_file)? {
+            return Ok(BegunStaging::Placed(staging));
+        }
+        let refused = |why| Error::new("copy to", &of_file.path, Reason::Refused(why));
+        if !self.ledger.is_current(self.unit.header.unit, self.attempt)? {
+            return Err(refused(Objection::Overtaken).into());
+        }
+        let found = match directory::stat_name(&**directory, of_file.name) {
+            Err(Errno::ENOENT) => None,
+            found => Some(found.map_err(|errno| self.failed_at(of_file, "examine", errno))?),
+        };
+        if !is_planned(of_file.entry.destination.as_ref(), found.as_ref()) {
+            return Err(refused(Objection::DestinationSincePlan).into());
         }
         self.withdraw_others(of_file)?;
         let (aside, new) = create_aside(of_file, "new").map_err(failed)?;
         let named = file::truncate(&new, source.size)
             .and_then(|()| name::rename_new(&**directory, &aside, staging));
         match named {
-            Ok(()) => Ok(Some(new)),
+            Ok(()) => Ok(BegunStaging::Open(new)),
             Err(errno) => {
                 let _ = name::unlink(&**directory, &aside);
                 Err(failed(errno).into())

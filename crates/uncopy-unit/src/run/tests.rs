@@ -233,6 +233,35 @@ fn a_part_whose_source_changed_fails_the_whole_file() {
 }
 
 #[test]
+fn a_cut_file_whose_destination_changed_leaves_nothing() {
+    for was_there in [false, true] {
+        let copy = Copy::new();
+        copy.write("large", vec![1; 3 << 20]);
+        fs::create_dir(&copy.destination).unwrap();
+        let place = copy.destination.join("large");
+        if was_there {
+            fs::write(&place, "before the plan").unwrap();
+        }
+        let planned = copy.plan(None);
+        let first = copy.unit_of(&planned, "large");
+        for number in [first, first + 1] {
+            assert!(matches!(copy.run(number), Ran::Done(_)));
+        }
+        fs::write(&place, "by a user").unwrap();
+        assert_eq!(kinds(&copy.run(first + 2)), [FailureKind::Conflict]);
+        let names = || walk(&copy.destination).into_keys().collect::<Vec<_>>();
+        assert_eq!(names(), [Path::new("large")]);
+        // No part is copied in vain.
+        for number in [first, first + 1, first + 2] {
+            assert_eq!(kinds(&copy.run(number)), [FailureKind::Conflict]);
+            assert_eq!(names(), [Path::new("large")]);
+        }
+        assert_eq!(fs::read(&place).unwrap(), b"by a user");
+        assert!(matches!(copy.run(planned.units - 1), Ran::NotYet { missing: 3, .. }));
+    }
+}
+
+#[test]
 fn parts_begin_anew_when_their_staging_file_is_gone() {
     let copy = Copy::new();
     let bytes: Vec<u8> = (0..(3 << 20) + 5).map(|number| (number % 251) as u8).collect();
