@@ -4,10 +4,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError,
+    ABI, Access, AccessFs, AddRuleError, AddRulesError, BitFlags, CompatLevel, Compatible,
+    PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
 };
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use uncopy_os::follow;
 
 /// Version from which on a file can be renamed into another directory, which the engine does (Linux 5.19).
@@ -34,10 +35,16 @@ fn random() -> Option<OwnedFd> {
     follow::open(Path::new("/dev/urandom"), OFlags::PATH).ok()
 }
 
-/// Confines it to writing beneath these handles; it reads anywhere.
-pub(crate) fn to_writing(of: impl Iterator<Item = OwnedFd>) -> bool {
+/// Confines it to writing beneath these handles, and to linking files from beneath the others; it reads anywhere.
+pub(crate) fn to_writing(
+    of: impl Iterator<Item = OwnedFd>,
+    linked: impl Iterator<Item = OwnedFd>,
+) -> bool {
     let access = AccessFs::from_write(LATEST);
-    apply(AccessFs::from_write, of.map(|handle| Rule { handle, access })).is_ok()
+    // A file may get no name by which more is allowed than by those that it has (landlock(7), LANDLOCK_ACCESS_FS_REFER).
+    let of_files = access & AccessFs::from_file(LATEST) | AccessFs::Refer;
+    let linked = linked.map(|handle| Rule { handle, access: of_files });
+    apply(AccessFs::from_write, of.map(|handle| Rule { handle, access }).chain(linked)).is_ok()
 }
 
 /// Confines it to reading and writing beneath `within`, and to reading beneath `readable`.
@@ -61,7 +68,22 @@ fn apply(
         .create()?;
     for Rule { handle, access } in rules {
         // The crate leaves out rights that the kernel does not know, and on a file those of directories.
-        ruleset = ruleset.add_rule(PathBeneath::new(handle.as_fd(), access))?;
+        match (&mut ruleset).add_rule(PathBeneath::new(handle.as_fd(), access)) {
+            Err(error) if needs_no_rule(&error) => {}
+            other => drop(other?),
+        }
     }
     ruleset.restrict_self().map(drop)
+}
+
+/// Whether the kernel takes no rule for something, and forbids nobody to open it: a pipe, a socket or a memory file, which
+/// lies in no directory and is found in `/proc` alone (`get_path_from_fd` in `security/landlock/syscalls.c`,
+/// `is_nouser_or_private` in `security/landlock/fs.c`).
+fn needs_no_rule(error: &RulesetError) -> bool {
+    match error {
+        RulesetError::AddRules(AddRulesError::Fs(AddRuleError::AddRuleCall { source, .. })) => {
+            source.raw_os_error() == Some(Errno::BADFD.raw_os_error())
+        }
+        _ => false,
+    }
 }

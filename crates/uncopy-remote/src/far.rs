@@ -72,6 +72,8 @@ pub struct RunRequest {
     begun: Begun,
     arguments: Vec<OsString>,
     sources: Vec<OsString>,
+    /// Directories whose files get further names.
+    linked: Vec<PathBuf>,
 }
 
 /// Greets the near end and reads its job. No thread is left behind: what comes later can confine the calling one.
@@ -110,7 +112,8 @@ pub fn accept(
         Job::Run { .. } if begun.restriction.read_only => Err(begun.refuse(Refusal::ReadOnly)),
         Job::Run { arguments, sources } => {
             let (arguments, sources) = (words(arguments), words(sources));
-            Ok(Accepted::Run(RunRequest { begun, arguments, sources }))
+            let linked = Vec::new();
+            Ok(Accepted::Run(RunRequest { begun, arguments, sources, linked }))
         }
         _ => Err(Violation::WrongOrder.into()),
     }
@@ -315,6 +318,13 @@ impl RunRequest {
         &self.sources
     }
 
+    /// Lets the job give files beneath these directories, which exist, further names beneath the ones that it writes to. In a
+    /// restricted login those of its directory are the only ones that it may.
+    #[must_use]
+    pub fn linking_from(self, directories: Vec<PathBuf>) -> RunRequest {
+        RunRequest { linked: directories, ..self }
+    }
+
     /// Refuses the job.
     ///
     /// # Errors
@@ -335,8 +345,8 @@ impl RunRequest {
         writable: &[PathBuf],
         job: impl FnOnce(Arc<RemoteSource>, &Output) -> u8,
     ) -> Result<u8, RemoteError> {
-        let RunRequest { begun, .. } = self;
-        let is_confined = match begun.confine(writable) {
+        let RunRequest { begun, linked, .. } = self;
+        let is_confined = match begun.confine(writable, &linked) {
             Ok(is_confined) => is_confined,
             Err(NotBegun::Refused(refusal)) => return Err(begun.refuse(refusal)),
             Err(NotBegun::Failed(error)) => return Err(error),
@@ -380,16 +390,20 @@ impl From<RemoteError> for NotBegun {
 }
 
 impl Begun {
-    /// Confines the calling thread to writing beneath these directories. Returns whether the kernel can.
-    fn confine(&self, writable: &[PathBuf]) -> Result<bool, NotBegun> {
+    /// Confines the calling thread to writing beneath these directories, and to linking from the others. Returns whether the
+    /// kernel can.
+    fn confine(&self, writable: &[PathBuf], linked: &[PathBuf]) -> Result<bool, NotBegun> {
         let Some(within) = self.restriction.open()? else {
-            let what = "open a directory that is written to";
-            let open = |directory: &PathBuf| {
-                let opened = follow::open_directory(directory);
-                opened.map_err(|stopped| RemoteError::System { what, errno: stopped.errno() })
+            let open_all = |what, directories: &[PathBuf]| {
+                let open = |directory: &PathBuf| {
+                    let opened = follow::open_directory(directory);
+                    opened.map_err(|stopped| RemoteError::System { what, errno: stopped.errno() })
+                };
+                directories.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>()
             };
-            let handles: Vec<OwnedFd> = writable.iter().map(open).collect::<Result<_, _>>()?;
-            return Ok(confine::to_writing(handles.into_iter()));
+            let writable = open_all("open a directory that is written to", writable)?;
+            let linked = open_all("open a directory that is linked from", linked)?;
+            return Ok(confine::to_writing(writable.into_iter(), linked.into_iter()));
         };
         let root = self.restriction.directory.as_deref().map(Path::canonicalize);
         let is_beneath = |directory: &PathBuf| match (&root, directory.canonicalize()) {

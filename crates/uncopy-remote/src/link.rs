@@ -15,6 +15,10 @@ use crate::input::{Directions, Input};
 use crate::outbox::Outbox;
 use crate::{Limits, RemoteError, Traffic};
 
+/// Number of bytes of a frame that come within the limit of silence at least, unless its end does. With a length that was
+/// damaged a frame would swallow signs of life for ever, which are far fewer.
+const MIN_FRAME_BYTES: u64 = 1024;
+
 /// End of a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum LinkEnd {
@@ -38,8 +42,29 @@ struct Life {
     end: Option<LinkEnd>,
     /// Beginning of the read under way.
     reading_since: Option<Instant>,
+    /// Frame that has not come whole.
+    partial: Option<Partial>,
     is_reader_done: bool,
     is_writer_done: bool,
+}
+
+/// Counts the bytes that have come, since a time, of a frame that is not whole.
+#[derive(Debug, Clone, Copy)]
+struct Partial {
+    since: Instant,
+    bytes: u64,
+}
+
+impl Partial {
+    /// Counts received bytes, behind which a frame is not whole. `is_same`: nor was it before them.
+    fn after(before: Option<Partial>, is_same: bool, bytes: u64) -> Partial {
+        let begun =
+            before.filter(|_| is_same).unwrap_or(Partial { since: Instant::now(), bytes: 0 });
+        match begun.bytes + bytes {
+            MIN_FRAME_BYTES.. => Partial { since: Instant::now(), bytes: 0 },
+            bytes => Partial { bytes, ..begun },
+        }
+    }
 }
 
 /// Connection to the other end.
@@ -320,8 +345,11 @@ impl Link {
             Some(spare) => spare.take(bytes),
             None => Vec::with_capacity(bytes),
         };
+        let mut count = 0;
         loop {
+            let mut is_same = true;
             while let Some(frame) = frames.next()? {
+                is_same = false;
                 // The lock is not held while somebody waits.
                 let received = lock(&self.session).take(frame)?;
                 match (received, &self.calls, &self.answering) {
@@ -338,6 +366,10 @@ impl Link {
                     return Err(end.error());
                 }
                 life.reading_since = Some(Instant::now());
+                life.partial = match frames.is_empty() {
+                    true => None,
+                    false => Some(Partial::after(life.partial, is_same, count)),
+                };
             }
             let read = input.feed(&mut |bytes| frames.feed_into(bytes, &mut make));
             lock(&self.life).reading_since = None;
@@ -347,10 +379,11 @@ impl Link {
                     let what = "it ended in the middle of a frame".to_owned();
                     return Err(RemoteError::Lost { what });
                 }
-                Ok(count) => {
-                    self.counts.receive(count as u64);
+                Ok(read) => {
+                    count = read as u64;
+                    self.counts.receive(count);
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => count = 0,
                 Err(error) => {
                     let what = format!("reading from it failed: {error}");
                     return Err(RemoteError::Lost { what });
@@ -364,11 +397,18 @@ impl Link {
         let silence = self.limits.silence;
         let mut life = lock(&self.life);
         while life.end.is_none() {
-            let silent = life.reading_since.map_or(Duration::ZERO, |since| since.elapsed());
-            let left = silence.saturating_sub(silent);
+            let age =
+                |since: Option<Instant>| since.map_or(Duration::ZERO, |since| since.elapsed());
+            let silent = age(life.reading_since);
+            let stuck = age(life.partial.map(|partial| partial.since));
+            let left = silence.saturating_sub(silent.max(stuck));
             if left.is_zero() {
                 drop(life);
-                let what = format!("nothing has come over it for {} s", silence.as_secs_f32());
+                let seconds = silence.as_secs_f32();
+                let what = match silent >= silence {
+                    true => format!("nothing has come over it for {seconds} s"),
+                    false => format!("a message that it began has not come for {seconds} s"),
+                };
                 return self.finish(&LinkEnd::Failed(RemoteError::Lost { what }));
             }
             (life, _) =

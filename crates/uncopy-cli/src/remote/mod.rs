@@ -4,6 +4,7 @@ mod doctor;
 mod examined;
 mod pull;
 mod push;
+mod reach;
 mod recorder;
 mod relay;
 mod run_there;

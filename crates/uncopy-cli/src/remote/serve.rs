@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,13 +15,14 @@ use uncopy::remote::{
 };
 
 use super::examined::{self, Examined, Offer};
+use super::reach::Reach;
 use super::there::There;
 #[cfg(feature = "unit")]
 use super::unit::UnitJob;
 use super::words::{self, Wanted, Watched};
 use super::{relay, session};
 use crate::config::Configured;
-use crate::cp::target::{self, Kind, Names, Reading};
+use crate::cp::target::{self, Names, Reading};
 use crate::cp::{self, Held};
 use crate::exit::Exit;
 #[cfg(not(feature = "unit"))]
@@ -50,6 +51,8 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
             return Ok(report::failed_to(&operation, &error, next_step));
         }
     };
+    // A job is confined to its paths, and `/proc` is none of those.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let restriction = Restriction { directory, read_only: flags.read_only, data: data() };
     let served = Streams::stdio().and_then(|streams| {
         match remote::accept(streams, &Limits::default(), &restriction)? {
@@ -76,7 +79,6 @@ pub(crate) fn run(flags: &ServeArgs) -> Result<Exit, clap::Error> {
         // The other side was told, if it is still there; this may go to the log of a server.
         if !matches!(error, RemoteError::NoData { .. }) {
             // It names the machine, since ssh shows it on the other one.
-            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
             report::say(&format!("serve on {:?}: {error}", host.trim_end()));
         }
         session::exit_of(&error)
@@ -112,15 +114,10 @@ fn examine(
     path: &Path,
     restriction: &Restriction,
 ) -> Result<Exit, RemoteError> {
-    let writable = writable(path, Kind::Either);
-    if let Some(only) = &restriction.directory
-        && !is_beneath(only, path, &writable)
-    {
-        let path = path.as_os_str().as_encoded_bytes().to_vec();
-        request.refuse(Refusal::Outside { path })?;
-        return Ok(Exit::Failure);
-    }
-    let code = request.run(&writable, |_, output| {
+    let Some(reach) = Reach::of_path(path, restriction.directory.as_deref()) else {
+        return refuse_outside(request, path);
+    };
+    let code = request.run(&reach.writable, |_, output| {
         let found = Examined::here(path, Offer::from(&restriction.data));
         let text = serde_json::to_vec(&found).unwrap_or_default();
         match output.write(OutputStream::Standard, &text) {
@@ -147,19 +144,24 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
             return Ok(Exit::Usage);
         }
     };
-    let writable = writable(&job.names.destination, job.names.kind);
-    if let Some(only) = only
-        && !is_beneath(only, &job.names.destination, &writable)
-    {
-        let path = job.names.destination.as_os_str().as_encoded_bytes().to_vec();
-        request.refuse(Refusal::Outside { path })?;
-        return Ok(Exit::Failure);
-    }
+    let Some(Reach { writable, linked }) = Reach::of_copy(&job.options, &job.names, only) else {
+        return refuse_outside(request, &job.names.destination);
+    };
     if let (Some(only), Some(earlier)) = (only, &mut job.options.link_dest) {
         // Whether a file is there, and is like one of the other machine, is a secret of what lies outside.
         earlier.within = Some(only.to_owned());
     }
+    let request = request.linking_from(linked);
     request.run(&writable, |source, output| job.run(source, output).code()).map(Exit::of_code)
+}
+
+/// Refuses a job at a path that this login may not reach.
+///
+/// # Errors
+/// Always: the refusal as an error.
+fn refuse_outside(request: RunRequest, path: &Path) -> Result<Exit, RemoteError> {
+    let path = path.as_os_str().as_encoded_bytes().to_vec();
+    request.refuse(Refusal::Outside { path }).map(|()| Exit::Failure)
 }
 
 /// Whether the other machine wants a unit done.
@@ -187,16 +189,11 @@ fn do_unit(
             return Ok(Exit::Usage);
         }
     };
-    let writable = writable(&job.destination, Kind::Either);
-    if let Some(only) = only
-        && !is_beneath(only, &job.destination, &writable)
-    {
-        let path = job.destination.as_os_str().as_encoded_bytes().to_vec();
-        request.refuse(Refusal::Outside { path })?;
-        return Ok(Exit::Failure);
-    }
+    let Some(reach) = Reach::of_path(&job.destination, only) else {
+        return refuse_outside(request, &job.destination);
+    };
     let shown = PathBuf::from(request.sources().get(1).cloned().unwrap_or_default());
-    let code = request.run(&writable, |source, output| {
+    let code = request.run(&reach.writable, |source, output| {
         outlet::redirect(Box::new(Away(output.clone())));
         let source: Arc<dyn Peer> = source;
         let exit = match stop_asked_by(output) {
@@ -212,38 +209,6 @@ fn do_unit(
 fn stop_asked_by(output: &Output) -> io::Result<Stop> {
     let asking = output.clone();
     Ok(Stop::new()?.asked_by(move || asking.is_stopping()))
-}
-
-/// Whether a destination, by its text and by where it really is, lies in the directory that a login is restricted to.
-fn is_beneath(only: &Path, destination: &Path, writable: &[PathBuf]) -> bool {
-    let inner = match destination.is_absolute() {
-        true => destination.strip_prefix(only).ok(),
-        false => Some(destination),
-    };
-    let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-    let is_inside = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(only));
-    inner.is_some_and(|inner| inner.components().all(stays)) && writable.iter().all(is_inside)
-}
-
-/// Directories beneath which a copy to this destination writes.
-fn writable(destination: &Path, kind: Kind) -> Vec<PathBuf> {
-    let parent = |path: &Path| match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
-        Some(parent) => parent.to_owned(),
-        None => path.to_owned(),
-    };
-    let found = destination.canonicalize();
-    let is_inside = |path: &Path| path.is_dir() && kind != Kind::File;
-    match found {
-        // Something new, or a link that leads nowhere: it is made beside its name.
-        Err(_) => vec![parent(destination)],
-        Ok(path) if is_inside(&path) => vec![path],
-        // It is replaced where it lies, through a link or not.
-        Ok(path) => vec![parent(destination), parent(&path), path],
-    }
-    .into_iter()
-    .filter(|path| path.is_dir())
-    .collect()
 }
 
 /// A copy that the other machine wants.

@@ -1,7 +1,9 @@
 //! Errors before and beside a copy, and their messages.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use testbed::{Case, Compared, Program, assert_same_tree};
@@ -282,6 +284,34 @@ fn what_cannot_be_looked_at_is_an_error_of_its_entry() {
     }
 }
 
+/// It says so also when it is confined to paths, of which `/proc` is none.
+fn a_serving_machine_is_named_by_its_errors() {
+    let machines = Machines::new();
+    let root = machines.far.to_str().unwrap().as_bytes();
+    let frame = |kind: u8, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+        [&length[..], &[kind], &[0; 4], payload].concat()
+    };
+    let length = u32::try_from(root.len()).unwrap().to_le_bytes();
+    let job = [&[1][..], &1_u32.to_le_bytes(), &length, root].concat();
+    let greeting = b"\0\xffuncopy wire\r\n\x1a\x01\0\x01\0\x01x";
+    // A job, and a frame of no kind.
+    let sent = [&greeting[..], &frame(16, &job), &frame(99, b"")].concat();
+    let mut serving = Command::new(UNCOPY)
+        .args(["serve", "--stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    serving.stdin.take().unwrap().write_all(&sent).unwrap();
+    let output = serving.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(said.contains(&format!("serve on {:?}: ", host.trim_end())), "{said}");
+    assert!(said.contains("breaks the protocol"), "{said}");
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_machine_without_uncopy_is_named,
@@ -290,6 +320,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_remote_shell_that_ends_before_the_greeting_says_how,
         [] a_banner_is_skipped_and_a_book_is_not,
         [] errors_are_those_of_one_machine,
+        [] a_serving_machine_is_named_by_its_errors,
         [] the_program_there_may_have_words,
         [testbed::Need::Root] what_cannot_be_looked_at_is_an_error_of_its_entry,
         [testbed::Need::Root] what_may_not_be_read_is_an_error_of_its_entry,

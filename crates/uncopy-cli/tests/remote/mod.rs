@@ -8,6 +8,7 @@ mod ending;
 mod failing;
 mod memory;
 mod names;
+mod reached;
 mod recorded;
 mod restricted;
 mod same;
@@ -163,6 +164,7 @@ pub(crate) fn cases() -> Vec<Case> {
         failing::cases(),
         memory::cases(),
         names::cases(),
+        reached::cases(),
         recorded::cases(),
         restricted::cases(),
         same::cases(),

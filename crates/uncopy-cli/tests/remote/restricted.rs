@@ -207,6 +207,28 @@ fn a_kernel_that_cannot_confine_is_no_place_for_a_restriction() {
     assert_eq!(names_in(&restricted.machines.far.join("only/d")), ["inside"]);
 }
 
+/// Also by a name in a directory that lies inside, and as the end of a link that the options replace.
+fn links_that_lead_out_are_not_written_through() {
+    let restricted = Restricted::new();
+    let far = restricted.machines.far.path();
+    symlink(far.join("outside/secret"), far.join("only/d/a")).unwrap();
+    symlink("inside", far.join("only/d/b")).unwrap();
+    restricted.is_refused(&restricted.cp("").args(["a", "far:d"]).run());
+    restricted.is_refused(&restricted.cp("").args(["-r", "a", "far:d"]).run());
+    fs::write(restricted.machines.near.join("b"), b"through").unwrap();
+    let run = restricted.cp("").args(["b", "far:d"]).run();
+    succeeded(&run);
+    assert_eq!(fs::read(far.join("only/d/inside")).unwrap(), b"through");
+    for destination in ["d", "secret"] {
+        let run = restricted.cp("").args(["--remove-destination", "a"]);
+        let run = run.arg(format!("far:{destination}")).run();
+        succeeded(&run);
+        restricted.check(&run);
+    }
+    assert_eq!(fs::read(far.join("only/d/a")).unwrap(), b"from near");
+    assert_eq!(fs::read(far.join("only/secret")).unwrap(), b"from near");
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] paths_outside_are_not_shown,
@@ -214,6 +236,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] nothing_outside_is_written,
         [] a_login_that_only_reads_writes_nothing,
         [] earlier_copies_outside_are_no_earlier_copies,
+        [] links_that_lead_out_are_not_written_through,
         [] a_kernel_that_cannot_confine_is_no_place_for_a_restriction,
     ]
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -287,7 +288,12 @@ fn the_serving_threads_can_open_nothing_outside_even_by_mistake() {
     fs::write(root.join("f"), "inside").unwrap();
     let (_near, far) = UnixStream::pair().unwrap();
     let (inside, secret) = (root.join("f"), outer.path().join("secret"));
-    let roots = vec![root.to_str().unwrap().into()];
+    // A pipe and a socket lie in no directory: the kernel takes no rule for them.
+    let (pipe, _kept) = std::io::pipe().unwrap();
+    let (socket, _also_kept) = UnixStream::pair().unwrap();
+    let nowhere = [pipe.as_raw_fd(), socket.as_raw_fd()].map(|fd| format!("/proc/self/fd/{fd}"));
+    let mut roots: Vec<Vec<u8>> = vec![root.to_str().unwrap().into()];
+    roots.extend(nowhere.map(String::into_bytes));
     thread::spawn(move || {
         let mut session = Session::new(End::Near);
         let job = session.send(&Message::Job(Job::Serve { roots })).unwrap();

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -165,6 +165,44 @@ fn a_job_writes_beneath_its_directories_alone() {
     assert_eq!(left, ["d", "old"]);
     // The thread of this test is free.
     fs::write(outside.join("new"), "x").unwrap();
+}
+
+/// Files of an earlier copy get further names, and nothing else becomes of them.
+#[test]
+fn a_job_links_from_its_directories_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let place = |name: &str| root.path().join(name);
+    for directory in ["in", "earlier/d", "out"] {
+        fs::create_dir_all(place(directory)).unwrap();
+    }
+    for file in ["earlier/d/old", "out/old"] {
+        fs::write(place(file), "old").unwrap();
+    }
+    let (near, far) = connection(Line::Socket);
+    thread::scope(|scope| {
+        let far = scope.spawn(|| {
+            let Ok(Accepted::Run(request)) = accept(far, &long(), &everywhere()) else { panic!() };
+            request.linking_from(vec![place("earlier")]).run(&[place("in")], |_, _| {
+                fs::hard_link(place("earlier/d/old"), place("in/new")).unwrap();
+                let denied = |result: std::io::Result<()>| {
+                    let kind = result.unwrap_err().raw_os_error();
+                    assert!(matches!(kind, Some(13 | 18)), "{kind:?}");
+                };
+                denied(fs::hard_link(place("out/old"), place("in/other")));
+                denied(fs::hard_link(place("in/new"), place("earlier/new")));
+                denied(fs::rename(place("earlier/d/old"), place("in/moved")));
+                denied(fs::remove_file(place("earlier/d/old")));
+                denied(fs::write(place("earlier/new"), "x"));
+                denied(fs::create_dir(place("earlier/made")));
+                denied(symlink("x", place("earlier/link")));
+                0
+            })
+        });
+        let sources = [root.path().to_owned()];
+        let near = push(near, &long(), None, &job(&[]), &sources, &never, &mut |_| ());
+        assert_eq!((near, far.join().unwrap()), (Ok(0), Ok(0)));
+    });
+    assert_eq!(fs::metadata(place("earlier/d/old")).unwrap().nlink(), 2);
 }
 
 #[test]
@@ -477,6 +515,30 @@ fn a_peer_that_is_silent_is_taken_for_dead_and_one_that_pings_is_not() {
     });
     assert!(begun.end().is_err());
     drop(far);
+}
+
+/// Its signs of life are taken for the rest of a frame whose length was damaged.
+#[test]
+fn a_frame_that_does_not_end_is_not_waited_for() {
+    let short = Limits { ping: Duration::from_millis(50), silence: Duration::from_millis(400) };
+    let greeting =
+        uncopy_wire::Greeting { versions: uncopy_wire::Versions::OWN, program: "x".into() };
+    let (near, mut far) = silent();
+    far.write_all(&greeting.encode()).unwrap();
+    let alive = thread::spawn(move || {
+        let mut session = uncopy_wire::Session::new(uncopy_wire::End::Far);
+        let mut damaged = session.send(&uncopy_wire::Message::Ping).unwrap().encode();
+        let ping = damaged.clone();
+        damaged[..4].copy_from_slice(&100_000_u32.to_le_bytes());
+        far.write_all(&damaged).unwrap();
+        // Until the other end gives up.
+        while far.write_all(&ping).is_ok() {
+            thread::sleep(short.ping);
+        }
+    });
+    let error = pull(near, &short, None, &["x".into()], &never).unwrap_err();
+    assert!(error.to_string().contains("has not come"), "{error}");
+    alive.join().unwrap();
 }
 
 /// Stream that takes a number of writes, and then fails.

@@ -1,0 +1,137 @@
+//! Directories that a copy reaches on the machine of its destination, found before the program is confined to them.
+
+use std::path::{Component, Path, PathBuf};
+
+use uncopy::copy::job::{JobOptions, LinkDest};
+use uncopy::copy::{Existing, Transform};
+use uncopy::follow;
+
+use crate::cp::target::{self, Kind, Names};
+
+/// Directories that a copy reaches. They exist.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// It writes beneath these.
+    pub(super) writable: Vec<PathBuf>,
+    /// It gives files beneath these further names.
+    pub(super) linked: Vec<PathBuf>,
+}
+
+impl Reach {
+    /// Finds what a copy with these options and names reaches. `only`: all that this login may reach. `None`: the destination
+    /// lies elsewhere.
+    pub(super) fn of_copy(
+        options: &JobOptions,
+        names: &Names,
+        only: Option<&Path>,
+    ) -> Option<Reach> {
+        let destination = &names.destination;
+        let ends = if follows_links(options) { Ends::Followed } else { Ends::Replaced };
+        let writable = of_destination(destination, names.kind, ends);
+        if let Some(only) = only {
+            // It may reach everything there, and what else the options name is not there for it.
+            return is_beneath(only, destination, &writable).then(|| Reach::writing(writable));
+        }
+        let mut reach = Reach::writing(writable);
+        let mut bases = vec![destination.clone()];
+        if names.is_inside(destination.is_dir()) {
+            if ends == Ends::Followed {
+                reach.writable.extend(behind_links(names));
+            }
+        } else {
+            // A single file begins beside it.
+            bases.push(parent(destination));
+        }
+        bases.extend_from_slice(&reach.writable);
+        if options.resume
+            && let Ok(found) = destination.canonicalize()
+        {
+            // The journal of a tree that is there lies beside it.
+            reach.writable.push(parent(&found));
+        }
+        if let Some(earlier) = &options.link_dest {
+            let places = |base: &PathBuf| {
+                let given = earlier.directories.iter();
+                given.map(|given| LinkDest::path(given, base)).collect::<Vec<_>>()
+            };
+            reach.linked = bases.iter().flat_map(places).filter(|path| path.is_dir()).collect();
+        }
+        Some(reach)
+    }
+
+    /// Finds what is written to at a destination of any kind, as [`Reach::of_copy`] does.
+    pub(super) fn of_path(destination: &Path, only: Option<&Path>) -> Option<Reach> {
+        let writable = of_destination(destination, Kind::Either, Ends::Followed);
+        let may = only.is_none_or(|only| is_beneath(only, destination, &writable));
+        may.then(|| Reach::writing(writable))
+    }
+
+    fn writing(writable: Vec<PathBuf>) -> Reach {
+        Reach { writable, linked: Vec::new() }
+    }
+}
+
+/// Treatment of a link in the place of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// The file that it leads to is written.
+    Followed,
+    /// It is replaced.
+    Replaced,
+}
+
+/// Whether files are written through links at their names.
+fn follows_links(options: &JobOptions) -> bool {
+    options.copy.existing != Existing::Remove && options.copy.backup.is_none()
+}
+
+/// Whether a destination, by its text and by where it really is, lies in the directory that a login is restricted to.
+fn is_beneath(only: &Path, destination: &Path, writable: &[PathBuf]) -> bool {
+    let inner = match destination.is_absolute() {
+        true => destination.strip_prefix(only).ok(),
+        false => Some(destination),
+    };
+    let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    let is_inside = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(only));
+    inner.is_some_and(|inner| inner.components().all(stays)) && writable.iter().all(is_inside)
+}
+
+/// Directories beneath which a copy to this destination writes.
+fn of_destination(destination: &Path, kind: Kind, ends: Ends) -> Vec<PathBuf> {
+    let found = destination.canonicalize();
+    let is_inside = |path: &Path| path.is_dir() && kind != Kind::File;
+    match found {
+        // Something new, or a link that leads nowhere: it is made beside its name.
+        Err(_) => vec![parent(destination)],
+        Ok(path) if is_inside(&path) => vec![path],
+        Ok(path) if ends == Ends::Replaced && !path.is_dir() => vec![parent(destination)],
+        // It is replaced where it lies, through a link or not.
+        Ok(path) => vec![parent(destination), parent(&path), path],
+    }
+    .into_iter()
+    .filter(|path| path.is_dir())
+    .collect()
+}
+
+/// Directories of the files that links in the destination lead to, where those have the names of copies.
+fn behind_links(names: &Names) -> Vec<PathBuf> {
+    let pairs = target::pairs(names.clone(), true, Transform::None, |_| true).unwrap_or_default();
+    let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    // As the copy follows it: others may have planted a link.
+    let is_file = |path: &Path| follow::metadata(path).is_ok_and(|found| found.is_file());
+    pairs
+        .into_iter()
+        .map(|pair| pair.destination)
+        .filter(|path| is_link(path) && is_file(path))
+        .filter_map(|path| path.canonicalize().ok())
+        .map(|path| parent(&path))
+        .collect()
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        None => path.to_owned(),
+    }
+}
