@@ -110,7 +110,7 @@ impl<'a> Destination<'a> {
         let is_there = self.found.take().is_some();
         if is_there
             && let Some(backup) = &options.backup
-            && backup::would_overwrite(self.directory(), &self.name, backup, &source.stat)
+            && backup::would_overwrite(self.directory(), &self.name, backup, &source.stat_here())
         {
             let reason = Reason::Refused(Objection::BackupIsSource);
             return Err(Error::new("write to", self.given, reason));
@@ -167,7 +167,7 @@ impl<'a> Destination<'a> {
         let is_other_name = options.replaces_name() && found.stat.links > 1;
         // A FIFO that is copied into itself never ends.
         if !is_other_name
-            && found.stat.is_same_file(&source.stat)
+            && found.stat.is_same_file(&source.stat_here())
             && matches!(kind, FileType::RegularFile | FileType::Fifo)
         {
             return refuse(Reason::SameFile { source_path: source.path.as_ref().to_owned() });

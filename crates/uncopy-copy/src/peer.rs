@@ -153,6 +153,12 @@ pub struct PeerRanges {
 ///
 /// Every answer is checked before it is returned: a name is a name, a length is within its bounds.
 pub trait Peer: fmt::Debug + Send + Sync {
+    /// Whether its files are those of this machine, with the same numbers of devices and inodes: a job that copies into its
+    /// own source is refused then, as without a peer.
+    fn is_here(&self) -> bool {
+        false
+    }
+
     /// Opens a root of the job by its number. A regular file and a directory can be read; anything else is only
     /// looked at.
     ///

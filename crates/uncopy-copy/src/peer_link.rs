@@ -102,6 +102,15 @@ impl PeerLink {
         })
     }
 
+    /// Returns a status by which this machine knows the file, if the files of the peer are its own; else the marked one.
+    pub(crate) fn stat_here(&self, stat: &Stat) -> Stat {
+        let device = match self.peer.is_here() {
+            true => (stat.device.0 & !ELSEWHERE, stat.device.1),
+            false => stat.device,
+        };
+        Stat { device, ..stat.clone() }
+    }
+
     /// Checks an entry, and marks the devices of its status.
     pub(crate) fn check_entry(&self, mut entry: PeerEntry) -> Sys<PeerEntry> {
         if !is_name(&entry.name) {

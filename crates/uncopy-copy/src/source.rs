@@ -60,6 +60,11 @@ impl Default for Watched<'_> {
 }
 
 impl<'a> Source<'a> {
+    /// Returns its status by which it is known if it is among the files of this machine.
+    pub(crate) fn stat_here(&self) -> Stat {
+        self.file.stat_here(&self.stat)
+    }
+
     /// Opens a regular file; with [`CopyOptions::read_streams`] also a FIFO or an open descriptor of
     /// this process, and with [`CopyOptions::copy_contents`] anything that can be read.
     pub(crate) fn open(path: &'a Path, options: &CopyOptions) -> Result<Source<'a>> {

@@ -81,6 +81,14 @@ impl SourceDirectory {
         }
     }
 
+    /// Returns a status of it, or of something in it, by which it is known if it is among the files of this machine.
+    pub(crate) fn stat_here(&self, stat: &Stat) -> Stat {
+        match self {
+            SourceDirectory::Here(_) => stat.clone(),
+            SourceDirectory::There(directory) => directory.link().stat_here(stat),
+        }
+    }
+
     /// Whether it has no entry. On this machine it is listed again.
     pub(crate) fn is_empty(&self) -> Sys<bool> {
         match self {

@@ -47,6 +47,14 @@ impl SourceFile {
         }
     }
 
+    /// Returns a status of it by which it is known if it is among the files of this machine.
+    pub(crate) fn stat_here(&self, stat: &Stat) -> Stat {
+        match self {
+            SourceFile::Here(_) => stat.clone(),
+            SourceFile::There(file) => file.link().stat_here(stat),
+        }
+    }
+
     /// Returns the segment of the file, of `size` bytes, that begins at `offset` (below `size`).
     pub(crate) fn segment(&self, offset: u64, size: u64) -> Segment {
         match self {

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::OFlags;
 use uncopy_os::follow;
 use uncopy_wire::{
-    DataWish, End, Frames, Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Received,
-    Refusal, Session, Violation,
+    DataWish, End, Frames, Job, JobState, MACHINE_VERSION, MAX_OUTPUT_BYTES, Message, OutputStream,
+    Received, Refusal, Session, Violation,
 };
 
 use crate::beginning::{Heard, Patience, begin};
@@ -23,6 +23,7 @@ use crate::far_data::{FarData, Offering};
 use crate::greet::{Greeted, greet};
 use crate::lanes::Lanes;
 use crate::link::{Answering, Link, LinkEnd, LinkParts, OnEnd};
+use crate::machine;
 use crate::outbox::Outbox;
 use crate::serve::{RootBase, Roots, Serving};
 use crate::{DataReport, Limits, RemoteError, RemoteSource, Streams, Traffic};
@@ -48,6 +49,8 @@ struct Begun {
     restriction: Restriction,
     /// Data connections that the job waits for.
     wish: Option<DataWish>,
+    /// Whether the near end is on this machine, and serves.
+    is_here: bool,
 }
 
 /// Job that the near end wants.
@@ -90,8 +93,9 @@ pub fn accept(
     let (begun, job) = begin(patience, "job", &|| false, move |heard| {
         let Greeted { mut frames, version } = greet(&mut streams, heard)?;
         let mut session = Session::new(End::Far).speaking(version);
-        let FirstFrames { job, wish } = read_job(&mut streams, &mut frames, &mut session, heard)?;
-        Ok((Begun { streams, frames, session, limits, restriction, wish }, job))
+        let FirstFrames { job, wish, is_here } =
+            read_job(&mut streams, &mut frames, &mut session, heard)?;
+        Ok((Begun { streams, frames, session, limits, restriction, wish, is_here }, job))
     })?;
     let words = |words: Vec<Vec<u8>>| words.into_iter().map(OsString::from_vec).collect();
     match job {
@@ -123,6 +127,7 @@ pub fn accept(
 struct FirstFrames {
     job: Job,
     wish: Option<DataWish>,
+    is_here: bool,
 }
 
 fn read_job(
@@ -132,12 +137,15 @@ fn read_job(
     heard: &Heard<'_>,
 ) -> Result<FirstFrames, RemoteError> {
     let mut buffer = vec![0; 64 << 10];
-    let mut wish = None;
+    let (mut wish, mut is_here) = (None, false);
     loop {
         while let Some(frame) = frames.next()? {
             match session.take(frame)? {
-                Received::Message(Message::Job(job)) => return Ok(FirstFrames { job, wish }),
+                Received::Message(Message::Job(job)) => {
+                    return Ok(FirstFrames { job, wish, is_here });
+                }
                 Received::Message(Message::DataWanted(wanted)) => wish = Some(wanted),
+                Received::Message(Message::Machine(mark)) => is_here = machine::is_here(&mark),
                 _ => {}
             }
         }
@@ -203,7 +211,7 @@ impl Begun {
         outbox: Arc<Outbox>,
         stop: Arc<AtomicBool>,
     ) -> StartedLink {
-        let Begun { streams, frames, session, limits, restriction, wish } = self;
+        let Begun { streams, frames, session, limits, restriction, wish, .. } = self;
         let links = DataLinks::new(End::Far, role, limits);
         let offering = Offering::new(restriction.data, Arc::clone(&links));
         let (ending, ended) = (Arc::clone(&links), Arc::clone(&offering));
@@ -285,6 +293,8 @@ impl ServeRequest {
             None => RootBase::Anywhere,
         };
         let roots = Roots::new(base, roots);
+        // Before it can be read no more.
+        let mark = machine::mark().filter(|_| begun.session.version() >= MACHINE_VERSION);
         let is_confined = confine::to_reading(roots.handles());
         if !is_confined && begun.restriction.directory.is_some() {
             return Err(begun.refuse(Refusal::NotConfined));
@@ -295,6 +305,9 @@ impl ServeRequest {
         let parts = LinkParts { answering, ..LinkParts::default() };
         let role = DataRole::Serves(Arc::clone(&serving));
         let started = begun.link(parts, role, outbox, Arc::default());
+        if let Some(mark) = mark {
+            started.link.send(&Message::Machine(mark))?;
+        }
         serving.start()?;
         let RunningLink { link, .. } =
             started.start(is_confined).inspect_err(|_| serving.stop())?;
@@ -355,14 +368,14 @@ impl RunRequest {
         let calls = Calls::new(Arc::clone(&outbox));
         let parts = LinkParts { calls: Some(Arc::clone(&calls)), ..LinkParts::default() };
         let stop = Arc::new(AtomicBool::new(false));
-        let silence = begun.limits.silence;
+        let (silence, is_here) = (begun.limits.silence, begun.is_here);
         let lanes = Lanes::new(calls, begun.session.version());
         let role = DataRole::Asks(Arc::clone(&lanes));
         let started = begun.link(parts, role, outbox, Arc::clone(&stop)).start(is_confined)?;
         started.wait_for_data()?;
         let RunningLink { link, links, .. } = started;
         let output = Output { link: Arc::clone(&link), data: links, stop };
-        let code = job(RemoteSource::new(lanes), &output);
+        let code = job(RemoteSource::new(lanes, is_here), &output);
         // Calls that nobody waits for, such as those that close handles, may still be on their way.
         if let Some(end) = link.end() {
             return Err(end.error());

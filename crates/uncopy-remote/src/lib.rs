@@ -29,6 +29,7 @@ mod limits;
 mod link;
 mod listing;
 mod lookup;
+mod machine;
 mod named_ahead;
 mod near;
 mod near_data;

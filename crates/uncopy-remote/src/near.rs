@@ -8,7 +8,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use uncopy_wire::{
-    End, Frames, Job, JobState, Message, OPEN_VERSION, OutputStream, Session, Violation,
+    End, Frames, Job, JobState, MACHINE_VERSION, Message, OPEN_VERSION, OutputStream, Session,
+    Violation,
 };
 
 use crate::beginning::{Patience, STOP_INTERVAL, begin};
@@ -18,6 +19,7 @@ use crate::data_links::{DataLinks, DataRole};
 use crate::greet::{Greeted, greet};
 use crate::lanes::Lanes;
 use crate::link::{Link, LinkEnd, LinkParts, OnEnd, OnMessage, spawn};
+use crate::machine;
 use crate::near_data::{DataBeginning, NearData};
 use crate::outbox::Outbox;
 use crate::serve::{RootBase, Roots, Serving};
@@ -108,6 +110,9 @@ pub fn push(
     let session = Session::new(End::Near).speaking(version);
     let link = Link::new(*limits, session, outbox, parts);
     data.want_first(&link)?;
+    if let Some(mark) = machine::mark().filter(|_| version >= MACHINE_VERSION) {
+        link.send(&Message::Machine(mark))?;
+    }
     let words = |names: &[OsString]| names.iter().map(|name| bytes(name)).collect();
     let message = Job::Run { arguments: words(&job.arguments), sources: words(&job.sources) };
     send_job(&link, message)?;
@@ -363,11 +368,13 @@ pub fn pull(
         Err(error)
     };
     let taking = Taking::begin(limits);
+    let mut is_here = false;
     let is_confined = loop {
         let end = link.end();
         match received.recv_timeout(STOP_INTERVAL) {
             Ok(Message::Accepted { is_confined }) => break is_confined,
             Ok(Message::Refused(refusal)) => return fail(RemoteError::Refused(refusal)),
+            Ok(Message::Machine(mark)) => is_here = machine::is_here(&mark),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) if stop() => {
                 return fail(RemoteError::Stopped);
@@ -393,7 +400,7 @@ pub fn pull(
             return fail(RemoteError::Stopped);
         }
     }
-    let source = RemoteSource::new(lanes);
+    let source = RemoteSource::new(lanes, is_here);
     let notes = (!is_confined).then_some(Note::FarNotConfined).into_iter().collect();
     Ok(Pull { link, source, data: data.links, notes })
 }

@@ -60,10 +60,13 @@ pub struct RemoteSource {
     round_trip: AtomicU64,
     /// Files that changed while they were read.
     changed: Mutex<HashSet<PeerHandle>>,
+    /// Whether its files are those of this machine.
+    is_here: bool,
 }
 
 impl RemoteSource {
-    pub(crate) fn new(lanes: Arc<Lanes>) -> Arc<RemoteSource> {
+    /// `is_here`: its files are those of this machine.
+    pub(crate) fn new(lanes: Arc<Lanes>, is_here: bool) -> Arc<RemoteSource> {
         Arc::new(RemoteSource {
             calls: Arc::clone(lanes.session()),
             lanes,
@@ -75,6 +78,7 @@ impl RemoteSource {
             attributes_ahead: Mutex::default(),
             round_trip: AtomicU64::new(u64::MAX),
             changed: Mutex::default(),
+            is_here,
         })
     }
 
@@ -191,6 +195,10 @@ impl AskedOpening for Pending {
 }
 
 impl Peer for RemoteSource {
+    fn is_here(&self) -> bool {
+        self.is_here
+    }
+
     fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {
         let begin = Instant::now();
         let answer = self.calls.ask(&Call::Root { number, follows })?;

@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         Violation::Malformed { what: self.what }
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
         let (first, rest) = self.rest.split_first_chunk().ok_or(self.malformed())?;
         self.rest = rest;
         Ok(*first)

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::data::OPEN_VERSION;
+use crate::message::MACHINE_VERSION;
 use crate::{MIN_VERSION, Violation};
 
 /// Maximum length of a payload: a part of a file, or a page of a listing with its last entry.
@@ -34,6 +35,7 @@ macro_rules! kinds {
             pub(crate) const fn since(self) -> u16 {
                 match self {
                     FrameKind::OpenWanted | FrameKind::OpenOffered => OPEN_VERSION,
+                    FrameKind::Machine => MACHINE_VERSION,
                     _ => MIN_VERSION,
                 }
             }
@@ -85,6 +87,8 @@ kinds! {
     OpenWanted = 29,
     /// Open data connections are offered, from the far end.
     OpenOffered = 30,
+    /// Mark of the machine that serves, from there, before the job begins.
+    Machine = 31,
 }
 
 /// A frame.

@@ -69,7 +69,9 @@ pub use data::{
 pub use entry::{Attribute, Entry, FailedEntry, PageEntry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
 pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};
-pub use message::{Job, JobState, MAX_OUTPUT_BYTES, Message, OutputStream, Refusal};
+pub use message::{
+    Job, JobState, MACHINE_VERSION, MAX_OUTPUT_BYTES, MachineMark, Message, OutputStream, Refusal,
+};
 pub use name::{MAX_NAME_BYTES, is_name};
 pub use server::{MAX_VALUES_BYTES, Page, Request, Server};
 pub use session::{End, Received, Session};
@@ -77,6 +79,6 @@ pub use status::{Kind, Status, Time};
 pub use violation::Violation;
 
 /// Highest version of the protocol that is spoken. The second one has open data connections.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Lowest version.
 pub const MIN_VERSION: u16 = 1;

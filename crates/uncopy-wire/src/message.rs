@@ -10,6 +10,9 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Maximum number of bytes of one output.
 pub const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
+/// First version of the protocol in which the serving side says which machine it is.
+pub const MACHINE_VERSION: u16 = 5;
+
 /// Job for the far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -26,6 +29,15 @@ pub enum Job {
         /// Names of the sources, for people.
         sources: Vec<Vec<u8>>,
     },
+}
+
+/// Mark of a machine: another one cannot read from it which one it is, and it itself knows its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MachineMark {
+    /// Random bytes of this session.
+    pub salt: [u8; 16],
+    /// Digest of them and of what a machine knows of itself.
+    pub digest: [u8; 32],
 }
 
 /// Reason why the far end refuses a job.
@@ -123,6 +135,8 @@ pub enum Message {
     DataAnnounced(DataAnnouncement),
     /// A data connection that was announced is none, or none any more.
     DataLost(DataLost),
+    /// The machine of the serving side: before the job, or before it is accepted.
+    Machine(MachineMark),
 }
 
 impl Message {
@@ -141,6 +155,7 @@ impl Message {
             Message::DataRefused(_) => FrameKind::DataRefused,
             Message::DataAnnounced(_) => FrameKind::DataAnnounced,
             Message::DataLost(_) => FrameKind::DataLost,
+            Message::Machine(_) => FrameKind::Machine,
         }
     }
 
@@ -182,6 +197,9 @@ impl Message {
             Message::DataRefused(refusal) => refusal.write(&mut to),
             Message::DataAnnounced(announcement) => announcement.write(&mut to),
             Message::DataLost(lost) => lost.write(&mut to),
+            Message::Machine(mark) => {
+                to.raw(&mark.salt).raw(&mark.digest);
+            }
         }
         if to.0.len() > MAX_PAYLOAD_BYTES {
             return Err(Violation::TooLong);
@@ -237,6 +255,9 @@ impl Message {
             FrameKind::DataRefused => Message::DataRefused(DataRefusal::read(&mut from)?),
             FrameKind::DataAnnounced => Message::DataAnnounced(DataAnnouncement::read(&mut from)?),
             FrameKind::DataLost => Message::DataLost(DataLost::read(&mut from)?),
+            FrameKind::Machine => {
+                Message::Machine(MachineMark { salt: from.array()?, digest: from.array()? })
+            }
         };
         from.end().map(|()| Some(message))
     }

@@ -53,6 +53,8 @@ pub struct Session {
     stage: Stage,
     is_stopping: bool,
     data: DataStage,
+    /// Whether the machine that serves is known.
+    is_marked: bool,
     version: u16,
 }
 
@@ -65,6 +67,7 @@ impl Session {
             stage: Stage::Greeted,
             is_stopping: false,
             data: DataStage::Unasked,
+            is_marked: false,
             version: VERSION,
         }
     }
@@ -141,7 +144,7 @@ impl Session {
             Message::Job(_) | Message::Stop | Message::DataWanted(_) | Message::DataLost(_) => {
                 Some(End::Near)
             }
-            Message::Ping => None,
+            Message::Ping | Message::Machine(_) => None,
             _ => Some(End::Far),
         };
         if message.kind().since() > self.version {
@@ -166,7 +169,15 @@ impl Session {
             (stage @ Stage::Running(_), Message::DataAnnounced(_)) => {
                 self.data.announce().map(|()| stage)?
             }
-            (Stage::Greeted, Message::Job(Job::Serve { .. })) => Stage::Asked(Asking::Near),
+            (stage @ Stage::Greeted, Message::Machine(_)) if from == End::Near => {
+                self.mark().map(|()| stage)?
+            }
+            (stage @ Stage::Asked(Asking::Near), Message::Machine(_)) if from == End::Far => {
+                self.mark().map(|()| stage)?
+            }
+            (Stage::Greeted, Message::Job(Job::Serve { .. })) if !self.is_marked => {
+                Stage::Asked(Asking::Near)
+            }
             (Stage::Greeted, Message::Job(Job::Run { .. })) => Stage::Asked(Asking::Far),
             (Stage::Asked(asking), Message::Accepted { .. }) => Stage::Running(asking),
             (Stage::Asked(_), Message::Refused(_)) => Stage::Ended,
@@ -183,6 +194,14 @@ impl Session {
         };
         Ok(())
     }
+
+    /// Notes that the machine that serves is known, which is said once.
+    fn mark(&mut self) -> Result<(), Violation> {
+        match std::mem::replace(&mut self.is_marked, true) {
+            true => Err(Violation::WrongOrder),
+            false => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -192,7 +211,7 @@ mod tests {
         DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish,
         MAX_ANNOUNCEMENTS,
     };
-    use crate::message::{JobState, OutputStream, Refusal};
+    use crate::message::{JobState, MachineMark, OutputStream, Refusal};
 
     fn messages() -> Vec<Message> {
         let path = || vec![b"a\xff".to_vec(), Vec::new()];
@@ -437,6 +456,51 @@ mod tests {
             let frame = wish(open).encode().unwrap();
             assert_eq!(far.take(frame).map(drop), expected, "{version}");
             assert!(Session::new(End::Near).speaking(version).send(&wish(tls)).is_ok());
+        }
+    }
+
+    #[test]
+    fn the_machine_that_serves_is_said_once_before_the_job_begins() {
+        let mark = Message::Machine(MachineMark { salt: [1; 16], digest: [2; 32] });
+        let (serve, run) = (&messages()[SERVE], &messages()[RUN]);
+        let accepted = &messages()[ACCEPTED];
+        // Messages of the near end and of the far end, in their order.
+        let pass = |version: u16, all: &[(End, &Message)]| {
+            let mut ends = [End::Near, End::Far].map(|end| Session::new(end).speaking(version));
+            for (from, message) in all {
+                let [near, far] = &mut ends;
+                let (sender, receiver) = if *from == End::Near { (near, far) } else { (far, near) };
+                let sent = sender.send(message).map(drop);
+                assert_eq!(sent, receiver.take(message.encode()?).map(drop), "{message:?}");
+                sent?;
+            }
+            Ok(())
+        };
+        let (near, far) = (End::Near, End::Far);
+        let wrong = Err(Violation::WrongOrder);
+        for (all, expected) in [
+            (&[(near, &mark), (near, run), (far, accepted)][..], Ok(())),
+            (&[(near, serve), (far, &mark), (far, accepted)], Ok(())),
+            (&[(near, &mark), (near, &mark)], wrong),
+            (&[(near, &mark), (near, serve)], wrong),
+            (&[(near, run), (near, &mark)], wrong),
+            (&[(near, run), (far, &mark)], wrong),
+            (&[(near, serve), (far, &mark), (far, &mark)], wrong),
+            (&[(near, serve), (near, &mark)], wrong),
+            (&[(near, serve), (far, accepted), (far, &mark)], wrong),
+            (&[(far, &mark)], wrong),
+        ] {
+            assert_eq!(pass(VERSION, all), expected, "{all:?}");
+        }
+        for version in [1, 4] {
+            assert_eq!(pass(version, &[(near, &mark)]), wrong, "{version}");
+        }
+        let frame = mark.encode().unwrap();
+        assert_eq!(Message::decode(&frame), Ok(Some(mark)));
+        for length in [0, 15, 47, 49] {
+            let payload = vec![0; length];
+            let cut = Message::decode(&Frame { payload, ..frame.clone() });
+            assert_eq!(cut.map(drop), Err(Violation::Malformed { what: "message" }), "{length}");
         }
     }
 

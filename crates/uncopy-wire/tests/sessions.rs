@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, DataAnnouncement, DataLoss, DataLost, DataOffer,
     DataRefusal, DataSecurity, DataWish, End, Entry, FailedEntry, Frame, Frames, Greeting, Handle,
-    Job, JobState, Kind, Message, OutputStream, Page, PageEntry, Received, Refusal, Server,
-    Session, Status, Time, Versions, Violation,
+    Job, JobState, Kind, MachineMark, Message, OutputStream, Page, PageEntry, Received, Refusal,
+    Server, Session, Status, Time, Versions, Violation,
 };
 
 const LINE: &str = "from end, bytes in hexadecimal";
@@ -600,6 +600,25 @@ fn transcript() -> String {
     line.text
 }
 
+/// Makes sessions that have every frame that version 5 adds.
+fn transcript_5() -> String {
+    let mut line = begin_speaking(5, format!("# {LINE}\n\n# The machine that serves\n"));
+    let versions = Versions { min: 1, max: 5 };
+    let greeting = |patch: u16| Greeting { versions, program: format!("0.5.{patch}") };
+    line.bytes("near", "greeting", &greeting(0).encode());
+    line.bytes("far", "greeting", &greeting(1).encode());
+    let mark = Message::Machine(MachineMark { salt: [1; 16], digest: [2; 32] });
+    line.message("near", &mark);
+    let run = Job::Run { arguments: vec![], sources: vec![b"a".to_vec()] };
+    line.message("near", &Message::Job(run));
+    line.message("far", &Message::Accepted { is_confined: true });
+    line = begin_speaking(5, line.text + "\n# It is the far end\n");
+    line.message("near", &Message::Job(Job::Serve { roots: vec![b"d".to_vec()] }));
+    line.message("far", &mark);
+    line.message("far", &Message::Accepted { is_confined: true });
+    line.text
+}
+
 #[test]
 fn versions_are_as_they_were() {
     let bytes = |text: &str| -> Vec<String> {
@@ -611,6 +630,7 @@ fn versions_are_as_they_were() {
         (transcript_2(), include_str!("golden/version-2.txt")),
         (transcript_3(), include_str!("golden/version-3.txt")),
         (transcript_4(), include_str!("golden/version-4.txt")),
+        (transcript_5(), include_str!("golden/version-5.txt")),
     ] {
         assert!(
             bytes(&found) == bytes(expected),

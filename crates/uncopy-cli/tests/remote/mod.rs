@@ -8,6 +8,7 @@ mod ending;
 mod failing;
 mod memory;
 mod names;
+mod one_machine;
 mod reached;
 mod recorded;
 mod restricted;
@@ -164,6 +165,7 @@ pub(crate) fn cases() -> Vec<Case> {
         failing::cases(),
         memory::cases(),
         names::cases(),
+        one_machine::cases(),
         reached::cases(),
         recorded::cases(),
         restricted::cases(),

@@ -98,7 +98,7 @@ fn open_pair(
         let stat = source.stat().map_err(|errno| fail("examine", errno))?;
         Ok((source, stat))
     })?;
-    check_source(context, place, &stat, linked)?;
+    check_source(context, place, &source, &stat, linked)?;
     if source.there().is_some() {
         check_depth(place, &stat)?;
     }
@@ -156,11 +156,12 @@ pub(super) fn pair_of(
 pub(super) fn check_source(
     context: &Context<'_>,
     place: &Place<'_>,
+    directory: &SourceDirectory,
     source: &Stat,
     linked: bool,
 ) -> Result<()> {
     let refuse = |why| Err(Error::new("copy", place.source(), Reason::Refused(why)));
-    if context.is_destination(identity(source)) {
+    if context.is_destination(identity(&directory.stat_here(source))) {
         return refuse(Objection::IsDestination);
     }
     if linked && place.directory.lies_in(identity(source)) {

@@ -404,7 +404,7 @@ fn enter_whole(
     below: &BTreeMap<OsString, Node>,
 ) {
     let entered = open_source(place, followed).and_then(|(source, stat, must_pin)| {
-        check_source(worker.context, place, &stat, must_pin)?;
+        check_source(worker.context, place, &source, &stat, must_pin)?;
         pair_of(&mut worker.deleter(), place, source, stat, must_pin)
     });
     match entered {

@@ -388,7 +388,7 @@ fn copy_directory(
         .map_err(|stopped| stopped.error("open", source))
         .and_then(|(stat, fd)| {
             let earlier = earlier::open_of_tree(options, destination)?;
-            let target = Target::open(options, source, destination, &stat)?;
+            let target = Target::open(options, source, destination, &fd.stat_here(&stat))?;
             Ok((fd, stat, target, earlier))
         });
     let (fd, stat, target, earlier) = match opened {
@@ -398,7 +398,7 @@ fn copy_directory(
         }
     };
     let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
-    worker.context.add_source(identity(&stat));
+    worker.context.add_source(identity(&fd.stat_here(&stat)));
     if !absent {
         worker.context.add_destination(identity(&target_stat));
     }
