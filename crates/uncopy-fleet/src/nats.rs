@@ -35,6 +35,8 @@ pub(crate) fn work(flags: &WorkFlags) -> Result<Exit, FleetError> {
         report::print("all units are done\n");
         return Ok(Exit::Success);
     }
+    // A unit that is taken and not done counts as a try.
+    work.check_source()?;
     let uncopy = crate::program::find(flags.program.as_deref())?;
     in_runtime(work::run(flags, work, uncopy))
 }
