@@ -11,7 +11,7 @@ use crate::exit::Exit;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FleetError {
     /// The plan, a unit or the ledger cannot be used.
-    #[error("{source}; {}", next_step(.source))]
+    #[error("{}; {}", problem(.source), next_step(.source))]
     Unit {
         /// Reason.
         #[from]
@@ -83,8 +83,29 @@ impl FleetError {
     }
 }
 
+fn problem(error: &UnitError) -> String {
+    match error {
+        // The library's next step is one of a copy.
+        UnitError::System(error) => {
+            format!(
+                "cannot {} {}: {}",
+                error.operation(),
+                error.subject().display(),
+                error.reason()
+            )
+        }
+        error => error.to_string(),
+    }
+}
+
 fn next_step(error: &UnitError) -> &'static str {
     match error {
+        UnitError::System(error) if error.is_not_found() => {
+            "look whether it was removed, or is not mounted here"
+        }
+        UnitError::NoPlan { .. } => {
+            "name the directory of `uncopy unit plan --out`, and look whether it was removed"
+        }
         UnitError::OtherRoot { .. } => "mount it here as on the machine of the plan",
         _ => "`uncopy unit status` shows what the ledger has",
     }

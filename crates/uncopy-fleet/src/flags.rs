@@ -155,7 +155,7 @@ pub(crate) struct SubmitFlags {
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) workers: NonZeroU32,
 
-    /// Time without a sign of life after which a unit is handed out again; at least 1s
+    /// Time without a sign of life after which a unit is handed out again; 1s to 30days
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = ack_wait)]
     pub(crate) ack_wait: Duration,
 
@@ -183,8 +183,8 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "N", default_value = "5")]
     pub(crate) max_deliver: NonZeroU64,
 
-    /// Time that an unreachable server is waited for, once it was there
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    /// Time that an unreachable server is waited for, once it was there; at most 365days
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = patience)]
     pub(crate) patience: Duration,
 
     /// The program uncopy [default: the one beside this program]
@@ -232,9 +232,20 @@ pub(crate) struct ManFlags {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// The server keeps it as nanoseconds in 64 bits, and who waits for months waits for ever.
 fn ack_wait(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_secs(1), 30)
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, 365)
+}
+
+fn within(text: &str, least: Duration, most_days: u32) -> Result<Duration, String> {
+    let most = Duration::from_secs(86_400) * most_days;
     match humantime::parse_duration(text).map_err(|error| error.to_string())? {
-        time if time < Duration::from_secs(1) => Err("at least 1s".to_owned()),
+        time if time < least => Err(format!("at least {} s", least.as_secs())),
+        time if time > most => Err(format!("at most {most_days} days")),
         time => Ok(time),
     }
 }
@@ -246,5 +257,26 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         super::Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_bounded() {
+        for (text, expected) in [
+            ("1s", Some(1)),
+            ("999ms", None),
+            ("0s", None),
+            ("30days", Some(30 * 86_400)),
+            ("31days", None),
+            ("300y", None),
+            ("18446744073709551615s", None),
+            ("99999999999999999999s", None),
+            ("x", None),
+        ] {
+            let found = super::ack_wait(text).ok().map(|time| time.as_secs());
+            assert_eq!(found, expected, "{text}");
+        }
+        assert_eq!(super::patience("0s").ok().map(|time| time.as_secs()), Some(0));
+        assert_eq!(super::patience("365days").ok().map(|time| time.as_secs()), Some(31_536_000));
+        assert!(super::patience("366days").is_err() && super::patience("300y").is_err());
     }
 }

@@ -146,6 +146,15 @@ impl PlannedWork {
         Ok(uncopy_unit::check_source(&self.plan)?)
     }
 
+    /// Checks that the directory still has a plan.
+    ///
+    /// # Errors
+    /// It has none, or was removed: this machine can do no unit.
+    pub(crate) fn check_directory(&self) -> Result<(), FleetError> {
+        read_plan(&self.directory)?;
+        Ok(())
+    }
+
     /// Returns the number of attempts that the ledger knows of a unit without a record.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ pub(crate) struct DeliveryFacts {
 pub(crate) struct UnitFileFacts {
     /// Whether the ledger has a record of the unit.
     pub(crate) is_recorded: bool,
-    /// Whether the file has the digest that the message names. `None`: it cannot be read here.
+    /// Whether the file has the digest that the message names. `None`: it cannot be read here, while the plan can.
     pub(crate) is_the_file: Option<bool>,
 }
 
@@ -86,6 +86,8 @@ pub(crate) enum GivenUp {
     Conflict,
     /// It failed as often as it was allowed to.
     Failed,
+    /// Its file could not be read as often as it was tried.
+    NoUnitFile,
     /// The program that was to do it says that it did, and the ledger has no record.
     NoRecord,
     /// It was handed out more often than allowed, and no worker said how it ended: workers died of it, or hung.
@@ -103,6 +105,7 @@ impl GivenUp {
             GivenUp::SourceChanged => "the source has changed since the plan: make another plan",
             GivenUp::Conflict => "the destination has changed since the plan: make another plan",
             GivenUp::Failed => "it failed too often: `uncopy unit status` has the reasons",
+            GivenUp::NoUnitFile => "its file cannot be read: make the plan anew",
             GivenUp::NoRecord => {
                 "its program ended with 0, and the ledger has no record: look which program --program names"
             }
@@ -137,7 +140,7 @@ pub(crate) fn before(delivery: &DeliveryFacts, file: UnitFileFacts) -> Option<Me
         _ if delivery.tries > delivery.max_tries => {
             Some(MessageVerdict::GiveUp(GivenUp::WorkersLost))
         }
-        UnitFileFacts { is_the_file: None, .. } => Some(failed(delivery, GivenUp::Failed)),
+        UnitFileFacts { is_the_file: None, .. } => Some(failed(delivery, GivenUp::NoUnitFile)),
         UnitFileFacts { is_the_file: Some(true), .. } => None,
     }
 }
@@ -203,7 +206,7 @@ mod tests {
             (1, false, false, Some(false), Some(GiveUp(GivenUp::Digest))),
             (1, true, false, Some(false), Some(GiveUp(GivenUp::Digest))),
             (2, false, false, None, Some(seconds(2))),
-            (5, false, false, None, Some(GiveUp(GivenUp::Failed))),
+            (5, false, false, None, Some(GiveUp(GivenUp::NoUnitFile))),
         ] {
             let file = UnitFileFacts { is_recorded, is_the_file };
             let found = before(&delivery(tries, is_last), file);

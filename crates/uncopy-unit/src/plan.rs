@@ -297,7 +297,7 @@ pub enum DirectoryProblem {
     #[error("it is not empty; name a new directory")]
     NotEmpty,
     /// Another process plans in it now.
-    #[error("another process is planning there")]
+    #[error("another process is planning there; wait for its end, or name another directory")]
     Busy,
 }
 

@@ -30,7 +30,7 @@ use serde_json::Value;
 use uncopy_copy::guarded::GuardedFile;
 use uncopy_copy::job::{JobObserver, JobOptions, Summary};
 use uncopy_copy::peer::Peer;
-use uncopy_core::Errno;
+use uncopy_core::{Errno, Error};
 
 /// Time that a worker waits for a lock that another one holds for as long as one name takes. Who has it longer was
 /// stopped, or its machine is gone.
@@ -158,8 +158,8 @@ impl Unit {
     }
 
     /// Does the unit, unless the ledger has a record of it. `options` are those of the plan, as
-    /// [`Header::options`] says them; `receipt` makes of a summary what the record keeps. `source`: another machine that
-    /// has the source, as its first root.
+    /// [`Header::options`] says them; `receipt` makes of a summary what the record keeps, `describe` of an error what
+    /// the failure says to people. `source`: another machine that has the source, as its first root.
     ///
     /// # Errors
     /// The roots or the ledger cannot be used; entries that fail are [`Ran::Failed`].
@@ -169,6 +169,7 @@ impl Unit {
         options: &JobOptions,
         observer: &dyn JobObserver,
         receipt: &dyn Fn(&Summary) -> Value,
+        describe: &(dyn Fn(&Error) -> String + Sync),
     ) -> Result<Ran, UnitError> {
         let Header { plan, unit, .. } = self.header;
         let roots = Roots::open(&self.header, source)?;
@@ -193,7 +194,7 @@ impl Unit {
             Begun::Done(record) => return self.done_before(*record),
             Begun::Attempt(attempt) => attempt,
         };
-        let failures = Failures::new(observer, &self.header);
+        let failures = Failures::new(observer, describe, &self.header);
         let attempted = AttemptedUnit {
             unit: self,
             ledger: &ledger,

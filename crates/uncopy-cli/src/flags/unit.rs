@@ -72,7 +72,7 @@ Examples:
 const FOLLOWING: &str = "dereference";
 
 /// Ids of the flags of `uncopy cp` that a plan passes on to its units.
-pub(crate) const PASSED_ON: [&str; 38] = [
+pub(crate) const PASSED_ON: [&str; 39] = [
     "archive",
     "one_file_system",
     "links",
@@ -81,6 +81,7 @@ pub(crate) const PASSED_ON: [&str; 38] = [
     "exclude",
     "include",
     "exclude-from",
+    "force",
     "update",
     "checksum",
     "size_only",

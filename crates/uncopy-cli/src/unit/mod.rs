@@ -1,5 +1,6 @@
 //! `uncopy unit`: copies cut into units of work.
 
+mod advice;
 mod facts;
 mod metrics;
 mod notes;
@@ -18,7 +19,7 @@ use uncopy::{Error, Objection, Reason};
 
 use crate::exit::Exit;
 use crate::flags::unit::UnitArgs;
-use crate::report::{self, Failure};
+use crate::report;
 
 /// Plans, or looks at a plan.
 ///
@@ -50,9 +51,7 @@ fn is_lost(error: &Error) -> bool {
 /// Describes an error, with the next step.
 fn sentence(error: &UnitError) -> String {
     match error {
-        // Copies that were made count as done.
-        UnitError::System(error) if is_lost(error) => format!("{error}; run the command again"),
-        UnitError::System(error) => Failure::from(error).to_string(),
+        UnitError::System(error) => advice::of_file(error),
         UnitError::NoPlan { .. } => {
             format!("{error}; name the directory of `uncopy unit plan --out`")
         }

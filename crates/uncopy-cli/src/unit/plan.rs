@@ -11,6 +11,7 @@ use indicatif::{BinaryBytes, HumanDuration};
 use serde::Serialize;
 use uncopy::copy::job::Links;
 use uncopy::copy::peer::Peer;
+use uncopy::unit::UnitError;
 use uncopy::unit::format::{Options, Plan, Time};
 use uncopy::unit::plan::{
     Beginning, CheckpointPace, DEFAULT_BYTES, Deletion, EntryProblem, PlanError, PlanEvent,
@@ -19,7 +20,7 @@ use uncopy::unit::plan::{
 
 use super::roots::{self, Sides};
 use super::status::since;
-use super::{failed, words};
+use super::{advice, failed, is_lost, words};
 use crate::exit::Exit;
 use crate::flags::between::Direction;
 use crate::flags::unit::PlanArgs;
@@ -28,7 +29,7 @@ use crate::progress::JobBar;
 use crate::remote::{NotServed, Served};
 use crate::report::human::counted;
 use crate::report::json::{SCHEMA, base64_name, line};
-use crate::report::{self, Failure, quoted};
+use crate::report::{self, quoted};
 use crate::stop::{self, Stop};
 
 /// Plans.
@@ -121,7 +122,7 @@ fn make(
     drop(bar);
     Ok(match made {
         Ok((plan, totals)) => planned(flags, &plan, totals, resumed.into_inner()),
-        Err(error) => refused(&error),
+        Err(error) => refused(&error, &flags.out),
     })
 }
 
@@ -213,13 +214,18 @@ fn json(directory: &Path, plan: &Plan, totals: PlanTotals, resumed: u64) -> Stri
 }
 
 /// Reports why there is no plan.
-fn refused(error: &PlanError) -> Exit {
+fn refused(error: &PlanError, directory: &Path) -> Exit {
     match error {
+        PlanError::Unit(UnitError::System(error)) if !is_lost(error) => {
+            report::say(&advice::of_plan(error, directory));
+        }
         PlanError::Unit(error) => return failed(error),
         PlanError::Entries { first, total } => {
             for problem in first {
                 match problem {
-                    EntryProblem::System(error) => report::say(&Failure::from(error).to_string()),
+                    EntryProblem::System(error) => {
+                        report::say(&advice::of_plan(error, directory));
+                    }
                     problem => report::say(&problem.to_string()),
                 }
             }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use uncopy::copy::Control;
 use uncopy::copy::job::{EntryOutcome, JobObserver, JobOptions, JobProgress, Record, Summary};
 use uncopy::copy::peer::Peer;
+use uncopy::unit::UnitError;
 use uncopy::unit::format::{Header, PlanId, RelativePath, Root, UnitNumber};
 use uncopy::unit::ledger::{self, Failure, FailureKind};
 use uncopy::unit::plan::{PLAN_FILE, read_plan};
@@ -17,7 +18,7 @@ use uncopy::unit::run::{Ran, Unit};
 
 use super::notes::{NoteCounts, has_notes};
 use super::roots::{self, Sides};
-use super::{failed, words};
+use super::{advice, failed, words};
 use crate::exit::Exit;
 use crate::flags::between::Direction;
 use crate::flags::unit::RunArgs;
@@ -36,6 +37,10 @@ use crate::stop::{self, Stop};
 pub(super) fn run(flags: &RunArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
     let unit = match Unit::read(&flags.unit) {
         Ok(unit) => unit,
+        Err(UnitError::System(error)) if error.is_not_found() => {
+            report::say(&advice::of_missing_unit(&error));
+            return Ok(Exit::Failure);
+        }
         Err(error) => return Ok(failed(&error)),
     };
     let header = unit.header();
@@ -167,7 +172,8 @@ fn do_unit(
     let root = unit.header().source.as_path().to_owned();
     let (is_between, notes) = (source.is_some(), Mutex::default());
     let watch = Watch { stop, control: &control, bar, source: root, is_between, digests, notes };
-    let ran = unit.run(source, options, &watch, &|summary| watch.receipt(summary));
+    let receipt = |summary: &Summary| watch.receipt(summary);
+    let ran = unit.run(source, options, &watch, &receipt, &advice::of_entry);
     let Watch { bar, notes, .. } = watch;
     drop(bar);
     let ran = match ran {

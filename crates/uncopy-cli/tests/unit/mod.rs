@@ -1,6 +1,7 @@
 //! `uncopy unit`, as a black box.
 
 mod acl;
+mod advice;
 mod between;
 mod hostile;
 mod mounts;
@@ -23,6 +24,7 @@ use testbed::{Case, Place, Program, Run, Scratch};
 pub(crate) fn cases() -> Vec<Case> {
     let cases = [
         acl::cases(),
+        advice::cases(),
         planning::cases(),
         state::cases(),
         run::cases(),

@@ -13,7 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
     testbed::cases![[Need::Root] what_is_lost_is_noted_as_by_cp]
 }
 
-const NOBODY: u32 = 65_534;
+pub(super) const NOBODY: u32 = 65_534;
 
 /// Numbers of entries by the codes of their notes.
 type Codes = BTreeMap<String, u64>;

@@ -330,10 +330,19 @@ impl Fleet {
             }
         }
         let file = blocking(&self.work, move |work| {
-            let is_the_file = work.digest(unit).ok().map(|found| found == digest);
             // On another machine the process looks itself before it does anything.
             work.check_source()?;
             let is_recorded = work.has_ledger_here() && work.is_done(unit)?;
+            let is_the_file = match work.digest(unit) {
+                Ok(found) => Some(found == digest),
+                Err(_) if is_recorded => None,
+                Err(error) => {
+                    // Without its plan this machine can do no unit, and another one may.
+                    work.check_directory()?;
+                    report::say(&error.to_string());
+                    None
+                }
+            };
             Ok(UnitFileFacts { is_recorded, is_the_file })
         })
         .await?;

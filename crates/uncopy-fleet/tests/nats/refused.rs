@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use testbed::{Case, NatsServer};
+use testbed::{Case, NatsServer, Run};
 
 use super::{SERVER, do_work, publish, queue, submit};
 use crate::work::{Work, failed, fleet};
@@ -18,6 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         [SERVER] units_of_another_version,
         [SERVER] a_machine_without_a_root,
         [SERVER] a_program_that_does_nothing,
+        [SERVER] a_plan_that_is_removed,
     ]
 }
 
@@ -205,19 +206,55 @@ fn a_program_that_does_nothing() {
     work.plan(&[]);
     let server = NatsServer::start();
     submit(&work, &server.url());
-    let nothing = work.scratch.join("nothing");
-    fs::write(&nothing, "#!/bin/sh\nexit 0\n").unwrap();
-    fs::set_permissions(&nothing, fs::Permissions::from_mode(0o755)).unwrap();
-    let run = fleet(["work"])
-        .arg(work.directory())
-        .args(["--server", &server.url(), "--max-deliver=1", "--program"])
-        .arg(&nothing)
-        .run();
+    let run = work_by_script(&work, &server, 1, "exit 0");
     assert!(failed(&run, 1).contains("the ledger has no record"), "{}", run.stderr);
     assert!(!run.stdout.contains(": done"), "{}", run.stdout);
     let units = 0..work.units().len() as u64;
     let expected: Vec<_> = units.map(|unit| (unit, "no_record".to_owned())).collect();
     assert_eq!(reasons(&work, &server), expected);
+    submit(&work, &server.url());
+    assert!(do_work(&work, &server.url()).status.success());
+    work.assert_done();
+}
+
+/// Has a script take the place of `uncopy`; each unit has so many tries.
+fn work_by_script(work: &Work, server: &NatsServer, tries: u32, script: &str) -> Run {
+    let program = work.scratch.join("script");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fleet(["work"])
+        .arg(work.directory())
+        .args(["--server", &server.url(), &format!("--max-deliver={tries}"), "--program"])
+        .arg(&program)
+        .run()
+}
+
+/// A worker that has lost the plan ends, and spoils no unit; one that has lost a unit gives that up, and says why.
+fn a_plan_that_is_removed() {
+    let work = Work::new();
+    work.fill(10);
+    work.plan(&["--files=5"]);
+    let server = NatsServer::start();
+    submit(&work, &server.url());
+    let (plan, aside) = (work.directory().to_owned(), work.scratch.join("aside"));
+    let lose = format!("mv '{}' '{}'; kill -9 $$", plan.display(), aside.display());
+    let run = work_by_script(&work, &server, 2, &lose);
+    assert!(failed(&run, 1).contains("there is no plan in"), "{}", run.stderr);
+    fs::rename(&aside, &plan).unwrap();
+    assert_eq!(reasons(&work, &server), []);
+    let unit = work.units().remove(1);
+    let text = fs::read(&unit).unwrap();
+    fs::remove_file(&unit).unwrap();
+    let run = work_by_script(&work, &server, 2, "exit 1");
+    let said = failed(&run, 1);
+    assert!(said.contains("its file cannot be read"), "{said}");
+    assert!(
+        said.contains("000001.jsonl") && said.contains("look whether it was removed"),
+        "{said}"
+    );
+    let given_up = reasons(&work, &server);
+    assert!(given_up.contains(&(1, "no_unit_file".to_owned())), "{given_up:?}");
+    fs::write(&unit, text).unwrap();
     submit(&work, &server.url());
     assert!(do_work(&work, &server.url()).status.success());
     work.assert_done();

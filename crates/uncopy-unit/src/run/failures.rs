@@ -17,6 +17,7 @@ const MAX_REASONS: usize = 100;
 /// Failures so far, and the observer that hears of them.
 pub(super) struct Failures<'a> {
     observer: &'a dyn JobObserver,
+    describe: &'a (dyn Fn(&Error) -> String + Sync),
     source: PathBuf,
     destination: PathBuf,
     /// Number of entries that were reported to the observer, other than by a job.
@@ -34,11 +35,15 @@ struct Collected {
 }
 
 impl<'a> Failures<'a> {
-    pub(super) fn new(observer: &'a dyn JobObserver, header: &Header) -> Failures<'a> {
+    pub(super) fn new(
+        observer: &'a dyn JobObserver,
+        describe: &'a (dyn Fn(&Error) -> String + Sync),
+        header: &Header,
+    ) -> Failures<'a> {
         let root = |root: &Root| root.as_path().to_owned();
         let (source, destination) = (root(&header.source), root(&header.destination));
         let (reported, collected) = (AtomicU64::new(0), Mutex::default());
-        Failures { observer, source, destination, reported, collected }
+        Failures { observer, describe, source, destination, reported, collected }
     }
 
     fn lock(&self) -> MutexGuard<'_, Collected> {
@@ -76,7 +81,7 @@ impl<'a> Failures<'a> {
     /// Adds the failure of an entry.
     pub(super) fn add(&self, path: Option<RelativePath>, error: &Error) {
         let (kind, code) = (kind_of(error), code_of(error));
-        self.add_reason(FailureReason { kind, path, code, message: error.to_string() });
+        self.add_reason(FailureReason { kind, path, code, message: (self.describe)(error) });
     }
 
     /// Adds the failure of an entry that no job copies, and reports it.

@@ -68,7 +68,7 @@ impl Copy {
     /// Runs a unit that may delete so many entries at most.
     fn run_deleting(&self, number: u32, most: Option<u64>) -> Ran {
         let receipt = |_: &Summary| Value::Object(Default::default());
-        self.unit(number).run(None, &options(most), &(), &receipt).unwrap()
+        self.unit(number).run(None, &options(most), &(), &receipt, &Error::to_string).unwrap()
     }
 
     /// Runs every unit, and expects that each is done.
