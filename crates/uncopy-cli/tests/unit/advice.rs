@@ -1,4 +1,4 @@
-//! What errors of units tell people to do is something that they can do.
+//! Errors of units tell people to do what they can do.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
