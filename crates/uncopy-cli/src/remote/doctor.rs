@@ -8,7 +8,7 @@ use uncopy::remote::{
     self, DataLoss, DataOptions, FarEvent, Limits, Note, OutputStream, RemoteError, RunJob,
 };
 
-use super::examined::{self, Examined, MAX_ANSWER_BYTES, Offer};
+use super::examined::{self, Examined, MAX_ANSWER_BYTES, Offer, Part};
 use super::session;
 use crate::cp::target::{Names, Route};
 use crate::flags::between::{self, Direction};
@@ -31,12 +31,33 @@ pub(crate) fn facts(flags: &CopyArgs, names: &Names) -> Result<BetweenFacts, Fai
         Route::Push(machine) => (machine, Direction::Push),
         Route::Here => return Err(super::refused(names, "both paths are on this machine".into())),
     };
-    match between::refusal(flags, direction) {
-        Some(refusal) => Err(super::refused(names, refusal)),
-        None => {
-            ask(flags, names, machine, direction).map_err(|error| session::failure(&error, machine))
-        }
+    if let Some(refusal) = between::refusal(flags, direction) {
+        return Err(super::refused(names, refusal));
     }
+    let asked = ask(flags, names, machine, direction);
+    let Answers { near, far, facts } = asked.map_err(|error| session::failure(&error, machine))?;
+    let (source, destination) = (source(names), names.destination.as_path());
+    let checked = match direction {
+        Direction::Push => near
+            .check(Part::Source, source)
+            .and_then(|()| far.check(Part::Destination, &machine.with_path(destination))),
+        Direction::Pull => far
+            .check(Part::Source, &machine.with_path(source))
+            .and_then(|()| near.check(Part::Destination, destination)),
+    };
+    checked.map(|()| facts).map_err(|error| Failure::from(&error))
+}
+
+/// Returns the source that is examined.
+fn source(names: &Names) -> &Path {
+    names.sources.first().map_or(Path::new("."), |source| source.as_path())
+}
+
+/// Answers of both machines, and the facts from them.
+struct Answers {
+    near: Examined,
+    far: Examined,
+    facts: BetweenFacts,
 }
 
 fn ask(
@@ -44,8 +65,8 @@ fn ask(
     names: &Names,
     machine: &Machine,
     direction: Direction,
-) -> Result<BetweenFacts, RemoteError> {
-    let source = names.sources.first().map_or(Path::new("."), |source| source.as_path());
+) -> Result<Answers, RemoteError> {
+    let source = source(names);
     let (here, there, receiver) = match direction {
         Direction::Push => (source, names.destination.as_path(), BetweenEnd::Far),
         Direction::Pull => (names.destination.as_path(), source, BetweenEnd::Near),
@@ -107,18 +128,20 @@ fn ask(
             DataWay::Tls { connections: connections.into() }
         }
     };
-    Ok(BetweenFacts {
+    let near = Examined::here(here, Offer::Offered);
+    let facts = BetweenFacts {
         address: address.map(|mut address| {
             address.set_port(port.unwrap_or(ANY_PORT));
             address
         }),
         way,
-        near: Examined::here(here, Offer::Offered).side(near_is_confined),
-        far: there.side(far_is_confined),
+        near: near.clone().side(near_is_confined),
+        far: there.clone().side(far_is_confined),
         receiver,
         ciphers,
         has_aes: has_aes(),
-    })
+    };
+    Ok(Answers { near, far: there, facts })
 }
 
 fn shell(why: WhyThroughShell) -> DataWay {

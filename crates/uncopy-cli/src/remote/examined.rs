@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uncopy::capabilities::{self, Answer};
 use uncopy::doctor::BetweenSide;
 use uncopy::remote::{DataRefusal, FarData};
+use uncopy::{Errno, follow};
 
 /// Begins the words of a job that examines a path.
 const EXAMINE: &str = "--examine=";
@@ -64,6 +65,44 @@ pub(super) struct Examined {
     filesystem: Option<String>,
     shares_blocks: Option<bool>,
     pub(super) data: Offer,
+    /// Whether the path is there. An older program does not say.
+    #[serde(default)]
+    presence: Presence,
+}
+
+/// Whether a path is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Presence {
+    /// Error number of looking at it.
+    path: Option<i32>,
+    /// Error number of looking at the directory before its last name.
+    directory: Option<i32>,
+}
+
+impl Presence {
+    fn of(path: &Path) -> Presence {
+        let number = |path: &Path| match follow::metadata(path) {
+            Ok(_) => None,
+            Err(error) => error.errno().map(Errno::raw),
+        };
+        Presence { path: number(path), directory: number(&directory(path)) }
+    }
+}
+
+/// Returns the directory before the last name of a path.
+fn directory(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(above) if above.as_os_str().is_empty() => PathBuf::from("."),
+        Some(above) => above.to_owned(),
+        None => path.to_owned(),
+    }
+}
+
+/// Part of a path in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Source,
+    Destination,
 }
 
 impl Examined {
@@ -84,6 +123,24 @@ impl Examined {
                 Answer::Unknown { .. } => None,
             }),
             data,
+            presence: Presence::of(path),
+        }
+    }
+
+    /// Checks that a copy finds the path, which has this part in it: a source, or the directory of a destination.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be looked at. `path`: as people know it.
+    pub(super) fn check(&self, part: Part, path: &Path) -> Result<(), uncopy::Error> {
+        let Presence { path: found, directory: above } = self.presence;
+        let (errno, subject) = match (part, found) {
+            (_, None) => return Ok(()),
+            (Part::Source, errno) => (errno, path.to_owned()),
+            (Part::Destination, _) => (above, directory(path)),
+        };
+        match errno {
+            Some(errno) => Err(uncopy::Error::system("open", subject, Errno::from_raw(errno))),
+            None => Ok(()),
         }
     }
 
@@ -117,8 +174,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let there = Examined::here(directory.path(), Offer::Offered);
         assert!(there.filesystem.is_some());
-        for name in ["new", "new/er"] {
-            assert_eq!(Examined::here(&directory.path().join(name), Offer::Offered), there);
+        for (name, source, destination) in
+            [("", None, None), ("new", Some("new"), None), ("new/er", Some("new/er"), Some("new"))]
+        {
+            let path = directory.path().join(name);
+            let found = Examined::here(&path, Offer::Offered);
+            assert_eq!(Examined { presence: there.presence, ..found.clone() }, there);
+            for (part, missing) in [(Part::Source, source), (Part::Destination, destination)] {
+                let error = found.check(part, &path).err();
+                let subject = error.map(|error| error.subject().to_owned());
+                assert_eq!(subject, missing.map(|name| directory.path().join(name)), "{name}");
+            }
         }
         assert!(Examined::here(Path::new("no/such"), Offer::Policy).filesystem.is_some());
         let text = serde_json::to_string(&there).unwrap();

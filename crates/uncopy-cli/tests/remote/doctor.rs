@@ -33,7 +33,7 @@ fn fact<'a>(answer: &'a Value, name: &str) -> &'a str {
 }
 
 fn examine(machines: &Machines, direction: Direction, flags: &[&str]) -> Run {
-    let operands = [direction.source("a"), direction.destination("new/b")];
+    let operands = [direction.source("a"), direction.destination("b")];
     let shell = machines.shell().display().to_string();
     doctor(operands, &shell, flags).current_dir(&machines.near).run()
 }
@@ -48,15 +48,14 @@ fn a_login_without_an_address_gives_the_shell_and_its_reason() {
         let found = ids(&answer);
         assert!(found.starts_with(&["between-ssh", "between-no-address"]), "{answer}");
         let target = match direction {
-            Direction::Push => "./a -> far:new/b",
-            Direction::Pull => "far:a -> ./new/b",
+            Direction::Push => "./a -> far:b",
+            Direction::Pull => "far:a -> ./b",
         };
         assert_eq!(answer["target"], target);
         for end in ["here", "there"] {
             assert!(fact(&answer, end).starts_with("Linux "), "{answer}");
         }
         // Nothing was copied or left behind.
-        assert!(!machines.destination(direction).join("new").exists());
         let names = |place: &std::path::Path| fs::read_dir(place).unwrap().count();
         assert_eq!(names(machines.source(direction).path()), 1);
         assert_eq!(names(machines.destination(direction).path()), 0);
@@ -89,6 +88,7 @@ fn options_and_settings_of_either_end_decide() {
 fn a_restricted_login_shows_its_directory_alone() {
     let machines = Machines::new();
     fs::create_dir(machines.far.join("only")).unwrap();
+    fs::write(machines.near.join("a"), "bytes").unwrap();
     let only = machines.far.join("only").display().to_string();
     machines.log_in_with(&format!("exec {UNCOPY} serve --stdio --restrict '{only}'"));
     let shell = machines.shell().display().to_string();
@@ -131,6 +131,37 @@ fn what_cannot_be_examined_is_an_error_with_a_next_step() {
     fs::write(&lying, "#!/bin/sh\necho no protocol\n").unwrap();
     machines.log_in_with(&format!("exec sh '{}'", lying.display()));
     assert_eq!(examine(&machines, Direction::Push, &[]).status.code(), Some(9));
+}
+
+/// As on one machine: a source, and the directory of a destination.
+fn paths_that_are_not_there_cannot_be_examined() {
+    for direction in Direction::BOTH {
+        let machines = Machines::new();
+        fs::write(machines.source(direction).join("a"), "bytes").unwrap();
+        fs::create_dir(machines.destination(direction).join("d")).unwrap();
+        let shell = machines.shell().display().to_string();
+        for (source, destination, missing) in [
+            ("none", "b", Some("none")),
+            ("none/a", "b", Some("none/a")),
+            ("a/x", "b", Some("a/x")),
+            ("a", "none/b", Some("none")),
+            ("a", "d", None),
+            ("a", "d/b", None),
+        ] {
+            let operands = [direction.source(source), direction.destination(destination)];
+            let run = doctor(operands, &shell, &[]).current_dir(&machines.near).run();
+            let answer = answer(&run);
+            let what = format!("{direction:?} {source} {destination}: {answer}");
+            let Some(missing) = missing else {
+                assert_eq!(run.status.code(), Some(6), "{what}");
+                continue;
+            };
+            assert_eq!(run.status.code(), Some(1), "{what}");
+            assert_eq!(answer["error"]["kind"], "system", "{what}");
+            let subject = answer["error"]["subject"].as_str().unwrap();
+            assert!(subject.ends_with(missing), "{what}");
+        }
+    }
 }
 
 /// While the remote shell waits, for a password for example.
@@ -191,6 +222,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] options_and_settings_of_either_end_decide,
         [] a_restricted_login_shows_its_directory_alone,
         [] a_signal_ends_the_remote_shell,
+        [] paths_that_are_not_there_cannot_be_examined,
         [] what_cannot_be_examined_is_an_error_with_a_next_step,
     ];
     real.chain(scripted).collect()
