@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::WhyNoData;
 use crate::data::KeyError;
 use uncopy_core::{Errno, NextStep};
-use uncopy_wire::{MIN_VERSION, Refusal, VERSION, Violation};
+use uncopy_wire::{MAX_PAYLOAD_BYTES, MIN_VERSION, Refusal, VERSION, Violation};
 
 /// Reason why a session failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +117,8 @@ pub enum RemoteError {
     Refused(Refusal),
     /// There are more names and arguments than a job takes.
     #[error(
-        "too many names for one copy: name a directory that holds them, or copy in several parts"
+        "the names, options and patterns of a copy take at most {MAX_PAYLOAD_BYTES} bytes together: name a directory that \
+         holds the files, exclude by fewer patterns, or copy in several parts"
     )]
     TooManyNames,
     /// There is no data connection, without which the job is not to begin.

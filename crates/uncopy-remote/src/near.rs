@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use uncopy_wire::{
-    End, Frames, Job, JobState, MACHINE_VERSION, Message, OPEN_VERSION, OutputStream, Session,
-    Violation,
+    End, Frames, Job, JobState, MACHINE_VERSION, MAX_PATH_BYTES, Message, OPEN_VERSION,
+    OutputStream, Session, Violation,
 };
 
 use crate::beginning::{Patience, STOP_INTERVAL, begin};
@@ -151,6 +151,15 @@ fn greet_until(
 
 fn bytes(name: &OsStr) -> Vec<u8> {
     name.as_bytes().to_vec()
+}
+
+/// Returns a root as the job names it. One that no system opens for its length becomes another of that kind, which fits into the
+/// job: the answer is the same error, of that source alone.
+fn root_bytes(root: &OsStr) -> Vec<u8> {
+    match root.len() > MAX_PATH_BYTES {
+        true => vec![b'x'; MAX_PATH_BYTES],
+        false => bytes(root),
+    }
 }
 
 fn send_job(link: &Link, job: Job) -> Result<(), RemoteError> {
@@ -359,7 +368,7 @@ pub fn pull(
     let session = Session::new(End::Near).speaking(version);
     let link = Link::new(*limits, session, outbox, parts);
     data.want_first(&link)?;
-    send_job(&link, Job::Serve { roots: roots.iter().map(|root| bytes(root)).collect() })?;
+    send_job(&link, Job::Serve { roots: roots.iter().map(|root| root_bytes(root)).collect() })?;
     let (messages, received) = mpsc::sync_channel(MESSAGES);
     link.start(streams, frames, data.on_message(messages))?;
     let data = data.start(&link)?;

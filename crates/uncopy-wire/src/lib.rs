@@ -70,7 +70,8 @@ pub use entry::{Attribute, Entry, FailedEntry, PageEntry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
 pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};
 pub use message::{
-    Job, JobState, MACHINE_VERSION, MAX_OUTPUT_BYTES, MachineMark, Message, OutputStream, Refusal,
+    Job, JobState, MACHINE_VERSION, MAX_OUTPUT_BYTES, MAX_PATH_BYTES, MachineMark, Message,
+    OutputStream, Refusal,
 };
 pub use name::{MAX_NAME_BYTES, is_name};
 pub use server::{MAX_VALUES_BYTES, Page, Request, Server};

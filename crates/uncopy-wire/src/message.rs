@@ -6,7 +6,7 @@ use crate::data::{DataAnnouncement, DataLost, DataOffer, DataRefusal, DataWish};
 use crate::frame::{Frame, FrameKind, MAX_PAYLOAD_BYTES};
 
 /// Maximum length of a path (`PATH_MAX`).
-const MAX_PATH_BYTES: usize = 4096;
+pub const MAX_PATH_BYTES: usize = 4096;
 /// Maximum number of bytes of one output.
 pub const MAX_OUTPUT_BYTES: usize = 64 << 10;
 

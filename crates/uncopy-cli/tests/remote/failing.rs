@@ -284,6 +284,67 @@ fn what_cannot_be_looked_at_is_an_error_of_its_entry() {
     }
 }
 
+/// A path that no system opens is an error of its source or of the destination, and of no other source.
+fn a_path_that_is_too_long_is_an_error_of_it() {
+    for direction in Direction::BOTH {
+        let machines = Machines::new();
+        for name in ["a", "c"] {
+            fs::write(machines.source(direction).join(name), b"1").unwrap();
+        }
+        fs::create_dir(machines.source(direction).join("d")).unwrap();
+        fs::create_dir(machines.destination(direction).join("d")).unwrap();
+        let to = machines.destination(direction);
+        for bytes in [4100, 5000, 20_000, 4000] {
+            let path = format!("{}a", "d/../".repeat(bytes / 5));
+            let run = machines
+                .cp()
+                .arg(direction.source(&path))
+                .arg(direction.source("c"))
+                .arg(direction.destination("d"))
+                .run();
+            let expected = match bytes > 4095 {
+                true => {
+                    let message = run.failed(1);
+                    assert!(message.contains("ENAMETOOLONG"), "{direction:?}: {message}");
+                    &["c"][..]
+                }
+                false => &["a", "c"],
+            };
+            assert_eq!(names_in(&to.join("d")), expected, "{direction:?} {bytes}: {}", run.stderr);
+            let path = format!("{}b", "d/../".repeat(bytes / 5));
+            let run = machines.cp().arg(direction.source("a")).arg(direction.destination(&path));
+            let run = run.run();
+            match bytes > 4095 {
+                true => {
+                    assert!(run.failed(1).contains("ENAMETOOLONG"), "{direction:?}: {}", run.stderr)
+                }
+                false => succeeded(&run),
+            }
+        }
+    }
+}
+
+/// Those of a copy to another machine travel with its job.
+fn more_patterns_than_a_job_takes_are_refused_by_name() {
+    let machines = Machines::new();
+    fs::create_dir(machines.near.join("src")).unwrap();
+    for (count, is_taken) in [(20_000, true), (60_000, false)] {
+        let patterns: String = (0..count).map(|number| format!("pattern-{number:08}\n")).collect();
+        fs::write(machines.near.join("patterns"), patterns).unwrap();
+        let run = machines.cp().args(["-rT", "--exclude-from=patterns", "src", "far:copy"]).run();
+        match is_taken {
+            true => succeeded(&run),
+            false => {
+                let message = run.failed(2);
+                assert!(
+                    message.contains("patterns of a copy take at most 1114112 bytes"),
+                    "{message}"
+                );
+            }
+        }
+    }
+}
+
 /// It says so also when it is confined to paths, of which `/proc` is none.
 fn a_serving_machine_is_named_by_its_errors() {
     let machines = Machines::new();
@@ -320,6 +381,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_remote_shell_that_ends_before_the_greeting_says_how,
         [] a_banner_is_skipped_and_a_book_is_not,
         [] errors_are_those_of_one_machine,
+        [] a_path_that_is_too_long_is_an_error_of_it,
+        [] more_patterns_than_a_job_takes_are_refused_by_name,
         [] a_serving_machine_is_named_by_its_errors,
         [] the_program_there_may_have_words,
         [testbed::Need::Root] what_cannot_be_looked_at_is_an_error_of_its_entry,

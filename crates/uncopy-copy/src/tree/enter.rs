@@ -177,8 +177,12 @@ const MAX_DEPTH_THERE: usize = 2048;
 /// Refuses a directory of another machine that lies in itself, or deeper than any.
 fn check_depth(place: &Place<'_>, source: &Stat) -> Result<()> {
     let parent = place.directory;
-    if parent.lies_in(identity(source)) || parent.depth() >= MAX_DEPTH_THERE {
+    if parent.lies_in(identity(source)) {
         return Err(Error::system("enter", place.source(), Errno::ELOOP));
+    }
+    if parent.depth() >= MAX_DEPTH_THERE {
+        let reason = Reason::Refused(Objection::TooDeep { levels: MAX_DEPTH_THERE as u64 });
+        return Err(Error::new("enter", place.source(), reason));
     }
     Ok(())
 }

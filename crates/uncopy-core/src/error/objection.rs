@@ -160,6 +160,13 @@ coded! {
         EndlessLink = "endless_link",
             "the link leads to a directory that it lies in itself, which has no end; set links to \
              Preserve or leave it out";
+        /// The directory of another machine lies deeper in its tree than any is taken from there.
+        TooDeep {
+            /// Maximum number of directories in one another.
+            levels: u64,
+        } = "too_deep",
+            "it lies deeper than {levels} directories, of which no more are taken from another machine, which could make them \
+             up without end; copy a directory on the way to it by itself";
         /// A followed link leads out of the tree, and `follow_outside` is not set.
         LeadsOutside = "leads_outside",
             "it leads out of the tree, or by an absolute path; set follow_outside to follow it \

@@ -7,13 +7,15 @@ use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use testbed::by_extent;
 use uncopy::copy::CopyOptions;
 use uncopy::copy::Preserve;
-use uncopy::copy::job::{Delete, JobError, JobOptions, Summary, copy_from_peer};
+use uncopy::copy::job::{
+    Delete, EntryOutcome, JobError, JobObserver, JobOptions, Record, Summary, copy_from_peer,
+};
 use uncopy::copy::peer::{
     Peer, PeerAttribute, PeerContents, PeerCount, PeerEntry, PeerError, PeerFailedEntry,
     PeerHandle, PeerOpened, PeerPage, PeerRanges,
@@ -154,8 +156,17 @@ fn receive(scene: &Scene, liar: Liar) -> Result<Summary, JobError> {
 }
 
 fn receive_with(scene: &Scene, liar: Liar, options: &JobOptions) -> Result<Summary, JobError> {
+    receive_watched(scene, liar, options, &())
+}
+
+fn receive_watched(
+    scene: &Scene,
+    liar: Liar,
+    options: &JobOptions,
+    observer: &dyn JobObserver,
+) -> Result<Summary, JobError> {
     let there = scene.path("there");
-    let ended = copy_from_peer(Arc::new(liar), [("there:x", &there)], options, &());
+    let ended = copy_from_peer(Arc::new(liar), [("there:x", &there)], options, observer);
     if ended.as_ref().is_err_and(|error| error.summary().incomplete.is_some()) {
         // The destination failed, and the tree is kept for another run.
         return ended;
@@ -167,6 +178,18 @@ fn receive_with(scene: &Scene, liar: Liar, options: &JobOptions) -> Result<Summa
     names.retain(|name| name != "model" && name != "there" && name != "outside");
     assert_eq!(names, [] as [OsString; 0]);
     ended
+}
+
+/// Keeps the reasons of failed entries.
+#[derive(Default)]
+struct Reasons(Mutex<Vec<Reason>>);
+
+impl JobObserver for Reasons {
+    fn finished(&self, record: &Record) {
+        if let EntryOutcome::Failed(error) = &record.outcome {
+            self.0.lock().unwrap().push(error.reason().clone());
+        }
+    }
 }
 
 #[track_caller]
@@ -341,8 +364,14 @@ fn a_directory_in_itself_without_end_is_left_out() {
             let own = directory.inode + 1 + number;
             Stat { inode: if has_own_inode { own } else { directory.inode }, ..directory.clone() }
         });
-        let summary = receive(&scene, liar).unwrap();
+        let failed = Reasons::default();
+        let summary = receive_watched(&scene, liar, &JobOptions::new(), &failed).unwrap();
         assert_eq!(summary.failed, 1, "{summary:?}");
+        let expected = match has_own_inode {
+            true => Reason::Refused(Objection::TooDeep { levels: 2048 }),
+            false => Reason::System { errno: Errno::ELOOP },
+        };
+        assert_eq!(*failed.0.lock().unwrap(), [expected]);
         let expected = if has_own_inode { 2000..2100 } else { 1..2 };
         assert!(expected.contains(&summary.directories), "{summary:?}");
     }
