@@ -90,6 +90,14 @@ impl GuardedLooks {
 }
 
 impl GuardedSource {
+    /// Whether what was found beneath this directory is what was found beneath another one: on one machine, which another
+    /// one can turn out to be.
+    #[must_use]
+    pub fn is_same_file(&self, found: &Stat, other: (&GuardedSource, &Stat)) -> bool {
+        let (elsewhere, stat) = other;
+        self.0.stat_here(found).is_same_file(&elsewhere.0.stat_here(stat))
+    }
+
     /// Begins to look at entries below it by their names, in this order. `None`: each has to be asked for by itself.
     #[must_use]
     pub fn look_ahead(&self, names: Vec<PeerNames>, preserve: Preserve) -> Option<GuardedLooks> {

@@ -30,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] roots_that_cannot_be_meant_are_refused,
         [] a_unit_leads_to_no_other_machine_than_its_plan,
         [] a_machine_that_is_not_reached_is_exit_code_9,
+        [] machines_that_are_one,
         [] a_restricted_login_does_units_in_its_directory_alone,
     ]
 }
@@ -547,4 +548,29 @@ fn a_restricted_login_does_units_in_its_directory_alone() {
     assert_eq!(status.status.code(), Some(10), "{}", status.stderr);
     let done = run(format!("--restrict {}", between.work.scratch.display()));
     assert!(done.status.success(), "{}", done.stderr);
+}
+
+/// A machine that turns out to be this one has no other files.
+fn machines_that_are_one() {
+    for direction in DIRECTIONS {
+        for (source, destination, flags, expected) in [
+            ("a", "a", &[][..], "the copy would change what it copies"),
+            ("a", "a/sub", &[], "it is the destination of this copy"),
+            ("a/sub", "a", &["--delete"], "it is a source of this copy or holds one"),
+        ] {
+            let between = Between::new(*direction);
+            let at = |name: &str| between.work.scratch.join(name);
+            put(&at("a/f"), "f");
+            put(&at("a/sub/g"), "g");
+            let run = between
+                .unit(["plan", "-a", "--out"])
+                .arg(between.work.directory())
+                .args(flags)
+                .arg(between.root(at(source), *direction == Direction::Pull))
+                .arg(between.root(at(destination), *direction == Direction::Push))
+                .run();
+            assert!(run.failed(1).contains(expected), "{source} {destination}: {}", run.stderr);
+            assert!(!between.work.directory().join("plan.json").exists());
+        }
+    }
 }

@@ -13,7 +13,9 @@ use super::checkpoint::{Look, Position, Task};
 use super::links::LinkSpill;
 use super::resume::Saver;
 use super::units::{OpenUnit, Units};
-use super::{EntryProblem, PlanError, PlanEvent, PlanRequest, PlanRoot, PlanTotals, Shared};
+use super::{
+    EntryProblem, Overlap, PlanError, PlanEvent, PlanRequest, PlanRoot, PlanTotals, Shared,
+};
 use crate::format::{
     Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath, SeenDirectory, SeenRoots,
 };
@@ -48,14 +50,15 @@ pub(super) struct Roots {
 impl Roots {
     /// Whether a directory found below the source is the root of the destination, which a bind mount may hide.
     fn is_destination(&self, found: &Stat) -> bool {
-        let destination = self.destination.as_ref().filter(|(root, _)| !root.is_there());
-        !self.source.is_there() && destination.is_some_and(|(_, root)| root.is_same_file(found))
+        let destination = self.destination.as_ref();
+        destination.is_some_and(|(root, stat)| self.source.is_same_file(found, (root, stat)))
     }
 
     /// Whether a directory found below the destination is the root of the source.
     fn is_source(&self, found: &Stat) -> bool {
-        let is_far = self.destination.as_ref().is_none_or(|(root, _)| root.is_there());
-        !is_far && !self.source.is_there() && self.source_stat.is_same_file(found)
+        let destination = self.destination.as_ref();
+        let source = (&self.source, &self.source_stat);
+        destination.is_some_and(|(root, _)| root.is_same_file(found, source))
     }
 
     /// Fails if another machine that has one of them was lost.
@@ -84,6 +87,13 @@ pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error.into()),
     };
+    if let Some((root, stat)) = &destination
+        && source.is_same_file(&source_stat, (root, stat))
+    {
+        let [inner, outer] =
+            [&request.destination, &request.source].map(|root| root.as_path().into());
+        return Err(PlanError::Overlap { inner, outer, overlap: Overlap::Roots });
+    }
     let above = || follow::stat(request.destination.here()?.parent()?).ok();
     let seen = SeenRoots {
         source: Some((&source_stat).into()),
