@@ -5,7 +5,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use testbed::{Case, Need, Place, Program, Scratch, run_tool};
+use testbed::{Case, Need, Place, Scratch, run_tool};
+
+use crate::remote::Machines;
 
 use super::work::{of_unit, uncopy};
 
@@ -66,6 +68,10 @@ enum Form {
     CopyInto,
     Units,
     UnitsInto,
+    /// The source is on another machine.
+    Pull,
+    /// The destination is.
+    Push,
 }
 
 impl Form {
@@ -74,7 +80,8 @@ impl Form {
     }
 }
 
-const FORMS: [Form; 4] = [Form::Copy, Form::CopyInto, Form::Units, Form::UnitsInto];
+const FORMS: [Form; 6] =
+    [Form::Copy, Form::CopyInto, Form::Units, Form::UnitsInto, Form::Pull, Form::Push];
 
 fn fill(source: &Path) {
     for (name, mode) in [("", 0o775), ("a", 0o777), ("a/b", 0o1770), ("c", 0o755), ("named", 0o750)]
@@ -140,8 +147,18 @@ fn make(form: Form, scratch: &Scratch, flags: &[&str]) {
     if form.is_into() {
         fs::create_dir(&into).unwrap();
     }
-    if matches!(form, Form::Copy | Form::CopyInto) {
-        let copy: Program = uncopy().args(["cp", "-rT"]).args(flags).args([&source, &into]);
+    if !matches!(form, Form::Units | Form::UnitsInto) {
+        let machines = Machines::new();
+        let far = |path: &Path, is_far| match is_far {
+            true => format!("far:{}", path.display()),
+            false => path.display().to_string(),
+        };
+        let copy = machines
+            .cp()
+            .arg("-rT")
+            .args(flags)
+            .arg(far(&source, form == Form::Pull))
+            .arg(far(&into, form == Form::Push));
         let run = copy.with_umask(UMASK).run();
         assert!(run.status.success(), "{}", run.stderr);
         return;
