@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::manifest::Manifest;
 use crate::progress::{JobBar, is_typed};
 use crate::question;
-use crate::report::{Failure, Report, Wire};
+use crate::report::{Report, Wire};
 
 /// Sources of a job.
 pub(crate) trait Sources: Sync {
@@ -112,7 +112,7 @@ pub(crate) fn copy(
                 // It says so, and the error of the copy counts.
                 let _ = manifest.give_up();
             }
-            report.ended(&Failure::from(&error));
+            report.ended(&report.failure(&error));
             report.left_out(&summary);
             report.finish()
         }

@@ -258,6 +258,18 @@ pub(crate) fn refusal(flags: &CopyArgs, direction: Direction) -> Option<String> 
         .then(|| format!("between machines these are not obeyed: {}", refused.join("; ")))
 }
 
+/// Returns whether a flag, or a flag with this value, is obeyed.
+#[cfg(test)]
+pub(crate) fn support_of(word: &str, direction: Direction) -> Support {
+    let is_named = |row: &&BetweenRow| {
+        let mut words = row.words.split([' ', ',']).filter(|named| named.starts_with("--"));
+        words.any(|named| {
+            named == word || word.split_once('=').is_some_and(|(flag, _)| flag == named)
+        })
+    };
+    ROWS.iter().find(is_named).map_or(Support::Honoured, |row| row.support(direction))
+}
+
 /// Next step after a refusal.
 pub(crate) const NEXT_STEP: &str =
     "leave them out, and out of the settings (`uncopy config show` prints their origins)";

@@ -1,6 +1,7 @@
 //! Every flag, defined once: parser, help, man page and completions come from here.
 
 pub(crate) mod absent;
+pub(crate) mod advice;
 pub(crate) mod audit;
 #[cfg(target_os = "linux")]
 pub(crate) mod bench;

@@ -22,6 +22,7 @@ use uncopy::{Errno, Error, InodeFlags, Leftovers, Note, Objection, Reason, Recei
 use crate::audit::Audit;
 use crate::cp::Pair;
 use crate::exit::Exit;
+use crate::flags::advice::{self, Scope};
 use crate::flags::choice::flag;
 use crate::flags::copy::CopyArgs;
 use crate::flags::naming;
@@ -364,6 +365,16 @@ impl Report {
         self.form == Form::Json && !self.trees
     }
 
+    /// Describes an error of a job, with a next step for its kind of copy.
+    pub(crate) fn failure(&self, error: &Error) -> Failure {
+        let scope = if self.is_between { Scope::Between } else { Scope::Entries };
+        Failure {
+            reason: advice::reason(error, scope).into(),
+            next_step: advice::next_step(error, scope),
+            ..Failure::from(error)
+        }
+    }
+
     /// Reports an entry of a job that is finished. `wire` is what crossed for it, if it is the only one.
     pub(crate) fn entry(&mut self, record: &Record, wire: Option<Wire>) {
         let record = &*shown(record, self.here.as_ref());
@@ -375,7 +386,7 @@ impl Report {
         match (&record.outcome, self.form) {
             (EntryOutcome::Failed(error), _) => {
                 let (source, destination) = (&record.source, &record.destination);
-                let failure = Failure::from(error);
+                let failure = self.failure(error);
                 self.record_failure(|| json::failed(source, destination, &failure, tree()));
                 self.describe_failure(&failure);
             }

@@ -1,0 +1,158 @@
+//! Chooses the words of an error for the kind of copy that met it (pure): its next step is one that such a copy can take.
+
+use std::borrow::Cow;
+
+use uncopy::{Error, NextStep, Objection, Reason};
+
+use super::naming;
+
+/// Kind of a copy, which not every flag is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Entries: trees, or single files with options of trees.
+    Entries,
+    /// Entries of another machine, or for one.
+    Between,
+}
+
+/// Describes why an operation failed.
+pub(crate) fn reason(error: &Error, scope: Scope) -> Cow<'static, str> {
+    let found = match error.reason() {
+        Reason::Refused(found) if scope == Scope::Between => between(found),
+        _ => None,
+    };
+    found.unwrap_or_else(|| naming::reason(error.reason()).into())
+}
+
+/// Describes why the library refuses an operation, where the step on one machine is none between two.
+fn between(found: &Objection) -> Option<Cow<'static, str>> {
+    Some(Cow::Borrowed(match found {
+        Objection::MountPoint => {
+            "something is mounted on it, so its name cannot be replaced; unmount it, or name another destination"
+        }
+        Objection::MountedMeanwhile => {
+            "something is mounted on it (EBUSY); unmount it, or name another destination"
+        }
+        Objection::ReplacingForbidden { errno } => {
+            return Some(Cow::Owned(format!(
+                "its directory does not allow it ({errno}); change the permissions of the directory, or name another \
+                 destination"
+            )));
+        }
+        Objection::MakingForbidden { errno } => {
+            return Some(Cow::Owned(format!(
+                "no new file can be made beside it ({errno}); change the permissions of its directory, or name another \
+                 destination"
+            )));
+        }
+        Objection::SpecialEntry { kind } => {
+            return Some(Cow::Owned(format!(
+                "it is {kind}; pass --recursive and --specials to make a new one, or read it into a file and copy that"
+            )));
+        }
+        Objection::LeadsOutside => {
+            "it leads out of the tree, or by an absolute path; name what it leads to, or pass --links=preserve"
+        }
+        _ => return None,
+    }))
+}
+
+/// Describes the next step after an error.
+pub(crate) fn next_step(error: &Error, scope: Scope) -> Option<&'static str> {
+    let step = error.next_step()?;
+    Some(words(step, error.operation() == "write to", scope).unwrap_or(naming::next_step(step)))
+}
+
+/// Describes a next step that is another one than for a single file here. `is_written`: what is there was to be written to.
+fn words(step: NextStep, is_written: bool, scope: Scope) -> Option<&'static str> {
+    Some(match (step, scope) {
+        (NextStep::CopyContents, _) if is_written => "name another destination, or remove it first",
+        (NextStep::CopyContents, _) => {
+            "pass --recursive and --specials to make a new one, or read it into a file and copy that"
+        }
+        (NextStep::AcceptChange, Scope::Between) => {
+            "copy again when no program writes to it, or pass --if-changed=accept"
+        }
+        (NextStep::FlushSource, Scope::Between) => NextStep::CopyUnwritten.text(),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use uncopy::Errno;
+
+    use super::*;
+    use crate::flags::between::{self, Direction};
+
+    /// Returns the flags that a text advises: none of those to leave out.
+    fn advised(text: &str) -> Vec<&str> {
+        let steps = text.split(';').filter(|step| !step.contains("leave out"));
+        let words = steps.flat_map(|step| step.split([' ', '(']));
+        words
+            .filter(|word| word.starts_with("--"))
+            .map(|word| word.trim_end_matches([',', '.', ')']))
+            .collect()
+    }
+
+    #[track_caller]
+    fn check(text: &str) {
+        for word in advised(text) {
+            for direction in [Direction::Push, Direction::Pull] {
+                let support = between::support_of(word, direction);
+                assert_eq!(support, between::Support::Honoured, "{direction:?} {word}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_next_step_between_machines_is_refused_there() {
+        let errno = Errno::EACCES;
+        let kind = "a FIFO";
+        let objections = [
+            Objection::MountPoint,
+            Objection::MountedMeanwhile,
+            Objection::ReplacingForbidden { errno },
+            Objection::MakingForbidden { errno },
+            Objection::OwnerForbidden { errno },
+            Objection::WritingForbidden,
+            Objection::SpecialEntry { kind },
+            Objection::BackupIsSource,
+            Objection::BackupIsCopy,
+            Objection::NameOfBackup,
+            Objection::BackupOfKilledRun,
+            Objection::EndlessLink,
+            Objection::LeadsOutside,
+            Objection::RivalName { name: "a".into() },
+            Objection::TooManyDeleted,
+            Objection::EmptySource,
+            Objection::TooDeep { levels: 7 },
+            Objection::PeerLost { what: "it ended".into() },
+        ];
+        for found in objections {
+            let error = Error::new("copy", "a", Reason::Refused(found));
+            check(&reason(&error, Scope::Between));
+        }
+        for step in NextStep::ALL {
+            // Flags that lead to these are refused before.
+            if matches!(step, NextStep::GetAnew | NextStep::AllowMore) {
+                continue;
+            }
+            for is_written in [false, true] {
+                check(words(*step, is_written, Scope::Between).unwrap_or(naming::next_step(*step)));
+            }
+        }
+    }
+
+    /// A copy of entries refuses the flag.
+    #[test]
+    fn contents_of_special_files_are_of_single_files() {
+        for scope in [Scope::Entries, Scope::Between] {
+            for operation in ["copy", "write to"] {
+                let error = Error::new(operation, "a", Reason::NotRegular { kind: "a FIFO" });
+                let words = next_step(&error, scope).unwrap();
+                assert!(!words.contains("--copy-contents"), "{words}");
+            }
+        }
+    }
+}
