@@ -20,7 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::format::{Entry, Header, Root, SCHEMA, UnitKind, UnitNumber, UnitReader, UnitSummary};
-use crate::ledger::{Amounts, Attempt, Begun, Failure, Flush, Ledger, LockPlace, Record, Worker};
+use crate::ledger::{
+    Amounts, Attempt, Begun, Failure, FailureReason, Flush, Ledger, LockPlace, Record, Worker,
+};
 use crate::{FileRole, UnitError, now, regular_file};
 use commits::Commits;
 use failures::Failures;
@@ -247,20 +249,22 @@ impl AttemptedUnit<'_> {
         if self.failures.is_overtaken() || !ledger.is_current(number, self.attempt)? {
             return self.overtaken();
         }
-        let header = &self.unit.header;
-        let failure = Failure {
-            schema: SCHEMA,
-            plan: header.plan,
-            unit: number,
-            digest: self.unit.digest.clone(),
-            attempt: self.attempt.number,
-            worker: self.attempt.worker.clone(),
-            ended: now(),
-            failed,
-            reasons: self.failures.reasons(),
-        };
+        let own = (number, self.attempt.number, self.unit.digest.clone());
+        let failure = self.failure(own, failed, self.failures.reasons());
         ledger.put_failure(&failure)?;
         Ok(Ran::Failed(Box::new(failure)))
+    }
+
+    /// Makes what the ledger keeps about a failure of a unit: its number, that of the attempt, and the digest of its file.
+    fn failure(
+        &self,
+        (unit, attempt, digest): (UnitNumber, u64, String),
+        failed: u64,
+        reasons: Vec<FailureReason>,
+    ) -> Failure {
+        let (plan, worker) = (self.unit.header.plan, self.attempt.worker.clone());
+        let (schema, ended) = (SCHEMA, now());
+        Failure { schema, plan, unit, digest, attempt, worker, ended, failed, reasons }
     }
 
     fn overtaken(&self) -> Result<Ran, UnitError> {

@@ -80,8 +80,13 @@ impl<'a> Failures<'a> {
 
     /// Adds the failure of an entry.
     pub(super) fn add(&self, path: Option<RelativePath>, error: &Error) {
+        self.add_reason(self.reason(path, error));
+    }
+
+    /// Makes what the ledger keeps of the failure of an entry.
+    pub(super) fn reason(&self, path: Option<RelativePath>, error: &Error) -> FailureReason {
         let (kind, code) = (kind_of(error), code_of(error));
-        self.add_reason(FailureReason { kind, path, code, message: (self.describe)(error) });
+        FailureReason { kind, path, code, message: (self.describe)(error) }
     }
 
     /// Adds the failure of an entry that no job copies, and reports it.

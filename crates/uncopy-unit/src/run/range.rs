@@ -127,7 +127,7 @@ impl AttemptedUnit<'_> {
                 let of_all_parts =
                     [FailureKind::SourceChanged, FailureKind::Conflict, FailureKind::Verification];
                 if of_all_parts.contains(&super::failures::kind_of(&error)) {
-                    self.give_up(&of_file)?;
+                    self.give_up(&of_file, &error)?;
                 }
                 Ok(self.failed(entry, error))
             }
@@ -313,7 +313,7 @@ impl AttemptedUnit<'_> {
         if !is_planned(of_file.entry.destination.as_ref(), found.as_ref()) {
             return Err(refused(Objection::DestinationSincePlan).into());
         }
-        self.withdraw_others(of_file)?;
+        self.withdraw_others(of_file, &copied_again(of_file))?;
         let (aside, new) = create_aside(of_file, "new").map_err(failed)?;
         let named = file::truncate(&new, source.size)
             .and_then(|()| name::rename_new(&**directory, &aside, staging));
@@ -463,21 +463,33 @@ impl AttemptedUnit<'_> {
             .filter(move |unit| *unit != own)
     }
 
-    fn withdraw_others(&self, of_file: &PartOfFile<'_>) -> Result<(), UnitError> {
+    /// Takes the records of the other parts back, and notes why: nobody is at work on them any more.
+    fn withdraw_others(
+        &self,
+        of_file: &PartOfFile<'_>,
+        why: &FailureReason,
+    ) -> Result<(), UnitError> {
         for unit in self.others(of_file) {
+            let Some(record) = self.ledger.record(unit)? else { continue };
+            let last = self.ledger.attempt(unit)?.map_or(0, |last| last.number);
+            let attempt = record.attempt.max(last);
+            // It has no meaning before the record goes.
+            let failure = self.failure((unit, attempt, record.digest), 1, vec![why.clone()]);
+            self.ledger.put_failure(&failure)?;
             self.ledger.withdraw(unit)?;
         }
         Ok(())
     }
 
     /// Fails the whole file: its staging file goes, and the parts that were recorded are not done any more.
-    fn give_up(&self, of_file: &PartOfFile<'_>) -> Result<(), UnitError> {
+    fn give_up(&self, of_file: &PartOfFile<'_>, error: &Error) -> Result<(), UnitError> {
         let place = LockPlace::File(of_file.part.file);
         let Some(_lock) = self.ledger.lock_within(place, PATIENCE)? else { return Ok(()) };
         if self.was_placed(of_file)?.is_some() {
             return Ok(());
         }
-        self.withdraw_others(of_file)?;
+        let why = self.failures.reason(Some(of_file.entry.path.clone()), error);
+        self.withdraw_others(of_file, &why)?;
         let _: Sys<()> = name::unlink(&*of_file.directory, &of_file.staging);
         Ok(())
     }
@@ -509,6 +521,16 @@ impl AttemptedUnit<'_> {
             }
         })
     }
+}
+
+/// Reason why a part that was recorded is to be done again.
+fn copied_again(of_file: &PartOfFile<'_>) -> FailureReason {
+    let message = format!(
+        "the staging file of {} is gone, so that all its parts are copied again; run the unit again",
+        of_file.path.display()
+    );
+    let path = Some(of_file.entry.path.clone());
+    FailureReason { kind: FailureKind::NotYet, path, code: None, message }
 }
 
 /// Makes a file beside the staging file, under the lock of the file: one of that name was left by a killed attempt.

@@ -10,6 +10,7 @@ use super::*;
 use crate::format::{Options, Plan, Time};
 use crate::ledger::FailureKind;
 use crate::plan::{Deletion, PlanRequest, plan, unit_file};
+use crate::status::{facts_of, status};
 use uncopy_copy::job::{Delete, Selection};
 use uncopy_copy::{CopyOptions, Preserve};
 
@@ -227,9 +228,29 @@ fn a_part_whose_source_changed_fails_the_whole_file() {
     fs::write(copy.source.join("large"), vec![2; 3 << 20]).unwrap();
     assert_eq!(kinds(&copy.run(first + 1)), [FailureKind::SourceChanged]);
     assert!(names(&copy).is_empty());
-    // The first part is not done any more.
+    // The first part is not done any more, and nobody is at work on it.
+    let now = status(&planned, facts_of(&planned).unwrap());
+    let failed: Vec<u32> = now.failed.iter().map(|(unit, _)| unit.get()).collect();
+    assert_eq!((now.done, now.begun.len(), failed), (0, 0, vec![first, first + 1]));
     assert_eq!(kinds(&copy.run(first)), [FailureKind::SourceChanged]);
     assert!(matches!(copy.run(planned.units - 1), Ran::NotYet { missing: 3, .. }));
+}
+
+#[test]
+fn parts_whose_staging_file_is_gone_wait() {
+    let copy = Copy::new();
+    copy.write("large", vec![1; 3 << 20]);
+    let planned = copy.plan(None);
+    let first = copy.unit_of(&planned, "large");
+    assert!(matches!(copy.run(first), Ran::Done(_)));
+    let staging = walk(&copy.destination).into_keys().next().unwrap();
+    fs::remove_file(copy.destination.join(staging)).unwrap();
+    assert!(matches!(copy.run(first + 1), Ran::Done(_)));
+    let now = status(&planned, facts_of(&planned).unwrap());
+    assert_eq!((now.done, now.begun.len(), now.failed.len()), (1, 0, 0));
+    copy.run(first);
+    copy.run(first + 2);
+    assert_eq!(fs::read(copy.destination.join("large")).unwrap(), vec![1; 3 << 20]);
 }
 
 #[test]
