@@ -12,10 +12,32 @@ use crate::error::FleetError;
 use crate::exit::Exit;
 
 /// Exit code of `uncopy unit` if the other machine cannot be reached, the same as here.
-pub(crate) const UNREACHABLE: i32 = Exit::Unreachable as i32;
+const UNREACHABLE: i32 = Exit::Unreachable as i32;
 
-/// Exit codes of `uncopy unit status` that say how far a plan is: complete, failures, not finished.
-const OF_STATES: [i32; 3] = [0, 1, 10];
+/// How `uncopy unit status` or `retry` ended (pure).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LedgerEnd {
+    /// Every unit has a record, or the question was answered.
+    Complete,
+    /// A unit has failed, or the ledger was not read.
+    Failure,
+    /// No unit has failed, and some are not done.
+    NotFinished,
+    /// The machine of the ledger was not reached.
+    Unreachable,
+}
+
+impl LedgerEnd {
+    /// Reads an exit code. `None`: a signal killed the process.
+    pub(crate) fn of(code: Option<i32>) -> LedgerEnd {
+        match code {
+            Some(0) => LedgerEnd::Complete,
+            Some(10) => LedgerEnd::NotFinished,
+            Some(UNREACHABLE) => LedgerEnd::Unreachable,
+            _ => LedgerEnd::Failure,
+        }
+    }
+}
 
 /// A program that reads a ledger on another machine.
 #[derive(Debug)]
@@ -51,7 +73,7 @@ impl LedgerThere {
     /// # Errors
     /// The ledger cannot be read.
     pub(crate) fn left(&self, plan: &Path) -> Result<Vec<UnitNumber>, FleetError> {
-        let printed = self.ask(plan, &["retry", "--null"], &[0])?;
+        let printed = self.ask(plan, &["retry", "--null"], |end, _| end == LedgerEnd::Complete)?;
         units_of(&printed).ok_or_else(|| self.unknown("retry"))
     }
 
@@ -60,12 +82,22 @@ impl LedgerThere {
     /// # Errors
     /// The ledger cannot be read.
     pub(crate) fn state(&self, plan: &Path) -> Result<StateThere, FleetError> {
-        let printed = self.ask(plan, &["status", "--json"], &OF_STATES)?;
+        let printed = self.ask(plan, &["status", "--json"], |end, printed| match end {
+            LedgerEnd::Complete | LedgerEnd::NotFinished => true,
+            // A unit that has failed leaves something to read, and an error does not.
+            LedgerEnd::Failure => !printed.is_empty(),
+            LedgerEnd::Unreachable => false,
+        })?;
         serde_json::from_slice(&printed).map_err(|_| self.unknown("status"))
     }
 
     /// Runs `uncopy unit`, which says itself why it fails.
-    fn ask(&self, plan: &Path, words: &[&str], codes: &[i32]) -> Result<Vec<u8>, FleetError> {
+    fn ask(
+        &self,
+        plan: &Path,
+        words: &[&str],
+        is_answer: fn(LedgerEnd, &[u8]) -> bool,
+    ) -> Result<Vec<u8>, FleetError> {
         let output = Command::new(&self.uncopy)
             .arg("unit")
             .args(words)
@@ -74,12 +106,9 @@ impl LedgerThere {
             .stderr(Stdio::inherit())
             .output()
             .map_err(FleetError::system("start", &self.uncopy, "check that it may be executed"))?;
-        match output.status.code() {
-            // 1 is also an error, which leaves nothing to read.
-            Some(code) if codes.contains(&code) && (code != 1 || !output.stdout.is_empty()) => {
-                Ok(output.stdout)
-            }
-            Some(UNREACHABLE) => Err(self.failed(output.status, Exit::Unreachable)),
+        match LedgerEnd::of(output.status.code()) {
+            end if is_answer(end, &output.stdout) => Ok(output.stdout),
+            LedgerEnd::Unreachable => Err(self.failed(output.status, Exit::Unreachable)),
             _ => Err(self.failed(output.status, Exit::Failure)),
         }
     }
@@ -144,6 +173,21 @@ mod tests {
             (b"usage: uncopy\0", None),
         ] {
             assert_eq!(numbers(printed), expected, "{}", String::from_utf8_lossy(printed));
+        }
+    }
+
+    #[test]
+    fn exit_codes_say_how_far_a_plan_is() {
+        for (code, expected) in [
+            (Some(0), LedgerEnd::Complete),
+            (Some(1), LedgerEnd::Failure),
+            (Some(2), LedgerEnd::Failure),
+            (Some(9), LedgerEnd::Unreachable),
+            (Some(10), LedgerEnd::NotFinished),
+            (Some(130), LedgerEnd::Failure),
+            (None, LedgerEnd::Failure),
+        ] {
+            assert_eq!(LedgerEnd::of(code), expected, "{code:?}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::ledger::{Amounts, Attempt, Failure, FailureKind, Ledger, LedgerFile, 
 use crate::plan::read_plan;
 use crate::roots::open_destination;
 
-pub use there::facts_of_peer;
+pub use there::{facts_of_peer, unfinished_of_peer};
 
 /// Work that an entry costs, in bytes that could be copied meanwhile: only for estimates.
 const ENTRY_COST: u128 = 64 << 10;
@@ -197,6 +197,67 @@ pub fn facts_of(plan: &Plan) -> Result<BTreeMap<UnitNumber, UnitFacts>, UnitErro
     ledger_of(plan)?.map_or_else(|| Ok(BTreeMap::new()), |ledger| read_facts(&ledger))
 }
 
+/// Reads what the ledger of a plan has about each unit without a record. No record is read: its name says that there is one.
+///
+/// # Errors
+/// As [`facts_of`].
+pub fn unfinished_of(plan: &Plan) -> Result<BTreeMap<UnitNumber, UnitFacts>, UnitError> {
+    let ledger = ledger_of(plan)?;
+    let kinds = ledger.as_ref().map_or_else(|| Ok(FileKinds::new()), files_of)?;
+    unfinished(plan, &kinds, |facts, unit, kind| match &ledger {
+        Some(ledger) => facts.read(ledger, unit, kind),
+        None => Ok(()),
+    })
+}
+
+/// Kinds of the files that a ledger has about each unit.
+type FileKinds = BTreeMap<UnitNumber, Vec<LedgerFile>>;
+
+fn files_of(ledger: &Ledger) -> Result<FileKinds, UnitError> {
+    let mut kinds = FileKinds::new();
+    ledger.list(|unit, kind| kinds.entry(unit).or_default().push(kind))?;
+    Ok(kinds)
+}
+
+/// Reads the files about each unit without a record, by `read`.
+fn unfinished(
+    plan: &Plan,
+    kinds: &FileKinds,
+    read: impl Fn(&mut UnitFacts, UnitNumber, LedgerFile) -> Result<(), UnitError>,
+) -> Result<BTreeMap<UnitNumber, UnitFacts>, UnitError> {
+    let mut all = BTreeMap::new();
+    for unit in (0..plan.units).filter_map(UnitNumber::new) {
+        let kinds = kinds.get(&unit).map_or(&[][..], |kinds| kinds);
+        if kinds.contains(&LedgerFile::Record) {
+            continue;
+        }
+        let mut facts = UnitFacts::default();
+        for kind in kinds {
+            read(&mut facts, unit, *kind)?;
+        }
+        all.insert(unit, facts);
+    }
+    Ok(all)
+}
+
+impl UnitFacts {
+    /// Reads a file of a ledger.
+    fn read(
+        &mut self,
+        ledger: &Ledger,
+        unit: UnitNumber,
+        kind: LedgerFile,
+    ) -> Result<(), UnitError> {
+        match kind {
+            LedgerFile::Record => self.record = ledger.record(unit)?,
+            LedgerFile::Failure => self.failure = ledger.failure(unit)?,
+            LedgerFile::Attempt => self.attempt = ledger.attempt(unit)?,
+            LedgerFile::Copy => {}
+        }
+        Ok(())
+    }
+}
+
 /// Opens the ledger of a plan. `None`: no unit was begun yet.
 ///
 /// # Errors
@@ -217,21 +278,14 @@ pub fn ledger_of(plan: &Plan) -> Result<Option<Ledger>, UnitError> {
 /// # Errors
 /// The ledger cannot be listed, or one of its files cannot be read or is not in its format.
 pub fn read_facts(ledger: &Ledger) -> Result<BTreeMap<UnitNumber, UnitFacts>, UnitError> {
-    let mut kinds: BTreeMap<UnitNumber, Vec<LedgerFile>> = BTreeMap::new();
-    ledger.list(|unit, kind| kinds.entry(unit).or_default().push(kind))?;
     let mut all = BTreeMap::new();
-    for (unit, kinds) in kinds {
+    for (unit, kinds) in files_of(ledger)? {
         let mut facts = UnitFacts::default();
-        if kinds.contains(&LedgerFile::Record) {
-            // Whatever else there is has no meaning any more.
-            facts.record = ledger.record(unit)?;
-        } else {
-            for kind in kinds {
-                match kind {
-                    LedgerFile::Failure => facts.failure = ledger.failure(unit)?,
-                    LedgerFile::Attempt => facts.attempt = ledger.attempt(unit)?,
-                    LedgerFile::Record | LedgerFile::Copy => {}
-                }
+        // Beside a record nothing else has a meaning.
+        let is_recorded = kinds.contains(&LedgerFile::Record);
+        for kind in kinds {
+            if !is_recorded || kind == LedgerFile::Record {
+                facts.read(ledger, unit, kind)?;
             }
         }
         all.insert(unit, facts);

@@ -8,7 +8,7 @@ use clap::ArgMatches;
 use uncopy::copy::peer::Peer;
 use uncopy::unit::format::{LEDGER_DIRECTORY, Plan, UnitNumber};
 use uncopy::unit::plan::read_plan;
-use uncopy::unit::status::{UnitFacts, facts_of, facts_of_peer};
+use uncopy::unit::status::{UnitFacts, facts_of, facts_of_peer, unfinished_of, unfinished_of_peer};
 
 use super::roots::{self, Sides};
 use super::{failed, words};
@@ -20,12 +20,22 @@ use crate::stop::{self, Stop};
 /// A plan, and what its ledger has about each unit.
 pub(super) type LedgerFacts = (Plan, BTreeMap<UnitNumber, UnitFacts>);
 
+/// Units that are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Each that the ledger knows.
+    Known,
+    /// Each without a record.
+    Unfinished,
+}
+
 /// Reads the plan in a directory and its ledger; or the exit code of an error that was reported.
 ///
 /// # Errors
 /// A flag or a setting has no valid meaning, or a root of the plan.
 pub(super) fn read(
     directory: &Path,
+    asked: Asked,
     given: &ArgMatches,
 ) -> Result<Result<LedgerFacts, Exit>, clap::Error> {
     let plan = match read_plan(directory) {
@@ -34,7 +44,11 @@ pub(super) fn read(
     };
     let sides = Sides::of_roots(&plan.source, &plan.destination)?;
     let Sides::Destination(place) = sides else {
-        let facts = facts_of(&plan).map_err(|error| failed(&error));
+        let facts = match asked {
+            Asked::Known => facts_of(&plan),
+            Asked::Unfinished => unfinished_of(&plan),
+        };
+        let facts = facts.map_err(|error| failed(&error));
         return Ok(facts.map(|facts| (plan, facts)));
     };
     let connection = words::connection(given, true)?;
@@ -52,7 +66,11 @@ pub(super) fn read(
         Err(NotServed::Failed(failure)) => return Ok(Err(roots::not_reached(&failure))),
     };
     let peer: Arc<dyn Peer> = served.source();
-    let facts = facts_of_peer(&peer, &plan).map_err(|error| failed(&error));
+    let facts = match asked {
+        Asked::Known => facts_of_peer(&peer, &plan),
+        Asked::Unfinished => unfinished_of_peer(&peer, &plan),
+    };
+    let facts = facts.map_err(|error| failed(&error));
     let exit = served.end(facts.as_ref().err().copied().unwrap_or(Exit::Success));
     Ok(facts.map(|facts| (plan, facts)).map_err(|_| exit))
 }

@@ -3,11 +3,10 @@
 use std::os::unix::ffi::OsStrExt;
 
 use clap::ArgMatches;
-use uncopy::unit::format::UnitNumber;
 use uncopy::unit::plan::unit_file;
 use uncopy::unit::status::UnitState;
 
-use super::facts;
+use super::facts::{self, Asked};
 use crate::exit::Exit;
 use crate::flags::unit::RetryArgs;
 use crate::report;
@@ -18,20 +17,14 @@ use crate::report::outlet::{self, Stream};
 /// # Errors
 /// A flag or a setting has no valid meaning.
 pub(super) fn run(flags: &RetryArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
-    let (plan, mut facts) = match facts::read(&flags.directory, given)? {
-        Ok(found) => found,
+    let facts = match facts::read(&flags.directory, Asked::Unfinished, given)? {
+        Ok((_, facts)) => facts,
         Err(exit) => return Ok(exit),
     };
     let end = if flags.null { b'\0' } else { b'\n' };
     let mut text = Vec::new();
-    for unit in (0..plan.units).filter_map(UnitNumber::new) {
-        let state = facts.remove(&unit).unwrap_or_default().state();
-        let is_listed = match state {
-            UnitState::Done(_) => false,
-            UnitState::Failed(_) => true,
-            _ => !flags.failed,
-        };
-        if is_listed {
+    for (unit, facts) in facts {
+        if !flags.failed || matches!(facts.state(), UnitState::Failed(_)) {
             text.extend_from_slice(unit_file(&flags.directory, unit).as_os_str().as_bytes());
             text.push(end);
         }

@@ -8,8 +8,9 @@ use uncopy::unit::status::{PlanStatus, status};
 
 pub(super) use words::since;
 
+use super::facts::{self, Asked};
+use super::metrics;
 use super::notes::NoteCounts;
-use super::{facts, metrics};
 use crate::exit::Exit;
 use crate::flags::unit::StatusArgs;
 use crate::replaced_file;
@@ -20,7 +21,7 @@ use crate::report;
 /// # Errors
 /// A flag or a setting has no valid meaning.
 pub(super) fn run(flags: &StatusArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
-    let (plan, facts) = match facts::read(&flags.directory, given)? {
+    let (plan, facts) = match facts::read(&flags.directory, Asked::Known, given)? {
         Ok(found) => found,
         Err(exit) => return Ok(exit),
     };

@@ -157,6 +157,9 @@ fn what_is_no_ledger_is_an_error() {
     failed("belongs to unit 000002");
     write(planned.ledger().join("000001.json"), "{");
     failed("000001.json: line 1");
+    // Its name says that the unit is done, and nothing else is looked at.
+    let listed = planned.retry(&[]);
+    assert!(listed.len() as u64 + 1 == planned.units() && !listed[1].ends_with("/000001.jsonl"));
     fs::remove_file(planned.ledger().join("000001.json")).unwrap();
     // Names without a meaning, and a unit that the plan does not have.
     write(planned.ledger().join(".0123.000001.json"), "{");

@@ -10,7 +10,7 @@ use super::names::GivenUpUnit;
 use crate::error::FleetError;
 use crate::exit::Exit;
 use crate::flags::StatusFlags;
-use crate::ledger_there::UNREACHABLE;
+use crate::ledger_there::LedgerEnd;
 use crate::plan::PlannedWork;
 use crate::report;
 
@@ -46,11 +46,11 @@ pub(super) fn of_ledger(
         .stdin(Stdio::null())
         .status()
         .map_err(FleetError::system("start", uncopy, "check that it may be executed"))?;
-    Ok(match status.code() {
-        Some(0) => Some(Exit::Success),
-        Some(UNREACHABLE) => Some(Exit::Unreachable),
-        Some(10) => None,
-        _ => Some(Exit::Failure),
+    Ok(match LedgerEnd::of(status.code()) {
+        LedgerEnd::Complete => Some(Exit::Success),
+        LedgerEnd::Unreachable => Some(Exit::Unreachable),
+        LedgerEnd::NotFinished => None,
+        LedgerEnd::Failure => Some(Exit::Failure),
     })
 }
 
