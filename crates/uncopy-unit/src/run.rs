@@ -249,16 +249,18 @@ impl AttemptedUnit<'_> {
         if self.failures.is_overtaken() || !ledger.is_current(number, self.attempt)? {
             return self.overtaken();
         }
-        let own = (number, self.attempt.number, self.unit.digest.clone());
-        let failure = self.failure(own, failed, self.failures.reasons());
+        let (attempt, digest) = (self.attempt.number, self.unit.digest.clone());
+        let failure = self.failure(number, attempt, digest, failed, self.failures.reasons());
         ledger.put_failure(&failure)?;
         Ok(Ran::Failed(Box::new(failure)))
     }
 
-    /// Makes what the ledger keeps about a failure of a unit: its number, that of the attempt, and the digest of its file.
+    /// Makes what the ledger keeps about a failed attempt of a unit, whose file has this digest.
     fn failure(
         &self,
-        (unit, attempt, digest): (UnitNumber, u64, String),
+        unit: UnitNumber,
+        attempt: u64,
+        digest: String,
         failed: u64,
         reasons: Vec<FailureReason>,
     ) -> Failure {

@@ -20,9 +20,9 @@ use crate::stop::{self, Stop};
 /// A plan, and what its ledger has about each unit.
 pub(super) type LedgerFacts = (Plan, BTreeMap<UnitNumber, UnitFacts>);
 
-/// Units that are asked for.
+/// Units that are which for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum WhichUnits {
     /// Each that the ledger knows.
     Known,
     /// Each without a record.
@@ -35,7 +35,7 @@ pub(super) enum Asked {
 /// A flag or a setting has no valid meaning, or a root of the plan.
 pub(super) fn read(
     directory: &Path,
-    asked: Asked,
+    which: WhichUnits,
     given: &ArgMatches,
 ) -> Result<Result<LedgerFacts, Exit>, clap::Error> {
     let plan = match read_plan(directory) {
@@ -44,9 +44,9 @@ pub(super) fn read(
     };
     let sides = Sides::of_roots(&plan.source, &plan.destination)?;
     let Sides::Destination(place) = sides else {
-        let facts = match asked {
-            Asked::Known => facts_of(&plan),
-            Asked::Unfinished => unfinished_of(&plan),
+        let facts = match which {
+            WhichUnits::Known => facts_of(&plan),
+            WhichUnits::Unfinished => unfinished_of(&plan),
         };
         let facts = facts.map_err(|error| failed(&error));
         return Ok(facts.map(|facts| (plan, facts)));
@@ -66,9 +66,9 @@ pub(super) fn read(
         Err(NotServed::Failed(failure)) => return Ok(Err(roots::not_reached(&failure))),
     };
     let peer: Arc<dyn Peer> = served.source();
-    let facts = match asked {
-        Asked::Known => facts_of_peer(&peer, &plan),
-        Asked::Unfinished => unfinished_of_peer(&peer, &plan),
+    let facts = match which {
+        WhichUnits::Known => facts_of_peer(&peer, &plan),
+        WhichUnits::Unfinished => unfinished_of_peer(&peer, &plan),
     };
     let facts = facts.map_err(|error| failed(&error));
     let exit = served.end(facts.as_ref().err().copied().unwrap_or(Exit::Success));

@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use uncopy::unit::plan::unit_file;
 use uncopy::unit::status::UnitState;
 
-use super::facts::{self, Asked};
+use super::facts::{self, WhichUnits};
 use crate::exit::Exit;
 use crate::flags::unit::RetryArgs;
 use crate::report;
@@ -17,7 +17,7 @@ use crate::report::outlet::{self, Stream};
 /// # Errors
 /// A flag or a setting has no valid meaning.
 pub(super) fn run(flags: &RetryArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
-    let facts = match facts::read(&flags.directory, Asked::Unfinished, given)? {
+    let facts = match facts::read(&flags.directory, WhichUnits::Unfinished, given)? {
         Ok((_, facts)) => facts,
         Err(exit) => return Ok(exit),
     };

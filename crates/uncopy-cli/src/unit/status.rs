@@ -8,7 +8,7 @@ use uncopy::unit::status::{PlanStatus, status};
 
 pub(super) use words::since;
 
-use super::facts::{self, Asked};
+use super::facts::{self, WhichUnits};
 use super::metrics;
 use super::notes::NoteCounts;
 use crate::exit::Exit;
@@ -21,7 +21,7 @@ use crate::report;
 /// # Errors
 /// A flag or a setting has no valid meaning.
 pub(super) fn run(flags: &StatusArgs, given: &ArgMatches) -> Result<Exit, clap::Error> {
-    let (plan, facts) = match facts::read(&flags.directory, Asked::Known, given)? {
+    let (plan, facts) = match facts::read(&flags.directory, WhichUnits::Known, given)? {
         Ok(found) => found,
         Err(exit) => return Ok(exit),
     };

@@ -154,7 +154,7 @@ fn plans_and_records_that_are_no_files() {
     let status = || unit(["status"]).arg(&plan).run();
     let retry = || unit(["retry"]).arg(&plan).run();
     let again = || run_unit(&work.units()[0]);
-    // Of a record the name is enough to know that the unit is not to be done.
+    // The name of a record is enough to know that the unit is not to be done.
     type Commands<'a> = [&'a dyn Fn() -> Run; 2];
     let rows: [(&str, Commands<'_>); 3] = [
         ("000000.json", [&status, &again]),

@@ -474,7 +474,7 @@ impl AttemptedUnit<'_> {
             let last = self.ledger.attempt(unit)?.map_or(0, |last| last.number);
             let attempt = record.attempt.max(last);
             // It has no meaning before the record goes.
-            let failure = self.failure((unit, attempt, record.digest), 1, vec![why.clone()]);
+            let failure = self.failure(unit, attempt, record.digest, 1, vec![why.clone()]);
             self.ledger.put_failure(&failure)?;
             self.ledger.withdraw(unit)?;
         }
