@@ -1,6 +1,8 @@
 //! Receipts as Python objects: bytes by mechanism and by cost, and why nothing cheaper was used.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pyo3::IntoPyObjectExt;
@@ -11,10 +13,10 @@ use uncopy::copy::job::{RefusalCount, Summary};
 use uncopy::copy::json::{CopiedFile, PlainWording, WholeJob};
 use uncopy::{Cost, Errno, Portion, RefusalReason};
 
-use crate::path::PathArgument;
+use crate::path::{PathArgument, text};
 
 /// Result of copying a file or a tree. It stands for the path of the copy wherever a path is wanted.
-#[pyclass(frozen, module = "uncopy", name = "Receipt")]
+#[pyclass(frozen, weakref, module = "uncopy", name = "Receipt")]
 pub(crate) struct Receipt {
     destination: Py<PyAny>,
     action: &'static str,
@@ -75,6 +77,8 @@ struct CopyFacts {
     /// Digest of the only file.
     digest: Option<String>,
     notes: Vec<(&'static str, String)>,
+    /// Number of files that something else copied, of which nothing is known.
+    unwatched: u64,
 }
 
 impl CopyFacts {
@@ -86,6 +90,7 @@ impl CopyFacts {
         self.verified_files += more.verified_files;
         self.algorithm = self.algorithm.or(more.algorithm);
         self.duration += more.duration;
+        self.unwatched += more.unwatched;
         for portion in &more.portions {
             match self
                 .portions
@@ -173,6 +178,7 @@ impl Receipt {
             algorithm: verified.algorithm,
             digest: None,
             notes,
+            unwatched: 0,
         };
         let details = Details::Job(Box::new(summary.clone()));
         Receipt { destination, action: "copied", details, facts }
@@ -192,7 +198,7 @@ impl Receipt {
     /// Returns the algorithm by which all files were verified, if there are any.
     fn verified_by(&self) -> Option<&'static str> {
         let facts = &self.facts;
-        facts.algorithm.filter(|_| facts.verified_files == facts.files)
+        facts.algorithm.filter(|_| facts.verified_files == facts.files && facts.unwatched == 0)
     }
 
     fn cost(&self, cost: Cost) -> u64 {
@@ -220,18 +226,39 @@ impl Receipt {
         Receipt::summed_up(destination, action, CopyFacts { symlinks, ..CopyFacts::default() })
     }
 
-    /// Adds up receipts into that of a tree.
+    /// Adds up receipts into that of a tree. `unwatched`: number of further files, which something else copied.
     #[staticmethod]
-    fn total(destination: Py<PyAny>, receipts: &Bound<'_, PyAny>) -> PyResult<Receipt> {
-        let mut facts = CopyFacts { durable: true, ..CopyFacts::default() };
+    fn total(
+        destination: Py<PyAny>,
+        receipts: &Bound<'_, PyAny>,
+        unwatched: u64,
+    ) -> PyResult<Receipt> {
+        let mut facts = CopyFacts { durable: true, unwatched, ..CopyFacts::default() };
         for receipt in receipts.try_iter()? {
             let receipt = receipt?;
             let receipt = receipt.cast::<Receipt>()?;
             facts.durable &= receipt.get().facts.durable;
             facts.add(&receipt.get().facts);
         }
-        facts.durable &= facts.files > 0;
+        facts.durable &= facts.files > 0 && facts.unwatched == 0;
         Ok(Receipt::summed_up(destination, "copied", facts))
+    }
+
+    /// It cannot be changed, so that it is its own copy.
+    fn __copy__(this: Bound<'_, Receipt>) -> Bound<'_, Receipt> {
+        this
+    }
+
+    fn __deepcopy__<'py>(
+        this: Bound<'py, Receipt>,
+        _memo: &Bound<'py, PyAny>,
+    ) -> Bound<'py, Receipt> {
+        this
+    }
+
+    /// Has another process get a `StoredReceipt`.
+    fn __reduce__<'py>(this: &Bound<'py, Receipt>) -> PyResult<Bound<'py, PyAny>> {
+        this.py().import("uncopy._records")?.getattr("reduced")?.call1((this,))
     }
 
     /// The path of the copy, as text or bytes.
@@ -239,10 +266,10 @@ impl Receipt {
         self.destination.clone_ref(py)
     }
 
-    fn __str__(&self, py: Python<'_>) -> PyResult<String> {
+    fn __str__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.destination.bind(py).cast::<PyBytes>() {
-            Ok(bytes) => Ok(String::from_utf8_lossy(bytes.as_bytes()).into_owned()),
-            Err(_) => Ok(self.destination.bind(py).str()?.to_string_lossy().into_owned()),
+            Ok(bytes) => text(py, Path::new(OsStr::from_bytes(bytes.as_bytes()))),
+            Err(_) => Ok(self.destination.bind(py).clone()),
         }
     }
 
@@ -267,6 +294,9 @@ impl Receipt {
         let closest = facts.refusals.first().filter(|_| !self.is_zero_copy());
         if let Some(refusal) = closest {
             parts.push(format!("not by {}: {}", refusal.mechanism.name(), refusal.reason));
+        }
+        if facts.unwatched > 0 {
+            parts.push(format!("{} files copied by something else", facts.unwatched));
         }
         if let Some(algorithm) = self.verified_by() {
             parts.push(format!("verified by {algorithm}"));
@@ -353,10 +383,12 @@ impl Receipt {
         Ok(list)
     }
 
-    /// Whether no processor copied any byte. False if the cost of any byte is unknown.
+    /// Whether no processor copied any byte. False if the cost of any byte is unknown, also of a file that another
+    /// `copy_function` copied.
     #[getter]
     fn is_zero_copy(&self) -> bool {
-        self.facts.portions.iter().all(|portion| portion.cost.is_zero_copy())
+        let is_known = self.facts.unwatched == 0;
+        is_known && self.facts.portions.iter().all(|portion| portion.cost.is_zero_copy())
     }
 
     /// Whether data and name were flushed to the device.
@@ -411,7 +443,7 @@ impl Receipt {
         let default = |key: &str, value: Bound<'py, PyAny>| {
             if whole.contains(key)? { Ok(()) } else { whole.set_item(key, value) }
         };
-        default("destination", self.__str__(py)?.into_bound_py_any(py)?)?;
+        default("destination", self.__str__(py)?)?;
         default("files", facts.files.into_bound_py_any(py)?)?;
         default("directories", facts.directories.into_bound_py_any(py)?)?;
         default("symlinks", facts.symlinks.into_bound_py_any(py)?)?;

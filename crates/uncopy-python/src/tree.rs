@@ -9,8 +9,8 @@ use pyo3::types::PyList;
 use uncopy::Error;
 use uncopy::copy::Control;
 use uncopy::copy::job::{
-    EntryKind, EntryOutcome, HardLinks, JobObserver, JobOptions, JobProgress, Links, Record,
-    copy_trees_observed,
+    EntryKind, EntryOutcome, HardLinks, JobObserver, JobOptions, JobProgress, Links, OnError,
+    Record, copy_trees_observed,
 };
 
 use crate::failure;
@@ -105,6 +105,8 @@ pub(crate) fn copy_tree<'py>(
         .links(if symlinks { Links::Preserve } else { Links::Follow })
         .follow_outside(!symlinks)
         .follow_roots(true)
+        // As `shutil` goes on: a tree that was left behind under another name would take the space for ever.
+        .on_error(OnError::Skip)
         .hard_links(HardLinks::Separate);
     let tick = |_: Python<'_>| match progress {
         Some(callback) => {

@@ -28,9 +28,12 @@ def exception(kind, code, errno, strerror, message, subject, source, destination
     """Make the exception for an error of the library.
 
     `kind` and `code` name the reason, `errno` and `strerror` are those of a system call that failed, and `message` is the
-    whole sentence with the next step. It becomes a note of the exception.
+    whole sentence with the next step. It becomes a note of the exception, and `failed_path` says which of the two names is
+    the one that failed.
     """
     made = _made(kind, code, errno, strerror, message, subject, source, destination)
+    if isinstance(made, OSError):
+        made.failed_path = subject
     if message not in str(made):
         made.add_note(message)
     return made

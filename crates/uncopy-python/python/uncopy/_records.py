@@ -1,5 +1,7 @@
 """Objects of what was found out: capabilities of a path, and the doctor's reports."""
 
+import os
+
 from uncopy import _native
 
 
@@ -26,6 +28,9 @@ class Record:
 
     def __setattr__(self, name, value):
         raise AttributeError("facts cannot be changed")
+
+    def __reduce__(self):
+        return type(self), (self._facts,)
 
     def __dir__(self):
         return [*super().__dir__(), *self._facts]
@@ -69,8 +74,57 @@ def _copied(facts):
     return facts
 
 
+class StoredReceipt(os.PathLike):
+    """A `Receipt` as another process gets it, by `pickle`: with the same attributes and `to_dict`."""
+
+    __slots__ = ("_shown", "_facts", "_whole")
+
+    def __init__(self, shown, facts, whole):
+        for name, value in (("_shown", shown), ("_facts", facts), ("_whole", whole)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name, value):
+        raise AttributeError("receipts cannot be changed")
+
+    def __fspath__(self):
+        return self.destination
+
+    def __str__(self):
+        return os.fsdecode(self.destination)
+
+    def __repr__(self):
+        return self._shown
+
+    def to_dict(self):
+        """Return what the `to_dict` of the receipt returned."""
+        return _copied(self._whole)
+
+    def __reduce__(self):
+        return StoredReceipt, (self._shown, self._facts, self._whole)
+
+
+def _fact(name, doc):
+    return property(lambda self: _copied(self._facts[name]), doc=doc)
+
+
+_FACTS = [
+    name
+    for name, found in vars(_native.Receipt).items()
+    if not name.startswith("_") and hasattr(found, "__get__") and not callable(found)
+    and not isinstance(found, staticmethod)
+]
+for _name in _FACTS:
+    setattr(StoredReceipt, _name, _fact(_name, getattr(_native.Receipt, _name).__doc__))
+
+
+def reduced(receipt):
+    """Return what `pickle` makes a receipt of."""
+    facts = {name: getattr(receipt, name) for name in _FACTS}
+    return StoredReceipt, (repr(receipt), facts, receipt.to_dict())
+
+
 def capabilities(path):
-    """Find out what copies at `path` can use: a file, a directory, or a name in a directory.
+    """Find out what copies at `path` can use: a file or a directory.
 
     >>> uncopy.capabilities(".").rename_noreplace.works in (True, False, None)
     True

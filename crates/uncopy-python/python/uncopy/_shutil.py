@@ -1,5 +1,6 @@
 """The functions of `shutil`, with their arguments first and receipts instead of paths."""
 
+import errno
 import os
 import sys
 
@@ -11,7 +12,7 @@ def copyfile(
 ):
     """Copy the bytes of the file `src` to `dst`, the cheapest way that works here.
 
-    An existing file is replaced in one step and keeps its mode and owner: after an error, a full disk or Ctrl-C it is as
+    An existing file is replaced in one step and keeps its mode, and its owner where this user may give it: after an error, a full disk or Ctrl-C it is as
     it was before. Where it cannot be replaced but written to, it is written in place, and a note of the receipt says so.
 
     `require` is a condition: "no-user-copy", "zero-copy", "moved", "shared" or "reflink". If it cannot be met, nothing is
@@ -75,7 +76,7 @@ def copytree(
 
     A new tree is made beside `dst` and gets its name when it is complete. What could not be copied is listed by
     `shutil.Error`, as `shutil.copytree` does; the rest is copied. With `ignore`, or another `copy_function`, the tree is
-    walked by `shutil.copytree`, and each file copied by `copy_function`.
+    walked by `shutil.copytree`, with all that is its own, and each file copied by `copy_function`.
 
     >>> receipt = uncopy.copytree("tree", "tree3")
     >>> receipt.files, receipt.directories
@@ -89,11 +90,11 @@ def copytree(
         return _walk_by_shutil(src, dst, copy_function, walk, options)
     # Raises what shutil raises for a source that is no directory.
     os.scandir(src).close()
+    _refuse_empty(dst)
     if os.path.lexists(dst):
         os.makedirs(dst, exist_ok=dirs_exist_ok)
     else:
-        parent = os.path.dirname(os.path.abspath(dst))
-        os.makedirs(parent, exist_ok=True)
+        _make_parent(dst)
     receipt, failures, cause = _native.copy_tree(src, dst, symlinks, *options)
     _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks)
     return receipt
@@ -122,10 +123,10 @@ def move(
     try:
         os.rename(src, target)
         return _native.Receipt.without_bytes(target, True)
-    except OSError as error:
-        # As shutil: whatever the reason is, a copy may work, and says why if it does not.
-        if not os.path.lexists(src):
-            raise error
+    except OSError:
+        # As shutil: whatever the reason is, a copy may work, and says why if it does not. A source that is missing says so.
+        os.lstat(src)
+        _refuse_empty(dst)
     return _copy_and_remove(src, dst, target, copy_function, (require, durable, verify, progress))
 
 
@@ -137,7 +138,7 @@ def _copy_and_remove(src, dst, target, copy_function, options):
     if not os.path.isdir(src):
         receipt = _calling(copy_function, options)(src, target)
         os.unlink(src)
-        return receipt if isinstance(receipt, _native.Receipt) else _native.Receipt.total(target, [])
+        return receipt if isinstance(receipt, _native.Receipt) else _native.Receipt.total(target, [], 1)
     import shutil
 
     if _lies_in(dst, src):
@@ -156,7 +157,12 @@ def _copy(src, dst, kept, follow_symlinks, options):
 
             raise SameFileError(f"{src!r} and {dst!r} are the same file")
         return _copy_link(src, dst, kept)
-    return _native.copy_file(src, dst, kept, *options)
+    try:
+        return _native.copy_file(src, dst, kept, *options)
+    except IsADirectoryError as error:
+        if os.path.isdir(src) or os.path.exists(dst):
+            raise
+        raise FileNotFoundError(errno.ENOENT, "Directory does not exist", dst) from error
 
 
 def _copy_link(src, dst, kept):
@@ -166,6 +172,20 @@ def _copy_link(src, dst, kept):
 
         copystat(src, dst, follow_symlinks=False)
     return _native.Receipt.without_bytes(os.fspath(dst), False)
+
+
+def _refuse_empty(dst):
+    if not dst:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
+
+
+def _make_parent(dst):
+    """Make the directories above `dst`."""
+    parent = os.path.dirname(os.path.abspath(dst))
+    try:
+        os.makedirs(parent, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), dst) from None
 
 
 def _below(dst, src):
@@ -188,15 +208,26 @@ def _lies_in(dst, src):
 
 
 def _calling(copy_function, options):
-    """Return the function with the options, if they are ours or were given."""
-    if not any(options) and copy_function not in (copy, copy2, copyfile):
+    """Return the function with the options that were given.
+
+    Raises `TypeError` if it has none of these arguments, before anything is made.
+    """
+    names = ("require", "durable", "verify", "progress")
+    given = {name: option for name, option in zip(names, options) if option}
+    if not given:
         return copy_function
     import functools
+    import inspect
 
-    require, durable, verify, progress = options
-    return functools.partial(
-        copy_function, require=require, durable=durable, verify=verify, progress=progress
-    )
+    try:
+        inspect.signature(copy_function).bind("src", "dst", **given)
+    except TypeError:
+        named = ", ".join(given)
+        raise TypeError(f"the copy_function takes no {named}; give them to it by functools.partial") from None
+    except ValueError:
+        # A builtin without a signature says so itself.
+        pass
+    return functools.partial(copy_function, **given)
 
 
 def _walk_by_shutil(src, dst, copy_function, walk, options):
@@ -204,20 +235,23 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
 
     symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok = walk
     copied = _calling(copy_function, options)
-    receipts = []
+    receipts, unwatched = [], 0
 
     def copy_one(source, destination):
+        nonlocal unwatched
         receipt = copied(source, destination)
-        if isinstance(receipt, _native.Receipt):
-            receipts.append(receipt)
-            if len(receipts) == 1000:
-                receipts[:] = [_native.Receipt.total(dst, receipts)]
+        if not isinstance(receipt, _native.Receipt):
+            unwatched += 1
+            return receipt
+        receipts.append(receipt)
+        if len(receipts) == 1000:
+            receipts[:] = [_native.Receipt.total(dst, receipts, 0)]
         return receipt
 
     shutil.copytree(
         src, dst, symlinks, ignore, copy_one, ignore_dangling_symlinks, dirs_exist_ok
     )
-    return _native.Receipt.total(dst, receipts)
+    return _native.Receipt.total(dst, receipts, unwatched)
 
 
 def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks):

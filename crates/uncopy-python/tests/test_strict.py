@@ -1,0 +1,182 @@
+"""Rows in which the functions once differed from `shutil`, or from their own documentation."""
+
+import concurrent.futures
+import copy
+import errno
+import multiprocessing
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+import uncopy
+
+
+def write(path, contents=b"contents"):
+    with open(path, "wb") as file:
+        file.write(contents)
+
+
+def make_tree(root):
+    os.makedirs(os.path.join(root, "d"))
+    write(os.path.join(root, "a"), b"a")
+    write(os.path.join(root, "d", "big"), bytes(2_000_000))
+    write(os.path.join(root, "d", "z"), b"z")
+
+
+LIMITED = """
+import resource, signal, shutil, sys, uncopy
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+try:
+    if sys.argv[1] == "copytree":
+        uncopy.copytree("s", "t")
+    else:
+        uncopy.move("s", sys.argv[2])
+except shutil.Error as error:
+    print(*[source for source, _, _ in error.args[0]])
+"""
+
+
+def test_a_file_that_has_no_room_fails_alone(place):
+    make_tree("s")
+    ran = subprocess.run([sys.executable, "-c", LIMITED, "copytree"], capture_output=True, text=True)
+    assert ran.stdout == "s/d/big\n", ran.stderr
+    assert sorted(os.listdir()) == ["s", "t"]
+    assert sorted(os.listdir("t")) == ["a", "d"] and os.listdir("t/d") == ["z"]
+    # The same tree again, with room.
+    uncopy.copytree("s", "t", dirs_exist_ok=True)
+    assert os.path.getsize("t/d/big") == 2_000_000
+
+
+def test_a_move_without_room_leaves_the_source(place):
+    target = "/dev/shm/uncopy-test-%d" % os.getpid()
+    if os.stat("/dev/shm").st_dev == os.stat(".").st_dev:
+        pytest.skip("there is one filesystem")
+    make_tree("s")
+    try:
+        ran = subprocess.run([sys.executable, "-c", LIMITED, "move", target], capture_output=True, text=True)
+        assert ran.stdout == "s/d/big\n", ran.stderr
+        assert os.path.getsize("s/d/big") == 2_000_000 and os.path.exists("s/a")
+        assert not [name for name in os.listdir("/dev/shm") if name.startswith(".uncopy")]
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+@pytest.mark.parametrize("module", [shutil, uncopy])
+def test_exceptions_of_names_that_are_missing(place, module):
+    write("a")
+    os.makedirs("s/d")
+
+    def raised(function, *arguments):
+        try:
+            function(*arguments)
+        except OSError as error:
+            return type(error), error.errno
+        raise AssertionError("it did not fail")
+
+    missing = FileNotFoundError, errno.ENOENT
+    # The class alone: shutil gives some of them no number.
+    assert raised(module.copyfile, "a", "new/")[0] is missing[0]
+    assert raised(module.copytree, "s", "") == missing
+    assert raised(module.move, "s", "") == missing
+    assert raised(module.copytree, "s", "a/x")[0] is NotADirectoryError
+    assert raised(module.move, "nope", "/dev/shm/uncopy-nope") == missing
+    assert raised(module.move, "nope", "b") == missing
+
+
+def test_the_failed_path_is_named(place):
+    write("a")
+    for source, destination, failed in [("a", "missing/x", "missing"), ("nope", "b", "nope")]:
+        with pytest.raises(FileNotFoundError) as caught:
+            uncopy.copyfile(source, destination)
+        assert (caught.value.filename, caught.value.filename2) == (source, destination)
+        assert failed in caught.value.failed_path
+
+
+@pytest.mark.parametrize("name", [b"n\xff", os.fsdecode(b"m\xfe\n")])
+def test_text_of_a_receipt_is_the_path(place, name):
+    write("a")
+    receipt = uncopy.copyfile("a" if isinstance(name, str) else b"a", name)
+    assert str(receipt) == os.fsdecode(name) and os.path.exists(str(receipt))
+    assert receipt.to_dict()["destination"]
+
+
+def test_receipts_go_to_other_processes(place):
+    write("a", bytes(100_000))
+    receipt = uncopy.copy2("a", "b", verify=True)
+    stored = pickle.loads(pickle.dumps(receipt))
+    for one in [stored, pickle.loads(pickle.dumps(stored))]:
+        assert os.fspath(one) == str(one) == "b" and open(one, "rb").read() == bytes(100_000)
+        assert repr(one) == repr(receipt) and one.to_dict() == receipt.to_dict()
+        for name in dir(receipt):
+            if not name.startswith("_") and not callable(getattr(receipt, name)):
+                assert getattr(one, name) == getattr(receipt, name), name
+        with pytest.raises(AttributeError):
+            one.bytes = 1
+    assert copy.copy(receipt) is receipt and copy.deepcopy([receipt])[0] is receipt
+    assert weakref.ref(receipt)() is receipt
+    spawned = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=spawned) as pool:
+        found = list(pool.map(uncopy.copyfile, ["a"] * 3, ["b1", "b2", "b3"]))
+    assert [os.fspath(one) for one in found] == ["b1", "b2", "b3"]
+    facts = uncopy.capabilities(".")
+    again = pickle.loads(pickle.dumps(facts))
+    assert again.to_dict() == facts.to_dict() == copy.deepcopy(facts).to_dict()
+
+
+def test_other_copy_functions_get_what_they_take(place):
+    make_tree("s")
+
+    def takes_nothing(src, dst):
+        raise AssertionError("it was called")
+
+    with pytest.raises(TypeError, match="verify"):
+        uncopy.copytree("s", "t", copy_function=takes_nothing, verify=True)
+    with pytest.raises(TypeError, match="durable"):
+        uncopy.copytree("s", "t", copy_function=shutil.copy2, durable=True)
+    assert not os.path.exists("t")
+    seen = []
+
+    def takes_verify(src, dst, verify=None):
+        seen.append(verify)
+        return uncopy.copy2(src, dst, verify=verify)
+
+    assert uncopy.copytree("s", "t", copy_function=takes_verify, verify=True).verified
+    assert seen == [True] * 3
+
+
+def test_nothing_is_claimed_about_copies_of_others(place):
+    make_tree("s")
+    receipt = uncopy.copytree("s", "t", copy_function=shutil.copy2)
+    assert not receipt.is_zero_copy and not receipt.verified and not receipt.durable
+    assert "3 files copied by something else" in repr(receipt)
+    calls = []
+
+    def by_turns(src, dst):
+        calls.append(src)
+        if len(calls) % 2:
+            return uncopy.copy2(src, dst, verify=True, durable=True)
+        return shutil.copy2(src, dst)
+
+    receipt = uncopy.copytree("s", "u", copy_function=by_turns)
+    assert receipt.files == 2 and not receipt.verified and not receipt.durable
+
+
+def test_next_steps_are_those_of_python(place):
+    write("a", bytes(8 << 20))
+
+    def change(progress):
+        if not changed:
+            changed.append(os.truncate("a", 100))
+
+    changed = []
+    with pytest.raises(uncopy.SourceChangedError) as caught:
+        uncopy.copyfile("a", "b", progress=change)
+    notes = " ".join(getattr(caught.value, "__notes__", []))
+    said = str(caught.value) + notes
+    assert "copy again when nobody writes to it" in said and "if_changed" not in said
