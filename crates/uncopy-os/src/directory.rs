@@ -230,6 +230,13 @@ pub fn set_permissions_of_handle(handle: impl AsFd, mode: u32) -> Sys<()> {
     Ok(fs::chmod(path_of(handle.as_fd()), Mode::from_raw_mode(mode))?)
 }
 
+/// Sets the owner through an `O_PATH` handle, which `fchown(2)` does not accept.
+pub fn set_owner_of_handle(handle: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Sys<()> {
+    let uid = uid.map(fs::Uid::from_raw);
+    let gid = gid.map(fs::Gid::from_raw);
+    Ok(fs::chownat(handle, "", uid, gid, AtFlags::EMPTY_PATH)?)
+}
+
 /// Returns the soft limit on open descriptors (`RLIMIT_NOFILE`).
 pub fn descriptor_limit() -> u64 {
     super::probe::open_files_limit().current.unwrap_or(u64::MAX)

@@ -20,7 +20,7 @@ use crate::stop::{self, Stop};
 /// A plan, and what its ledger has about each unit.
 pub(super) type LedgerFacts = (Plan, BTreeMap<UnitNumber, UnitFacts>);
 
-/// Units that are which for.
+/// Units that are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhichUnits {
     /// Each that the ledger knows.

@@ -1,7 +1,7 @@
 //! Single units: what they make, what they leave alone, and how the program ends.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown};
 use std::path::{Path, PathBuf};
 
 use testbed::{
@@ -9,6 +9,7 @@ use testbed::{
     assert_same_tree, run_tool, seeded,
 };
 
+use super::notes::NOBODY;
 use super::work::{Work, kinds, of_unit, printed, put, run_unit, uncopy};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -21,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Tmpfs)] units_make_the_tree_on_tmpfs,
         [] a_changed_source_is_exit_code_4,
         [] a_changed_destination_is_a_conflict,
+        [Need::Root] copies_of_others_get_owner_and_mode,
         [] deletions_are_the_last,
         [] unchanged_entries_are_those_of_a_plain_copy,
         [] clocks_decide_nothing,
@@ -189,6 +191,45 @@ fn a_changed_destination_is_a_conflict() {
     }
     assert!(!at("gone").exists() && at("directory").is_dir());
     assert_eq!(fs::read(at("fine")).unwrap(), b"of the source");
+}
+
+/// A file that appears at a free name with the bytes and the time of its source counts as the copy of an earlier attempt: the
+/// record must be true of it, and the attempt must be able to end.
+fn copies_of_others_get_owner_and_mode() {
+    for user in [0, NOBODY] {
+        let work = Work::new();
+        work.write("d/f", "text");
+        work.write("set", "text");
+        std::os::unix::fs::symlink("nowhere", work.source().join("link")).unwrap();
+        let source = |name: &str| work.source().join(name);
+        for (name, mode) in [("d/f", 0o640), ("set", 0o4755)] {
+            chown(source(name), Some(7), Some(8)).unwrap();
+            fs::set_permissions(source(name), Permissions::from_mode(mode)).unwrap();
+        }
+        lchown(source("link"), Some(7), Some(8)).unwrap();
+        // An ordinary user reads it, and owns the destination.
+        fs::set_permissions(source("d/f"), Permissions::from_mode(0o644)).unwrap();
+        fs::create_dir(work.destination()).unwrap();
+        chown(work.destination(), Some(user), Some(user)).unwrap();
+        work.plan(&[]);
+        let copy = uncopy().args(["cp", "-r", "--preserve=timestamps"]).with_umask("0077");
+        let names = ["d", "set", "link"].map(source);
+        let run = copy.args(names).arg(work.destination()).as_user(user).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        let at = |name: &str| fs::symlink_metadata(work.destination().join(name)).unwrap();
+        fs::set_permissions(work.destination().join("d/f"), Permissions::from_mode(0o600)).unwrap();
+        let before = at("d/f").ino();
+        for unit in work.units() {
+            let run = of_unit(&unit).as_user(user).run();
+            assert!(run.status.success(), "{}{}", run.stderr, run.stdout);
+        }
+        let mode = |name: &str| at(name).mode() & 0o7777;
+        assert_eq!((at("d/f").ino(), mode("d/f")), (before, 0o644), "{user}");
+        // Set-user-ID goes to no other owner.
+        let expected = if user == 0 { (0o4755, 7, 8) } else { (0o755, user, user) };
+        assert_eq!((mode("set"), at("set").uid(), at("set").gid()), expected);
+        assert_eq!((at("link").uid(), at("link").gid()), (expected.1, expected.2));
+    }
 }
 
 fn deletions_are_the_last() {

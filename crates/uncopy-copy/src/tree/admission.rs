@@ -15,11 +15,13 @@ use super::unchanged::is_same_as_there;
 use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
-use crate::guard::{Guarded, give_last_bits};
+use crate::guard::{Guarded, NotNamed};
 use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
-use crate::options::Preserve;
+use crate::mode_changes::ModeChanges;
+use crate::options::{CopyOptions, Preserve};
+use crate::owner::Owner;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
-use uncopy_os::file::{self, Stat, Timestamp};
+use uncopy_os::file::{self, SETUID_SETGID, Stat, Timestamp};
 use uncopy_os::{Sys, directory, name};
 
 /// Whether an entry is to be made.
@@ -82,13 +84,52 @@ fn check_guarded(
     let preserve = deleter.options.copy.preserve;
     match found {
         Some(found) if is_copy(preserve, place, source, &found) => {
+            let options = &deleter.options.copy;
             guarded
-                .give_name(|| Ok(give_last_bits(&found.handle, &found.stat, source, preserve)?))
-                .map_err(|error| error.error("set the mode of", place.destination()))?;
+                .give_name(|| give_owner_and_mode(options, source, &found))
+                .map_err(|error| error.error("set owner and mode of", place.destination()))?;
             let reason = Skip::SameContents;
             Ok(Some(Admission::Done(EntryOutcome::Skipped { reason })))
         }
         _ => refuse(place.destination(), Objection::DestinationSincePlan),
+    }
+}
+
+/// Gives the copy of an earlier attempt, which may have ended before its last bits, the owner and mode that a new copy gets.
+/// Somebody else may have made it, with other ones. As a new copy, it stays without them where the system refuses them, unless
+/// the options ask for those very ones.
+fn give_owner_and_mode(
+    options: &CopyOptions,
+    source: &Stat,
+    found: &ExistingEntry,
+) -> std::result::Result<(), NotNamed> {
+    let ExistingEntry { handle, stat } = found;
+    let asked = options.owner.unwrap_or_default();
+    let wanted = options.preserve.ownership.then_some((source.uid, source.gid));
+    let lacking = asked.lacking(wanted, (stat.uid, stat.gid));
+    let is_changed = lacking != Owner::default();
+    let set = |uid, gid| directory::set_owner_of_handle(handle, uid, gid);
+    asked.give(lacking, set).map_err(|errno| match errno {
+        Errno::EPERM => NotNamed::Refused(Objection::OwnerForbidden { errno }),
+        errno => NotNamed::System(errno),
+    })?;
+    if !options.preserve.mode || source.file_type() == FileType::Symlink {
+        return Ok(());
+    }
+    // A change of the owner may have taken bits.
+    let now = if is_changed { &file::stat(handle)? } else { stat };
+    let is_owned = (now.uid, now.gid) == (source.uid, source.gid);
+    let kept = if is_owned { u32::MAX } else { !SETUID_SETGID };
+    let mode = source.permissions() & kept;
+    let changed =
+        |changes: &ModeChanges| changes.apply(mode, false, name::umask().unwrap_or(0o022));
+    let mode = options.mode_changes.as_ref().map_or(mode, changed);
+    if now.permissions() == mode {
+        return Ok(());
+    }
+    match directory::set_permissions_of_handle(handle, mode) {
+        Err(errno) if options.mode_changes.is_some() => Err(errno.into()),
+        _ => Ok(()),
     }
 }
 
