@@ -174,7 +174,8 @@ impl<'a> Destination<'a> {
         }
         match kind {
             FileType::RegularFile => {}
-            FileType::Directory if options.existing == Existing::Keep => return Ok(()),
+            // It stays, whatever it is.
+            _ if options.existing == Existing::Keep => return Ok(()),
             _ if options.replaces_name() && kind != FileType::Directory => {}
             FileType::Directory | FileType::Symlink | FileType::Socket => {
                 return refuse(Reason::NotRegular { kind: describe(kind) });
@@ -182,7 +183,7 @@ impl<'a> Destination<'a> {
             _ if !options.copy_contents => {
                 return refuse(Reason::NotRegular { kind: describe(kind) });
             }
-            _ if options.if_changed == IfChanged::Retry && options.existing != Existing::Keep => {
+            _ if options.if_changed == IfChanged::Retry => {
                 let kind = describe(kind);
                 return refuse(Reason::Options(Contradiction::StreamCannotRetry { kind }));
             }

@@ -184,9 +184,9 @@ pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
     let Incomplete { source, destination, path, entries, no_journal, removed_by_next, .. } =
         incomplete;
     let (given, name) = (quoted(destination), quoted(path));
-    let entries = counted(*entries, "entry", "entries");
+    let entries = counted(*entries, "entry was", "entries were");
     let there =
-        format!("{given} is incomplete and did not get its name: {entries} were copied to {name}");
+        format!("{given} is incomplete and did not get its name: {entries} copied to {name}");
     match no_journal.as_ref().map(naming::reason) {
         None => format!(
             "{there}; after removing the cause, `uncopy cp -r --resume {} {given}` with the flags of this \

@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] advice_for_a_special_file_is_accepted,
         [] fifo_as_destination_is_refused_at_once,
+        [] no_clobber_leaves_special_destinations_alone,
         [] special_destinations_are_refused_with_options_of_trees,
         [] socket_is_refused,
         [] device_is_refused,
@@ -228,6 +229,23 @@ fn fifo_of_many_pipefuls() {
     });
     assert_eq!(run.receipt().bytes(), bytes.len() as u64);
     assert!(std::fs::read(&pair.destination).unwrap() == bytes);
+}
+
+/// As by `cp`: `-n` replaces nothing, whatever is there, and says nothing.
+fn no_clobber_leaves_special_destinations_alone() {
+    for kind in [FileType::Fifo, FileType::Socket] {
+        for flags in
+            [&["-n"][..], &["-n", "--copy-contents"], &["-n", "--if-changed=retry"], &["-rn"]]
+        {
+            let pair = Pair::at(Place::Disk, &Content::dense(100));
+            make(&pair.destination, kind);
+            let run = pair.command(cp().args(flags)).run();
+            assert!(run.status.success(), "{kind:?} {flags:?}: {}", run.stderr);
+            assert_eq!(run.stderr, "", "{kind:?} {flags:?}");
+            let found = std::fs::symlink_metadata(&pair.destination).unwrap().file_type();
+            assert!(!found.is_file(), "{kind:?} {flags:?}");
+        }
+    }
 }
 
 /// No next step is a flag that is refused: with the flags of entries, `--copy-contents` is one.

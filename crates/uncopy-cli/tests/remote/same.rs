@@ -400,12 +400,28 @@ fn files_of_flags_are_here() {
     }
 }
 
+/// A bind mount shows it in itself once, and not without end.
+fn a_directory_that_is_mounted_in_itself_is_copied() {
+    const MOUNT: &str = "mount --bind src src/sub && exec \"$@\"";
+    let machines = Machines::new();
+    fs::create_dir_all(machines.near.join("src/sub")).unwrap();
+    fs::write(machines.near.join("src/f"), b"1").unwrap();
+    let wrapper = ["unshare", "--mount", "sh", "-ec", MOUNT, "sh"];
+    let local = Program::new(UNCOPY).arg("cp").args(["-r", "src", "here"]);
+    succeeded(&local.current_dir(&machines.near).through(wrapper).run());
+    succeeded(&machines.cp().args(["-r", "src", "far:there"]).through(wrapper).run());
+    let (here, there) = (machines.near.join("here"), machines.far.join("there"));
+    assert!(there.join("sub/f").exists());
+    assert_same_tree(&here, &there, Compared::default());
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = testbed::cases![
         [] a_second_update_copies_nothing,
         [] unchanged_files_are_linked_to_an_earlier_copy,
         [] the_summary_says_what_crossed,
         [] files_of_flags_are_here,
+        [testbed::Need::Root] a_directory_that_is_mounted_in_itself_is_copied,
     ];
     cases.extend(rows());
     cases

@@ -274,16 +274,13 @@ impl Directory {
 
     /// Whether `directory` is this one or an ancestor of it, by its source.
     pub(super) fn lies_in(&self, directory: Identity) -> bool {
-        let mut at = self;
-        loop {
-            if identity(&at.entered.source) == directory {
-                return true;
-            }
-            match at.parent() {
-                Some(parent) => at = parent,
-                None => return false,
-            }
-        }
+        self.times_in(directory) > 0
+    }
+
+    /// Returns how often `directory` is among this one and its ancestors, by their sources.
+    pub(super) fn times_in(&self, directory: Identity) -> usize {
+        let above = std::iter::successors(Some(self), |at| at.parent().map(|parent| &**parent));
+        above.filter(|at| identity(&at.entered.source) == directory).count()
     }
 
     /// Returns the number of directories above it.

@@ -174,10 +174,13 @@ pub(super) fn check_source(
 /// reach no deeper.
 const MAX_DEPTH_THERE: usize = 2048;
 
-/// Refuses a directory of another machine that lies in itself, or deeper than any.
+/// Maximum number of times that a directory of another machine lies in itself: bind mounts show one so, and not without end.
+const MAX_TIMES_IN_ITSELF: usize = 8;
+
+/// Refuses a directory of another machine that lies in itself without end, or deeper than any.
 fn check_depth(place: &Place<'_>, source: &Stat) -> Result<()> {
     let parent = place.directory;
-    if parent.lies_in(identity(source)) {
+    if parent.times_in(identity(source)) >= MAX_TIMES_IN_ITSELF {
         return Err(Error::system("enter", place.source(), Errno::ELOOP));
     }
     if parent.depth() >= MAX_DEPTH_THERE {
