@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::options::Preserve;
 use uncopy_core::{Errno, Error, Objection, Reason};
-use uncopy_os::file::{SETUID_SETGID, Stat};
+use uncopy_os::file::{self, SETUID_SETGID, Stat};
 use uncopy_os::{Sys, directory, name};
 
 /// Answers of the caller about the entries of a job, which are paths from the root of the source. Asked by all workers.
@@ -27,6 +27,12 @@ pub trait Guard: Sync {
     /// them, and a further copy would take its names apart.
     fn other_names(&self, _entry: &Path) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// Returns the user that files which this job makes belong to, where the filesystem may say another one than that of
+    /// the process. `None`: that one.
+    fn maker(&self) -> Option<u32> {
+        None
     }
 
     /// Gives a name by `act`, and has everybody wait meanwhile who may withdraw the right to do so.
@@ -87,6 +93,11 @@ impl<'a> Guarded<'a> {
     /// Whether this is expected under the name of the copy.
     pub(crate) fn expects(&self, found: Option<&Stat>) -> bool {
         self.guard.expects(&self.entry, found)
+    }
+
+    /// Whether files of this user may be ones that this job made.
+    pub(crate) fn makes_files_of(&self, user: u32) -> bool {
+        user == file::effective_uid() || self.guard.maker() == Some(user)
     }
 
     /// Gives a name by `act`, unless the guard has withdrawn the right to do so.

@@ -241,6 +241,12 @@ impl Ledger {
         Ok(is_last && self.record(unit)?.is_none())
     }
 
+    /// Returns the user that the file of the last attempt of a unit belongs to.
+    pub(crate) fn maker(&self, unit: UnitNumber) -> Option<u32> {
+        let found = directory::stat_name(&self.directory, &LedgerFile::Attempt.name(unit));
+        found.ok().map(|found| found.uid)
+    }
+
     /// Records that a unit is done. `false`: it was recorded before, and that record stays.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_changed_source_is_exit_code_4,
         [] a_changed_destination_is_a_conflict,
         [Need::Root] copies_of_others_get_owner_and_mode,
+        [Need::Root] a_file_of_a_stranger_is_not_given_away,
         [] deletions_are_the_last,
         [] unchanged_entries_are_those_of_a_plain_copy,
         [] clocks_decide_nothing,
@@ -446,4 +447,25 @@ fn a_full_destination_goes_on_when_it_has_room() {
     fs::remove_file(filler).unwrap();
     work.run_all();
     work.assert_same(Compared { holes: false, ..Compared::wholly() });
+}
+
+/// A stranger who made a file with the bytes and the time of a source could still write to it when root has given it away.
+fn a_file_of_a_stranger_is_not_given_away() {
+    for flags in [&[][..], &["--chown=7:8"], &["--no-preserve=ownership"]] {
+        let work = Work::new();
+        work.write("set", "text");
+        fs::set_permissions(work.source().join("set"), Permissions::from_mode(0o4755)).unwrap();
+        fs::create_dir(work.destination()).unwrap();
+        chown(work.destination(), Some(NOBODY), Some(NOBODY)).unwrap();
+        work.plan(flags);
+        let copy = uncopy().args(["cp", "--preserve=timestamps"]);
+        let copy = copy.arg(work.source().join("set")).arg(work.destination());
+        let run = copy.as_user(NOBODY).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        let run = of_unit(&work.units()[0]).run();
+        assert_eq!(run.status.code(), Some(1), "{flags:?}: {}", run.stdout);
+        assert_eq!(kinds(&run), ["conflict"], "{flags:?}");
+        let found = fs::metadata(work.destination().join("set")).unwrap();
+        assert_eq!((found.uid(), found.mode() & 0o7000), (NOBODY, 0), "{flags:?}");
+    }
 }

@@ -22,7 +22,7 @@ use crate::options::{CopyOptions, Preserve};
 use crate::owner::Owner;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::{self, SETUID_SETGID, Stat, Timestamp};
-use uncopy_os::{Sys, directory, name};
+use uncopy_os::{Sys, directory, name, privilege};
 
 /// Whether an entry is to be made.
 pub(super) enum Admission {
@@ -81,10 +81,12 @@ fn check_guarded(
     if guarded.expects(found.as_ref().map(|found| &found.stat)) {
         return Ok(None);
     }
-    let preserve = deleter.options.copy.preserve;
+    let options = &deleter.options.copy;
     match found {
-        Some(found) if is_copy(preserve, place, source, &found) => {
-            let options = &deleter.options.copy;
+        Some(found)
+            if is_copy(options.preserve, place, source, &found)
+                && !is_of_somebody_else(&guarded, options, source, &found.stat) =>
+        {
             guarded
                 .give_name(|| give_owner_and_mode(options, source, &found))
                 .map_err(|error| error.error("set owner and mode of", place.destination()))?;
@@ -95,8 +97,22 @@ fn check_guarded(
     }
 }
 
+/// Whether whoever made this may still write to it when it has been given away: no attempt made it, as its owner shows. This
+/// matters where the process may give it away.
+fn is_of_somebody_else(
+    guarded: &Guarded<'_>,
+    options: &CopyOptions,
+    source: &Stat,
+    found: &Stat,
+) -> bool {
+    let asked = options.owner.unwrap_or_default().user;
+    let wanted = asked.or(options.preserve.ownership.then_some(source.uid));
+    let is_one_of_ours = Some(found.uid) == wanted || guarded.makes_files_of(found.uid);
+    !is_one_of_ours && privilege::overrides_file_ownership()
+}
+
 /// Gives the copy of an earlier attempt, which may have ended before its last bits, the owner and mode that a new copy gets.
-/// Somebody else may have made it, with other ones. As a new copy, it stays without them where the system refuses them, unless
+/// As a new copy, it stays without them where the system refuses them, unless
 /// the options ask for those very ones.
 fn give_owner_and_mode(
     options: &CopyOptions,
@@ -152,7 +168,7 @@ pub(super) fn earlier_name(
 ) -> Option<PathBuf> {
     let guarded = context.guarded(place)?;
     let (root, _) = place.directory.way_from_root().ok()?;
-    let preserve = context.options().copy.preserve;
+    let options = &context.options().copy;
     let has_copy = |path: &Path, guarded: &Guarded<'_>| -> Sys<bool> {
         let above: Vec<&OsStr> = path.parent().into_iter().flat_map(Path::iter).collect();
         let name = path.file_name().ok_or(Errno::EINVAL)?;
@@ -160,7 +176,9 @@ pub(super) fn earlier_name(
         let handle = name::open_existing(&directory, name, OFlags::PATH)?;
         let found = ExistingEntry { stat: file::stat(&handle)?, handle };
         let is_planned = guarded.expects(Some(&found.stat));
-        Ok(!is_planned && is_copy(preserve, place, source, &found))
+        Ok(!is_planned
+            && is_copy(options.preserve, place, source, &found)
+            && !is_of_somebody_else(guarded, options, source, &found.stat))
     };
     let copied = |(path, guarded): (PathBuf, Guarded<'_>)| {
         has_copy(&path, &guarded).unwrap_or(false).then_some(path)

@@ -44,6 +44,10 @@ impl Guard for UnitGuard<'_> {
         others.map(|name| (*name).to_owned()).collect()
     }
 
+    fn maker(&self) -> Option<u32> {
+        self.unit.ledger.maker(self.unit.unit.header.unit)
+    }
+
     fn give_name(&self, act: &mut dyn FnMut()) -> Result<(), Objection> {
         self.unit.commits.give_name(act)
     }
