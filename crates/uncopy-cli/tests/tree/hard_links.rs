@@ -5,7 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use testbed::{Case, Compared, Forbidden, Need, Program, SystemCall, assert_same_tree, run_tool};
+use testbed::{
+    Case, Compared, Forbidden, Need, Program, SystemCall, assert_same_tree, by_extent, run_tool,
+};
 use uncopy::Errno;
 
 use crate::tree::{Trees, cp, events, number, summary};
@@ -15,6 +17,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] existing_files_keep_their_bytes_with_attributes_only,
         [] names_in_many_directories,
         [] names_in_several_roots,
+        [] names_behind_followed_links,
         [] names_outside_of_the_tree,
         [] merged_over_other_files,
         [] names_of_large_files,
@@ -69,6 +72,24 @@ fn names_in_several_roots() {
     let inode = |name: &str| fs::metadata(trees.to.join(name)).unwrap().ino();
     assert_eq!(inode("a/file"), inode("b/file"));
     assert_eq!(inode("a/file"), inode("c"));
+}
+
+/// A name is met once more by each link that leads to it or to its directory, and none of them takes the others apart.
+fn names_behind_followed_links() {
+    for jobs in ["--jobs=1", "--jobs=4"] {
+        for _ in 0..by_extent([2, 10, 20]) {
+            let trees = Trees::new();
+            let first = trees.file("a/one", "x");
+            fs::hard_link(&first, trees.source().join("two")).unwrap();
+            symlink("a/one", trees.source().join("to-one")).unwrap();
+            symlink("a", trees.source().join("to-a")).unwrap();
+            trees.copy(cp().args([jobs, "--links=follow"]));
+            let inode =
+                |name: &str| fs::symlink_metadata(trees.destination().join(name)).unwrap().ino();
+            let inodes = ["a/one", "two", "to-one", "to-a/one"].map(inode);
+            assert!(inodes.iter().all(|found| *found == inodes[0]), "{inodes:?}");
+        }
+    }
 }
 
 fn names_outside_of_the_tree() {

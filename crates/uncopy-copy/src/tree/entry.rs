@@ -321,7 +321,10 @@ fn first_or_link(
         return;
     }
     let first = prior.unwrap_or(here);
-    let (waiting, noted) = worker.links.copied(file, stat.links, &first);
+    // A link that is followed leads to a name once more.
+    let follows = worker.options.links == Links::Follow;
+    let names = if follows { u32::MAX } else { stat.links };
+    let (waiting, noted) = worker.links.copied(file, names, &first);
     for waiting in waiting {
         go_on_at(worker, &waiting, kind, |worker, place| link_to(worker, place, kind, &first));
     }
