@@ -25,9 +25,10 @@ pub(super) fn of_entry(error: &Error) -> String {
 pub(super) fn of_file(error: &Error) -> String {
     let step = match error.reason() {
         Reason::Refused(_) => return of_entry(error),
-        Reason::System { errno: Errno::ENOENT | Errno::ENOTDIR } => {
+        Reason::System { errno: Errno::ENOENT } => {
             Some("look whether it was removed, or is not mounted here")
         }
+        Reason::System { errno: Errno::ENOTDIR } => Some("name a directory"),
         _ => error.next_step().map(next_step),
     };
     with_step(error, &naming::reason(error.reason()), step)
@@ -42,9 +43,10 @@ pub(super) fn of_missing_unit(error: &Error) -> String {
 /// Describes why no plan was made in `directory`.
 pub(super) fn of_plan(error: &Error, directory: &Path) -> String {
     let step = match error.reason() {
-        Reason::System { errno: Errno::ENOENT | Errno::ENOTDIR } => {
+        Reason::System { errno: Errno::ENOENT } => {
             Some("check the path, and whether it is mounted")
         }
+        Reason::System { errno: Errno::ENOTDIR } => Some("name a directory"),
         Reason::System { errno: Errno::ENOSPC | Errno::EDQUOT }
             if error.subject().starts_with(directory) =>
         {

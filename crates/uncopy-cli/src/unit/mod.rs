@@ -11,9 +11,11 @@ mod run;
 mod status;
 mod words;
 
+use std::path::Path;
+
 use clap::{ArgMatches, FromArgMatches};
 pub(crate) use run::do_for_other_machine;
-use uncopy::unit::format::FormatProblem;
+use uncopy::unit::format::{FormatProblem, LEDGER_DIRECTORY};
 use uncopy::unit::{FileRole, UnitError};
 use uncopy::{Error, Objection, Reason};
 
@@ -48,6 +50,10 @@ fn is_lost(error: &Error) -> bool {
     matches!(error.reason(), Reason::Refused(Objection::PeerLost { .. }))
 }
 
+fn is_of_ledger(file: &Path) -> bool {
+    file.iter().any(|name| name == LEDGER_DIRECTORY)
+}
+
 /// Describes an error, with the next step.
 fn sentence(error: &UnitError) -> String {
     match error {
@@ -60,7 +66,12 @@ fn sentence(error: &UnitError) -> String {
         {
             format!("{error}; run `uncopy unit plan` again, which goes on or begins anew")
         }
-        UnitError::Format { .. } => format!("{error}; make the plan anew"),
+        UnitError::Format { file, .. } if is_of_ledger(file) => {
+            format!("{error}; remove it, and run its unit again")
+        }
+        UnitError::Format { .. } => {
+            format!("{error}; name a file of DIR/units, or make the plan anew if it was damaged")
+        }
         UnitError::OtherUnit { .. } => {
             format!("{error}; look which of the two belongs to the plan")
         }

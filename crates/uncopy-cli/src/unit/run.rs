@@ -341,8 +341,14 @@ fn explain(ran: &Ran, unit: UnitNumber) {
             }
             let further = failure.failed.saturating_sub(failure.reasons.len() as u64);
             let more = if further > 0 { format!(" ({further} not shown)") } else { String::new() };
+            let needs_plan =
+                |kind| matches!(kind, FailureKind::SourceChanged | FailureKind::Conflict);
+            let rest = match failure.reasons.iter().all(|reason| needs_plan(reason.kind)) {
+                true => "a new plan takes up the rest",
+                false => "another run goes on from there",
+            };
             report::say(&format!(
-                "unit {unit} is not done: {} failed{more}; what was copied stays, and another run goes on from there",
+                "unit {unit} is not done: {} failed{more}; what was copied stays, and {rest}",
                 counted(failure.failed, "entry", "entries")
             ));
         }

@@ -49,8 +49,13 @@ const PARENTS: [Parent; 5] = {
     ]
 };
 
+type Flags = &'static [&'static str];
+
+/// Paths, and what chmod(1) changes there.
+type Changes = &'static [(&'static str, &'static str)];
+
 /// Flags, and the changes of directories and of files that they ask for.
-const CHANGES: &[(&[&str], &[(&str, &str)])] = &[
+const CHANGES: &[(Flags, Changes)] = &[
     (&[], &[]),
     (&["--chmod=Du+w"], &[("d", "u+w")]),
     (&["--chmod=D750"], &[("d", "750")]),
