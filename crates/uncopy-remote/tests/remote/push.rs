@@ -537,7 +537,9 @@ fn a_frame_that_does_not_end_is_not_waited_for() {
         }
     });
     let error = pull(near, &short, None, &["x".into()], &never).unwrap_err();
-    assert!(error.to_string().contains("has not come"), "{error}");
+    // On a busy machine its signs of life may be late too.
+    let said = error.to_string();
+    assert!(["has not come", "nothing has come"].iter().any(|end| said.contains(end)), "{said}");
     alive.join().unwrap();
 }
 
