@@ -3,20 +3,17 @@
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use uncopy::Error;
-use uncopy::send::{self, Mode, Payload, SenderOptions};
+use uncopy::send::{self, InetSocket, Mode, Payload, SenderOptions, SharedSender};
+use uncopy::{Errno, Error, Reason};
 
 use crate::channel::seconds;
 use crate::failure;
 use crate::sys::borrowed::Borrowed;
-use crate::sys::descriptor::{adopt, detach};
-
-/// Longest wait without a look for signals.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+use crate::sys::descriptor::{adopt, detach, duplicate};
 
 /// Sender over a connected socket of Python's `socket` module, TCP or UDP, which it takes over: the object is closed then,
 /// and the program must have no other descriptor of the socket (`dup`, a child).
@@ -24,66 +21,65 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// Each send has two events: `send` returns when the kernel has taken the bytes, and a `Release` says when it no longer
 /// reads them. Until then the object that was sent keeps its memory: a `bytearray` cannot be resized (`BufferError`), and
 /// what is written to it may be sent.
+///
+/// Several threads may use it at the same time: one receives while another sends.
 #[pyclass(frozen, module = "uncopy", name = "Sender")]
 pub(crate) struct Sender {
-    slot: Mutex<Option<send::Sender<Borrowed>>>,
-    /// Thread whose send waits for room, and whose signal handlers may run meanwhile.
-    waiting: Mutex<Option<ThreadId>>,
+    sender: SharedSender<Borrowed>,
+    /// Longest wait for bytes that arrive where none is given: that of the socket.
+    receive_timeout: Option<Duration>,
+    /// Threads whose signal handlers may run while they send.
+    looking: Mutex<Vec<ThreadId>>,
 }
 
 impl Sender {
-    /// Calls the library without the interpreter's lock: another thread may be sending, and needs it to go on.
-    fn with<T: Send>(
-        &self,
-        py: Python<'_>,
-        act: impl FnOnce(&mut send::Sender<Borrowed>) -> T + Send,
-    ) -> PyResult<T> {
-        self.check_not_in_handler()?;
-        let done = py.detach(|| {
-            let mut slot = lock(&self.slot);
-            slot.as_mut().map(act)
-        });
-        done.ok_or_else(closed)
-    }
-
-    /// Refuses what a signal handler does with the sender whose send it has interrupted: the send holds it.
+    /// Refuses what a signal handler cannot do with a sender whose send it has interrupted: it would wait for itself.
     fn check_not_in_handler(&self) -> PyResult<()> {
-        match *lock(&self.waiting) {
-            Some(thread) if thread == thread::current().id() => Err(PyRuntimeError::new_err(
+        if lock(&self.looking).contains(&thread::current().id()) {
+            return Err(PyRuntimeError::new_err(
                 "a send of this thread waits for room; raise an exception in the signal handler to end it",
-            )),
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
 
-    /// Looks for signals while a send waits for room. Returns what a handler raised.
+    /// Looks for signals while a send waits. Returns what a handler raised.
     fn look(&self) -> PyResult<()> {
-        *lock(&self.waiting) = Some(thread::current().id());
-        let looked = Python::attach(|py| py.check_signals());
-        *lock(&self.waiting) = None;
+        let this = thread::current().id();
+        lock(&self.looking).push(this);
+        let looked = look();
+        lock(&self.looking).retain(|thread| *thread != this);
         looked
     }
 
-    /// Repeats `attempt`, which waits for as long as it is given, until it has a result; looks for signals in between.
-    fn repeat<T: Send>(
-        &self,
-        py: Python<'_>,
-        timeout: Option<f64>,
-        mut attempt: impl FnMut(&mut send::Sender<Borrowed>, Duration) -> Result<Option<T>, Error>
-        + Send,
-    ) -> PyResult<Option<T>> {
-        let until = timeout.map(seconds).transpose()?.map(|wait| Instant::now() + wait);
-        loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let wait = left.unwrap_or(BETWEEN_LOOKS).min(BETWEEN_LOOKS);
-            let done = self.with(py, |sender| attempt(sender, wait))?;
-            match done.map_err(|error| failure::of_socket(py, &error))? {
-                Some(value) => return Ok(Some(value)),
-                None if left.is_some_and(|left| left <= BETWEEN_LOOKS) => return Ok(None),
-                None => py.check_signals()?,
-            }
+    /// Makes the exception for an error: that of a closed object, unless the system refused a call.
+    fn exception(&self, py: Python<'_>, error: &Error) -> PyErr {
+        match error.reason() {
+            Reason::Refused(_) if self.sender.is_closed() => closed(),
+            _ => failure::of_socket(py, error),
         }
     }
+
+    /// Waits without the interpreter's lock, and looks for signals meanwhile.
+    fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        look: impl Fn() -> PyResult<()> + Send,
+        act: impl FnOnce(&mut dyn FnMut() -> ControlFlow<()>) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        let mut raised = None;
+        let mut observer = observer(&mut raised, look);
+        let done = py.detach(|| act(&mut observer));
+        drop(observer);
+        match (raised, done) {
+            (Some(raised), _) => Err(raised),
+            (None, done) => done.map_err(|error| self.exception(py, &error)),
+        }
+    }
+}
+
+fn look() -> PyResult<()> {
+    Python::attach(|py| py.check_signals())
 }
 
 /// Locks, also after a panic elsewhere.
@@ -111,7 +107,8 @@ fn closed() -> PyErr {
 
 #[pymethods]
 impl Sender {
-    /// `mode` is "auto" (lend where that is cheaper), "zerocopy" or "copy". A send waits for room `timeout` seconds at most.
+    /// `mode` is "auto" (lend where that is cheaper), "zerocopy" or "copy". A send waits for room `timeout` seconds at most, or
+    /// as long as was set on the socket (`settimeout`). A socket that is refused stays open.
     #[new]
     #[pyo3(signature = (socket, *, mode = "auto", timeout = None))]
     fn new(socket: &Bound<'_, PyAny>, mode: &str, timeout: Option<f64>) -> PyResult<Sender> {
@@ -122,92 +119,80 @@ impl Sender {
             "copy" => Mode::Copy,
             _ => return Err(PyValueError::new_err("mode is not one of: auto, zerocopy, copy")),
         };
-        let options =
-            SenderOptions::new().mode(mode).send_timeout(timeout.map(seconds).transpose()?);
-        check(socket)?;
+        let (timeout, own) = (timeout.map(seconds).transpose()?, check(socket)?);
+        let options = SenderOptions::new().mode(mode).send_timeout(timeout.or(own));
         match adopt(detach(socket)?) {
-            Ok(socket) => {
-                let slot = Mutex::new(Some(send::Sender::new(socket, &options)));
-                Ok(Sender { slot, waiting: Mutex::new(None) })
-            }
+            Ok(socket) => Ok(Sender {
+                sender: SharedSender::new(send::Sender::new(socket, &options)),
+                receive_timeout: own,
+                looking: Mutex::default(),
+            }),
             Err((_, error)) => Err(failure::of_socket(py, &error)),
         }
     }
 
     /// Send the bytes of an object with a buffer, or of each of a list, as one message. Return the number of the send, which
-    /// its release has too. Ctrl-C ends a send that waits for room; the peer may read a part of it then.
+    /// its release has too. Ctrl-C ends a send that waits for room; the peer may read a part of it then. Sends of several
+    /// threads are made one after the other.
     fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let py = data.py();
+        self.check_not_in_handler()?;
         let payload = Payload::Many(Borrowed::of_each(data)?);
-        let mut raised = None;
-        let mut observer = observer(&mut raised, || self.look());
-        let sent = self.with(py, |sender| sender.send_observed(payload, &mut observer))?;
-        drop(observer);
-        match (raised, sent.result) {
-            (Some(raised), _) => Err(raised),
-            (None, Ok(_)) => Ok(sent.id.get()),
-            (None, Err(error)) => Err(failure::of_socket(py, &error)),
-        }
+        self.wait(
+            data.py(),
+            || self.look(),
+            |observer| {
+                let sent = self.sender.send(payload, observer);
+                sent.result.map(|_| sent.id.get())
+            },
+        )
     }
 
     /// Return the next release, or None if nothing was released within `timeout` seconds (None: for ever), or nothing is
     /// outstanding.
     #[pyo3(signature = (*, timeout = None))]
     fn release(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Release>> {
-        let waited = self.repeat(py, timeout, |sender, wait| {
-            let release = sender.wait_release(Some(wait))?;
-            let is_last = sender.outstanding().sends == 0 && sender.released() == 0;
-            Ok(match release {
-                Some(release) => Some(Some(Release::from(release))),
-                None => is_last.then_some(None),
-            })
-        })?;
-        Ok(waited.flatten())
+        let timeout = timeout.map(seconds).transpose()?;
+        self.wait(py, look, |observer| {
+            Ok(self.sender.wait_release(timeout, observer)?.map(Release::from))
+        })
     }
 
     /// Number of sends that are not released.
     #[getter]
     fn outstanding(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |sender| sender.outstanding().sends)
+        let outstanding = py.detach(|| self.sender.outstanding());
+        outstanding.map(|found| found.sends).map_err(|error| self.exception(py, &error))
     }
 
-    /// Receive into a writable buffer. Return the number of bytes: 0 at the end of a stream; raise `TimeoutError`.
+    /// Receive into a writable buffer, also while another thread sends. Return the number of bytes: 0 at the end of a stream,
+    /// and for an empty buffer. Raise `TimeoutError` after `timeout` seconds, or after those that were set on the socket.
     #[pyo3(signature = (buffer, *, timeout = None))]
     fn receive_into(&self, buffer: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<usize> {
         let mut borrowed = Borrowed::writable(buffer)?;
-        let received = self.repeat(buffer.py(), timeout, |sender, wait| {
-            sender.socket().receive_within(borrowed.bytes_mut(), wait)
+        let timeout = timeout.map(seconds).transpose()?.or(self.receive_timeout);
+        let received = self.wait(buffer.py(), look, |observer| {
+            self.sender.receive(borrowed.bytes_mut(), timeout, observer)
         })?;
-        received.ok_or_else(|| pyo3::exceptions::PyTimeoutError::new_err("nothing was received"))
+        received.ok_or_else(|| PyTimeoutError::new_err("nothing was received"))
     }
 
     /// End the stream after what was sent, and wait for all releases; abort the connection after `timeout` seconds. Return
-    /// the releases that were not taken. Ctrl-C ends the wait, and the stream goes on to its end as when the sender is dropped.
+    /// the releases that were not taken. A send of another thread is waited for as well. Ctrl-C ends the wait, and the stream
+    /// goes on to its end as when the sender is dropped; while another thread sends, it aborts the connection.
     #[pyo3(signature = (*, timeout = None))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<Release>> {
         let timeout = timeout.map(seconds).transpose()?;
         self.check_not_in_handler()?;
-        let mut raised = None;
-        let mut observer = observer(&mut raised, || Python::attach(|py| py.check_signals()));
-        let closed = py.detach(|| {
-            let sender = lock(&self.slot).take();
-            sender.map(|sender| match sender.close_observed(timeout, &mut observer) {
-                Ok((releases, _)) => Ok(releases.into_iter().map(Release::from).collect()),
-                Err(not_closed) => Err(not_closed.error),
-            })
-        });
-        drop(observer);
-        match (raised, closed) {
-            (Some(raised), _) => Err(raised),
-            (None, Some(Ok(releases))) => Ok(releases),
-            (None, Some(Err(error))) => Err(failure::of_socket(py, &error)),
-            (None, None) => Ok(Vec::new()),
-        }
+        self.wait(py, look, |observer| {
+            let (releases, _) = self.sender.close(timeout, observer)?;
+            Ok(releases.into_iter().map(Release::from).collect())
+        })
     }
 
-    /// Abort the connection: what was not sent is dropped, and the kernel releases the buffers soon.
-    fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, send::Sender::abort)
+    /// Abort the connection: what was not sent is dropped, and the kernel releases the buffers soon. What other threads wait
+    /// for raises `ConnectionAbortedError`.
+    fn abort(&self, py: Python<'_>) {
+        py.detach(|| self.sender.abort());
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -220,8 +205,9 @@ impl Sender {
     }
 }
 
-/// Refuses sockets whose owner goes on using them, before anything is taken out.
-fn check(socket: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Refuses sockets that cannot be taken over, or whose owner goes on using them, before anything is taken out. Returns the
+/// timeout of the socket; `None`: none is set, or it is nonblocking.
+fn check(socket: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
     let py = socket.py();
     if !socket.is_instance(&py.import("socket")?.getattr("socket")?)? {
         return Err(PyTypeError::new_err(
@@ -239,7 +225,22 @@ fn check(socket: &Bound<'_, PyAny>) -> PyResult<()> {
             "a TLS socket encrypts what it sends, and cannot lend it",
         ));
     }
-    Ok(())
+    let found = InetSocket::transport_of(duplicate(socket)?);
+    found.map_err(|error| failure::of_socket(py, &error))?;
+    // Sockets that listen have no peer either.
+    if let Err(error) = socket.call_method0("getpeername") {
+        let is_unconnected = error.is_instance_of::<PyOSError>(py)
+            && error.value(py).getattr("errno")?.extract::<i32>()? == Errno::ENOTCONN.raw();
+        return Err(match is_unconnected {
+            true => PyOSError::new_err((
+                Errno::ENOTCONN.raw(),
+                "the socket is not connected; connect it before a Sender takes it over",
+            )),
+            false => error,
+        });
+    }
+    let timeout: Option<f64> = socket.call_method0("gettimeout")?.extract()?;
+    timeout.filter(|timeout| *timeout > 0.0).map(seconds).transpose()
 }
 
 /// Second event of a send: the kernel does not read the memory any more.

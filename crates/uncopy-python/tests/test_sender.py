@@ -1,6 +1,7 @@
 """Senders: memory that is lent to the kernel, and comes back."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -173,10 +174,15 @@ def test_a_signal_ends_a_send_that_waits_for_room(tcp, alarms, mode):
     sender = uncopy.Sender(near, mode=mode)
 
     def handler(number, frame):
+        if sender.outstanding == 0:
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        with pytest.raises(RuntimeError, match="signal handler"):
+            sender.close()
         try:
-            sender.outstanding
+            sender.send(b"x")
         except RuntimeError as refused:
-            # The send is what waits: it holds the sender.
+            # It would wait for the send that the handler has interrupted.
             raise Stop from refused
 
     alarms(handler)
@@ -242,8 +248,11 @@ def test_two_senders_on_one_socket(tcp):
 
 def test_sockets_that_are_refused(tcp):
     left, right = socket.socketpair()
-    with left, right, pytest.raises(OSError, match="take over"):
-        uncopy.Sender(left)
+    with left, right:
+        with pytest.raises(OSError, match="take over"):
+            uncopy.Sender(left)
+        left.send(b"still open")
+        assert right.recv(100) == b"still open"
     with pytest.raises(TypeError, match="asyncio"):
         uncopy.Sender(object())
     with pytest.raises(TypeError):
@@ -258,6 +267,231 @@ def test_sockets_that_are_refused(tcp):
             uncopy.Sender(tls)
         assert tls.fileno() >= 0
     assert tcp[0].fileno() >= 0
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_sockets_without_a_peer_are_refused_and_stay_open(kind):
+    with socket.socket(socket.AF_INET, kind) as alone:
+        def refuse():
+            with pytest.raises(OSError, match="not connected") as caught:
+                uncopy.Sender(alone)
+            assert caught.value.errno == errno.ENOTCONN and alone.fileno() >= 0
+
+        refuse()
+        alone.bind(("127.0.0.1", 0))
+        refuse()
+        if kind == socket.SOCK_STREAM:
+            alone.listen()
+            refuse()
+
+
+def test_the_timeout_of_the_socket_counts(tcp):
+    near, far = tcp
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+    near.settimeout(0.05)
+    sender = uncopy.Sender(near)
+    with pytest.raises(TimeoutError):
+        sender.receive_into(bytearray(1))
+    with pytest.raises(TimeoutError):
+        sender.send(bytes(64 << 20))
+    sender.abort()
+    sender.close(timeout=60)
+
+
+def test_a_nonblocking_socket_waits(tcp):
+    near, far = tcp
+    near.setblocking(False)
+    sender = uncopy.Sender(near)
+    data = bytes(64 << 20)
+    thread, parts = received(far, len(data))
+    sender.send(data)
+    thread.join()
+    sender.close(timeout=60)
+
+
+class Blocked:
+    """A send of another thread that waits because the peer does not read, and what it raised."""
+
+    def __init__(self, sender, data):
+        self.raised = None
+        self.thread = threading.Thread(target=self.send, args=(sender, data))
+        self.thread.start()
+        while sender.outstanding == 0:
+            pass
+
+    def send(self, sender, data):
+        try:
+            sender.send(data)
+        except Exception as error:
+            self.raised = error
+
+    def ended(self):
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        return self.raised
+
+
+@pytest.fixture
+def blocked(tcp):
+    near, far = tcp
+    sender = uncopy.Sender(near)
+    yield sender, Blocked(sender, bytes(64 << 20)), far
+    sender.abort()
+
+
+def test_nothing_else_waits_for_a_send(blocked):
+    sender, send, far = blocked
+    assert sender.outstanding == 1
+    assert sender.release(timeout=0.01) is None
+    with pytest.raises(TimeoutError):
+        sender.receive_into(bytearray(1), timeout=0.01)
+    far.send(b"answer")
+    room = bytearray(10)
+    assert sender.receive_into(room, timeout=60) == 6 and room[:6] == b"answer"
+    assert send.thread.is_alive()
+    sender.abort()
+    assert isinstance(send.ended(), ConnectionAbortedError)
+    with pytest.raises(ConnectionAbortedError):
+        sender.receive_into(room)
+    with pytest.raises(ConnectionAbortedError):
+        sender.send(b"x")
+    releases = [sender.release(timeout=60), sender.release(timeout=60)]
+    assert sorted(release.id for release in releases) == [0, 1]
+    assert sender.release() is None
+    assert sender.close() == []
+
+
+def test_a_close_ends_the_send_of_another_thread(blocked):
+    sender, send, far = blocked
+    (release,) = sender.close(timeout=0.05)
+    assert isinstance(send.ended(), ConnectionAbortedError)
+    assert release.id == 0 and release.bytes < 64 << 20
+    with pytest.raises(ConnectionResetError):
+        while far.recv(1 << 20):
+            pass
+    with pytest.raises(ValueError, match="closed"):
+        sender.receive_into(bytearray(1))
+
+
+def test_a_close_waits_for_the_send_of_another_thread(blocked):
+    sender, send, far = blocked
+    thread, parts = received(far, 64 << 20)
+    (release,) = sender.close()
+    assert send.ended() is None
+    thread.join()
+    assert release.bytes == sum(map(len, parts)) == 64 << 20
+    assert far.recv(1) == b""
+
+
+def test_a_signal_ends_a_close_that_waits_for_another_thread(blocked, alarms):
+    sender, send, far = blocked
+
+    def handler(number, frame):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise Stop
+
+    alarms(handler)
+    with pytest.raises(Stop):
+        sender.close()
+    # Returns at once, unless the signal came before the first.
+    sender.close(timeout=0.05)
+    assert isinstance(send.ended(), ConnectionAbortedError)
+
+
+def test_a_send_waits_for_its_turn_no_longer_than_it_may(tcp, alarms):
+    near, far = tcp
+    sender = uncopy.Sender(near)
+    send = Blocked(sender, bytes(64 << 20))
+
+    data = bytearray(10)
+
+    def handler(number, frame):
+        try:
+            data.append(1)
+        except BufferError:
+            # The send has begun to wait.
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise Stop
+
+    alarms(handler)
+    with pytest.raises(Stop):
+        sender.send(data)
+    release = sender.release(timeout=60)
+    assert (release.id, release.bytes, release.fate) == (1, 0, "unsent")
+    data.append(1)
+    other = Blocked(sender, data)
+    sender.close(timeout=0.05)
+    assert isinstance(other.ended(), ValueError) and "closed" in str(other.raised)
+    assert isinstance(send.ended(), ConnectionAbortedError)
+
+
+@pytest.mark.parametrize("use", ["receive_into", "release"])
+def test_a_wait_ends_when_the_sender_is_closed(tcp, use):
+    near, far = tcp
+    sender = uncopy.Sender(near)
+    send = Blocked(sender, bytes(64 << 20))
+    raised, begins = [], threading.Event()
+
+    def wait():
+        begins.set()
+        try:
+            while True:
+                sender.receive_into(bytearray(1)) if use == "receive_into" else sender.release()
+        except (ValueError, ConnectionAbortedError) as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    begins.wait()
+    sender.close(timeout=0.05)
+    thread.join(60)
+    assert not thread.is_alive() and raised
+    assert isinstance(send.ended(), ConnectionAbortedError)
+
+
+@pytest.mark.parametrize("mode", ["auto", "zerocopy", "copy"])
+def test_a_peer_that_answers_all_along(tcp, mode):
+    near, far = tcp
+    sender = uncopy.Sender(near, mode=mode)
+    data = os.urandom(1 << 20) * 40
+
+    def echo():
+        while part := far.recv(1 << 16):
+            far.sendall(part)
+
+    echoing = threading.Thread(target=echo)
+    echoing.start()
+    sending = threading.Thread(target=sender.send, args=(data,))
+    sending.start()
+    room, answer = bytearray(1 << 16), bytearray()
+    while len(answer) < len(data):
+        answer += memoryview(room)[: sender.receive_into(room, timeout=60)]
+    assert answer == data
+    sending.join()
+    sender.close(timeout=60)
+    echoing.join()
+
+
+def test_a_send_does_not_wait_for_a_receiver(tcp):
+    near, far = tcp
+    sender = uncopy.Sender(near)
+    room = bytearray(10)
+    received = []
+    thread = threading.Thread(target=lambda: received.append(sender.receive_into(room)))
+    thread.start()
+    # An unfair lock would be had sooner or later; a receiver that never wakes up would not give it back.
+    for _ in range(100):
+        sender.send(b"ping")
+    far.send(b"pong")
+    thread.join(60)
+    assert received == [4]
+    sender.close(timeout=60)
+
+
+def test_an_empty_buffer_is_full_at_once(tcp):
+    sender = uncopy.Sender(tcp[0])
+    assert sender.receive_into(bytearray()) == 0
+    sender.close()
 
 
 def test_sockets_of_asyncio_are_refused(tcp):

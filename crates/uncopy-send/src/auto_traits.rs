@@ -37,6 +37,7 @@ fn public_types_keep_their_auto_traits() {
     data::<RingSocket>();
     data::<Outstanding>();
     data::<Sender<Vec<u8>>>();
+    shared::<SharedSender<Vec<u8>>>();
     shared::<Sent>();
     shared::<RingEvent<Vec<u8>>>();
     shared::<NotTaken<Vec<u8>>>();

@@ -125,7 +125,7 @@ pub use release::{Fate, Release, SendId, Sent};
 pub use releases::{IntoReleases, Releases};
 pub use returned::{NotClosed, NotTaken};
 pub use ring::{Message, RegisteredPools, Ring, RingEvent, RingSocket, Unfinished};
-pub use sender::Sender;
+pub use sender::{Sender, SharedSender};
 
 /// Returns the number of parked sockets: their senders were dropped, and they are kept together with their
 /// buffers until the kernel has released these.

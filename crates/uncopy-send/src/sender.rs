@@ -1,6 +1,9 @@
 //! A sender: `MSG_ZEROCOPY` on one socket.
 
 mod close;
+mod shared;
+
+pub use shared::SharedSender;
 
 use std::collections::HashMap;
 use std::fmt;

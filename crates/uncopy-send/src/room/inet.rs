@@ -184,16 +184,30 @@ impl InetSocket {
         Ok(InetSocket::new(fd, transport))
     }
 
-    #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
-    fn of_kind(fd: OwnedFd) -> Result<InetSocket, (OwnedFd, Error)> {
-        let domain = sockopt::socket_domain(&fd);
-        let kind = sockopt::socket_type(&fd);
-        let protocol = sockopt::socket_protocol(&fd).map(|p| p.map(|p| p.as_raw().get() as i32));
+    /// Finds out whether [`adopt`](Self::adopt) takes a socket, and its transport protocol, before its owner gives it up.
+    ///
+    /// ```
+    /// use std::os::unix::net::UnixStream;
+    /// use uncopy::send::{InetSocket, Transport};
+    ///
+    /// let udp = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// assert_eq!(InetSocket::transport_of(&udp)?, Transport::Udp);
+    /// assert!(InetSocket::transport_of(UnixStream::pair()?.0).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`adopt`](Self::adopt).
+    pub fn transport_of(fd: impl AsFd) -> Result<Transport> {
+        let fd = fd.as_fd();
+        let domain = sockopt::socket_domain(fd);
+        let kind = sockopt::socket_type(fd);
+        let protocol = sockopt::socket_protocol(fd).map(|p| p.map(|p| p.as_raw().get() as i32));
         let is_inet = matches!(domain, Ok(AddressFamily::INET | AddressFamily::INET6));
-        let transport = match (kind, protocol) {
-            (Ok(SocketType::STREAM), Ok(Some(libc::IPPROTO_TCP))) if is_inet => Transport::Tcp,
-            (Ok(SocketType::DGRAM), Ok(Some(libc::IPPROTO_UDP))) if is_inet => Transport::Udp,
-            (Err(errno), _) => return Err((fd, Error::network("take over", "a socket", errno))),
+        match (kind, protocol) {
+            (Ok(SocketType::STREAM), Ok(Some(libc::IPPROTO_TCP))) if is_inet => Ok(Transport::Tcp),
+            (Ok(SocketType::DGRAM), Ok(Some(libc::IPPROTO_UDP))) if is_inet => Ok(Transport::Udp),
+            (Err(errno), _) => Err(Error::network("take over", "a socket", errno)),
             _ => {
                 let what = match domain {
                     Ok(AddressFamily::UNIX) => {
@@ -202,11 +216,16 @@ impl InetSocket {
                     _ => "neither TCP nor UDP over IPv4 or IPv6",
                 };
                 let reason = format!("it is {what}; send on it with a plain write");
-                return Err((
-                    fd,
-                    Error::new("take over", "a socket", Reason::Refused(reason.into())),
-                ));
+                Err(Error::new("take over", "a socket", Reason::Refused(reason.into())))
             }
+        }
+    }
+
+    #[allow(clippy::result_large_err, reason = "the descriptor comes back")]
+    fn of_kind(fd: OwnedFd) -> Result<InetSocket, (OwnedFd, Error)> {
+        let transport = match InetSocket::transport_of(&fd) {
+            Ok(transport) => transport,
+            Err(error) => return Err((fd, error)),
         };
         let socket = InetSocket::new(fd, transport);
         // Remembers the peer of a stream: the kernel forgets it when the connection ends.
@@ -323,20 +342,28 @@ impl InetSocket {
             match rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::empty()) {
                 Ok((n, _)) => return Ok(n),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => self.wait_for_input(),
+                Err(rustix::io::Errno::AGAIN) => {
+                    if self.wait_for_input(None) != Awaited::Input {
+                        std::thread::sleep(PAUSE);
+                    }
+                }
                 Err(errno) => return Err(self.error("receive on", errno)),
             }
         }
     }
 
-    /// Sleeps until a nonblocking socket has input, or a little while if only reports are in the error queue.
-    fn wait_for_input(&self) {
+    /// Sleeps until the socket has input, reports are in the error queue, a signal arrives or the timeout is over (`None`: no
+    /// timeout).
+    pub(crate) fn wait_for_input(&self, timeout: Option<Duration>) -> Awaited {
         let mut polled = [PollFd::new(&self.fd, PollFlags::IN)];
+        let timeout = timeout.and_then(|left| left.try_into().ok());
         // A failed wait is treated as one that ended early.
-        let _ = rustix::event::poll(&mut polled, None);
-        if !polled[0].revents().intersects(PollFlags::IN | PollFlags::HUP) {
-            std::thread::sleep(PAUSE);
+        let _ = rustix::event::poll(&mut polled, timeout.as_ref());
+        let found = polled[0].revents();
+        if found.intersects(PollFlags::IN | PollFlags::HUP) {
+            return Awaited::Input;
         }
+        if found.is_empty() { Awaited::Nothing } else { Awaited::Reports }
     }
 
     /// Receives as [`receive`](Self::receive) does, waiting up to `timeout`; `None`: nothing arrived.
@@ -563,6 +590,17 @@ impl InetSocket {
 pub(crate) enum WaitFor {
     Room,
     Errors,
+}
+
+/// What ended a wait for input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Bytes, or the end of the stream.
+    Input,
+    /// Reports in the error queue, which end every wait until they are read.
+    Reports,
+    /// Time, or a signal.
+    Nothing,
 }
 
 /// Looks up the index of the device through which packets to `address` leave.
