@@ -43,7 +43,9 @@ impl Channel {
         let end = end.ok_or_else(|| PyValueError::new_err("the channel is closed"))?;
         Arc::try_unwrap(end).map_err(|end| {
             *slot = Some(end);
-            PyValueError::new_err("another thread is using the channel that is to be sent")
+            PyValueError::new_err(
+                "the channel that is to be sent is in use, by another thread or by this write",
+            )
         })
     }
 
@@ -97,11 +99,15 @@ impl Channel {
         (Channel::new(near), Channel::new(far))
     }
 
-    /// Take over a connected socket (AF_UNIX, SOCK_SEQPACKET) as an end: an object with `detach()`, which is closed.
+    /// Take over a connected socket (AF_UNIX, SOCK_SEQPACKET) as an end: an object with `fileno()` and `detach()`, which is
+    /// closed. What is refused stays open.
     #[staticmethod]
     fn from_socket(socket: &Bound<'_, PyAny>) -> PyResult<Channel> {
-        match channel::Channel::from_fd(detach(socket)?) {
-            Ok(end) => Ok(Channel::new(end)),
+        match channel::Channel::from_fd(duplicate(socket)?) {
+            Ok(end) => {
+                drop(detach(socket)?);
+                Ok(Channel::new(end))
+            }
             Err((_, status)) => Err(status::of_reading(status)),
         }
     }
@@ -116,8 +122,11 @@ impl Channel {
     ///
     /// The bytes are gathered; nobody has to join them first. A handle is a `Channel`, which moves along and is closed
     /// here, a `Memory`, or anything with a descriptor (a number or `fileno()`), which is duplicated. Waits while the
-    /// queue is full, for `timeout` seconds at most; 0 raises `BlockingIOError` instead. After an error nothing was sent;
-    /// channels stay open if the queue was full, and are closed after any other error of the library.
+    /// queue is full, for `timeout` seconds at most; 0 raises `BlockingIOError` instead. After an error nothing was sent.
+    ///
+    /// The channels among the handles are closed here, whether the message was sent or an error is raised, whatever the
+    /// error is. They stay open only if all that was missing was room: after `BlockingIOError`, `TimeoutError`, and what a
+    /// signal handler raises during the wait.
     #[pyo3(signature = (data, handles = None, *, timeout = None))]
     fn write(
         &self,
@@ -126,17 +135,20 @@ impl Channel {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let py = data.py();
-        let end = self.end()?;
-        let buffers = Borrowed::of_each(data)?;
+        // Before the handles, so that an end that is to be sent into itself is in use.
+        let end = self.end();
         let mut sent = SentHandles::default();
         let mut list = match handles {
-            Some(handles) => sent.collect(handles),
-            None => Ok(Vec::new()),
-        }?;
+            Some(handles) => sent.collect(handles)?,
+            None => Vec::new(),
+        };
+        let end = end?;
+        let buffers = Borrowed::of_each(data)?;
+        timeout.map(seconds).transpose()?;
         let written = wait_for(py, &end, Signals::WRITABLE, timeout, || {
             end.try_write(&regions(&buffers), &mut list)
         });
-        if !matches!(written, Ok(Ok(()))) {
+        if matches!(written, Err(_) | Ok(Err(Status::ShouldWait | Status::TimedOut))) {
             sent.restore(list);
         }
         written?.map_err(status::of_writing)
@@ -202,23 +214,28 @@ struct SentHandles {
 }
 
 impl SentHandles {
+    /// Takes the handles out of their objects, those that come after one that is refused too.
     fn collect(&mut self, objects: &Bound<'_, PyAny>) -> PyResult<Vec<Handle>> {
         let mut handles = Vec::new();
+        let mut failed = None;
         for object in objects.try_iter()? {
-            match object.and_then(|object| self.handle(handles.len(), &object)) {
+            match self.handle(handles.len(), &object?) {
                 Ok(handle) => handles.push(handle),
+                // Those behind it are taken as well.
                 Err(error) => {
-                    self.restore(handles);
-                    return Err(error);
+                    failed.get_or_insert(error);
                 }
             }
         }
-        Ok(handles)
+        match failed {
+            None => Ok(handles),
+            Some(error) => Err(error),
+        }
     }
 
     fn handle(&mut self, at: usize, object: &Bound<'_, PyAny>) -> PyResult<Handle> {
         if let Ok(channel) = object.cast::<Channel>() {
-            let end = channel.get().take()?;
+            let end = channel.get().take().inspect_err(|_| channel.get().close())?;
             self.channels.push((at, channel.clone().unbind()));
             return Ok(end.into());
         }

@@ -11,7 +11,9 @@ use uncopy::channel::Status;
 /// Makes the exception for an error of reading or mapping.
 pub(crate) fn of_reading(status: Status) -> PyErr {
     match status {
-        Status::PeerClosed => PyEOFError::new_err(status.to_string()),
+        Status::PeerClosed => PyEOFError::new_err(format!(
+            "{status}; an end counts as closed, too, whose process sends what is no message of a channel"
+        )),
         other => of(other),
     }
 }

@@ -1,6 +1,7 @@
 """Channels, messages that are lent, sealed memory, and descriptors."""
 
 import array
+import collections.abc
 import gc
 import os
 import signal
@@ -171,21 +172,81 @@ def test_descriptors_and_channels_move_along(place):
     assert repr(first) == "<uncopy.Descriptor closed>"
 
 
-def test_what_cannot_be_sent_stays():
+def test_channels_stay_while_the_queue_is_full():
     near, far = uncopy.Channel.pair()
     other, rest = uncopy.Channel.pair()
     with pytest.raises(BlockingIOError):
         while True:
             near.write(b"x", timeout=0)
+    with pytest.raises(BlockingIOError):
+        near.write(b"", [other], timeout=0)
     with pytest.raises(TimeoutError):
         near.write(b"", [other], timeout=0.01)
-    assert not other.closed
-    with pytest.raises((TypeError, AttributeError)):
-        near.write(b"", [other, object()])
-    with pytest.raises(OSError):
-        near.write(b"", [other, 999_999])
     other.write(b"still works")
     assert bytes(rest.read()) == b"still works"
+
+
+@pytest.mark.parametrize(
+    ("is_open", "data", "others", "timeout", "expected"),
+    [
+        (True, bytes(65537), [], None, ValueError),
+        (True, b"", [os.devnull], None, (TypeError, AttributeError)),
+        (True, b"", [object()], None, (TypeError, AttributeError)),
+        (True, b"", [999_999], None, OSError),
+        (True, b"", [0] * 64, None, ValueError),
+        (True, "text", [], None, TypeError),
+        (True, memoryview(b"1234")[::2], [], None, BufferError),
+        (True, b"", [], -1, ValueError),
+        (False, b"", [], None, BrokenPipeError),
+        (False, b"", [], 0, BrokenPipeError),
+    ],
+)
+def test_channels_are_closed_after_every_other_error(is_open, data, others, timeout, expected):
+    near, far = uncopy.Channel.pair()
+    if not is_open:
+        far.close()
+    first, second = uncopy.Channel.pair(), uncopy.Channel.pair()
+    with pytest.raises(expected):
+        near.write(data, [first[0], *others, second[0]], timeout=timeout)
+    for sent, rest in (first, second):
+        assert sent.closed
+        with pytest.raises(EOFError):
+            rest.read(timeout=60)
+
+
+def test_an_end_is_not_sent_into_itself():
+    near, far = uncopy.Channel.pair()
+    other, rest = uncopy.Channel.pair()
+    with pytest.raises(ValueError, match="in use"):
+        near.write(b"", [near, other])
+    assert near.closed and other.closed
+    with pytest.raises(ValueError, match="closed"):
+        near.write(b"", [rest])
+    assert rest.closed
+
+
+class Parts(collections.abc.Sequence):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, at):
+        return [b"one", b"two"][at]
+
+
+def test_arrays_of_any_shape_and_sequences_of_any_kind():
+    near, far = uncopy.Channel.pair()
+    grid = numpy.arange(12).reshape(3, 4)
+    for data, expected in [
+        (numpy.array(5), numpy.array(5).tobytes()),
+        (numpy.asfortranarray(grid), grid.tobytes("F")),
+        ([numpy.array(1.5), grid.T], numpy.array(1.5).tobytes() + grid.tobytes()),
+        (Parts(), b"onetwo"),
+    ]:
+        near.write(data)
+        assert bytes(far.read()) == expected
+    room = numpy.array(0)
+    near.write(numpy.array(7))
+    assert far.read_into(room) == 8 and room == 7
 
 
 def descriptors():
@@ -251,9 +312,22 @@ def test_only_sockets_that_keep_messages_are_taken():
     left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with pytest.raises(TypeError):
         uncopy.Channel.from_socket(left)
+    left.send(b"still open")
+    assert right.recv(100) == b"still open"
     right.close()
+    left.close()
     with pytest.raises(ValueError, match="closed"):
         uncopy.Channel.from_socket(left)
+
+
+def test_a_peer_that_does_not_speak_the_protocol():
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channel = uncopy.Channel.from_socket(left)
+    assert left.fileno() == -1
+    with channel, right:
+        right.send(b"plain bytes")
+        with pytest.raises(EOFError, match="no message of a channel"):
+            channel.read(timeout=60)
 
 
 def test_after_fork_ends_refuse():

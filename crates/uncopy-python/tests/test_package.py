@@ -50,6 +50,23 @@ def test_stubs_name_what_there_is():
             assert {m for m in methods if not m.startswith("_")} == public, name
 
 
+def test_stubs_say_which_classes_have_no_subclasses():
+    for node in stub().body:
+        if isinstance(node, ast.ClassDef):
+            try:
+                type("Derived", (getattr(uncopy, node.name),), {})
+                is_final = False
+            except TypeError:
+                is_final = True
+            assert ["final"] * is_final == [name.id for name in node.decorator_list], node.name
+
+
+def test_stubs_take_lists_of_whatever_has_a_buffer():
+    (data,) = [n for n in stub().body if isinstance(n, ast.AnnAssign) and n.target.id == "_Data"]
+    # A list of bytes is no list of buffers for a type checker, but a sequence of buffers.
+    assert ast.unparse(data.value) == "_Buffer | Sequence[_Buffer]"
+
+
 @pytest.mark.parametrize("name", ["copyfile", "copy", "copy2", "copytree", "move"])
 def test_the_first_arguments_are_those_of_shutil(name):
     theirs = list(inspect.signature(getattr(shutil, name)).parameters.values())

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyMemoryView, PySequence, PyString, PyTuple};
 use uncopy::send::StableBytes;
 
 /// Bytes of an object with a buffer. While this exists the object keeps them: it can be neither freed nor resized
@@ -19,8 +19,13 @@ impl Borrowed {
     /// # Errors
     /// `TypeError` if it has no buffer; `BufferError` if its bytes do not lie one after the other.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Borrowed> {
-        let buffer = PyUntypedBuffer::get(object)?;
-        if buffer.is_c_contiguous() {
+        let buffer = match PyUntypedBuffer::get(object) {
+            Err(error) if error.is_instance_of::<PyBufferError>(object.py()) => {
+                PyUntypedBuffer::get(&of_one_item(object, error)?)?
+            }
+            got => got?,
+        };
+        if buffer.is_c_contiguous() || buffer.is_fortran_contiguous() {
             return Ok(Borrowed(buffer));
         }
         Err(PyBufferError::new_err(format!(
@@ -31,15 +36,26 @@ impl Borrowed {
         )))
     }
 
-    /// Borrows from one object, or from each of a list or tuple.
+    /// Borrows from one object, or from each of a list, tuple or other sequence.
     ///
     /// # Errors
     /// As [`of`](Self::of).
     pub(crate) fn of_each(objects: &Bound<'_, PyAny>) -> PyResult<Vec<Borrowed>> {
+        let each = || objects.try_iter()?.map(|object| Borrowed::of(&object?)).collect();
         if objects.is_instance_of::<PyList>() || objects.is_instance_of::<PyTuple>() {
-            return objects.try_iter()?.map(|object| Borrowed::of(&object?)).collect();
+            return each();
         }
-        Ok(vec![Borrowed::of(objects)?])
+        // A string is a sequence of strings, and a buffer with gaps is a sequence of numbers.
+        let may_be_many = |error: &PyErr| {
+            error.is_instance_of::<PyTypeError>(objects.py())
+                && !objects.is_instance_of::<PyString>()
+                && objects.cast::<PySequence>().is_ok()
+        };
+        match Borrowed::of(objects) {
+            Ok(borrowed) => Ok(vec![borrowed]),
+            Err(error) if may_be_many(&error) => each(),
+            Err(error) => Err(error),
+        }
     }
 
     /// Borrows memory to write to, which nobody else borrows through this type.
@@ -71,6 +87,16 @@ impl Borrowed {
         }
         // SAFETY: as in `bytes`; the exporter lets them be written to, and `&mut self` is the only borrow of this value.
         unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), self.0.len_bytes()) }
+    }
+}
+
+/// Returns the bytes of an object without dimensions, whose buffer has no shape, such as `numpy.array(5)`. `error` is raised
+/// for other objects.
+fn of_one_item<'py>(object: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
+    let view = PyMemoryView::from(object)?;
+    match view.getattr("ndim")?.extract::<usize>()? {
+        0 => view.call_method1("cast", ("B",)),
+        _ => Err(error),
     }
 }
 

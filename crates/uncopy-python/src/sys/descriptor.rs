@@ -11,12 +11,15 @@ use uncopy::send::InetSocket;
 /// Duplicates the descriptor of a number or of an object with `fileno()`.
 ///
 /// # Errors
-/// Those of `os.dup`; `TypeError` for other objects.
+/// Those of `os.dup`; `ValueError` if the object is closed; `TypeError` for other objects.
 pub(crate) fn duplicate(object: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
     static DUP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let number: RawFd = match object.extract() {
         Ok(number) => number,
-        Err(_) => object.call_method0("fileno")?.extract()?,
+        Err(_) => match object.call_method0("fileno")?.extract()? {
+            ..0 => return Err(PyValueError::new_err("it is closed")),
+            number => number,
+        },
     };
     let new = DUP.import(object.py(), "os", "dup")?.call1((number,))?;
     owned(new.extract()?)
