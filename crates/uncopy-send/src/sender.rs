@@ -1,9 +1,9 @@
 //! A sender: `MSG_ZEROCOPY` on one socket.
 
 mod close;
-mod shared;
+mod several_threads;
 
-pub use shared::SharedSender;
+pub use several_threads::SharedSender;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -592,7 +592,7 @@ pub(crate) enum WaitFor {
     Errors,
 }
 
-/// What ended a wait for input.
+/// Cause of the end of a wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// Bytes, or the end of the stream.

@@ -87,7 +87,7 @@ impl<B: StableBytes> Drop for Turn<'_, B> {
     }
 }
 
-/// What has a turn.
+/// Purpose of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Send,
