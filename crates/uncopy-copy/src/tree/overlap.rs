@@ -171,7 +171,8 @@ fn find_source(source: &Path, options: &JobOptions) -> Option<(Location, bool)> 
     Some((found, is_directory))
 }
 
-/// Finds a source on another machine. It lies in no directory of this one.
+/// Finds a source on another machine. It lies in no directory of this one, unless both are one: then a directory that is found
+/// by the path of the source, and is the source, lies where that path leads.
 fn find_there(
     link: &Arc<PeerLink>,
     index: usize,
@@ -181,7 +182,13 @@ fn find_there(
     let (number, follows) = (u32::try_from(index).ok()?, follows(source, options));
     let opened = link.ask(|peer| peer.open_root(number, follows)).ok()?;
     let (_, stat) = link.opened(opened).ok()?;
-    Some((Location::default(), stat.file_type() == FileType::Directory))
+    let is_directory = stat.file_type() == FileType::Directory;
+    let is_it = |found: &(Location, bool)| {
+        found.1 && found.0.above.first() == Some(&identity(&link.stat_here(&stat)))
+    };
+    let here = (is_directory && link.peer.is_here()).then(|| find_source(source, options));
+    let location = here.flatten().filter(is_it).map(|(location, _)| location);
+    Some((location.unwrap_or_default(), is_directory))
 }
 
 /// Whether a symbolic link that a source is is followed.
