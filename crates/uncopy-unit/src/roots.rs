@@ -26,18 +26,20 @@ pub(crate) fn open_destination(
         Err(stopped) if stopped.errno() == Errno::ENOENT => None,
         Err(stopped) => return Err(stopped.at_destination("open", root).into()),
     };
-    let has_ledger = match &opened {
-        Some(opened) => Ledger::open(opened, root, plan)?.is_some(),
-        None => false,
-    };
     let is = |seen: SeenDirectory, found: Option<Stat>| found.is_some_and(|found| seen.is(&found));
     let is_it = match (seen.destination, seen.above_destination) {
-        _ if has_ledger => true,
         (Some(seen), _) => is(seen, opened.as_ref().and_then(|opened| file::stat(opened).ok())),
         (None, Some(seen)) => is(seen, root.parent().and_then(|above| follow::stat(above).ok())),
         (None, None) => true,
     };
-    if is_it { Ok(opened) } else { Err(UnitError::OtherRoot { root: root.to_owned() }) }
+    let has_ledger = || match &opened {
+        Some(opened) => Ledger::open(opened, root, plan).map(|ledger| ledger.is_some()),
+        None => Ok(false),
+    };
+    if is_it || has_ledger()? {
+        return Ok(opened);
+    }
+    Err(UnitError::OtherRoot { root: root.to_owned() })
 }
 
 /// Checks that the source of a plan is the directory that the plan saw, if it is on this machine.

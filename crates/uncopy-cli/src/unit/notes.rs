@@ -60,12 +60,13 @@ impl NoteCounts {
     }
 
     fn count(&mut self, code: &str, path: &RelativePath, message: impl FnOnce() -> String) {
-        let counted =
-            |message| NoteCount { code: code.to_owned(), entries: 1, path: path.clone(), message };
-        self.merge(match self.0.get(code) {
-            Some(known) => NoteCount { entries: 1, ..known.clone() },
-            None => counted(message()),
-        });
+        match self.0.get_mut(code) {
+            Some(known) => known.entries += 1,
+            None => {
+                let (code, path) = (code.to_owned(), path.clone());
+                self.merge(NoteCount { code, entries: 1, path, message: message() });
+            }
+        }
     }
 
     fn merge(&mut self, count: NoteCount) {

@@ -112,8 +112,7 @@ fn is_of_somebody_else(
 }
 
 /// Gives the copy of an earlier attempt, which may have ended before its last bits, the owner and mode that a new copy gets.
-/// As a new copy, it stays without them where the system refuses them, unless
-/// the options ask for those very ones.
+/// As a new copy, it stays without them where the system refuses them, unless the options ask for those very ones.
 fn give_owner_and_mode(
     options: &CopyOptions,
     source: &Stat,
