@@ -3,7 +3,9 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketType, bind, connect as connect_socket, socket};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect as connect_socket, socket_with,
+};
 use uncopy_remote::data::{
     self, AnnouncementId, ConnectFailure, DataListener, DataStream, EndKeys, ListenOptions,
     ListenerEvent, Pinned, PublicKey, Refusals, Token,
@@ -71,7 +73,7 @@ impl Ends {
 /// Connects without TLS from an address of this machine.
 pub(crate) fn plain_from(ip: &str, to: SocketAddr) -> TcpStream {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket(family, SocketType::STREAM, None).unwrap();
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     bind(&socket, &SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
     connect_socket(&socket, &to).unwrap();
     TcpStream::from(socket)

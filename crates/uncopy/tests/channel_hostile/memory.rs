@@ -154,7 +154,7 @@ fn holes_are_not_allocated_at_the_cost_of_the_reader() {
 fn memory_is_not_sealed_while_it_can_be_written() {
     let _alone = alone();
     let vmo = Vmo::new(SIZE).unwrap();
-    let (read, write) = rustix::pipe::pipe().unwrap();
+    let (read, write) = std::io::pipe().unwrap();
     // The pipe holds a page of it.
     vmo.write(&[1; SIZE as usize], 0).unwrap();
     let flags = rustix::pipe::SpliceFlags::empty();

@@ -112,11 +112,12 @@ fn small() -> Options {
 
 /// It is in no TCP table and refuses `SO_ZEROCOPY`.
 fn a_socket_of_multipath_tcp() {
-    use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
     isolated(|network| {
         network.set("net/mptcp/enabled", 1);
         let receiver = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let made = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP)).unwrap();
+        let (family, kind, flags) = (AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC);
+        let made = socket_with(family, kind, flags, Some(ipproto::MPTCP)).unwrap();
         rustix::net::connect(&made, &receiver.local_addr().unwrap()).unwrap();
         let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
         let refused = testbed::set_number(&made, level, name, 1).unwrap_err();
