@@ -15,6 +15,9 @@ use crate::spare::SpareBuffers;
 
 type AnswerSlot = Slot<Result<Answer, PeerError>>;
 
+/// Number of bytes that count for an answer other than a piece.
+const ANSWER_BYTES: u64 = 256 << 10;
+
 /// Question whose answer is to come.
 #[derive(Debug)]
 pub(crate) struct Pending(Arc<AnswerSlot>);
@@ -39,10 +42,19 @@ fn checked(answer: Result<Answer, PeerError>) -> Result<Answer, PeerError> {
 }
 
 #[derive(Debug)]
+struct Waiting {
+    slot: Arc<AnswerSlot>,
+    /// Number of bytes of the answer.
+    bytes: u64,
+}
+
+#[derive(Debug)]
 struct OpenCalls {
     caller: Caller,
     /// Waiting threads by call. A call that nobody waits for has none.
-    waiting: HashMap<u32, Arc<AnswerSlot>>,
+    waiting: HashMap<u32, Waiting>,
+    /// Number of bytes of their answers.
+    owed: u64,
     /// Description of the end of the connection.
     lost: Option<String>,
 }
@@ -67,13 +79,18 @@ impl Calls {
     }
 
     fn with_caller(caller: Caller, outbox: Arc<Outbox>, spare: Arc<SpareBuffers>) -> Arc<Calls> {
-        let open = Mutex::new(OpenCalls { caller, waiting: HashMap::new(), lost: None });
+        let open = Mutex::new(OpenCalls { caller, waiting: HashMap::new(), owed: 0, lost: None });
         Arc::new(Calls { open, answered: Condvar::new(), outbox, spare })
     }
 
     /// Returns buffers for answers. Those of pieces that were handed on go there.
     pub(crate) fn spare(&self) -> &Arc<SpareBuffers> {
         &self.spare
+    }
+
+    /// Returns the number of bytes of answers that somebody waits for and that have not come.
+    pub(crate) fn owed(&self) -> u64 {
+        lock(&self.open).owed
     }
 
     /// Asks, and waits while as many calls are under way as may be. Takes `share` for the answer if it asks.
@@ -118,7 +135,9 @@ impl Calls {
             }
         };
         if let Some(slot) = slot {
-            open.waiting.insert(id.number(), Arc::clone(slot));
+            let bytes = answer_bytes(call);
+            open.owed += bytes;
+            open.waiting.insert(id.number(), Waiting { slot: Arc::clone(slot), bytes });
         }
         // In the order in which the calls were made: a handle is used before it is closed.
         self.outbox.push(frame);
@@ -127,13 +146,15 @@ impl Calls {
 
     /// Hands an answer to who waits for it.
     pub(crate) fn take(&self, frame: Frame) -> Result<(), Violation> {
-        let (answer, slot) = {
+        let (answer, waiting) = {
             let mut open = lock(&self.open);
             let (id, answer) = open.caller.take(frame)?;
-            (answer, open.waiting.remove(&id.number()))
+            let waiting = open.waiting.remove(&id.number());
+            open.owed -= waiting.as_ref().map_or(0, |waiting| waiting.bytes);
+            (answer, waiting)
         };
         self.answered.notify_one();
-        if let Some(slot) = slot {
+        if let Some(Waiting { slot, .. }) = waiting {
             slot.fill(Ok(answer));
         }
         Ok(())
@@ -144,10 +165,11 @@ impl Calls {
         let waiting = {
             let mut open = lock(&self.open);
             open.lost.get_or_insert_with(|| what.to_owned());
+            open.owed = 0;
             std::mem::take(&mut open.waiting)
         };
         self.answered.notify_all();
-        for slot in waiting.into_values() {
+        for Waiting { slot, .. } in waiting.into_values() {
             slot.fill(Err(PeerError::Lost { what: what.to_owned() }));
         }
     }
@@ -158,5 +180,13 @@ fn errno_of(violation: Violation) -> Errno {
     match violation {
         Violation::BadHandle { .. } => Errno::EBADF,
         _ => Errno::EINVAL,
+    }
+}
+
+/// Returns the number of bytes that count for the answer to a call.
+fn answer_bytes(call: &Call) -> u64 {
+    match call {
+        Call::Read { bytes, .. } => u64::from(*bytes),
+        _ => ANSWER_BYTES,
     }
 }

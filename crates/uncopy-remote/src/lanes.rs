@@ -22,8 +22,6 @@ const OPEN_PIECE_BYTES: u64 = 1 << 20;
 /// each has its own way to fill.
 const AHEAD_BYTES: u64 = 4 << 20;
 const DATA_AHEAD_BYTES: u64 = 16 << 20;
-/// Number of bytes that count for an answer other than a piece.
-const ANSWER_BYTES: u64 = 256 << 10;
 /// Number of connections over which bytes were changed after which none is used any more.
 const MAX_ALTERING: u32 = 3;
 
@@ -55,8 +53,6 @@ enum LaneWay {
 #[derive(Debug)]
 pub(crate) struct Lane {
     way: LaneWay,
-    /// Bytes that were asked for and have not come.
-    outstanding: AtomicU64,
     /// Whether bytes were changed on the way.
     has_altered: AtomicBool,
 }
@@ -71,8 +67,16 @@ impl Lane {
     }
 
     fn by(way: LaneWay) -> Arc<Lane> {
-        let (outstanding, has_altered) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Lane { way, outstanding, has_altered })
+        Arc::new(Lane { way, has_altered: AtomicBool::new(false) })
+    }
+
+    /// Returns the number of bytes that were asked for and have not come. What has come and waits for its turn does not
+    /// count: a quick connection would be given no more than a slow one.
+    fn owed(&self) -> u64 {
+        match &self.way {
+            LaneWay::Calls(calls) => calls.owed(),
+            LaneWay::Open(receiver) => receiver.owed(),
+        }
     }
 
     fn is_calling(&self) -> bool {
@@ -88,19 +92,6 @@ impl Lane {
             LaneWay::Calls(calls) => calls.begin(&piece.call(), share).map(PendingWay::Answer),
             LaneWay::Open(receiver) => receiver.begin(piece, share).map(PendingWay::Open),
         }
-    }
-}
-
-/// Share of a connection's outstanding bytes, given back on drop.
-#[derive(Debug)]
-struct Outstanding {
-    lane: Arc<Lane>,
-    bytes: u64,
-}
-
-impl Drop for Outstanding {
-    fn drop(&mut self) {
-        self.lane.outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -129,7 +120,7 @@ pub(crate) struct PendingPiece {
     piece: Piece,
     pending: PendingWay,
     /// Data connection over which it comes.
-    over: Option<Outstanding>,
+    over: Option<Arc<Lane>>,
 }
 
 impl PendingPiece {
@@ -144,7 +135,7 @@ impl PendingPiece {
 pub(crate) struct PendingAnswer {
     pending: Pending,
     /// Data connection over which the answer comes.
-    over: Option<Outstanding>,
+    over: Option<Arc<Lane>>,
 }
 
 /// Data connections that stand.
@@ -226,10 +217,10 @@ impl Lanes {
         piece: Piece,
         mut share: Option<BudgetShare>,
     ) -> Result<PendingPiece, PeerError> {
-        while let Some(over) = self.choose(piece.bytes.into()) {
-            match over.lane.begin(piece, &mut share) {
-                Ok(pending) => return Ok(PendingPiece { piece, pending, over: Some(over) }),
-                Err(PeerError::Lost { .. }) => self.remove(&over.lane),
+        while let Some(lane) = self.choose() {
+            match lane.begin(piece, &mut share) {
+                Ok(pending) => return Ok(PendingPiece { piece, pending, over: Some(lane) }),
+                Err(PeerError::Lost { .. }) => self.remove(&lane),
                 Err(error) => return Err(error),
             }
         }
@@ -237,11 +228,8 @@ impl Lanes {
         Ok(PendingPiece { piece, pending, over: None })
     }
 
-    fn choose(&self, bytes: u64) -> Option<Outstanding> {
-        let data = lock(&self.data);
-        let lane = data.used.iter().min_by_key(|lane| lane.outstanding.load(Ordering::Relaxed))?;
-        lane.outstanding.fetch_add(bytes, Ordering::Relaxed);
-        Some(Outstanding { lane: Arc::clone(lane), bytes })
+    fn choose(&self) -> Option<Arc<Lane>> {
+        lock(&self.data).used.iter().min_by_key(|lane| lane.owed()).map(Arc::clone)
     }
 
     /// Whether a data connection stands that takes calls.
@@ -253,7 +241,7 @@ impl Lanes {
     pub(crate) fn choose_calling(&self) -> Option<Arc<Lane>> {
         let data = lock(&self.data);
         let calling = data.used.iter().filter(|lane| lane.is_calling());
-        calling.min_by_key(|lane| lane.outstanding.load(Ordering::Relaxed)).map(Arc::clone)
+        calling.min_by_key(|lane| lane.owed()).map(Arc::clone)
     }
 
     /// Asks over the session.
@@ -273,10 +261,8 @@ impl Lanes {
         share: &mut Option<BudgetShare>,
     ) -> Result<PendingAnswer, PeerError> {
         let LaneWay::Calls(calls) = &lane.way else { return Err(other_answer()) };
-        lane.outstanding.fetch_add(ANSWER_BYTES, Ordering::Relaxed);
-        let over = Outstanding { lane: Arc::clone(lane), bytes: ANSWER_BYTES };
         let pending = calls.begin(call, share).inspect_err(|_| self.remove(lane))?;
-        Ok(PendingAnswer { pending, over: Some(over) })
+        Ok(PendingAnswer { pending, over: Some(Arc::clone(lane)) })
     }
 
     /// Asks over the data connection that owes least of those that take calls, or over the session if there is none.
@@ -300,8 +286,8 @@ impl Lanes {
         pending: PendingAnswer,
     ) -> Result<Option<Answer>, PeerError> {
         match (pending.pending.wait(), pending.over) {
-            (Err(PeerError::Lost { .. }), Some(over)) => {
-                self.remove(&over.lane);
+            (Err(PeerError::Lost { .. }), Some(lane)) => {
+                self.remove(&lane);
                 Ok(None)
             }
             (answer, _) => answer.map(Some),
@@ -317,7 +303,7 @@ impl Lanes {
                 (Ok(bytes), _) => return Ok(PieceBytes { bytes, has_changed: false }),
                 (Err(PieceFault::Altered { digest }), over) => {
                     self.resent.fetch_add(piece.bytes.into(), Ordering::Relaxed);
-                    return self.ask_again(piece, digest, over.map(|over| Arc::clone(&over.lane)));
+                    return self.ask_again(piece, digest, over);
                 }
                 (Err(PieceFault::Cut), _)
                 | (Err(PieceFault::Failed(PeerError::Lost { .. })), Some(_)) => {
@@ -369,4 +355,70 @@ impl Lanes {
 /// Returns the error of an answer to another question, which [`uncopy_wire::Caller`] does not let through.
 pub(crate) fn other_answer() -> PeerError {
     PeerError::Lost { what: "an answer to another question".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use uncopy_wire::{Handle, Server};
+
+    use super::*;
+    use crate::outbox::Outbox;
+
+    /// Data connection whose other end is the test.
+    struct Played {
+        lane: Arc<Lane>,
+        calls: Arc<Calls>,
+        asked: Arc<Outbox>,
+        server: Server,
+    }
+
+    impl Played {
+        fn new() -> Played {
+            let asked = Arc::<Outbox>::default();
+            let calls = Calls::of_data(Arc::clone(&asked), Arc::default());
+            Played { lane: Lane::new(Arc::clone(&calls)), calls, asked, server: Server::of_data() }
+        }
+
+        /// Answers everything that was asked over it; returns the number of answers.
+        fn answer(&mut self) -> usize {
+            let frames = std::iter::from_fn(|| self.asked.pop());
+            let answered = frames.map(|frame| {
+                let request = self.server.take(&frame).unwrap();
+                let Call::Read { bytes, .. } = request.call else { panic!("{request:?}") };
+                let data = self.server.data(request.id, vec![7; bytes as usize]).unwrap();
+                self.calls.take(data).unwrap();
+            });
+            answered.count()
+        }
+    }
+
+    fn begin(lanes: &Lanes, number: u64) -> PendingPiece {
+        let piece = Piece { file: Handle(1), offset: number * PIECE_BYTES, bytes: 1000 };
+        lanes.begin(piece, None).unwrap()
+    }
+
+    /// Each piece that was handed on once brought the next one to its own connection.
+    #[test]
+    fn a_quick_connection_is_asked_for_more_although_its_pieces_wait_for_their_turn() {
+        let lanes = Lanes::new(Calls::new(Arc::default()), uncopy_wire::VERSION);
+        let (mut slow, mut quick) = (Played::new(), Played::new());
+        lanes.add(Arc::clone(&slow.lane));
+        lanes.add(Arc::clone(&quick.lane));
+        let mut pending: Vec<PendingPiece> = (0..6).map(|number| begin(&lanes, number)).collect();
+        assert_eq!([slow.lane.owed(), quick.lane.owed()], [3000, 3000]);
+        assert_eq!(quick.answer(), 3);
+        pending.extend((6..9).map(|number| begin(&lanes, number)));
+        assert_eq!([slow.lane.owed(), quick.lane.owed()], [3000, 3000]);
+        assert_eq!(quick.answer(), 3);
+        assert_eq!(slow.answer(), 3);
+        assert_eq!([slow.lane.owed(), quick.lane.owed()], [0, 0]);
+        for piece in pending {
+            assert_eq!(lanes.wait(piece).unwrap().bytes, [7; 1000]);
+        }
+        // One that is lost owes nothing.
+        let left: Vec<PendingPiece> = (0..4).map(|number| begin(&lanes, number)).collect();
+        slow.calls.lose("cut");
+        assert_eq!([slow.lane.owed(), quick.lane.owed()], [0, 2000]);
+        drop(left);
+    }
 }

@@ -54,11 +54,15 @@ struct Expected {
     /// Answer of the session, which comes first.
     announced: Pending,
     slot: Arc<PieceSlot>,
+    /// Number of bytes that were asked for.
+    bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct ExpectedQueue {
     pieces: VecDeque<Expected>,
+    /// Number of bytes of these, and of the one that is received.
+    owed: u64,
     has_ended: bool,
 }
 
@@ -106,9 +110,16 @@ impl OpenReceiver {
         let call = Call::Send { file, offset, bytes, over: self.number };
         let announced = self.session.begin(&call, &mut None)?;
         let slot = Arc::new(PieceSlot::new(share.take()));
-        queue.pieces.push_back(Expected { announced, slot: Arc::clone(&slot) });
+        let bytes = u64::from(bytes);
+        queue.owed += bytes;
+        queue.pieces.push_back(Expected { announced, slot: Arc::clone(&slot), bytes });
         self.added.notify_one();
         Ok(PendingOpen(slot))
+    }
+
+    /// Returns the number of bytes that were asked for and have not come.
+    pub(crate) fn owed(&self) -> u64 {
+        lock(&self.queue).owed
     }
 
     /// Waits until the other end takes calls for the connection.
@@ -120,7 +131,7 @@ impl OpenReceiver {
 
     /// Receives pieces until the connection ends.
     pub(crate) fn run(&self, socket: &TcpStream) {
-        while let Some(Expected { announced, slot }) = self.next() {
+        while let Some(Expected { announced, slot, bytes: asked }) = self.next() {
             let received = match announced.wait() {
                 Ok(Answer::Sent { bytes, digest }) => self.receive(socket, bytes, digest),
                 // Nothing of it comes over the connection.
@@ -136,6 +147,7 @@ impl OpenReceiver {
                 // Before the one who waits for it asks again.
                 self.close_to_others();
             }
+            lock(&self.queue).owed -= asked;
             slot.fill(received);
             if !goes_on {
                 return;
