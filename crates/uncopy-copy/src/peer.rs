@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::sparse;
@@ -157,6 +158,13 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// own source is refused then, as without a peer.
     fn is_here(&self) -> bool {
         false
+    }
+
+    /// Returns the path of a root, where the job does not have it as the name of the source: a directory that is to become
+    /// like a source that lies in it is found by it. It is believed only if it leads to the root itself.
+    fn root_path(&self, number: u32) -> Option<&Path> {
+        let _ = number;
+        None
     }
 
     /// Opens a root of the job by its number. A regular file and a directory can be read; anything else is only

@@ -375,7 +375,7 @@ impl RunRequest {
         started.wait_for_data()?;
         let RunningLink { link, links, .. } = started;
         let output = Output { link: Arc::clone(&link), data: links, stop };
-        let code = job(RemoteSource::new(lanes, is_here), &output);
+        let code = job(RemoteSource::new(lanes, is_here, Vec::new()), &output);
         // Calls that nobody waits for, such as those that close handles, may still be on their way.
         if let Some(end) = link.end() {
             return Err(end.error());

@@ -409,7 +409,8 @@ pub fn pull(
             return fail(RemoteError::Stopped);
         }
     }
-    let source = RemoteSource::new(lanes, is_here);
+    let paths = roots.iter().map(PathBuf::from).collect();
+    let source = RemoteSource::new(lanes, is_here, paths);
     let notes = (!is_confined).then_some(Note::FarNotConfined).into_iter().collect();
     Ok(Pull { link, source, data: data.links, notes })
 }

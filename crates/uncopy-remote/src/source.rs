@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -62,11 +63,13 @@ pub struct RemoteSource {
     changed: Mutex<HashSet<PeerHandle>>,
     /// Whether its files are those of this machine.
     is_here: bool,
+    /// Paths of the roots, where the names of the sources are others.
+    paths: Vec<PathBuf>,
 }
 
 impl RemoteSource {
-    /// `is_here`: its files are those of this machine.
-    pub(crate) fn new(lanes: Arc<Lanes>, is_here: bool) -> Arc<RemoteSource> {
+    /// `is_here`: its files are those of this machine. `paths`: those of its roots, where the names of the sources are others.
+    pub(crate) fn new(lanes: Arc<Lanes>, is_here: bool, paths: Vec<PathBuf>) -> Arc<RemoteSource> {
         Arc::new(RemoteSource {
             calls: Arc::clone(lanes.session()),
             lanes,
@@ -79,6 +82,7 @@ impl RemoteSource {
             round_trip: AtomicU64::new(u64::MAX),
             changed: Mutex::default(),
             is_here,
+            paths,
         })
     }
 
@@ -197,6 +201,10 @@ impl AskedOpening for Pending {
 impl Peer for RemoteSource {
     fn is_here(&self) -> bool {
         self.is_here
+    }
+
+    fn root_path(&self, number: u32) -> Option<&Path> {
+        self.paths.get(usize::try_from(number).ok()?).map(PathBuf::as_path)
     }
 
     fn open_root(&self, number: u32, follows: bool) -> Result<PeerOpened, PeerError> {

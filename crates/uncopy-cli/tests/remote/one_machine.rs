@@ -65,18 +65,8 @@ fn a_copy_into_itself_is_refused() {
                 .run();
             let what = format!("{direction:?} {flags:?} {source} {destination}: {}", run.stderr);
             assert_eq!(run.status.code(), Some(1), "{what}here: {}", local.stderr);
-            // A source in the destination that has the name of another machine is seen when the copy comes to it.
-            if (source, direction) != ("a/sub", Direction::Pull) {
-                let said = run.stderr.replace("far:", "");
-                assert_eq!(said, local.stderr, "{what}");
-                assert_same_tree(before.path(), place.path(), Compared::default());
-            }
-            assert_eq!(fs::read(place.join("a/sub/h")).unwrap(), b"four", "{what}");
-            for copied in ["deep", "h"] {
-                let _ = fs::remove_dir(place.join("a").join(copied));
-                let _ = fs::remove_file(place.join("a").join(copied));
-            }
-            fs::write(place.join("a/g"), "three").unwrap();
+            assert_eq!(run.stderr.replace("far:", ""), local.stderr, "{what}");
+            assert_same_tree(before.path(), place.path(), Compared::default());
         }
     }
 }

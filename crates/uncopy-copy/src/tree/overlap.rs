@@ -186,7 +186,8 @@ fn find_there(
     let is_it = |found: &(Location, bool)| {
         found.1 && found.0.above.first() == Some(&identity(&link.stat_here(&stat)))
     };
-    let here = (is_directory && link.peer.is_here()).then(|| find_source(source, options));
+    let path = link.peer.root_path(number).unwrap_or(source);
+    let here = (is_directory && link.peer.is_here()).then(|| find_source(path, options));
     let location = here.flatten().filter(is_it).map(|(location, _)| location);
     Some((location.unwrap_or_default(), is_directory))
 }
