@@ -109,7 +109,9 @@ impl GivenUp {
             GivenUp::NoRecord => {
                 "its program ended with 0, and the ledger has no record: look which program --program names"
             }
-            GivenUp::WorkersLost => "it was handed out too often, and no worker said how it ended",
+            GivenUp::WorkersLost => {
+                "it was handed out too often, and no worker said how it ended: look whether workers die, and submit the plan again"
+            }
             GivenUp::OthersMissing => {
                 "units before it have no record and are in no queue: submit the plan again"
             }

@@ -1,12 +1,13 @@
 //! `--dry-run` against what happens then: record by record.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use testbed::{Case, Content, Program, Receipt, Run, assert_same_tree, run_tool};
+use testbed::{Case, Content, Need, Place, Program, Receipt, Run, assert_same_tree, run_tool};
 
+use crate::cp::cp_as_nobody;
 use crate::tree::{Trees, cp, file_in, summary};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -14,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_new_tree_becomes_what_was_planned,
         [] a_mirror_becomes_what_was_planned,
         [] what_is_left_alone_is_planned_so,
+        [Need::Root] what_would_be_refused_is_said_before,
     ]
 }
 
@@ -180,5 +182,48 @@ fn what_is_left_alone_is_planned_so() {
             file_in(&trees.destination(), name, "old, and newer than the source");
         }
         assert_planned(&trees, flags);
+    }
+}
+
+/// Files that may not be written to were planned to be replaced.
+fn what_would_be_refused_is_said_before() {
+    let ways: [(&[&str], i32); 6] = [
+        (&[], 1),
+        (&["-f"], 0),
+        (&["--remove-destination"], 0),
+        (&["-n"], 0),
+        (&["--update"], 0),
+        (&["-b"], 0),
+    ];
+    for (flags, expected) in ways {
+        let place = Place::Tmpfs.scratch();
+        let at = |name: &str| place.join(name);
+        for root in ["src", "dst"] {
+            fs::create_dir_all(at(root).join("deep")).unwrap();
+            for name in ["one", "deep/two", "may"] {
+                fs::write(at(root).join(name), root).unwrap();
+            }
+        }
+        for name in ["one", "deep/two"] {
+            fs::set_permissions(at("dst").join(name), Permissions::from_mode(0o444)).unwrap();
+        }
+        run_tool("chown", ["-R".as_ref(), "65534:65534".as_ref(), place.path().as_os_str()]);
+        let run = |dry: &[&str]| {
+            let program = cp_as_nobody().args(["-r", "-T", "--jobs=1"]).args(flags).args(dry);
+            program.arg(at("src")).arg(at("dst")).run()
+        };
+        let (dry, real) = (run(&["--dry-run"]), run(&[]));
+        assert_eq!(dry.status.code(), Some(expected), "{flags:?}: {}", dry.stderr);
+        assert_eq!(real.status.code(), Some(expected), "{flags:?}: {}", real.stderr);
+        let failed = |run: &Run| -> Vec<String> {
+            let failed = run.receipts().into_iter().filter(|one| text(one, "event") == "failed");
+            let mut named: Vec<String> = failed
+                .map(|one| format!("{} {}", text(&one, "destination"), text(&one, "message")))
+                .collect();
+            named.sort();
+            named
+        };
+        assert_eq!(failed(&dry), failed(&real), "{flags:?}");
+        assert_eq!(failed(&dry).len(), if expected == 0 { 0 } else { 2 }, "{flags:?}");
     }
 }

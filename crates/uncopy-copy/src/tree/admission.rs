@@ -257,7 +257,7 @@ fn consent(deleter: &mut Deleter<'_, '_>, place: &Place<'_>) -> Consent {
 
 /// Looks up the existing entry of the destination's name; in a directory that this job made there
 /// is none.
-fn find(place: &Place<'_>) -> Result<Option<ExistingEntry>> {
+pub(super) fn find(place: &Place<'_>) -> Result<Option<ExistingEntry>> {
     if place.directory.entered.fresh {
         return Ok(None);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::admission::{Admission, check_file_admission};
+use super::admission::{self, Admission, check_file_admission};
 use super::context::Context;
 use super::early_start::EarlyStart;
 use super::file_progress::FileProgress;
@@ -118,6 +118,11 @@ pub(super) fn copy_regular(
                 return Ok(Outcome::Copied(Receipt::default()));
             }
             (Admission::Done(outcome), _) => {
+                if let EntryOutcome::Planned { action: Action::Replace, .. } = outcome {
+                    // The copy itself would be refused here.
+                    let (given, found) = (DisplayPath::Lazy(&to), admission::find(place)?);
+                    find_destination(place, given, found, &source, options)?;
+                }
                 done = Some(with_mechanism(outcome, place, &source, chosen, options));
                 return Ok(Outcome::Copied(Receipt::default()));
             }
