@@ -42,18 +42,20 @@ impl<'a> ActiveMover<'a> {
     }
 
     /// Moves bytes by one thread, or by two if `parallel` and the mechanism can, which is returned too. Adds them to
-    /// the digests. What comes from another machine is reported to `go_on` while it comes, which may end the step.
+    /// the digests. What comes from another machine is reported to `go_on` while it comes, which may end the step, and
+    /// is asked for up to `ahead_to`.
     pub(super) fn step(
         &mut self,
         offset: u64,
         length: u64,
+        ahead_to: u64,
         parallel: bool,
         mut digests: [Option<&mut StreamedDigest>; 2],
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> (Result<Moved, Refused>, bool) {
         let (ends, mover, second_mover) = match &mut self.way {
             MoverWay::FromPeer(mover) => {
-                return (mover.step(offset, length, &mut digests, go_on), false);
+                return (mover.step(offset, length, ahead_to, &mut digests, go_on), false);
             }
             MoverWay::Between { ends, mover, second_mover } => (*ends, mover, second_mover),
         };

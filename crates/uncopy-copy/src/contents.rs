@@ -119,7 +119,7 @@ impl FileCopy<'_, '_> {
                 .wait_for_rate(progress, UNSIZED_PIECE_BYTES)
                 .ok_or_else(|| Error::new("copy", self.source.path, Reason::Cancelled))?;
             let mut digests = [self.digest.as_mut(), self.received.as_mut()];
-            let moved = mover.step(reached, piece, &mut digests, &mut |_| true);
+            let moved = mover.step(reached, piece, reached, &mut digests, &mut |_| true);
             let moved = moved.map_err(|refused| match refused.is_of_source(|| true) {
                 true => Error::system("copy the data of", self.source.path, refused.errno),
                 false => self.destination_error("write to", refused.errno),

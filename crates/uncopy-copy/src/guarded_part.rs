@@ -116,7 +116,7 @@ fn receive_digest(copy: &mut FileCopy<'_, '_>) -> Result<()> {
         let progress = Progress { phase: Phase::Verifying, done_bytes: at, total_bytes };
         copy.report(progress)?;
         let end = total_bytes.min(at + READ_BYTES);
-        let read = file.read(at..end, &mut |bytes| {
+        let read = file.read(at..end, total_bytes, &mut |bytes| {
             if let Some(received) = &mut copy.received {
                 received.add(at, bytes);
             }

@@ -351,7 +351,8 @@ impl GuardedFile {
                 transfer::append_all_at(fd, &mut bytes, length, range.start)?;
             }
             OpenFile::There { .. } => {
-                self.source_file()?.there().ok_or(Errno::EXDEV)?.read(range, &mut |part| {
+                let (end, file) = (range.end, self.source_file()?);
+                file.there().ok_or(Errno::EXDEV)?.read(range, end, &mut |part| {
                     bytes.extend_from_slice(part);
                     true
                 })?;

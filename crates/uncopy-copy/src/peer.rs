@@ -232,12 +232,16 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// Reads a range of a file and hands it on in order, in parts of at most 1 MiB. Fewer bytes come where the file
     /// ends. Returns their number. If `take` returns `false`, the rest is dropped.
     ///
+    /// `ahead_to`: end of what will be read next, without a gap. It may be asked for before that, so that nobody waits
+    /// between two ranges.
+    ///
     /// # Errors
     /// The file could not be read; parts before that were handed on.
     fn read(
         &self,
         file: PeerHandle,
         range: Range<u64>,
+        ahead_to: u64,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<u64, PeerError>;
 

@@ -112,8 +112,13 @@ impl PeerFile {
     }
 
     /// Reads a range and hands it on in order. Returns the number of bytes. If `take` returns `false`, the rest is
-    /// dropped.
-    pub(crate) fn read(&self, range: Range<u64>, take: &mut dyn FnMut(&[u8]) -> bool) -> Sys<u64> {
+    /// dropped. What follows up to `ahead_to` is to be read next.
+    pub(crate) fn read(
+        &self,
+        range: Range<u64>,
+        ahead_to: u64,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Sys<u64> {
         if let Some(contents) = self.contents() {
             let index =
                 |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
@@ -126,7 +131,7 @@ impl PeerFile {
         let (object, _) = self.object()?;
         let (wanted, mut came, mut takes) = (range.end - range.start, 0, true);
         let read = object.ask(|peer, handle| {
-            peer.read(handle, range, &mut |bytes| {
+            peer.read(handle, range, ahead_to, &mut |bytes| {
                 came += bytes.len() as u64;
                 takes = takes && came <= wanted && take(bytes);
                 takes

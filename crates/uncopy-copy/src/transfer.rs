@@ -423,6 +423,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             let begin = Stopwatch::start(self.trial.as_ref());
             let Some(mechanism) = self.active_mover.as_ref().map(|c| c.mechanism) else { continue };
             let parallel = self.gains_from_parallel(mechanism, length)?;
+            // What a rate does not allow yet is not asked for.
+            let ahead_to = if self.copy.context().throttle.is_some() { offset } else { end };
             let Some(active) = &mut self.active_mover else { continue };
             let digests = [self.copy.digest.as_mut(), self.copy.received.as_mut()];
             let (observer, done, total_bytes) =
@@ -431,7 +433,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 let (phase, done_bytes) = (Phase::Copying, done + more);
                 observer.progress(Progress { phase, done_bytes, total_bytes }) == Control::Continue
             };
-            let (step, parallel) = active.step(offset, length, parallel, digests, &mut go_on);
+            let (step, parallel) =
+                active.step(offset, length, ahead_to, parallel, digests, &mut go_on);
             self.give_back(length, &step);
             match step {
                 Ok(Moved { bytes: 0, .. }) => {

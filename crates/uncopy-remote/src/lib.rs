@@ -37,6 +37,7 @@ mod open_life;
 mod open_receiver;
 mod outbox;
 mod piece;
+mod reading;
 mod serve;
 mod shell;
 mod slot;

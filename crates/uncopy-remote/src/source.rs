@@ -1,6 +1,6 @@
 //! A source on another machine, as the engine asks it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -25,10 +25,10 @@ use crate::calls::{Calls, Pending};
 use crate::convert;
 use crate::directories_ahead::{AheadStep, AskedOpening, DirectoriesAhead};
 use crate::gate::{Gate, lock};
-use crate::lanes::{Lanes, PendingPiece, PieceBytes, other_answer};
+use crate::lanes::{Lanes, other_answer};
 use crate::listing::{Listed, Listing};
 use crate::named_ahead::NamedAhead;
-use crate::piece::Piece;
+use crate::reading::Reading;
 
 /// Number of bytes that all reads and listings are ahead together.
 const ALL_AHEAD_BYTES: usize = 24 << 20;
@@ -59,6 +59,8 @@ pub struct RemoteSource {
     attributes_ahead: Mutex<HashMap<PeerHandle, Pending>>,
     /// Shortest time in microseconds that a root took to be opened.
     round_trip: AtomicU64,
+    /// Files of which more was asked for than was read.
+    readings: Mutex<HashMap<PeerHandle, Reading>>,
     /// Files that changed while they were read.
     changed: Mutex<HashSet<PeerHandle>>,
     /// Whether its files are those of this machine.
@@ -80,6 +82,7 @@ impl RemoteSource {
             ahead: Mutex::default(),
             attributes_ahead: Mutex::default(),
             round_trip: AtomicU64::new(u64::MAX),
+            readings: Mutex::default(),
             changed: Mutex::default(),
             is_here,
             paths,
@@ -150,6 +153,7 @@ impl RemoteSource {
     fn close_alone(&self, of: PeerHandle) {
         lock(&self.listings).remove(&of);
         lock(&self.attributes_ahead).remove(&of);
+        lock(&self.readings).remove(&of);
         lock(&self.changed).remove(&of);
         self.calls.notify(&Call::Close { of: Handle(of.0) });
     }
@@ -310,46 +314,27 @@ impl Peer for RemoteSource {
         &self,
         file: PeerHandle,
         range: Range<u64>,
+        ahead_to: u64,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<u64, PeerError> {
-        if i64::try_from(range.end).is_err() {
+        const MAX_OFFSET: u64 = i64::MAX as u64;
+        if range.end > MAX_OFFSET {
             return Err(PeerError::System(Errno::EINVAL));
         }
         let _place = self.readers.enter();
-        let file = Handle(file.0);
-        let (mut next, mut handed_on) = (range.start, 0);
-        let mut ahead: VecDeque<PendingPiece> = VecDeque::new();
-        loop {
-            while next < range.end {
-                let lengths = self.lanes.lengths();
-                let bytes = lengths.piece.min(range.end - next);
-                let share = match ahead.is_empty() {
-                    // The piece that is waited for needs no share: there are as many as readers.
-                    true => None,
-                    false if next - (range.start + handed_on) + bytes > lengths.ahead => break,
-                    false => match self.budget.try_take(bytes as usize) {
-                        None => break,
-                        share => share,
-                    },
-                };
-                let piece = Piece { file, offset: next, bytes: bytes as u32 };
-                ahead.push_back(self.lanes.begin(piece, share)?);
-                next += bytes;
-            }
-            let Some(pending) = ahead.pop_front() else { return Ok(handed_on) };
-            let wanted = pending.bytes();
-            let PieceBytes { bytes, has_changed } = self.lanes.wait(pending)?;
-            if has_changed {
-                lock(&self.changed).insert(PeerHandle(file.0));
-            }
-            handed_on += bytes.len() as u64;
-            let goes_on = bytes.is_empty() || take(&bytes);
-            let is_at_end = (bytes.len() as u64) < wanted;
-            self.lanes.spare().give(bytes);
-            if !goes_on || is_at_end {
-                return Ok(handed_on);
-            }
+        let begun = lock(&self.readings).remove(&file);
+        let mut reading = begun
+            .filter(|begun| begun.is_ahead_of(range.start))
+            .unwrap_or_else(|| Reading::new(Handle(file.0), range.start));
+        let ahead_to = ahead_to.min(MAX_OFFSET);
+        let part = reading.read(&self.lanes, &self.budget, &range, ahead_to, take)?;
+        if part.has_changed {
+            lock(&self.changed).insert(file);
         }
+        if !part.is_over && reading.is_ahead() {
+            lock(&self.readings).insert(file, reading);
+        }
+        Ok(part.bytes)
     }
 
     fn has_changed(&self, file: PeerHandle) -> bool {

@@ -166,7 +166,7 @@ fn session(path: &Path, way: DataWay, ending: Ending) {
     let source = begun.source();
     let file = source.open_root(0, false).unwrap();
     let mut length = 0;
-    let read = source.read(file.handle, 0..file.stat.size, &mut |bytes| {
+    let read = source.read(file.handle, 0..file.stat.size, 0, &mut |bytes| {
         length += bytes.len() as u64;
         if length > 1 << 20 {
             match ending {

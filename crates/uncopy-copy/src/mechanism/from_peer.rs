@@ -30,11 +30,12 @@ impl<'a> FromPeer<'a> {
     }
 
     /// Moves up to `length` bytes, as [`Mover::step`](super::Mover::step) does, and adds them to the digests. `go_on`
-    /// receives the number of bytes so far, and may end the step.
+    /// receives the number of bytes so far, and may end the step. What follows up to `ahead_to` is to be moved next.
     pub(crate) fn step(
         &mut self,
         offset: u64,
         length: u64,
+        ahead_to: u64,
         digests: &mut [Option<&mut StreamedDigest>],
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, Refused> {
@@ -42,7 +43,8 @@ impl<'a> FromPeer<'a> {
         let mut refused: Option<Errno> = None;
         let (destination, find_zeros, in_place) =
             (self.destination, self.find_zeros, self.in_place);
-        let read = self.source.read(offset..offset.saturating_add(length), &mut |bytes| {
+        let range = offset..offset.saturating_add(length);
+        let read = self.source.read(range, ahead_to, &mut |bytes| {
             let at = offset + moved.bytes;
             let written = match find_zeros {
                 true => write_sparsely(destination, bytes, at, in_place),

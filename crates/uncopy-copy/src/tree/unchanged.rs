@@ -121,7 +121,9 @@ fn is_same_there(
             read = found.map(|found| buffer[..found] == *bytes);
             read == Ok(true)
         };
-        let came = source.read(offset..offset + piece, &mut compare).map_err(SideError::Source)?;
+        let end = offset + piece;
+        // Nothing beyond it: the next difference ends this.
+        let came = source.read(offset..end, end, &mut compare).map_err(SideError::Source)?;
         if !read.map_err(SideError::Destination)? || came < piece {
             return Ok(false);
         }

@@ -205,7 +205,7 @@ fn answers_ahead_take_bounded_memory_however_many_ask() {
                 scope.spawn(move || {
                     // Everyone waits in the middle of a long read, so that all may be ahead.
                     let mut parts = 0;
-                    let read = source.read(file, 0..1 << 40, &mut |_| {
+                    let read = source.read(file, 0..1 << 40, 0, &mut |_| {
                         thread::sleep(Duration::from_millis(100));
                         parts += 1;
                         parts < 4

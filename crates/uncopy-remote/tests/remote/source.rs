@@ -254,6 +254,51 @@ fn holes_are_found_and_not_sent() {
     pulled.end();
 }
 
+/// Between two ranges the connections had nothing to do for a whole way there and back.
+#[test]
+fn what_follows_a_range_is_asked_for_while_it_is_read() {
+    let root = tempfile::tempdir().unwrap();
+    let paths = [root.path().join("a"), root.path().join("b")];
+    let contents = [pattern(9_000_001, 5), pattern(7_000_003, 6)];
+    for (path, contents) in paths.iter().zip(&contents) {
+        fs::write(path, contents).unwrap();
+    }
+    let pulled = Pulled::new(Line::Socket, &[&paths[0], &paths[1]]);
+    let source = pulled.source();
+    let files = [0, 1].map(|number| source.open_root(number, false).unwrap().handle);
+    let read = |file: usize, range: std::ops::Range<usize>, ahead_to: usize| {
+        let mut bytes = Vec::new();
+        let range = range.start as u64..range.end as u64;
+        let take = &mut |part: &[u8]| {
+            bytes.extend_from_slice(part);
+            true
+        };
+        let count = source.read(files[file], range, ahead_to as u64, take).unwrap();
+        assert_eq!(count, bytes.len() as u64);
+        bytes
+    };
+    // What is ahead comes by itself.
+    assert!(read(0, 0..1000, contents[0].len()) == contents[0][..1000]);
+    let begun = std::time::Instant::now();
+    while pulled.pull.traffic().received < 3 << 20 {
+        assert!(begun.elapsed() < testbed::LONG, "{:?}", pulled.pull.traffic());
+        thread::sleep(std::time::Duration::from_millis(2));
+    }
+    // Ranges of all lengths, of two files in turn; now and then one begins elsewhere, or ends the asking ahead.
+    let mut at = [1000, 0];
+    for turn in 0..200_usize {
+        let (file, length) = (turn % 2, 1 + turn * 7919 % 700_001);
+        let whole = &contents[file];
+        let begin = if turn % 31 == 30 { whole.len() / 3 + turn } else { at[file] };
+        let end = begin + length;
+        let ahead_to = if turn % 11 == 10 { 0 } else { whole.len() + turn % 3 * 100_000 };
+        let expected = &whole[begin.min(whole.len())..end.min(whole.len())];
+        assert!(read(file, begin..end, ahead_to) == expected, "{turn}: {begin}..{end}");
+        at[file] = if end >= whole.len() { 0 } else { end };
+    }
+    files.into_iter().for_each(|file| source.close(file));
+}
+
 #[test]
 fn reads_may_be_given_up_and_are_bounded() {
     let root = tempfile::tempdir().unwrap();
@@ -265,7 +310,7 @@ fn reads_may_be_given_up_and_are_bounded() {
     let file = source.open_root(0, false).unwrap().handle;
     let mut parts = 0;
     let count = source
-        .read(file, 0..contents.len() as u64, &mut |_| {
+        .read(file, 0..contents.len() as u64, 0, &mut |_| {
             parts += 1;
             parts < 3
         })
@@ -282,7 +327,7 @@ fn reads_may_be_given_up_and_are_bounded() {
     // A slow receiver holds nothing up for others, and only as much is ahead as may be.
     let before = pulled.pull.traffic().received;
     source
-        .read(file, 0..size, &mut |_| {
+        .read(file, 0..size, 0, &mut |_| {
             thread::sleep(std::time::Duration::from_millis(300));
             assert_eq!(source.examine(file).unwrap().size, size);
             false

@@ -216,7 +216,7 @@ pub(crate) fn read_range(
     range: std::ops::Range<u64>,
 ) -> Result<Vec<u8>, PeerError> {
     let mut bytes = Vec::new();
-    let count = source.read(file, range, &mut |part| {
+    let count = source.read(file, range, 0, &mut |part| {
         assert!(part.len() <= 1 << 20);
         bytes.extend_from_slice(part);
         true

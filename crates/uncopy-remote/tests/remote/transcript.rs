@@ -189,7 +189,7 @@ fn ask(source: &RemoteSource) -> Answers {
         answers.push(shown(source.examine(file.handle)));
         answers.push(shown(source.data_ranges(file.handle, 0)));
         let mut bytes = Vec::new();
-        let read = source.read(file.handle, 0..1 << 19, &mut |part| {
+        let read = source.read(file.handle, 0..1 << 19, 0, &mut |part| {
             bytes.extend_from_slice(part);
             true
         });

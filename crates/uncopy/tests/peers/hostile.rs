@@ -84,6 +84,7 @@ impl Peer for Liar {
         &self,
         _: PeerHandle,
         range: Range<u64>,
+        _: u64,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<u64, PeerError> {
         Ok((self.read)(range, take))

@@ -381,6 +381,7 @@ impl Peer for Played {
         &self,
         file: PeerHandle,
         range: Range<u64>,
+        _: u64,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<u64, PeerError> {
         self.count("read")?;
