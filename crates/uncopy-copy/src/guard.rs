@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use crate::CopyOptions;
 use crate::options::Preserve;
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::file::{self, SETUID_SETGID, Stat};
@@ -178,6 +179,13 @@ impl Replacing<'_> {
 fn is_untouched(before: &Stat, now: &Stat) -> bool {
     let what = |s: &Stat| (s.mode, s.uid, s.gid, s.size, s.modified);
     before.is_same_file(now) && what(before) == what(now)
+}
+
+/// Returns the user that a copy is given to. `None`: it stays that of whoever makes it.
+#[must_use]
+pub fn wanted_user(options: &CopyOptions, source: &Stat) -> Option<u32> {
+    let asked = options.owner.unwrap_or_default().user;
+    asked.or(options.preserve.ownership.then_some(source.uid))
 }
 
 /// Gives a copy that an earlier attempt made the bits that it may have only under its name, if that attempt ended before:

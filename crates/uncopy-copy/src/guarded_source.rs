@@ -113,6 +113,14 @@ impl GuardedSource {
         GuardedSource(SourceDirectory::Here(directory))
     }
 
+    /// Returns its descriptor, if it is on this machine.
+    pub(crate) fn open_here(&self) -> Option<&OwnedFd> {
+        match &self.0 {
+            SourceDirectory::Here(directory) => Some(directory),
+            SourceDirectory::There(_) => None,
+        }
+    }
+
     /// Opens a root of another machine, which must be a directory. `name`: by which people know it.
     ///
     /// # Errors

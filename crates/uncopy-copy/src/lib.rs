@@ -224,7 +224,7 @@ pub mod job {
 #[cfg(all(feature = "trees", target_os = "linux"))]
 #[doc(hidden)]
 pub mod guarded {
-    pub use crate::guard::{Guard, give_last_bits};
+    pub use crate::guard::{Guard, give_last_bits, wanted_user};
     pub use crate::guarded_directory::finish_directory;
     pub use crate::guarded_entries::GuardedEntries;
     pub use crate::guarded_job::copy_guarded;
@@ -234,6 +234,7 @@ pub mod guarded {
         GuardedEntry, GuardedFile, GuardedLook, GuardedLooks, GuardedSource,
     };
     pub use crate::ledger_name::{LEDGER_DIRECTORY, is_ledger};
+    pub use crate::tree::{BothSides, UnknownSide, stand_for_others};
 }
 
 use std::path::Path;

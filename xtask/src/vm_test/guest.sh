@@ -190,6 +190,17 @@ fold() {
     merge mirrored
     read=$(cat $d/mirrored/Ölbild.jpg $d/mirrored/2024. | tr -d '\n')
     echo "@@ folding/$1/mirrored $code {\"entries\":$(count $d/mirrored),\"refused\":$refused,\"read\":\"$read\"}"
+    # The same by a plan and its units.
+    mkdir -p $s/planned/Dir $d/planned/dir
+    echo new | tee $s/planned/Foo > $s/planned/Dir/A
+    echo old | tee $d/planned/foo $d/planned/stranger $d/planned/dir/other > $d/planned/dir/a
+    rm -rf /plan
+    /uncopy unit plan -q --delete $s/planned $d/planned --out /plan 2> /said
+    code=$?
+    for unit in /plan/units/*; do /uncopy unit run -q $unit 2>> /said || code=$?; done
+    rm -r $d/planned/.uncopy-ledger
+    read=$(cat $d/planned/Foo $d/planned/Dir/A | tr -d '\n')
+    echo "@@ folding/$1/planned $code {\"entries\":$(count $d/planned),\"refused\":0,\"read\":\"$read\"}"
     # Two names for one entry, in a directory that is there, again, and with one of them left out.
     mkdir -p $s/doubled/D $s/doubled/d $d/doubled
     for name in Foo foo D/x d/y; do echo $name > $s/doubled/$name; done

@@ -15,7 +15,7 @@ use super::unchanged::is_same_as_there;
 use crate::Consent;
 use crate::Skip;
 use crate::destination::ExistingEntry;
-use crate::guard::{Guarded, NotNamed};
+use crate::guard::{Guarded, NotNamed, wanted_user};
 use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
 use crate::mode_changes::ModeChanges;
 use crate::options::{CopyOptions, Preserve};
@@ -105,8 +105,7 @@ fn is_of_somebody_else(
     source: &Stat,
     found: &Stat,
 ) -> bool {
-    let asked = options.owner.unwrap_or_default().user;
-    let wanted = asked.or(options.preserve.ownership.then_some(source.uid));
+    let wanted = wanted_user(options, source);
     let is_one_of_ours = Some(found.uid) == wanted || guarded.makes_files_of(found.uid);
     !is_one_of_ours && privilege::overrides_file_ownership()
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::FileType;
@@ -105,7 +105,7 @@ pub(super) fn stood_for<'a>(
 
 /// Returns the name with the case of one letter changed, an ASCII letter if there is one: those are
 /// folded wherever others are. `None`: no letter has two cases.
-fn other_case(name: &OsStr) -> Option<OsString> {
+pub(super) fn other_case(name: &OsStr) -> Option<OsString> {
     let mut bytes = name.as_bytes().to_owned();
     if let Some(letter) = bytes.iter_mut().find(|byte| byte.is_ascii_alphabetic()) {
         *letter ^= 0x20;
@@ -178,16 +178,20 @@ pub(super) enum Folding {
 /// Finds out whether the destination does. A filesystem that folds only the case of ASCII (XFS with
 /// `ascii-ci`) counts as one that does not.
 pub(super) fn folding(open: &Open) -> Folding {
+    folding_of(&open.destination, open.filesystems.1)
+}
+
+/// Finds out whether a directory of a filesystem does.
+pub(super) fn folding_of(directory: &OwnedFd, filesystem: Filesystem) -> Folding {
     /// `FS_CASEFOLD_FL`, `include/uapi/linux/fs.h`.
     const CASEFOLD: u32 = 0x4000_0000;
-    let filesystem = open.filesystems.1;
     let is_marked = match filesystem {
         Filesystem::XFS | Filesystem::BTRFS => return Folding::No,
         Filesystem::VFAT | Filesystem::EXFAT | Filesystem::NTFS3 => return Folding::Yes,
         Filesystem::EXT4 | Filesystem::F2FS => true,
         other => other.is_memory(),
     };
-    match file::inode_flags(&*open.destination) {
+    match file::inode_flags(directory) {
         Ok(flags) if is_marked && flags & CASEFOLD != 0 => Folding::Yes,
         Ok(_) | Err(Errno::ENOTTY) if is_marked => Folding::No,
         _ => Folding::Unknown,

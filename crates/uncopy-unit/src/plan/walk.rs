@@ -1,6 +1,6 @@
 //! Walks through the source, looks at the destination beside it, and hands entries to units.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,11 @@ use super::{
 use crate::format::{
     Entry, Identity, Kind, LEDGER_DIRECTORY, RelativePath, SeenDirectory, SeenRoots,
 };
-use uncopy_copy::guarded::{ForeseenCopy, GuardedEntry, GuardedSource, foresee, is_ledger};
+use crate::roots::above;
+use uncopy_copy::guarded::{
+    BothSides, ForeseenCopy, GuardedEntry, GuardedSource, UnknownSide, foresee, is_ledger,
+    stand_for_others,
+};
 use uncopy_copy::pool::Pool;
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::file::Stat;
@@ -68,6 +72,9 @@ impl Roots {
     }
 }
 
+/// Number of the directory above the destination among the roots of another machine.
+const ABOVE: u32 = 1;
+
 /// Opens the roots. The destination need not exist.
 pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
     let open = |root: &PlanRoot| -> Result<(GuardedSource, Stat), Error> {
@@ -94,13 +101,18 @@ pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
             [&request.destination, &request.source].map(|root| root.as_path().into());
         return Err(PlanError::Overlap { inner, outer, overlap: Overlap::Roots });
     }
-    let above = || follow::stat(request.destination.here()?.parent()?).ok();
+    let seen_above = || match &request.destination {
+        PlanRoot::Here(path) => follow::stat(above(path)?).ok(),
+        PlanRoot::There { place, peer } => {
+            GuardedSource::there(Arc::clone(peer), ABOVE, place).ok()?.examine().ok()
+        }
+    };
     let seen = SeenRoots {
         source: Some((&source_stat).into()),
         destination: destination.as_ref().map(|(_, stat)| stat.into()),
         above_destination: match destination {
             Some(_) => None,
-            None => above().as_ref().map(SeenDirectory::from),
+            None => seen_above().as_ref().map(SeenDirectory::from),
         },
     };
     Ok(Roots { source, source_stat, destination, seen })
@@ -493,32 +505,69 @@ impl Walk<'_> {
             return Ok(None);
         };
         let root = &self.request.destination;
+        let mut strangers: Vec<OsString> = Vec::new();
+        let before = found.len();
         let mut take = |name: &OsStr| {
             let is_own = task.path.is_empty() && name == LEDGER_DIRECTORY;
             if !is_own && opened.source.look_up(name) == Err(Errno::ENOENT) {
-                let path = joined(&task.path, name);
-                self.add_stranger(destination, path, name, found, true);
+                strangers.push(name.to_owned());
             }
-            found.len()
+            before + strangers.len()
         };
-        if let Some(known) = known {
+        let left = if let Some(known) = known {
             for name in known.keys() {
                 take(name);
             }
-            return Ok(None);
-        }
-        if destination.is_there() {
+            None
+        } else if destination.is_there() {
             // Without a pause: it would be listed from its beginning again.
             let listed = destination.list(0, 0, |entry| {
                 take(name_of(&entry));
                 !self.shared.is_over()
             });
-            let failed = |errno| Error::system("list", self.shown(root, &task.path), errno);
-            return listed.map(|_| None).map_err(failed);
+            listed.map_err(|errno| Error::system("list", self.shown(root, &task.path), errno))?;
+            None
+        } else {
+            self.list_from(destination, task, root, pool, &mut |entry| take(name_of(&entry)))?
+        };
+        let kept = self.stand_for_others(destination, task, &strangers)?;
+        for name in strangers.iter().filter(|name| !kept.contains(name.as_os_str())) {
+            let path = joined(&task.path, name);
+            self.add_stranger(destination, path, name, found, true);
         }
-        let left =
-            self.list_from(destination, task, root, pool, &mut |entry| take(name_of(&entry)))?;
         Ok(left.map(|left| Waiting { open: opened.source.kept_open(), ..left }))
+    }
+
+    /// Finds those entries that only the destination has by this spelling: on a filesystem that folds names, the source may
+    /// call them otherwise.
+    fn stand_for_others<'n>(
+        &self,
+        destination: &GuardedSource,
+        task: &Task,
+        strangers: &'n [OsString],
+    ) -> Result<HashSet<&'n OsStr>, Error> {
+        let list = |root: &GuardedSource, visit: &mut dyn FnMut(&OsStr)| {
+            let at = root.open_listed(&names(&task.path).collect::<Vec<_>>())?;
+            at.list(0, 0, |entry| {
+                visit(name_of(&entry));
+                true
+            })?;
+            Ok(())
+        };
+        let Some((root, _)) = &self.roots.destination else { return Ok(HashSet::new()) };
+        let sides = BothSides {
+            destination,
+            list_destination: &|visit| list(root, visit),
+            list_source: &|visit| list(&self.roots.source, visit),
+        };
+        let strangers: Vec<&OsStr> = strangers.iter().map(OsString::as_os_str).collect();
+        stand_for_others(&sides, &strangers).map_err(|unknown| {
+            let (root, errno) = match unknown {
+                UnknownSide::Source(errno) => (&self.request.source, errno),
+                UnknownSide::Destination(errno) => (&self.request.destination, errno),
+            };
+            Error::system("look up names in", self.shown(root, &task.path), errno)
+        })
     }
 
     /// Adds everything in a directory that only the destination has. Returns what is left of it.

@@ -1,0 +1,91 @@
+//! Knows entries of a destination that a source refers to by another spelling, for plans.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+
+use super::directory::{Identity, identity};
+use super::folding::{Folding, NotCompared, Sides, folding_of, other_case, stood_for};
+use crate::guarded_source::GuardedSource;
+use uncopy_core::Errno;
+use uncopy_os::Sys;
+use uncopy_os::capabilities::Filesystem;
+use uncopy_os::file;
+
+/// A directory of both roots.
+#[allow(clippy::exhaustive_structs, reason = "those who plan make it")]
+pub struct BothSides<'a> {
+    /// That of the destination.
+    pub destination: &'a GuardedSource,
+    /// Passes on each name of the destination, as it is written.
+    pub list_destination: &'a dyn Fn(&mut dyn FnMut(&OsStr)) -> Sys<()>,
+    /// Does the same for the source.
+    pub list_source: &'a dyn Fn(&mut dyn FnMut(&OsStr)) -> Sys<()>,
+}
+
+/// Side whose names could not be looked up, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there are two sides")]
+pub enum UnknownSide {
+    /// The source.
+    Source(Errno),
+    /// The destination.
+    Destination(Errno),
+}
+
+/// Returns those of the entries of a destination that belong to a differently spelled name of the source, on a filesystem
+/// that folds names. Where it does not, that costs one look for all of them.
+///
+/// # Errors
+/// The names could not be compared.
+pub fn stand_for_others<'n>(
+    sides: &BothSides<'_>,
+    names: &[&'n OsStr],
+) -> Result<HashSet<&'n OsStr>, UnknownSide> {
+    let sides = Planned { sides, folds_all: Cell::new(None) };
+    let sample =
+        names.iter().find(|name| name.as_encoded_bytes().iter().any(u8::is_ascii_alphabetic));
+    if let Some(sample) = sample
+        && let Some(other) = other_case(sample)
+        && !sides.may_fold_all()
+        && sides.look_up(&other).ok() != sides.look_up(sample).ok()
+    {
+        return Ok(HashSet::new());
+    }
+    stood_for(&sides, names.iter().copied()).map_err(|error| match error {
+        NotCompared::Source(errno) => UnknownSide::Source(errno),
+        NotCompared::Destination(errno) => UnknownSide::Destination(errno),
+    })
+}
+
+struct Planned<'a> {
+    sides: &'a BothSides<'a>,
+    folds_all: Cell<Option<bool>>,
+}
+
+impl Sides for Planned<'_> {
+    fn look_up(&self, name: &OsStr) -> Sys<Identity> {
+        self.sides.destination.stat_name(name).map(|stat| identity(&stat))
+    }
+
+    fn list_destination(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+        (self.sides.list_destination)(visit)
+    }
+
+    fn list_source(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
+        (self.sides.list_source)(visit)
+    }
+
+    /// Of another machine nobody asks so much: the case of letters is what its filesystems fold.
+    fn may_fold_all(&self) -> bool {
+        let folds = || {
+            self.sides.destination.open_here().is_some_and(|directory| {
+                let magic = file::filesystem_magic(directory).unwrap_or(0);
+                folding_of(directory, Filesystem::from_magic(magic)) != Folding::No
+            })
+        };
+        let known = self.folds_all.get().unwrap_or_else(folds);
+        self.folds_all.set(Some(known));
+        known
+    }
+}
