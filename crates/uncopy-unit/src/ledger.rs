@@ -247,6 +247,11 @@ impl Ledger {
         found.ok().map(|found| found.uid)
     }
 
+    /// Returns the user whose worker made the ledger.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        file::stat(&self.directory).ok().map(|found| found.uid)
+    }
+
     /// Records that a unit is done. `false`: it was recorded before, and that record stays.
     ///
     /// # Errors

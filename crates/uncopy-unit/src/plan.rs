@@ -14,7 +14,7 @@ mod units;
 mod walk;
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,7 +60,8 @@ pub enum PlanRoot {
     There {
         /// Place by which programs and people know it.
         place: PathBuf,
-        /// The machine, which has it as its first root.
+        /// The machine, which has it as its first root. The second root, if there is one, is the directory above: a
+        /// destination that does not exist is to be made there and nowhere else.
         peer: Arc<dyn Peer>,
     },
 }
@@ -296,6 +297,11 @@ pub enum DirectoryProblem {
     /// It holds other things.
     #[error("it is not empty; name a new directory")]
     NotEmpty,
+    /// Its path goes up from a directory that does not exist.
+    #[error(
+        "its path goes up by \"..\" from a directory that does not exist; name it without that"
+    )]
+    GoesUp,
     /// Another process plans in it now.
     #[error("another process is planning there; wait for its end, or name another directory")]
     Busy,
@@ -540,8 +546,20 @@ fn refuse_problems(shared: &Shared) -> Result<(), PlanError> {
     Err(PlanError::Entries { first, total: shared.problem_count.load(Ordering::Relaxed) })
 }
 
+/// Whether a path has `..` behind a name that does not exist: where it would lead, nobody knows before that is made.
+fn goes_up_from_nowhere(path: &Path) -> bool {
+    let is_there = |above: &&Path| above.as_os_str().is_empty() || above.exists();
+    let exists = path.ancestors().find(is_there).unwrap_or(Path::new(""));
+    let rest = path.strip_prefix(exists).unwrap_or(path);
+    rest.components().any(|name| name == Component::ParentDir)
+}
+
 fn refuse_overlaps(request: &PlanRequest) -> Result<(), PlanError> {
     let (source, destination) = (request.source.here(), request.destination.here());
+    if goes_up_from_nowhere(&request.directory) {
+        let (directory, problem) = (request.directory.clone(), DirectoryProblem::GoesUp);
+        return Err(PlanError::Directory { directory, problem });
+    }
     let directory = Some(request.directory.as_path());
     let pairs = [
         (destination, source, Overlap::Roots),

@@ -29,7 +29,7 @@ pub(crate) fn open_destination(
     let is = |seen: SeenDirectory, found: Option<Stat>| found.is_some_and(|found| seen.is(&found));
     let is_it = match (seen.destination, seen.above_destination) {
         (Some(seen), _) => is(seen, opened.as_ref().and_then(|opened| file::stat(opened).ok())),
-        (None, Some(seen)) => is(seen, root.parent().and_then(|above| follow::stat(above).ok())),
+        (None, Some(seen)) => is(seen, above(root).and_then(|above| follow::stat(above).ok())),
         (None, None) => true,
     };
     let has_ledger = || match &opened {
@@ -40,6 +40,12 @@ pub(crate) fn open_destination(
         return Ok(opened);
     }
     Err(UnitError::OtherRoot { root: root.to_owned() })
+}
+
+/// Returns the directory in which a root lies, as its path names it. A name alone lies in the working directory.
+pub(crate) fn above(root: &Path) -> Option<&Path> {
+    let parent = root.parent()?;
+    Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
 /// Checks that the source of a plan is the directory that the plan saw, if it is on this machine.

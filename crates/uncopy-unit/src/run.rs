@@ -21,11 +21,13 @@ use std::time::Duration;
 
 use crate::format::{Entry, Header, Root, SCHEMA, UnitKind, UnitNumber, UnitReader, UnitSummary};
 use crate::ledger::{
-    Amounts, Attempt, Begun, Failure, FailureReason, Flush, Ledger, LockPlace, Record, Worker,
+    Amounts, Attempt, Begun, Failure, FailureKind, FailureReason, Flush, Ledger, LockPlace, Record,
+    Worker,
 };
 use crate::{FileRole, UnitError, now, regular_file};
 use commits::Commits;
 use failures::Failures;
+use finish::Finish;
 use reverse::FromTheBeginning;
 use roots::Roots;
 use serde_json::Value;
@@ -181,10 +183,12 @@ impl Unit {
         if let Some(record) = ledger.record(unit)? {
             return self.done_before(record);
         }
-        if self.header.kind == UnitKind::Finish
-            && let Some(not_yet) = missing_units(&ledger, unit)?
-        {
-            return Ok(not_yet);
+        let missing = match self.header.kind {
+            UnitKind::Finish => missing_units(&ledger, unit)?,
+            _ => Vec::new(),
+        };
+        if !missing.is_empty() && !are_given_up(&ledger, &missing)? {
+            return Ok(not_yet(&missing));
         }
         let lock = ledger.lock_within(LockPlace::Unit(unit), PATIENCE)?;
         let begun = ledger.begin(unit, lock.as_ref(), Worker::this(), now())?;
@@ -214,7 +218,14 @@ impl Unit {
                 range::RangeEnd::Recorded(record) => return Ok(Ran::Done(record)),
                 range::RangeEnd::Not => Work::default(),
             },
-            Contents::Finish(file) => attempted.finish(file, &self.path)?,
+            Contents::Finish(file) if missing.is_empty() => {
+                attempted.finish(file, &self.path, Finish::All)?
+            }
+            Contents::Finish(file) => {
+                attempted.finish(file, &self.path, Finish::Directories)?;
+                attempted.note_not_yet()?;
+                return Ok(not_yet(&missing));
+            }
         };
         attempted.end(work, receipt)
     }
@@ -253,6 +264,23 @@ impl AttemptedUnit<'_> {
         let failure = self.failure(number, attempt, digest, failed, self.failures.reasons());
         ledger.put_failure(&failure)?;
         Ok(Ran::Failed(Box::new(failure)))
+    }
+
+    /// Notes that the unit has to wait for others.
+    fn note_not_yet(&self) -> Result<(), UnitError> {
+        self.failures.add_reason(FailureReason {
+            kind: FailureKind::NotYet,
+            path: None,
+            code: None,
+            message: "units before this one have failed: make a new plan".to_owned(),
+        });
+        let (number, attempt, digest) =
+            (self.unit.header.unit, self.attempt.number, self.unit.digest.clone());
+        if self.ledger.is_current(number, self.attempt)? {
+            let (failed, reasons) = (self.failures.count(), self.failures.reasons());
+            self.ledger.put_failure(&self.failure(number, attempt, digest, failed, reasons))?;
+        }
+        Ok(())
     }
 
     /// Makes what the ledger keeps about a failed attempt of a unit, whose file has this digest.
@@ -298,8 +326,8 @@ impl AttemptedUnit<'_> {
     }
 }
 
-/// Looks for units without a record. The last unit has the highest number.
-fn missing_units(ledger: &Ledger, last: UnitNumber) -> Result<Option<Ran>, UnitError> {
+/// Finds units without a record, in order. The last unit has the highest number.
+fn missing_units(ledger: &Ledger, last: UnitNumber) -> Result<Vec<UnitNumber>, UnitError> {
     let mut done = vec![false; last.get() as usize];
     ledger.list(|unit, kind| {
         if kind == crate::ledger::LedgerFile::Record
@@ -308,15 +336,28 @@ fn missing_units(ledger: &Ledger, last: UnitNumber) -> Result<Option<Ran>, UnitE
             *done = true;
         }
     })?;
-    let mut missing = 0;
-    let mut first = Vec::new();
-    for (number, _) in done.iter().enumerate().filter(|(_, done)| !**done) {
-        missing += 1;
-        if first.len() < MAX_NAMED {
-            first.extend(u32::try_from(number).ok().and_then(UnitNumber::new));
+    let missing = (0..last.get()).zip(done).filter(|(_, done)| !done);
+    Ok(missing.filter_map(|(number, _)| UnitNumber::new(number)).collect())
+}
+
+/// Whether no further run can do any of these units: source or destination have changed since the plan.
+fn are_given_up(ledger: &Ledger, units: &[UnitNumber]) -> Result<bool, UnitError> {
+    let is_lasting = |reason: &FailureReason| {
+        matches!(reason.kind, FailureKind::SourceChanged | FailureKind::Conflict)
+    };
+    for unit in units {
+        let last = ledger.attempt(*unit)?.map_or(0, |last| last.number);
+        let failure = ledger.failure(*unit)?.filter(|failure| failure.attempt == last);
+        if !failure.is_some_and(|failure| failure.reasons.iter().all(is_lasting)) {
+            return Ok(false);
         }
     }
-    Ok((missing > 0).then_some(Ran::NotYet { missing, first }))
+    Ok(true)
+}
+
+fn not_yet(missing: &[UnitNumber]) -> Ran {
+    let first = missing.iter().take(MAX_NAMED).copied().collect();
+    Ran::NotYet { missing: missing.len() as u64, first }
 }
 
 fn errno_of(error: &std::io::Error) -> Errno {

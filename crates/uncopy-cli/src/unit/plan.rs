@@ -1,6 +1,7 @@
 //! `uncopy unit plan`.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +49,11 @@ pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Er
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
-    let served = match Served::begin(&connection, &place.machine, &[(&place.path).into()], &stop) {
+    let mut roots = vec![OsString::from(&place.path)];
+    if let (Sides::Destination(_), Some(above)) = (&sides, place.path.parent()) {
+        roots.push(above.into());
+    }
+    let served = match Served::begin(&connection, &place.machine, &roots, &stop) {
         Ok(served) => served,
         Err(NotServed::Stopped(by)) => {
             report::say(&format!("stopped by {}; there is no plan", by.name()));

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use testbed::{Case, Compared, Mount, Need, Place, Program, Run, Scratch};
 
 use super::work::{Work, put, run_unit, uncopy};
+use crate::remote::Machines;
 
 pub(super) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -16,7 +17,9 @@ pub(super) fn cases() -> Vec<Case> {
         [Need::Root] a_destination_that_a_mount_hides_in_the_source,
         [] ledgers_of_other_plans_stay,
         [Need::Root] a_root_that_is_not_mounted,
+        [Need::Root] a_destination_that_is_named_from_where_it_is_to_be_made,
         [] a_destination_with_the_ledger,
+        [] a_destination_that_was_copied_between_two_parts,
     ]
 }
 
@@ -237,5 +240,83 @@ fn a_destination_with_the_ledger() {
     for unit in &units[..units.len() - 1] {
         let run = run_unit(unit);
         assert!(run.status.success(), "{}", run.stderr);
+    }
+}
+
+/// Nothing was known about the directory above then, and units made the destination below a mount point.
+fn a_destination_that_is_named_from_where_it_is_to_be_made() {
+    for is_there in [false, true] {
+        let work = Work::new();
+        work.write("f", "bytes");
+        let root = work.scratch.join("mounted");
+        fs::create_dir(&root).unwrap();
+        let shared = Mount::tmpfs(16);
+        let mounted = Mount::bind_file(shared.path(), &root);
+        let machines = Machines::new();
+        let here = || uncopy().env("UNCOPY_RSH", machines.shell()).current_dir(&root);
+        let destination = match is_there {
+            true => format!("far:{}", root.join("new").display()),
+            false => "new".to_owned(),
+        };
+        let plan = here().env("UNCOPY_REMOTE_PROGRAM", env!("CARGO_BIN_EXE_uncopy"));
+        let plan = plan.args(["unit", "plan", "-a", "--out"]).arg(work.directory());
+        let plan = plan.arg(work.source()).arg(destination).run();
+        assert!(plan.status.success(), "{}", plan.stderr);
+        let run = || {
+            let run = here().env("UNCOPY_REMOTE_PROGRAM", env!("CARGO_BIN_EXE_uncopy"));
+            run.args(["unit", "run"]).arg(&work.units()[0]).run()
+        };
+        drop(mounted);
+        let refused = run();
+        assert_eq!(refused.status.code(), Some(1), "{is_there}: {}", refused.stdout);
+        let said = refused.stderr;
+        assert!(said.contains("is not the directory that the plan saw"), "{is_there}: {said}");
+        assert!(fs::read_dir(&root).unwrap().next().is_none(), "{is_there}");
+        let mounted = Mount::bind_file(shared.path(), &root);
+        let done = run();
+        assert!(done.status.success(), "{is_there}: {}", done.stderr);
+        assert_eq!(fs::read(root.join("new/f")).unwrap(), b"bytes");
+        drop((mounted, shared));
+    }
+}
+
+/// The parts before and behind the copying were each recorded, no part saw all the others, and the file never got its name.
+fn a_destination_that_was_copied_between_two_parts() {
+    for is_whole in [true, false] {
+        let work = Work::new();
+        work.write("large", testbed::seeded(7, 0, 4 << 20));
+        work.plan(&[]);
+        let units = work.units();
+        assert_eq!(units.len(), 5);
+        for unit in &units[..2] {
+            assert!(run_unit(unit).status.success());
+        }
+        let copy = |from: &Path, to: &Path| {
+            testbed::run_tool("cp", ["-a".as_ref(), from.as_os_str(), to.as_os_str()]);
+        };
+        let aside = work.scratch.join("aside");
+        match is_whole {
+            true => {
+                copy(&work.destination(), &aside);
+                fs::rename(work.destination(), work.scratch.join("old")).unwrap();
+                fs::rename(&aside, work.destination()).unwrap();
+            }
+            false => {
+                let is_staging =
+                    |path: &std::path::PathBuf| path.extension() == Some("part".as_ref());
+                let mut entries =
+                    fs::read_dir(work.destination()).unwrap().map(|entry| entry.unwrap().path());
+                let staging = entries.find(is_staging).unwrap();
+                copy(&staging, &aside);
+                fs::rename(&aside, &staging).unwrap();
+            }
+        }
+        for _ in 0..2 {
+            for unit in &units {
+                let run = run_unit(unit);
+                assert!(matches!(run.status.code(), Some(0 | 10)), "{}", run.stderr);
+            }
+        }
+        work.assert_done();
     }
 }

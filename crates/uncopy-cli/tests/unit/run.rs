@@ -24,6 +24,10 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_changed_destination_is_a_conflict,
         [Need::Root] copies_of_others_get_owner_and_mode,
         [Need::Root] a_file_of_a_stranger_is_not_given_away,
+        [Need::Root] a_new_directory_of_a_user_is_a_conflict,
+        [] directories_get_their_metadata_although_other_units_fail_for_good,
+        [Need::Root] a_full_disk_is_one_failure_of_one_entry,
+        [Need::Root, Need::Tool("chattr")] a_destination_that_cannot_be_made_says_why,
         [] deletions_are_the_last,
         [] unchanged_entries_are_those_of_a_plain_copy,
         [] clocks_decide_nothing,
@@ -468,4 +472,88 @@ fn a_file_of_a_stranger_is_not_given_away() {
         let found = fs::metadata(work.destination().join("set")).unwrap();
         assert_eq!((found.uid(), found.mode() & 0o7000), (NOBODY, 0), "{flags:?}");
     }
+}
+
+/// What a user makes where the plan saw nothing was given the metadata of the source.
+fn a_new_directory_of_a_user_is_a_conflict() {
+    let work = Work::new();
+    work.write("d/g", "bytes");
+    work.plan(&[]);
+    let made = work.destination().join("d");
+    put(&made.join("private"), "secret");
+    fs::set_permissions(&made, Permissions::from_mode(0o700)).unwrap();
+    chown(&made, Some(1234), Some(1234)).unwrap();
+    fs::set_permissions(work.destination(), Permissions::from_mode(0o700)).unwrap();
+    let runs: Vec<testbed::Run> = work.units().iter().map(|unit| run_unit(unit)).collect();
+    let last = runs.last().unwrap();
+    assert_eq!(last.status.code(), Some(1), "{}", last.stdout);
+    assert_eq!(kinds(last), ["conflict"]);
+    let found = fs::metadata(&made).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o7777), (1234, 0o700));
+}
+
+/// Directories that units had made stayed as they are while they are filled, and another plan takes them for those of a
+/// user.
+fn directories_get_their_metadata_although_other_units_fail_for_good() {
+    for (change, expected) in [("source", 4), ("destination", 1)] {
+        let work = Work::new();
+        work.write("f", "one");
+        work.write("d/g", "two");
+        fs::set_permissions(work.source().join("d"), Permissions::from_mode(0o750)).unwrap();
+        if change == "destination" {
+            put(&work.destination().join("f"), "old");
+        }
+        work.plan(&["--files=1"]);
+        match change {
+            "source" => work.write("f", "changed"),
+            _ => put(&work.destination().join("f"), "of a user"),
+        }
+        let units = work.units();
+        let codes = || -> Vec<Option<i32>> {
+            units.iter().map(|unit| run_unit(unit).status.code()).collect()
+        };
+        for _ in 0..2 {
+            let mut codes = codes();
+            assert_eq!(codes.pop(), Some(Some(10)), "{change}");
+            codes.sort();
+            assert_eq!(codes, [Some(0), Some(expected)], "{change}");
+        }
+        let mode = |name: &str| fs::metadata(work.destination().join(name)).unwrap().mode() & 0o777;
+        assert_eq!(mode("d"), 0o750, "{change}");
+        fs::remove_dir_all(work.directory()).unwrap();
+        work.plan(&[]);
+        work.run_all();
+        assert_eq!(mode("d"), 0o750, "{change}");
+    }
+}
+
+/// The entry and the end of its job were counted as two.
+fn a_full_disk_is_one_failure_of_one_entry() {
+    let small = Mount::tmpfs(1);
+    let work = Work::new();
+    work.write("large", seeded(1, 0, 3 << 20));
+    let destination = small.path().join("root");
+    let plan = uncopy().args(["unit", "plan", "-a", "--out"]).arg(work.directory());
+    let plan = plan.arg(work.source()).arg(&destination).run();
+    assert!(plan.status.success(), "{}", plan.stderr);
+    let run = run_unit(&work.units()[0]);
+    assert_eq!(run.status.code(), Some(1), "{}", run.stdout);
+    assert_eq!(printed(&run)["failure"]["failed"], 1, "{}", run.stdout);
+    assert_eq!(kinds(&run), ["error"]);
+}
+
+/// The error said that it was not there.
+fn a_destination_that_cannot_be_made_says_why() {
+    let work = Work::new();
+    work.write("f", "one");
+    let above = work.scratch.join("closed");
+    fs::create_dir(&above).unwrap();
+    let plan = uncopy().args(["unit", "plan", "-a", "--out"]).arg(work.directory());
+    let plan = plan.arg(work.source()).arg(above.join("new")).run();
+    assert!(plan.status.success(), "{}", plan.stderr);
+    run_tool("chattr", ["+i".as_ref(), above.as_os_str()]);
+    let run = run_unit(&work.units()[0]);
+    run_tool("chattr", ["-i".as_ref(), above.as_os_str()]);
+    assert_eq!(run.status.code(), Some(1), "{}", run.stdout);
+    assert!(run.stderr.contains("cannot make") && !run.stderr.contains("ENOENT"), "{}", run.stderr);
 }

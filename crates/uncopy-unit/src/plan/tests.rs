@@ -359,6 +359,29 @@ fn roots_that_lie_in_each_other_are_refused() {
     }
 }
 
+/// Made on the way, such a path led into the destination.
+#[test]
+fn a_plan_whose_path_goes_up_from_nowhere_is_refused() {
+    let place = Place::new();
+    place.write("s/f", "");
+    place.write("d/f", "");
+    for (directory, is_refused) in
+        [("new/../d/p", true), ("d/q/../p", true), ("s/../p", false), ("new/deep", false)]
+    {
+        let mut request = place.request();
+        request.directory = place.path(directory);
+        if is_refused {
+            let error = place.refused(&request);
+            let PlanError::Directory { problem: DirectoryProblem::GoesUp, .. } = error else {
+                panic!("{directory}: {error}");
+            };
+            assert!(!place.path("new").exists() && !place.path("d/q").exists());
+        } else {
+            plan(&request, &|_| ()).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_directory_holds_one_plan_and_nothing_of_others() {
     let place = Place::new();

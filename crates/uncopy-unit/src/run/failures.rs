@@ -83,6 +83,15 @@ impl<'a> Failures<'a> {
         self.add_reason(self.reason(path, error));
     }
 
+    /// Adds the failure that ended a job, unless it is that of an entry.
+    pub(super) fn add_end(&self, error: &Error) {
+        let reason = self.reason(None, error);
+        let is_known = self.lock().reasons.iter().any(|known| known.message == reason.message);
+        if !is_known {
+            self.add_reason(reason);
+        }
+    }
+
     /// Makes what the ledger keeps of the failure of an entry.
     pub(super) fn reason(&self, path: Option<RelativePath>, error: &Error) -> FailureReason {
         let (kind, code) = (kind_of(error), code_of(error));

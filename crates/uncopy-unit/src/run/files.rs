@@ -114,7 +114,7 @@ impl AttemptedUnit<'_> {
                 let (summary, cause) = ended.into_parts();
                 work.add(summary);
                 if !self.failures.is_overtaken() {
-                    self.failures.add(None, &cause);
+                    self.failures.add_end(&cause);
                 }
             }
         }

@@ -14,7 +14,7 @@ use super::{AttemptedUnit, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity};
 use crate::run::reverse::entries_from_the_end;
-use uncopy_copy::guarded::{GuardedFile, GuardedLook, finish_directory};
+use uncopy_copy::guarded::{GuardedFile, GuardedLook, finish_directory, wanted_user};
 use uncopy_copy::job::{EntryOutcome, JobProgress};
 use uncopy_copy::peer::PeerNames;
 use uncopy_core::{Errno, Error, InodeFlags, Note, Objection, Reason};
@@ -44,17 +44,33 @@ struct Finishing {
     is_over: bool,
 }
 
+/// Part of the last unit that is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finish {
+    All,
+    /// Metadata of directories, where other units fail for good: nobody comes back to those that they made.
+    Directories,
+}
+
 /// Number of entries of another machine that are looked at together, before the first of them is done.
 const ENTRIES_AHEAD: usize = 128;
 
 impl AttemptedUnit<'_> {
-    /// Does the entries from the last one to the first.
-    pub(super) fn finish(&self, file: &GuardedFile, path: &Path) -> Result<Work, UnitError> {
+    /// Does the entries from the last one to the first: all of them, or those of directories alone.
+    pub(super) fn finish(
+        &self,
+        file: &GuardedFile,
+        path: &Path,
+        what: Finish,
+    ) -> Result<Work, UnitError> {
         let mut finishing = Finishing::default();
         // Nothing of this machine is looked at before its turn.
         let most = if self.roots.source.is_there() { ENTRIES_AHEAD } else { 1 };
         let mut waiting = Vec::new();
         let read = entries_from_the_end(file, |entry| {
+            if what == Finish::Directories && entry.source.is_none() {
+                return true;
+            }
             waiting.push(entry);
             waiting.len() < most
                 || self.finish_some(path, &std::mem::take(&mut waiting), &mut finishing)
@@ -174,13 +190,22 @@ impl AttemptedUnit<'_> {
         let notes = self.guarded(&path, || {
             let found = file::stat(&destination)
                 .map_err(|errno| at_destination("examine", header, &entry.path, errno))?;
-            if !is_unchanged_directory(entry.destination.as_ref(), &found, &now) {
+            if !is_unchanged_directory(entry.destination.as_ref(), &found, &now)
+                || is_new && !self.may_have_made(&found, &now)
+            {
                 return Err(conflict());
             }
             finish_directory(&source, &destination, &path, is_new, &self.options.copy)
         })?;
         let is_as_planned = planned.mtime == now.modified.into();
         Ok(Finished::Directory { is_as_planned, notes })
+    }
+
+    /// Whether a unit may have made a directory, by its owner. Anything else is that of a user, who made it after the plan.
+    fn may_have_made(&self, found: &Stat, source: &Stat) -> bool {
+        found.uid == file::effective_uid()
+            || Some(found.uid) == wanted_user(&self.options.copy, source)
+            || Some(found.uid) == self.ledger.owner()
     }
 
     /// Deletes an entry of the destination that the source still does not have, if it is the one that the plan saw.

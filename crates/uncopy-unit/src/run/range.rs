@@ -186,6 +186,7 @@ impl AttemptedUnit<'_> {
         if !now.is_some_and(|now| now.is_ok_and(|now| staging_facts(&now) == facts)) {
             return Ok(self.busy(of_file));
         }
+        self.withdraw_others(of_file, &copied_again(of_file), Some(&facts))?;
         if !self.has_others(of_file, &facts)? {
             return self.record_part(of_file, copied, &facts, receipt);
         }
@@ -313,7 +314,7 @@ impl AttemptedUnit<'_> {
         if !is_planned(of_file.entry.destination.as_ref(), found.as_ref()) {
             return Err(refused(Objection::DestinationSincePlan).into());
         }
-        self.withdraw_others(of_file, &copied_again(of_file))?;
+        self.withdraw_others(of_file, &copied_again(of_file), None)?;
         let (aside, new) = create_aside(of_file, "new").map_err(failed)?;
         let named = file::truncate(&new, source.size)
             .and_then(|()| name::rename_new(&**directory, &aside, staging));
@@ -463,14 +464,20 @@ impl AttemptedUnit<'_> {
             .filter(move |unit| *unit != own)
     }
 
-    /// Takes the records of the other parts back, and notes why: nobody is at work on them any more.
+    /// Takes the records of the other parts back, and notes why: nobody is at work on them any more. Those of parts that
+    /// went into the file `but` stay. Parts of another file stay missing in this one, although they are recorded: a
+    /// destination that was copied has another one.
     fn withdraw_others(
         &self,
         of_file: &PartOfFile<'_>,
         why: &FailureReason,
+        but: Option<&Value>,
     ) -> Result<(), UnitError> {
         for unit in self.others(of_file) {
             let Some(record) = self.ledger.record(unit)? else { continue };
+            if but.is_some_and(|but| record.receipt.get("staging") == Some(but)) {
+                continue;
+            }
             let last = self.ledger.attempt(unit)?.map_or(0, |last| last.number);
             let attempt = record.attempt.max(last);
             // It has no meaning before the record goes.
@@ -489,7 +496,7 @@ impl AttemptedUnit<'_> {
             return Ok(());
         }
         let why = self.failures.reason(Some(of_file.entry.path.clone()), error);
-        self.withdraw_others(of_file, &why)?;
+        self.withdraw_others(of_file, &why, None)?;
         let _: Sys<()> = name::unlink(&*of_file.directory, &of_file.staging);
         Ok(())
     }
@@ -526,7 +533,7 @@ impl AttemptedUnit<'_> {
 /// Reason why a part that was recorded is to be done again.
 fn copied_again(of_file: &PartOfFile<'_>) -> FailureReason {
     let message = format!(
-        "the staging file of {} is gone, so that all its parts are copied again; run the unit again",
+        "the staging file of {} is gone or another one, so that its parts are copied again; run the unit again",
         of_file.path.display()
     );
     let path = Some(of_file.entry.path.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::UnitError;
 use crate::format::{Header, RelativePath, Root};
-use crate::roots::open_destination;
+use crate::roots::{above, open_destination};
 use uncopy_copy::guarded::GuardedSource;
 use uncopy_copy::peer::Peer;
 use uncopy_core::{Errno, Error};
@@ -46,7 +46,7 @@ impl Roots {
         let destination = match open_destination(to, &header.seen, header.plan)? {
             Some(destination) => destination,
             None => {
-                make_root(to);
+                make_root(to)?;
                 follow::open_root(to)
                     .or_else(|_| follow::open_directory(to))
                     .map_err(|stopped| stopped.at_destination("open", to))?
@@ -56,12 +56,14 @@ impl Roots {
     }
 }
 
-/// Makes a destination that does not exist. If that fails, opening it says why.
-fn make_root(path: &Path) {
-    if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
-        && let Ok(parent) = follow::open_directory(parent)
-    {
-        let _ = directory::make(parent, name, UNFINISHED_MODE);
+/// Makes a destination that does not exist. Another worker may make it meanwhile.
+fn make_root(path: &Path) -> Result<(), Error> {
+    let (Some(parent), Some(name)) = (above(path), path.file_name()) else { return Ok(()) };
+    let parent =
+        follow::open_directory(parent).map_err(|stopped| stopped.at_destination("open", parent))?;
+    match directory::make(parent, name, UNFINISHED_MODE) {
+        Ok(()) | Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(Error::destination("make", path, errno)),
     }
 }
 
