@@ -137,6 +137,11 @@ impl StateThere {
         attempted.find(|attempted| attempted.unit == unit).map_or(0, |attempted| attempted.attempt)
     }
 
+    /// Whether an attempt of a unit was begun and has not ended.
+    pub(crate) fn is_begun(&self, unit: UnitNumber) -> bool {
+        self.begun_units.iter().any(|begun| begun.unit == unit)
+    }
+
     /// Whether a unit has failed.
     pub(crate) fn has_failures(&self) -> bool {
         !self.failed_units.is_empty()

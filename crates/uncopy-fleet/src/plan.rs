@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use uncopy_unit::format::{Plan, UnitNumber};
 use uncopy_unit::ledger::{Ledger, LedgerFile};
 use uncopy_unit::plan::{digest_of_unit, read_plan, unit_file};
-use uncopy_unit::status::{facts_of, ledger_of, status};
+use uncopy_unit::status::{UnitFacts, UnitState, facts_of, ledger_of, status};
 
 use crate::error::FleetError;
 use crate::ledger_there::LedgerThere;
@@ -165,6 +165,21 @@ impl PlannedWork {
         }
         let attempt = self.ledger()?.map(|ledger| ledger.attempt(unit)).transpose()?;
         Ok(attempt.flatten().map_or(0, |attempt| attempt.number))
+    }
+
+    /// Whether the ledger has an attempt of a unit that has not ended.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub(crate) fn is_begun(&self, unit: UnitNumber) -> Result<bool, FleetError> {
+        if let Some(there) = &self.there {
+            return Ok(there.state(&self.directory)?.is_begun(unit));
+        }
+        let Some(ledger) = self.ledger()? else { return Ok(false) };
+        let (record, failure, attempt) =
+            (ledger.record(unit)?, ledger.failure(unit)?, ledger.attempt(unit)?);
+        let state = UnitFacts { record, failure, attempt }.state();
+        Ok(matches!(state, UnitState::Begun(_)))
     }
 
     /// Returns the state of the plan.

@@ -46,6 +46,9 @@ pub(crate) struct UnitFileFacts {
     pub(crate) is_recorded: bool,
     /// Whether the file has the digest that the message names. `None`: it cannot be read here, while the plan can.
     pub(crate) is_the_file: Option<bool>,
+    /// Whether an attempt was begun whose end nobody has said: its worker died of it, or hangs. Workers that hand a unit back
+    /// say so.
+    pub(crate) is_begun: bool,
 }
 
 /// How a process that did a unit ended.
@@ -139,7 +142,7 @@ pub(crate) fn before(delivery: &DeliveryFacts, file: UnitFileFacts) -> Option<Me
         UnitFileFacts { is_the_file: Some(false), .. } => {
             Some(MessageVerdict::GiveUp(GivenUp::Digest))
         }
-        _ if delivery.tries > delivery.max_tries => {
+        _ if file.is_begun && delivery.tries > delivery.max_tries => {
             Some(MessageVerdict::GiveUp(GivenUp::WorkersLost))
         }
         UnitFileFacts { is_the_file: None, .. } => Some(failed(delivery, GivenUp::NoUnitFile)),
@@ -210,10 +213,13 @@ mod tests {
             (2, false, false, None, Some(seconds(2))),
             (5, false, false, None, Some(GiveUp(GivenUp::NoUnitFile))),
         ] {
-            let file = UnitFileFacts { is_recorded, is_the_file };
+            let file = UnitFileFacts { is_recorded, is_the_file, is_begun: true };
             let found = before(&delivery(tries, is_last), file);
             assert_eq!(found, expected, "{tries} {is_last} {file:?}");
         }
+        // Workers that handed it back said how it ended.
+        let file = UnitFileFacts { is_recorded: false, is_the_file: Some(true), is_begun: false };
+        assert_eq!(before(&delivery(60, false), file), None);
     }
 
     #[test]

@@ -156,6 +156,17 @@ impl Work {
         ledgers.into_iter().flatten().flatten().any(|ledger| ledger.path().join(name).exists())
     }
 
+    /// Number of the last attempt of a unit in the ledger.
+    pub(crate) fn attempt(&self, unit: &str) -> u64 {
+        let ledgers = fs::read_dir(self.destination().join(".uncopy-ledger"));
+        let mut ledgers = ledgers.into_iter().flatten().flatten();
+        let read =
+            |ledger: fs::DirEntry| fs::read(ledger.path().join(format!("{unit}.epoch"))).ok();
+        let text = ledgers.find_map(read).unwrap_or_default();
+        let attempt: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        attempt["number"].as_u64().unwrap_or(0)
+    }
+
     /// Checks that every unit has a record, and that the copy is whole, by a walk of its own.
     #[track_caller]
     pub(crate) fn assert_done(&self) {

@@ -215,7 +215,7 @@ pub(crate) fn is_said(note: &Note, is_between: bool) -> bool {
 }
 
 /// Warns of entries that look like leftovers and were not removed.
-fn warn_about(leftovers: &Leftovers) {
+pub(crate) fn warn_about(leftovers: &Leftovers) {
     /// Maximum number of paths that are printed; others are counted.
     const MAX_PRINTED: usize = 8;
     for path in leftovers.paths.iter().take(MAX_PRINTED) {

@@ -7,6 +7,7 @@ use clap::ArgMatches;
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use serde_json::Value;
+use uncopy::Leftovers;
 use uncopy::copy::Control;
 use uncopy::copy::job::{EntryOutcome, JobObserver, JobOptions, JobProgress, Record, Summary};
 use uncopy::copy::peer::Peer;
@@ -170,11 +171,12 @@ fn do_unit(
     let bar = JobBar::new(!flags.quiet && !flags.json, false, control.clock());
     let digests = options.copy.digest.is_some().then(Mutex::default);
     let root = unit.header().source.as_path().to_owned();
-    let (is_between, notes) = (source.is_some(), Mutex::default());
-    let watch = Watch { stop, control: &control, bar, source: root, is_between, digests, notes };
+    let (is_between, notes, leftovers) = (source.is_some(), Mutex::default(), Mutex::default());
+    let control = &control;
+    let watch = Watch { stop, control, bar, source: root, is_between, digests, notes, leftovers };
     let receipt = |summary: &Summary| watch.receipt(summary);
     let ran = unit.run(source, options, &watch, &receipt, &advice::of_entry);
-    let Watch { bar, notes, .. } = watch;
+    let Watch { bar, notes, leftovers, .. } = watch;
     drop(bar);
     let ran = match ran {
         Ok(ran) => ran,
@@ -191,6 +193,7 @@ fn do_unit(
         notes.lines().for_each(|line| report::say(&line));
     }
     if !flags.json {
+        report::warn_about(&leftovers.into_inner().unwrap_or_else(PoisonError::into_inner));
         explain(&ran, unit.header().unit);
     }
     if let Some(signal) = stop.requested() {
@@ -210,6 +213,8 @@ struct Watch<'a> {
     is_between: bool,
     digests: Option<Mutex<Vec<DigestOf>>>,
     notes: Mutex<NoteCounts>,
+    /// Entries that look like leftovers of earlier copies, and stay.
+    leftovers: Mutex<Leftovers>,
 }
 
 /// Digest of a file, as the record of a unit keeps it.
@@ -267,6 +272,8 @@ impl JobObserver for Watch<'_> {
 impl Watch<'_> {
     /// Makes what the record keeps: the summary as `uncopy cp --json` prints it, notes, and digests.
     fn receipt(&self, summary: &Summary) -> Value {
+        let leftovers = summary.leftovers.clone();
+        *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner) = leftovers;
         let mut receipt = serde_json::from_str(&json::summary(summary, None)).unwrap_or_default();
         if let Value::Object(receipt) = &mut receipt {
             self.notes.lock().unwrap_or_else(PoisonError::into_inner).put_into(receipt);

@@ -56,6 +56,6 @@ mod workshop;
 pub(super) use budget::usual_workers;
 #[doc(hidden)]
 pub use overlap::lies_within;
-pub use planned_folding::{BothSides, UnknownSide, stand_for_others};
+pub use planned_folding::{BothSides, ListNames, UnknownSide, stand_for_others};
 pub(super) use run::{run_guarded_job, run_job, run_job_from_peer};
 pub(super) use target::{is_built, is_built_from_peer};

@@ -12,15 +12,18 @@ use uncopy_os::Sys;
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file;
 
+/// Passes on each name of a directory.
+pub type ListNames<'a> = dyn Fn(&mut dyn FnMut(&OsStr)) -> Sys<()> + 'a;
+
 /// A directory of both roots.
 #[allow(clippy::exhaustive_structs, reason = "those who plan make it")]
 pub struct BothSides<'a> {
     /// That of the destination.
     pub destination: &'a GuardedSource,
-    /// Passes on each name of the destination, as it is written.
-    pub list_destination: &'a dyn Fn(&mut dyn FnMut(&OsStr)) -> Sys<()>,
-    /// Does the same for the source.
-    pub list_source: &'a dyn Fn(&mut dyn FnMut(&OsStr)) -> Sys<()>,
+    /// Names of the destination, as they are written.
+    pub list_destination: &'a ListNames<'a>,
+    /// Those of the source.
+    pub list_source: &'a ListNames<'a>,
 }
 
 /// Side whose names could not be looked up, and why.

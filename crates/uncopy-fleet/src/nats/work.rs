@@ -329,6 +329,7 @@ impl Fleet {
                 delivery.tries = delivery.tries.max(tries);
             }
         }
+        let was_handed_out_often = delivery.tries > delivery.max_tries;
         let file = blocking(&self.work, move |work| {
             // On another machine the process looks itself before it does anything.
             work.check_source()?;
@@ -343,7 +344,8 @@ impl Fleet {
                     None
                 }
             };
-            Ok(UnitFileFacts { is_recorded, is_the_file })
+            let is_begun = was_handed_out_often && work.is_begun(unit)?;
+            Ok(UnitFileFacts { is_recorded, is_the_file, is_begun })
         })
         .await?;
         if let Some(verdict) = before(delivery, file) {
