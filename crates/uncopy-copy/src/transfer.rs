@@ -423,7 +423,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             let begin = Stopwatch::start(self.trial.as_ref());
             let Some(mechanism) = self.active_mover.as_ref().map(|c| c.mechanism) else { continue };
             let parallel = self.gains_from_parallel(mechanism, length)?;
-            // What a rate does not allow yet is not asked for.
+            // Nothing is asked for that a rate does not allow yet.
             let ahead_to = if self.copy.context().throttle.is_some() { offset } else { end };
             let Some(active) = &mut self.active_mover else { continue };
             let digests = [self.copy.digest.as_mut(), self.copy.received.as_mut()];

@@ -474,7 +474,7 @@ fn a_file_of_a_stranger_is_not_given_away() {
     }
 }
 
-/// What a user makes where the plan saw nothing was given the metadata of the source.
+/// A directory that a user made where the plan saw nothing was given the metadata of the source.
 fn a_new_directory_of_a_user_is_a_conflict() {
     let work = Work::new();
     work.write("d/g", "bytes");

@@ -18,11 +18,11 @@ pub type ListNames<'a> = dyn Fn(&mut dyn FnMut(&OsStr)) -> Sys<()> + 'a;
 /// A directory of both roots.
 #[allow(clippy::exhaustive_structs, reason = "those who plan make it")]
 pub struct BothSides<'a> {
-    /// That of the destination.
+    /// Directory of the destination.
     pub destination: &'a GuardedSource,
     /// Names of the destination, as they are written.
     pub list_destination: &'a ListNames<'a>,
-    /// Those of the source.
+    /// Names of the source.
     pub list_source: &'a ListNames<'a>,
 }
 
@@ -79,7 +79,7 @@ impl Sides for Planned<'_> {
         (self.sides.list_source)(visit)
     }
 
-    /// Of another machine nobody asks so much: the case of letters is what its filesystems fold.
+    /// Asks this machine alone: another one is asked about the case of letters and nothing else.
     fn may_fold_all(&self) -> bool {
         let folds = || {
             self.sides.destination.open_here().is_some_and(|directory| {

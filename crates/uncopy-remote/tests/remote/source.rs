@@ -277,7 +277,7 @@ fn what_follows_a_range_is_asked_for_while_it_is_read() {
         assert_eq!(count, bytes.len() as u64);
         bytes
     };
-    // What is ahead comes by itself.
+    // More than the range comes by itself.
     assert!(read(0, 0..1000, contents[0].len()) == contents[0][..1000]);
     let begun = std::time::Instant::now();
     while pulled.pull.traffic().received < 3 << 20 {
