@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use testbed::{Case, Compared, Need, Place, Program, assert_same_tree};
 
@@ -93,9 +94,36 @@ fn another_machine_has_its_own_files() {
     assert_eq!(fs::read(place.join("a/sub/h")).unwrap(), b"four");
 }
 
+/// `--checksum` reads every file whole over the line.
+fn a_rate_counts_for_bytes_that_are_compared() {
+    let place = Place::Disk.scratch();
+    fs::write(place.join("f"), vec![7; 6 << 20]).unwrap();
+    fs::copy(place.join("f"), place.join("same")).unwrap();
+    let path = |name: &str| place.join(name).display().to_string();
+    for direction in Direction::BOTH {
+        let machines = Machines::new();
+        let operands = match direction {
+            Direction::Push => [path("f"), format!("far:{}", path("same"))],
+            Direction::Pull => [format!("far:{}", path("f")), path("same")],
+        };
+        let begin = Instant::now();
+        let run = machines.cp().args(["-rT", "--checksum", "--max-bandwidth=4M", "--json"]);
+        let run = run.args(operands).run();
+        succeeded(&run);
+        assert!(
+            run.stdout.contains("\"unchanged\"") || run.stdout.contains("same_contents"),
+            "{}",
+            run.stdout
+        );
+        // Less than 1.5 s by what may be saved up; not a tenth of that without the rate.
+        assert!(begin.elapsed() > Duration::from_secs(1), "{direction:?} {:?}", begin.elapsed());
+    }
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_copy_into_itself_is_refused,
         [Need::Root] another_machine_has_its_own_files,
+        [] a_rate_counts_for_bytes_that_are_compared,
     ]
 }

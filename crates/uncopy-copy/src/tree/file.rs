@@ -82,7 +82,7 @@ pub(super) fn copy_regular(
     let (from, to) = (LazyPath::new(&find.0), LazyPath::new(&find.1));
     let path = || place.directory.path_from_root();
     let spare_threads = worker.scheduler.spare_workers();
-    let guarded = context.guarded(place);
+    let (guarded, throttle) = (context.guarded(place), context.throttle());
     let copy_context = &context.copy_context(&spare_threads, guarded.as_ref());
     let copied = retry::repeated(worker.options, control, place.open.filesystems, |flushes| {
         let OpenFile { file, stat } = opened.take().map_or_else(|| open_file(place), Ok)?;
@@ -96,13 +96,13 @@ pub(super) fn copy_regular(
             compared_bytes += same_bytes;
         };
         let admission = check_file_admission(&mut worker.deleter(), place, &source.stat, |found| {
-            let contents = compare_contents(place, &source, found, &mut progress)?;
+            let contents = compare_contents(place, &source, found, throttle, &mut progress)?;
             count(contents.same_bytes);
             Ok(contents.are_same)
         });
         let unchanged = match &admission {
             Ok(Admission::Proceed { .. } | Admission::Done(EntryOutcome::Planned { .. })) => {
-                find_unchanged(worker.options, place, &source, &mut progress, count)
+                find_unchanged(worker.options, place, &source, throttle, &mut progress, count)
             }
             _ => Ok(None),
         };

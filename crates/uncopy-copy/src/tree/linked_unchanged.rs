@@ -18,6 +18,7 @@ use crate::jobs::{Compare, JobOptions};
 use crate::metadata;
 use crate::options::Preserve;
 use crate::source::Source;
+use crate::throttle::Throttle;
 use uncopy_core::{Error, Result};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{directory, name};
@@ -37,6 +38,7 @@ pub(super) fn find_unchanged(
     options: &JobOptions,
     place: &Place<'_>,
     source: &Source<'_>,
+    throttle: Option<&Throttle>,
     progress: &mut FileProgress<'_>,
     mut compared: impl FnMut(u64),
 ) -> Result<Option<Unchanged>> {
@@ -57,7 +59,7 @@ pub(super) fn find_unchanged(
             Match::No => false,
             Match::Yes => true,
             Match::ByContents => {
-                let contents = compare_contents(place, source, &found, progress)?;
+                let contents = compare_contents(place, source, &found, throttle, progress)?;
                 compared(contents.same_bytes);
                 contents.are_same
             }

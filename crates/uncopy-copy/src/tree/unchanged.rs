@@ -14,7 +14,8 @@ use crate::peer_directory::PeerDirectory;
 use crate::peer_file::PeerFile;
 use crate::source::{Source, difference};
 use crate::source_file::SourceFile;
-use uncopy_core::{Error, Result};
+use crate::throttle::Throttle;
+use uncopy_core::{Error, Reason, Result};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, transfer};
 
@@ -27,7 +28,7 @@ pub(super) struct Contents {
     pub(super) same_bytes: u64,
 }
 
-/// Reads both files. One of the destination that cannot be read is not the same.
+/// Reads both files. One of the destination that cannot be read is not the same. A rate counts for bytes of another machine.
 ///
 /// # Errors
 /// The source cannot be read, or the observer stopped the job.
@@ -35,6 +36,7 @@ pub(super) fn compare_contents(
     place: &Place<'_>,
     source: &Source<'_>,
     found: &ExistingEntry,
+    throttle: Option<&Throttle>,
     progress: &mut FileProgress<'_>,
 ) -> Result<Contents> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
@@ -44,12 +46,21 @@ pub(super) fn compare_contents(
         done_bytes += more;
         let (phase, total_bytes) = (Phase::Verifying, source.stat.size);
         let read = Progress { phase, done_bytes, total_bytes };
-        stopped = observer::report(progress, read, place.source()).err();
+        let mut left = if source.there().is_some() { more } else { 0 };
+        while left > 0 && stopped.is_none() && throttle.is_some() {
+            match observer::wait_for_rate(progress, throttle, read, left) {
+                Some(admitted) => left -= admitted,
+                None => stopped = Some(Error::new("copy", place.source(), Reason::Cancelled)),
+            }
+        }
+        stopped = stopped.take().or_else(|| observer::report(progress, read, place.source()).err());
         stopped.is_none()
     };
     let same = match &source.file {
         SourceFile::Here(fd) => are_same(fd, &existing, &mut Buffers::new(), go_on),
-        SourceFile::There(file) => is_same_there(file, &source.stat, existing.as_fd(), go_on),
+        SourceFile::There(file) => {
+            is_same_there(file, &source.stat, existing.as_fd(), throttle.is_none(), go_on)
+        }
     };
     if let Some(error) = stopped {
         return Err(error);
@@ -84,14 +95,14 @@ pub(super) fn is_same_as_there(
         // The other machine looked at the file before and after it was read.
         let file = PeerFile::listed(directory, entry);
         return is_as_seen(&entry.stat)
-            && is_same_there(&file, source, existing.as_fd(), |_| true).unwrap_or(false);
+            && is_same_there(&file, source, existing.as_fd(), true, |_| true).unwrap_or(false);
     }
     let Ok(opened) = directory.open(place.name, false) else { return false };
     if opened.1.size != found.stat.size || !is_as_seen(&opened.1) {
         return false;
     }
     let file = PeerFile::opened(directory, place.name.to_owned(), opened);
-    is_same_there(&file, source, existing.as_fd(), |_| true).unwrap_or(false)
+    is_same_there(&file, source, existing.as_fd(), true, |_| true).unwrap_or(false)
         && file.examine().is_ok_and(|now| is_as_seen(&now))
         && file.has_changed() == Ok(false)
 }
@@ -99,11 +110,13 @@ pub(super) fn is_same_as_there(
 /// Number of bytes of another machine compared at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Compares a file of another machine with one of this machine, as [`are_same`] does.
+/// Compares a file of another machine with one of this machine, as [`are_same`] does. `may_look_ahead`: where the first piece
+/// is the same, the others are asked for before they are needed.
 fn is_same_there(
     source: &PeerFile,
     stat: &Stat,
     existing: BorrowedFd<'_>,
+    may_look_ahead: bool,
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<bool, SideError> {
     if file::stat(existing).map_err(SideError::Destination)?.size != stat.size {
@@ -122,8 +135,8 @@ fn is_same_there(
             read == Ok(true)
         };
         let end = offset + piece;
-        // Nothing beyond it: the next difference ends this.
-        let came = source.read(offset..end, end, &mut compare).map_err(SideError::Source)?;
+        let ahead_to = if may_look_ahead && offset > 0 { stat.size } else { end };
+        let came = source.read(offset..end, ahead_to, &mut compare).map_err(SideError::Source)?;
         if !read.map_err(SideError::Destination)? || came < piece {
             return Ok(false);
         }
