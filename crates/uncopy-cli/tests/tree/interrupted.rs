@@ -9,6 +9,7 @@ use crate::tree::{Trees, cp};
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_kill_leaves_what_the_next_run_removes,
+        [] a_begun_tree_goes_when_the_destination_was_made_otherwise,
     ]
 }
 
@@ -40,6 +41,21 @@ fn a_kill_leaves_what_the_next_run_removes() {
     assert!(other.status.success(), "{}", other.stderr);
     let run = stopped.resume().run;
     assert!(run.failed(1).contains("EEXIST"), "{}", run.stderr);
+    trees.assert_no_strangers();
+    assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
+}
+
+/// Its journal was removed, and it stayed for ever: nothing proved any more whose it was.
+fn a_begun_tree_goes_when_the_destination_was_made_otherwise() {
+    let trees = filled();
+    let resuming = cp().args(["--resume", "--jobs=1"]).arg(trees.source()).arg(trees.destination());
+    resuming.stop_after(SystemCall::WRITE, 40).kill();
+    assert!(!trees.destination().exists());
+    assert!(trees.run(cp()).status.success());
+    assert!(trees.to.strangers(&[]).iter().any(|name| name.ends_with(".tree")));
+    let run = resuming.arg("-T").run();
+    assert!(run.status.success(), "{}", run.stderr);
+    assert!(!run.stderr.contains("nothing proves"), "{}", run.stderr);
     trees.assert_no_strangers();
     assert_same_tree(&trees.source(), &trees.destination(), Compared::default());
 }

@@ -129,7 +129,14 @@ impl Target {
                 return Err(Error::new("write to", destination, reason));
             }
             let fingerprint = fingerprint(options, source, from.inode);
-            let opened = begin_journal(destination, parent.as_fd(), name, fingerprint)?;
+            let mut opened = begin_journal(destination, parent.as_fd(), name, fingerprint)?;
+            if let Some(built) = opened.begun().and_then(|begun| begun.aside.clone())
+                && remove_begun(parent.as_fd(), &built)
+            {
+                opened
+                    .begin(Begun { fingerprint, aside: None }, parent.as_fd())
+                    .map_err(|errno| not_begun(destination, errno))?;
+            }
             journal = Some((opened, parent));
         }
         Ok(Target { fd, stat, aside: None, absent: false, resumed: false, journal })
@@ -288,6 +295,19 @@ fn begin_journal(
             .map_err(|errno| not_begun(destination, errno))?;
     }
     Ok(journal)
+}
+
+/// Removes the tree that an earlier run began, and that a journal names: somebody has made the destination otherwise since,
+/// so that nobody goes on in it. `false`: it is not there, or somebody uses it.
+fn remove_begun(parent: BorrowedFd<'_>, built: &Built) -> bool {
+    let Built { name, id } = built;
+    if !stale::is_temporary(name) || name.as_bytes().contains(&b'/') {
+        return false;
+    }
+    let Ok(opened) = directory::open_child(parent, name) else { return false };
+    let is_it =
+        file::stat(&opened).is_ok_and(|stat| stat.id() == *id && stat.uid == file::effective_uid());
+    is_it && file::try_lock(&opened).is_ok() && remove::held(parent, name, &opened).is_ok()
 }
 
 fn not_begun(destination: &Path, errno: Errno) -> Error {
