@@ -121,7 +121,7 @@ pub(super) fn exit_of(error: &RemoteError) -> Exit {
 }
 
 /// Next step after the end of a connection in the middle of a copy.
-const AFTER_LOSS: &str = "run the command again, with --resume to go on where it ended";
+const AFTER_LOSS: &str = "run the command again; a copy with --resume goes on where it ended, any other from its beginning";
 
 /// Describes an error of a connection as that of all files.
 pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
