@@ -87,7 +87,7 @@ pub(crate) fn copy(
     let (report, manifest) = (Mutex::new(report), manifest.map(Mutex::new));
     let crossing = (wants_wire && pairs.len() == 1).then_some(sources);
     let watch = Watch { signals, report, manifest, wants_records, crossing, bar };
-    let (summary, ended) = match sources.copy(pairs, &options, &watch) {
+    let (mut summary, ended) = match sources.copy(pairs, &options, &watch) {
         Ok(summary) => (summary, Ok(())),
         Err(error) => {
             let (summary, cause) = error.into_parts();
@@ -98,11 +98,17 @@ pub(crate) fn copy(
     let manifest = manifest.map(|m| m.into_inner().unwrap_or_else(PoisonError::into_inner));
     drop(bar);
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let is_lost = ended.as_ref().is_err_and(|error| Exit::of(error) == Exit::Unreachable);
     if let Err(error) = &ended
         && !error.is_cancelled()
     {
-        let first = pairs.len().saturating_sub(summary.sources_not_tried as usize);
-        report.not_tried(&pairs[first..], error.is_lasting());
+        let tried = pairs.len().saturating_sub(summary.sources_not_tried as usize);
+        let (tried, not_tried) = pairs.split_at(tried);
+        if let Some(pair) = tried.last().filter(|_| is_lost) {
+            report.cut_off(pair, error);
+            summary.failed += 1;
+        }
+        report.not_tried(not_tried, error.is_lasting());
     }
     report.summary(&summary, sources.wire());
     match (ended, stop.requested()) {

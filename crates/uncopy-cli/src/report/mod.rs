@@ -375,6 +375,13 @@ impl Report {
         }
     }
 
+    /// Reports a source that was not copied to its end, because its machine was lost.
+    pub(crate) fn cut_off(&mut self, pair: &Pair, error: &Error) {
+        let failure =
+            Failure { subject: pair.source.as_path().into(), code: None, ..self.failure(error) };
+        self.failed(&pair.source, &pair.destination, &failure);
+    }
+
     /// Reports an entry of a job that is finished. `wire` is what crossed for it, if it is the only one.
     pub(crate) fn entry(&mut self, record: &Record, wire: Option<Wire>) {
         let record = &*shown(record, self.here.as_ref());

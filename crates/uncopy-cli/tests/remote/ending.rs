@@ -66,11 +66,16 @@ pub(super) fn send(process: u32, signal: Signal) {
 
 /// The program on the far machine.
 pub(super) fn far_of(child: &Child) -> u32 {
+    find_far(child).expect("the far program runs")
+}
+
+/// The program on the far machine, if it runs.
+pub(super) fn find_far(child: &Child) -> Option<u32> {
     let all = descendants(child.id());
     let is_uncopy = |id: &&u32| {
         fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "uncopy")
     };
-    *all.iter().rfind(is_uncopy).expect("the far program runs")
+    all.iter().rfind(is_uncopy).copied()
 }
 
 pub(super) fn finish(child: Child) -> Output {

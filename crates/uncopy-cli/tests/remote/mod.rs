@@ -6,6 +6,7 @@ mod data;
 mod doctor;
 mod ending;
 mod failing;
+mod lost;
 mod memory;
 mod names;
 mod one_machine;
@@ -163,6 +164,7 @@ pub(crate) fn cases() -> Vec<Case> {
         doctor::cases(),
         ending::cases(),
         failing::cases(),
+        lost::cases(),
         memory::cases(),
         names::cases(),
         one_machine::cases(),

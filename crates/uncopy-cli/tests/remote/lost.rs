@@ -1,0 +1,153 @@
+//! Reports of a copy whose other machine was never there, or is lost, by itself or by a signal to all.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use testbed::{Case, Program, wait_for};
+
+use super::ending::{find_far, finish, send};
+use super::{Direction, Machines, UNCOPY};
+
+/// A copy, some of whose sources take a few seconds.
+struct Form {
+    flags: &'static [&'static str],
+    /// Those that are copied before, the one that takes long, and those behind it.
+    sources: [&'static [&'static str]; 3],
+    destination: &'static str,
+}
+
+const FORMS: [Form; 5] = [
+    Form { flags: &["-r", "-j1"], sources: [&[], &["tree"], &[]], destination: "copy" },
+    Form { flags: &["-rT", "-j1"], sources: [&[], &["tree"], &[]], destination: "there" },
+    Form { flags: &[], sources: [&[], &["one"], &[]], destination: "copy" },
+    Form { flags: &[], sources: [&["a"], &["one"], &["b"]], destination: "there" },
+    Form {
+        flags: &["-r", "-j1"],
+        sources: [&["a"], &["tree"], &["b", "one"]],
+        destination: "there",
+    },
+];
+
+fn make(machines: &Machines, direction: Direction) {
+    let (from, to) = (machines.source(direction), machines.destination(direction));
+    fs::create_dir(from.join("tree")).unwrap();
+    fs::create_dir(to.join("there")).unwrap();
+    for name in ["a", "b", "tree/a"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    for name in ["one", "tree/large"] {
+        fs::write(from.join(name), vec![7; 24 << 20]).unwrap();
+    }
+}
+
+/// Begins a copy in a process group of its own, and waits until the large file is being written.
+fn begin(machines: &Machines, direction: Direction, form: &Form, flags: &[&str]) -> Child {
+    let mut command = machines.command();
+    command.args(form.flags).args(flags).arg("--max-bandwidth=4M");
+    command.args(form.sources.concat().iter().map(|source| direction.source(source)));
+    command.arg(direction.destination(form.destination)).process_group(0);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let copier = || match direction {
+        Direction::Push => find_far(&child),
+        Direction::Pull => Some(child.id()),
+    };
+    wait_for("bytes of the large file", || copier().is_some_and(|id| written_by(id) > 512 << 10));
+    child
+}
+
+/// Bytes that a process has written (`proc_pid_io(5)`).
+fn written_by(process: u32) -> u64 {
+    let counts = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+    let bytes = counts.lines().find_map(|line| line.strip_prefix("wchar: "));
+    bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn log(machines: &Machines) -> Vec<Value> {
+    lines(&fs::read_to_string(machines.near.join("log")).unwrap())
+}
+
+/// Sources of the records with a result, which is the value of this key.
+fn sources_of(records: &[Value], key: &str, result: &str) -> BTreeSet<String> {
+    let found = records.iter().filter(|record| record[key] == result);
+    found.map(|record| record["source"].as_str().unwrap().to_owned()).collect()
+}
+
+fn shown(direction: Direction, sources: &[&str]) -> BTreeSet<String> {
+    sources.iter().map(|source| direction.source(source).into_string().unwrap()).collect()
+}
+
+fn check_chain(machines: &Machines) {
+    let verified = Program::new(UNCOPY).args(["audit", "verify", "log"]);
+    super::succeeded(&verified.current_dir(&machines.near).run());
+}
+
+/// A pull ended its log and its JSON as if nothing had failed.
+fn sources_of_a_lost_machine_are_recorded_as_failed() {
+    for direction in Direction::BOTH {
+        for form in &FORMS {
+            for flags in [&["--json", "--audit=log"][..], &["--audit=log"], &["--json"], &[]] {
+                let machines = Machines::new();
+                make(&machines, direction);
+                let child = begin(&machines, direction, form, flags);
+                send(find_far(&child).unwrap(), Signal::KILL);
+                let output = finish(child);
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+                let what = format!(
+                    "{direction:?} {:?} {:?} {flags:?}: {text}{printed}",
+                    form.flags, form.sources
+                );
+                assert_eq!(output.status.code(), Some(9), "{what}");
+                assert_eq!(text.matches("cannot copy ").count(), 1, "{what}");
+                assert!(text.contains("run the command again, with --resume"), "{what}");
+                let [before, large, behind] = form.sources;
+                // Nothing is known of a copy that is made there.
+                let (failed, not_tried) = match direction {
+                    Direction::Push => (form.sources.concat(), &[][..]),
+                    Direction::Pull => (large.to_vec(), behind),
+                };
+                let (failed, not_tried) = (shown(direction, &failed), shown(direction, not_tried));
+                let check = |records: &[Value], key| {
+                    let unreachable = records.iter().filter(|it| it["kind"] == "unreachable");
+                    let unreachable: Vec<Value> = unreachable.cloned().collect();
+                    assert_eq!(sources_of(&unreachable, key, "failed"), failed, "{what}");
+                    assert_eq!(sources_of(records, key, "failed"), failed, "{what}");
+                    assert_eq!(sources_of(records, key, "not_tried"), not_tried, "{what}");
+                    let copied = sources_of(records, key, "copied");
+                    assert!(copied.is_superset(&shown(direction, before)), "{what}");
+                };
+                if flags.contains(&"--json") {
+                    let events = lines(&printed);
+                    check(&events, "event");
+                    let summary = events.iter().find(|event| event["event"] == "summary");
+                    assert!(summary.is_none_or(|summary| summary["failed"] == 1), "{what}");
+                    let has_summary = direction == Direction::Pull && !form.flags.is_empty();
+                    assert_eq!(summary.is_some(), has_summary, "{what}");
+                }
+                if flags.contains(&"--audit=log") {
+                    let records = log(&machines);
+                    check(&records, "result");
+                    let end = records.last().unwrap();
+                    let found = (&end["audit"], &end["failed"], &end["interrupted"]);
+                    let expected = (&"end".into(), &failed.len().into(), &false.into());
+                    assert_eq!(found, expected, "{what}");
+                    check_chain(&machines);
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    testbed::cases![
+        [] sources_of_a_lost_machine_are_recorded_as_failed,
+    ]
+}
