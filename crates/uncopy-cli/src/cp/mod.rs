@@ -184,7 +184,8 @@ pub(crate) fn all_failed(flags: &CopyArgs, names: &Names, failure: &Failure) -> 
 }
 
 fn end(mut report: Report, names: &Names, failure: &Failure) -> Exit {
-    report.all_failed(&names.sources, &names.destination, failure);
+    let (sources, destination) = names.shown();
+    report.all_failed(&sources, &destination, failure);
     report.finish()
 }
 

@@ -103,6 +103,19 @@ impl Names {
     pub(crate) fn is_inside(&self, is_directory: bool) -> bool {
         self.kind != Kind::File && is_directory
     }
+
+    /// Returns the sources and the destination as people know them: with the machine before those that are not here.
+    pub(crate) fn shown(&self) -> (Vec<PathBuf>, PathBuf) {
+        let Names { sources, destination, route, .. } = self;
+        match route {
+            Route::Here => (sources.clone(), destination.clone()),
+            Route::Pull(machine) => {
+                let sources = sources.iter().map(|source| machine.with_path(source));
+                (sources.collect(), destination.clone())
+            }
+            Route::Push(machine) => (sources.clone(), machine.with_path(destination)),
+        }
+    }
 }
 
 /// Required kind of the destination.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
+use super::recorder::Recorder;
 use super::served::{NotServed, Served};
 use super::there::There;
 use crate::config::Configured;
@@ -30,20 +31,27 @@ pub(super) fn copy(
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
+    let held = Held::DestinationAndOwnFiles;
     let since = Instant::now();
     let roots: Vec<OsString> = names.sources.iter().map(OsString::from).collect();
     let served = match Served::begin(flags, machine, &roots, &stop) {
         Ok(served) => served,
         Err(NotServed::Stopped(by)) => {
+            if let Ok(Ok(recorder)) = Recorder::begin(flags, &options, names, held) {
+                recorder.stop();
+            }
             report::say(&format!("stopped by {}; nothing was copied", by.name()));
             return Ok(by.end());
         }
-        Err(NotServed::Failed(failure)) => return Ok(cp::all_failed(flags, names, &failure)),
+        Err(NotServed::Failed(failure)) => {
+            let recorder = Recorder::begin(flags, &options, names, held)?;
+            return Ok(recorder.map_or_else(|exit| exit, |it| it.fail(names, &failure)));
+        }
     };
     let exit = {
         let (source, crossed) = (served.source(), served.crossed());
         let there = There { source, machine: Some(machine), crossed: &crossed, since };
-        there.copy(configured, options, names, Held::DestinationAndOwnFiles, &stop)?
+        there.copy(configured, options, names, held, &stop)?
     };
     Ok(served.end(exit))
 }

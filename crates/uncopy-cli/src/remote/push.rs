@@ -1,7 +1,6 @@
 //! Copies to another machine: the copy is made there, and asks this machine for the sources.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
@@ -14,12 +13,11 @@ use super::session;
 use super::words::{self, Watched};
 use crate::config::Configured;
 use crate::cp::target::Names;
-use crate::cp::{self, Held, Pair, list};
+use crate::cp::{self, Held, list};
 use crate::exit::Exit;
 use crate::flags::operand::Machine;
 use crate::flags::usage_error;
 use crate::job_control::JobControl;
-use crate::manifest_file::ManifestFile;
 use crate::report;
 use crate::stop::{self, Stop};
 
@@ -39,21 +37,14 @@ pub(super) fn copy(
     *patterns = list::with_files_read(patterns).map_err(misuse)?;
     let options = cp::job_options(&configured)?;
     let flags = &configured.flags;
-    let pair =
-        |source: &PathBuf| Pair { source: source.clone(), destination: names.destination.clone() };
-    let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
     let stop = match Stop::new() {
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
-    let held = Held::SourcesAndOwnFiles;
-    let report = match cp::begin_report(flags, &options, &pairs, held)? {
-        Ok(report) => report,
+    let mut recorder = match Recorder::begin(flags, &options, names, Held::SourcesAndOwnFiles)? {
+        Ok(recorder) => recorder,
         Err(exit) => return Ok(exit),
     };
-    let manifest = flags.manifest.as_deref();
-    let mut recorder =
-        Recorder::new(report, manifest.map(|file| ManifestFile::new(file, flags.quiet)));
     let control = JobControl::default();
     let mut relay = Relay::new(flags, &control, Some(&mut recorder));
     let watched = if relay.wants_progress() { Watched::Yes } else { Watched::No };
@@ -65,9 +56,7 @@ pub(super) fn copy(
     let unwritten = relay.finish();
     let exit = match ran {
         RanThere::Ended(code) => Exit::of_code(code).and(recorder.end()),
-        RanThere::Failed(error) => {
-            recorder.fail(names, machine, &session::failure(&error, machine))
-        }
+        RanThere::Failed(error) => recorder.fail(names, &session::failure(&error, machine)),
         RanThere::Stopped { by, sentence } => {
             recorder.stop();
             if let Some(sentence) = sentence {

@@ -1,10 +1,14 @@
-//! Writes the audit log and the manifest of a copy that another machine makes, from what it reports.
+//! Writes the audit log and the manifest of a copy that another machine makes, from what it reports, and of one that never begins.
 
 use std::io;
+use std::path::PathBuf;
+
+use uncopy::copy::job::JobOptions;
 
 use crate::cp::target::Names;
+use crate::cp::{self, Held, Pair};
 use crate::exit::Exit;
-use crate::flags::operand::Machine;
+use crate::flags::copy::CopyArgs;
 use crate::manifest_file::ManifestFile;
 use crate::report::outlet::{FarRecord, ManifestEnd};
 use crate::report::{Failure, Report};
@@ -23,7 +27,27 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(report: Report, manifest: Option<ManifestFile>) -> Recorder {
+    /// Begins the files that the flags name.
+    ///
+    /// # Errors
+    /// As [`cp::begin_report`].
+    pub(super) fn begin(
+        flags: &CopyArgs,
+        options: &JobOptions,
+        names: &Names,
+        held: Held,
+    ) -> Result<Result<Recorder, Exit>, clap::Error> {
+        let pair = |source: &PathBuf| Pair {
+            source: source.clone(),
+            destination: names.destination.clone(),
+        };
+        let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
+        let report = cp::begin_report(flags, options, &pairs, held)?;
+        let manifest = flags.manifest.as_deref().map(|file| ManifestFile::new(file, flags.quiet));
+        Ok(report.map(|report| Recorder::new(report, manifest)))
+    }
+
+    fn new(report: Report, manifest: Option<ManifestFile>) -> Recorder {
         Recorder { report, manifest, end: None, rest: Vec::new() }
     }
 
@@ -64,9 +88,9 @@ impl Recorder {
     }
 
     /// Ends them when the session failed, so that nothing is known about the job.
-    pub(super) fn fail(mut self, names: &Names, machine: &Machine, failure: &Failure) -> Exit {
-        let destination = machine.with_path(&names.destination);
-        self.report.all_failed(&names.sources, &destination, failure);
+    pub(super) fn fail(mut self, names: &Names, failure: &Failure) -> Exit {
+        let (sources, destination) = names.shown();
+        self.report.all_failed(&sources, &destination, failure);
         self.end.get_or_insert(ManifestEnd::EndedEarly);
         let written = self.end_manifest();
         self.report.finish().and(written)
@@ -96,7 +120,6 @@ mod tests {
 
     use super::*;
     use crate::audit::Audit;
-    use crate::flags::copy::CopyArgs;
     use crate::report::AuditLog;
 
     fn recorder(directory: &Path) -> Recorder {

@@ -146,8 +146,82 @@ fn sources_of_a_lost_machine_are_recorded_as_failed() {
     }
 }
 
+/// A pull wrote no log, and its JSON named the source as a file here.
+fn a_machine_that_is_not_there_is_recorded() {
+    for direction in Direction::BOTH {
+        for (flags, sources) in
+            [(&["-r"][..], &["tree", "a"][..]), (&[], &["a"]), (&["-rT"], &["tree"])]
+        {
+            let machines = Machines::new();
+            machines.log_in_with("exit 255");
+            make(&machines, direction);
+            let run = machines
+                .cp()
+                .args(["--json", "--audit=log", "--manifest=sums"])
+                .args(flags)
+                .args(sources.iter().map(|source| direction.source(source)))
+                .arg(direction.destination("there"))
+                .run();
+            let message = run.failed(9);
+            let what = format!("{direction:?} {sources:?}: {message}");
+            assert!(message.contains("sums was not written"), "{what}");
+            let events = lines(&run.stdout);
+            let records = log(&machines);
+            let results: Vec<_> = records.iter().map(|it| &it["audit"]).collect();
+            let mut expected = vec!["begin"];
+            expected.extend(sources.iter().map(|_| "entry"));
+            expected.push("end");
+            assert_eq!(results, expected, "{what}");
+            assert_eq!(records.last().unwrap()["failed"], sources.len(), "{what}");
+            let destination = direction.destination("there").into_string().unwrap();
+            for (reported, key) in [(&events[..], "event"), (&records[1..=sources.len()], "result")]
+            {
+                assert_eq!(reported.len(), sources.len(), "{what}");
+                assert_eq!(
+                    sources_of(reported, key, "failed"),
+                    shown(direction, sources),
+                    "{what}"
+                );
+                assert!(reported.iter().all(|it| it["kind"] == "unreachable"), "{what}");
+                assert!(reported.iter().all(|it| it["destination"] == destination), "{what}");
+            }
+            check_chain(&machines);
+        }
+    }
+}
+
+/// A source or destination that failed before the first entry was named as if it were here.
+fn what_is_refused_is_named_with_its_machine() {
+    for direction in Direction::BOTH {
+        for (flags, sources, destination, code) in [
+            (&["--link"][..], &["a"][..], "copy", 2),
+            (&["-r"], &["a", "tree"], "none", 1),
+            (&["-r"], &["none"], "copy", 1),
+        ] {
+            let machines = Machines::new();
+            make(&machines, direction);
+            let run = machines
+                .cp()
+                .arg("--json")
+                .args(flags)
+                .args(sources.iter().map(|source| direction.source(source)))
+                .arg(direction.destination(destination))
+                .run();
+            let what = format!("{direction:?} {flags:?} {sources:?}: {}", run.failed(code));
+            let mut events = lines(&run.stdout);
+            events.retain(|event| event["event"] == "failed");
+            assert_eq!(sources_of(&events, "event", "failed"), shown(direction, sources), "{what}");
+            let destination = direction.destination(destination).into_string().unwrap();
+            let is_so = |event: &Value| event["destination"] == destination;
+            assert!(events.iter().all(is_so), "{what}{}", run.stdout);
+        }
+    }
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] sources_of_a_lost_machine_are_recorded_as_failed,
+        [] a_machine_that_is_not_there_is_recorded,
+        [] what_is_refused_is_named_with_its_machine,
     ]
 }
