@@ -303,7 +303,7 @@ fn follow_job(
                 on_event(FarEvent::Note(Note::NoData(why)));
             }
         }
-        if !is_stopping && stop() {
+        if stop() && !is_stopping {
             is_stopping = true;
             // The job may have ended meanwhile.
             let _ = link.send(&Message::Stop);

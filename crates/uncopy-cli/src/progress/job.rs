@@ -43,7 +43,8 @@ impl JobBar {
     /// `always`.
     pub(crate) fn new(wanted: bool, always: bool, clock: Clock) -> JobBar {
         let form = match wanted {
-            true if outlet::away().is_some() => Form::Away,
+            // Whether it is shown is a matter of the other machine, which may be asked for it.
+            _ if outlet::away().is_some() => Form::Away,
             true if stderr().is_terminal() => Form::Bar,
             true if always => Form::Lines,
             _ => Form::Off,

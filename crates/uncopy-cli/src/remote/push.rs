@@ -46,7 +46,7 @@ pub(super) fn copy(
         Err(exit) => return Ok(exit),
     };
     let control = JobControl::default();
-    let mut relay = Relay::new(flags, &control, Some(&mut recorder));
+    let mut relay = Relay::new(flags, !flags.quiet, &control, Some(&mut recorder));
     let watched = if relay.wants_progress() { Watched::Yes } else { Watched::No };
     let job = RunJob {
         arguments: words::of(&configured, given, names, machine, watched).map_err(misuse)?,

@@ -27,22 +27,41 @@ pub(super) struct Relay<'a> {
     is_quiet: bool,
     is_json: bool,
     recorder: Option<&'a mut Recorder>,
+    control: &'a JobControl,
+    /// How far the job was when the other machine said so last.
+    state: JobProgress,
 }
 
 impl<'a> Relay<'a> {
     pub(super) fn new(
         flags: &CopyArgs,
-        control: &JobControl,
+        shows_progress: bool,
+        control: &'a JobControl,
         recorder: Option<&'a mut Recorder>,
     ) -> Relay<'a> {
         Relay {
-            bar: JobBar::new(!flags.quiet, flags.tree.progress, control.clock()),
+            bar: JobBar::new(shows_progress, flags.tree.progress, control.clock()),
             output: Lines::default(),
             error: Lines::default(),
             unwritten: None,
             is_quiet: flags.quiet,
             is_json: flags.json,
             recorder,
+            control,
+            state: JobProgress::default(),
+        }
+    }
+
+    /// Installs the handlers of signals that suspend the job or request its progress.
+    pub(super) fn listen(&self) {
+        self.control.listen();
+    }
+
+    /// Acts on these signals.
+    pub(super) fn handle_signals(&self) {
+        self.control.handle_signals();
+        if self.control.take_status_request() {
+            self.bar.print_status(self.state);
         }
     }
 
@@ -71,7 +90,10 @@ impl<'a> Relay<'a> {
                 let whole = lines.take_whole();
                 self.show(stream, &whole);
             }
-            FarEvent::Progress(state) => self.bar.draw(progress(state)),
+            FarEvent::Progress(state) => {
+                self.state = progress(state);
+                self.bar.draw(self.state);
+            }
             FarEvent::Note(Note::NoData(why)) if !session::is_notable(why) => {}
             FarEvent::Note(note) if !self.is_quiet => {
                 self.bar.aside(|| say(&format!("note: {}", words(note))));

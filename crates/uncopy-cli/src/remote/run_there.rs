@@ -1,5 +1,6 @@
 //! Runs a job on another machine, which asks this one for the sources.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use uncopy::remote::{self, Limits, RemoteError, RunJob};
@@ -33,6 +34,9 @@ pub(super) fn run_there(
 ) -> RanThere {
     // A signal must not leave the remote shell behind.
     stop.listen();
+    relay.listen();
+    // Each call ends before the next one begins.
+    let relay = RefCell::new(relay);
     let (far, streams) = match session::start(flags, machine) {
         Ok(started) => started,
         Err(error) => return RanThere::Failed(error),
@@ -43,8 +47,11 @@ pub(super) fn run_there(
         session::data(flags, &far),
         job,
         sources,
-        &|| stop.requested().is_some(),
-        &mut |event| relay.take(&event),
+        &|| {
+            relay.borrow().handle_signals();
+            stop.requested().is_some()
+        },
+        &mut |event| relay.borrow_mut().take(&event),
     );
     let is_unbegun = matches!(ended, Err(RemoteError::Stopped));
     let ended = match is_unbegun {

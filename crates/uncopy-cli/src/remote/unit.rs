@@ -75,7 +75,7 @@ impl UnitJob {
         stop: &Stop,
     ) -> Exit {
         let control = JobControl::default();
-        let mut relay = Relay::new(flags, &control, None);
+        let mut relay = Relay::new(flags, !self.quiet && !self.json, &control, None);
         let sources = [source.to_owned(), unit.to_owned()];
         let job = RunJob {
             arguments: self.words(),

@@ -1,6 +1,7 @@
 //! How a copy between machines ends before its time: a signal, a killed program, a killed remote shell.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -334,6 +335,32 @@ fn progress_is_shown_here() {
     }
 }
 
+/// A signal that requests it killed a push, which the far end makes.
+fn progress_is_shown_on_request() {
+    for direction in Direction::BOTH {
+        for flags in [&[][..], &["--json"], &["--quiet"]] {
+            let machines = Machines::new();
+            make_sources(&machines, direction);
+            let mut child = begin(&machines, direction, flags);
+            // It is continued as it is suspended, by the same handlers.
+            send(child.id(), Signal::TSTP);
+            wait_for("stop", || testbed::state(child.id()) == 'T');
+            send(child.id(), Signal::CONT);
+            send(child.id(), Signal::USR1);
+            let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+            let line = stderr.find_map(|line| line.ok().filter(|line| line.contains(" entries  ")));
+            let line = line.unwrap_or_default();
+            let what = format!("{direction:?} {flags:?}: {line}");
+            assert!(line.starts_with("uncopy: ") && line.contains("/s"), "{what}");
+            // A file has come.
+            assert!(!line.starts_with("uncopy: 0/"), "{what}");
+            send(child.id(), Signal::INT);
+            let output = finish(child);
+            assert_eq!(output.status.signal(), Some(2), "{what}");
+        }
+    }
+}
+
 fn the_rate_holds_over_the_wire() {
     for direction in Direction::BOTH {
         let machines = Machines::new();
@@ -376,6 +403,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_large_file_that_has_its_name_does_not_cross_again,
         [] a_copy_that_has_its_name_is_not_copied_into_itself,
         [] progress_is_shown_here,
+        [] progress_is_shown_on_request,
         [] the_rate_holds_over_the_wire,
         [] garbage_is_no_near_end,
     ]
