@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::signal::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -16,6 +18,9 @@ use crate::report;
 const SIGNALS: [i32; 3] = [signal_hook::consts::signal::SIGHUP, SIGINT, SIGTERM];
 #[cfg(not(unix))]
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+
+/// Time within which a signal reaches all processes that it is sent to, one after another.
+const DELIVERY: Duration = Duration::from_millis(300);
 
 /// Reports that [`Stop::new`] failed.
 pub(crate) fn failed(error: &io::Error) -> Exit {
@@ -81,6 +86,19 @@ impl Stop {
         match self.signal.load(Ordering::Relaxed) {
             0 => self.peer.as_ref().is_some_and(|asks| asks()).then_some(StopRequest::Peer),
             number => i32::try_from(number).ok().map(StopRequest::Signal),
+        }
+    }
+
+    /// As [`Stop::requested`], after another machine was lost: a signal to all processes ends the remote shell too, and
+    /// may come here a moment later.
+    pub(crate) fn requested_with_loss(&self) -> Option<StopRequest> {
+        let lost = Instant::now();
+        loop {
+            let requested = self.requested();
+            if requested.is_some() || lost.elapsed() >= DELIVERY {
+                return requested;
+            }
+            thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -99,7 +99,12 @@ pub(crate) fn copy(
     drop(bar);
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     let is_lost = ended.as_ref().is_err_and(|error| Exit::of(error) == Exit::Unreachable);
-    if let Err(error) = &ended
+    let stopped = match &ended {
+        Err(error) if error.is_cancelled() => stop.requested(),
+        Err(_) if is_lost => stop.requested_with_loss(),
+        _ => None,
+    };
+    if let (Err(error), None) = (&ended, stopped)
         && !error.is_cancelled()
     {
         let tried = pairs.len().saturating_sub(summary.sources_not_tried as usize);
@@ -111,8 +116,8 @@ pub(crate) fn copy(
         report.not_tried(not_tried, error.is_lasting());
     }
     report.summary(&summary, sources.wire());
-    match (ended, stop.requested()) {
-        (Err(error), Some(signal)) if error.is_cancelled() => report.stopped(signal),
+    match (ended, stopped) {
+        (Err(_), Some(by)) => report.stopped(by),
         (Err(error), _) => {
             if let Some(manifest) = manifest {
                 // It says so, and the error of the copy counts.

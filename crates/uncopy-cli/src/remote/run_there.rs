@@ -62,7 +62,11 @@ pub(super) fn run_there(
         }
         false => far.finish(ended),
     };
-    if let Some(by) = stop.requested() {
+    let stopped = match &ended {
+        Ok(_) => stop.requested(),
+        Err(_) => stop.requested_with_loss(),
+    };
+    if let Some(by) = stopped {
         let sentence = match &ended {
             _ if is_unbegun => Some(format!("stopped by {}; nothing was copied", by.name())),
             Err(_) => Some(format!(

@@ -45,7 +45,7 @@ impl Served {
         let pull = match remote::pull(streams, &Limits::default(), data, roots, &stops) {
             Ok(pull) => pull,
             Err(error) => {
-                if let Some(by) = stop.requested() {
+                if let Some(by) = stop.requested_with_loss() {
                     // It may wait for a password.
                     drop(far);
                     return Err(NotServed::Stopped(by));

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
-use testbed::{Case, Program, wait_for};
+use testbed::{Case, Program, descendants, wait_for};
 
 use super::ending::{find_far, finish, send};
-use super::{Direction, Machines, UNCOPY};
+use super::{Direction, Machines, UNCOPY, names_in};
 
 /// A copy, some of whose sources take a few seconds.
 struct Form {
@@ -218,10 +221,106 @@ fn what_is_refused_is_named_with_its_machine() {
     }
 }
 
+/// How a signal reaches the two ends of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// To all processes of the group, in the order of the kernel.
+    Group,
+    /// To the remote shell, and to the near end a moment later.
+    ShellFirst,
+    NearEndFirst,
+}
+
+impl Sent {
+    fn send(self, signal: Signal, child: &Child) {
+        let others = descendants(child.id());
+        let to = |process: u32| {
+            let process = Pid::from_raw(process.try_into().unwrap()).unwrap();
+            // It may have ended with another one.
+            let _ = kill_process(process, signal);
+        };
+        let to_others = || others.iter().copied().for_each(to);
+        match self {
+            Sent::Group => kill_process_group(Pid::from_child(child), signal).unwrap(),
+            Sent::ShellFirst => {
+                to_others();
+                thread::sleep(Duration::from_millis(20));
+                to(child.id());
+            }
+            Sent::NearEndFirst => {
+                to(child.id());
+                to_others();
+            }
+        }
+    }
+}
+
+fn check_stopped(machines: &Machines, output: &Output, signal: Signal, what: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let what = format!("{what}: {text}{printed}");
+    assert_eq!(output.status.signal(), Some(signal.as_raw()), "{what}");
+    assert!(text.contains("stopped by SIG"), "{what}");
+    assert!(!text.contains("cannot copy "), "{what}");
+    assert!(sources_of(&lines(&printed), "event", "failed").is_empty(), "{what}");
+    let records = log(machines);
+    assert!(sources_of(&records, "result", "failed").is_empty(), "{what}");
+    let end = records.last().unwrap();
+    assert_eq!((&end["audit"], &end["interrupted"]), (&"end".into(), &true.into()), "{what}");
+    check_chain(machines);
+}
+
+/// A pull took it for a lost connection where the remote shell ended first.
+fn a_signal_to_all_is_no_lost_machine() {
+    for direction in Direction::BOTH {
+        for form in [&FORMS[0], &FORMS[2], &FORMS[4]] {
+            for signal in [Signal::TERM, Signal::HUP] {
+                for sent in [Sent::Group, Sent::Group, Sent::ShellFirst, Sent::NearEndFirst] {
+                    let machines = Machines::new();
+                    make(&machines, direction);
+                    let child = begin(&machines, direction, form, &["--json", "--audit=log"]);
+                    sent.send(signal, &child);
+                    let output = finish(child);
+                    let what = format!("{direction:?} {:?} {signal:?} {sent:?}", form.sources);
+                    check_stopped(&machines, &output, signal, &what);
+                    check_nothing_half_written(machines.destination(direction), &what);
+                }
+            }
+        }
+    }
+}
+
+fn check_nothing_half_written(to: &Path, what: &str) {
+    let large = ["copy", "copy/large", "there/one", "there/tree/large"];
+    assert!(large.iter().all(|name| !to.join(name).exists()), "{what}: {:?}", names_in(to));
+}
+
+/// While the remote shell waits: a pull had no log.
+fn a_signal_to_all_before_the_greeting_is_recorded() {
+    for direction in Direction::BOTH {
+        for sent in [Sent::Group, Sent::Group, Sent::ShellFirst, Sent::NearEndFirst] {
+            let machines = Machines::new();
+            make(&machines, direction);
+            let here = machines.aside.join("here");
+            machines.log_in_with(&format!("touch '{}'; exec sleep 1000", here.display()));
+            let mut command = machines.command();
+            command.args(["--json", "--audit=log"]).arg(direction.source("a"));
+            command.arg(direction.destination("copy")).process_group(0);
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            wait_for("remote shell", || here.exists());
+            sent.send(Signal::TERM, &child);
+            let output = finish(child);
+            check_stopped(&machines, &output, Signal::TERM, &format!("{direction:?} {sent:?}"));
+        }
+    }
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] sources_of_a_lost_machine_are_recorded_as_failed,
         [] a_machine_that_is_not_there_is_recorded,
         [] what_is_refused_is_named_with_its_machine,
+        [] a_signal_to_all_is_no_lost_machine,
+        [] a_signal_to_all_before_the_greeting_is_recorded,
     ]
 }
