@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use testbed::{Case, Compared, Program, assert_same_tree};
+use testbed::{Case, Compared, Program, Run, assert_same_tree};
 
 use super::{Direction, Machines, UNCOPY, names_in, succeeded};
 
@@ -224,6 +224,64 @@ fn what_may_not_be_read_is_an_error_of_its_entry() {
     }
 }
 
+/// Returns sources that failed, from `src` on, with their errors.
+fn failures(run: &Run) -> Vec<String> {
+    let events = run.receipts().into_iter().filter(|event| event.value()["event"] == "failed");
+    let path = |event: testbed::Receipt| {
+        let path = event.value()["source"].as_str().unwrap_or_default().to_owned();
+        let name = path.rsplit_once("src").map_or("", |(_, name)| name).to_owned();
+        format!("{name} {}", event.value()["errno"])
+    };
+    let mut found: Vec<String> = events.map(path).collect();
+    found.sort();
+    found
+}
+
+/// A dry run promised files of another machine without opening them.
+fn a_dry_run_names_what_the_copy_cannot_open() {
+    for direction in Direction::BOTH {
+        for (flags, is_there) in [(&["-r"][..], false), (&["-rT"], true), (&["-rf"], false)] {
+            let machines = Machines::new();
+            for directory in [&machines.near, &machines.far, &machines.aside] {
+                fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+            }
+            let (from, to) = (machines.source(direction), machines.destination(direction));
+            fs::create_dir_all(from.join("src/closed")).unwrap();
+            let long = "x".repeat(100_000);
+            for (name, contents) in
+                [("open", "1"), ("secret", "2"), ("long", &*long), ("empty", "")]
+            {
+                fs::write(from.join("src").join(name), contents).unwrap();
+            }
+            for name in ["secret", "long", "empty", "closed"] {
+                let path = from.join("src").join(name);
+                fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+            }
+            if is_there {
+                let there = to.subdirectory("there", 0o777);
+                fs::write(there.join("secret"), b"older").unwrap();
+                fs::set_permissions(there.join("secret"), fs::Permissions::from_mode(0o666))
+                    .unwrap();
+            }
+            let copy = |more: &[&str]| {
+                let run = machines.cp().arg("--json").args(flags).args(more);
+                let run = run.arg(direction.source("src")).arg(direction.destination("there"));
+                run.as_user(65534).run()
+            };
+            let local = Program::new(UNCOPY).args(["cp", "--json", "--dry-run"]).args(flags);
+            let local = local.arg(from.join("src")).arg(to.join("there")).as_user(65534).run();
+            let (planned, made) = (copy(&["--dry-run"]), copy(&[]));
+            let what = format!("{direction:?} {flags:?}: {}\n{}", planned.stdout, made.stdout);
+            for run in [&local, &planned, &made] {
+                assert_eq!(run.status.code(), Some(1), "{what}");
+                let expected = ["/closed 13", "/empty 13", "/long 13", "/secret 13"];
+                assert_eq!(failures(run), expected, "{what}");
+            }
+            assert!(planned.stdout.contains("src/open"), "{what}");
+        }
+    }
+}
+
 /// A directory that can be listed and whose entries cannot be looked at: each fails alone, as on one machine.
 fn what_cannot_be_looked_at_is_an_error_of_its_entry() {
     for direction in Direction::BOTH {
@@ -256,18 +314,6 @@ fn what_cannot_be_looked_at_is_an_error_of_its_entry() {
                     }
                 }
             }
-            let failed = |run: &testbed::Run| -> Vec<String> {
-                let events =
-                    run.receipts().into_iter().filter(|event| event.value()["event"] == "failed");
-                let path = |event: testbed::Receipt| {
-                    let path = event.value()["source"].as_str().unwrap_or_default().to_owned();
-                    let name = path.rsplit_once("src").map_or("", |(_, name)| name).to_owned();
-                    format!("{name} {}", event.value()["errno"])
-                };
-                let mut found: Vec<String> = events.map(path).collect();
-                found.sort();
-                found
-            };
             let local = Program::new(UNCOPY).arg("cp").arg("--json").args(flags);
             let local = local.arg(from.join("src")).arg(to.join("here")).as_user(65534).run();
             let remote = machines.cp().arg("--json").args(flags).arg(direction.source("src"));
@@ -275,8 +321,8 @@ fn what_cannot_be_looked_at_is_an_error_of_its_entry() {
             let what =
                 format!("{direction:?} {flags:?}: {}\nhere: {}", remote.stdout, local.stdout);
             assert_eq!((remote.status.code(), local.status.code()), (Some(1), Some(1)), "{what}");
-            let found = failed(&remote);
-            assert_eq!(found, failed(&local), "{what}");
+            let found = failures(&remote);
+            assert_eq!(found, failures(&local), "{what}");
             assert!(found.iter().any(|name| name.starts_with("/closed/b")), "{what}");
             if !flags.contains(&"--dry-run") {
                 assert_same_tree(&to.join("here"), &to.join("there"), Compared::default());
@@ -388,6 +434,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_serving_machine_is_named_by_its_errors,
         [] the_program_there_may_have_words,
         [testbed::Need::Root] what_cannot_be_looked_at_is_an_error_of_its_entry,
+        [testbed::Need::Root] a_dry_run_names_what_the_copy_cannot_open,
         [testbed::Need::Root] what_may_not_be_read_is_an_error_of_its_entry,
     ]
 }

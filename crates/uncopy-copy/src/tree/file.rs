@@ -118,6 +118,10 @@ pub(super) fn copy_regular(
                 return Ok(Outcome::Copied(Receipt::default()));
             }
             (Admission::Done(outcome), _) => {
+                if let EntryOutcome::Planned { .. } = outcome {
+                    // One of this machine is open already.
+                    source.open_there()?;
+                }
                 if let EntryOutcome::Planned { action: Action::Replace, .. } = outcome {
                     // The copy itself would be refused here.
                     let (given, found) = (DisplayPath::Lazy(&to), admission::find(place)?);
