@@ -14,10 +14,10 @@ use crate::options::Preserve;
 use crate::peer::{Peer, PeerContents, PeerEntry, PeerNamed, PeerNames};
 use crate::peer_directory::{ListedThere, PeerDirectory};
 use crate::peer_file::PeerFile;
-use crate::peer_link::{PeerLink, PeerObject};
+use crate::peer_link::{PeerLink, PeerObject, root_not_opened};
 use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
-use uncopy_core::{Errno, Error, Result};
+use uncopy_core::{Errno, Result};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, name, transfer};
 
@@ -135,7 +135,7 @@ impl GuardedSource {
         };
         match opened.and_then(is_directory) {
             Ok(directory) => Ok(GuardedSource(SourceDirectory::There(Arc::new(directory)))),
-            Err(errno) => Err(link.lost().unwrap_or_else(|| Error::system("open", name, errno))),
+            Err(errno) => Err(link.lost().unwrap_or_else(|| root_not_opened(name, errno))),
         }
     }
 
@@ -331,7 +331,7 @@ impl GuardedFile {
                 let (directory, name) = (Arc::new(directory), name.as_os_str().to_owned());
                 Ok(GuardedFile(OpenFile::There { directory, name, opened }))
             }
-            Err(errno) => Err(link.lost().unwrap_or_else(|| Error::system("open", name, errno))),
+            Err(errno) => Err(link.lost().unwrap_or_else(|| root_not_opened(name, errno))),
         }
     }
 

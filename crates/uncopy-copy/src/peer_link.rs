@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::FileType;
@@ -18,6 +18,15 @@ use uncopy_os::file::{Stat, Timestamp};
 /// Error number of every question after the machine was lost. It is not reported: the job ends with
 /// [`PeerLink::lost`].
 const LOST: Errno = Errno::ENOTCONN;
+
+/// Returns the error of a root that cannot be opened there.
+pub(crate) fn root_not_opened(root: &Path, errno: Errno) -> Error {
+    match errno {
+        // The other machine looks at no path that leads out of the directory of the login.
+        Errno::EXDEV => Error::new("open", root, Reason::Refused(Objection::OutsideLogin)),
+        errno => Error::system("open", root, errno),
+    }
+}
 
 /// Marks device numbers of the other machine, so that none of its files is taken for one of this machine. No device
 /// of Linux has this bit (`MAJOR` in `include/linux/kdev_t.h`).

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod examined;
+mod leads_out;
 mod pull;
 mod push;
 mod reach;

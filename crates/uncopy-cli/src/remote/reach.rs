@@ -6,6 +6,7 @@ use uncopy::copy::job::{JobOptions, LinkDest};
 use uncopy::copy::{Existing, Transform};
 use uncopy::follow;
 
+use super::leads_out::{LastLink, leads_out};
 use crate::cp::target::{self, Kind, Names};
 
 /// Directories that a copy reaches. They exist.
@@ -18,21 +19,21 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Finds what a copy with these options and names reaches. `only`: all that this login may reach. `None`: the destination
-    /// lies elsewhere.
+    /// Finds what a copy with these options and names reaches. `only`: all that this login may reach.
+    ///
+    /// # Errors
+    /// The path that lies elsewhere, or leads there: the destination, or the name of a copy in it.
     pub(super) fn of_copy(
         options: &JobOptions,
         names: &Names,
         only: Option<&Path>,
-    ) -> Option<Reach> {
+    ) -> Result<Reach, PathBuf> {
         let destination = &names.destination;
         let ends = if follows_links(options) { Ends::Followed } else { Ends::Replaced };
-        let writable = of_destination(destination, names.kind, ends);
         if let Some(only) = only {
-            // It may reach everything there, and what else the options name is not there for it.
-            return is_beneath(only, destination, &writable).then(|| Reach::writing(writable));
+            return Reach::of_copy_within(only, names, ends);
         }
-        let mut reach = Reach::writing(writable);
+        let mut reach = Reach::writing(of_destination(destination, names.kind, ends));
         let mut bases = vec![destination.clone()];
         if names.is_inside(destination.is_dir()) {
             if ends == Ends::Followed {
@@ -56,13 +57,37 @@ impl Reach {
             };
             reach.linked = bases.iter().flat_map(places).filter(|path| path.is_dir()).collect();
         }
-        Some(reach)
+        Ok(reach)
     }
 
-    /// Finds what is written to at a destination of any kind, as [`Reach::of_copy`] does.
+    /// Finds the same for a login that may reach one directory: everything there, and what else the options name is not there
+    /// for it.
+    fn of_copy_within(only: &Path, names: &Names, ends: Ends) -> Result<Reach, PathBuf> {
+        let destination = &names.destination;
+        let has_slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/");
+        // Whether a link that leads out is a directory may not show either, so that the name alone must not depend on it.
+        let is_name = ends == Ends::Replaced && names.kind == Kind::File && !has_slash;
+        let (last, writable) = match is_name {
+            true => (LastLink::Named, existing(vec![parent(destination)])),
+            false => (LastLink::Followed, of_destination(destination, names.kind, ends)),
+        };
+        if !is_beneath(only, destination, last, &writable) {
+            return Err(destination.clone());
+        }
+        if ends == Ends::Followed && names.is_inside(destination.is_dir()) {
+            let leads_out = |path: &PathBuf| leads_out(only, path, LastLink::Followed);
+            if let Some(path) = copies(names).into_iter().find(leads_out) {
+                return Err(path);
+            }
+        }
+        Ok(Reach::writing(writable))
+    }
+
+    /// Finds what is written to at a destination of any kind, as [`Reach::of_copy`] does. `None`: it lies elsewhere.
     pub(super) fn of_path(destination: &Path, only: Option<&Path>) -> Option<Reach> {
         let writable = of_destination(destination, Kind::Either, Ends::Followed);
-        let may = only.is_none_or(|only| is_beneath(only, destination, &writable));
+        let last = LastLink::Followed;
+        let may = only.is_none_or(|only| is_beneath(only, destination, last, &writable));
         may.then(|| Reach::writing(writable))
     }
 
@@ -85,43 +110,52 @@ fn follows_links(options: &JobOptions) -> bool {
     options.copy.existing != Existing::Remove && options.copy.backup.is_none()
 }
 
-/// Whether a destination, by its text and by where it really is, lies in the directory that a login is restricted to.
-fn is_beneath(only: &Path, destination: &Path, writable: &[PathBuf]) -> bool {
+/// Whether a destination, by its text, by that of links and by where it really is, lies in the directory that a login is
+/// restricted to.
+fn is_beneath(only: &Path, destination: &Path, last: LastLink, writable: &[PathBuf]) -> bool {
     let inner = match destination.is_absolute() {
         true => destination.strip_prefix(only).ok(),
         false => Some(destination),
     };
     let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     let is_inside = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(only));
-    inner.is_some_and(|inner| inner.components().all(stays)) && writable.iter().all(is_inside)
+    inner.is_some_and(|inner| inner.components().all(stays))
+        && !leads_out(only, destination, last)
+        && writable.iter().all(is_inside)
 }
 
 /// Directories beneath which a copy to this destination writes.
 fn of_destination(destination: &Path, kind: Kind, ends: Ends) -> Vec<PathBuf> {
     let found = destination.canonicalize();
     let is_inside = |path: &Path| path.is_dir() && kind != Kind::File;
-    match found {
+    existing(match found {
         // Something new, or a link that leads nowhere: it is made beside its name.
         Err(_) => vec![parent(destination)],
         Ok(path) if is_inside(&path) => vec![path],
         Ok(path) if ends == Ends::Replaced && !path.is_dir() => vec![parent(destination)],
         // It is replaced where it lies, through a link or not.
         Ok(path) => vec![parent(destination), parent(&path), path],
-    }
-    .into_iter()
-    .filter(|path| path.is_dir())
-    .collect()
+    })
+}
+
+/// Returns those that are directories.
+fn existing(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.into_iter().filter(|path| path.is_dir()).collect()
+}
+
+/// Returns the names of the copies in the destination.
+fn copies(names: &Names) -> Vec<PathBuf> {
+    let pairs = target::pairs(names.clone(), true, Transform::None, |_| true).unwrap_or_default();
+    pairs.into_iter().map(|pair| pair.destination).collect()
 }
 
 /// Directories of the files that links in the destination lead to, where those have the names of copies.
 fn behind_links(names: &Names) -> Vec<PathBuf> {
-    let pairs = target::pairs(names.clone(), true, Transform::None, |_| true).unwrap_or_default();
     let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
     // As the copy follows it: others may have planted a link.
     let is_file = |path: &Path| follow::metadata(path).is_ok_and(|found| found.is_file());
-    pairs
+    copies(names)
         .into_iter()
-        .map(|pair| pair.destination)
         .filter(|path| is_link(path) && is_file(path))
         .filter_map(|path| path.canonicalize().ok())
         .map(|path| parent(&path))

@@ -144,8 +144,9 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
             return Ok(Exit::Usage);
         }
     };
-    let Some(Reach { writable, linked }) = Reach::of_copy(&job.options, &job.names, only) else {
-        return refuse_outside(request, &job.names.destination);
+    let Reach { writable, linked } = match Reach::of_copy(&job.options, &job.names, only) {
+        Ok(reach) => reach,
+        Err(outside) => return refuse_outside(request, &outside),
     };
     if let (Some(only), Some(earlier)) = (only, &mut job.options.link_dest) {
         // Whether a file is there, and is like one of the other machine, is a secret of what lies outside.

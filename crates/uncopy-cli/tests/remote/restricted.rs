@@ -195,6 +195,88 @@ fn earlier_copies_outside_are_no_earlier_copies() {
     assert_eq!(fs::metadata(far.join("only/tue/tree/secret")).unwrap().nlink(), 2);
 }
 
+/// A refusal told whether a path outside exists, and what it is, through a link that the login itself had made.
+fn a_refusal_does_not_depend_on_what_is_outside() {
+    let restricted = Restricted::new();
+    let (near, far) = (restricted.machines.near.path(), restricted.machines.far.path());
+    let only = far.join("only");
+    fs::create_dir(near.join("tree")).unwrap();
+    fs::write(near.join("tree/z"), b"from near").unwrap();
+    let absolute = |name: &str| far.join(name).display().to_string();
+    let targets = [
+        absolute("outside/secret"),
+        absolute("outside/nothing"),
+        absolute("outside"),
+        absolute("nothing"),
+        "../outside/secret".to_owned(),
+        "../outside/nothing".to_owned(),
+        "../outside".to_owned(),
+        "../nothing".to_owned(),
+        "/etc/shadow".to_owned(),
+        "/etc/no such file".to_owned(),
+        "d/chain".to_owned(),
+        "d/no-chain".to_owned(),
+    ];
+    symlink("../../outside/secret", only.join("d/chain")).unwrap();
+    symlink("../../nothing", only.join("d/no-chain")).unwrap();
+    for (link, words) in [
+        ("link", "a far:link"),
+        ("link", "-n a far:link"),
+        ("link", "-u a far:link"),
+        ("link", "-f a far:link"),
+        ("link", "-T a far:link"),
+        ("link", "-b a far:link"),
+        ("link", "--remove-destination a far:link"),
+        ("link", "-r --dry-run a far:link"),
+        ("link", "--resume a far:link"),
+        ("link", "--json a far:link"),
+        ("link", "a far:link/"),
+        ("link", "a far:link/z"),
+        ("link", "-n a far:link/z"),
+        ("link", "-r tree far:link"),
+        ("link", "-rT tree far:link/z"),
+        ("link", "-r tree/. far:link/"),
+        ("d/a", "a far:d"),
+        ("d/a", "-n a far:d"),
+        ("d/tree", "-r a tree far:d"),
+        ("link", "far:link got"),
+        ("link", "-n far:link a"),
+        ("link", "-rH far:link got"),
+        ("link", "-r far:link/ got"),
+        ("link", "-r far:link/. got"),
+        ("link", "far:link/z got"),
+        ("link", "-r --dry-run far:link/z got"),
+        ("link", "doctor a far:link"),
+        ("link", "doctor a far:link/z"),
+        ("link", "doctor a far:link/z/z"),
+        ("link", "doctor far:link got"),
+    ] {
+        let mut first: Option<String> = None;
+        for target in &targets {
+            let above = if link.contains('/') && !target.starts_with('/') { "../" } else { "" };
+            symlink(format!("{above}{target}"), only.join(link)).unwrap();
+            let run = match words.strip_prefix("doctor ") {
+                None => restricted.cp("").args(words.split(' ')).run(),
+                Some(operands) => {
+                    restricted.cp("");
+                    let doctor = Program::new(UNCOPY).arg("doctor").args(operands.split(' '));
+                    let doctor = doctor.args(["--", "-e"]).arg(restricted.machines.shell());
+                    doctor.args(["--remote-program", UNCOPY]).current_dir(near).run()
+                }
+            };
+            let said = format!("{} {}{}", run.status, run.stdout, run.stderr);
+            fs::remove_file(only.join(link)).unwrap();
+            restricted.is_refused(&run);
+            let is_named = said.contains("leads out of the directory that this login may use");
+            assert!(is_named, "{words} {target}: {said}");
+            let expected = first.get_or_insert_with(|| said.clone());
+            assert_eq!(*expected, said, "{words} {target}");
+            assert!(!near.join("got").exists(), "{words} {target}");
+        }
+    }
+    assert_eq!(fs::read(near.join("a")).unwrap(), b"from near");
+}
+
 fn a_kernel_that_cannot_confine_is_no_place_for_a_restriction() {
     let restricted = Restricted::new();
     let without = [Forbidden::Call(SystemCall::LANDLOCK_CREATE_RULESET)];
@@ -219,8 +301,8 @@ fn links_that_lead_out_are_not_written_through() {
     let run = restricted.cp("").args(["b", "far:d"]).run();
     succeeded(&run);
     assert_eq!(fs::read(far.join("only/d/inside")).unwrap(), b"through");
-    for destination in ["d", "secret"] {
-        let run = restricted.cp("").args(["--remove-destination", "a"]);
+    for (destination, flags) in [("d", &[][..]), ("secret", &["-T"])] {
+        let run = restricted.cp("").args(["--remove-destination", "a"]).args(flags);
         let run = run.arg(format!("far:{destination}")).run();
         succeeded(&run);
         restricted.check(&run);
@@ -237,6 +319,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_login_that_only_reads_writes_nothing,
         [] earlier_copies_outside_are_no_earlier_copies,
         [] links_that_lead_out_are_not_written_through,
+        [] a_refusal_does_not_depend_on_what_is_outside,
         [] a_kernel_that_cannot_confine_is_no_place_for_a_restriction,
     ]
 }

@@ -33,7 +33,7 @@ use crate::jobs::{EntryKind, Links, Sources};
 use crate::metadata::Made;
 use crate::peer_directory::PeerDirectory;
 use crate::peer_file::PeerFile;
-use crate::peer_link::{PeerLink, PeerObject};
+use crate::peer_link::{PeerLink, PeerObject, root_not_opened};
 use crate::source::{describe, refuse_entry};
 use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
@@ -64,7 +64,10 @@ pub(super) fn copy(
     let (opened, stat) = match looked {
         Ok(looked) => looked,
         Err(stopped) => {
-            let error = stopped.error("open", source);
+            let error = match there {
+                Some(_) => root_not_opened(source, stopped.errno()),
+                None => stopped.error("open", source),
+            };
             return fail(
                 &mut worker_loop.worker().reporter,
                 source,

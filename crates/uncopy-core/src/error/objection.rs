@@ -171,6 +171,9 @@ coded! {
         LeadsOutside = "leads_outside",
             "it leads out of the tree, or by an absolute path; set follow_outside to follow it \
              anyway";
+        /// A source on another machine leads out of the directory that the login there is restricted to.
+        OutsideLogin = "outside_login",
+            "it leads out of the directory that this login may use; name a path in it";
         /// Windows lets this process make no symbolic links.
         LinksNeedRight = "links_need_right",
             "this process may not make symbolic links; turn on the developer mode of Windows or run as \
