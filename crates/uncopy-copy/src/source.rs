@@ -264,11 +264,13 @@ impl<'a> Source<'a> {
         if file.contents().is_some() && !lacks_attributes {
             return Ok(());
         }
-        let now = file.open().map_err(|errno| Error::system("open", self.path, errno))?.clone();
+        let now = file.open().map_err(|errno| match errno {
+            Errno::ELOOP => changed_kind(self.path, FileType::Symlink),
+            errno => Error::system("open", self.path, errno),
+        })?;
+        let now = now.clone();
         if now.file_type() != FileType::RegularFile {
-            let reason =
-                Reason::Refused(Objection::KindChanged { kind: describe(now.file_type()) });
-            return Err(Error::new("copy", self.path, reason));
+            return Err(changed_kind(self.path, now.file_type()));
         }
         if !now.is_same_file(&self.stat) || difference(&self.stat, &now).is_some() {
             file.forget_contents();
@@ -384,6 +386,11 @@ pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
         what.push("ctime".into());
     }
     (!what.is_empty()).then(|| what.join(", "))
+}
+
+/// Refuses an entry whose kind differs from the listed one.
+pub(crate) fn changed_kind(path: impl AsRef<Path>, found: FileType) -> Error {
+    Error::new("copy", path, Reason::Refused(Objection::KindChanged { kind: describe(found) }))
 }
 
 /// Refuses a source of a kind that is not copied.

@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] units_make_the_tree_of_another_machine,
         [Need::Tool("sshd"), Need::Tool("ssh")] units_go_through_a_real_login,
         [] what_changed_since_the_plan_stays,
+        [] what_became_a_link_since_the_plan_has_changed,
         [] entries_that_are_asked_for_ahead_are_those_of_the_plan,
         [] a_file_that_cannot_be_read_fails_alone,
         [] two_workers_do_two_units_of_one_plan,
@@ -195,6 +196,50 @@ fn what_changed_since_the_plan_stays() {
         assert!(read("large").is_err());
         let retry = between.unit(["retry"]).arg(work.directory()).run();
         assert!(retry.stdout.contains(large.to_str().unwrap()), "{}", retry.stdout);
+    }
+}
+
+/// A file that is cut, and one in a directory, gave advice about paths with too many links.
+fn what_became_a_link_since_the_plan_has_changed() {
+    for direction in [None, Some(Direction::Push), Some(Direction::Pull)] {
+        let between = direction.map(Between::new);
+        let own = Work::new();
+        let work = between.as_ref().map_or(&own, |between| &between.work);
+        for path in ["large", "small", "d/large", "d/small"] {
+            let bytes = if path.ends_with("large") { 3 << 20 } else { 10 };
+            work.write(path, seeded(1, 0, bytes));
+        }
+        match &between {
+            Some(between) => between.plan(&[]),
+            None => work.plan(&[]),
+        }
+        let aside = work.scratch.join("aside");
+        fs::create_dir(&aside).unwrap();
+        for name in ["large", "small", "d"] {
+            // It leads to the very file or directory that the plan saw.
+            fs::rename(work.source().join(name), aside.join(name)).unwrap();
+            std::os::unix::fs::symlink(aside.join(name), work.source().join(name)).unwrap();
+        }
+        for path in ["large", "small", "d/large", "d/small"] {
+            let unit = work.unit_of(path);
+            let run = match &between {
+                Some(between) => between.run(&unit),
+                None => run_unit(&unit),
+            };
+            let what = format!("{direction:?} {path}: {}{}", run.stderr, run.stdout);
+            assert_eq!(run.status.code(), Some(4), "{what}");
+            assert!(kinds(&run).iter().all(|kind| kind == "source_changed"), "{what}");
+            for text in ["ELOOP", "ENOTDIR", "fewer symbolic links"] {
+                assert!(!what.contains(text), "{what}");
+            }
+            assert!(what.contains("make a new plan"), "{what}");
+        }
+        // Directories are finished last.
+        let run = match (&between, work.units().last().unwrap()) {
+            (Some(between), unit) => between.run(unit),
+            (None, unit) => run_unit(unit),
+        };
+        assert!(!run.stdout.contains("ELOOP") && !run.stdout.contains("ENOTDIR"), "{}", run.stdout);
     }
 }
 

@@ -12,7 +12,7 @@ use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::open_linked_directory;
 use super::finish::end;
 use super::list::list_open;
-use super::place::Place;
+use super::place::{Place, directory_not_opened};
 use super::reporter::Reporter;
 use super::retry;
 use super::worker::Worker;
@@ -93,7 +93,8 @@ fn open_pair(
         let source = if linked {
             open_linked_directory(options, place)?
         } else {
-            place.open.source.open_child(place.name).map_err(|errno| fail("open", errno))?
+            let opened = place.open.source.open_child(place.name);
+            opened.map_err(|errno| directory_not_opened(place, errno))?
         };
         let stat = source.stat().map_err(|errno| fail("examine", errno))?;
         Ok((source, stat))

@@ -21,7 +21,7 @@ use super::enter::{begin, check_source, pair_of};
 use super::entry::{copy_open, make_followed_special, push};
 use super::finish::{end, give_metadata};
 use super::list::{copied_contents, list_open};
-use super::place::{OpenFile, Place, changed_kind};
+use super::place::{OpenFile, Place, changed_kind, directory_not_opened};
 use super::queue::{Batch, Task};
 use super::removal::{self, remove_copied};
 use super::root::refuse_pair;
@@ -529,7 +529,7 @@ fn enter_above(
 /// Opens a directory of the source. Returns `true` if it cannot be opened again without following a link, or for
 /// reading.
 fn open_source(place: &Place<'_>, follows: bool) -> Result<(SourceDirectory, Stat, bool)> {
-    let fail = |errno| Error::system("open", place.source(), errno);
+    let fail = |errno| directory_not_opened(place, errno);
     let (name, at) = (place.name, &place.open.source);
     let Some(above) = at.here() else {
         let there = at.open_child(name).and_then(|there| Ok((there.stat()?, there)));

@@ -9,9 +9,9 @@ use rustix::fs::FileType;
 
 use super::directory::{Directory, Open};
 use crate::peer::PeerEntry;
-use crate::source::describe;
+use crate::source;
 use crate::source_file::SourceFile;
-use uncopy_core::{Error, Objection, Reason};
+use uncopy_core::{Errno, Error};
 use uncopy_os::Sys;
 use uncopy_os::file::Stat;
 
@@ -84,6 +84,16 @@ pub(super) struct OpenFile {
 
 /// Refuses an entry whose kind differs from the listed one.
 pub(super) fn changed_kind(place: &Place<'_>, found: FileType) -> Error {
-    let reason = Reason::Refused(Objection::KindChanged { kind: describe(found) });
-    Error::new("copy", place.source(), reason)
+    source::changed_kind(place.source(), found)
+}
+
+/// Returns the error of a directory that cannot be opened: it may have become something else after it was listed.
+pub(super) fn directory_not_opened(place: &Place<'_>, errno: Errno) -> Error {
+    let is_another = matches!(errno, Errno::ELOOP | Errno::ENOTDIR);
+    match is_another.then(|| place.open.source.stat_name(place.name)) {
+        Some(Ok(now)) if now.file_type() != FileType::Directory => {
+            changed_kind(place, now.file_type())
+        }
+        _ => Error::system("open", place.source(), errno),
+    }
 }

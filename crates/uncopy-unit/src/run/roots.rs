@@ -10,7 +10,7 @@ use crate::format::{Header, RelativePath, Root};
 use crate::roots::{above, open_destination};
 use uncopy_copy::guarded::GuardedSource;
 use uncopy_copy::peer::Peer;
-use uncopy_core::{Errno, Error};
+use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::{Sys, directory, follow};
 
 /// The open roots of a unit.
@@ -109,12 +109,20 @@ pub(super) fn at_destination(
     Error::destination(operation, header.destination.as_path().join(path.as_path()), errno)
 }
 
-/// Makes the error of a call on an entry of the source.
+/// Makes the error of a call on an entry of the source. Another kind of thing at its name, or at one that leads to it, is a
+/// change since the plan.
 pub(super) fn at_source(
     operation: &'static str,
     header: &Header,
     path: &RelativePath,
     errno: Errno,
 ) -> Error {
-    Error::system(operation, header.source.as_path().join(path.as_path()), errno)
+    let path = header.source.as_path().join(path.as_path());
+    match errno {
+        Errno::ELOOP | Errno::ENOTDIR | Errno::ENXIO => {
+            let what = "kind".to_owned();
+            Error::new(operation, path, Reason::Refused(Objection::SourceSincePlan { what }))
+        }
+        errno => Error::system(operation, path, errno),
+    }
 }

@@ -231,6 +231,39 @@ fn statuses_that_no_file_has_end_the_job() {
     }
 }
 
+/// Those that became symbolic links were reported as paths with too many of them.
+#[test]
+fn what_became_another_thing_after_it_was_listed_says_so() {
+    for is_directory in [false, true] {
+        for (mode, kind) in [
+            (0o120_777, "a symbolic link"),
+            (0o010_644, "a FIFO"),
+            (if is_directory { 0o100_644 } else { 0o040_755 }, "other"),
+        ] {
+            let kind = match (kind, is_directory) {
+                ("other", true) => "a regular file",
+                ("other", false) => "a directory",
+                (kind, _) => kind,
+            };
+            let scene = Scene::new();
+            let (directory, file) = stats(&scene);
+            let listed = if is_directory { directory } else { file };
+            let now = Stat { mode, ..listed.clone() };
+            let page = move |handle: PeerHandle, _| {
+                assert_eq!(handle.0, 0, "it is no directory now");
+                last(vec![entry("changes", listed.clone())])
+            };
+            let mut liar = liar(&scene, Box::new(page));
+            liar.stat = Box::new(move |_| now.clone());
+            let failed = Reasons::default();
+            let summary = receive_watched(&scene, liar, &JobOptions::new(), &failed).unwrap();
+            assert_eq!(summary.failed, 1, "{summary:?}");
+            let expected = Reason::Refused(Objection::KindChanged { kind });
+            assert_eq!(*failed.0.lock().unwrap(), [expected], "{is_directory} {kind}");
+        }
+    }
+}
+
 #[test]
 fn statuses_that_are_odd_are_of_one_entry() {
     type Change = (&'static str, fn(&mut Stat), u64);
