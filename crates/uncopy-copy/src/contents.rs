@@ -223,7 +223,8 @@ impl FileCopy<'_, '_> {
         {
             let read = self.receipt.compression.as_ref().filter(|_| self.request.transforms());
             let source_bytes = read.map_or(reached, |compression| compression.source_bytes);
-            if digest.is_some() {
+            // Another machine is not asked for the bytes twice.
+            if digest.is_some() && !self.facts.is_elsewhere {
                 self.receipt.notes.push(Note::DigestAsItCame);
             }
             let digest = digest.or_else(|| verification::streamed(&self.receipt, wanted.algorithm));

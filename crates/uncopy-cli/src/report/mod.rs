@@ -183,11 +183,7 @@ enum Form {
 }
 
 /// Prints the notes of a copy.
-fn print_notes<'a>(
-    destination: &Path,
-    notes: impl Iterator<Item = &'a Note>,
-    flags_not_kept: InodeFlags,
-) {
+fn print_notes(destination: &Path, notes: &[Note], flags_not_kept: InodeFlags) {
     let shown = destination.display();
     for note in notes {
         say(&format!("note: {shown}: {}", self::note(note)));
@@ -207,11 +203,6 @@ pub(crate) fn flags_not_kept(flags: InodeFlags) -> String {
     let names: Vec<_> = flags.names().map(|name| name.replace('_', " ")).collect();
     let names = names.join(", ");
     format!("inode flags of the source that the copy does not have: {names} (chattr sets them)")
-}
-
-/// Whether a note is worth a line: one that holds for every file of another machine is not.
-pub(crate) fn is_said(note: &Note, is_between: bool) -> bool {
-    !is_between || !matches!(note, Note::DigestAsItCame)
 }
 
 /// Warns of entries that look like leftovers and were not removed.
@@ -300,7 +291,7 @@ impl Report {
         }
         // The JSON contains them.
         if !self.quiet && self.form != Form::Json {
-            print_notes(&pair.destination, receipt.notes.iter(), receipt.flags_not_kept);
+            print_notes(&pair.destination, &receipt.notes, receipt.flags_not_kept);
         }
         if !self.quiet {
             warn_about(&receipt.leftovers);
@@ -421,8 +412,7 @@ impl Report {
             }
             _ => return,
         };
-        let said = notes.iter().filter(|note| is_said(note, self.is_between));
-        print_notes(&record.destination, said, flags);
+        print_notes(&record.destination, notes, flags);
     }
 
     /// Reports sources that were not tried because of an earlier error, which they would have met

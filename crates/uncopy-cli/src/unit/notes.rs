@@ -48,10 +48,10 @@ pub(super) struct NoteCount {
 pub(super) struct NoteCounts(BTreeMap<String, NoteCount>);
 
 impl NoteCounts {
-    /// Adds those of a copy. `is_between`: its source is on another machine.
-    pub(super) fn add(&mut self, path: &RelativePath, outcome: &EntryOutcome, is_between: bool) {
+    /// Adds those of a copy.
+    pub(super) fn add(&mut self, path: &RelativePath, outcome: &EntryOutcome) {
         let (notes, flags) = notes_of(outcome);
-        for note in notes.iter().filter(|note| report::is_said(note, is_between)) {
+        for note in notes {
             self.count(note.code(), path, || report::note(note));
         }
         if !flags.is_empty() {
@@ -130,10 +130,9 @@ mod tests {
     #[test]
     fn notes_are_counted_by_their_kind_over_units() {
         let mut first = NoteCounts::default();
-        first.add(&path("a"), &made(vec![owner(), Note::SetuidDropped]), false);
-        first.add(&path("b"), &made(vec![owner()]), false);
-        first.add(&path("c"), &made(vec![Note::DigestAsItCame]), true);
-        first.add(&path("d"), &made(vec![]), false);
+        first.add(&path("a"), &made(vec![owner(), Note::SetuidDropped]));
+        first.add(&path("b"), &made(vec![owner()]));
+        first.add(&path("d"), &made(vec![]));
         let mut receipt = serde_json::Map::new();
         first.put_into(&mut receipt);
         let mut all = NoteCounts::default();

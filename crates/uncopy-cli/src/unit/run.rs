@@ -171,9 +171,8 @@ fn do_unit(
     let bar = JobBar::new(!flags.quiet && !flags.json, false, control.clock());
     let digests = options.copy.digest.is_some().then(Mutex::default);
     let root = unit.header().source.as_path().to_owned();
-    let (is_between, notes, leftovers) = (source.is_some(), Mutex::default(), Mutex::default());
-    let control = &control;
-    let watch = Watch { stop, control, bar, source: root, is_between, digests, notes, leftovers };
+    let (control, notes, leftovers) = (&control, Mutex::default(), Mutex::default());
+    let watch = Watch { stop, control, bar, source: root, digests, notes, leftovers };
     let receipt = |summary: &Summary| watch.receipt(summary);
     let ran = unit.run(source, options, &watch, &receipt, &advice::of_entry);
     let Watch { bar, notes, leftovers, .. } = watch;
@@ -209,8 +208,6 @@ struct Watch<'a> {
     control: &'a JobControl,
     bar: JobBar,
     source: std::path::PathBuf,
-    /// Whether the source is on another machine.
-    is_between: bool,
     digests: Option<Mutex<Vec<DigestOf>>>,
     notes: Mutex<NoteCounts>,
     /// Entries that look like leftovers of earlier copies, and stay.
@@ -259,7 +256,7 @@ impl JobObserver for Watch<'_> {
         });
         let Some(Ok(path)) = path else { return };
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.add(&path, &record.outcome, self.is_between);
+        notes.add(&path, &record.outcome);
         drop(notes);
         if let Some((digests, digest)) = digest {
             let (algorithm, digest) = (digest.algorithm, digest.value.clone());
