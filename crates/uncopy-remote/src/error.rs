@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::WhyNoData;
@@ -63,13 +62,15 @@ pub enum RemoteError {
     /// The remote shell ended before the other machine answered, as `ssh` does that reaches no machine.
     #[error(
         "cannot reach {host:?}: the remote shell ended with status {status}: try it by hand, as in \
-         \"ssh {} true\"", Path::new(.host).display()
+         \"{command}\""
     )]
     Unreachable {
         /// The machine.
         host: OsString,
         /// Its exit status.
         status: i32,
+        /// The words of the remote shell, quoted, with a program that does nothing.
+        command: String,
     },
     /// The remote shell ended before the other end greeted, for a reason that its status does not name.
     #[error(

@@ -28,6 +28,8 @@ pub struct FarEnd {
     streams: Option<Streams>,
     host: OsString,
     program: String,
+    /// Command that shows whether the remote shell reaches the machine.
+    trial: String,
     lookup: Lookup,
 }
 
@@ -55,8 +57,8 @@ impl FarEnd {
         drop(command);
         let streams = Some(Streams::of_descriptors(our_input, our_output));
         let program = shell.program().to_string_lossy().into_owned();
-        let lookup = Lookup::new(shell, address);
-        Ok(FarEnd { child, streams, host: address.host.clone(), program, lookup })
+        let (trial, lookup) = (shell.trial(address), Lookup::new(shell, address));
+        Ok(FarEnd { child, streams, host: address.host.clone(), program, trial, lookup })
     }
 
     /// Returns the ciphers that ssh offers, the preferred one first; none where the remote shell is not ssh.
@@ -102,7 +104,8 @@ impl FarEnd {
                 return Err(RemoteError::FarNotRunnable { host, program });
             }
             Some((Some(NOT_REACHED), _)) => {
-                return Err(RemoteError::Unreachable { host, status: NOT_REACHED });
+                let command = self.trial.clone();
+                return Err(RemoteError::Unreachable { host, status: NOT_REACHED, command });
             }
             // It answered, and not as uncopy does.
             _ if matches!(result, Err(RemoteError::NotUncopy { .. })) => return result,

@@ -1,5 +1,6 @@
 //! The command that starts the far end.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -36,6 +37,24 @@ impl RemoteShell {
 
     /// Returns the program to be started and its arguments. No path is in them.
     pub(crate) fn command(&self, address: &Address) -> (OsString, Vec<OsString>) {
+        let (program, mut arguments) = self.login(address);
+        arguments.extend([self.program.clone(), "serve".into(), "--stdio".into()]);
+        (program, arguments)
+    }
+
+    /// Returns a command of a shell that logs in and does nothing, for people.
+    pub(crate) fn trial(&self, address: &Address) -> String {
+        let (program, arguments) = self.login(address);
+        let words = std::iter::once(program).chain(arguments).chain([OsString::from("true")]);
+        let quoted = words.map(|word| {
+            let word = word.to_string_lossy().into_owned();
+            shlex::try_quote(&word).map_or_else(|_| word.clone(), Cow::into_owned)
+        });
+        quoted.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the program and its arguments up to the host.
+    fn login(&self, address: &Address) -> (OsString, Vec<OsString>) {
         let (program, mut arguments) = (self.words[0].clone(), self.words[1..].to_vec());
         if let Some(user) = &address.user {
             arguments.extend([OsString::from("-l"), user.clone()]);
@@ -48,7 +67,6 @@ impl RemoteShell {
             arguments.push("--".into());
         }
         arguments.push(address.host.clone());
-        arguments.extend([self.program.clone(), "serve".into(), "--stdio".into()]);
         (program, arguments)
     }
 
@@ -107,6 +125,23 @@ mod tests {
             ]
         );
         assert_eq!(shown(Some("my-rsh"), None, &plain)[..2], ["my-rsh", "h"]);
+    }
+
+    /// User, port and options are in the advice about a machine that is not reached.
+    #[test]
+    fn a_trial_logs_in_as_the_copy_does() {
+        let plain = Address { host: "h".into(), user: None, port: None };
+        let whole = Address { host: "10.77.1.2".into(), user: Some("me".into()), port: Some(9) };
+        let odd = Address { host: "::1".into(), user: Some("u v".into()), port: None };
+        for (shell, address, expected) in [
+            (None, &plain, "ssh -- h true"),
+            (None, &whole, "ssh -l me -p 9 -- 10.77.1.2 true"),
+            (Some("ssh -i 'a key'"), &odd, "ssh -i 'a key' -l 'u v' -- ::1 true"),
+            (Some("/opt/my-rsh"), &plain, "/opt/my-rsh h true"),
+        ] {
+            let shell = RemoteShell::new(shell.map(OsStr::new), Some(OsStr::new("p"))).unwrap();
+            assert_eq!(shell.trial(address), expected);
+        }
     }
 
     #[test]

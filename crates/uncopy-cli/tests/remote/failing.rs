@@ -51,6 +51,8 @@ fn a_remote_shell_that_reaches_nobody_is_an_error() {
             message.contains("Connection refused") && message.contains("cannot reach"),
             "{message}"
         );
+        let by_hand = format!("as in \"{} far true\"", machines.shell().display());
+        assert!(message.contains(&by_hand), "{message}");
     }
 }
 
