@@ -21,6 +21,7 @@ use crate::audit::Audit;
 use crate::config::{Configured, Setting};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
+use crate::flags::operand::Machine;
 use crate::flags::{self, conflict, elsewhere, naming};
 use crate::job_control::JobControl;
 use crate::manifest::{Manifest, ManifestPlace};
@@ -84,7 +85,7 @@ pub(crate) fn run(
     };
     let is_file = |pair: &Pair, follows| outside::is_file(&pair.source, follows);
     let manifest = manifest(flags, &options, &destination, &pairs, &is_file, Held::All)?;
-    note_slashes(&pairs, flags);
+    note_slashes(&pairs, flags, None);
     let report = match begin_report(flags, &options, &pairs, Held::All)? {
         Ok(report) => report,
         Err(exit) => return Ok(exit),
@@ -214,9 +215,10 @@ pub(crate) fn manifest(
     Ok(Some(Manifest::new(place, digest, destination)))
 }
 
-/// Prints a note where a slash at the end of a source means something else in `rsync`.
-pub(crate) fn note_slashes(pairs: &[Pair], flags: &CopyArgs) {
-    if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags)) {
+/// Prints a note where a slash at the end of a source means something else in `rsync`. `from`: the other machine that has the
+/// sources.
+pub(crate) fn note_slashes(pairs: &[Pair], flags: &CopyArgs, from: Option<&Machine>) {
+    if let Some(note) = pairs.iter().find_map(|pair| differs_from_rsync(pair, flags, from)) {
         report::say(&note);
     }
 }
@@ -367,17 +369,21 @@ fn is_merged(source: &Path) -> bool {
 }
 
 /// Returns the note of [`note_slashes`] about a copy.
-fn differs_from_rsync(pair: &Pair, flags: &CopyArgs) -> Option<String> {
+fn differs_from_rsync(pair: &Pair, flags: &CopyArgs, from: Option<&Machine>) -> Option<String> {
     let Pair { source, destination } = pair;
     let has_slash = source.as_os_str().as_encoded_bytes().ends_with(b"/");
     let is_inside = source.file_name().is_some() && source.file_name() == destination.file_name();
     let is_named = flags.destination().is_some_and(|named| named == *destination);
+    let at = |machine: Option<&Machine>, path: &Path| match machine {
+        Some(machine) => machine.with_path(path),
+        None => path.to_owned(),
+    };
     (has_slash && is_inside && !is_named && flags.is_recursive() && !flags.quiet).then(|| {
         format!(
             "note: {} becomes {}, as by cp; for its contents alone, as by rsync, name {}",
-            source.display(),
-            destination.display(),
-            source.join(".").display()
+            at(from, source).display(),
+            at(flags.shown_as.as_ref(), destination).display(),
+            at(from, &source.join(".")).display()
         )
     })
 }

@@ -91,7 +91,7 @@ impl There<'_> {
         .map_err(|same| usage_error(flags.subcommand(), same.kind(), &same.to_string()))?;
         let is_file = |pair: &Pair, follows| self.is(REGULAR, names, &pair.source, follows);
         let manifest = cp::manifest(flags, &options, &names.destination, &pairs, &is_file, held)?;
-        cp::note_slashes(&pairs, flags);
+        cp::note_slashes(&pairs, flags, self.machine);
         let shown = |pair: Pair| match self.machine {
             Some(machine) => Pair { source: machine.with_path(&pair.source), ..pair },
             None => pair,

@@ -168,6 +168,27 @@ fn links_as_operands() {
     }
 }
 
+/// The machine was missing before the name of the copy, and before that of the source.
+fn a_slash_that_rsync_reads_otherwise_is_noted_with_the_machine() {
+    for direction in Direction::BOTH {
+        let machines = Machines::new();
+        fs::create_dir_all(machines.source(direction).join("d/small")).unwrap();
+        fs::create_dir(machines.destination(direction).join("t")).unwrap();
+        let run = machines.cp().arg("-r").arg(direction.source("d/small/"));
+        let run = run.arg(direction.destination("t")).run();
+        succeeded(&run);
+        let expected = match direction {
+            Direction::Push => {
+                "note: ./d/small/ becomes far:t/small, as by cp; for its contents alone, as by rsync, name ./d/small/."
+            }
+            Direction::Pull => {
+                "note: far:d/small/ becomes ./t/small, as by cp; for its contents alone, as by rsync, name far:d/small/."
+            }
+        };
+        assert!(run.stderr.contains(expected), "{direction:?}: {}", run.stderr);
+    }
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] in_trees,
@@ -175,5 +196,6 @@ pub(crate) fn cases() -> Vec<Case> {
         [] links_as_operands,
         [] operands_are_places_or_files,
         [] directories_take_sources_in,
+        [] a_slash_that_rsync_reads_otherwise_is_noted_with_the_machine,
     ]
 }
