@@ -53,8 +53,8 @@ fn objection(found: &Objection) -> Cow<'static, str> {
         }
         Objection::PeerLost { what } => {
             return Cow::Owned(format!(
-                "the connection to the other machine ended: {what}; run the command again, with --resume to go on \
-                 where it ended"
+                "the connection to the other machine ended: {what}; run the command again; \
+                 a copy with --resume goes on where it ended, any other from its beginning"
             ));
         }
         Objection::SpecialEntry { kind } => {

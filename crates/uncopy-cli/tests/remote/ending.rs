@@ -196,7 +196,10 @@ fn a_killed_far_program_is_an_error_that_says_so() {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(9), "{direction:?}: {text}");
             assert!(text.contains("connection"), "{direction:?}: {text}");
-            assert!(text.contains("run the command again, with --resume"), "{direction:?}: {text}");
+            assert!(
+                text.contains("run the command again; a copy with --resume"),
+                "{direction:?}: {text}"
+            );
             // The one that was killed could not clean up.
             if direction == Direction::Pull || keeps {
                 check_rest(&machines, direction, keeps);

@@ -110,7 +110,7 @@ fn sources_of_a_lost_machine_are_recorded_as_failed() {
                 );
                 assert_eq!(output.status.code(), Some(9), "{what}");
                 assert_eq!(text.matches("cannot copy ").count(), 1, "{what}");
-                assert!(text.contains("run the command again, with --resume"), "{what}");
+                assert!(text.contains("run the command again; a copy with --resume"), "{what}");
                 let [before, large, behind] = form.sources;
                 // Nothing is known of a copy that is made there.
                 let (failed, not_tried) = match direction {

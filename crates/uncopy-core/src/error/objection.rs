@@ -230,7 +230,7 @@ coded! {
             /// Description of what happened.
             what: String,
         } = "peer_lost",
-            "the connection to the other machine ended: {what}; copy again, with resume to go on where it ended";
+            "the connection to the other machine ended: {what}; copy again; one with resume goes on where it ended";
         /// Another run holds the journal.
         JournalHeld = "journal_held", "another run is at work on it; wait for that one";
         /// Another run checks whether the unfinished tree is a leftover.
