@@ -234,7 +234,7 @@ pub mod guarded {
         GuardedEntry, GuardedFile, GuardedLook, GuardedLooks, GuardedSource,
     };
     pub use crate::ledger_name::{LEDGER_DIRECTORY, is_ledger};
-    pub use crate::tree::{BothSides, ListNames, UnknownSide, stand_for_others};
+    pub use crate::tree::{BothSides, ListNames, NotCompared, stand_for_others};
 }
 
 use std::path::Path;

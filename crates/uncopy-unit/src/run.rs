@@ -223,7 +223,8 @@ impl Unit {
             }
             Contents::Finish(file) => {
                 attempted.finish(file, &self.path, Finish::Directories)?;
-                attempted.note_not_yet()?;
+                attempted.failures.add_reason(needs_new_plan());
+                attempted.end(Work::default(), receipt)?;
                 return Ok(not_yet(&missing));
             }
         };
@@ -264,23 +265,6 @@ impl AttemptedUnit<'_> {
         let failure = self.failure(number, attempt, digest, failed, self.failures.reasons());
         ledger.put_failure(&failure)?;
         Ok(Ran::Failed(Box::new(failure)))
-    }
-
-    /// Notes that the unit has to wait for others.
-    fn note_not_yet(&self) -> Result<(), UnitError> {
-        self.failures.add_reason(FailureReason {
-            kind: FailureKind::NotYet,
-            path: None,
-            code: None,
-            message: "units before this one have failed: make a new plan".to_owned(),
-        });
-        let (number, attempt, digest) =
-            (self.unit.header.unit, self.attempt.number, self.unit.digest.clone());
-        if self.ledger.is_current(number, self.attempt)? {
-            let (failed, reasons) = (self.failures.count(), self.failures.reasons());
-            self.ledger.put_failure(&self.failure(number, attempt, digest, failed, reasons))?;
-        }
-        Ok(())
     }
 
     /// Makes what the ledger keeps about a failed attempt of a unit, whose file has this digest.
@@ -353,6 +337,12 @@ fn are_given_up(ledger: &Ledger, units: &[UnitNumber]) -> Result<bool, UnitError
         }
     }
     Ok(true)
+}
+
+/// Reason why the last unit has to wait for others.
+fn needs_new_plan() -> FailureReason {
+    let message = "units before this one have failed: make a new plan".to_owned();
+    FailureReason { kind: FailureKind::NotYet, path: None, code: None, message }
 }
 
 fn not_yet(missing: &[UnitNumber]) -> Ran {

@@ -34,8 +34,11 @@ pub(super) trait Sides {
 
 /// Error: the names could not be compared.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NotCompared {
+#[allow(clippy::exhaustive_enums, reason = "there are two sides")]
+pub enum NotCompared {
+    /// Those of the source could not be looked up.
     Source(Errno),
+    /// Those of the destination could not be looked up.
     Destination(Errno),
 }
 

@@ -54,8 +54,9 @@ mod worker_loop;
 mod workshop;
 
 pub(super) use budget::usual_workers;
+pub use folding::NotCompared;
 #[doc(hidden)]
 pub use overlap::lies_within;
-pub use planned_folding::{BothSides, ListNames, UnknownSide, stand_for_others};
+pub use planned_folding::{BothSides, ListNames, stand_for_others};
 pub(super) use run::{run_guarded_job, run_job, run_job_from_peer};
 pub(super) use target::{is_built, is_built_from_peer};

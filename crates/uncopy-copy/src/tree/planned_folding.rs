@@ -1,13 +1,11 @@
 //! Knows entries of a destination that a source refers to by another spelling, for plans.
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 
 use super::directory::{Identity, identity};
 use super::folding::{Folding, NotCompared, Sides, folding_of, other_case, stood_for};
 use crate::guarded_source::GuardedSource;
-use uncopy_core::Errno;
 use uncopy_os::Sys;
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file;
@@ -26,16 +24,6 @@ pub struct BothSides<'a> {
     pub list_source: &'a ListNames<'a>,
 }
 
-/// Side whose names could not be looked up, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "there are two sides")]
-pub enum UnknownSide {
-    /// The source.
-    Source(Errno),
-    /// The destination.
-    Destination(Errno),
-}
-
 /// Returns those of the entries of a destination that belong to a differently spelled name of the source, on a filesystem
 /// that folds names. Where it does not, that costs one look for all of them.
 ///
@@ -44,8 +32,8 @@ pub enum UnknownSide {
 pub fn stand_for_others<'n>(
     sides: &BothSides<'_>,
     names: &[&'n OsStr],
-) -> Result<HashSet<&'n OsStr>, UnknownSide> {
-    let sides = Planned { sides, folds_all: Cell::new(None) };
+) -> Result<HashSet<&'n OsStr>, NotCompared> {
+    let sides = Planned(sides);
     let sample =
         names.iter().find(|name| name.as_encoded_bytes().iter().any(u8::is_ascii_alphabetic));
     if let Some(sample) = sample
@@ -55,40 +43,29 @@ pub fn stand_for_others<'n>(
     {
         return Ok(HashSet::new());
     }
-    stood_for(&sides, names.iter().copied()).map_err(|error| match error {
-        NotCompared::Source(errno) => UnknownSide::Source(errno),
-        NotCompared::Destination(errno) => UnknownSide::Destination(errno),
-    })
+    stood_for(&sides, names.iter().copied())
 }
 
-struct Planned<'a> {
-    sides: &'a BothSides<'a>,
-    folds_all: Cell<Option<bool>>,
-}
+struct Planned<'a>(&'a BothSides<'a>);
 
 impl Sides for Planned<'_> {
     fn look_up(&self, name: &OsStr) -> Sys<Identity> {
-        self.sides.destination.stat_name(name).map(|stat| identity(&stat))
+        self.0.destination.stat_name(name).map(|stat| identity(&stat))
     }
 
     fn list_destination(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
-        (self.sides.list_destination)(visit)
+        (self.0.list_destination)(visit)
     }
 
     fn list_source(&self, visit: &mut dyn FnMut(&OsStr)) -> Sys<()> {
-        (self.sides.list_source)(visit)
+        (self.0.list_source)(visit)
     }
 
     /// Asks this machine alone: another one is asked about the case of letters and nothing else.
     fn may_fold_all(&self) -> bool {
-        let folds = || {
-            self.sides.destination.open_here().is_some_and(|directory| {
-                let magic = file::filesystem_magic(directory).unwrap_or(0);
-                folding_of(directory, Filesystem::from_magic(magic)) != Folding::No
-            })
-        };
-        let known = self.folds_all.get().unwrap_or_else(folds);
-        self.folds_all.set(Some(known));
-        known
+        self.0.destination.open_here().is_some_and(|directory| {
+            let magic = file::filesystem_magic(directory).unwrap_or(0);
+            folding_of(directory, Filesystem::from_magic(magic)) != Folding::No
+        })
     }
 }

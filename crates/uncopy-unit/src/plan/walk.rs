@@ -21,7 +21,7 @@ use crate::format::{
 };
 use crate::roots::above;
 use uncopy_copy::guarded::{
-    BothSides, ForeseenCopy, GuardedEntry, GuardedSource, UnknownSide, foresee, is_ledger,
+    BothSides, ForeseenCopy, GuardedEntry, GuardedSource, NotCompared, foresee, is_ledger,
     stand_for_others,
 };
 use uncopy_copy::pool::Pool;
@@ -561,10 +561,10 @@ impl Walk<'_> {
             list_source: &|visit| list(&self.roots.source, visit),
         };
         let strangers: Vec<&OsStr> = strangers.iter().map(OsString::as_os_str).collect();
-        stand_for_others(&sides, &strangers).map_err(|unknown| {
-            let (root, errno) = match unknown {
-                UnknownSide::Source(errno) => (&self.request.source, errno),
-                UnknownSide::Destination(errno) => (&self.request.destination, errno),
+        stand_for_others(&sides, &strangers).map_err(|error| {
+            let (root, errno) = match error {
+                NotCompared::Source(errno) => (&self.request.source, errno),
+                NotCompared::Destination(errno) => (&self.request.destination, errno),
             };
             Error::system("look up names in", self.shown(root, &task.path), errno)
         })
