@@ -213,7 +213,7 @@ pub mod job {
     pub use crate::jobs::{
         Action, Compare, Delete, DestinationLinks, EntryKind, EntryOutcome, HardLinks, Incomplete,
         JobObserver, JobOptions, JobProgress, LinkDest, Links, OnError, Parents, Record,
-        RefusalCount, Selection, Sources, Summary, Transformed,
+        RefusalCount, Remover, Selection, Sources, Summary, Transformed,
     };
     #[cfg(target_os = "linux")]
     #[doc(hidden)]

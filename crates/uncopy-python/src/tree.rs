@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyList, PyString, PyTuple};
 use uncopy::Error;
 use uncopy::copy::Control;
 use uncopy::copy::job::{
     EntryKind, EntryOutcome, HardLinks, JobObserver, JobOptions, JobProgress, Links, OnError,
-    Record, copy_trees_observed,
+    Record, Remover, copy_trees_observed,
 };
 
 use crate::failure;
@@ -84,6 +85,20 @@ fn lock<T>(list: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Starts a thread of Python that waits for the remover, and for which the interpreter waits before it ends.
+fn have_exit_wait(py: Python<'_>, remover: &Remover) -> PyResult<()> {
+    let remover = remover.clone();
+    let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+        arguments.py().detach(|| remover.wait());
+    };
+    let wait = PyCFunction::new_closure(py, None, None, wait)?;
+    let (name, is_daemon) = (PyString::new(py, "uncopy removes"), PyBool::new(py, false));
+    let options =
+        [("target", wait.as_any()), ("name", name.as_any()), ("daemon", is_daemon.as_any())];
+    let thread = py.import("threading")?.getattr("Thread")?;
+    thread.call((), Some(&options.into_py_dict(py)?))?.call_method0("start").map(drop)
+}
+
 /// Copies the tree `src` to `dst`. Returns its receipt, the entries that failed, as source, destination and exception
 /// (`None` for a special file), and the exception that ended the job, if one did.
 #[pyfunction]
@@ -99,6 +114,7 @@ pub(crate) fn copy_tree<'py>(
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let each = copy_options("stat", require, durable, verify)?;
+    let remover = Remover::new();
     let reports = Reports { verifies: each.verify.is_some(), ..Reports::default() };
     let options = JobOptions::new()
         .copy(each)
@@ -107,7 +123,8 @@ pub(crate) fn copy_tree<'py>(
         .follow_roots(true)
         // As `shutil` goes on: a tree that was left behind under another name would take the space for ever.
         .on_error(OnError::Skip)
-        .hard_links(HardLinks::Separate);
+        .hard_links(HardLinks::Separate)
+        .remover(remover.clone());
     let tick = |_: Python<'_>| match progress {
         Some(callback) => {
             let entries = reports.entries.load(Ordering::Relaxed);
@@ -117,9 +134,15 @@ pub(crate) fn copy_tree<'py>(
         None => Ok(()),
     };
     let pair = [(&source.path, &destination.path)];
-    let job =
-        run_beside(py, &reports.stop, tick, || copy_trees_observed(pair, &options, &reports))?;
-    let (summary, cause) = match job {
+    let job = run_beside(py, &reports.stop, tick, || copy_trees_observed(pair, &options, &reports));
+    if !remover.is_done() {
+        let is_interrupted =
+            job.as_ref().is_err_and(|raised| raised.is_instance_of::<PyKeyboardInterrupt>(py));
+        if !is_interrupted || have_exit_wait(py, &remover).is_err() {
+            py.detach(|| remover.wait());
+        }
+    }
+    let (summary, cause) = match job? {
         Ok(summary) => (summary, None),
         Err(ended) => {
             let (summary, cause) = ended.into_parts();

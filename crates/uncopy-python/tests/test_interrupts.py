@@ -194,6 +194,52 @@ except KeyboardInterrupt:
     assert [name for name in os.listdir() if name not in ("a", "b")] == []
 
 
+SLOW_REMOVAL = """
+import os, signal, sys, threading, time, uncopy
+
+def interrupt():
+    begun.wait()
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+
+def progress(point):
+    if point.done_entries >= int(sys.argv[1]):
+        begun.set()
+        time.sleep(0.02)
+
+begun, sent = threading.Event(), []
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    uncopy.copytree("a", "b", progress=progress)
+except KeyboardInterrupt:
+    waiting = [thread for thread in threading.enumerate() if thread.name == "uncopy removes"]
+    print("interrupted", len(waiting), all(not thread.daemon for thread in waiting), os.path.exists("b"))
+"""
+
+
+def test_the_end_of_the_interpreter_waits_until_a_tree_is_removed(place):
+    os.mkdir("a")
+    for directory in range(40):
+        os.mkdir(f"a/{directory}")
+        for number in range(1000):
+            with open(f"a/{directory}/{number}", "wb") as file:
+                file.write(b"contents")
+    for command in (
+        SLOW_REMOVAL,
+        # A child process of multiprocessing ends in another way.
+        f"import multiprocessing\nif __name__ == '__main__':\n"
+        f"    child = multiprocessing.get_context('fork').Process(target=exec, args=({SLOW_REMOVAL!r},"
+        f" {{}}))\n    child.start(); child.join()",
+    ):
+        ran = subprocess.run(
+            [sys.executable, "-c", command, "30000"],
+            capture_output=True, text=True, check=False, timeout=300,
+        )
+        words = ran.stdout.split()
+        assert words[:1] == ["interrupted"] and words[2:] == ["True", "False"], ran.stderr
+        assert os.listdir() == ["a"]
+
+
 def test_callbacks_of_trees_stop_the_job(place):
     os.mkdir("a")
     sparse("a/large", GIBIBYTE)

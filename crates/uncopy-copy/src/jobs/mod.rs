@@ -4,6 +4,7 @@ mod decide;
 mod fingerprint;
 mod options;
 mod record;
+mod remover;
 mod select;
 mod waits;
 
@@ -17,5 +18,6 @@ pub use record::{
     Action, EntryKind, EntryOutcome, Incomplete, JobObserver, JobProgress, Record, RefusalCount,
     Summary, Transformed,
 };
+pub use remover::Remover;
 pub use select::Selection;
 pub(crate) use waits::{GLANCE, delay};

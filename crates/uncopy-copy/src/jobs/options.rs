@@ -3,6 +3,7 @@
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
+use super::remover::Remover;
 use super::select::Selection;
 use crate::setters::setters;
 use crate::{Contradiction, CopyOptions, Existing, Gate, Transform};
@@ -77,6 +78,9 @@ pub struct JobOptions {
     pub scan_ahead: bool,
     /// Gate where the workers wait while a [`Pause`](crate::Pause) lasts.
     pub gate: Option<Gate>,
+    /// Remover of unfinished trees, so that a job that was stopped ends soon. Without one the job ends when they are
+    /// removed, and so it always does on systems other than Linux.
+    pub remover: Option<Remover>,
 }
 
 setters! {
@@ -107,6 +111,7 @@ setters! {
         links_in_memory: Option<usize>,
         scan_ahead: bool,
         gate: Option<Gate>,
+        remover: Option<Remover>,
     }
 }
 

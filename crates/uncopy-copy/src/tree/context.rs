@@ -128,7 +128,7 @@ impl<'a> Context<'a> {
         CopyContext {
             gate: self.gate(),
             new_mode: None,
-            frees_aside: false,
+            frees_aside: self.options.remover.is_some(),
             sweeps_seldom: false,
             throttle: self.throttle(),
             spare_threads: Some(spare_threads),

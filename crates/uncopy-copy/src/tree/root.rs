@@ -460,7 +460,7 @@ fn copy_directory(
     list_open(worker, Arc::clone(&directory), &open, 0);
     worker_loop.work_on();
     let root = Finished { directory, open, aside, kept, done_before };
-    end_root(&root, worker_loop.worker(), source, destination);
+    end_root(root, worker_loop.worker(), source, destination);
 }
 
 /// Loads from the journal the names of files with several names that an earlier run copied.
@@ -473,7 +473,7 @@ fn remember_links(links: &links::Links, journal: &Journal, directory: &Arc<Direc
 }
 
 /// Finishes a root whose entries are done, or decides whether to keep it if the job ended early.
-fn end_root(root: &Finished, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
+fn end_root(root: Finished, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) {
     let ended = root.end(worker, source, destination);
     // Those of a finished root are removed by now.
     removal::forget(worker);
@@ -595,13 +595,14 @@ impl Finished {
     }
 
     /// Removes what was made, or keeps it for a run that continues it.
-    fn leave(&self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
+    fn leave(self, worker: &mut Worker<'_, '_>, source: &Path, destination: &Path) -> Result<()> {
+        let Finished { directory, open, aside, kept, done_before } = self;
         let (options, resume, tally) = (worker.options, worker.resume, worker.tally);
-        let journal = self.kept.as_ref().map(|(journal, _)| &**journal);
-        match (&self.kept, &self.aside) {
-            (_, Some(aside)) if worker.control.keeps_incomplete() => {
-                let (open, inode) = (&self.open, self.directory.entered.source.inode);
-                let entries = tally.done_entries().saturating_sub(self.done_before);
+        match (kept, aside) {
+            (kept, Some(aside)) if worker.control.keeps_incomplete() => {
+                let journal = kept.as_ref().map(|(journal, _)| &**journal);
+                let (open, aside, inode) = (&open, &aside, directory.entered.source.inode);
+                let entries = tally.done_entries().saturating_sub(done_before);
                 let unfinished =
                     Unfinished { options, resume, tally, source, inode, destination, open, aside };
                 resume.keep(unfinished.keep(journal, entries));
@@ -611,7 +612,11 @@ impl Finished {
                 .flush()
                 .map_err(|errno| Error::destination("write the journal for", destination, errno)),
             (None, Some(aside)) => {
-                aside.remove(&self.open.destination);
+                let removal = move || aside.remove(&open.destination);
+                match &options.remover {
+                    Some(remover) => remover.run(removal),
+                    None => removal(),
+                }
                 discard(worker, source, destination);
                 Ok(())
             }
