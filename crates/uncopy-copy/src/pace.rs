@@ -14,6 +14,12 @@ impl Pace {
     const FIRST_BYTES: u64 = 8 << 20;
     const MIN_BYTES: u64 = 256 << 10;
     const MAX_BYTES: u64 = 256 << 20;
+    /// Maximum for copies through the page cache. The kernel may hold each write back while too many pages are dirty
+    /// (`mm/page-writeback.c`, `balance_dirty_pages`): a piece that was to take 25 ms then takes twenty times as long, and
+    /// no wish to stop is heard in it.
+    const MAX_CACHED_BYTES: u64 = 16 << 20;
+    /// No copy is as fast: blocks are shared. Bytes per microsecond.
+    const SHARING_SPEED: u64 = 32 << 10;
     /// Time that a piece is to take.
     const TARGET: Duration = Duration::from_millis(25);
     /// The same for pieces that begin and end with an idle device.
@@ -34,20 +40,23 @@ impl Pace {
 
     /// At most doubles and at most quarters the piece, towards one that takes its target.
     pub(super) fn done(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
-        let target = match mechanism {
-            _ if self.is_from_peer => Pace::TARGET_FROM_PEER,
-            direct if direct.is_direct() => Pace::TARGET_OF_DIRECT,
-            _ => Pace::TARGET,
+        let micros = took.as_micros().max(1);
+        let (target, most) = match mechanism {
+            _ if self.is_from_peer => (Pace::TARGET_FROM_PEER, Pace::MAX_BYTES),
+            direct if direct.is_direct() => (Pace::TARGET_OF_DIRECT, Pace::MAX_BYTES),
+            _ if u128::from(bytes) > micros * u128::from(Pace::SHARING_SPEED) => {
+                (Pace::TARGET, Pace::MAX_BYTES)
+            }
+            _ => (Pace::TARGET, Pace::MAX_CACHED_BYTES),
         };
         if bytes < self.piece_bytes && took < target {
             return;
         }
-        let micros = took.as_micros().max(1);
         let ideal = u128::from(bytes) * target.as_micros() / micros;
         let ideal = u64::try_from(ideal).unwrap_or(u64::MAX);
         let limited = ideal.clamp(self.piece_bytes / 4, self.piece_bytes * 2);
         // Whole pages, as direct writes and sharing want them.
-        self.piece_bytes = limited.clamp(Pace::MIN_BYTES, Pace::MAX_BYTES) & !0xffff;
+        self.piece_bytes = limited.clamp(Pace::MIN_BYTES, most) & !0xffff;
     }
 }
 
@@ -55,7 +64,7 @@ impl Pace {
 mod tests {
     use super::Pace;
     use std::time::Duration;
-    use uncopy_core::Mechanism::{Direct, ReadWrite};
+    use uncopy_core::Mechanism::{CopyFileRange, Direct, ReadWrite};
 
     #[test]
     fn pieces_grow_and_shrink_towards_their_time() {
@@ -69,7 +78,12 @@ mod tests {
         };
         for (mechanism, bytes_per_microsecond, expected) in [
             (Direct, 2000, 90 << 20..110 << 20),
-            (ReadWrite, 2000, 45 << 20..55 << 20),
+            (ReadWrite, 200, 4 << 20..6 << 20),
+            // As it is from here on, a piece that the kernel holds back ends soon all the same.
+            (ReadWrite, 2000, 16 << 20..(16 << 20) + 1),
+            (CopyFileRange, 6000, 16 << 20..(16 << 20) + 1),
+            // It shares blocks.
+            (CopyFileRange, 100_000, 256 << 20..(256 << 20) + 1),
             (Direct, 10, 400 << 10..600 << 10),
             (ReadWrite, 20, 400 << 10..600 << 10),
         ] {
