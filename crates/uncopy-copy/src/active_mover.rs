@@ -63,7 +63,8 @@ impl<'a> ActiveMover<'a> {
             *second_mover = mover.second_mover();
         }
         if let Some(second) = second_mover.as_deref_mut().filter(|_| parallel) {
-            return (ranges::step(&mut **mover, second, ends, offset, length), true);
+            let range = (offset, length);
+            return (ranges::step(&mut **mover, second, ends, range, ranges::MAX_TIME), true);
         }
         let [digest, _] = digests;
         let moved = match digest {

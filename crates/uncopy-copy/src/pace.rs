@@ -21,7 +21,7 @@ impl Pace {
     /// No copy is as fast: blocks are shared. Bytes per microsecond.
     const SHARING_SPEED: u64 = 32 << 10;
     /// Time that a piece is to take.
-    const TARGET: Duration = Duration::from_millis(25);
+    pub(super) const TARGET: Duration = Duration::from_millis(25);
     /// The same for pieces that begin and end with an idle device.
     const TARGET_OF_DIRECT: Duration = Duration::from_millis(50);
     /// A piece of another machine: each waits for its first byte to come all the way, and progress is seen, and a wish
@@ -39,12 +39,19 @@ impl Pace {
     }
 
     /// At most doubles and at most quarters the piece, towards one that takes its target.
-    pub(super) fn done(&mut self, mechanism: Mechanism, bytes: u64, took: Duration) {
+    /// `parallel`: by two threads, which end a piece that takes too long themselves.
+    pub(super) fn done(
+        &mut self,
+        mechanism: Mechanism,
+        parallel: bool,
+        bytes: u64,
+        took: Duration,
+    ) {
         let micros = took.as_micros().max(1);
         let (target, most) = match mechanism {
             _ if self.is_from_peer => (Pace::TARGET_FROM_PEER, Pace::MAX_BYTES),
             direct if direct.is_direct() => (Pace::TARGET_OF_DIRECT, Pace::MAX_BYTES),
-            _ if u128::from(bytes) > micros * u128::from(Pace::SHARING_SPEED) => {
+            _ if parallel || u128::from(bytes) > micros * u128::from(Pace::SHARING_SPEED) => {
                 (Pace::TARGET, Pace::MAX_BYTES)
             }
             _ => (Pace::TARGET, Pace::MAX_CACHED_BYTES),
@@ -69,28 +76,30 @@ mod tests {
     #[test]
     fn pieces_grow_and_shrink_towards_their_time() {
         let mut pace = Pace::new();
-        let mut settled = |mechanism, bytes_per_microsecond| {
+        let mut settled = |mechanism, parallel, bytes_per_microsecond| {
             for _ in 0..20 {
                 let bytes = pace.piece_bytes;
-                pace.done(mechanism, bytes, Duration::from_micros(bytes / bytes_per_microsecond));
+                let took = Duration::from_micros(bytes / bytes_per_microsecond);
+                pace.done(mechanism, parallel, bytes, took);
             }
             pace.piece_bytes
         };
-        for (mechanism, bytes_per_microsecond, expected) in [
-            (Direct, 2000, 90 << 20..110 << 20),
-            (ReadWrite, 200, 4 << 20..6 << 20),
+        for (mechanism, parallel, bytes_per_microsecond, expected) in [
+            (Direct, false, 2000, 90 << 20..110 << 20),
+            (ReadWrite, false, 200, 4 << 20..6 << 20),
             // As it is from here on, a piece that the kernel holds back ends soon all the same.
-            (ReadWrite, 2000, 16 << 20..(16 << 20) + 1),
-            (CopyFileRange, 6000, 16 << 20..(16 << 20) + 1),
+            (ReadWrite, false, 2000, 16 << 20..(16 << 20) + 1),
+            (ReadWrite, true, 4000, 90 << 20..110 << 20),
+            (CopyFileRange, false, 6000, 16 << 20..(16 << 20) + 1),
             // It shares blocks.
-            (CopyFileRange, 100_000, 256 << 20..(256 << 20) + 1),
-            (Direct, 10, 400 << 10..600 << 10),
-            (ReadWrite, 20, 400 << 10..600 << 10),
+            (CopyFileRange, false, 100_000, 256 << 20..(256 << 20) + 1),
+            (Direct, false, 10, 400 << 10..600 << 10),
+            (ReadWrite, false, 20, 400 << 10..600 << 10),
         ] {
-            let bytes = settled(mechanism, bytes_per_microsecond);
+            let bytes = settled(mechanism, parallel, bytes_per_microsecond);
             assert!(expected.contains(&bytes), "{mechanism:?}: {bytes}");
         }
-        pace.done(ReadWrite, 10, Duration::from_secs(1));
+        pace.done(ReadWrite, false, 10, Duration::from_secs(1));
         assert_eq!(pace.piece_bytes, Pace::MIN_BYTES);
     }
 
@@ -102,6 +111,7 @@ mod tests {
             let bytes = pace.piece_bytes;
             pace.done(
                 ReadWrite,
+                false,
                 bytes,
                 Duration::from_millis(100) + Duration::from_micros(bytes / 100),
             );

@@ -1,25 +1,31 @@
 //! Moves a piece of a large file by two threads, block by block.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use std::{panic, thread};
 
 use super::mechanism::{Ends, Moved, Mover, Refused};
+use super::pace::Pace;
 use uncopy_core::Cost;
 
 /// Bytes that a thread takes at a time; the quicker thread takes more blocks.
 const BLOCK_BYTES: u64 = 1 << 20;
 
+/// Maximum time of a piece, so that a wish to stop is heard where the device is slower than it was.
+pub(super) const MAX_TIME: Duration = Pace::TARGET.saturating_mul(2);
+
 /// Moves up to `length` bytes from `offset` on, by this thread and a second one that uses
-/// `second_mover`. Returns the contiguous prefix moved. Bytes behind a gap are moved again by the
+/// `second_mover`; none takes another block after `max_time`. Returns the contiguous prefix moved. Bytes behind a gap are moved again by the
 /// next step, which meets the same error.
 pub(super) fn step(
     mover: &mut dyn Mover,
     second_mover: &mut (dyn Mover + Send),
     ends: Ends<'_>,
-    offset: u64,
-    length: u64,
+    (offset, length): (u64, u64),
+    max_time: Duration,
 ) -> Result<Moved, Refused> {
-    let piece = Piece { offset, length, next: AtomicU64::new(0) };
+    let (next, begin) = (AtomicU64::new(0), Instant::now());
+    let piece = Piece { offset, length, next, begin, max_time };
     let blocks = thread::scope(|scope| {
         let helper = thread::Builder::new().name("uncopy".into());
         let helper = helper.spawn_scoped(scope, || piece.work(second_mover, ends));
@@ -39,6 +45,8 @@ struct Piece {
     length: u64,
     /// Start of the next block, relative to `offset`.
     next: AtomicU64,
+    begin: Instant,
+    max_time: Duration,
 }
 
 /// A block that a thread took, and its result.
@@ -55,11 +63,15 @@ impl Block {
 }
 
 impl Piece {
-    /// Takes blocks until none is left or one is not moved completely; then no thread takes
-    /// another.
+    /// Takes blocks until none is left, the time is over or one is not moved completely; then no thread
+    /// takes another.
     fn work(&self, mover: &mut dyn Mover, ends: Ends<'_>) -> Vec<Block> {
         let mut blocks = Vec::new();
-        while blocks.last().is_none_or(Block::is_whole) {
+        // The first one always.
+        while blocks
+            .last()
+            .is_none_or(|last: &Block| last.is_whole() && self.begin.elapsed() < self.max_time)
+        {
             let start = self.next.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
             if start >= self.length {
                 return blocks;

@@ -446,7 +446,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 Ok(moved) => {
                     offset += moved.bytes;
                     self.copy.receipt.parallel_bytes += if parallel { moved.bytes } else { 0 };
-                    self.account(mechanism, moved, offset, &begin)?;
+                    self.account((mechanism, parallel), moved, offset, &begin)?;
                 }
                 Err(refused) => match self.shrunk_below(end, refused.errno)? {
                     Some(size) => end = size,
@@ -634,7 +634,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
 
     fn account(
         &mut self,
-        mechanism: Mechanism,
+        (mechanism, parallel): (Mechanism, bool),
         moved: Moved,
         offset: u64,
         begin: &Stopwatch,
@@ -653,7 +653,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             self.judge(mechanism, moved.bytes, took);
         } else {
             // The disk may be the slower part.
-            self.pace.done(mechanism, moved.bytes, begin.wall.elapsed());
+            self.pace.done(mechanism, parallel, moved.bytes, begin.wall.elapsed());
         }
         self.copy.staging.has_bytes()?;
         self.note_reached(offset)?;
