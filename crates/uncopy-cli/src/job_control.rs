@@ -52,13 +52,24 @@ fn next_action(is_requested: bool, is_paused: bool, is_quiet: bool) -> SuspendAc
 }
 
 impl JobControl {
+    /// Installs the handlers of signals that request the progress, which would end the process. [`JobControl::listen`]
+    /// installs the others.
+    pub(crate) fn new() -> JobControl {
+        let control = JobControl::default();
+        #[cfg(unix)]
+        for signal in STATUS.into_iter().filter(|signal| ignored_signals() & mask(*signal) == 0) {
+            let _ = signal_hook::flag::register(signal, Arc::clone(&control.status));
+        }
+        control
+    }
+
     /// Returns the gate where the copies of this command wait while they are paused.
     pub(crate) fn gate(&self) -> Gate {
         self.pause.gate()
     }
 
-    /// Installs the handlers. A signal that the parent ignores stays ignored; without a handler a
-    /// signal has its default action.
+    /// Installs the handlers of Ctrl-Z and `fg`, when copies can be paused. A signal that the parent ignores stays ignored;
+    /// without a handler a signal has its default action.
     pub(crate) fn listen(&self) {
         if !self.listening.load(Ordering::Relaxed) && !self.listening.swap(true, Ordering::Relaxed)
         {
@@ -69,16 +80,11 @@ impl JobControl {
     fn install_handlers(&self) {
         #[cfg(unix)]
         {
-            let ignored = ignored_signals();
-            let is_taken = |signal| ignored & mask(signal) == 0;
-            if is_taken(SIGTSTP) {
+            if ignored_signals() & mask(SIGTSTP) == 0 {
                 for (signal, value) in [(SIGCONT, 0), (SIGTSTP, 1)] {
                     let suspend = Arc::clone(&self.suspend);
                     let _ = signal_hook::flag::register_usize(signal, suspend, value);
                 }
-            }
-            for signal in STATUS.into_iter().filter(|signal| is_taken(*signal)) {
-                let _ = signal_hook::flag::register(signal, Arc::clone(&self.status));
             }
         }
     }

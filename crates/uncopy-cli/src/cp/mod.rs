@@ -94,7 +94,7 @@ pub(crate) fn run(
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
-    let control = JobControl::default();
+    let control = JobControl::new();
     options.gate = Some(control.gate());
     let signals = Signals { stop: &stop, control: &control };
     let reports = Reports { report, manifest };

@@ -8,9 +8,10 @@ use super::served::{NotServed, Served};
 use super::there::There;
 use crate::config::Configured;
 use crate::cp::target::Names;
-use crate::cp::{self, Held};
+use crate::cp::{self, Held, Signals};
 use crate::exit::Exit;
 use crate::flags::operand::Machine;
+use crate::job_control::JobControl;
 use crate::report;
 use crate::stop::{self, Stop};
 
@@ -31,6 +32,7 @@ pub(super) fn copy(
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
+    let control = JobControl::new();
     let held = Held::DestinationAndOwnFiles;
     let since = Instant::now();
     let roots: Vec<OsString> = names.sources.iter().map(OsString::from).collect();
@@ -51,7 +53,8 @@ pub(super) fn copy(
     let exit = {
         let (source, crossed) = (served.source(), served.crossed());
         let there = There { source, machine: Some(machine), crossed: &crossed, since };
-        there.copy(configured, options, names, held, &stop)?
+        let signals = Signals { stop: &stop, control: &control };
+        there.copy(configured, options, names, held, signals)?
     };
     Ok(served.end(exit))
 }

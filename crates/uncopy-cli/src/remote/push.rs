@@ -45,7 +45,7 @@ pub(super) fn copy(
         Ok(recorder) => recorder,
         Err(exit) => return Ok(exit),
     };
-    let control = JobControl::default();
+    let control = JobControl::new();
     let mut relay = Relay::new(flags, !flags.quiet, &control, Some(&mut recorder));
     let watched = if relay.wants_progress() { Watched::Yes } else { Watched::No };
     let job = RunJob {

@@ -23,12 +23,13 @@ use super::words::{self, Wanted, Watched};
 use super::{relay, session};
 use crate::config::Configured;
 use crate::cp::target::{self, Names, Reading};
-use crate::cp::{self, Held};
+use crate::cp::{self, Held, Signals};
 use crate::exit::Exit;
 #[cfg(not(feature = "unit"))]
 use crate::flags::absent;
 use crate::flags::serve::ServeArgs;
 use crate::flags::usage_error;
+use crate::job_control::JobControl;
 use crate::report;
 use crate::report::outlet::{self, FarRecord, Outlet, Stream};
 use crate::stop::{self, Stop};
@@ -253,7 +254,9 @@ impl Job {
         };
         let crossed = || (output.traffic(), output.data());
         let there = There { source, machine: None, crossed: &crossed, since: Instant::now() };
-        let exit = there.copy(&wanted.configured, options, &names, Held::Destination, &stop)?;
+        let control = JobControl::new();
+        let signals = Signals { stop: &stop, control: &control };
+        let exit = there.copy(&wanted.configured, options, &names, Held::Destination, signals)?;
         // The other machine knows the other reasons itself.
         let why = output.data().why_none.filter(|why| *why == WhyNoData::Altered);
         if let Some(why) = why.filter(|_| !wanted.configured.flags.quiet) {

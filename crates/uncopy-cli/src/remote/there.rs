@@ -17,9 +17,7 @@ use crate::cp::{self, Held, Pair, Reports, Signals, job};
 use crate::exit::Exit;
 use crate::flags::operand::Machine;
 use crate::flags::usage_error;
-use crate::job_control::JobControl;
 use crate::report::Wire;
-use crate::stop::Stop;
 
 /// Kind of a file in its mode, and those of regular files and directories (`inode(7)`).
 const FORMAT: u32 = 0o170_000;
@@ -78,7 +76,7 @@ impl There<'_> {
         mut options: JobOptions,
         names: &Names,
         held: Held,
-        stop: &Stop,
+        signals: Signals<'_>,
     ) -> Result<Exit, clap::Error> {
         let flags = &configured.flags;
         let is_directory = match cp::settle(configured, &mut options, names, self, held)? {
@@ -101,9 +99,7 @@ impl There<'_> {
             Ok(report) => report,
             Err(exit) => return Ok(exit),
         };
-        let control = JobControl::default();
-        options.gate = Some(control.gate());
-        let signals = Signals { stop, control: &control };
+        options.gate = Some(signals.control.gate());
         let reports = Reports { report, manifest };
         Ok(job::copy(self, &pairs, options, flags.tree.progress, signals, reports))
     }

@@ -74,7 +74,7 @@ impl UnitJob {
         unit: &Path,
         stop: &Stop,
     ) -> Exit {
-        let control = JobControl::default();
+        let control = JobControl::new();
         let mut relay = Relay::new(flags, !self.quiet && !self.json, &control, None);
         let sources = [source.to_owned(), unit.to_owned()];
         let job = RunJob {

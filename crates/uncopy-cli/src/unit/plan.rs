@@ -41,8 +41,9 @@ pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Er
     let sides = Sides::of_operands(&flags.from, &flags.to)?;
     let options = words::of(given, &flags.to, sides.direction())?;
     let here = |root: &PathBuf| PlanRoot::Here(root.clone());
+    let control = JobControl::new();
     let Some(place) = sides.place() else {
-        return make(flags, options, None, here(&flags.from), here(&flags.to));
+        return make(flags, options, None, [here(&flags.from), here(&flags.to)], &control);
     };
     let connection = words::connection(given, flags.quiet)?;
     let stop = match Stop::new() {
@@ -65,11 +66,11 @@ pub(super) fn run(flags: &PlanArgs, given: &ArgMatches) -> Result<Exit, clap::Er
         place: place.machine.with_path(&place.path),
         peer: served.source() as Arc<dyn Peer>,
     };
-    let (source, destination) = match sides {
-        Sides::Destination(_) => (here(&flags.from), there),
-        _ => (there, here(&flags.to)),
+    let roots = match sides {
+        Sides::Destination(_) => [here(&flags.from), there],
+        _ => [there, here(&flags.to)],
     };
-    let exit = make(flags, options, sides.direction(), source, destination)?;
+    let exit = make(flags, options, sides.direction(), roots, &control)?;
     Ok(served.end(exit))
 }
 
@@ -78,8 +79,8 @@ fn make(
     flags: &PlanArgs,
     options: Options,
     between: Option<Direction>,
-    source: PlanRoot,
-    destination: PlanRoot,
+    [source, destination]: [PlanRoot; 2],
+    control: &JobControl,
 ) -> Result<Exit, clap::Error> {
     let job = words::read(&options, between)?;
     let delete =
@@ -103,7 +104,6 @@ fn make(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         checkpoints: CheckpointPace::Usual,
     };
-    let control = JobControl::default();
     let bar = Mutex::new(JobBar::new(!flags.quiet, false, control.clock()));
     let resumed = AtomicU64::new(0);
     let made = plan(&request, &|event| match event {

@@ -20,6 +20,7 @@ use uncopy::unit::run::{Ran, Unit};
 use super::notes::{NoteCounts, has_notes};
 use super::roots::{self, Sides};
 use super::{advice, failed, words};
+use crate::cp::Signals;
 use crate::exit::Exit;
 use crate::flags::between::Direction;
 use crate::flags::unit::RunArgs;
@@ -54,8 +55,10 @@ pub(super) fn run(flags: &RunArgs, given: &ArgMatches) -> Result<Exit, clap::Err
         Ok(stop) => stop,
         Err(error) => return Ok(stop::failed(&error)),
     };
+    let control = JobControl::new();
+    let signals = Signals { stop: &stop, control: &control };
     let Some(place) = sides.place() else {
-        return Ok(do_unit(&unit, None, &options, flags, &stop));
+        return Ok(do_unit(&unit, None, &options, flags, signals));
     };
     if let Err(exit) = beside_plan(&flags.unit, header) {
         return Ok(exit);
@@ -80,7 +83,7 @@ pub(super) fn run(flags: &RunArgs, given: &ArgMatches) -> Result<Exit, clap::Err
         Err(NotServed::Failed(failure)) => return Ok(roots::not_reached(&failure)),
     };
     let source: Arc<dyn Peer> = served.source();
-    let exit = do_unit(&unit, Some(&source), &options, flags, &stop);
+    let exit = do_unit(&unit, Some(&source), &options, flags, signals);
     Ok(served.end(exit))
 }
 
@@ -114,7 +117,8 @@ pub(crate) fn do_for_other_machine(
         Err(exit) => return exit,
     };
     let flags = RunArgs { unit: shown.to_owned(), quiet: job.quiet, json: job.json };
-    do_unit(&unit, Some(source), &options, &flags, stop)
+    let signals = Signals { stop, control: &JobControl::new() };
+    do_unit(&unit, Some(source), &options, &flags, signals)
 }
 
 /// Reads the options of a unit. What is wrong with them is reported: nobody gave them on this command line.
@@ -163,15 +167,15 @@ fn do_unit(
     source: Option<&Arc<dyn Peer>>,
     options: &JobOptions,
     flags: &RunArgs,
-    stop: &Stop,
+    signals: Signals<'_>,
 ) -> Exit {
+    let Signals { stop, control } = signals;
     stop.listen();
-    let control = JobControl::default();
     control.listen();
     let bar = JobBar::new(!flags.quiet && !flags.json, false, control.clock());
     let digests = options.copy.digest.is_some().then(Mutex::default);
     let root = unit.header().source.as_path().to_owned();
-    let (control, notes, leftovers) = (&control, Mutex::default(), Mutex::default());
+    let (notes, leftovers) = (Mutex::default(), Mutex::default());
     let watch = Watch { stop, control, bar, source: root, digests, notes, leftovers };
     let receipt = |summary: &Summary| watch.receipt(summary);
     let ran = unit.run(source, options, &watch, &receipt, &advice::of_entry);

@@ -40,7 +40,7 @@ pub(crate) fn run(flags: &VerifyArgs) -> Result<Exit, clap::Error> {
         Err(error) => return Ok(stop::failed(&error)),
     };
     stop.listen();
-    let control = JobControl::default();
+    let control = JobControl::new();
     let watch = Watch {
         flags,
         compared: sides.compared(),

@@ -175,6 +175,8 @@ fn a_signal_before_the_greeting_ends_the_remote_shell() {
         machines.log_in_with(&format!("touch '{}'; exec sleep 1000", here.display()));
         let child = slow(&machines, direction, &[]).stderr(Stdio::piped()).spawn().unwrap();
         wait_for("remote shell", || here.exists());
+        // Whoever asks for the progress as early ends nothing.
+        send(child.id(), Signal::USR1);
         send(child.id(), Signal::INT);
         let output = finish(child);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
