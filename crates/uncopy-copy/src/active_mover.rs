@@ -63,7 +63,7 @@ impl<'a> ActiveMover<'a> {
             *second_mover = mover.second_mover();
         }
         if let Some(second) = second_mover.as_deref_mut().filter(|_| parallel) {
-            let range = (offset, length);
+            let range = offset..offset + length;
             return (ranges::step(&mut **mover, second, ends, range, ranges::MAX_TIME), true);
         }
         let [digest, _] = digests;

@@ -1,5 +1,6 @@
 //! Moves a piece of a large file by two threads, block by block.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{panic, thread};
@@ -14,16 +15,17 @@ const BLOCK_BYTES: u64 = 1 << 20;
 /// Maximum time of a piece, so that a wish to stop is heard where the device is slower than it was.
 pub(super) const MAX_TIME: Duration = Pace::TARGET.saturating_mul(2);
 
-/// Moves up to `length` bytes from `offset` on, by this thread and a second one that uses
+/// Moves bytes of a range from its start on, by this thread and a second one that uses
 /// `second_mover`; none takes another block after `max_time`. Returns the contiguous prefix moved. Bytes behind a gap are moved again by the
 /// next step, which meets the same error.
 pub(super) fn step(
     mover: &mut dyn Mover,
     second_mover: &mut (dyn Mover + Send),
     ends: Ends<'_>,
-    (offset, length): (u64, u64),
+    range: Range<u64>,
     max_time: Duration,
 ) -> Result<Moved, Refused> {
+    let (offset, length) = (range.start, range.end - range.start);
     let (next, begin) = (AtomicU64::new(0), Instant::now());
     let piece = Piece { offset, length, next, begin, max_time };
     let blocks = thread::scope(|scope| {

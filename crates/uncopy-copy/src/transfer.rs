@@ -446,7 +446,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                 Ok(moved) => {
                     offset += moved.bytes;
                     self.copy.receipt.parallel_bytes += if parallel { moved.bytes } else { 0 };
-                    self.account((mechanism, parallel), moved, offset, &begin)?;
+                    self.account(mechanism, parallel, moved, offset, &begin)?;
                 }
                 Err(refused) => match self.shrunk_below(end, refused.errno)? {
                     Some(size) => end = size,
@@ -634,7 +634,8 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
 
     fn account(
         &mut self,
-        (mechanism, parallel): (Mechanism, bool),
+        mechanism: Mechanism,
+        parallel: bool,
         moved: Moved,
         offset: u64,
         begin: &Stopwatch,

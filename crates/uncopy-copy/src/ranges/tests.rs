@@ -75,7 +75,8 @@ fn reported_progress_has_no_gap() {
         let asked = Arc::default();
         let mut mover = Limited { limits, asked };
         let mut second_mover = mover.clone();
-        let moved = step(&mut mover, &mut second_mover, ends, (offset, length), Duration::MAX);
+        let moved =
+            step(&mut mover, &mut second_mover, ends, offset..offset + length, Duration::MAX);
         assert_eq!(moved.map(|moved| moved.bytes), reported, "{name}");
         if let Ok(moved) = moved {
             assert!(moved.hole_bytes <= moved.bytes / 2, "{name}: {moved:?}");
@@ -103,7 +104,7 @@ fn a_piece_whose_time_is_over_ends_without_a_gap() {
         let asked = Arc::default();
         let mut mover = Limited { limits: NONE, asked };
         let mut second_mover = mover.clone();
-        let range = (BLOCK_BYTES, 10_000 * BLOCK_BYTES);
+        let range = BLOCK_BYTES..10_001 * BLOCK_BYTES;
         let moved = step(&mut mover, &mut second_mover, ends, range, max_time).unwrap();
         let asked = mover.asked.lock().unwrap();
         // Each thread moves its first block at least, if it comes to it.
@@ -127,7 +128,7 @@ fn a_panic_of_the_other_thread_is_not_lost() {
     let outcome = panic::catch_unwind(|| {
         let ends = Ends { source: file.as_fd(), destination: file.as_fd() };
         let mut mover = Limited { limits: NONE, asked: Arc::default() };
-        step(&mut mover, &mut Panics, ends, (0, 1000 * BLOCK_BYTES), Duration::MAX)
+        step(&mut mover, &mut Panics, ends, 0..1000 * BLOCK_BYTES, Duration::MAX)
     });
     assert_eq!(*outcome.unwrap_err().downcast::<&str>().unwrap(), "the helper");
 }
