@@ -45,13 +45,14 @@ impl Filesystem {
         }
     }
 
-    fn format(self, image: &Path) {
+    fn format(self, image: &Path, features: &[&str]) {
         let options: &[&str] = match self {
             Filesystem::Ext4 => &["-q", "-F", "-m", "0", "-E", "nodiscard"],
             Filesystem::Xfs => &["-q", "-f", "-K"],
             Filesystem::Btrfs => &["-q", "-f", "-K"],
         };
-        let arguments = options.iter().map(OsString::from).chain([image.as_os_str().to_owned()]);
+        let options = options.iter().chain(features).map(OsString::from);
+        let arguments = options.chain([image.as_os_str().to_owned()]);
         run_tool(self.formatter(), arguments);
     }
 }
@@ -69,13 +70,19 @@ impl Mount {
     /// Makes a filesystem of `mebibytes` in a sparse image.
     #[must_use]
     pub fn image(filesystem: Filesystem, mebibytes: u64) -> Mount {
-        let image = tempfile::Builder::new()
-            .prefix(filesystem.name())
-            .suffix(".img")
-            .tempfile_in(scratch::run_directory())
-            .expect("the directory of a run is writable");
+        Mount::formatted(filesystem, mebibytes, &[])
+    }
+
+    /// Makes an ext4 of `mebibytes` without a journal.
+    #[must_use]
+    pub fn without_journal(mebibytes: u64) -> Mount {
+        Mount::formatted(Filesystem::Ext4, mebibytes, &["-O", "^has_journal"])
+    }
+
+    fn formatted(filesystem: Filesystem, mebibytes: u64, features: &[&str]) -> Mount {
+        let image = new_image(filesystem.name());
         image.as_file().set_len(mebibytes << 20).expect("a sparse file takes no space");
-        filesystem.format(image.path());
+        filesystem.format(image.path(), features);
         let mut options = vec!["-t".to_owned(), filesystem.name().to_owned(), "-o".to_owned()];
         options.push(match filesystem {
             // Otherwise the kernel would write inode tables in the background.
@@ -206,6 +213,19 @@ impl Mount {
         assert!(attempts.any(|is_restored| is_restored), "{} is in use", self.point.display());
     }
 
+    /// Mounts what its device holds now: a copy of the image, after `fsck`. It is the filesystem as it would be after a power
+    /// failure, for those that write to their device through its page cache when they are shut down or unmounted.
+    #[must_use]
+    pub fn after_power_cut(&self) -> Mount {
+        let image = self.image.as_ref().expect("a filesystem in an image");
+        let copy = new_image("cut");
+        let copied = std::fs::copy(image.path(), copy.path());
+        copied.expect("the directory of a run has room for an image");
+        // Its exit status says what was mended.
+        run_quietly("fsck.ext4", ["-fy".as_ref(), copy.path().as_os_str()]);
+        Mount::attached(Some(copy), self.options.clone())
+    }
+
     /// Remounts the filesystem with other options: `ro`.
     pub fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
@@ -219,6 +239,14 @@ impl Drop for Mount {
             run_quietly("umount", ["-l".as_ref(), self.path().as_os_str()]);
         }
     }
+}
+
+fn new_image(prefix: &str) -> NamedTempFile {
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .suffix(".img")
+        .tempfile_in(scratch::run_directory())
+        .expect("the directory of a run is writable")
 }
 
 fn mount_point() -> TempDir {

@@ -473,6 +473,16 @@ pub(crate) fn extents_show_sharing(filesystem: Filesystem) -> bool {
     shares_by_copy_file_range(filesystem) || filesystem == Filesystem::OVERLAYFS
 }
 
+/// Whether a flush of the directory also keeps how many names its new files have. Others may do that as well, but are not
+/// known for it.
+pub(crate) fn logs_links(filesystem: Filesystem, has_journal: impl FnOnce() -> bool) -> bool {
+    match filesystem {
+        Filesystem::EXT4 => has_journal(),
+        Filesystem::XFS | Filesystem::BTRFS | Filesystem::F2FS | Filesystem::ZFS => true,
+        other => other.is_memory(),
+    }
+}
+
 /// Excludes mechanisms for sources without a known size: those are read, unless the options name copies
 /// in the kernel.
 fn to_the_end(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {

@@ -199,7 +199,7 @@ impl<'a> CopyRequest<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Staging<'a>> {
         let staging = self.stage_unguarded(placing, observer)?;
-        Ok(staging.guarded_by(self.context.guarded))
+        Ok(staging.guarded_by(self.context.guarded).durable(self.options.durable))
     }
 
     fn stage_unguarded(

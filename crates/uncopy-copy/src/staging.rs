@@ -19,7 +19,7 @@ use super::observer::Observer;
 use super::options::{Backup, Existing};
 use super::parts::{Parts, Unfinished};
 use super::stale::{Kind, Noted, Noting, Sweeper, Unproven};
-use super::{backup, outlet, stale};
+use super::{backup, outlet, plan, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_core::{Leftovers, MetadataPart, Note};
 use uncopy_os::file::{SETUID_SETGID, Stat};
@@ -51,6 +51,8 @@ pub(crate) struct Staging<'a> {
     last_mode: Cell<Option<u32>>,
     /// Guard that is asked before it gets its final name.
     guarded: Option<&'a Guarded<'a>>,
+    /// Whether its name is to survive a power cut.
+    durable: bool,
 }
 
 /// Place where a file of a tree is written first.
@@ -137,6 +139,7 @@ impl<'a> Staging<'a> {
             directory_defaults: None,
             last_mode: Cell::new(None),
             guarded: None,
+            durable: false,
         }
     }
 
@@ -209,6 +212,13 @@ impl<'a> Staging<'a> {
     /// Sets the guard that is asked before it gets its final name.
     pub(crate) fn guarded_by(mut self, guarded: Option<&'a Guarded<'a>>) -> Staging<'a> {
         self.guarded = guarded;
+        self
+    }
+
+    /// Sets whether its name is to survive a power cut, as far as the file itself decides: the directory is flushed by
+    /// the caller.
+    pub(crate) fn durable(mut self, durable: bool) -> Staging<'a> {
+        self.durable = durable;
         self
     }
 
@@ -416,7 +426,8 @@ impl<'a> Staging<'a> {
 
     fn commit_unnamed(&mut self) -> Sys<Commit> {
         let (directory, name) = (self.destination.directory(), self.destination.name());
-        if self.destination.found.is_none() || self.keep_existing {
+        let is_flushed_again = self.is_flushed_when_named();
+        if (self.destination.found.is_none() || self.keep_existing) && !is_flushed_again {
             match name::link_unnamed(&self.fd, directory, name) {
                 Ok(()) => return Ok(Commit::Done),
                 Err(Errno::EEXIST) if self.keep_existing => return Ok(Commit::Skipped),
@@ -425,7 +436,7 @@ impl<'a> Staging<'a> {
             }
         }
         if self.destination.found.is_none() {
-            // Another entry has that name.
+            // Another entry may have that name.
             let mode = file::stat(&self.fd)?.permissions();
             if mode & SETUID_SETGID != 0 {
                 self.last_mode.set(Some(mode));
@@ -435,6 +446,14 @@ impl<'a> Staging<'a> {
         // linkat(2) never replaces a name: a temporary one first, then a rename over the old file.
         let (temporary, noted) = self.name_temporarily()?;
         self.commit_temporary(temporary, noted)
+    }
+
+    /// Whether the file, which has no name, is flushed when it has a temporary one: its inode on the device says that it
+    /// has none, and without a journal that says otherwise `fsck` removes its name after a power cut.
+    fn is_flushed_when_named(&self) -> bool {
+        let filesystem = || self.destination.filesystem_of(self.fd());
+        let has_journal = || file::has_journal(&self.fd).unwrap_or(false);
+        self.durable && !plan::logs_links(filesystem(), has_journal)
     }
 
     /// Gives an unlinked file a temporary name. The lock shows other runs that it is not a leftover.
@@ -450,9 +469,18 @@ impl<'a> Staging<'a> {
                 _ => Noted::NONE,
             };
             match name::link_unnamed(&self.fd, directory, &temporary) {
-                Err(Errno::EEXIST) => {}
-                other => return other.map(|()| (temporary, noted)),
+                Err(Errno::EEXIST) => continue,
+                Err(errno) => return Err(errno),
+                Ok(()) if self.is_flushed_when_named() => {}
+                Ok(()) => return Ok((temporary, noted)),
             }
+            return match file::sync(&self.fd) {
+                Ok(()) => Ok((temporary, noted)),
+                Err(errno) => {
+                    let _ = name::unlink(directory, &temporary);
+                    Err(errno)
+                }
+            };
         }
     }
 

@@ -1,6 +1,7 @@
 //! Calls on open files: metadata, size, extents, locks, flushing, page cache.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -209,6 +210,19 @@ pub fn filesystem_uuid(fd: impl AsFd) -> Sys<Vec<u8>> {
         return Err(last_errno());
     }
     Ok(answer.uuid[..usize::from(answer.length).min(16)].to_vec())
+}
+
+/// Whether the filesystem of ext2, ext3 or ext4 has a journal on its own device, which `/proc/fs/jbd2` then names
+/// (`fs/jbd2/journal.c`, `jbd2_stats_proc_init`). `false` also where that cannot be seen.
+pub fn has_journal(fd: impl AsFd) -> Sys<bool> {
+    let (major, minor) = stat(fd)?.device;
+    let Ok(device) = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else {
+        return Ok(false);
+    };
+    // The number is that of the journal's inode.
+    let begin = [device.file_name().unwrap_or_default().as_bytes(), b"-"].concat();
+    let Ok(journals) = std::fs::read_dir("/proc/fs/jbd2") else { return Ok(false) };
+    Ok(journals.flatten().any(|journal| journal.file_name().as_bytes().starts_with(&begin)))
 }
 
 /// Adds or removes `O_DIRECT` on an open file description.

@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] the_receipt_says_so,
         [Need::At(Place::Ext4), Need::Tool("xfs_io")] power_cut_on_ext4,
         [Need::At(Place::Xfs), Need::Tool("xfs_io")] power_cut_on_xfs,
+        [Need::At(Place::Ext4), Need::Tool("fsck.ext4")] power_cut_without_a_journal,
         [Need::At(Place::Ext4), Need::Tool("xfs_io")] power_cut_in_each_call_on_ext4,
         [Need::At(Place::Xfs), Need::Tool("xfs_io")] power_cut_in_each_call_on_xfs,
     ];
@@ -185,6 +186,30 @@ fn power_cut_on_ext4(form: Form) {
 
 fn power_cut_on_xfs(form: Form) {
     power_cut(form, Filesystem::Xfs);
+}
+
+/// The device said of a file that was flushed before it had a name that it has none, and `fsck` removed the name.
+fn power_cut_without_a_journal(form: Form) {
+    let mount = Mount::without_journal(64);
+    let pair = Pair::within(form, Place::Tmpfs.scratch(), Scratch::new_in(mount.path()));
+    Content::dense(400_000).write(&pair.source);
+    for program in [cp(), cp().arg("-p"), cp().arg("--verify"), cp().arg("--backup")] {
+        for is_old in [true, false] {
+            pair.clear();
+            if is_old && form != Form::NewTree {
+                pair.put_old(b"old");
+            }
+            run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+            let _ = pair.succeed(program.clone().arg("--durable"));
+            let cut = mount.after_power_cut();
+            let left = pair.destination.strip_prefix(mount.path()).unwrap();
+            assert_eq!(
+                std::fs::read(cut.path().join(left)).ok(),
+                std::fs::read(&pair.source).ok(),
+                "over an old one: {is_old}"
+            );
+        }
+    }
 }
 
 /// Stopped after each of its calls, the power is cut there: the old file or the new one.

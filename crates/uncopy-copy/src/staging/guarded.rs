@@ -45,7 +45,7 @@ impl<'a> Staging<'a> {
         };
         let (directory, name) = (self.destination.directory(), self.destination.name());
         let (found, temporary) = match (guarded.look(directory, name), temporary) {
-            (Ok(None), None) => {
+            (Ok(None), None) if !self.is_flushed_when_named() => {
                 return name::link_unnamed(&self.fd, directory, name).map_err(not_free);
             }
             (Ok(found), Some(temporary)) => (Ok(found), temporary),
