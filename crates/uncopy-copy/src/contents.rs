@@ -27,6 +27,9 @@ use uncopy_core::{
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::{Sys, file};
 
+/// Below this length one flush, without progress, is enough for a file that is flushed when it has its name.
+const FLUSHED_ONCE_BYTES: u64 = 1 << 20;
+
 /// Bytes that are asked for at a time of a file of another machine that has no size.
 const UNSIZED_PIECE_BYTES: u64 = 1 << 20;
 
@@ -202,7 +205,9 @@ impl FileCopy<'_, '_> {
         // depend on any more.
         let filesystem = self.facts.destination;
         let reports_late = filesystem.is_network() || filesystem.is_user();
-        if options.durable || reports_late {
+        let flushes_last =
+            reached < FLUSHED_ONCE_BYTES && options.verify.is_none() && staging.is_flushed_last();
+        if (options.durable && !flushes_last) || reports_late {
             self.flush(reached)?;
         }
         // Opened while there is still nothing to take back: descriptors may run out.

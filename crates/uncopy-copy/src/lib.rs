@@ -85,6 +85,8 @@ mod facts;
 mod file_copy;
 #[cfg(target_os = "linux")]
 mod file_plan;
+#[cfg(target_os = "linux")]
+mod flush;
 #[cfg_attr(not(target_os = "linux"), path = "following_portable.rs")]
 pub(crate) mod following;
 #[cfg(all(test, target_os = "linux"))]

@@ -19,7 +19,7 @@ use super::observer::Observer;
 use super::options::{Backup, Existing};
 use super::parts::{Parts, Unfinished};
 use super::stale::{Kind, Noted, Noting, Sweeper, Unproven};
-use super::{backup, outlet, plan, stale};
+use super::{backup, flush, outlet, stale};
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_core::{Leftovers, MetadataPart, Note};
 use uncopy_os::file::{SETUID_SETGID, Stat};
@@ -448,12 +448,15 @@ impl<'a> Staging<'a> {
         self.commit_temporary(temporary, noted)
     }
 
-    /// Whether the file, which has no name, is flushed when it has a temporary one: its inode on the device says that it
-    /// has none, and without a journal that says otherwise `fsck` removes its name after a power cut.
+    /// Whether the file, which has no name, is flushed by [`Staging::commit`] when it has a temporary one: its inode on the
+    /// device says that it has none, and without a journal that says otherwise `fsck` removes its name after a power cut.
+    pub(crate) fn is_flushed_last(&self) -> bool {
+        matches!(self.place, Place::Unnamed) && self.is_flushed_when_named()
+    }
+
+    /// The same of a file that is getting its name.
     fn is_flushed_when_named(&self) -> bool {
-        let filesystem = || self.destination.filesystem_of(self.fd());
-        let has_journal = || file::has_journal(&self.fd).unwrap_or(false);
-        self.durable && !plan::logs_links(filesystem(), has_journal)
+        self.durable && !flush::logs_links(&self.fd)
     }
 
     /// Gives an unlinked file a temporary name. The lock shows other runs that it is not a leftover.

@@ -33,6 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]);
     cases.extend(testbed::cases![
         [Need::Tool("strace")] names_of_links_and_fifos_are_flushed,
+        [Need::At(Place::Ext4), Need::Tool("fsck.ext4")] links_and_fifos_without_a_journal,
     ]);
     cases
 }
@@ -40,7 +41,7 @@ pub(crate) fn cases() -> Vec<Case> {
 const LENGTH: u64 = 3 << 20;
 
 fn is_flush(call: &Call) -> bool {
-    matches!(call.name.as_str(), "fsync" | "fdatasync") && call.value() == Some(0)
+    matches!(call.name.as_str(), "fsync" | "fdatasync" | "syncfs") && call.value() == Some(0)
 }
 
 /// Flush of the file, its new name, flush of the directory: in this order.
@@ -271,6 +272,44 @@ fn power_cut_in_each_call_on_ext4(form: Form) {
 
 fn power_cut_in_each_call_on_xfs(form: Form) {
     power_cut_in_each_call(form, Filesystem::Xfs);
+}
+
+/// No call but one for the whole filesystem flushes them there. The temporary name that they had may come back.
+fn links_and_fifos_without_a_journal() {
+    const GIVEN: &str = "echo x > s/f; ln s/f s/h; ln -s f s/l; ln -s $(printf a%.0s $(seq 99)) s/ll; mkfifo s/p; \
+                         ln -s ../f s/d/l";
+    let given = Place::Tmpfs.scratch();
+    std::fs::create_dir_all(given.join("s/d")).unwrap();
+    assert!(
+        Program::new("sh").args(["-c", GIVEN]).current_dir(given.path()).run().status.success()
+    );
+    let listed = |directory: &std::path::Path| {
+        let run = Program::new("find")
+            .args([".", "-not", "-name", ".uncopy-*", "-printf", "%y %P %l\\n"])
+            .current_dir(directory);
+        let run = run.run();
+        assert!(run.status.success(), "{}", run.stderr);
+        let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for (is_there, arguments, from, to) in [
+        (false, &["-a"][..], "s", "t"),
+        (true, &["-aT"], "s", "t"),
+        (false, &["-d"], "s/l", "t/l"),
+        (false, &["-a"], "s/p", "t/p"),
+    ] {
+        let mount = Mount::without_journal(64);
+        if is_there || to != "t" {
+            std::fs::create_dir(mount.path().join("t")).unwrap();
+        }
+        run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+        let operands = [given.join(from), mount.path().join(to)];
+        let run = cp().args(arguments).arg("--durable").args(operands).run();
+        assert!(run.status.success(), "{}", run.stderr);
+        let (now, cut) = (mount.path().join("t"), mount.after_power_cut());
+        assert_eq!(listed(&cut.path().join("t")), listed(&now), "{arguments:?} {to}");
+    }
 }
 
 /// Flushes the directory of an entry without bytes after it has its name, and never without the flag.

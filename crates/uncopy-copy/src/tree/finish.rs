@@ -12,7 +12,7 @@ use super::resume::Resume;
 use super::worker::Worker;
 use crate::jobs::{Action, EntryKind, EntryOutcome, JobOptions};
 use crate::metadata::{self, Made};
-use crate::stale;
+use crate::{flush, stale};
 use uncopy_core::{Error, InodeFlags, Note, Result};
 use uncopy_os::{file, name};
 
@@ -60,7 +60,7 @@ fn flush_guarded(worker: &Worker<'_, '_>, directory: &Directory, open: &Open) ->
     sweep_leftovers(&worker.reporter, directory, open);
     if worker.options.copy.durable {
         name::open_directory_for_reading(&*open.destination)
-            .and_then(file::sync)
+            .and_then(flush::directory)
             .map_err(|e| Error::destination("flush", directory.destination_path(), e))?;
     }
     Ok(Given::default())

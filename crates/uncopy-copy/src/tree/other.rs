@@ -26,7 +26,7 @@ use crate::metadata::{AttributeSource, NotGiven, Notes};
 use crate::options::GivenMetadata;
 use crate::source_directory::SourceDirectory;
 use crate::stale::{self, Noted};
-use crate::{CopyOptions, Existing, Preserve, backup, metadata};
+use crate::{CopyOptions, Existing, Preserve, backup, flush, metadata};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_core::{InodeFlags, MetadataPart, Note};
 use uncopy_os::file::Stat;
@@ -128,7 +128,7 @@ fn flush_name(context: &Context<'_>, place: &Place<'_>) -> Result<()> {
         return Ok(());
     }
     name::open_directory_for_reading(&*place.open.destination)
-        .and_then(file::sync)
+        .and_then(flush::directory)
         .map_err(|e| Error::destination("flush the directory of", place.destination(), e))
 }
 

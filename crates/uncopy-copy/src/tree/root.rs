@@ -40,7 +40,7 @@ use crate::source_file::SourceFile;
 use crate::stale::{Register, Sweeper};
 use crate::written::{WrittenFiles, identity as written_identity};
 use crate::{CopyOptions, Existing};
-use crate::{facts, stale};
+use crate::{facts, flush, stale};
 use uncopy_core::Note;
 use uncopy_core::{Error, Reason, Result};
 use uncopy_os::file::Stat;
@@ -553,6 +553,10 @@ impl Finished {
         };
         let mut given =
             give_metadata(options, worker.resume, &worker.reporter, directory, open, made)?;
+        if options.copy.durable && !options.dry_run {
+            flush::links(&*open.destination)
+                .map_err(|e| Error::destination("flush", destination, e))?;
+        }
         if let Some(aside) = aside {
             if let Some((journal, _)) = kept {
                 // Otherwise a resuming run would copy into the tree that has this name.
