@@ -42,6 +42,12 @@ pub(crate) struct ExistingEntry {
     pub(crate) stat: Stat,
 }
 
+/// Whether an existing file is the source itself, and not a further name of it that may be replaced: the source stays.
+pub(crate) fn is_own_source(options: &CopyOptions, found: &Stat, source: &Stat) -> bool {
+    let is_other_name = options.replaces_name() && found.links > 1;
+    found.is_same_file(source) && !is_other_name
+}
+
 impl<'a> Destination<'a> {
     /// Looks at the destination; changes nothing.
     pub(crate) fn resolve(
@@ -163,11 +169,8 @@ impl<'a> Destination<'a> {
     ) -> Result<()> {
         let refuse = |reason| Err(Error::new("write to", self.given, reason));
         let kind = found.stat.file_type();
-        // A further name of the source may be replaced: the source stays.
-        let is_other_name = options.replaces_name() && found.stat.links > 1;
         // A FIFO that is copied into itself never ends.
-        if !is_other_name
-            && found.stat.is_same_file(&source.stat_here())
+        if is_own_source(options, &found.stat, &source.stat_here())
             && matches!(kind, FileType::RegularFile | FileType::Fifo)
         {
             return refuse(Reason::SameFile { source_path: source.path.as_ref().to_owned() });

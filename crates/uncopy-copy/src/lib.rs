@@ -118,6 +118,8 @@ mod manifest;
 mod mechanism;
 #[cfg(target_os = "linux")]
 mod metadata;
+#[cfg(target_os = "linux")]
+mod mounts;
 #[cfg(any(test, not(target_os = "linux")))]
 #[cfg_attr(unix, path = "portable/posix.rs")]
 #[cfg_attr(not(unix), path = "portable/plain.rs")]

@@ -1,11 +1,10 @@
 //! Finds the device below an overlay filesystem.
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::mounts::unescaped;
 use uncopy_os::capabilities::Device;
 
 /// The device of the upper directory, where what is written to an overlay lands. `None`: the path lies
@@ -23,7 +22,7 @@ fn upper_in(mounts: &str, path: &Path) -> Option<PathBuf> {
     let mut found: Option<(PathBuf, Option<PathBuf>)> = None;
     for line in mounts.lines() {
         let (first, second) = line.split_once(" - ")?;
-        let point = PathBuf::from(plain(first.split(' ').nth(4)?));
+        let point = PathBuf::from(unescaped(first.split(' ').nth(4)?));
         let mut words = second.split(' ');
         let is_overlay = words.next()? == "overlay";
         let options = words.nth(1).unwrap_or_default();
@@ -31,31 +30,10 @@ fn upper_in(mounts: &str, path: &Path) -> Option<PathBuf> {
         // With several on one directory the last one is visible.
         let is_nearer = found.as_ref().is_none_or(|(known, _)| point.starts_with(known));
         if path.starts_with(&point) && is_nearer {
-            found = Some((point, upper.filter(|_| is_overlay).map(plain).map(PathBuf::from)));
+            found = Some((point, upper.filter(|_| is_overlay).map(unescaped).map(PathBuf::from)));
         }
     }
     found?.1
-}
-
-/// Text of the table without its escapes: `\040` is a blank.
-fn plain(text: &str) -> OsString {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = text.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                at += 4;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    OsString::from_vec(plain)
 }
 
 #[cfg(test)]

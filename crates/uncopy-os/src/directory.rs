@@ -104,6 +104,11 @@ pub fn stat_name(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     look_up(directory, name, flags, FACTS)
 }
 
+/// Returns facts about what a name leads to.
+pub fn stat_target(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
+    look_up(directory, name, AtFlags::NO_AUTOMOUNT, FACTS)
+}
+
 /// Returns facts about a path, without following a symbolic link in the last component.
 pub fn stat_path(path: &Path) -> Sys<Stat> {
     look_up(fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW, FACTS)

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use testbed::{Case, Compared, Need, Place, assert_same_tree, run_tool};
+use testbed::{Case, Compared, Mount, Need, Place, assert_same_tree, run_tool};
 
 use crate::tree::{Trees, cp, events, number, summary};
 
@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] two_sources_with_one_target_are_refused,
         [] a_destination_inside_the_source_is_refused,
         [Need::At(Place::Xfs)] a_destination_inside_the_source_by_a_bind_mount_is_refused,
+        [Need::Root] a_part_of_the_source_that_is_mounted_in_the_destination_stays,
         [] a_missing_source_is_reported_and_the_others_copied,
         [] the_current_directory,
         [] a_slash_at_the_end,
@@ -91,6 +92,34 @@ fn a_destination_inside_the_source_by_a_bind_mount_is_refused() {
     // The destination is found in the source as it is walked, and left out.
     assert!(run.failed(1).contains("destination of this copy"), "{}", run.stderr);
     assert_eq!(fs::read(trees.destination().join("a/file")).unwrap(), b"x");
+}
+
+/// Files of the source were overwritten and deleted through the mount, with exit code 0.
+fn a_part_of_the_source_that_is_mounted_in_the_destination_stays() {
+    for flags in [&[][..], &["--delete"], &["--remove-source-files"], &["--delete", "--dry-run"]] {
+        // Of the tree itself, and of another source of the same copy.
+        for (part, with_other) in [("a/d", false), ("other/d", true)] {
+            let trees = Trees::new();
+            trees.file("a/d/g", "precious");
+            trees.file("other/d/g", "precious");
+            trees.file("a/m/g", "other");
+            let mounted = trees.to.join("a/m");
+            fs::create_dir_all(&mounted).unwrap();
+            let mount = Mount::bind_file(&trees.source().join(part), &mounted);
+            let sources = [("other", with_other), ("a", true)];
+            let sources = sources.iter().filter(|(_, is_given)| *is_given);
+            let sources = sources.map(|(name, _)| trees.source().join(name));
+            let run = cp().args(flags).args(sources).arg(trees.to.path()).run();
+            let text = run.failed(1).to_owned();
+            drop(mount);
+            assert!(text.contains("a/m") && text.contains("lies in it"), "{flags:?}: {text}");
+            // It may have been moved.
+            let places = [trees.source().join(part).join("g"), trees.to.join(part).join("g")];
+            let kept = places.iter().any(|place| fs::read(place).is_ok_and(|it| it == b"precious"));
+            assert!(kept, "{flags:?} {part}");
+            assert_eq!(fs::read(trees.source().join("a/m/g")).unwrap(), b"other", "{flags:?}");
+        }
+    }
 }
 
 fn a_missing_source_is_reported_and_the_others_copied() {

@@ -14,7 +14,7 @@ use super::place::Place;
 use super::unchanged::is_same_as_there;
 use crate::Consent;
 use crate::Skip;
-use crate::destination::ExistingEntry;
+use crate::destination::{ExistingEntry, is_own_source};
 use crate::guard::{Guarded, NotNamed, wanted_user};
 use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
 use crate::mode_changes::ModeChanges;
@@ -44,9 +44,21 @@ pub(super) fn check_admission(
     }
     let policy = policy_of(deleter.options, &place.directory.entered);
     let policy = Policy { compare: Compare::Times, ..policy };
-    check_by_policy(deleter, place, side_of(kind, source), policy, |found| {
+    let has_backup = deleter.options.copy.backup.is_some();
+    let loses = |found: &ExistingEntry| {
+        kind == EntryKind::Symlink && !has_backup && is_target(place, &found.stat)
+    };
+    check_by_policy(deleter, place, side_of(kind, source), policy, loses, |found| {
         Ok(is_same_entry(place, source, found))
     })
+}
+
+/// Whether a symbolic link of the source leads to what would be replaced by its copy, and would be lost: the copy would lead
+/// to itself, or nowhere.
+fn is_target(place: &Place<'_>, found: &Stat) -> bool {
+    let Some(source) = place.open.source.here() else { return false };
+    let target = directory::stat_target(source, place.name);
+    target.is_ok_and(|target| target.is_same_file(found))
 }
 
 /// Decides about a file of this status; `has_same_contents` compares it with the existing one.
@@ -60,7 +72,14 @@ pub(super) fn check_file_admission(
         return Ok(done);
     }
     let policy = policy_of(deleter.options, &place.directory.entered);
-    check_by_policy(deleter, place, side_of(EntryKind::File, source), policy, has_same_contents)
+    // Otherwise the copy itself finds that out.
+    let (is_forecast, options) = (deleter.options.dry_run, &deleter.options.copy);
+    let is_same = |found: &ExistingEntry| {
+        let is_here = place.open.source.here().is_some();
+        is_forecast && is_here && is_own_source(options, &found.stat, source)
+    };
+    let side = side_of(EntryKind::File, source);
+    check_by_policy(deleter, place, side, policy, is_same, has_same_contents)
 }
 
 /// Asks the guard about an entry. Returns how it ended if an earlier attempt has made its copy.
@@ -189,6 +208,7 @@ fn check_by_policy(
     place: &Place<'_>,
     source: Side<Timestamp>,
     policy: Policy,
+    is_source: impl FnOnce(&ExistingEntry) -> bool,
     has_same_contents: impl FnOnce(&ExistingEntry) -> Result<bool>,
 ) -> Result<Admission> {
     let found = find(place)?;
@@ -202,6 +222,10 @@ fn check_by_policy(
         },
         (decision, _) => decision,
     };
+    if decision == Decision::Replace && found.as_ref().is_some_and(is_source) {
+        let reason = Reason::SameFile { source_path: place.source() };
+        return Err(Error::new("write to", place.destination(), reason));
+    }
     let action = match decision {
         Decision::MakeRoom => {
             if let Some(found) = found {

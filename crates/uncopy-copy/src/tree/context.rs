@@ -1,6 +1,7 @@
 //! Holds the options of a job, its rate limit, and what was learnt about the machine.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -14,9 +15,10 @@ use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::guard::{Guard, Guarded};
 use crate::jobs::JobOptions;
+use crate::mounts::FilesystemPlace;
 use crate::stale::TemporaryNames;
 use crate::{CopyContext, CopyOptions, Gate, Throttle};
-use uncopy_os::privilege;
+use uncopy_os::{follow, privilege};
 
 /// Options of one job, and what was learnt about the machine and the roots.
 pub(super) struct Context<'a> {
@@ -37,7 +39,7 @@ pub(super) struct Context<'a> {
     /// Paths that the caller named below a directory that is copied as a whole.
     named: RwLock<NamedBelow>,
     /// Roots of the source that are directories.
-    sources: Mutex<HashSet<Identity>>,
+    sources: Mutex<HashMap<Identity, PathBuf>>,
     removals: Removals,
     temporary_names: TemporaryNames,
     backup_claims: Option<BackupClaims>,
@@ -203,12 +205,24 @@ impl<'a> Context<'a> {
     }
 
     /// Notes a root of the source, which is therefore not to be deleted.
-    pub(super) fn add_source(&self, source: Identity) {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(source);
+    pub(super) fn add_source(&self, source: Identity, path: &Path) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.insert(source, path.to_owned());
     }
 
     pub(super) fn is_source(&self, directory: Identity) -> bool {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).contains(&directory)
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&directory)
+    }
+
+    /// Returns the source that a directory lies in or is, which is mounted elsewhere.
+    pub(super) fn source_around(&self, mounted: impl AsFd) -> Option<PathBuf> {
+        let place = FilesystemPlace::of(mounted)?;
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds_it = |path: &&PathBuf| {
+            let source = follow::open_root(path).ok().and_then(FilesystemPlace::of);
+            source.is_some_and(|source| place.lies_within(&source))
+        };
+        sources.values().find(holds_it).cloned()
     }
 
     /// Notes a directory that is written to, which is therefore no source.

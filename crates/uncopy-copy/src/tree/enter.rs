@@ -139,6 +139,9 @@ pub(super) fn pair_of(
                 }
                 made = file::stat(&fd).map_err(fail)?;
             }
+            if made.mount_root && source.here().is_some() {
+                check_mounted(deleter.context, place, &fd)?;
+            }
             (identity(&made), Some((fd, made.device == above.destination.0)))
         }
         None => (above.destination, None),
@@ -151,6 +154,17 @@ pub(super) fn pair_of(
     let (source, destination, whole) = (stat, made, true);
     let entered = Entered { source, destination, fresh, absent, private, whole, linked };
     Ok((entered, open))
+}
+
+/// Refuses a part of the source that is mounted in the destination.
+fn check_mounted(context: &Context<'_>, place: &Place<'_>, mounted: &OwnedFd) -> Result<()> {
+    match context.source_around(mounted) {
+        Some(tree) => {
+            let reason = Reason::Refused(Objection::InsideSource { tree });
+            Err(Error::new("copy to", place.destination(), reason))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses a source that is a destination, and a link to a directory that contains it.
