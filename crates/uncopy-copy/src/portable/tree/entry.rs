@@ -51,7 +51,21 @@ impl Job<'_> {
                     return Err(name_taken(place));
                 }
                 let there = found.as_ref().map(|found| &found.metadata);
-                match self.admit(place, side_of(metadata), there)? {
+                let admission = self.admit(place, side_of(metadata), there)?;
+                let replaces = match &admission {
+                    Admission::Proceed { replaces } => *replaces,
+                    Admission::Done(EntryOutcome::Planned { .. }) => true,
+                    Admission::Done(_) => false,
+                };
+                if let Some(found) = found.as_ref().filter(|_| replaces)
+                    && kind == EntryKind::Symlink
+                    && self.options.copy.backup.is_none()
+                    && self.is_target(place, found)
+                {
+                    let reason = Reason::SameFile { source_path: place.source.clone() };
+                    return Err(Error::new("write to", &place.named, reason));
+                }
+                match admission {
                     Admission::Done(outcome) => outcome,
                     Admission::Proceed { replaces } => {
                         let found = found.as_ref();
@@ -72,6 +86,13 @@ impl Job<'_> {
         };
         self.tally.finish(&place.source, &place.named, kind, outcome);
         Ok(())
+    }
+
+    /// Whether a link leads to what its copy would replace, and would be lost.
+    fn is_target(&self, place: &Place, found: &Found) -> bool {
+        let target = fs::metadata(&place.source);
+        let identified = target.map(|it| identify(self.calls, &place.source, true, &it).identity);
+        identified.is_ok_and(|identity| identity == found.identity)
     }
 
     /// Checks that an entry may be replaced, if it is kept as a backup.

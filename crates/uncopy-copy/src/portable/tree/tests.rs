@@ -411,6 +411,25 @@ fn no_link_of_the_destination_is_followed() {
 }
 
 #[test]
+fn a_link_does_not_replace_its_target() {
+    for calls in every_system() {
+        for dry_run in [true, false] {
+            let scene = Scene::empty();
+            fs::create_dir(&scene.destination).unwrap();
+            let kept = scene.destination.join("link");
+            fs::write(&kept, "theirs").unwrap();
+            fs::write(scene.destination.join("other"), "replaced").unwrap();
+            symlink(&kept, scene.source.join("link")).unwrap();
+            symlink(&kept, scene.source.join("other")).unwrap();
+            let errors = scene.errors(&*calls, &JobOptions::new().dry_run(dry_run));
+            assert_eq!(errors.len(), 1, "{}: {errors:?}", calls.system());
+            assert!(errors[0].is_same_file(), "{}: {errors:?}", calls.system());
+            assert_eq!(fs::read_to_string(&kept).unwrap(), "theirs", "{}", calls.system());
+        }
+    }
+}
+
+#[test]
 fn a_link_that_is_planted_while_its_file_is_copied_is_replaced() {
     /// Makes a link at the first report.
     struct Plant<'a>(&'a Scene);
