@@ -15,6 +15,11 @@ pub(crate) fn cases() -> Vec<Case> {
         |name: &str, body: fn()| Case::new(format!("doctor::network::{name}"), &needs, body);
     vec![
         named("without_root_taps_are_not_judged", without_root_taps_are_not_judged),
+        Case::new(
+            "doctor::network::without_proc_no_path_is_zero_copy",
+            &[&needs[..], &[Need::Root, Need::Tool("unshare")]].concat(),
+            without_proc_no_path_is_zero_copy,
+        ),
         named("the_sockets_of_a_process", the_sockets_of_a_process),
         named("a_probe_agrees_and_sends_only_on_request", a_probe_agrees_and_sends_only_on_request),
         named(
@@ -73,6 +78,23 @@ fn without_root_taps_are_not_judged() {
         report(&doctor(UDP).as_user(65534).run(), 6);
         let hidden = report(&doctor("--pid 1").as_user(65534).run(), 7);
         assert!(finding(&hidden, "sockets-hidden").is_some(), "{hidden}");
+    });
+}
+
+/// A tap was there, and the verdict `zero_copy`: what cannot be read was taken for what the kernel does not have.
+fn without_proc_no_path_is_zero_copy() {
+    const HIDE: &str = "mount -t tmpfs hidden /proc; exec \"$@\"";
+    isolated(|network| {
+        network.sink();
+        for is_tapped in [false, true] {
+            let _tap = is_tapped.then(|| network.tap_of(ALL_PROTOCOLS, None, false));
+            let doctor = uncopy(&format!("doctor --json {UDP}"));
+            report(&doctor.run(), if is_tapped { 6 } else { 0 });
+            let hidden = doctor.through(["unshare", "--mount", "sh", "-ec", HIDE, "sh"]);
+            let hidden = report(&hidden.run(), 7);
+            let found = finding(&hidden, "not-seen").expect("something is not seen");
+            assert!(found.to_string().contains("/proc/net/packet"), "{hidden}");
+        }
     });
 }
 

@@ -97,7 +97,7 @@ fn a_destination_inside_the_source_by_a_bind_mount_is_refused() {
 /// Files of the source were overwritten and deleted through the mount, with exit code 0.
 fn a_part_of_the_source_that_is_mounted_in_the_destination_stays() {
     for flags in [&[][..], &["--delete"], &["--remove-source-files"], &["--delete", "--dry-run"]] {
-        // Of the tree itself, and of another source of the same copy.
+        // A part of the tree itself, and one of another source of the same copy.
         for (part, with_other) in [("a/d", false), ("other/d", true)] {
             let trees = Trees::new();
             trees.file("a/d/g", "precious");

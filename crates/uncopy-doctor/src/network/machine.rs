@@ -1,8 +1,9 @@
 //! Facts about the machine that do not depend on a path.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
 
 use super::facts::NotSeen;
 use super::tap::{self, Tap};
@@ -19,6 +20,12 @@ pub(super) const NFTABLES: &str = "nfnetlink NFT_MSG_GETRULE";
 const LEGACY: &str = "/proc/net/ip_tables_names";
 const IPSEC: &str = "netlink XFRM_MSG_GETSPDINFO";
 const PROGRAMS: &str = "bpf BPF_PROG_QUERY";
+
+/// Whether a file is missing because the kernel does not have it, and not because `/proc` is not mounted: that has a table
+/// of devices in every network namespace.
+fn is_unknown_to_kernel(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound && Path::new("/proc/thread-self/net/dev").exists()
+}
 
 /// Devices, rules and taps of this thread's network namespace.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +54,7 @@ impl Machine {
         match tap::all() {
             Ok(taps) => machine.taps = taps,
             // Kernels without packet sockets.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if is_unknown_to_kernel(&error) => {}
             Err(error) => {
                 machine.missing(Missing::PacketTaps, "/proc/net/packet", errno_of(&error))
             }
@@ -71,7 +78,7 @@ impl Machine {
         for name in ["ip_tables_names", "ip6_tables_names"] {
             match fs::read_to_string(format!("/proc/thread-self/net/{name}")) {
                 Ok(names) => machine.tables(&names),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if is_unknown_to_kernel(&error) => {}
                 Err(error) => {
                     machine.missing(Missing::IptablesTables, LEGACY, errno_of(&error));
                 }
