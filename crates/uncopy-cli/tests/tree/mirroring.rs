@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use std::time::Duration;
-use testbed::{CallPattern, Case, Intercept, Need, Place, Program, Run, SystemCall};
+use testbed::{CallPattern, Case, Intercept, Need, Place, Program, Run, SystemCall, run_tool};
 use uncopy::Errno;
 
 use crate::tree::errors::cp_as_nobody;
@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] nothing_goes_where_a_listing_breaks_off,
         [Need::Root] nothing_goes_where_the_source_may_not_be_read,
+        [Need::Root, Need::Tool("rsync")] with_one_filesystem_nothing_goes_from_others,
         [] names_that_differ_in_case_are_names_like_others,
         [] a_directory_is_finished_while_another_is_listed,
     ]
@@ -59,6 +60,35 @@ fn assert_kept_in(trees: &Trees, directory: &str, run: &Run, context: &str) {
         assert!(!is_there(&format!("{other}stranger")), "{context}: {other}stranger is left");
     }
     assert!(is_there("other/kept"), "{context}");
+}
+
+/// Filesystems that are mounted in the destination, as by rsync.
+fn with_one_filesystem_nothing_goes_from_others() {
+    for (program, flag, goes) in [
+        (cp().args(["-a", "-T"]), "-x", false),
+        (cp().args(["-a", "-T"]), "-a", true),
+        (Program::new("rsync"), "-axr", false),
+    ] {
+        let trees = Trees::new();
+        for name in ["m/a", "m/d/b", "c/d"] {
+            trees.file(name, "1");
+        }
+        let mounted = trees.destination().join("m");
+        fs::create_dir_all(&mounted).unwrap();
+        run_tool("mount", ["-t", "tmpfs", "stranger", mounted.to_str().unwrap()]);
+        for name in ["m/k", "m/d/k", "k", "c/k"] {
+            file_in(&trees.destination(), name, "old");
+        }
+        let is_rsync = flag == "-axr";
+        let slash = |path: std::path::PathBuf| if is_rsync { path.join("") } else { path };
+        let run = program.args([flag, "--delete"]);
+        let run = run.arg(slash(trees.source())).arg(slash(trees.destination())).run();
+        let left = |name: &str| trees.destination().join(name).exists();
+        let found = ["m/k", "m/d/k", "k", "c/k", "m/a", "m/d/b"].map(left);
+        run_tool("umount", [&mounted]);
+        assert!(run.status.success(), "{flag}: {}", run.stderr);
+        assert_eq!(found, [!goes, !goes, false, false, true, true], "{flag}");
+    }
 }
 
 /// At the first call, in the middle, and where nothing but the end is missing.

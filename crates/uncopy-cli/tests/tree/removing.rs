@@ -18,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_is_no_longer_what_was_copied_stays,
         [] a_file_that_is_its_own_destination_stays,
         [] what_cannot_be_removed_is_an_error,
+        [] skipped_names_of_one_file_stay,
         [] a_kill_leaves_a_whole_file_on_one_side,
         [] a_resumed_run_removes_what_the_killed_one_copied,
         [] flags_that_leave_no_copy_are_refused,
@@ -221,6 +222,21 @@ fn a_file_that_is_its_own_destination_stays() {
     assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
     assert_eq!(fs::read_to_string(place.join("a")).unwrap(), "a");
     assert_eq!(fs::read_to_string(place.join("copy")).unwrap(), "a");
+}
+
+/// Its second name, which was linked to the copy that was there, had to go and could not: each run failed.
+fn skipped_names_of_one_file_stay() {
+    for flags in [&["--checksum"][..], &["-u"], &["-n"]] {
+        let trees = scene();
+        let copied = Program::new("cp").arg("-aT").arg(trees.source()).arg(trees.destination());
+        assert!(copied.run().status.success());
+        let program = uncopy().args(["-a", "-T"]).args(flags);
+        let run = program.arg(trees.source()).arg(trees.destination()).run();
+        assert!(run.status.success(), "{flags:?}: {}", run.stderr);
+        for name in FILES {
+            assert!(is_whole(&trees.source(), name), "{flags:?}: {name}");
+        }
+    }
 }
 
 fn what_cannot_be_removed_is_an_error() {

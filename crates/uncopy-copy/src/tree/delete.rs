@@ -54,7 +54,10 @@ pub(super) fn delete_strangers(deleter: &mut Deleter<'_, '_>, directory: &Direct
     };
     // A new directory has no other entries; and nothing is known about a source that was not
     // listed.
+    let leaves = deleter.options.one_filesystem
+        && entered.destination.0 != directory.root().entered.destination.0;
     if entered.fresh
+        || leaves
         || directory.listing_failed.load(Ordering::Relaxed)
         || deleter.control.is_over()
     {

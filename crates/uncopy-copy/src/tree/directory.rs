@@ -193,6 +193,15 @@ impl Directory {
         }
     }
 
+    /// Returns the directory that the job began with.
+    pub(super) fn root(&self) -> &Directory {
+        let mut root = self;
+        while let Some(parent) = root.parent() {
+            root = parent;
+        }
+        root
+    }
+
     /// Counts one more task in it.
     pub(super) fn begin(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
@@ -295,11 +304,7 @@ impl Directory {
 
     /// Returns the open root, and the path from its source to this directory.
     pub(super) fn way_from_root(&self) -> Result<(Arc<Open>, PathBuf)> {
-        let mut root = self;
-        while let Some(parent) = root.parent() {
-            root = parent;
-        }
-        Ok((root.open()?, self.path_from_root()))
+        Ok((self.root().open()?, self.path_from_root()))
     }
 
     /// Returns where the temporary names of its root are noted.

@@ -36,14 +36,17 @@ pub(super) fn note_known(worker: &Worker<'_, '_>, stat: &Stat) {
     }
 }
 
-/// Notes a further name of a file of which another name was copied.
+/// Notes a further name of a file of which another name was copied. If that was skipped, or changed meanwhile, this one stays
+/// as it does.
 pub(super) fn note_linked(worker: &Worker<'_, '_>, place: &Place<'_>) {
     if !worker.options.remove_source || worker.options.dry_run {
         return;
     }
     let removals = worker.context.removals();
     let state = place.stat().ok().and_then(|stat| removals.state_of(identity(&stat)));
-    removals.add(place.way(), state, &*place.open.destination);
+    if state.is_some() {
+        removals.add(place.way(), state, &*place.open.destination);
+    }
 }
 
 /// Removes the files that were noted, of a root whose copy has its name and is flushed if wanted.
