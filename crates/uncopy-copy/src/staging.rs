@@ -462,6 +462,10 @@ impl<'a> Staging<'a> {
     /// Gives an unlinked file a temporary name. The lock shows other runs that it is not a leftover.
     fn name_temporarily(&self) -> Sys<(OsString, Noted<'a>)> {
         let (directory, name) = (self.destination.directory(), self.destination.name());
+        if file::is_append_only(directory).unwrap_or(false) {
+            // A name that is made there can neither be renamed nor removed (ioctl_iflags(2)).
+            return Err(Errno::EPERM);
+        }
         let _ = file::try_lock(&self.fd);
         let noting = self.noting.filter(|noting| noting.brief);
         let stat = noting.map(|_| file::stat(&self.fd)).transpose()?;

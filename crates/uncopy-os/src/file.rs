@@ -176,6 +176,12 @@ pub fn inode_flags(fd: impl AsFd) -> Sys<u32> {
     Ok(fs::ioctl_getflags(fd)?.bits())
 }
 
+/// Whether a file can only be appended to, and a directory only gets further names (`ioctl_iflags(2)`, `FS_APPEND_FL`).
+pub fn is_append_only(fd: impl AsFd) -> Sys<bool> {
+    let found = fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())?;
+    Ok(found.stx_attributes.contains(fs::StatxAttributes::APPEND))
+}
+
 /// Returns the filesystem's magic number (`linux/magic.h`).
 pub fn filesystem_magic(fd: impl AsFd) -> Sys<u64> {
     // The width of f_type differs between architectures; the magic has 32 bits.

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use testbed::{CallPattern, Case, Content, Intercepted, Need, Place, SystemCall};
+use testbed::{CallPattern, Case, Content, Intercepted, Need, Place, SystemCall, run_tool};
 
 use crate::both::metadata::{mode, set_mode};
 use crate::cp::witnessed::Pair;
@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] mode_stays,
         [] retry_is_refused,
         [] a_pseudo_file_over_a_longer_one,
+        [Need::At(Place::Ext4), Need::Tool("chattr")] an_append_only_directory_is_left_as_it_is,
     ]
 }
 
@@ -181,4 +182,41 @@ fn a_pseudo_file_over_a_longer_one() {
     let _ = cp().arg("--in-place").arg("/proc/version").arg(&pair.destination).run().receipt();
     let found = std::fs::read(&pair.destination).unwrap();
     assert!(found == std::fs::read("/proc/version").unwrap());
+}
+
+/// Each run left a temporary file there and its record, which nobody could remove.
+fn an_append_only_directory_is_left_as_it_is() {
+    let place = Place::Ext4.scratch();
+    for name in ["s", "t"] {
+        std::fs::create_dir(place.join(name)).unwrap();
+        std::fs::write(place.join(name).join("f"), name).unwrap();
+    }
+    std::fs::write(place.join("s/new"), "new").unwrap();
+    let change = |how: &str| run_tool("chattr", [how.as_ref(), place.join("t").as_os_str()]);
+    change("+a");
+    let listed = || {
+        let names = std::fs::read_dir(place.join("t")).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let mut runs = Vec::new();
+    for (flags, from, to) in
+        [(&[][..], "s/f", "t/f"), (&["--durable"], "s/f", "t/f"), (&["-rT"], "s", "t")]
+    {
+        for _ in 0..2 {
+            let run = cp().args(flags).args([place.join(from), place.join(to)]).run();
+            runs.push((flags, run, listed()));
+        }
+    }
+    let in_place = cp().arg("--in-place").args([place.join("s/f"), place.join("t/f")]).run();
+    change("-a");
+    for (flags, run, names) in runs {
+        assert!(run.failed(1).contains("--in-place"), "{flags:?}: {}", run.stderr);
+        let expected = if flags == ["-rT"] { &["f", "new"][..] } else { &["f"] };
+        assert_eq!(names, expected, "{flags:?}");
+    }
+    // What is in it can be written to.
+    assert!(in_place.status.success(), "{}", in_place.stderr);
+    assert_eq!(std::fs::read(place.join("t/f")).unwrap(), b"s");
 }
