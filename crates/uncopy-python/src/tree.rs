@@ -36,6 +36,10 @@ struct Reports {
     entries: AtomicU64,
     bytes: AtomicU64,
     failed: Mutex<Vec<Failed>>,
+    /// Whether all was copied, and files of the source are removed.
+    removes: AtomicBool,
+    /// Entries of the source that could not be removed.
+    stayed: Mutex<Vec<Failed>>,
     verified: Mutex<VerifiedFiles>,
     notes: Mutex<Vec<(&'static str, String)>>,
 }
@@ -51,6 +55,12 @@ impl JobObserver for Reports {
         self.verifies
     }
 
+    fn may_remove(&self) -> bool {
+        let is_whole = lock(&self.failed).is_empty();
+        self.removes.store(is_whole, Ordering::Relaxed);
+        is_whole
+    }
+
     fn finished(&self, record: &Record) {
         let failed = |error| Failed {
             source: record.source.clone(),
@@ -59,7 +69,9 @@ impl JobObserver for Reports {
         };
         let notes = match &record.outcome {
             EntryOutcome::Failed(error) => {
-                lock(&self.failed).push(failed(Some(error.clone())));
+                let is_copied = self.removes.load(Ordering::Relaxed);
+                let list = if is_copied { &self.stayed } else { &self.failed };
+                lock(list).push(failed(Some(error.clone())));
                 return;
             }
             EntryOutcome::Skipped { .. } if record.kind == EntryKind::Special => {
@@ -99,18 +111,42 @@ fn have_exit_wait(py: Python<'_>, remover: &Remover) -> PyResult<()> {
     thread.call((), Some(&options.into_py_dict(py)?))?.call_method0("start").map(drop)
 }
 
-/// Copies the tree `src` to `dst`. Returns its receipt, the entries that failed, as source, destination and exception
-/// (`None` for a special file), and the exception that ended the job, if one did.
+/// Returns entries as source, destination and exception (`None` for a special file).
+fn listed<'py>(py: Python<'py>, failed: &Mutex<Vec<Failed>>) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for Failed { source, destination, error } in lock(failed).iter() {
+        let (source, destination) = (text(py, source)?, text(py, destination)?);
+        let error = match error {
+            Some(error) => {
+                let names = [&source, &destination].map(|name| name.clone().unbind());
+                let [source, destination] = names;
+                Some(failure::exception(py, error, source, destination)?)
+            }
+            None => None,
+        };
+        list.append((source, destination, error))?;
+    }
+    Ok(list)
+}
+
+/// What came of copying a tree: its receipt, the entries that failed, those of the source that could not be removed, and the
+/// exception that ended the job, if one did.
+type CopiedTree<'py> = (Receipt, Bound<'py, PyList>, Bound<'py, PyList>, Option<Bound<'py, PyAny>>);
+
+/// Copies the tree `src` to `dst`. If it `removes`, the files of `src` are removed as far as they are as they were copied,
+/// once all is copied.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "a call of the Python half has them one by one")]
 pub(crate) fn copy_tree<'py>(
     src: &Bound<'py, PyAny>,
     dst: &Bound<'py, PyAny>,
     symlinks: bool,
+    removes: bool,
     require: Option<&str>,
     durable: bool,
     verify: Option<&Bound<'py, PyAny>>,
     progress: Option<&Bound<'py, PyAny>>,
-) -> PyResult<(Receipt, Bound<'py, PyList>, Option<Bound<'py, PyAny>>)> {
+) -> PyResult<CopiedTree<'py>> {
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let each = copy_options("stat", require, durable, verify)?;
@@ -124,6 +160,7 @@ pub(crate) fn copy_tree<'py>(
         // As `shutil` goes on: a tree that was left behind under another name would take the space for ever.
         .on_error(OnError::Skip)
         .hard_links(HardLinks::Separate)
+        .remove_source(removes)
         .remover(remover.clone());
     let tick = |_: Python<'_>| match progress {
         Some(callback) => {
@@ -151,21 +188,8 @@ pub(crate) fn copy_tree<'py>(
             (summary, Some(failure::exception(py, &cause, source, destination)?))
         }
     };
-    let failures = PyList::empty(py);
-    for Failed { source, destination, error } in lock(&reports.failed).iter() {
-        let (source, destination) = (text(py, source)?, text(py, destination)?);
-        let error = match error {
-            Some(error) => {
-                let names = [&source, &destination].map(|name| name.clone().unbind());
-                let [source, destination] = names;
-                Some(failure::exception(py, error, source, destination)?)
-            }
-            None => None,
-        };
-        failures.append((source, destination, error))?;
-    }
     let notes = lock(&reports.notes).clone();
     let (destination, verified) = (destination.object.clone_ref(py), *lock(&reports.verified));
     let receipt = Receipt::of_tree(destination, &summary, durable, verified, notes);
-    Ok((receipt, failures, cause))
+    Ok((receipt, listed(py, &reports.failed)?, listed(py, &reports.stayed)?, cause))
 }

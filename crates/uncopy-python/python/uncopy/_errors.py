@@ -1,6 +1,7 @@
 """Exceptions, and which of them stands for which error of the library."""
 
 import errno as _errno
+import os
 
 
 class CopyError(OSError):
@@ -63,6 +64,13 @@ def _made(kind, code, errno, strerror, message, subject, source, destination):
     made = which(number, message, source, None, destination)
     made.code = code or kind
     return made
+
+
+def source_changed(source, destination):
+    """Make the exception for a source that was copied and is another one now, so that it stays."""
+    name = os.fsdecode(source)
+    message = f"cannot remove {name}: it was changed or replaced while it was copied; move it again when nobody writes to it"
+    return exception("source_changed", "source_changed", None, None, message, name, source, destination)
 
 
 def _not_regular(kind, subject, source, destination):

@@ -4,7 +4,8 @@ import errno
 import os
 import sys
 
-from uncopy import _native
+from uncopy import _native, _removal
+from uncopy._errors import source_changed
 
 
 def copyfile(
@@ -88,16 +89,8 @@ def copytree(
     if ignore is not None or copy_function is not copy2:
         walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
         return _walk_by_shutil(src, dst, copy_function, walk, options)
-    # Raises what shutil raises for a source that is no directory.
-    os.scandir(src).close()
-    _refuse_empty(dst)
-    if os.path.lexists(dst):
-        os.makedirs(dst, exist_ok=dirs_exist_ok)
-    else:
-        _make_parent(dst)
-    receipt, failures, cause = _native.copy_tree(src, dst, symlinks, *options)
-    _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks)
-    return receipt
+    _make_room(src, dst, dirs_exist_ok)
+    return _copy_whole(src, dst, symlinks, ignore_dangling_symlinks, options)
 
 
 def move(
@@ -106,7 +99,8 @@ def move(
     """Give the file or directory `src` the name `dst`, or the same name in the directory `dst`.
 
     Between filesystems it is copied and then removed; the further arguments are those of `copyfile` and hold for that
-    copy. Nothing is removed unless all was copied.
+    copy. Nothing is removed unless all was copied, and then only what is as it was when it was copied: a file that was
+    changed or made meanwhile stays, and is named by the error.
 
     >>> uncopy.move("b.img", "c.img").action
     'renamed'
@@ -131,22 +125,58 @@ def move(
 
 
 def _copy_and_remove(src, dst, target, copy_function, options):
+    before = _removal.state(os.lstat(src))
     if os.path.islink(src):
         receipt = _copy_link(src, target, "stat")
-        os.unlink(src)
+        _remove_file(src, target, before)
         return receipt
     if not os.path.isdir(src):
         receipt = _calling(copy_function, options)(src, target)
-        os.unlink(src)
+        _remove_file(src, target, before)
         return receipt if isinstance(receipt, _native.Receipt) else _native.Receipt.total(target, [], 1)
-    import shutil
-
     if _lies_in(dst, src):
+        from shutil import Error
+
         names = (os.fsdecode(src), os.fsdecode(dst))
-        raise shutil.Error("Cannot move a directory '%s' into itself '%s'." % names)
-    named = dict(zip(("require", "durable", "verify", "progress"), options))
-    receipt = copytree(src, target, symlinks=True, copy_function=copy_function, **named)
-    shutil.rmtree(src)
+        raise Error("Cannot move a directory '%s' into itself '%s'." % names)
+    root, left = os.fsdecode(src), {}
+    if copy_function is copy2:
+        _make_room(src, target, False)
+        receipt = _copy_whole(src, target, True, False, options, left)
+        copied = _removal.Copied(os.fsdecode(target))
+    else:
+        copied = _removal.Snapshot(root)
+        walk = (True, None, False, False)
+        receipt = _walk_by_shutil(src, target, copy_function, walk, options)
+    # With the root itself no file was removed: its copies could not be flushed.
+    if root not in left:
+        _removal.remove_tree(root, copied, left)
+    _removal.raise_left(src, target, left)
+    return receipt
+
+
+def _remove_file(src, target, before):
+    """Remove a file or link that was copied, if it is as it was before."""
+    try:
+        status = os.lstat(src)
+    except FileNotFoundError:
+        return
+    if not _removal.is_as_it_was(before, status):
+        raise source_changed(src, target)
+    os.unlink(src)
+
+
+def _copy_whole(src, dst, symlinks, ignore_dangling_symlinks, options, left=None):
+    """Copy a tree by the library, and remove the files of its source if `left` is given.
+
+    What cannot be removed is added to `left`: reasons by path.
+    """
+    removes = left is not None
+    copied = _native.copy_tree(src, dst, symlinks, removes, *options)
+    receipt, failures, stayed, cause = copied
+    _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks)
+    for source, _, error in stayed:
+        left[os.fsdecode(source)] = str(error)
     return receipt
 
 
@@ -177,6 +207,17 @@ def _copy_link(src, dst, kept):
 def _refuse_empty(dst):
     if not dst:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
+
+
+def _make_room(src, dst, dirs_exist_ok):
+    """Refuse what `shutil.copytree` refuses, and make the directories above `dst`."""
+    # Raises what shutil raises for a source that is no directory.
+    os.scandir(src).close()
+    _refuse_empty(dst)
+    if os.path.lexists(dst):
+        os.makedirs(dst, exist_ok=dirs_exist_ok)
+    else:
+        _make_parent(dst)
 
 
 def _make_parent(dst):
