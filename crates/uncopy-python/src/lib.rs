@@ -35,5 +35,7 @@ mod _native {
     #[pymodule_export]
     use crate::sender::{Release, Sender};
     #[pymodule_export]
+    use crate::sys::flush::flush_filesystem;
+    #[pymodule_export]
     use crate::tree::copy_tree;
 }

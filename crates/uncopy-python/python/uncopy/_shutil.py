@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 
-from uncopy import _native, _removal
+from uncopy import _durability, _native, _removal
 from uncopy._errors import source_changed
 
 
@@ -89,7 +89,7 @@ def copytree(
     if ignore is not None or copy_function is not copy2:
         walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
         return _walk_by_shutil(src, dst, copy_function, walk, options)
-    _make_room(src, dst, dirs_exist_ok)
+    _make_room(src, dst, dirs_exist_ok, durable)
     return _copy_whole(src, dst, symlinks, ignore_dangling_symlinks, options)
 
 
@@ -107,6 +107,7 @@ def move(
     """
     sys.audit("uncopy.move", src, dst)
     src, dst = os.fspath(src), os.fspath(dst)
+    options = (require, durable, verify, progress)
     target = dst
     if os.path.isdir(dst) and not _is_same(src, dst):
         target = os.path.join(dst, os.path.basename(src.rstrip(os.sep if isinstance(src, str) else b"/")))
@@ -116,18 +117,20 @@ def move(
             raise Error(f"Destination path '{os.fsdecode(target)}' already exists")
     try:
         os.rename(src, target)
-        return _native.Receipt.without_bytes(target, True)
     except OSError:
         # As shutil: whatever the reason is, a copy may work, and says why if it does not. A source that is missing says so.
         os.lstat(src)
         _refuse_empty(dst)
-    return _copy_and_remove(src, dst, target, copy_function, (require, durable, verify, progress))
+        return _copy_and_remove(src, dst, target, copy_function, options)
+    if durable:
+        _durability.flush_renamed(src, target)
+    return _native.Receipt.without_bytes(target, True, durable)
 
 
 def _copy_and_remove(src, dst, target, copy_function, options):
     before = _removal.state(os.lstat(src))
     if os.path.islink(src):
-        receipt = _copy_link(src, target, "stat")
+        receipt = _copy_link(src, target, "stat", options)
         _remove_file(src, target, before)
         return receipt
     if not os.path.isdir(src):
@@ -141,7 +144,7 @@ def _copy_and_remove(src, dst, target, copy_function, options):
         raise Error("Cannot move a directory '%s' into itself '%s'." % names)
     root, left = os.fsdecode(src), {}
     if copy_function is copy2:
-        _make_room(src, target, False)
+        _make_room(src, target, False, options[1])
         receipt = _copy_whole(src, target, True, False, options, left)
         copied = _removal.Copied(os.fsdecode(target))
     else:
@@ -186,7 +189,7 @@ def _copy(src, dst, kept, follow_symlinks, options):
             from shutil import SameFileError
 
             raise SameFileError(f"{src!r} and {dst!r} are the same file")
-        return _copy_link(src, dst, kept)
+        return _copy_link(src, dst, kept, options)
     try:
         return _native.copy_file(src, dst, kept, *options)
     except IsADirectoryError as error:
@@ -195,13 +198,16 @@ def _copy(src, dst, kept, follow_symlinks, options):
         raise FileNotFoundError(errno.ENOENT, "Directory does not exist", dst) from error
 
 
-def _copy_link(src, dst, kept):
+def _copy_link(src, dst, kept, options):
+    _, durable, _, _ = options
     os.symlink(os.readlink(src), dst)
     if kept == "stat":
         from shutil import copystat
 
         copystat(src, dst, follow_symlinks=False)
-    return _native.Receipt.without_bytes(os.fspath(dst), False)
+    if durable:
+        _durability.flush_link(dst)
+    return _native.Receipt.without_bytes(os.fspath(dst), False, durable)
 
 
 def _refuse_empty(dst):
@@ -209,7 +215,7 @@ def _refuse_empty(dst):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
 
 
-def _make_room(src, dst, dirs_exist_ok):
+def _make_room(src, dst, dirs_exist_ok, durable):
     """Refuse what `shutil.copytree` refuses, and make the directories above `dst`."""
     # Raises what shutil raises for a source that is no directory.
     os.scandir(src).close()
@@ -217,14 +223,16 @@ def _make_room(src, dst, dirs_exist_ok):
     if os.path.lexists(dst):
         os.makedirs(dst, exist_ok=dirs_exist_ok)
     else:
-        _make_parent(dst)
+        _make_parent(dst, durable)
 
 
-def _make_parent(dst):
-    """Make the directories above `dst`."""
+def _make_parent(dst, durable):
+    """Make the directories above `dst`, and flush them if `durable`."""
     parent = os.path.dirname(os.path.abspath(dst))
+    made = _durability.missing(parent) if durable else []
     try:
         os.makedirs(parent, exist_ok=True)
+        _durability.flush_names(made)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), dst) from None
 
@@ -276,6 +284,7 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
 
     symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok = walk
     copied = _calling(copy_function, options)
+    _, durable, _, _ = options
     receipts, unwatched = [], 0
 
     def copy_one(source, destination):
@@ -289,10 +298,20 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
             receipts[:] = [_native.Receipt.total(dst, receipts, 0)]
         return receipt
 
+    gone_through = []
+
+    def ignored(directory, names):
+        gone_through.append(os.path.relpath(directory, src))
+        return ignore(directory, names) if ignore is not None else set()
+
     shutil.copytree(
-        src, dst, symlinks, ignore, copy_one, ignore_dangling_symlinks, dirs_exist_ok
+        src, dst, symlinks, ignored if durable else ignore, copy_one, ignore_dangling_symlinks,
+        dirs_exist_ok,
     )
-    return _native.Receipt.total(dst, receipts, unwatched)
+    if durable:
+        # Directories above a new tree are on its filesystem.
+        _durability.flush_filesystems(os.path.join(dst, below) for below in gone_through)
+    return _native.Receipt.total(dst, receipts, unwatched, bool(durable))
 
 
 def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks):
