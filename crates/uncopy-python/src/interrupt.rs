@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use uncopy::copy::{Control, Observer, Phase};
 
@@ -98,8 +98,16 @@ impl Observer for Watch {
     }
 }
 
+/// Exception that stopped work on another thread.
+pub(crate) struct Stopped {
+    pub(crate) raised: PyErr,
+    /// Whether somebody wants the program to go on elsewhere, or to end: a signal handler raised it, or no program handles it
+    /// as an error.
+    pub(crate) is_interrupt: bool,
+}
+
 /// Runs `work` on another thread and waits for it. Meanwhile signals are handled on this one and `tick` is called; what
-/// either raises sets `stop`, and is raised when the work has ended.
+/// either raises sets `stop`, and is returned when the work has ended.
 ///
 /// # Errors
 /// The exception that was raised, or `RuntimeError` if the work panicked.
@@ -108,8 +116,8 @@ pub(crate) fn run_beside<T: Send>(
     stop: &AtomicBool,
     mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
     work: impl FnOnce() -> T + Send,
-) -> PyResult<T> {
-    let mut raised = None;
+) -> Result<T, Stopped> {
+    let mut stopped = None;
     let finished = thread::scope(|scope| {
         let (sender, mut receiver) = channel();
         scope.spawn(move || sender.send(work()));
@@ -121,17 +129,24 @@ pub(crate) fn run_beside<T: Send>(
                 Ok(result) => return Some(result),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = py.check_signals().and_then(|()| tick(py)) {
+                    let handled = py.check_signals();
+                    let is_of_handler = handled.is_err();
+                    if let Err(raised) = handled.and_then(|()| tick(py)) {
                         stop.store(true, Ordering::Relaxed);
-                        raised.get_or_insert(error);
+                        let is_interrupt =
+                            is_of_handler || !raised.is_instance_of::<PyException>(py);
+                        stopped.get_or_insert(Stopped { raised, is_interrupt });
                     }
                 }
             }
         }
     });
-    match (raised, finished) {
-        (Some(raised), _) => Err(raised),
+    match (stopped, finished) {
+        (Some(stopped), _) => Err(stopped),
         (None, Some(result)) => Ok(result),
-        (None, None) => Err(PyRuntimeError::new_err("the thread that copies has panicked")),
+        (None, None) => {
+            let raised = PyRuntimeError::new_err("the thread that copies has panicked");
+            Err(Stopped { raised, is_interrupt: false })
+        }
     }
 }

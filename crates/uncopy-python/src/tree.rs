@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyList, PyString, PyTuple};
 use uncopy::Error;
 use uncopy::copy::Control;
@@ -97,18 +97,44 @@ fn lock<T>(list: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Starts a thread of Python that waits for the remover, and for which the interpreter waits before it ends.
+/// Removers that the end of the interpreter waits for, with the process whose threads remove: a child that was forked
+/// would wait for ever.
+static REMOVING: Mutex<Vec<(u32, Remover)>> = Mutex::new(Vec::new());
+
+/// Has the end of the interpreter wait for the remover: by a thread of Python, for which children of `multiprocessing` wait,
+/// too, and by a function of `atexit`, which no further Ctrl-C interrupts.
 fn have_exit_wait(py: Python<'_>, remover: &Remover) -> PyResult<()> {
+    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
+    let mut removing = lock(&REMOVING);
+    removing.retain(|(_, remover)| !remover.is_done());
+    removing.push((std::process::id(), remover.clone()));
+    drop(removing);
+    REGISTERED.get_or_try_init(py, || {
+        let wait = waiting(py, || {
+            let removing = std::mem::take(&mut *lock(&REMOVING));
+            let own = removing.iter().filter(|(process, _)| *process == std::process::id());
+            own.for_each(|(_, remover)| remover.wait());
+        })?;
+        py.import("atexit")?.call_method1("register", (wait,)).map(drop)
+    })?;
     let remover = remover.clone();
-    let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        arguments.py().detach(|| remover.wait());
-    };
-    let wait = PyCFunction::new_closure(py, None, None, wait)?;
+    let wait = waiting(py, move || remover.wait())?;
     let (name, is_daemon) = (PyString::new(py, "uncopy removes"), PyBool::new(py, false));
     let options =
         [("target", wait.as_any()), ("name", name.as_any()), ("daemon", is_daemon.as_any())];
     let thread = py.import("threading")?.getattr("Thread")?;
     thread.call((), Some(&options.into_py_dict(py)?))?.call_method0("start").map(drop)
+}
+
+/// Makes a function of Python that waits without the interpreter's lock.
+fn waiting<'py>(
+    py: Python<'py>,
+    wait: impl Fn() + Send + Sync + 'static,
+) -> PyResult<Bound<'py, PyCFunction>> {
+    let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+        arguments.py().detach(&wait);
+    };
+    PyCFunction::new_closure(py, None, None, wait)
 }
 
 /// Returns entries as source, destination and exception (`None` for a special file).
@@ -129,7 +155,7 @@ fn listed<'py>(py: Python<'py>, failed: &Mutex<Vec<Failed>>) -> PyResult<Bound<'
     Ok(list)
 }
 
-/// What came of copying a tree: its receipt, the entries that failed, those of the source that could not be removed, and the
+/// Result of copying a tree: its receipt, the entries that failed, those of the source that could not be removed, and the
 /// exception that ended the job, if one did.
 type CopiedTree<'py> = (Receipt, Bound<'py, PyList>, Bound<'py, PyList>, Option<Bound<'py, PyAny>>);
 
@@ -173,13 +199,12 @@ pub(crate) fn copy_tree<'py>(
     let pair = [(&source.path, &destination.path)];
     let job = run_beside(py, &reports.stop, tick, || copy_trees_observed(pair, &options, &reports));
     if !remover.is_done() {
-        let is_interrupted =
-            job.as_ref().is_err_and(|raised| raised.is_instance_of::<PyKeyboardInterrupt>(py));
+        let is_interrupted = job.as_ref().is_err_and(|stopped| stopped.is_interrupt);
         if !is_interrupted || have_exit_wait(py, &remover).is_err() {
             py.detach(|| remover.wait());
         }
     }
-    let (summary, cause) = match job? {
+    let (summary, cause) = match job.map_err(|stopped| stopped.raised)? {
         Ok(summary) => (summary, None),
         Err(ended) => {
             let (summary, cause) = ended.into_parts();
