@@ -31,6 +31,8 @@ mod _native {
     #[pymodule_export]
     use crate::interrupt::Progress;
     #[pymodule_export]
+    use crate::options::check_options;
+    #[pymodule_export]
     use crate::receipt::Receipt;
     #[pymodule_export]
     use crate::sender::{Release, Sender};

@@ -16,7 +16,7 @@ use uncopy::copy::job::{
 
 use crate::failure;
 use crate::interrupt::{Progress, run_beside};
-use crate::options::copy_options;
+use crate::options::{check_callback, copy_options};
 use crate::path::{PathArgument, text};
 use crate::receipt::{MAX_NOTES, Receipt, VerifiedFiles};
 
@@ -176,6 +176,7 @@ pub(crate) fn copy_tree<'py>(
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let each = copy_options("stat", require, durable, verify)?;
+    check_callback(progress)?;
     let remover = Remover::new();
     let reports = Reports { verifies: each.verify.is_some(), ..Reports::default() };
     let options = JobOptions::new()

@@ -180,3 +180,45 @@ def test_next_steps_are_those_of_python(place):
     notes = " ".join(getattr(caught.value, "__notes__", []))
     said = str(caught.value) + notes
     assert "copy again when nobody writes to it" in said and "if_changed" not in said
+
+
+def make_some(place):
+    write("file")
+    write("existing")
+    os.mkdir("d")
+    os.mkdir("d/existing")
+    write("d/file")
+    os.symlink("file", "link")
+    os.mkfifo("fifo")
+
+
+WRONG = [
+    ({"require": "everything"}, ValueError),
+    ({"require": 1}, TypeError),
+    ({"durable": "yes"}, TypeError),
+    ({"verify": "md5"}, ValueError),
+    ({"verify": 0}, TypeError),
+    ({"progress": 1}, TypeError),
+]
+
+CALLS = {
+    "copy": lambda options: uncopy.copy2("file", "new", **options),
+    "link": lambda options: uncopy.copy2("link", "new", follow_symlinks=False, **options),
+    "rename": lambda options: uncopy.move("file", "new", **options),
+    "move of a directory": lambda options: uncopy.move("d", "new", **options),
+    "tree": lambda options: uncopy.copytree("d", "new", **options),
+    "empty tree": lambda options: uncopy.copytree("d/existing", "new", **options),
+    "tree by shutil": lambda options: uncopy.copytree("d", "new", ignore=lambda *_: (), **options),
+    "by a function": lambda options: uncopy.copytree("d", "new", copy_function=uncopy.copy, **options),
+}
+
+
+# A rename, a link and a tree without files took whatever was given.
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("options, raised", WRONG, ids=str)
+def test_wrong_options_are_refused_before_anything_is_made(place, call, options, raised):
+    make_some(place)
+    before = sorted(os.listdir())
+    with pytest.raises(raised):
+        call(options)
+    assert sorted(os.listdir()) == before

@@ -86,6 +86,7 @@ def copytree(
     sys.audit("uncopy.copytree", src, dst)
     src, dst = os.fspath(src), os.fspath(dst)
     options = (require, durable, verify, progress)
+    _native.check_options(*options)
     if ignore is not None or copy_function is not copy2:
         walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
         return _walk_by_shutil(src, dst, copy_function, walk, options)
@@ -108,6 +109,7 @@ def move(
     sys.audit("uncopy.move", src, dst)
     src, dst = os.fspath(src), os.fspath(dst)
     options = (require, durable, verify, progress)
+    _native.check_options(*options)
     target = dst
     if os.path.isdir(dst) and not _is_same(src, dst):
         target = os.path.join(dst, os.path.basename(src.rstrip(os.sep if isinstance(src, str) else b"/")))
@@ -185,6 +187,7 @@ def _copy_whole(src, dst, symlinks, ignore_dangling_symlinks, options, left=None
 
 def _copy(src, dst, kept, follow_symlinks, options):
     if not follow_symlinks and os.path.islink(src):
+        _native.check_options(*options)
         if _is_same(src, dst):
             from shutil import SameFileError
 
