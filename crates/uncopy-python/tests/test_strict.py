@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
 import weakref
 
 import pytest
@@ -180,6 +181,30 @@ def test_next_steps_are_those_of_python(place):
     notes = " ".join(getattr(caught.value, "__notes__", []))
     said = str(caught.value) + notes
     assert "copy again when nobody writes to it" in said and "if_changed" not in said
+
+
+def test_threads_merge_into_one_new_tree(place):
+    """A tree that did not get its name, since another thread was quicker, was an error."""
+    make_tree("s")
+    for number in range(200):
+        write(f"s/d/{number}", bytes(1000))
+    failed = []
+
+    def merge(destination):
+        try:
+            uncopy.copytree("s", destination, dirs_exist_ok=True)
+        except BaseException as error:
+            failed.append(error)
+
+    for number in range(10):
+        threads = [threading.Thread(target=merge, args=(f"t{number}",)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(os.listdir(f"t{number}/d")) == 202
+    assert not failed, failed
+    assert not [name for name in os.listdir() if name.startswith(".")]
 
 
 def make_some(place):

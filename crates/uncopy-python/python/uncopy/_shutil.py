@@ -91,7 +91,8 @@ def copytree(
         walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
         return _walk_by_shutil(src, dst, copy_function, walk, options)
     _make_room(src, dst, dirs_exist_ok, durable)
-    return _copy_whole(src, dst, symlinks, ignore_dangling_symlinks, options)
+    walk = (symlinks, ignore_dangling_symlinks, dirs_exist_ok)
+    return _copy_whole(src, dst, walk, options)
 
 
 def move(
@@ -147,7 +148,7 @@ def _copy_and_remove(src, dst, target, copy_function, options):
     root, left = os.fsdecode(src), {}
     if copy_function is copy2:
         _make_room(src, target, False, options[1])
-        receipt = _copy_whole(src, target, True, False, options, left)
+        receipt = _copy_whole(src, target, (True, False, False), options, left)
         copied = _removal.Copied(os.fsdecode(target))
     else:
         copied = _removal.Snapshot(root)
@@ -171,18 +172,28 @@ def _remove_file(src, target, before):
     os.unlink(src)
 
 
-def _copy_whole(src, dst, symlinks, ignore_dangling_symlinks, options, left=None):
+def _copy_whole(src, dst, walk, options, left=None):
     """Copy a tree by the library, and remove the files of its source if `left` is given.
 
     What cannot be removed is added to `left`: reasons by path.
     """
+    symlinks, ignore_dangling_symlinks, dirs_exist_ok = walk
     removes = left is not None
     copied = _native.copy_tree(src, dst, symlinks, removes, *options)
+    while dirs_exist_ok and _was_made_meanwhile(dst, copied):
+        copied = _native.copy_tree(src, dst, symlinks, removes, *options)
     receipt, failures, stayed, cause = copied
     _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks)
     for source, _, error in stayed:
         left[os.fsdecode(source)] = str(error)
     return receipt
+
+
+def _was_made_meanwhile(dst, copied):
+    """Return whether a new tree did not get its name because somebody else made a directory of that name."""
+    _, failures, _, cause = copied
+    errors = [error for _, destination, error in failures if os.fsencode(destination) == os.fsencode(dst)]
+    return any(isinstance(error, FileExistsError) for error in [*errors, cause]) and os.path.isdir(dst)
 
 
 def _copy(src, dst, kept, follow_symlinks, options):
