@@ -217,6 +217,36 @@ def make_some(place):
     os.mkfifo("fifo")
 
 
+FAILED = [
+    (uncopy.copytree, ("nope", "x"), {}, "nope"),
+    (uncopy.copytree, ("file", "x"), {}, "file"),
+    (uncopy.copytree, ("d", "existing"), {}, "existing"),
+    (uncopy.copytree, ("d", "file/x"), {}, "file"),
+    (uncopy.copytree, (b"d", b"file/x"), {}, "file"),
+    (uncopy.copytree, ("d", ""), {}, ""),
+    (uncopy.copytree, ("nope", "x"), {"copy_function": uncopy.copy}, "nope"),
+    (uncopy.move, ("nope", "x"), {}, "nope"),
+    (uncopy.move, ("file", ""), {}, ""),
+    (uncopy.move, ("file", "d"), {}, "d/file"),
+    (uncopy.copy, ("link", "existing"), {"follow_symlinks": False}, "existing"),
+    (uncopy.copy, ("link", "link"), {"follow_symlinks": False}, "link"),
+    (uncopy.copy, ("file", "file"), {}, "file"),
+    (uncopy.copy, ("fifo", "x"), {}, "fifo"),
+    (uncopy.copyfile, ("file", "fifo"), {}, "fifo"),
+    (uncopy.copyfile, ("file", "new/"), {}, "new/"),
+    (uncopy.copyfile, ("file", "d"), {}, "d"),
+    (uncopy.copyfile, ("nope", "x"), {}, "nope"),
+]
+
+
+@pytest.mark.parametrize("function, names, options, failed", FAILED)
+def test_every_error_names_the_path_that_failed(place, function, names, options, failed):
+    make_some(place)
+    with pytest.raises(OSError) as caught:
+        function(*names, **options)
+    assert caught.value.failed_path == failed
+
+
 WRONG = [
     ({"require": "everything"}, ValueError),
     ({"require": 1}, TypeError),
@@ -247,3 +277,32 @@ def test_wrong_options_are_refused_before_anything_is_made(place, call, options,
     with pytest.raises(raised):
         call(options)
     assert sorted(os.listdir()) == before
+
+
+FIRST = [
+    ("fifo", "fifo"),
+    ("d", "d"),
+    ("fifo", "nope/x"),
+    ("d", "fifo"),
+    ("fifo", "d"),
+    ("nope", "fifo"),
+    ("link", "file"),
+    ("file", "link"),
+    ("to fifo", "x"),
+    ("to fifo", "fifo"),
+]
+
+
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
+@pytest.mark.parametrize("names", FIRST, ids=str)
+def test_errors_come_in_the_order_of_shutil(place, name, names, follow):
+    make_some(place)
+    os.symlink("fifo", "to fifo")
+
+    def raised(module):
+        with pytest.raises(OSError) as caught:
+            getattr(module, name)(*names, follow_symlinks=follow)
+        return type(caught.value), str(caught.value) if type(caught.value) is shutil.SameFileError else ""
+
+    assert raised(uncopy) == raised(shutil)

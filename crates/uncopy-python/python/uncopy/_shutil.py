@@ -5,7 +5,7 @@ import os
 import sys
 
 from uncopy import _durability, _native, _removal
-from uncopy._errors import source_changed
+from uncopy._errors import failing_at, named_pipe, same_file, source_changed
 
 
 def copyfile(
@@ -117,12 +117,14 @@ def move(
         if os.path.exists(target):
             from shutil import Error
 
-            raise Error(f"Destination path '{os.fsdecode(target)}' already exists")
+            with failing_at(target):
+                raise Error(f"Destination path '{os.fsdecode(target)}' already exists")
     try:
         os.rename(src, target)
     except OSError:
         # As shutil: whatever the reason is, a copy may work, and says why if it does not. A source that is missing says so.
-        os.lstat(src)
+        with failing_at(src):
+            os.lstat(src)
         _refuse_empty(dst)
         return _copy_and_remove(src, dst, target, copy_function, options)
     if durable:
@@ -144,7 +146,8 @@ def _copy_and_remove(src, dst, target, copy_function, options):
         from shutil import Error
 
         names = (os.fsdecode(src), os.fsdecode(dst))
-        raise Error("Cannot move a directory '%s' into itself '%s'." % names)
+        with failing_at(dst):
+            raise Error("Cannot move a directory '%s' into itself '%s'." % names)
     root, left = os.fsdecode(src), {}
     if copy_function is copy2:
         _make_room(src, target, False, options[1])
@@ -199,22 +202,45 @@ def _was_made_meanwhile(dst, copied):
 def _copy(src, dst, kept, follow_symlinks, options):
     if not follow_symlinks and os.path.islink(src):
         _native.check_options(*options)
-        if _is_same(src, dst):
-            from shutil import SameFileError
-
-            raise SameFileError(f"{src!r} and {dst!r} are the same file")
+        refused = _refused_first(src, dst)
+        if refused is not None:
+            raise refused
         return _copy_link(src, dst, kept, options)
     try:
         return _native.copy_file(src, dst, kept, *options)
-    except IsADirectoryError as error:
-        if os.path.isdir(src) or os.path.exists(dst):
+    except OSError as error:
+        refused = _refused_first(src, dst)
+        if refused is not None and not isinstance(error, type(refused)):
+            raise refused from error
+        if not isinstance(error, IsADirectoryError) or os.path.isdir(src) or os.path.exists(dst):
             raise
-        raise FileNotFoundError(errno.ENOENT, "Directory does not exist", dst) from error
+        with failing_at(dst):
+            raise FileNotFoundError(errno.ENOENT, "Directory does not exist", dst) from error
+
+
+def _refused_first(src, dst):
+    """Make what `shutil` raises before it opens a file, if it does."""
+    if _is_same(src, dst):
+        return same_file(src, dst)
+    for path in (src, dst):
+        if _is_fifo(path):
+            return named_pipe(path)
+    return None
+
+
+def _is_fifo(path):
+    import stat
+
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _copy_link(src, dst, kept, options):
     _, durable, _, _ = options
-    os.symlink(os.readlink(src), dst)
+    with failing_at(dst):
+        os.symlink(os.readlink(src), dst)
     if kept == "stat":
         from shutil import copystat
 
@@ -226,16 +252,19 @@ def _copy_link(src, dst, kept, options):
 
 def _refuse_empty(dst):
     if not dst:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
+        with failing_at(dst):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
 
 
 def _make_room(src, dst, dirs_exist_ok, durable):
     """Refuse what `shutil.copytree` refuses, and make the directories above `dst`."""
     # Raises what shutil raises for a source that is no directory.
-    os.scandir(src).close()
+    with failing_at(src):
+        os.scandir(src).close()
     _refuse_empty(dst)
     if os.path.lexists(dst):
-        os.makedirs(dst, exist_ok=dirs_exist_ok)
+        with failing_at(dst):
+            os.makedirs(dst, exist_ok=dirs_exist_ok)
     else:
         _make_parent(dst, durable)
 
@@ -244,11 +273,12 @@ def _make_parent(dst, durable):
     """Make the directories above `dst`, and flush them if `durable`."""
     parent = os.path.dirname(os.path.abspath(dst))
     made = _durability.missing(parent) if durable else []
-    try:
-        os.makedirs(parent, exist_ok=True)
-        _durability.flush_names(made)
-    except FileExistsError:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), dst) from None
+    with failing_at(os.path.dirname(dst) or parent):
+        try:
+            os.makedirs(parent, exist_ok=True)
+            _durability.flush_names(made)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), dst) from None
 
 
 def _below(dst, src):
@@ -318,10 +348,11 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
         gone_through.append(os.path.relpath(directory, src))
         return ignore(directory, names) if ignore is not None else set()
 
-    shutil.copytree(
-        src, dst, symlinks, ignored if durable else ignore, copy_one, ignore_dangling_symlinks,
-        dirs_exist_ok,
-    )
+    with failing_at(None):
+        shutil.copytree(
+            src, dst, symlinks, ignored if durable else ignore, copy_one, ignore_dangling_symlinks,
+            dirs_exist_ok,
+        )
     if durable:
         # Directories above a new tree are on its filesystem.
         _durability.flush_filesystems(os.path.join(dst, below) for below in gone_through)
@@ -359,5 +390,6 @@ def _special(source):
     mode = os.lstat(source).st_mode
     kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
     kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "a device")
-    message = f"cannot copy {source}: it is {kind}"
-    return exception("not_regular", kind, None, None, message, source, source, None)
+    name = os.fsdecode(source)
+    message = f"cannot copy {name}: it is {kind}"
+    return exception("not_regular", kind, None, None, message, name, source, None)
