@@ -5,8 +5,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use uncopy::copy::{Control, Observer, Phase};
 
 /// Minimum time between two looks for signals, shorter than the pieces of a copy: a small copy never looks, and a large
@@ -26,8 +27,33 @@ pub(crate) struct Progress {
     done_entries: u64,
 }
 
+/// Phases of copies.
+const PHASES: [&str; 4] = ["waiting", "copying", "flushing", "verifying"];
+
 #[pymethods]
 impl Progress {
+    /// Makes a point, as `pickle` does in another process.
+    #[new]
+    fn new(
+        phase: &str,
+        done_bytes: u64,
+        total_bytes: u64,
+        done_entries: u64,
+    ) -> PyResult<Progress> {
+        let phase = PHASES.into_iter().find(|known| *known == phase);
+        let phase = phase.ok_or_else(|| {
+            PyValueError::new_err(format!("phase is not one of: {}", PHASES.join(", ")))
+        })?;
+        Ok(Progress { phase, done_bytes, total_bytes, done_entries })
+    }
+
+    fn __reduce__<'py>(
+        this: &Bound<'py, Progress>,
+    ) -> (Bound<'py, PyType>, (&'static str, u64, u64, u64)) {
+        let Progress { phase, done_bytes, total_bytes, done_entries } = this.get();
+        (this.get_type(), (phase, *done_bytes, *total_bytes, *done_entries))
+    }
+
     fn __repr__(&self) -> String {
         let Progress { phase, done_bytes, total_bytes, done_entries } = self;
         format!(

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use uncopy::copy::job::{RefusalCount, Summary};
@@ -248,6 +249,11 @@ impl Receipt {
         }
         facts.durable &= facts.unwatched == 0 && flushed.unwrap_or(facts.files > 0);
         Ok(Receipt::summed_up(destination, "copied", facts))
+    }
+
+    /// Shows the garbage collector the only object of Python in it, which may be of a class of the program.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.destination)
     }
 
     /// It cannot be changed, so that it is its own copy.

@@ -17,7 +17,7 @@ use uncopy::copy::job::{
 use crate::failure;
 use crate::interrupt::{Progress, run_beside};
 use crate::options::{check_callback, copy_options};
-use crate::path::{PathArgument, text};
+use crate::path::PathArgument;
 use crate::receipt::{MAX_NOTES, Receipt, VerifiedFiles};
 
 /// Entry that was not copied: the reason, or none for a special file.
@@ -138,10 +138,14 @@ fn waiting<'py>(
 }
 
 /// Returns entries as source, destination and exception (`None` for a special file).
-fn listed<'py>(py: Python<'py>, failed: &Mutex<Vec<Failed>>) -> PyResult<Bound<'py, PyList>> {
+fn listed<'py>(
+    py: Python<'py>,
+    failed: &Mutex<Vec<Failed>>,
+    [src, dst]: [&PathArgument; 2],
+) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for Failed { source, destination, error } in lock(failed).iter() {
-        let (source, destination) = (text(py, source)?, text(py, destination)?);
+        let (source, destination) = (src.below(py, source)?, dst.below(py, destination)?);
         let error = match error {
             Some(error) => {
                 let names = [&source, &destination].map(|name| name.clone().unbind());
@@ -215,7 +219,9 @@ pub(crate) fn copy_tree<'py>(
         }
     };
     let notes = lock(&reports.notes).clone();
-    let (destination, verified) = (destination.object.clone_ref(py), *lock(&reports.verified));
-    let receipt = Receipt::of_tree(destination, &summary, durable, verified, notes);
-    Ok((receipt, listed(py, &reports.failed)?, listed(py, &reports.stayed)?, cause))
+    let verified = *lock(&reports.verified);
+    let object = destination.object.clone_ref(py);
+    let receipt = Receipt::of_tree(object, &summary, durable, verified, notes);
+    let names = [&source, &destination];
+    Ok((receipt, listed(py, &reports.failed, names)?, listed(py, &reports.stayed, names)?, cause))
 }

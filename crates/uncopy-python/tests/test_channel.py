@@ -434,3 +434,45 @@ def test_every_contiguous_buffer_is_taken(made):
 def test_buffers_with_gaps_are_refused(made):
     with pytest.raises(BufferError, match="do not lie one after the other"):
         uncopy.seal(made)
+
+
+@pytest.mark.parametrize("bad", [None, "text", 1.5, object()])
+def test_what_has_no_descriptor_is_no_handle(bad):
+    near, far = uncopy.Channel.pair()
+    with pytest.raises(TypeError):
+        near.write(b"", [bad])
+    with pytest.raises(TypeError):
+        uncopy.Channel.from_socket(bad)
+
+
+def test_signals_are_looked_for_while_memory_is_sealed():
+    class Stop(Exception):
+        pass
+
+    def stop(number, frame):
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        data = bytes(256 << 20)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(Stop):
+            while True:
+                started = time.monotonic()
+                uncopy.seal([data] * 8)
+        assert time.monotonic() - started < 0.5
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# Native objects hid their contents from the garbage collector.
+def test_messages_in_a_cycle_are_collected():
+    near, far = uncopy.Channel.pair()
+    near.write(b"contents")
+    message = far.read()
+    message.handles.append(message)
+    gone = weakref.ref(message)
+    del message
+    gc.collect()
+    assert gone() is None

@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import errno
+import gc
 import multiprocessing
 import os
 import pickle
@@ -306,3 +307,43 @@ def test_errors_come_in_the_order_of_shutil(place, name, names, follow):
         return type(caught.value), str(caught.value) if type(caught.value) is shutil.SameFileError else ""
 
     assert raised(uncopy) == raised(shutil)
+
+
+class Name(str):
+    """A path of the program's own class."""
+
+
+def test_receipts_in_a_cycle_are_collected(place):
+    write("a")
+    name = Name("b")
+    name.receipt = uncopy.copyfile("a", name)
+    assert name.receipt.destination is name
+    gone = weakref.ref(name.receipt)
+    del name
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("as_path", [os.fspath, os.fsencode], ids=["text", "bytes"])
+def test_errors_of_trees_list_names_as_they_were_given(place, as_path):
+    make_tree("s")
+    os.mkfifo("s/d/fifo")
+    listed = []
+    for module in (shutil, uncopy):
+        with pytest.raises(shutil.Error) as caught:
+            module.copytree(as_path("s"), as_path(module.__name__))
+        ((source, destination, _),) = caught.value.args[0]
+        listed.append((source, os.path.basename(destination)))
+    assert listed == [(as_path("s/d/fifo"), as_path("fifo"))] * 2
+
+
+def test_points_go_to_other_processes(place):
+    write("a", os.urandom(1 << 20))
+    points = []
+    uncopy.copyfile("a", "b", progress=points.append)
+    for point in points:
+        again = pickle.loads(pickle.dumps(point))
+        assert repr(again) == repr(point) and again.done_bytes == point.done_bytes
+    assert points
+    with pytest.raises(ValueError, match="verifying"):
+        uncopy.Progress("resting", 0, 0, 0)
