@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyMemoryView};
 use uncopy::channel::{self, Deadline, Handle, Object, Part, Signals, Status, Vmo};
@@ -18,6 +19,9 @@ use crate::sys::lent::Lent;
 
 /// Longest wait without a look for signals.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Bytes that are sealed between two looks for signals: some 25 ms.
+const SEALED_AT_ONCE: usize = 32 << 20;
 
 /// One end of a channel: messages of bytes, with memory, descriptors and ends of channels, to a thread or a process.
 ///
@@ -103,6 +107,11 @@ impl Channel {
     /// closed. What is refused stays open.
     #[staticmethod]
     fn from_socket(socket: &Bound<'_, PyAny>) -> PyResult<Channel> {
+        if !socket.hasattr("detach")? {
+            return Err(PyTypeError::new_err(
+                "a socket is needed: an object with fileno() and detach()",
+            ));
+        }
         match channel::Channel::from_fd(duplicate(socket)?) {
             Ok(end) => {
                 drop(detach(socket)?);
@@ -259,7 +268,7 @@ impl SentHandles {
 }
 
 /// A message that was read: its bytes, lent, and its handles.
-#[pyclass(frozen, module = "uncopy")]
+#[pyclass(frozen, weakref, module = "uncopy")]
 pub(crate) struct Message {
     data: Py<PyMemoryView>,
     handles: Py<PyList>,
@@ -287,6 +296,12 @@ impl Message {
 
 #[pymethods]
 impl Message {
+    /// Shows the garbage collector the list, to which the program may add.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.data)?;
+        visit.call(&self.handles)
+    }
+
     /// The bytes, as a read-only `memoryview` of the buffer that they were received in.
     #[getter]
     fn data(&self, py: Python<'_>) -> Py<PyMemoryView> {
@@ -412,17 +427,17 @@ impl Memory {
 /// any number of processes. Its length is rounded up to whole pages; send the length along where it matters.
 #[pyfunction]
 pub(crate) fn seal(data: &Bound<'_, PyAny>) -> PyResult<Memory> {
-    let buffers = Borrowed::of_each(data)?;
-    let sealed = data.py().detach(|| {
-        let size = buffers.iter().map(|buffer| buffer.bytes().len() as u64).sum();
-        let memory = Vmo::new(size)?;
-        let mut at = 0;
-        for buffer in &buffers {
-            memory.write(buffer.bytes(), at)?;
-            at += buffer.bytes().len() as u64;
+    let (py, buffers) = (data.py(), Borrowed::of_each(data)?);
+    let size = buffers.iter().map(|buffer| buffer.bytes().len() as u64).sum();
+    let memory = py.detach(|| Vmo::new(size)).map_err(status::of_writing)?;
+    let mut at = 0;
+    for piece in buffers.iter().flat_map(|buffer| buffer.bytes().chunks(SEALED_AT_ONCE)) {
+        if at > 0 {
+            py.check_signals()?;
         }
-        memory.seal()?;
-        Ok(memory)
-    });
-    sealed.map(Memory).map_err(status::of_writing)
+        py.detach(|| memory.write(piece, at)).map_err(status::of_writing)?;
+        at += piece.len() as u64;
+    }
+    py.detach(|| memory.seal()).map_err(status::of_writing)?;
+    Ok(Memory(memory))
 }

@@ -7,7 +7,7 @@ use uncopy::{Error, Objection, Reason};
 
 use crate::failure;
 use crate::interrupt::Watch;
-use crate::options::copy_options;
+use crate::options::{check_callback, copy_options};
 use crate::path::PathArgument;
 use crate::receipt::Receipt;
 
@@ -28,6 +28,7 @@ pub(crate) fn copy_file(
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let mut options = copy_options(kept, require, durable, verify)?;
+    check_callback(progress.as_ref().map(|callback| callback.bind(py)))?;
     let context = CopyContext::new().new_mode(MODE_OF_NEW).frees_aside(true).sweeps_seldom(true);
     let mut watch = Watch::new(progress);
     loop {

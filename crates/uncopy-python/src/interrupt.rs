@@ -5,8 +5,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use uncopy::copy::{Control, Observer, Phase};
 
 /// Minimum time between two looks for signals, shorter than the pieces of a copy: a small copy never looks, and a large
@@ -26,8 +27,33 @@ pub(crate) struct Progress {
     done_entries: u64,
 }
 
+/// Phases of copies.
+const PHASES: [&str; 4] = ["waiting", "copying", "flushing", "verifying"];
+
 #[pymethods]
 impl Progress {
+    /// Makes a point, as `pickle` does in another process.
+    #[new]
+    fn new(
+        phase: &str,
+        done_bytes: u64,
+        total_bytes: u64,
+        done_entries: u64,
+    ) -> PyResult<Progress> {
+        let phase = PHASES.into_iter().find(|known| *known == phase);
+        let phase = phase.ok_or_else(|| {
+            PyValueError::new_err(format!("phase is not one of: {}", PHASES.join(", ")))
+        })?;
+        Ok(Progress { phase, done_bytes, total_bytes, done_entries })
+    }
+
+    fn __reduce__<'py>(
+        this: &Bound<'py, Progress>,
+    ) -> (Bound<'py, PyType>, (&'static str, u64, u64, u64)) {
+        let Progress { phase, done_bytes, total_bytes, done_entries } = this.get();
+        (this.get_type(), (phase, *done_bytes, *total_bytes, *done_entries))
+    }
+
     fn __repr__(&self) -> String {
         let Progress { phase, done_bytes, total_bytes, done_entries } = self;
         format!(
@@ -98,8 +124,16 @@ impl Observer for Watch {
     }
 }
 
+/// Exception that stopped work on another thread.
+pub(crate) struct Stopped {
+    pub(crate) raised: PyErr,
+    /// Whether somebody wants the program to go on elsewhere, or to end: a signal handler raised it, or no program handles it
+    /// as an error.
+    pub(crate) is_interrupt: bool,
+}
+
 /// Runs `work` on another thread and waits for it. Meanwhile signals are handled on this one and `tick` is called; what
-/// either raises sets `stop`, and is raised when the work has ended.
+/// either raises sets `stop`, and is returned when the work has ended.
 ///
 /// # Errors
 /// The exception that was raised, or `RuntimeError` if the work panicked.
@@ -108,8 +142,8 @@ pub(crate) fn run_beside<T: Send>(
     stop: &AtomicBool,
     mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
     work: impl FnOnce() -> T + Send,
-) -> PyResult<T> {
-    let mut raised = None;
+) -> Result<T, Stopped> {
+    let mut stopped = None;
     let finished = thread::scope(|scope| {
         let (sender, mut receiver) = channel();
         scope.spawn(move || sender.send(work()));
@@ -121,17 +155,24 @@ pub(crate) fn run_beside<T: Send>(
                 Ok(result) => return Some(result),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = py.check_signals().and_then(|()| tick(py)) {
+                    let handled = py.check_signals();
+                    let is_of_handler = handled.is_err();
+                    if let Err(raised) = handled.and_then(|()| tick(py)) {
                         stop.store(true, Ordering::Relaxed);
-                        raised.get_or_insert(error);
+                        let is_interrupt =
+                            is_of_handler || !raised.is_instance_of::<PyException>(py);
+                        stopped.get_or_insert(Stopped { raised, is_interrupt });
                     }
                 }
             }
         }
     });
-    match (raised, finished) {
-        (Some(raised), _) => Err(raised),
+    match (stopped, finished) {
+        (Some(stopped), _) => Err(stopped),
         (None, Some(result)) => Ok(result),
-        (None, None) => Err(PyRuntimeError::new_err("the thread that copies has panicked")),
+        (None, None) => {
+            let raised = PyRuntimeError::new_err("the thread that copies has panicked");
+            Err(Stopped { raised, is_interrupt: false })
+        }
     }
 }

@@ -31,9 +31,13 @@ mod _native {
     #[pymodule_export]
     use crate::interrupt::Progress;
     #[pymodule_export]
+    use crate::options::check_options;
+    #[pymodule_export]
     use crate::receipt::Receipt;
     #[pymodule_export]
     use crate::sender::{Release, Sender};
+    #[pymodule_export]
+    use crate::sys::flush::flush_filesystem;
     #[pymodule_export]
     use crate::tree::copy_tree;
 }

@@ -54,6 +54,28 @@ pub(crate) fn copy_options(
     })
 }
 
+/// Refuses options that mean nothing, where no function that takes them is called.
+#[pyfunction]
+pub(crate) fn check_options(
+    require: Option<&str>,
+    durable: bool,
+    verify: Option<&Bound<'_, PyAny>>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    copy_options("nothing", require, durable, verify)?;
+    check_callback(progress)
+}
+
+/// Refuses a `progress` that cannot be called, before anything is made.
+pub(crate) fn check_callback(progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match progress {
+        Some(callback) if !callback.is_callable() => {
+            Err(PyTypeError::new_err("progress must be a function, or None"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn requirement(name: &str) -> PyResult<Require> {
     Require::ALL.into_iter().find(|require| require.name() == name).ok_or_else(|| {
         let names = Require::ALL.map(Require::name).join(", ");

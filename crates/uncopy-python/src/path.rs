@@ -1,7 +1,7 @@
 //! Paths as Python has them: text with surrogates for bytes that are not UTF-8, bytes, or an object that stands for one.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyValueError;
@@ -31,6 +31,14 @@ impl PathArgument {
             Err(_) => encoded(object.cast::<PyString>()?)?,
         };
         PathArgument::with(bytes, &object)
+    }
+
+    /// Returns a path below this one, as bytes if this one is.
+    pub(crate) fn below<'py>(&self, py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+        match self.object.bind(py).is_instance_of::<PyBytes>() {
+            true => Ok(PyBytes::new(py, path.as_os_str().as_bytes()).into_any()),
+            false => text(py, path),
+        }
     }
 
     fn with(bytes: Vec<u8>, object: &Bound<'_, PyAny>) -> PyResult<PathArgument> {

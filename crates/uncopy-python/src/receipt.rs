@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use uncopy::copy::job::{RefusalCount, Summary};
@@ -218,20 +219,26 @@ impl Receipt {
 
 #[pymethods]
 impl Receipt {
-    /// Makes the receipt of something that moved no bytes: a link that was made, a name that was changed.
+    /// Makes the receipt of something that moved no bytes: a link that was made, a name that was changed. `durable`: it was
+    /// flushed.
     #[staticmethod]
-    fn without_bytes(destination: Py<PyAny>, is_renamed: bool) -> Receipt {
+    #[pyo3(signature = (destination, is_renamed, durable = false))]
+    fn without_bytes(destination: Py<PyAny>, is_renamed: bool, durable: bool) -> Receipt {
         let symlinks = u64::from(!is_renamed);
         let action = if is_renamed { "renamed" } else { "linked" };
-        Receipt::summed_up(destination, action, CopyFacts { symlinks, ..CopyFacts::default() })
+        let facts = CopyFacts { symlinks, durable, ..CopyFacts::default() };
+        Receipt::summed_up(destination, action, facts)
     }
 
-    /// Adds up receipts into that of a tree. `unwatched`: number of further files, which something else copied.
+    /// Adds up receipts into that of a tree. `unwatched`: number of further files, which something else copied. `flushed`:
+    /// whether all else in the tree was flushed; None: there is nothing else.
     #[staticmethod]
+    #[pyo3(signature = (destination, receipts, unwatched, flushed = None))]
     fn total(
         destination: Py<PyAny>,
         receipts: &Bound<'_, PyAny>,
         unwatched: u64,
+        flushed: Option<bool>,
     ) -> PyResult<Receipt> {
         let mut facts = CopyFacts { durable: true, unwatched, ..CopyFacts::default() };
         for receipt in receipts.try_iter()? {
@@ -240,8 +247,13 @@ impl Receipt {
             facts.durable &= receipt.get().facts.durable;
             facts.add(&receipt.get().facts);
         }
-        facts.durable &= facts.files > 0 && facts.unwatched == 0;
+        facts.durable &= facts.unwatched == 0 && flushed.unwrap_or(facts.files > 0);
         Ok(Receipt::summed_up(destination, "copied", facts))
+    }
+
+    /// Shows the garbage collector the only object of Python in it, which may be of a class of the program.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.destination)
     }
 
     /// It cannot be changed, so that it is its own copy.

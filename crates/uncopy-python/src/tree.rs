@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyList, PyString, PyTuple};
 use uncopy::Error;
 use uncopy::copy::Control;
@@ -16,8 +16,8 @@ use uncopy::copy::job::{
 
 use crate::failure;
 use crate::interrupt::{Progress, run_beside};
-use crate::options::copy_options;
-use crate::path::{PathArgument, text};
+use crate::options::{check_callback, copy_options};
+use crate::path::PathArgument;
 use crate::receipt::{MAX_NOTES, Receipt, VerifiedFiles};
 
 /// Entry that was not copied: the reason, or none for a special file.
@@ -36,6 +36,10 @@ struct Reports {
     entries: AtomicU64,
     bytes: AtomicU64,
     failed: Mutex<Vec<Failed>>,
+    /// Whether all was copied, and files of the source are removed.
+    removes: AtomicBool,
+    /// Entries of the source that could not be removed.
+    stayed: Mutex<Vec<Failed>>,
     verified: Mutex<VerifiedFiles>,
     notes: Mutex<Vec<(&'static str, String)>>,
 }
@@ -51,6 +55,12 @@ impl JobObserver for Reports {
         self.verifies
     }
 
+    fn may_remove(&self) -> bool {
+        let is_whole = lock(&self.failed).is_empty();
+        self.removes.store(is_whole, Ordering::Relaxed);
+        is_whole
+    }
+
     fn finished(&self, record: &Record) {
         let failed = |error| Failed {
             source: record.source.clone(),
@@ -59,7 +69,9 @@ impl JobObserver for Reports {
         };
         let notes = match &record.outcome {
             EntryOutcome::Failed(error) => {
-                lock(&self.failed).push(failed(Some(error.clone())));
+                let is_copied = self.removes.load(Ordering::Relaxed);
+                let list = if is_copied { &self.stayed } else { &self.failed };
+                lock(list).push(failed(Some(error.clone())));
                 return;
             }
             EntryOutcome::Skipped { .. } if record.kind == EntryKind::Special => {
@@ -85,13 +97,28 @@ fn lock<T>(list: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Starts a thread of Python that waits for the remover, and for which the interpreter waits before it ends.
+/// Removers that the end of the interpreter waits for, with the process whose threads remove: a child that was forked
+/// would wait for ever.
+static REMOVING: Mutex<Vec<(u32, Remover)>> = Mutex::new(Vec::new());
+
+/// Has the end of the interpreter wait for the remover: by a thread of Python, for which children of `multiprocessing` wait,
+/// too, and by a function of `atexit`, which no further Ctrl-C interrupts.
 fn have_exit_wait(py: Python<'_>, remover: &Remover) -> PyResult<()> {
+    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
+    let mut removing = lock(&REMOVING);
+    removing.retain(|(_, remover)| !remover.is_done());
+    removing.push((std::process::id(), remover.clone()));
+    drop(removing);
+    REGISTERED.get_or_try_init(py, || {
+        let wait = waiting(py, || {
+            let removing = std::mem::take(&mut *lock(&REMOVING));
+            let own = removing.iter().filter(|(process, _)| *process == std::process::id());
+            own.for_each(|(_, remover)| remover.wait());
+        })?;
+        py.import("atexit")?.call_method1("register", (wait,)).map(drop)
+    })?;
     let remover = remover.clone();
-    let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        arguments.py().detach(|| remover.wait());
-    };
-    let wait = PyCFunction::new_closure(py, None, None, wait)?;
+    let wait = waiting(py, move || remover.wait())?;
     let (name, is_daemon) = (PyString::new(py, "uncopy removes"), PyBool::new(py, false));
     let options =
         [("target", wait.as_any()), ("name", name.as_any()), ("daemon", is_daemon.as_any())];
@@ -99,21 +126,61 @@ fn have_exit_wait(py: Python<'_>, remover: &Remover) -> PyResult<()> {
     thread.call((), Some(&options.into_py_dict(py)?))?.call_method0("start").map(drop)
 }
 
-/// Copies the tree `src` to `dst`. Returns its receipt, the entries that failed, as source, destination and exception
-/// (`None` for a special file), and the exception that ended the job, if one did.
+/// Makes a function of Python that waits without the interpreter's lock.
+fn waiting<'py>(
+    py: Python<'py>,
+    wait: impl Fn() + Send + Sync + 'static,
+) -> PyResult<Bound<'py, PyCFunction>> {
+    let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+        arguments.py().detach(&wait);
+    };
+    PyCFunction::new_closure(py, None, None, wait)
+}
+
+/// Returns entries as source, destination and exception (`None` for a special file).
+fn listed<'py>(
+    py: Python<'py>,
+    failed: &Mutex<Vec<Failed>>,
+    [src, dst]: [&PathArgument; 2],
+) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for Failed { source, destination, error } in lock(failed).iter() {
+        let (source, destination) = (src.below(py, source)?, dst.below(py, destination)?);
+        let error = match error {
+            Some(error) => {
+                let names = [&source, &destination].map(|name| name.clone().unbind());
+                let [source, destination] = names;
+                Some(failure::exception(py, error, source, destination)?)
+            }
+            None => None,
+        };
+        list.append((source, destination, error))?;
+    }
+    Ok(list)
+}
+
+/// Result of copying a tree: its receipt, the entries that failed, those of the source that could not be removed, and the
+/// exception that ended the job, if one did.
+type CopiedTree<'py> = (Receipt, Bound<'py, PyList>, Bound<'py, PyList>, Option<Bound<'py, PyAny>>);
+
+/// Copies the tree `src` to `dst`. If it `removes`, the files of `src` are removed as far as they are as they were copied,
+/// once all is copied.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "a call of the Python half has them one by one")]
 pub(crate) fn copy_tree<'py>(
     src: &Bound<'py, PyAny>,
     dst: &Bound<'py, PyAny>,
     symlinks: bool,
+    removes: bool,
     require: Option<&str>,
     durable: bool,
     verify: Option<&Bound<'py, PyAny>>,
     progress: Option<&Bound<'py, PyAny>>,
-) -> PyResult<(Receipt, Bound<'py, PyList>, Option<Bound<'py, PyAny>>)> {
+) -> PyResult<CopiedTree<'py>> {
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let each = copy_options("stat", require, durable, verify)?;
+    check_callback(progress)?;
     let remover = Remover::new();
     let reports = Reports { verifies: each.verify.is_some(), ..Reports::default() };
     let options = JobOptions::new()
@@ -124,6 +191,7 @@ pub(crate) fn copy_tree<'py>(
         // As `shutil` goes on: a tree that was left behind under another name would take the space for ever.
         .on_error(OnError::Skip)
         .hard_links(HardLinks::Separate)
+        .remove_source(removes)
         .remover(remover.clone());
     let tick = |_: Python<'_>| match progress {
         Some(callback) => {
@@ -136,13 +204,12 @@ pub(crate) fn copy_tree<'py>(
     let pair = [(&source.path, &destination.path)];
     let job = run_beside(py, &reports.stop, tick, || copy_trees_observed(pair, &options, &reports));
     if !remover.is_done() {
-        let is_interrupted =
-            job.as_ref().is_err_and(|raised| raised.is_instance_of::<PyKeyboardInterrupt>(py));
+        let is_interrupted = job.as_ref().is_err_and(|stopped| stopped.is_interrupt);
         if !is_interrupted || have_exit_wait(py, &remover).is_err() {
             py.detach(|| remover.wait());
         }
     }
-    let (summary, cause) = match job? {
+    let (summary, cause) = match job.map_err(|stopped| stopped.raised)? {
         Ok(summary) => (summary, None),
         Err(ended) => {
             let (summary, cause) = ended.into_parts();
@@ -151,21 +218,10 @@ pub(crate) fn copy_tree<'py>(
             (summary, Some(failure::exception(py, &cause, source, destination)?))
         }
     };
-    let failures = PyList::empty(py);
-    for Failed { source, destination, error } in lock(&reports.failed).iter() {
-        let (source, destination) = (text(py, source)?, text(py, destination)?);
-        let error = match error {
-            Some(error) => {
-                let names = [&source, &destination].map(|name| name.clone().unbind());
-                let [source, destination] = names;
-                Some(failure::exception(py, error, source, destination)?)
-            }
-            None => None,
-        };
-        failures.append((source, destination, error))?;
-    }
     let notes = lock(&reports.notes).clone();
-    let (destination, verified) = (destination.object.clone_ref(py), *lock(&reports.verified));
-    let receipt = Receipt::of_tree(destination, &summary, durable, verified, notes);
-    Ok((receipt, failures, cause))
+    let verified = *lock(&reports.verified);
+    let object = destination.object.clone_ref(py);
+    let receipt = Receipt::of_tree(object, &summary, durable, verified, notes);
+    let names = [&source, &destination];
+    Ok((receipt, listed(py, &reports.failed, names)?, listed(py, &reports.stayed, names)?, cause))
 }

@@ -2,13 +2,17 @@
 
 import array
 import collections.abc
+import ctypes
 import gc
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
+import weakref
 
 import numpy
 import pytest
@@ -392,3 +396,83 @@ def test_a_buffer_is_not_resized_while_it_is_written():
         pass
     thread.join()
     data.append(1)
+
+
+# Their buffers have no strides, which means the order of C.
+@pytest.mark.parametrize(
+    "made",
+    [
+        (ctypes.c_int * 3)(1, 2, 3),
+        ((ctypes.c_char * 2) * 3)(),
+        (ctypes.c_char * 0)(),
+        ctypes.create_string_buffer(b"text"),
+        ctypes.c_double(1.5),
+        multiprocessing.RawArray("i", 5),
+        numpy.array(5),
+        numpy.zeros((2, 3, 4)),
+        numpy.asfortranarray(numpy.arange(12).reshape(3, 4)),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_every_contiguous_buffer_is_taken(made):
+    order = "F" if isinstance(made, numpy.ndarray) and not made.flags.c_contiguous else "C"
+    expected = memoryview(made).tobytes(order)
+    near, far = uncopy.Channel.pair()
+    near.write(made)
+    assert bytes(far.read()) == expected
+    near.write([b"", made, b"!"])
+    assert bytes(far.read()) == expected + b"!"
+    if expected:
+        assert uncopy.seal(made).read(0, len(expected)) == expected
+    if len(expected) > 1 and not isinstance(made, ctypes.c_double):
+        near.write(bytes(len(expected)))
+        assert far.read_into(made) == len(expected)
+        assert memoryview(made).tobytes(order) == bytes(len(expected))
+
+
+@pytest.mark.parametrize("made", [numpy.zeros((4, 4))[:, ::2], memoryview(bytes(8))[::2]])
+def test_buffers_with_gaps_are_refused(made):
+    with pytest.raises(BufferError, match="do not lie one after the other"):
+        uncopy.seal(made)
+
+
+@pytest.mark.parametrize("bad", [None, "text", 1.5, object()])
+def test_what_has_no_descriptor_is_no_handle(bad):
+    near, far = uncopy.Channel.pair()
+    with pytest.raises(TypeError):
+        near.write(b"", [bad])
+    with pytest.raises(TypeError):
+        uncopy.Channel.from_socket(bad)
+
+
+def test_signals_are_looked_for_while_memory_is_sealed():
+    class Stop(Exception):
+        pass
+
+    def stop(number, frame):
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        data = bytes(256 << 20)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        with pytest.raises(Stop):
+            while True:
+                started = time.monotonic()
+                uncopy.seal([data] * 8)
+        assert time.monotonic() - started < 0.5
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# Native objects hid their contents from the garbage collector.
+def test_messages_in_a_cycle_are_collected():
+    near, far = uncopy.Channel.pair()
+    near.write(b"contents")
+    message = far.read()
+    message.handles.append(message)
+    gone = weakref.ref(message)
+    del message
+    gc.collect()
+    assert gone() is None

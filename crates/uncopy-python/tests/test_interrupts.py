@@ -240,6 +240,70 @@ def test_the_end_of_the_interpreter_waits_until_a_tree_is_removed(place):
         assert os.listdir() == ["a"]
 
 
+def make_large_tree():
+    """Make a tree of 20,000 names, each of which is copied as a file."""
+    with open("file", "wb") as file:
+        file.write(b"contents")
+    for directory in range(20):
+        os.makedirs(f"a/{directory}")
+        for number in range(1000):
+            os.link("file", f"a/{directory}/{number}")
+    os.unlink("file")
+
+
+SECOND_CTRL_C = """
+import sys, uncopy
+
+def progress(point):
+    if point.done_entries >= int(sys.argv[1]):
+        print("begun", flush=True)
+
+try:
+    uncopy.copytree("a", "b", progress=progress)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+# The second one ended the wait of the interpreter for its threads, and the process, with half of the tree.
+def test_further_ctrl_c_at_the_end_leaves_nothing(place):
+    make_large_tree()
+    command = [sys.executable, "-c", SECOND_CTRL_C, "17000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+        assert ran.stdout.readline() == "begun\n"
+        ran.send_signal(signal.SIGINT)
+        while ran.stdout.readline() == "begun\n":
+            pass
+        for _ in range(3):
+            time.sleep(0.02)
+            ran.send_signal(signal.SIGINT)
+        ran.communicate(timeout=300)
+    assert os.listdir() == ["a"]
+
+
+def test_other_handlers_end_a_tree_as_quickly(place):
+    make_large_tree()
+    begin = """
+class Ended(Exception):
+    pass
+
+def handler(number, frame):
+    raise {error}
+
+import signal
+signal.signal(signal.SIGINT, handler)
+"""
+    for error in ("SystemExit(3)", "Ended()"):
+        code = begin.format(error=error) + SLOW_REMOVAL.replace("KeyboardInterrupt", error.split("(")[0])
+        # The handler runs between two calls of `progress`.
+        code = code.replace("time.sleep(0.02)", "pass")
+        command = [sys.executable, "-c", code, "15000"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        # A thread removes the tree after the function has raised.
+        assert ran.stdout == "interrupted 1 True False\n", ran.stderr
+        assert os.listdir() == ["a"]
+
+
 def test_callbacks_of_trees_stop_the_job(place):
     os.mkdir("a")
     sparse("a/large", GIBIBYTE)

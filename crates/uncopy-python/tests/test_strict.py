@@ -3,12 +3,14 @@
 import concurrent.futures
 import copy
 import errno
+import gc
 import multiprocessing
 import os
 import pickle
 import shutil
 import subprocess
 import sys
+import threading
 import weakref
 
 import pytest
@@ -180,3 +182,168 @@ def test_next_steps_are_those_of_python(place):
     notes = " ".join(getattr(caught.value, "__notes__", []))
     said = str(caught.value) + notes
     assert "copy again when nobody writes to it" in said and "if_changed" not in said
+
+
+def test_threads_merge_into_one_new_tree(place):
+    """A tree that did not get its name, since another thread was quicker, was an error."""
+    make_tree("s")
+    for number in range(200):
+        write(f"s/d/{number}", bytes(1000))
+    failed = []
+
+    def merge(destination):
+        try:
+            uncopy.copytree("s", destination, dirs_exist_ok=True)
+        except BaseException as error:
+            failed.append(error)
+
+    for number in range(10):
+        threads = [threading.Thread(target=merge, args=(f"t{number}",)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(os.listdir(f"t{number}/d")) == 202
+    assert not failed, failed
+    assert not [name for name in os.listdir() if name.startswith(".")]
+
+
+def make_some(place):
+    write("file")
+    write("existing")
+    os.mkdir("d")
+    os.mkdir("d/existing")
+    write("d/file")
+    os.symlink("file", "link")
+    os.mkfifo("fifo")
+
+
+FAILED = [
+    (uncopy.copytree, ("nope", "x"), {}, "nope"),
+    (uncopy.copytree, ("file", "x"), {}, "file"),
+    (uncopy.copytree, ("d", "existing"), {}, "existing"),
+    (uncopy.copytree, ("d", "file/x"), {}, "file"),
+    (uncopy.copytree, (b"d", b"file/x"), {}, "file"),
+    (uncopy.copytree, ("d", ""), {}, ""),
+    (uncopy.copytree, ("nope", "x"), {"copy_function": uncopy.copy}, "nope"),
+    (uncopy.move, ("nope", "x"), {}, "nope"),
+    (uncopy.move, ("file", ""), {}, ""),
+    (uncopy.move, ("file", "d"), {}, "d/file"),
+    (uncopy.copy, ("link", "existing"), {"follow_symlinks": False}, "existing"),
+    (uncopy.copy, ("link", "link"), {"follow_symlinks": False}, "link"),
+    (uncopy.copy, ("file", "file"), {}, "file"),
+    (uncopy.copy, ("fifo", "x"), {}, "fifo"),
+    (uncopy.copyfile, ("file", "fifo"), {}, "fifo"),
+    (uncopy.copyfile, ("file", "new/"), {}, "new/"),
+    (uncopy.copyfile, ("file", "d"), {}, "d"),
+    (uncopy.copyfile, ("nope", "x"), {}, "nope"),
+]
+
+
+@pytest.mark.parametrize("function, names, options, failed", FAILED)
+def test_every_error_names_the_path_that_failed(place, function, names, options, failed):
+    make_some(place)
+    with pytest.raises(OSError) as caught:
+        function(*names, **options)
+    assert caught.value.failed_path == failed
+
+
+WRONG = [
+    ({"require": "everything"}, ValueError),
+    ({"require": 1}, TypeError),
+    ({"durable": "yes"}, TypeError),
+    ({"verify": "md5"}, ValueError),
+    ({"verify": 0}, TypeError),
+    ({"progress": 1}, TypeError),
+]
+
+CALLS = {
+    "copy": lambda options: uncopy.copy2("file", "new", **options),
+    "link": lambda options: uncopy.copy2("link", "new", follow_symlinks=False, **options),
+    "rename": lambda options: uncopy.move("file", "new", **options),
+    "move of a directory": lambda options: uncopy.move("d", "new", **options),
+    "tree": lambda options: uncopy.copytree("d", "new", **options),
+    "empty tree": lambda options: uncopy.copytree("d/existing", "new", **options),
+    "tree by shutil": lambda options: uncopy.copytree("d", "new", ignore=lambda *_: (), **options),
+    "by a function": lambda options: uncopy.copytree("d", "new", copy_function=uncopy.copy, **options),
+}
+
+
+# A rename, a link and a tree without files took whatever was given.
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("options, raised", WRONG, ids=str)
+def test_wrong_options_are_refused_before_anything_is_made(place, call, options, raised):
+    make_some(place)
+    before = sorted(os.listdir())
+    with pytest.raises(raised):
+        call(options)
+    assert sorted(os.listdir()) == before
+
+
+FIRST = [
+    ("fifo", "fifo"),
+    ("d", "d"),
+    ("fifo", "nope/x"),
+    ("d", "fifo"),
+    ("fifo", "d"),
+    ("nope", "fifo"),
+    ("link", "file"),
+    ("file", "link"),
+    ("to fifo", "x"),
+    ("to fifo", "fifo"),
+]
+
+
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
+@pytest.mark.parametrize("names", FIRST, ids=str)
+def test_errors_come_in_the_order_of_shutil(place, name, names, follow):
+    make_some(place)
+    os.symlink("fifo", "to fifo")
+
+    def raised(module):
+        with pytest.raises(OSError) as caught:
+            getattr(module, name)(*names, follow_symlinks=follow)
+        return type(caught.value), str(caught.value) if type(caught.value) is shutil.SameFileError else ""
+
+    assert raised(uncopy) == raised(shutil)
+
+
+class Name(str):
+    """A path of the program's own class."""
+
+
+def test_receipts_in_a_cycle_are_collected(place):
+    write("a")
+    name = Name("b")
+    name.receipt = uncopy.copyfile("a", name)
+    assert name.receipt.destination is name
+    gone = weakref.ref(name.receipt)
+    del name
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("as_path", [os.fspath, os.fsencode], ids=["text", "bytes"])
+def test_errors_of_trees_list_names_as_they_were_given(place, as_path):
+    make_tree("s")
+    os.mkfifo("s/d/fifo")
+    listed = []
+    for module in (shutil, uncopy):
+        with pytest.raises(shutil.Error) as caught:
+            module.copytree(as_path("s"), as_path(module.__name__))
+        ((source, destination, _),) = caught.value.args[0]
+        listed.append((source, os.path.basename(destination)))
+    assert listed == [(as_path("s/d/fifo"), as_path("fifo"))] * 2
+
+
+def test_points_go_to_other_processes(place):
+    write("a", os.urandom(1 << 20))
+    points = []
+    uncopy.copyfile("a", "b", progress=points.append)
+    for point in points:
+        again = pickle.loads(pickle.dumps(point))
+        assert repr(again) == repr(point) and again.done_bytes == point.done_bytes
+    assert points
+    with pytest.raises(ValueError, match="verifying"):
+        uncopy.Progress("resting", 0, 0, 0)

@@ -187,6 +187,13 @@ pub trait JobObserver: Sync {
         Consent::Refused
     }
 
+    /// Called with [`JobOptions::remove_source`](super::JobOptions::remove_source) before the files of a finished root
+    /// are removed from the source, unless there are none. Its entries that failed were reported before, and those that
+    /// cannot be removed are reported after. Without consent all stay. Consents by default.
+    fn may_remove(&self) -> bool {
+        true
+    }
+
     /// Receives a finished entry. Called by one worker at a time, in the order of [`Record::sequence`].
     fn finished(&self, _: &Record) {}
 }

@@ -52,7 +52,7 @@ pub(super) fn note_linked(worker: &Worker<'_, '_>, place: &Place<'_>) {
 /// Removes the files that were noted, of a root whose copy has its name and is flushed if wanted.
 pub(super) fn remove_copied(worker: &mut Worker<'_, '_>, root: &Directory, open: &Open) {
     let spool = worker.context.removals().take();
-    if spool.is_empty() || worker.control.is_over() {
+    if spool.is_empty() || worker.control.is_over() || !worker.tally.may_remove() {
         return;
     }
     let fail = |worker: &mut Worker<'_, '_>, path: &Path, error| {

@@ -68,6 +68,11 @@ impl<'a> Tally<'a> {
         self.observer.may_replace(destination)
     }
 
+    /// Asks the observer whether the files of a finished root may be removed from the source.
+    pub(super) fn may_remove(&self) -> bool {
+        self.observer.may_remove()
+    }
+
     /// Counts an entry that is finished, however it ended.
     pub(super) fn count_entry(&self) {
         add(&self.counters.entries, 1);

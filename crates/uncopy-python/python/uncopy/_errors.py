@@ -1,15 +1,17 @@
 """Exceptions, and which of them stands for which error of the library."""
 
 import errno as _errno
+import os
 
 
 class CopyError(OSError):
     """A copy that was refused or given up, although no system call failed.
 
-    `code` is a stable name for programs. The destination is as it was before.
+    `code` is a stable name for programs, and `failed_path` the path that it is about. The destination is as it was before.
     """
 
     code = ""
+    failed_path = ""
 
 
 class NoMechanismError(CopyError):
@@ -43,9 +45,7 @@ def _made(kind, code, errno, strerror, message, subject, source, destination):
     if kind == "system":
         return OSError(errno, strerror, source, None, destination)
     if kind == "same_file":
-        from shutil import SameFileError
-
-        return SameFileError(f"{source!r} and {destination!r} are the same file")
+        return same_file(source, destination)
     if kind == "not_regular":
         return _not_regular(code, subject, source, destination)
     if kind == "options":
@@ -65,14 +65,58 @@ def _made(kind, code, errno, strerror, message, subject, source, destination):
     return made
 
 
+class failing_at:
+    """Has each `OSError` of a block say which path failed: this one, or the only one that it names."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, _traceback):
+        if not isinstance(error, OSError) or getattr(error, "failed_path", ""):
+            return
+        path = self._path
+        if path is None and error.filename2 is None:
+            path = error.filename
+        if path is not None:
+            error.failed_path = os.fsdecode(path)
+
+
+def same_file(source, destination):
+    """Make the exception for two names of one file."""
+    from shutil import SameFileError
+
+    made = SameFileError(f"{source!r} and {destination!r} are the same file")
+    made.failed_path = os.fsdecode(destination)
+    return made
+
+
+def named_pipe(path):
+    """Make the exception for a path at which there is a FIFO."""
+    from shutil import SpecialFileError
+
+    made = SpecialFileError(f"`{os.fsdecode(path)}` is a named pipe")
+    made.failed_path = os.fsdecode(path)
+    return made
+
+
+def source_changed(source, destination):
+    """Make the exception for a source that was copied and is another one now, so that it stays."""
+    name = os.fsdecode(source)
+    message = f"cannot remove {name}: it was changed or replaced while it was copied; move it again when nobody writes to it"
+    return exception("source_changed", "source_changed", None, None, message, name, source, destination)
+
+
 def _not_regular(kind, subject, source, destination):
     """Make what `shutil` raises for a file that is none; `kind` has its article."""
     if kind == "a directory":
         return IsADirectoryError(_errno.EISDIR, "Is a directory", source, None, destination)
     if kind == "a socket":
         return OSError(_errno.ENXIO, "No such device or address", source, None, destination)
+    if kind == "a FIFO":
+        return named_pipe(subject)
     from shutil import SpecialFileError
 
-    if kind == "a FIFO":
-        return SpecialFileError(f"`{subject}` is a named pipe")
     return SpecialFileError(f"`{subject}` is {kind}")

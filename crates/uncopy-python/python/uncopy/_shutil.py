@@ -4,7 +4,8 @@ import errno
 import os
 import sys
 
-from uncopy import _native
+from uncopy import _durability, _native, _removal
+from uncopy._errors import failing_at, named_pipe, same_file, source_changed
 
 
 def copyfile(
@@ -85,19 +86,13 @@ def copytree(
     sys.audit("uncopy.copytree", src, dst)
     src, dst = os.fspath(src), os.fspath(dst)
     options = (require, durable, verify, progress)
+    _native.check_options(*options)
     if ignore is not None or copy_function is not copy2:
         walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
         return _walk_by_shutil(src, dst, copy_function, walk, options)
-    # Raises what shutil raises for a source that is no directory.
-    os.scandir(src).close()
-    _refuse_empty(dst)
-    if os.path.lexists(dst):
-        os.makedirs(dst, exist_ok=dirs_exist_ok)
-    else:
-        _make_parent(dst)
-    receipt, failures, cause = _native.copy_tree(src, dst, symlinks, *options)
-    _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks)
-    return receipt
+    _make_room(src, dst, dirs_exist_ok, durable)
+    walk = (symlinks, ignore_dangling_symlinks, dirs_exist_ok)
+    return _copy_whole(src, dst, walk, options)
 
 
 def move(
@@ -106,86 +101,184 @@ def move(
     """Give the file or directory `src` the name `dst`, or the same name in the directory `dst`.
 
     Between filesystems it is copied and then removed; the further arguments are those of `copyfile` and hold for that
-    copy. Nothing is removed unless all was copied.
+    copy. Nothing is removed unless all was copied, and then only what is as it was when it was copied: a file that was
+    changed or made meanwhile stays, and is named by the error.
 
     >>> uncopy.move("b.img", "c.img").action
     'renamed'
     """
     sys.audit("uncopy.move", src, dst)
     src, dst = os.fspath(src), os.fspath(dst)
+    options = (require, durable, verify, progress)
+    _native.check_options(*options)
     target = dst
     if os.path.isdir(dst) and not _is_same(src, dst):
         target = os.path.join(dst, os.path.basename(src.rstrip(os.sep if isinstance(src, str) else b"/")))
         if os.path.exists(target):
             from shutil import Error
 
-            raise Error(f"Destination path '{os.fsdecode(target)}' already exists")
+            with failing_at(target):
+                raise Error(f"Destination path '{os.fsdecode(target)}' already exists")
     try:
         os.rename(src, target)
-        return _native.Receipt.without_bytes(target, True)
     except OSError:
         # As shutil: whatever the reason is, a copy may work, and says why if it does not. A source that is missing says so.
-        os.lstat(src)
+        with failing_at(src):
+            os.lstat(src)
         _refuse_empty(dst)
-    return _copy_and_remove(src, dst, target, copy_function, (require, durable, verify, progress))
+        return _copy_and_remove(src, dst, target, copy_function, options)
+    if durable:
+        _durability.flush_renamed(src, target)
+    return _native.Receipt.without_bytes(target, True, durable)
 
 
 def _copy_and_remove(src, dst, target, copy_function, options):
+    before = _removal.state(os.lstat(src))
     if os.path.islink(src):
-        receipt = _copy_link(src, target, "stat")
-        os.unlink(src)
+        receipt = _copy_link(src, target, "stat", options)
+        _remove_file(src, target, before)
         return receipt
     if not os.path.isdir(src):
         receipt = _calling(copy_function, options)(src, target)
-        os.unlink(src)
+        _remove_file(src, target, before)
         return receipt if isinstance(receipt, _native.Receipt) else _native.Receipt.total(target, [], 1)
-    import shutil
-
     if _lies_in(dst, src):
+        from shutil import Error
+
         names = (os.fsdecode(src), os.fsdecode(dst))
-        raise shutil.Error("Cannot move a directory '%s' into itself '%s'." % names)
-    named = dict(zip(("require", "durable", "verify", "progress"), options))
-    receipt = copytree(src, target, symlinks=True, copy_function=copy_function, **named)
-    shutil.rmtree(src)
+        with failing_at(dst):
+            raise Error("Cannot move a directory '%s' into itself '%s'." % names)
+    root, left = os.fsdecode(src), {}
+    if copy_function is copy2:
+        _make_room(src, target, False, options[1])
+        receipt = _copy_whole(src, target, (True, False, False), options, left)
+        copied = _removal.Copied(os.fsdecode(target))
+    else:
+        copied = _removal.Snapshot(root)
+        walk = (True, None, False, False)
+        receipt = _walk_by_shutil(src, target, copy_function, walk, options)
+    # With the root itself no file was removed: its copies could not be flushed.
+    if root not in left:
+        _removal.remove_tree(root, copied, left)
+    _removal.raise_left(src, target, left)
     return receipt
+
+
+def _remove_file(src, target, before):
+    """Remove a file or link that was copied, if it is as it was before."""
+    try:
+        status = os.lstat(src)
+    except FileNotFoundError:
+        return
+    if not _removal.is_as_it_was(before, status):
+        raise source_changed(src, target)
+    os.unlink(src)
+
+
+def _copy_whole(src, dst, walk, options, left=None):
+    """Copy a tree by the library, and remove the files of its source if `left` is given.
+
+    What cannot be removed is added to `left`: reasons by path.
+    """
+    symlinks, ignore_dangling_symlinks, dirs_exist_ok = walk
+    removes = left is not None
+    copied = _native.copy_tree(src, dst, symlinks, removes, *options)
+    while dirs_exist_ok and _was_made_meanwhile(dst, copied):
+        copied = _native.copy_tree(src, dst, symlinks, removes, *options)
+    receipt, failures, stayed, cause = copied
+    _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks)
+    for source, _, error in stayed:
+        left[os.fsdecode(source)] = str(error)
+    return receipt
+
+
+def _was_made_meanwhile(dst, copied):
+    """Return whether a new tree did not get its name because somebody else made a directory of that name."""
+    _, failures, _, cause = copied
+    errors = [error for _, destination, error in failures if os.fsencode(destination) == os.fsencode(dst)]
+    return any(isinstance(error, FileExistsError) for error in [*errors, cause]) and os.path.isdir(dst)
 
 
 def _copy(src, dst, kept, follow_symlinks, options):
     if not follow_symlinks and os.path.islink(src):
-        if _is_same(src, dst):
-            from shutil import SameFileError
-
-            raise SameFileError(f"{src!r} and {dst!r} are the same file")
-        return _copy_link(src, dst, kept)
+        _native.check_options(*options)
+        refused = _refused_first(src, dst)
+        if refused is not None:
+            raise refused
+        return _copy_link(src, dst, kept, options)
     try:
         return _native.copy_file(src, dst, kept, *options)
-    except IsADirectoryError as error:
-        if os.path.isdir(src) or os.path.exists(dst):
+    except OSError as error:
+        refused = _refused_first(src, dst)
+        if refused is not None and not isinstance(error, type(refused)):
+            raise refused from error
+        if not isinstance(error, IsADirectoryError) or os.path.isdir(src) or os.path.exists(dst):
             raise
-        raise FileNotFoundError(errno.ENOENT, "Directory does not exist", dst) from error
+        with failing_at(dst):
+            raise FileNotFoundError(errno.ENOENT, "Directory does not exist", dst) from error
 
 
-def _copy_link(src, dst, kept):
-    os.symlink(os.readlink(src), dst)
+def _refused_first(src, dst):
+    """Make what `shutil` raises before it opens a file, if it does."""
+    if _is_same(src, dst):
+        return same_file(src, dst)
+    for path in (src, dst):
+        if _is_fifo(path):
+            return named_pipe(path)
+    return None
+
+
+def _is_fifo(path):
+    import stat
+
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _copy_link(src, dst, kept, options):
+    _, durable, _, _ = options
+    with failing_at(dst):
+        os.symlink(os.readlink(src), dst)
     if kept == "stat":
         from shutil import copystat
 
         copystat(src, dst, follow_symlinks=False)
-    return _native.Receipt.without_bytes(os.fspath(dst), False)
+    if durable:
+        _durability.flush_link(dst)
+    return _native.Receipt.without_bytes(os.fspath(dst), False, durable)
 
 
 def _refuse_empty(dst):
     if not dst:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
+        with failing_at(dst):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
 
 
-def _make_parent(dst):
-    """Make the directories above `dst`."""
+def _make_room(src, dst, dirs_exist_ok, durable):
+    """Refuse what `shutil.copytree` refuses, and make the directories above `dst`."""
+    # Raises what shutil raises for a source that is no directory.
+    with failing_at(src):
+        os.scandir(src).close()
+    _refuse_empty(dst)
+    if os.path.lexists(dst):
+        with failing_at(dst):
+            os.makedirs(dst, exist_ok=dirs_exist_ok)
+    else:
+        _make_parent(dst, durable)
+
+
+def _make_parent(dst, durable):
+    """Make the directories above `dst`, and flush them if `durable`."""
     parent = os.path.dirname(os.path.abspath(dst))
-    try:
-        os.makedirs(parent, exist_ok=True)
-    except FileExistsError:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), dst) from None
+    made = _durability.missing(parent) if durable else []
+    with failing_at(os.path.dirname(dst) or parent):
+        try:
+            os.makedirs(parent, exist_ok=True)
+            _durability.flush_names(made)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), dst) from None
 
 
 def _below(dst, src):
@@ -235,6 +328,7 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
 
     symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok = walk
     copied = _calling(copy_function, options)
+    _, durable, _, _ = options
     receipts, unwatched = [], 0
 
     def copy_one(source, destination):
@@ -248,10 +342,21 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
             receipts[:] = [_native.Receipt.total(dst, receipts, 0)]
         return receipt
 
-    shutil.copytree(
-        src, dst, symlinks, ignore, copy_one, ignore_dangling_symlinks, dirs_exist_ok
-    )
-    return _native.Receipt.total(dst, receipts, unwatched)
+    gone_through = []
+
+    def ignored(directory, names):
+        gone_through.append(os.path.relpath(directory, src))
+        return ignore(directory, names) if ignore is not None else set()
+
+    with failing_at(None):
+        shutil.copytree(
+            src, dst, symlinks, ignored if durable else ignore, copy_one, ignore_dangling_symlinks,
+            dirs_exist_ok,
+        )
+    if durable:
+        # Directories above a new tree are on its filesystem.
+        _durability.flush_filesystems(os.path.join(dst, below) for below in gone_through)
+    return _native.Receipt.total(dst, receipts, unwatched, bool(durable))
 
 
 def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks):
@@ -285,5 +390,6 @@ def _special(source):
     mode = os.lstat(source).st_mode
     kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
     kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "a device")
-    message = f"cannot copy {source}: it is {kind}"
-    return exception("not_regular", kind, None, None, message, source, source, None)
+    name = os.fsdecode(source)
+    message = f"cannot copy {name}: it is {kind}"
+    return exception("not_regular", kind, None, None, message, name, source, None)

@@ -1,17 +1,19 @@
 //! Memory of Python objects that is borrowed while the library or the kernel reads it.
 
+use std::ffi::c_char;
 use std::io::IoSlice;
+use std::ptr::NonNull;
 
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyMemoryView, PySequence, PyString, PyTuple};
+use pyo3::types::{PyList, PySequence, PyString, PyTuple};
 use uncopy::send::StableBytes;
 
 /// Bytes of an object with a buffer. While this exists the object keeps them: it can be neither freed nor resized
 /// (`BufferError` in Python). Objects that may be written to can still be changed by their program, as while
 /// `socket.send` or `zlib` read them without the interpreter's lock.
-pub(crate) struct Borrowed(PyUntypedBuffer);
+pub(crate) struct Borrowed(View);
 
 impl Borrowed {
     /// Borrows from `object`.
@@ -19,20 +21,15 @@ impl Borrowed {
     /// # Errors
     /// `TypeError` if it has no buffer; `BufferError` if its bytes do not lie one after the other.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Borrowed> {
-        let buffer = match PyUntypedBuffer::get(object) {
-            Err(error) if error.is_instance_of::<PyBufferError>(object.py()) => {
-                PyUntypedBuffer::get(&of_one_item(object, error)?)?
-            }
-            got => got?,
-        };
-        if buffer.is_c_contiguous() || buffer.is_fortran_contiguous() {
-            return Ok(Borrowed(buffer));
+        let view = View::of(object)?;
+        if view.is_contiguous() {
+            return Ok(Borrowed(view));
         }
         Err(PyBufferError::new_err(format!(
             "the bytes of this {} with {} dimensions do not lie one after the other; make a contiguous copy first, as \
              by bytes() or numpy.ascontiguousarray()",
             object.get_type().name()?,
-            buffer.dimensions(),
+            view.fields().ndim,
         )))
     }
 
@@ -64,39 +61,88 @@ impl Borrowed {
     /// As [`of`](Self::of), and `TypeError` if the object is read-only.
     pub(crate) fn writable(object: &Bound<'_, PyAny>) -> PyResult<Borrowed> {
         let borrowed = Borrowed::of(object)?;
-        if borrowed.0.readonly() {
+        if borrowed.0.fields().readonly != 0 {
             return Err(PyTypeError::new_err("a read-only buffer cannot be read into"));
         }
         Ok(borrowed)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        if self.0.len_bytes() == 0 {
+        let (start, length) = self.0.region();
+        if length == 0 {
             return &[];
         }
-        // SAFETY: the exporter keeps `len_bytes` contiguous bytes at `buf_ptr` until the buffer is released, when this is
+        // SAFETY: the exporter keeps `length` contiguous bytes at `start` until the view is released, when this is
         // dropped. A program that writes to them at the same time changes what is copied or sent, and nothing else: the
         // bytes are plain memory that is passed to the kernel or copied, and nothing is concluded from them.
-        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), self.0.len_bytes()) }
+        unsafe { std::slice::from_raw_parts(start, length) }
     }
 
     /// Returns the bytes of a buffer that [`writable`](Self::writable) made.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        if self.0.len_bytes() == 0 || self.0.readonly() {
+        let (start, length) = self.0.region();
+        if length == 0 || self.0.fields().readonly != 0 {
             return &mut [];
         }
         // SAFETY: as in `bytes`; the exporter lets them be written to, and `&mut self` is the only borrow of this value.
-        unsafe { std::slice::from_raw_parts_mut(self.0.buf_ptr().cast(), self.0.len_bytes()) }
+        unsafe { std::slice::from_raw_parts_mut(start, length) }
     }
 }
 
-/// Returns the bytes of an object without dimensions, whose buffer has no shape, such as `numpy.array(5)`. `error` is raised
-/// for other objects.
-fn of_one_item<'py>(object: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyAny>> {
-    let view = PyMemoryView::from(object)?;
-    match view.getattr("ndim")?.extract::<usize>()? {
-        0 => view.call_method1("cast", ("B",)),
-        _ => Err(error),
+/// A view of the memory of an object, as the interpreter fills it in. It keeps its address: exporters may point into it.
+struct View(NonNull<ffi::Py_buffer>);
+
+// SAFETY: the fields are not changed until the view is released, for which the interpreter is attached to whatever thread
+// that is; the memory that they name belongs to no thread.
+unsafe impl Send for View {}
+// SAFETY: as above; a shared view is only read.
+unsafe impl Sync for View {}
+
+impl View {
+    /// Gets a view of `object`, which may be read-only and of any layout. Shape and strides may be missing: the bytes of
+    /// those without strides lie one after the other (PEP 3118), as in arrays of `ctypes`.
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<View> {
+        let mut room = Box::<ffi::Py_buffer>::new_uninit();
+        // SAFETY: the object lives, and there is room for the view.
+        let got = unsafe {
+            ffi::PyObject_GetBuffer(object.as_ptr(), room.as_mut_ptr(), ffi::PyBUF_FULL_RO)
+        };
+        if got != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        // SAFETY: it was filled in.
+        let view = unsafe { room.assume_init() };
+        Ok(View(NonNull::from(Box::leak(view))))
+    }
+
+    fn fields(&self) -> &ffi::Py_buffer {
+        // SAFETY: the view was made by `of`, and lives until this is dropped.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Whether the bytes lie one after the other, in the order of C or of Fortran.
+    fn is_contiguous(&self) -> bool {
+        const ANY_ORDER: c_char = b'A' as c_char;
+        // SAFETY: the view is one that the interpreter has filled in.
+        unsafe { ffi::PyBuffer_IsContiguous(self.0.as_ptr(), ANY_ORDER) == 1 }
+    }
+
+    /// Returns address and length.
+    fn region(&self) -> (*mut u8, usize) {
+        let fields = self.fields();
+        (fields.buf.cast(), usize::try_from(fields.len).unwrap_or(0))
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // Once the interpreter has ended nobody can release it.
+        Python::try_attach(|_| {
+            // SAFETY: the interpreter is attached, and the view is released once.
+            unsafe { ffi::PyBuffer_Release(self.0.as_ptr()) };
+            // SAFETY: the memory of the view was a box, and nobody reads it any more.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use uncopy::Error;
@@ -11,18 +11,27 @@ use uncopy::send::InetSocket;
 /// Duplicates the descriptor of a number or of an object with `fileno()`.
 ///
 /// # Errors
-/// Those of `os.dup`; `ValueError` if the object is closed; `TypeError` for other objects.
+/// Those of `os.dup`; `ValueError` if the object is closed; `TypeError` for objects that have none.
 pub(crate) fn duplicate(object: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
     static DUP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let number: RawFd = match object.extract() {
         Ok(number) => number,
-        Err(_) => match object.call_method0("fileno")?.extract()? {
+        Err(_) => match fileno(object)?.call0()?.extract()? {
             ..0 => return Err(PyValueError::new_err("it is closed")),
             number => number,
         },
     };
     let new = DUP.import(object.py(), "os", "dup")?.call1((number,))?;
     owned(new.extract()?)
+}
+
+fn fileno<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object.getattr("fileno").map_err(|_| {
+        PyTypeError::new_err(format!(
+            "an object of the class {} has no descriptor: neither a number nor fileno()",
+            object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string()),
+        ))
+    })
 }
 
 /// Takes the descriptor out of an object with `detach()`, such as a socket, which is closed for its program then.

@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] an_existing_file_is_replaced_with_consent_alone,
         [] a_file_that_nobody_was_asked_about_is_not_replaced,
         [] without_an_answer_nothing_is_replaced,
+        [] without_consent_no_source_is_removed,
     ]
 }
 
@@ -303,4 +304,38 @@ fn without_an_answer_nothing_is_replaced() {
     pair.assert_kept(Some(old));
     let kept = options.existing(uncopy::copy::Existing::Keep);
     assert_eq!(kept.check(), Err(uncopy::copy::Contradiction::AskAboutKept));
+}
+
+struct Keeper {
+    consents: bool,
+    asked: Mutex<u32>,
+}
+
+impl JobObserver for Keeper {
+    fn may_remove(&self) -> bool {
+        *self.asked.lock().unwrap() += 1;
+        self.consents
+    }
+}
+
+fn without_consent_no_source_is_removed() {
+    for (consents, tree) in [(false, false), (false, true), (true, false), (true, true)] {
+        let pair = Pair::new(77);
+        let source = match tree {
+            true => pair.source.parent().unwrap().join("tree"),
+            false => pair.source.clone(),
+        };
+        let file = if tree { source.join("deep/file") } else { source.clone() };
+        if tree {
+            std::fs::create_dir_all(source.join("deep")).unwrap();
+            std::fs::copy(&pair.source, &file).unwrap();
+        }
+        let keeper = Keeper { consents, asked: Mutex::default() };
+        let options = JobOptions::new().remove_source(true);
+        let destination = pair.destination.with_extension("moved");
+        let ended = copy_trees_observed([(&source, &destination)], &options, &keeper).unwrap();
+        assert_eq!(ended.sources_removed, u64::from(consents));
+        assert_eq!(file.exists(), !consents, "{}", file.display());
+        assert_eq!(*keeper.asked.lock().unwrap(), 1);
+    }
 }
