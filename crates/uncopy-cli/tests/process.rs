@@ -240,6 +240,35 @@ fn a_report_that_cannot_be_written_is_an_error_after_all_copies() {
     assert_eq!(fs::read(directory.join("two")).unwrap(), b"2");
 }
 
+/// They were looked for on this machine.
+fn paths_on_other_machines_are_refused_where_none_is_asked() {
+    let scratch = Scratch::new();
+    let here = scratch.file("here", b"1");
+    let here = here.to_str().unwrap();
+    for (arguments, next) in [
+        (&["verify", here, "web:/srv/f"][..], "pass --verify to the copy"),
+        (&["verify", "ssh://web/srv", here], "pass --verify to the copy"),
+        (&["verify", "--json", "--manifest", here, "web:srv"], "uncopy verify --manifest FILE DIR"),
+        (&["verify", "--manifest", "web:SUMS", here], "uncopy verify --manifest FILE DIR"),
+        (&["capabilities", here, "me@web:/srv"], "run `uncopy capabilities PATH` there"),
+        (&["tune", "web:/srv"], "run `uncopy tune PATH` there"),
+    ] {
+        let output = uncopy().args(arguments).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(
+            said.contains("on another machine") && said.contains(next),
+            "{arguments:?}: {said}"
+        );
+        assert!(said.contains("write ./ before it"), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    scratch.file("a:b", b"1");
+    let mut command = uncopy();
+    let output = command.current_dir(scratch.0.path()).args(["verify", "./a:b", "here"]).output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+}
+
 fn help_and_scripts_that_cannot_be_written_are_errors() {
     for arguments in [
         &["--help"][..],
@@ -451,6 +480,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] a_file_that_this_run_wrote_is_not_written_again_under_another_name,
         [] names_that_are_not_utf8_are_copied_and_reported_in_full,
         [] a_report_that_cannot_be_written_is_an_error_after_all_copies,
+        [] paths_on_other_machines_are_refused_where_none_is_asked,
         [] help_and_scripts_that_cannot_be_written_are_errors,
         [] a_destination_below_a_file_is_refused_by_its_name,
         [] a_reader_that_went_away_is_no_panic,

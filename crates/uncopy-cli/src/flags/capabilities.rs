@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::operand::here_parser;
+
+/// Next step for a path on another machine.
+const THERE: &str = "run `uncopy capabilities PATH` there by ssh";
+
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +22,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 pub(crate) struct CapabilitiesArgs {
     /// Files or directories on the filesystems to test
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = here_parser(THERE))]
     pub paths: Vec<PathBuf>,
 
     /// Print one JSON object instead of tables

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 
 use super::copy::DigestArg;
 use super::number;
-use super::operand::path_parser;
+use super::operand::here_parser;
 
 /// Forms of the command line.
 pub(crate) const USAGE: &str = "\
 uncopy verify [OPTIONS] SRC DST
        uncopy verify [OPTIONS] --manifest FILE [DIR]";
+
+/// Next step for a path on another machine.
+const THERE: &str = "pass --verify to the copy between the machines, or copy with --manifest and run `uncopy verify \
+                     --manifest FILE DIR` there by ssh";
 
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
@@ -40,11 +44,11 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// SRC and DST; with --manifest DIR alone [default: the current directory]
-    #[arg(value_name = "PATH", value_parser = path_parser())]
+    #[arg(value_name = "PATH", value_parser = here_parser(THERE))]
     pub paths: Vec<PathBuf>,
 
     /// Compare the files below DIR with the digests in FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = here_parser(THERE))]
     pub manifest: Option<PathBuf>,
 
     /// Algorithm of the manifest [default: by the number of digits; BLAKE3 or SHA-256, whichever the
