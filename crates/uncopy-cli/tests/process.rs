@@ -240,6 +240,22 @@ fn a_report_that_cannot_be_written_is_an_error_after_all_copies() {
     assert_eq!(fs::read(directory.join("two")).unwrap(), b"2");
 }
 
+/// The lost report made it exit with 1.
+fn a_difference_decides_although_its_report_is_lost() {
+    let scratch = Scratch::new();
+    let (one, two) = (scratch.file("one", b"1"), scratch.file("two", b"2"));
+    for (flags, destination, code) in
+        [(&[][..], &two, 3), (&["--json"], &two, 3), (&["-q"], &two, 3), (&["--json"], &one, 1)]
+    {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = uncopy();
+        command.arg("verify").args(flags).args([&one, destination]).stdout(full);
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("cannot write to standard output"), "{flags:?}");
+    }
+}
+
 /// They were looked for on this machine.
 fn paths_on_other_machines_are_refused_where_none_is_asked() {
     let scratch = Scratch::new();
@@ -480,6 +496,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] a_file_that_this_run_wrote_is_not_written_again_under_another_name,
         [] names_that_are_not_utf8_are_copied_and_reported_in_full,
         [] a_report_that_cannot_be_written_is_an_error_after_all_copies,
+        [] a_difference_decides_although_its_report_is_lost,
         [] paths_on_other_machines_are_refused_where_none_is_asked,
         [] help_and_scripts_that_cannot_be_written_are_errors,
         [] a_destination_below_a_file_is_refused_by_its_name,

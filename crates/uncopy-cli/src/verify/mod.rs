@@ -85,7 +85,12 @@ pub(crate) fn run(flags: &VerifyArgs) -> Result<Exit, clap::Error> {
         report::say(&words(&summary));
     }
     let exit = exit_of(&summary);
-    Ok(unwritten.map_or(exit, |error| exit.and(report::output_failed(&error))))
+    let written = unwritten.map_or(Exit::Success, |error| report::output_failed(&error));
+    Ok(match exit {
+        // Whatever else was found.
+        Exit::VerificationFailed => exit,
+        exit => exit.and(written),
+    })
 }
 
 impl Sides {
