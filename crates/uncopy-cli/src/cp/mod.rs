@@ -186,7 +186,7 @@ pub(crate) fn all_failed(flags: &CopyArgs, names: &Names, failure: &Failure) -> 
 
 fn end(mut report: Report, names: &Names, failure: &Failure) -> Exit {
     let (sources, destination) = names.shown();
-    report.all_failed(&sources, &destination, failure);
+    report.not_begun(&sources, &destination, failure);
     report.finish()
 }
 
@@ -327,7 +327,7 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         error.as_ref().filter(|error| matches!(error.reason(), Reason::ForeignLink { .. }));
     Err(Failure {
         kind: "refused",
-        code: None,
+        code: Some("no_directory"),
         operation: "copy into",
         subject: names.destination.as_path().into(),
         errno: failure.as_ref().and_then(|failure| failure.errno),

@@ -312,6 +312,21 @@ impl Report {
         self.all_failed(&[source], destination, failure);
     }
 
+    /// Reports that the copy of these files was not begun, as [`Report::all_failed`] does, and the end of the job.
+    pub(crate) fn not_begun(
+        &mut self,
+        sources: &[impl AsRef<Path>],
+        destination: &Path,
+        failure: &Failure,
+    ) {
+        self.all_failed(sources, destination, failure);
+        if self.trees && self.form == Form::Json {
+            let mut summary = Summary::default();
+            summary.failed = sources.len() as u64;
+            self.print(&json::summary(&summary, None));
+        }
+    }
+
     /// Reports that none of these files was copied, for one reason, which is printed once.
     pub(crate) fn all_failed(
         &mut self,
