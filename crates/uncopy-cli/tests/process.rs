@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{PipeWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -285,6 +286,72 @@ fn paths_on_other_machines_are_refused_where_none_is_asked() {
     assert_eq!(output.unwrap().status.code(), Some(0));
 }
 
+/// Their `message` ended in what to do about them, and `next_step` was null.
+fn refusals_say_what_to_do_apart_from_why() {
+    let scratch = Scratch::new();
+    scratch.file("file", b"1");
+    fs::create_dir(scratch.path("empty")).unwrap();
+    fs::create_dir_all(scratch.path("tree/below")).unwrap();
+    symlink("nowhere", scratch.path("dangling")).unwrap();
+    symlink("/etc/hostname", scratch.path("tree/out")).unwrap();
+    for entry in ["full/one", "full/two", "few/one", "few/two"] {
+        fs::create_dir_all(scratch.path(entry)).unwrap();
+    }
+    for (arguments, code, why, next) in [
+        (
+            "-r tree file",
+            "not_directory",
+            "it is not a directory, and the source is one",
+            "remove it first",
+        ),
+        (
+            "file dangling",
+            "link_to_nothing",
+            "it is a symbolic link to nothing",
+            "remove the link, or",
+        ),
+        (
+            "-r tree tree/x",
+            "inside_source",
+            "it is tree itself or lies in it",
+            "name a destination outside",
+        ),
+        (
+            "-r --links=follow tree new",
+            "leads_outside",
+            "or by an absolute path",
+            "pass --follow-outside",
+        ),
+        ("-rT --delete empty full", "empty_source", "would go", "pass --delete-empty-source"),
+        (
+            "-rT --delete --delete-empty-source --max-delete=1 empty few",
+            "too_many_deleted",
+            "--max-delete is reached",
+            "raise it, or",
+        ),
+    ] {
+        let log = scratch.path("log");
+        let _ = fs::remove_file(&log);
+        let mut command = uncopy();
+        command.current_dir(scratch.0.path()).args(["cp", "--json", "--audit", "log"]);
+        let output = command.args(arguments.split(' ')).output().unwrap();
+        let logged = fs::read(&log).unwrap();
+        for (form, lines) in [("json", &output.stdout), ("audit", &logged)] {
+            let lines = String::from_utf8(lines.clone()).unwrap();
+            let events = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let failed: Vec<Value> = events.filter(|event| event["code"] == code).collect();
+            assert!(!failed.is_empty(), "{form} {arguments}: {lines}");
+            let (message, step) = (&failed[0]["message"], &failed[0]["next_step"]);
+            assert!(message.as_str().unwrap().ends_with(why), "{form} {arguments}: {message}");
+            let step = step.as_str().unwrap_or_else(|| panic!("{form} {arguments}: {message}"));
+            assert!(step.starts_with(next), "{form} {arguments}: {step}");
+        }
+        // People read both.
+        let said = stderr(&output);
+        assert!(said.contains(&format!("{why}; {next}")), "{arguments}: {said}");
+    }
+}
+
 fn help_and_scripts_that_cannot_be_written_are_errors() {
     for arguments in [
         &["--help"][..],
@@ -498,6 +565,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] a_report_that_cannot_be_written_is_an_error_after_all_copies,
         [] a_difference_decides_although_its_report_is_lost,
         [] paths_on_other_machines_are_refused_where_none_is_asked,
+        [] refusals_say_what_to_do_apart_from_why,
         [] help_and_scripts_that_cannot_be_written_are_errors,
         [] a_destination_below_a_file_is_refused_by_its_name,
         [] a_reader_that_went_away_is_no_panic,

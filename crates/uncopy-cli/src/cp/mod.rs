@@ -297,7 +297,7 @@ pub(crate) fn options(configured: &Configured) -> Result<CopyOptions, clap::Erro
 
 /// Makes the error for flags that contradict each other in the library.
 fn contradicts(configured: &Configured, found: Contradiction) -> clap::Error {
-    misuse(configured, ErrorKind::ArgumentConflict, &naming::contradiction(found))
+    misuse(configured, ErrorKind::ArgumentConflict, &naming::contradiction(found).to_string())
 }
 
 /// Makes an error in the flags, with the settings that the value may come from.
@@ -339,7 +339,8 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         },
         next_step: foreign
             .and_then(|foreign| foreign.next_step().map(naming::next_step))
-            .or(Some("name a directory that exists")),
+            .or(Some("name a directory that exists"))
+            .map(Box::from),
         is_at_destination: false,
         exit: Exit::Failure,
     })

@@ -140,7 +140,7 @@ pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
         errno: None,
         os_error: None,
         reason: reason.into(),
-        next_step,
+        next_step: next_step.map(Into::into),
         is_at_destination: false,
         exit,
     }
