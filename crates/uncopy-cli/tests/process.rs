@@ -404,6 +404,49 @@ fn has_no_reader(pipe: &PipeWriter) -> bool {
     asked[0].revents().contains(PollFlags::ERR)
 }
 
+/// Values of flags that take them only behind = were offered as words of their own, and behind = there was nothing.
+fn bash_offers_values_where_the_parser_takes_them() {
+    let scratch = Scratch::new();
+    let script = uncopy().args(["completions", "bash"]).output().unwrap().stdout;
+    let script = scratch.file("script", &script);
+    // As bash splits them: `=` is a word of its own.
+    for (words, offered) in [
+        ("cp --verify ''", Some("")),
+        ("cp -p ''", Some("")),
+        ("cp a ''", Some("")),
+        ("cp --no-preserve ''", Some("")),
+        ("unit plan --reflink ''", Some("")),
+        ("--verify ''", Some("")),
+        ("ver", Some("verify")),
+        ("cp --verify =", Some("blake3 sha256 xxh3")),
+        ("cp --verify = s", Some("sha256")),
+        ("cp -p = mo", Some("mode")),
+        ("unit plan --reflink = n", Some("never")),
+        ("cp --method = re", Some("reflink read-write")),
+        ("cp --method re", Some("reflink read-write")),
+        ("cp --require = z", Some("zero-copy")),
+        ("verify --digest ''", Some("blake3 sha256 xxh3")),
+        ("cp --verif", Some("--verify")),
+        ("bench send -p ''", None),
+    ] {
+        let complete = "source \"$0\"; F=$(complete -p uncopy); F=${F##*-F }; F=${F%% *}; \
+                        eval \"COMP_WORDS=(uncopy $WORDS)\"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                        compopt() { :; }; \
+                        \"$F\" uncopy \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; \
+                        echo \"${COMPREPLY[*]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "--noprofile", "-c", complete]).arg(&script).env("WORDS", words);
+        let output = bash.current_dir(scratch.0.path()).output().unwrap();
+        assert!(stderr(&output).is_empty(), "{words}: {}", stderr(&output));
+        let found = String::from_utf8(output.stdout).unwrap();
+        match offered {
+            Some(offered) => assert_eq!(found.trim(), offered, "{words}"),
+            // A value of another kind: files, as by the generated script.
+            None => assert!(!found.contains("mode"), "{words}: {found}"),
+        }
+    }
+}
+
 fn every_shell_gets_a_completion_script_with_every_flag() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = uncopy().args(["completions", shell]).output().unwrap();
@@ -567,6 +610,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] paths_on_other_machines_are_refused_where_none_is_asked,
         [] refusals_say_what_to_do_apart_from_why,
         [] help_and_scripts_that_cannot_be_written_are_errors,
+        [testbed::Need::Tool("bash")] bash_offers_values_where_the_parser_takes_them,
         [] a_destination_below_a_file_is_refused_by_its_name,
         [] a_reader_that_went_away_is_no_panic,
         [] every_shell_gets_a_completion_script_with_every_flag,
