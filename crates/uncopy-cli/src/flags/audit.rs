@@ -47,7 +47,7 @@ pub(crate) enum AuditArgs {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
 
-        /// Print one JSON object for each job and each problem, and one for all jobs (docs/json.md)
+        /// Print one JSON object for each job and each problem, and one for all jobs (`uncopy help json`)
         #[arg(long)]
         json: bool,
     },

@@ -12,7 +12,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   uncopy capabilities                 show the kernel and its limits
   uncopy capabilities /home /mnt/usb  also show what these two filesystems support
-  uncopy capabilities --json .        print one JSON object (docs/json.md)";
+  uncopy capabilities --json .        print one JSON object (`uncopy help json`)";
 
 /// Show what this kernel and the filesystems of PATHs really support.
 ///

@@ -33,7 +33,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub save: bool,
 
-    /// Print one JSON object instead of a table (docs/json.md)
+    /// Print one JSON object instead of a table (`uncopy help json`)
     #[arg(long)]
     pub json: bool,
 }

@@ -68,7 +68,7 @@ pub(crate) struct VerifyArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Print one JSON object for each finding, and one at the end (docs/json.md)
+    /// Print one JSON object for each finding, and one at the end (`uncopy help json`)
     #[arg(long)]
     pub json: bool,
 }
