@@ -38,7 +38,7 @@ Exit codes:
 /// metadata. Symbolic links are not followed, except SRC and DST themselves, and special files are not
 /// opened. Nothing is written. The page cache may answer the reads.
 ///
-/// A manifest has lines as b3sum, sha256sum and xxhsum -H128 write them, and names below DIR. Names that
+/// A manifest has lines as b3sum, sha256sum and xxhsum -H128 write them (and not md5sum), and names below DIR. Names that
 /// lead out of DIR, or through a symbolic link, are not opened. A manifest says nothing about directories,
 /// links and metadata.
 #[derive(Debug, clap::Args)]
