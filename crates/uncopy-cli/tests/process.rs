@@ -352,6 +352,40 @@ fn refusals_say_what_to_do_apart_from_why() {
     }
 }
 
+/// Each named a flag that is refused as well, or one that nobody gave, or a log that says nothing of it.
+fn next_steps_can_be_taken() {
+    let (here, elsewhere) = (testbed::Place::Disk.scratch(), testbed::Place::Tmpfs.scratch());
+    for name in ["file", "other"] {
+        fs::write(here.join(name), name).unwrap();
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(here.join("socket")).unwrap();
+    let there = elsewhere.join("link");
+    let there = there.to_str().unwrap();
+    for (arguments, code, expected, wrong) in [
+        (&["cp", "socket", "new"][..], 1, "pass --recursive and --specials", "--copy-contents"),
+        (&["cp", "--copy-contents", "socket", "new"], 1, "pass --recursive and", "--copy-contents"),
+        (&["cp", "-u", "socket", "new"], 1, "pass --recursive and --specials", "--copy-contents"),
+        (&["cp", "--link", "file", there], 1, "or leave out --link", "log of the system"),
+        (&["cp", "-l", "file", "other"], 1, "pass --force to replace it", "log of the system"),
+        (&["cp", "--reflink", "file", there], 5, "--method, --reflink, --require", "-- "),
+        (&["verify", "--manifest", ".", "."], 1, "name a file that is no directory", "destination"),
+    ] {
+        let output = uncopy().current_dir(here.path()).args(arguments).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(expected) && !said.contains(wrong), "{arguments:?}: {said}");
+        assert!(!here.join("new").exists(), "{arguments:?}");
+    }
+    // They can be.
+    for arguments in [
+        &["cp", "--recursive", "--specials", "socket", "new"][..],
+        &["cp", "--link", "--force", "file", "other"],
+    ] {
+        let output = uncopy().current_dir(here.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
 fn help_and_scripts_that_cannot_be_written_are_errors() {
     for arguments in [
         &["--help"][..],
@@ -609,6 +643,7 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] a_difference_decides_although_its_report_is_lost,
         [] paths_on_other_machines_are_refused_where_none_is_asked,
         [] refusals_say_what_to_do_apart_from_why,
+        [testbed::Need::Root] next_steps_can_be_taken,
         [] help_and_scripts_that_cannot_be_written_are_errors,
         [testbed::Need::Tool("bash")] bash_offers_values_where_the_parser_takes_them,
         [] a_destination_below_a_file_is_refused_by_its_name,

@@ -45,7 +45,7 @@ fn between(found: &Objection) -> Option<Words> {
             format!("no new file can be made beside it ({errno})"),
             "change the permissions of its directory, or name another destination",
         ),
-        Objection::SpecialEntry { kind } => Words::new(
+        Objection::SpecialEntry { kind } if *kind != "a socket" => Words::new(
             format!("it is {kind}"),
             "pass --recursive and --specials to make a new one, or read it into a file and \
              copy that",

@@ -33,7 +33,7 @@ pub(crate) enum AuditArgs {
         file: PathBuf,
 
         /// Hash of the last record, as the copy printed it
-        #[arg(long)]
+        #[arg(long, value_parser = hash)]
         hash: Option<String>,
     },
 
@@ -51,4 +51,14 @@ pub(crate) enum AuditArgs {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Reads the hash of a record.
+fn hash(text: &str) -> Result<String, &'static str> {
+    match text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(
+            "a hash has 64 hexadecimal digits; copy the one that the run with --audit printed at its end",
+        ),
+    }
 }

@@ -93,6 +93,10 @@ fn objection(found: &Objection) -> Words {
             "run the command again; a copy with --resume goes on where it ended, any other \
              from its beginning",
         ),
+        Objection::SpecialEntry { kind: kind @ "a socket" } => Words::new(
+            format!("it is {kind}, and nothing can be read from it"),
+            "pass --recursive and --specials to make a new one",
+        ),
         Objection::SpecialEntry { kind } => Words::new(
             format!("it is {kind}"),
             "pass --copy-contents and leave out --update, --checksum, --size-only, \
@@ -354,7 +358,17 @@ pub(crate) fn next_step(step: NextStep) -> &'static str {
              if they still differ; this copy was not put in place"
         }
         NextStep::GetAnew => "get the file again, or copy it as it is, without --decompress",
-        NextStep::AllowMore => "leave out --method, --require or --no-user-copy to fall back",
+        NextStep::MakeSocket => {
+            "nothing can be read from it; pass --recursive and --specials to make a new one"
+        }
+        NextStep::LinkWithin => {
+            "name a destination on the filesystem of the source, or leave out --link"
+        }
+        NextStep::ReplaceByForce => "pass --force to replace it, or name another destination",
+        NextStep::AllowMore => {
+            "leave out what allows no other to fall back: --method, --reflink, --require or --no-user-copy, or a setting \
+             of theirs (`uncopy config show` prints their origins)"
+        }
         NextStep::ShareBlocks => {
             "put source and destination on one filesystem that shares blocks (XFS, btrfs, bcachefs), or \
              leave out --require"
@@ -413,6 +427,7 @@ mod tests {
             OwnerForbidden { errno },
             BackupIsSource,
             SpecialEntry { kind: "a FIFO" },
+            SpecialEntry { kind: "a socket" },
             BackupIsCopy,
             NameOfBackup,
             BackupOfKilledRun,

@@ -157,6 +157,10 @@ fn words(error: &RemoteError) -> (String, Option<&'static str>) {
             format!("the program {program:?} on {host:?} cannot be run"),
             Some("let this user run it, or name another one with --remote-program"),
         ),
+        RemoteError::NoData { why } => (
+            format!("no data connection stands: {why}"),
+            Some("pass --data=ssh to copy through the remote shell alone"),
+        ),
         lost @ RemoteError::Lost { .. } => (lost.to_string(), Some(AFTER_LOSS)),
         other => (other.to_string(), None),
     }
