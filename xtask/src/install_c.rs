@@ -89,7 +89,8 @@ fn place_texts(root: &Path) -> Result<()> {
 /// Where the suppressions are, below the prefix.
 const SUPPRESSIONS: &str = "share/uncopy-zx/valgrind.supp";
 
-/// The pkg-config file. `Libs.private` is what `rustc --print native-static-libs` says.
+/// The pkg-config file. `Libs.private` is what `rustc --print native-static-libs` says, with `-lgcc_eh` in the place of
+/// `-lgcc_s`, which there is no static library of.
 fn pkg_config(prefix: &Path, libdir: &str) -> String {
     format!(
         "prefix={}\n\
@@ -100,7 +101,7 @@ fn pkg_config(prefix: &Path, libdir: &str) -> String {
          Version: {VERSION}\n\
          Cflags: -I${{includedir}}\n\
          Libs: -L${{libdir}} -luncopy_zx\n\
-         Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc\n",
+         Libs.private: -lgcc_eh -lutil -lrt -lpthread -lm -ldl -lc\n",
         prefix.display()
     )
 }

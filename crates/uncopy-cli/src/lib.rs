@@ -12,6 +12,7 @@ mod audit;
 #[cfg(target_os = "linux")]
 mod bench;
 mod capabilities;
+mod completions;
 mod config;
 mod cp;
 #[cfg(target_os = "linux")]
@@ -41,15 +42,15 @@ mod unit;
 mod verify;
 
 use std::ffi::OsString;
-use std::io::Write;
 
 use clap::{ArgMatches, FromArgMatches};
 
+pub use completions::script as completion_script;
 pub use exit::Exit;
+pub use flags::command;
 use flags::copy::CopyArgs;
 use flags::short;
 use flags::single::SingleArgs;
-pub use flags::{command, completed_command};
 
 /// Reads a file as `uncopy tune --save` writes it; exists only with `--cfg fuzzing`, for `fuzz/`.
 #[cfg(fuzzing)]
@@ -110,7 +111,7 @@ fn run_parsed(matches: &ArgMatches) -> Exit {
         Some(("fleet", flags)) => with_flags(flags, fleet::run),
         Some(("audit", flags)) => with_flags(flags, audit::run),
         Some(("config", flags)) => with_flags(flags, config::show::run),
-        Some(("completions", flags)) => with_flags(flags, completions),
+        Some(("completions", flags)) => with_flags(flags, completions::run),
         Some(("help", flags)) => with_flags(flags, help::run),
         Some(("man", flags)) => with_flags(flags, man::run),
         Some((absent, _)) => exit_of(Err(flags::absent::refusal(absent))),
@@ -141,13 +142,4 @@ fn print_clap(error: &clap::Error) -> Exit {
         (Ok(()), false) => Exit::Success,
         (Err(error), false) => report::output_failed(&error),
     }
-}
-
-fn completions(flags: &flags::completions::CompletionsArgs) -> Result<Exit, clap::Error> {
-    let mut script = Vec::new();
-    clap_complete::generate(flags.shell, &mut completed_command(), "uncopy", &mut script);
-    Ok(match std::io::stdout().write_all(&script) {
-        Ok(()) => Exit::Success,
-        Err(error) => report::output_failed(&error),
-    })
 }

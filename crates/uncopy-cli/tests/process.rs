@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{PipeWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -240,6 +241,151 @@ fn a_report_that_cannot_be_written_is_an_error_after_all_copies() {
     assert_eq!(fs::read(directory.join("two")).unwrap(), b"2");
 }
 
+/// The lost report made it exit with 1.
+fn a_difference_decides_although_its_report_is_lost() {
+    let scratch = Scratch::new();
+    let (one, two) = (scratch.file("one", b"1"), scratch.file("two", b"2"));
+    for (flags, destination, code) in
+        [(&[][..], &two, 3), (&["--json"], &two, 3), (&["-q"], &two, 3), (&["--json"], &one, 1)]
+    {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = uncopy();
+        command.arg("verify").args(flags).args([&one, destination]).stdout(full);
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("cannot write to standard output"), "{flags:?}");
+    }
+}
+
+/// They were looked for on this machine.
+fn paths_on_other_machines_are_refused_where_none_is_asked() {
+    let scratch = Scratch::new();
+    let here = scratch.file("here", b"1");
+    let here = here.to_str().unwrap();
+    for (arguments, next) in [
+        (&["verify", here, "web:/srv/f"][..], "pass --verify to the copy"),
+        (&["verify", "ssh://web/srv", here], "pass --verify to the copy"),
+        (&["verify", "--json", "--manifest", here, "web:srv"], "uncopy verify --manifest FILE DIR"),
+        (&["verify", "--manifest", "web:SUMS", here], "uncopy verify --manifest FILE DIR"),
+        (&["capabilities", here, "me@web:/srv"], "run `uncopy capabilities PATH` there"),
+        (&["tune", "web:/srv"], "run `uncopy tune PATH` there"),
+    ] {
+        let output = uncopy().args(arguments).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(
+            said.contains("on another machine") && said.contains(next),
+            "{arguments:?}: {said}"
+        );
+        assert!(said.contains("write ./ before it"), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    scratch.file("a:b", b"1");
+    let mut command = uncopy();
+    let output = command.current_dir(scratch.0.path()).args(["verify", "./a:b", "here"]).output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+}
+
+/// Their `message` ended in what to do about them, and `next_step` was null.
+fn refusals_say_what_to_do_apart_from_why() {
+    let scratch = Scratch::new();
+    scratch.file("file", b"1");
+    fs::create_dir(scratch.path("empty")).unwrap();
+    fs::create_dir_all(scratch.path("tree/below")).unwrap();
+    symlink("nowhere", scratch.path("dangling")).unwrap();
+    symlink("/etc/hostname", scratch.path("tree/out")).unwrap();
+    for entry in ["full/one", "full/two", "few/one", "few/two"] {
+        fs::create_dir_all(scratch.path(entry)).unwrap();
+    }
+    for (arguments, code, why, next) in [
+        (
+            "-r tree file",
+            "not_directory",
+            "it is not a directory, and the source is one",
+            "remove it first",
+        ),
+        (
+            "file dangling",
+            "link_to_nothing",
+            "it is a symbolic link to nothing",
+            "remove the link, or",
+        ),
+        (
+            "-r tree tree/x",
+            "inside_source",
+            "it is tree itself or lies in it",
+            "name a destination outside",
+        ),
+        (
+            "-r --links=follow tree new",
+            "leads_outside",
+            "or by an absolute path",
+            "pass --follow-outside",
+        ),
+        ("-rT --delete empty full", "empty_source", "would go", "pass --delete-empty-source"),
+        (
+            "-rT --delete --delete-empty-source --max-delete=1 empty few",
+            "too_many_deleted",
+            "--max-delete is reached",
+            "raise it, or",
+        ),
+    ] {
+        let log = scratch.path("log");
+        let _ = fs::remove_file(&log);
+        let mut command = uncopy();
+        command.current_dir(scratch.0.path()).args(["cp", "--json", "--audit", "log"]);
+        let output = command.args(arguments.split(' ')).output().unwrap();
+        let logged = fs::read(&log).unwrap();
+        for (form, lines) in [("json", &output.stdout), ("audit", &logged)] {
+            let lines = String::from_utf8(lines.clone()).unwrap();
+            let events = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let failed: Vec<Value> = events.filter(|event| event["code"] == code).collect();
+            assert!(!failed.is_empty(), "{form} {arguments}: {lines}");
+            let (message, step) = (&failed[0]["message"], &failed[0]["next_step"]);
+            assert!(message.as_str().unwrap().ends_with(why), "{form} {arguments}: {message}");
+            let step = step.as_str().unwrap_or_else(|| panic!("{form} {arguments}: {message}"));
+            assert!(step.starts_with(next), "{form} {arguments}: {step}");
+        }
+        // People read both.
+        let said = stderr(&output);
+        assert!(said.contains(&format!("{why}; {next}")), "{arguments}: {said}");
+    }
+}
+
+/// Each named a flag that is refused as well, or one that nobody gave, or a log that says nothing of it.
+fn next_steps_can_be_taken() {
+    let (here, elsewhere) = (testbed::Place::Disk.scratch(), testbed::Place::Tmpfs.scratch());
+    for name in ["file", "other"] {
+        fs::write(here.join(name), name).unwrap();
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(here.join("socket")).unwrap();
+    let there = elsewhere.join("link");
+    let there = there.to_str().unwrap();
+    for (arguments, code, expected, wrong) in [
+        (&["cp", "socket", "new"][..], 1, "pass --recursive and --specials", "--copy-contents"),
+        (&["cp", "--copy-contents", "socket", "new"], 1, "pass --recursive and", "--copy-contents"),
+        (&["cp", "-u", "socket", "new"], 1, "pass --recursive and --specials", "--copy-contents"),
+        (&["cp", "--link", "file", there], 1, "or leave out --link", "log of the system"),
+        (&["cp", "-l", "file", "other"], 1, "pass --force to replace it", "log of the system"),
+        (&["cp", "--reflink", "file", there], 5, "--method, --reflink, --require", "-- "),
+        (&["verify", "--manifest", ".", "."], 1, "name a file that is no directory", "destination"),
+    ] {
+        let output = uncopy().current_dir(here.path()).args(arguments).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(expected) && !said.contains(wrong), "{arguments:?}: {said}");
+        assert!(!here.join("new").exists(), "{arguments:?}");
+    }
+    // They can be.
+    for arguments in [
+        &["cp", "--recursive", "--specials", "socket", "new"][..],
+        &["cp", "--link", "--force", "file", "other"],
+    ] {
+        let output = uncopy().current_dir(here.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
 fn help_and_scripts_that_cannot_be_written_are_errors() {
     for arguments in [
         &["--help"][..],
@@ -290,6 +436,49 @@ fn has_no_reader(pipe: &PipeWriter) -> bool {
     let mut asked = [PollFd::new(pipe, PollFlags::OUT)];
     poll(&mut asked, Some(&Timespec::default())).unwrap();
     asked[0].revents().contains(PollFlags::ERR)
+}
+
+/// Values of flags that take them only behind = were offered as words of their own, and behind = there was nothing.
+fn bash_offers_values_where_the_parser_takes_them() {
+    let scratch = Scratch::new();
+    let script = uncopy().args(["completions", "bash"]).output().unwrap().stdout;
+    let script = scratch.file("script", &script);
+    // As bash splits them: `=` is a word of its own.
+    for (words, offered) in [
+        ("cp --verify ''", Some("")),
+        ("cp -p ''", Some("")),
+        ("cp a ''", Some("")),
+        ("cp --no-preserve ''", Some("")),
+        ("unit plan --reflink ''", Some("")),
+        ("--verify ''", Some("")),
+        ("ver", Some("verify")),
+        ("cp --verify =", Some("blake3 sha256 xxh3")),
+        ("cp --verify = s", Some("sha256")),
+        ("cp -p = mo", Some("mode")),
+        ("unit plan --reflink = n", Some("never")),
+        ("cp --method = re", Some("reflink read-write")),
+        ("cp --method re", Some("reflink read-write")),
+        ("cp --require = z", Some("zero-copy")),
+        ("verify --digest ''", Some("blake3 sha256 xxh3")),
+        ("cp --verif", Some("--verify")),
+        ("bench send -p ''", None),
+    ] {
+        let complete = "source \"$0\"; F=$(complete -p uncopy); F=${F##*-F }; F=${F%% *}; \
+                        eval \"COMP_WORDS=(uncopy $WORDS)\"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                        compopt() { :; }; \
+                        \"$F\" uncopy \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; \
+                        echo \"${COMPREPLY[*]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "--noprofile", "-c", complete]).arg(&script).env("WORDS", words);
+        let output = bash.current_dir(scratch.0.path()).output().unwrap();
+        assert!(stderr(&output).is_empty(), "{words}: {}", stderr(&output));
+        let found = String::from_utf8(output.stdout).unwrap();
+        match offered {
+            Some(offered) => assert_eq!(found.trim(), offered, "{words}"),
+            // A value of another kind: files, as by the generated script.
+            None => assert!(!found.contains("mode"), "{words}: {found}"),
+        }
+    }
 }
 
 fn every_shell_gets_a_completion_script_with_every_flag() {
@@ -451,7 +640,12 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
         [] a_file_that_this_run_wrote_is_not_written_again_under_another_name,
         [] names_that_are_not_utf8_are_copied_and_reported_in_full,
         [] a_report_that_cannot_be_written_is_an_error_after_all_copies,
+        [] a_difference_decides_although_its_report_is_lost,
+        [] paths_on_other_machines_are_refused_where_none_is_asked,
+        [] refusals_say_what_to_do_apart_from_why,
+        [testbed::Need::Root] next_steps_can_be_taken,
         [] help_and_scripts_that_cannot_be_written_are_errors,
+        [testbed::Need::Tool("bash")] bash_offers_values_where_the_parser_takes_them,
         [] a_destination_below_a_file_is_refused_by_its_name,
         [] a_reader_that_went_away_is_no_panic,
         [] every_shell_gets_a_completion_script_with_every_flag,

@@ -10,6 +10,8 @@ use super::options::Digest;
 pub struct ManifestLine {
     /// The digest's algorithm. `None`: 64 digits, of BLAKE3 or SHA-256.
     pub algorithm: Option<Digest>,
+    /// Whether the line names it, as `SHA256 (name) = …` does: else it follows from the number of digits.
+    pub is_named: bool,
     /// Value, in lowercase hexadecimal.
     pub value: String,
     /// Name of the file, as bytes.
@@ -55,10 +57,17 @@ impl ManifestLine {
             Some(rest) => (true, rest),
             None => (false, line),
         };
-        let (algorithm, value, name) = tagged(line).or_else(|| plain(line))?;
+        let named = tagged(line);
+        let is_named = named.is_some();
+        let (algorithm, value, name) = named.or_else(|| plain(line))?;
         let name = if is_escaped { unescape(name)? } else { name.to_vec() };
         let is_valid = !name.is_empty() && !name.contains(&0);
-        is_valid.then(|| ManifestLine { algorithm, value, name: OsString::from_vec(name) })
+        is_valid.then(|| ManifestLine {
+            algorithm,
+            is_named,
+            value,
+            name: OsString::from_vec(name),
+        })
     }
 }
 

@@ -202,7 +202,7 @@ pub(crate) struct StatusFlags {
     #[command(flatten)]
     pub(crate) server: ServerFlags,
 
-    /// Print one JSON object for the ledger and one for the queue, each on a line (docs/json.md)
+    /// Print one JSON object for the ledger and one for the queue, each on a line (`uncopy help json`)
     #[arg(long)]
     pub(crate) json: bool,
 

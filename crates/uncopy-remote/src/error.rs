@@ -123,7 +123,7 @@ pub enum RemoteError {
     )]
     TooManyNames,
     /// There is no data connection, without which the job is not to begin.
-    #[error("no data connection stands: {why}; or copy through the remote shell alone")]
+    #[error("no data connection stands: {why}; copy through the remote shell alone")]
     NoData {
         /// Reason.
         why: WhyNoData,

@@ -7,11 +7,16 @@ const WIDTH: usize = 80;
 /// Columns between two columns of a table.
 const GAP: usize = 2;
 
-/// Renders a page. Links become their words; pictures are left out.
-pub(crate) fn render(markdown: &str) -> String {
+/// Renders a page. Links become their words and what `target` returns for them; pictures are left out.
+pub(crate) fn render(markdown: &str, target: &dyn Fn(&str) -> Option<String>) -> String {
     let mut page = PlainPage::default();
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
-        page.take(event);
+        match event {
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                page.link = Some(Link { at: page.words.len(), target: target(&dest_url) });
+            }
+            event => page.take(event),
+        }
     }
     page.text.trim_end().to_owned() + "\n"
 }
@@ -29,6 +34,14 @@ struct PlainPage {
     code: Option<CodeBlock>,
     table: Vec<Vec<String>>,
     in_picture: bool,
+    link: Option<Link>,
+}
+
+struct Link {
+    /// Where its words begin.
+    at: usize,
+    /// Words for where it leads, if a reader can go there.
+    target: Option<String>,
 }
 
 struct CodeBlock {
@@ -117,6 +130,7 @@ impl PlainPage {
                 self.block(&table(&rows));
             }
             TagEnd::Image => self.in_picture = false,
+            TagEnd::Link => self.link(),
             _ => {}
         }
     }
@@ -141,6 +155,20 @@ impl PlainPage {
         }
         if depth == 0 {
             self.blank_line();
+        }
+    }
+
+    /// Writes where a link leads: in the place of words that only name the page, and else behind them.
+    fn link(&mut self) {
+        let Some(Link { at, target: Some(target) }) = self.link.take() else { return };
+        let words = &self.words[at..];
+        if words == target {
+            return;
+        }
+        let target = target.replace(' ', "\u{a0}");
+        match words.ends_with(".md") {
+            true => self.words.replace_range(at.., &target),
+            false => self.words.push_str(&format!(" [{target}]")),
         }
     }
 
@@ -267,7 +295,7 @@ mod tests {
     fn a_page_becomes_plain() {
         let page = "\
 # A `b`
-One [link](x.md) and
+One [link](x.md), [x.md](x.md#y), [here](#c), [there](https://a.b) and
 *two*.
 
 - first
@@ -288,7 +316,7 @@ shown();
 A b
 ===
 
-One link and two.
+One link [uncopy help x], uncopy help x, here, there [https://a.b] and two.
 
 - first
 - second, which is so long that it must be wrapped, because a terminal has 80
@@ -304,7 +332,12 @@ a      b
 -----  -
 `x y`  2
 ";
-        assert_eq!(render(page), expected);
+        let target = |to: &str| match to.split('#').next().unwrap() {
+            "" => None,
+            "x.md" => Some("uncopy help x".to_owned()),
+            address => Some(address.to_owned()),
+        };
+        assert_eq!(render(page, &target), expected);
     }
 
     #[test]
@@ -319,7 +352,7 @@ a      b
     fn tables_are_no_wider_than_a_terminal() {
         let cell = "word ".repeat(40);
         let page = format!("| a | b | c |\n|---|---|---|\n| {cell} | x | {cell} |\n");
-        let text = render(&page);
+        let text = render(&page, &|_| None);
         assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");
         assert!(text.lines().count() > 5, "{text}");
     }

@@ -52,6 +52,7 @@ pub(super) fn try_deb(packages: &[PathBuf]) -> Result<()> {
             "dpkg --install /packages/*.deb\n{USE}\n\
              man -w uncopy uncopy-cp\n\
              bash -c '. /usr/share/bash-completion/completions/uncopy; complete -p uncopy'\n\
+             test -s /usr/share/doc/uncopy/docs/json.md\n\
              cc -std=gnu11 /c/channel.c -o /tmp/c $(pkg-config --cflags --libs uncopy-zx)\n\
              /tmp/c >/dev/null\n\
              cc -std=gnu11 /c/channel.c -o /tmp/c -static-libgcc $(pkg-config --cflags uncopy-zx) \

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use clap_complete::{Shell, generate};
+use clap_complete::Shell;
 use uncopy_cli::Exit;
 
 use super::build::Setting;
@@ -62,8 +62,7 @@ impl Texts {
         let exit = uncopy_cli::run(words);
         ensure!(exit == Exit::Success, "cannot write manual pages into {}", pages.display());
         for shell in &SHELLS {
-            let mut script = Vec::new();
-            generate(shell.shell, &mut uncopy_cli::completed_command(), "uncopy", &mut script);
+            let script = uncopy_cli::completion_script(shell.shell);
             let path = texts.script(shell);
             fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
         }

@@ -46,7 +46,7 @@ fn failure(
         errno: None,
         os_error: None,
         reason: reason.to_string().into(),
-        next_step: Some(next_step),
+        next_step: Some(next_step.into()),
         is_at_destination: false,
         exit: Exit::Failure,
     }

@@ -81,7 +81,7 @@ pub(crate) static KEYS: [Key; 26] = [
     Key {
         name: "method",
         built_in: "auto",
-        expected: "auto, reflink, copy-file-range, direct, sendfile, splice, read-write, \
+        expected: "auto, reflink, copy-file-range, direct, direct-ring, sendfile, splice, read-write, \
                    require-zero-copy, no-user-copy or no-zero-copy",
         flags: &[
             "method",

@@ -10,7 +10,7 @@ use uncopy::capabilities::identity;
 
 use super::key::Key;
 use super::{DefaultFile, Origin, Setting, Unread, default_place, read_default};
-use crate::replaced_file::replace;
+use crate::replaced_file::{Replacement, replace};
 use crate::report::describe;
 
 const FILE: &str = "tuned.toml";
@@ -106,34 +106,48 @@ pub(crate) fn fuzz(text: &[u8]) {
     }
 }
 
-/// Saves the results for a filesystem, replacing earlier ones. Returns the path of the file.
+/// Returns the path of the file, if results can be saved there. Nothing of the trial is left.
 ///
-/// # Errors A sentence for people; the file is unchanged.
-pub(crate) fn save(filesystem: &str, tuned: Tuned) -> Result<PathBuf, String> {
+/// # Errors A sentence for people.
+pub(crate) fn writable() -> Result<PathBuf, String> {
     let Some(file) = default_place(FILE, |name| std::env::var_os(name)) else {
         return Err(String::from(
             "there is no directory for the results; set HOME or XDG_CONFIG_HOME to your own",
         ));
     };
+    let is_missing = |path: &&Path| matches!(path.try_exists(), Ok(false));
+    let missing: Vec<&Path> = file.ancestors().skip(1).take_while(is_missing).collect();
+    let tried = make_directory(&file).and_then(|()| Replacement::begin(&file).map(drop));
+    missing.into_iter().for_each(|directory| drop(fs::remove_dir(directory)));
+    match tried {
+        Ok(()) => Ok(file),
+        Err(error) => Err(cannot_write(&file, &error)),
+    }
+}
+
+/// Saves the results for a filesystem, replacing earlier ones, in the file that [`writable`] returned.
+///
+/// # Errors A sentence for people; the file is unchanged.
+pub(crate) fn save(file: &Path, filesystem: &str, tuned: Tuned) -> Result<(), String> {
     // A file that is not valid contains nothing worth keeping.
-    let mut tables = match read_default(&file) {
-        Ok(DefaultFile::Text(text)) => parse(&file, &text).unwrap_or_default(),
+    let mut tables = match read_default(file) {
+        Ok(DefaultFile::Text(text)) => parse(file, &text).unwrap_or_default(),
         _ => Tables::new(),
     };
     tables.insert(filesystem.to_owned(), tuned);
     let text = toml::to_string(&tables).map_err(|error| error.to_string())?;
-    write(&file, &format!("{HEAD}\n{text}")).map_err(|error| {
-        let (file, error) = (file.display(), describe(&error));
-        format!("cannot write {file}: {error}; set XDG_CONFIG_HOME to another directory")
-    })?;
-    Ok(file)
+    let written =
+        make_directory(file).and_then(|()| replace(file, format!("{HEAD}\n{text}").as_bytes()));
+    written.map_err(|error| cannot_write(file, &error))
 }
 
-/// Replaces the file in one step.
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
-    replace(file, text.as_bytes())
+fn make_directory(file: &Path) -> io::Result<()> {
+    fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> String {
+    let (file, error) = (file.display(), describe(error));
+    format!("cannot write {file}: {error}; set XDG_CONFIG_HOME to another directory")
 }
 
 #[cfg(test)]

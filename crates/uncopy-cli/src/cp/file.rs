@@ -48,7 +48,7 @@ pub(super) fn copy(
             manifest = None;
             let mut failure = Failure::from(&error);
             if flags.single && pair.source.is_dir() {
-                failure.next_step = Some("name a file, or copy it all with: uncopy cp -r");
+                failure.next_step = Some("name a file, or copy it all with: uncopy cp -r".into());
             }
             report.failed(&pair.source, &pair.destination, &failure);
         }

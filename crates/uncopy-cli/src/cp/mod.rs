@@ -186,7 +186,7 @@ pub(crate) fn all_failed(flags: &CopyArgs, names: &Names, failure: &Failure) -> 
 
 fn end(mut report: Report, names: &Names, failure: &Failure) -> Exit {
     let (sources, destination) = names.shown();
-    report.all_failed(&sources, &destination, failure);
+    report.not_begun(&sources, &destination, failure);
     report.finish()
 }
 
@@ -297,7 +297,7 @@ pub(crate) fn options(configured: &Configured) -> Result<CopyOptions, clap::Erro
 
 /// Makes the error for flags that contradict each other in the library.
 fn contradicts(configured: &Configured, found: Contradiction) -> clap::Error {
-    misuse(configured, ErrorKind::ArgumentConflict, &naming::contradiction(found))
+    misuse(configured, ErrorKind::ArgumentConflict, &naming::contradiction(found).to_string())
 }
 
 /// Makes an error in the flags, with the settings that the value may come from.
@@ -327,7 +327,7 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         error.as_ref().filter(|error| matches!(error.reason(), Reason::ForeignLink { .. }));
     Err(Failure {
         kind: "refused",
-        code: None,
+        code: Some("no_directory"),
         operation: "copy into",
         subject: names.destination.as_path().into(),
         errno: failure.as_ref().and_then(|failure| failure.errno),
@@ -339,7 +339,8 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
         },
         next_step: foreign
             .and_then(|foreign| foreign.next_step().map(naming::next_step))
-            .or(Some("name a directory that exists")),
+            .or(Some("name a directory that exists"))
+            .map(Box::from),
         is_at_destination: false,
         exit: Exit::Failure,
     })

@@ -80,7 +80,9 @@ pub(super) fn next_step(finding: &DoctorFinding) -> Option<Cow<'_, str>> {
         NextStep::Usual(condition) => {
             words(condition.id).and_then(|words| words.next_step).unwrap_or(condition.next_step)
         }
-        NextStep::RootOrProbe => "Run the doctor as root, or pass --probe.",
+        NextStep::RootOrProbe => {
+            "Run the doctor as root, or let it send to an address: uncopy doctor --probe tcp://HOST:PORT."
+        }
         NextStep::ProbeAndOtherEnd => {
             "Pass --probe, and run the doctor in the network namespace of the other end too (nsenter --net)."
         }

@@ -1,10 +1,8 @@
 //! Chooses the words of an error for the kind of copy that met it (pure): its next step is one that such a copy can take.
 
-use std::borrow::Cow;
-
 use uncopy::{Error, NextStep, Objection, Reason};
 
-use super::naming;
+use super::naming::{self, Words};
 
 /// Kind of a copy, which not every flag is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,56 +13,53 @@ pub(crate) enum Scope {
     Between,
 }
 
-/// Describes why an operation failed.
-pub(crate) fn reason(error: &Error, scope: Scope) -> Cow<'static, str> {
+/// Describes why an operation failed, and what to do about it.
+pub(crate) fn words(error: &Error, scope: Scope) -> Words {
     let found = match error.reason() {
         Reason::Refused(found) if scope == Scope::Between => between(found),
         _ => None,
     };
-    found.unwrap_or_else(|| naming::reason(error.reason()).into())
+    let step = error.next_step().map(|step| {
+        let is_written = error.operation() == "write to";
+        step_of(step, is_written, scope).unwrap_or(naming::next_step(step))
+    });
+    found.unwrap_or_else(|| naming::words(error.reason())).and(step)
 }
 
 /// Describes why the library refuses an operation, where the step on one machine is none between two.
-fn between(found: &Objection) -> Option<Cow<'static, str>> {
-    Some(Cow::Borrowed(match found {
-        Objection::MountPoint => {
-            "something is mounted on it, so its name cannot be replaced; unmount it, or name another destination"
-        }
-        Objection::MountedMeanwhile => {
-            "something is mounted on it (EBUSY); unmount it, or name another destination"
-        }
-        Objection::ReplacingForbidden { errno } => {
-            return Some(Cow::Owned(format!(
-                "its directory does not allow it ({errno}); change the permissions of the directory, or name another \
-                 destination"
-            )));
-        }
-        Objection::MakingForbidden { errno } => {
-            return Some(Cow::Owned(format!(
-                "no new file can be made beside it ({errno}); change the permissions of its directory, or name another \
-                 destination"
-            )));
-        }
-        Objection::SpecialEntry { kind } => {
-            return Some(Cow::Owned(format!(
-                "it is {kind}; pass --recursive and --specials to make a new one, or read it into a file and copy that"
-            )));
-        }
-        Objection::LeadsOutside => {
-            "it leads out of the tree, or by an absolute path; name what it leads to, or pass --links=preserve"
-        }
+fn between(found: &Objection) -> Option<Words> {
+    Some(match found {
+        Objection::MountPoint => Words::new(
+            "something is mounted on it, so its name cannot be replaced",
+            "unmount it, or name another destination",
+        ),
+        Objection::MountedMeanwhile => Words::new(
+            "something is mounted on it (EBUSY)",
+            "unmount it, or name another destination",
+        ),
+        Objection::ReplacingForbidden { errno } => Words::new(
+            format!("its directory does not allow it ({errno})"),
+            "change the permissions of the directory, or name another destination",
+        ),
+        Objection::MakingForbidden { errno } => Words::new(
+            format!("no new file can be made beside it ({errno})"),
+            "change the permissions of its directory, or name another destination",
+        ),
+        Objection::SpecialEntry { kind } if *kind != "a socket" => Words::new(
+            format!("it is {kind}"),
+            "pass --recursive and --specials to make a new one, or read it into a file and \
+             copy that",
+        ),
+        Objection::LeadsOutside => Words::new(
+            "it leads out of the tree, or by an absolute path",
+            "name what it leads to, or pass --links=preserve",
+        ),
         _ => return None,
-    }))
-}
-
-/// Describes the next step after an error.
-pub(crate) fn next_step(error: &Error, scope: Scope) -> Option<&'static str> {
-    let step = error.next_step()?;
-    Some(words(step, error.operation() == "write to", scope).unwrap_or(naming::next_step(step)))
+    })
 }
 
 /// Describes a next step that is another one than for a single file here. `is_written`: what is there was to be written to.
-fn words(step: NextStep, is_written: bool, scope: Scope) -> Option<&'static str> {
+fn step_of(step: NextStep, is_written: bool, scope: Scope) -> Option<&'static str> {
     Some(match (step, scope) {
         (NextStep::CopyContents, _) if is_written => "name another destination, or remove it first",
         (NextStep::CopyContents, _) => {
@@ -131,7 +126,7 @@ mod tests {
         ];
         for found in objections {
             let error = Error::new("copy", "a", Reason::Refused(found));
-            check(&reason(&error, Scope::Between));
+            check(&words(&error, Scope::Between).to_string());
         }
         for step in NextStep::ALL {
             // Flags that lead to these are refused before.
@@ -139,7 +134,9 @@ mod tests {
                 continue;
             }
             for is_written in [false, true] {
-                check(words(*step, is_written, Scope::Between).unwrap_or(naming::next_step(*step)));
+                check(
+                    step_of(*step, is_written, Scope::Between).unwrap_or(naming::next_step(*step)),
+                );
             }
         }
     }
@@ -150,7 +147,7 @@ mod tests {
         for scope in [Scope::Entries, Scope::Between] {
             for operation in ["copy", "write to"] {
                 let error = Error::new(operation, "a", Reason::NotRegular { kind: "a FIFO" });
-                let words = next_step(&error, scope).unwrap();
+                let words = words(&error, scope).next_step.unwrap();
                 assert!(!words.contains("--copy-contents"), "{words}");
             }
         }

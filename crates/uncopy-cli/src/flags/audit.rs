@@ -33,7 +33,7 @@ pub(crate) enum AuditArgs {
         file: PathBuf,
 
         /// Hash of the last record, as the copy printed it
-        #[arg(long)]
+        #[arg(long, value_parser = hash)]
         hash: Option<String>,
     },
 
@@ -47,8 +47,18 @@ pub(crate) enum AuditArgs {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
 
-        /// Print one JSON object for each job and each problem, and one for all jobs (docs/json.md)
+        /// Print one JSON object for each job and each problem, and one for all jobs (`uncopy help json`)
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Reads the hash of a record.
+fn hash(text: &str) -> Result<String, &'static str> {
+    match text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(
+            "a hash has 64 hexadecimal digits; copy the one that the run with --audit printed at its end",
+        ),
+    }
 }

@@ -37,7 +37,7 @@ Examples:
   uncopy cp -r --manifest SUMS a b    copy a tree, and write its digests: cd b; b3sum -c ../SUMS
   uncopy cp -r src web:/srv/site      copy to another machine by ssh, where uncopy is installed too
   uncopy cp web:/var/log/big.log .    and from it; ./a:b is a file here whose name has a colon
-  uncopy cp --json *.iso /srv | jq .  print one JSON object per file (docs/json.md)";
+  uncopy cp --json *.iso /srv | jq .  print one JSON object per file (`uncopy help json`)";
 
 /// Shown by `--help`.
 pub(crate) const ENVIRONMENT: &str = "\
@@ -45,7 +45,8 @@ Environment:
   UNCOPY_VERIFY  blake3, sha256 or xxh3: verify every copy, as --verify=... does
   UNCOPY_DIGEST  blake3, sha256 or xxh3: compute the digest of every copy, as --digest=... does
   UNCOPY_...     the other settings of the configuration file; a variable overrides the file, and
-                 a flag overrides both (`uncopy config show`, docs/configuration.md)
+                 a flag overrides both (`uncopy config show` prints them,
+                 `uncopy help configuration` explains them)
   UNCOPY_CONFIG  path of the configuration file
   UNCOPY_RSH     remote shell with its arguments, as --rsh names it
   NO_COLOR       no colours in help and messages
@@ -437,11 +438,11 @@ pub(crate) struct CopyArgs {
     #[arg(short, long, help_heading = REPORT)]
     pub quiet: bool,
 
-    /// Print one JSON object per file, each on one line (docs/json.md)
+    /// Print one JSON object per file, each on one line (`uncopy help json`)
     #[arg(long, help_heading = REPORT)]
     pub json: bool,
 
-    /// Read the settings from FILE, which must exist (docs/configuration.md)
+    /// Read the settings from FILE, which must exist (`uncopy help configuration`)
     #[arg(long, value_name = "FILE", help_heading = SETTINGS)]
     pub config: Option<PathBuf>,
 

@@ -88,7 +88,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "ID", conflicts_with_all = ["targets", "pid", "channel"])]
     pub explain: Option<String>,
 
-    /// Print one JSON object per target, each on one line (docs/json.md)
+    /// Print one JSON object per target, each on one line (`uncopy help json`)
     #[arg(long, conflicts_with = "explain")]
     pub json: bool,
 

@@ -211,8 +211,7 @@ pub fn command() -> Command {
 }
 
 /// Defines the command line as completions offer it: without commands that people do not type.
-#[must_use]
-pub fn completed_command() -> Command {
+pub(crate) fn completed_command() -> Command {
     let listed = SUBCOMMANDS.iter().filter(|subcommand| subcommand.is_listed);
     with_subcommands(listed.map(|subcommand| match subcommand.name {
         "help" => (subcommand, help::completed as fn(Command) -> Command),

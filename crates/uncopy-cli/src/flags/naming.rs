@@ -4,6 +4,7 @@
 //! flags; all others are used as they are.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use uncopy::copy::{Contradiction, Skip};
 use uncopy::{NextStep, Objection, Reason};
@@ -11,112 +12,154 @@ use uncopy::{NextStep, Objection, Reason};
 use super::elsewhere;
 use crate::report::refusal;
 
-/// Describes why an operation failed.
-pub(crate) fn reason(reason: &Reason) -> String {
-    match reason {
-        Reason::NotHere { options } => elsewhere::not_here(options),
-        Reason::Options(found) => contradiction(*found).into_owned(),
-        Reason::Refused(found) => objection(found).into_owned(),
-        Reason::NoMechanism { refusals } => refusal::no_mechanism(refusals),
-        reason => reason.to_string(),
+/// Why something was not done, and what a person can do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub(crate) reason: Cow<'static, str>,
+    pub(crate) next_step: Option<Cow<'static, str>>,
+}
+
+impl Words {
+    pub(super) fn new(
+        reason: impl Into<Cow<'static, str>>,
+        next_step: impl Into<Cow<'static, str>>,
+    ) -> Words {
+        Words { reason: reason.into(), next_step: Some(next_step.into()) }
+    }
+
+    fn of(reason: String, next_step: Option<String>) -> Words {
+        Words { reason: reason.into(), next_step: next_step.map(Cow::Owned) }
+    }
+
+    /// Adds a step that was chosen by the kind of the error.
+    pub(crate) fn and(self, step: Option<&'static str>) -> Words {
+        let next_step = match (self.next_step, step) {
+            (Some(first), Some(second)) => Some(Cow::Owned(format!("{first}; {second}"))),
+            (first, second) => first.or(second.map(Cow::Borrowed)),
+        };
+        Words { reason: self.reason, next_step }
     }
 }
 
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        self.next_step.as_ref().map_or(Ok(()), |step| write!(f, "; {step}"))
+    }
+}
+
+/// Describes why an operation failed, with the next step of a refusal.
+pub(crate) fn reason(reason: &Reason) -> String {
+    words(reason).to_string()
+}
+
+/// Describes why an operation failed. The next step is that of a refusal: others are chosen by the whole error.
+pub(crate) fn words(reason: &Reason) -> Words {
+    let reason = match reason {
+        Reason::Options(found) => return contradiction(*found),
+        Reason::Refused(found) => return objection(found),
+        Reason::NotHere { options } => elsewhere::not_here(options),
+        Reason::NoMechanism { refusals } => refusal::no_mechanism(refusals),
+        reason => reason.to_string(),
+    };
+    Words::of(reason, None)
+}
+
 /// Describes why the library refuses an operation.
-fn objection(found: &Objection) -> Cow<'static, str> {
-    Cow::Borrowed(match found {
-        Objection::MountPoint => {
-            "something is mounted on it, so its name cannot be replaced; a copy of this file alone \
-             with --in-place writes into it instead"
-        }
-        Objection::MountedMeanwhile => {
-            "something is mounted on it (EBUSY); a copy of this file alone with --in-place writes \
-             into it instead"
-        }
-        Objection::ReplacingForbidden { errno } => {
-            return Cow::Owned(format!(
-                "its directory does not allow it ({errno}); a copy of this file alone with \
-                 --in-place writes into it instead"
-            ));
-        }
-        Objection::MakingForbidden { errno } => {
-            return Cow::Owned(format!(
-                "no new file can be made beside it ({errno}); a copy of this file alone with \
-                 --in-place writes into it instead"
-            ));
-        }
-        Objection::OwnerForbidden { errno } => {
-            return Cow::Owned(format!(
-                "this process may not give it that owner ({errno}); leave out --chown, name a group that you \
-                 are in, or run it as root"
-            ));
-        }
-        Objection::PeerLost { what } => {
-            return Cow::Owned(format!(
-                "the connection to the other machine ended: {what}; run the command again; \
-                 a copy with --resume goes on where it ended, any other from its beginning"
-            ));
-        }
-        Objection::SpecialEntry { kind } => {
-            return Cow::Owned(format!(
-                "it is {kind}; pass --copy-contents and leave out --update, --checksum, --size-only, --link-dest, \
-                 --remove-source-files, --parents, --files-from, --link, -P and -d to copy what it gives, or pass \
-                 --recursive and --specials to make a new one"
-            ));
-        }
+fn objection(found: &Objection) -> Words {
+    match found {
+        Objection::MountPoint => Words::new(
+            "something is mounted on it, so its name cannot be replaced",
+            "a copy of this file alone with --in-place writes into it instead",
+        ),
+        Objection::MountedMeanwhile => Words::new(
+            "something is mounted on it (EBUSY)",
+            "a copy of this file alone with --in-place writes into it instead",
+        ),
+        Objection::ReplacingForbidden { errno } => Words::new(
+            format!("its directory does not allow it ({errno})"),
+            "a copy of this file alone with --in-place writes into it instead",
+        ),
+        Objection::MakingForbidden { errno } => Words::new(
+            format!("no new file can be made beside it ({errno})"),
+            "a copy of this file alone with --in-place writes into it instead",
+        ),
+        Objection::OwnerForbidden { errno } => Words::new(
+            format!("this process may not give it that owner ({errno})"),
+            "leave out --chown, name a group that you are in, or run it as root",
+        ),
+        Objection::PeerLost { what } => Words::new(
+            format!("the connection to the other machine ended: {what}"),
+            "run the command again; a copy with --resume goes on where it ended, any other \
+             from its beginning",
+        ),
+        Objection::SpecialEntry { kind: kind @ "a socket" } => Words::new(
+            format!("it is {kind}, and nothing can be read from it"),
+            "pass --recursive and --specials to make a new one",
+        ),
+        Objection::SpecialEntry { kind } => Words::new(
+            format!("it is {kind}"),
+            "pass --copy-contents and leave out --update, --checksum, --size-only, \
+             --link-dest, --remove-source-files, --parents, --files-from, --link, -P and \
+             -d to copy what it gives, or pass --recursive and --specials to make a new \
+             one",
+        ),
         Objection::WritingForbidden => {
-            "its permissions forbid writing (EACCES); -f replaces it anyway"
+            Words::new("its permissions forbid writing (EACCES)", "-f replaces it anyway")
         }
-        Objection::AlreadyWritten => {
-            "an earlier source of this command was copied to this very file; copy them one at a time \
-             under different names"
-        }
-        Objection::BackupIsSource => {
-            "its backup would replace the source; choose another --suffix, or --backup=numbered"
-        }
-        Objection::BackupIsCopy => {
-            "its backup would replace what another source of this command has become; choose another --suffix, or \
-             --backup=numbered"
-        }
-        Objection::NameOfBackup => {
-            "it is the backup that another source of this command has made; choose another --suffix, or \
-             --backup=numbered"
-        }
-        Objection::BackupOfKilledRun => {
-            "its backup may be what the interrupted run of this command replaced, and would be lost; rename that \
-             backup, or pass --backup=numbered"
-        }
-        Objection::EndlessLink => {
-            "the link leads to one of its own parent directories, so the tree has no end; pass \
-             --links=preserve or exclude it"
-        }
-        Objection::LeadsOutside => {
-            "it leads out of the tree, or by an absolute path; pass --follow-outside to follow it anyway"
-        }
-        Objection::RivalName { name } => {
-            return Cow::Owned(format!(
-                "its copy would be called {}, as another entry of its directory is; rename one of \
-                 them, or leave one out by --exclude",
+        Objection::AlreadyWritten => Words::new(
+            "an earlier source of this command was copied to this very file",
+            "copy them one at a time under different names",
+        ),
+        Objection::BackupIsSource => Words::new(
+            "its backup would replace the source",
+            "choose another --suffix, or --backup=numbered",
+        ),
+        Objection::BackupIsCopy => Words::new(
+            "its backup would replace what another source of this command has become",
+            "choose another --suffix, or --backup=numbered",
+        ),
+        Objection::NameOfBackup => Words::new(
+            "it is the backup that another source of this command has made",
+            "choose another --suffix, or --backup=numbered",
+        ),
+        Objection::BackupOfKilledRun => Words::new(
+            "its backup may be what the interrupted run of this command replaced, and \
+             would be lost",
+            "rename that backup, or pass --backup=numbered",
+        ),
+        Objection::EndlessLink => Words::new(
+            "the link leads to one of its own parent directories, so the tree has no end",
+            "pass --links=preserve or exclude it",
+        ),
+        Objection::LeadsOutside => Words::new(
+            "it leads out of the tree, or by an absolute path",
+            "pass --follow-outside to follow it anyway",
+        ),
+        Objection::RivalName { name } => Words::new(
+            format!(
+                "its copy would be called {}, as another entry of its directory is",
                 name.display()
-            ));
+            ),
+            "rename one of them, or leave one out by --exclude",
+        ),
+        Objection::TooManyDeleted => Words::new(
+            "--max-delete is reached",
+            "raise it, or look at what --dry-run would delete",
+        ),
+        Objection::EmptySource => Words::new(
+            "the source is empty, and everything in the destination would go",
+            "pass --delete-empty-source if that is meant",
+        ),
+        Objection::Inspected => {
+            Words::new("another run looks at what was begun", "repeat the command")
         }
-        Objection::TooManyDeleted => {
-            "--max-delete is reached; raise it, or look at what --dry-run would delete"
-        }
-        Objection::EmptySource => {
-            "the source is empty, and everything in the destination would go; pass \
-             --delete-empty-source if that is meant"
-        }
-        Objection::Inspected => "another run looks at what was begun; repeat the command",
-        Objection::JournalOfOther { journal } => {
-            return Cow::Owned(format!(
-                "its journal belongs to a copy of another source or with other flags; repeat that \
-                 command, or remove {} to start again",
-                journal.display()
-            ));
-        }
-        found => return Cow::Owned(found.to_string()),
-    })
+        Objection::JournalOfOther { journal } => Words::new(
+            "its journal belongs to a copy of another source or with other flags",
+            format!("repeat that command, or remove {} to start again", journal.display()),
+        ),
+        found => Words::of(found.reason(), found.next_step()),
+    }
 }
 
 /// Describes why an entry was skipped.
@@ -130,54 +173,60 @@ pub(crate) fn skip(reason: Skip) -> &'static str {
 }
 
 /// Describes a contradiction between flags, and what to do about it.
-pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
-    Cow::Borrowed(match found {
-        Contradiction::DirectKeepsNoCache => {
-            "--cache=keep contradicts --method direct: direct writes bypass the page cache; leave one \
-             of them out"
-        }
+pub(crate) fn contradiction(found: Contradiction) -> Words {
+    match found {
+        Contradiction::DirectKeepsNoCache => Words::new(
+            "--cache=keep contradicts --method direct: direct writes bypass the page cache",
+            "leave one of them out",
+        ),
         Contradiction::RequireExcludesMethod { require, mechanism } => {
             let method = mechanism.name().replace('_', "-");
-            return Cow::Owned(format!(
-                "--require={require} contradicts --method={method}, which cannot meet it; leave one of \
-                 them out"
-            ));
+            Words::new(
+                format!("--require={require} contradicts --method={method}, which cannot meet it"),
+                "leave one of them out",
+            )
         }
-        Contradiction::MovedKeepsNoCache => {
-            "--cache=keep contradicts --require=moved: bytes are moved past the page cache; leave one of \
-             them out"
-        }
-        Contradiction::ZerosNeedReading => {
-            "--sparse=always looks at every byte, which only read and write can; leave it out, or \
-             allow them"
-        }
-        Contradiction::InPlaceCannotRetry => {
-            "--in-place contradicts --if-changed=retry: what was written in place cannot be taken \
-             back to be tried again; leave one of them out"
-        }
-        Contradiction::StreamCannotRetry { kind } => {
-            return Cow::Owned(format!(
-                "it is {kind}: what was written to it cannot be taken back to be tried again when the \
-                 source changes; copy with if-changed=fail or accept"
-            ));
-        }
-        Contradiction::NoCompressionHere => {
-            "this build cannot compress: it lacks the feature `compress`, which brings zstd; build the \
-             program with `cargo install --path crates/uncopy-cli --features compress`, or leave out \
-             --compress and --decompress"
-        }
-        Contradiction::TransformNeedsReading => {
-            "--compress and --decompress transform the bytes, which only read and write can; leave out \
-             --method, --require, --require-zero-copy and --no-user-copy, or the transformation"
-        }
-        Contradiction::DigestOfTransformed => {
-            "--digest contradicts --compress and --decompress: the copy has other bytes than its source, \
-             and no digest would be that of both; leave one of them out"
-        }
-        Contradiction::TransformInPlace => {
-            "--in-place contradicts --compress and --decompress, which make a new file; leave one of \
-             them out"
-        }
+        Contradiction::MovedKeepsNoCache => Words::new(
+            "--cache=keep contradicts --require=moved: bytes are moved past the page cache",
+            "leave one of them out",
+        ),
+        Contradiction::ZerosNeedReading => Words::new(
+            "--sparse=always looks at every byte, which only read and write can",
+            "leave it out, or allow them",
+        ),
+        Contradiction::InPlaceCannotRetry => Words::new(
+            "--in-place contradicts --if-changed=retry: what was written in place cannot \
+             be taken back to be tried again",
+            "leave one of them out",
+        ),
+        Contradiction::StreamCannotRetry { kind } => Words::new(
+            format!(
+                "it is {kind}: what was written to it cannot be taken back to be tried again \
+                 when the source changes"
+            ),
+            "copy with if-changed=fail or accept",
+        ),
+        Contradiction::NoCompressionHere => Words::new(
+            "this build cannot compress: it lacks the feature `compress`, which brings \
+             zstd",
+            "build the program with `cargo install --path crates/uncopy-cli --features \
+             compress`, or leave out --compress and --decompress",
+        ),
+        Contradiction::TransformNeedsReading => Words::new(
+            "--compress and --decompress transform the bytes, which only read and write \
+             can",
+            "leave out --method, --require, --require-zero-copy and --no-user-copy, or the \
+             transformation",
+        ),
+        Contradiction::DigestOfTransformed => Words::new(
+            "--digest contradicts --compress and --decompress: the copy has other bytes \
+             than its source, and no digest would be that of both",
+            "leave one of them out",
+        ),
+        Contradiction::TransformInPlace => Words::new(
+            "--in-place contradicts --compress and --decompress, which make a new file",
+            "leave one of them out",
+        ),
         Contradiction::SourceElsewhere { option } => {
             let flags = match option {
                 "link" => "--link",
@@ -188,86 +237,112 @@ pub(crate) fn contradiction(found: Contradiction) -> Cow<'static, str> {
                 "allow" => "--method",
                 other => other,
             };
-            return Cow::Owned(format!(
-                "{flags}: the source must be on this machine for that, and it is on another one; leave it out, or \
-                 copy on that machine"
-            ));
+            Words::new(
+                format!(
+                    "{flags}: the source must be on this machine for that, and it is on another \
+                     one"
+                ),
+                "leave it out, or copy on that machine",
+            )
         }
-        Contradiction::TransformOfStream => {
-            "--copy-contents contradicts --compress and --decompress: what pays is found out by looking \
-             ahead in a file, which a FIFO or device does not allow; leave one of them out"
-        }
-        Contradiction::AttributesAlone => {
-            "--attributes-only copies no bytes, so that --verify, --digest, --compress, --decompress and --in-place \
-             have no meaning; leave one of them out"
-        }
-        Contradiction::BackupOfNothing => {
-            "--backup keeps a file that is replaced, and --no-clobber, --in-place and --attributes-only \
-             replace none; leave one of them out"
-        }
-        Contradiction::BackupSuffix => {
-            "--suffix must make another name in the same directory; choose one without a slash"
-        }
-        Contradiction::BackupInMirror => {
-            "--backup contradicts --delete, which deletes what the source does not have, and so the \
-             backups; leave one of them out"
-        }
-        Contradiction::ParentsOfPart => {
-            "--parents and --files-from add to an existing directory, and --resume and --delete are for whole trees; \
-             leave one of them out"
-        }
-        Contradiction::AskInMirror => {
-            "--interactive contradicts --delete, which removes what the source does not have without a \
-             question; leave one of them out"
-        }
-        Contradiction::RemoveInPlace => {
-            "--remove-destination replaces the name, and --in-place and --attributes-only write into the \
-             existing file; leave one of them out"
-        }
-        Contradiction::LinkCopiesNothing => {
-            "--link makes further names of the sources and copies none; leave out --verify, --digest, --compress, \
-             --decompress, --attributes-only, --chmod, --chown and --resume"
-        }
-        Contradiction::RemovalNeedsCopies => {
-            "--remove-source-files removes files whose bytes were copied, and --link, --link-dest and \
-             --attributes-only copy none; leave one of them out"
-        }
-        Contradiction::RemovalInMirror => {
-            "--remove-source-files contradicts --delete, which would delete the copies of what was removed in the \
-             next run; leave one of them out"
-        }
-        Contradiction::LinkDestCopiesNothing => {
-            "--link-dest gives unchanged files further names and copies none of them; leave out --verify, --digest, \
-             --manifest, --compress, --decompress, --attributes-only, --chmod, --chown and --link"
-        }
-        Contradiction::ComparedWithOther => {
-            "--checksum and --size-only look whether the destination is what a copy would be, and --compress, \
-             --decompress, --attributes-only and --link make something else; leave one of them out"
-        }
-        Contradiction::ComparedAndKept => {
-            "--checksum and --size-only decide whether an existing file is replaced, and --no-clobber replaces \
-             none; leave one of them out"
-        }
-        Contradiction::TreeOptionOfEntries => {
-            "--one-file-system, --follow-outside, --delete, --exclude and --include are for trees; pass \
-             --recursive, or leave them out"
-        }
-        Contradiction::TreeInPlace => {
-            "--in-place contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --remove-source-files, --link and -P of single files: it is for single files whose name must not be \
-             replaced; leave one of them out"
-        }
-        Contradiction::ContentsInTree => {
-            "--copy-contents contradicts --recursive, and --update, --checksum, --size-only, --link-dest, --remove-source-files, --link and -P of single files: a FIFO in a tree has no end; leave it out, or \
-             pass --recursive and --specials to recreate FIFOs and devices"
-        }
-        Contradiction::DryRunLeavesNothing => {
-            "--resume contradicts --dry-run, which leaves nothing to continue; leave one of them out"
-        }
-        Contradiction::OutsideNeedsFollowing => {
-            "--follow-outside only says how far --links=follow goes; add that, or leave it out"
-        }
-        found => return Cow::Owned(found.to_string()),
-    })
+        Contradiction::TransformOfStream => Words::new(
+            "--copy-contents contradicts --compress and --decompress: what pays is found \
+             out by looking ahead in a file, which a FIFO or device does not allow",
+            "leave one of them out",
+        ),
+        Contradiction::AttributesAlone => Words::new(
+            "--attributes-only copies no bytes, so that --verify, --digest, --compress, \
+             --decompress and --in-place have no meaning",
+            "leave one of them out",
+        ),
+        Contradiction::BackupOfNothing => Words::new(
+            "--backup keeps a file that is replaced, and --no-clobber, --in-place and \
+             --attributes-only replace none",
+            "leave one of them out",
+        ),
+        Contradiction::BackupSuffix => Words::new(
+            "--suffix must make another name in the same directory",
+            "choose one without a slash",
+        ),
+        Contradiction::BackupInMirror => Words::new(
+            "--backup contradicts --delete, which deletes what the source does not have, \
+             and so the backups",
+            "leave one of them out",
+        ),
+        Contradiction::ParentsOfPart => Words::new(
+            "--parents and --files-from add to an existing directory, and --resume and \
+             --delete are for whole trees",
+            "leave one of them out",
+        ),
+        Contradiction::AskInMirror => Words::new(
+            "--interactive contradicts --delete, which removes what the source does not \
+             have without a question",
+            "leave one of them out",
+        ),
+        Contradiction::RemoveInPlace => Words::new(
+            "--remove-destination replaces the name, and --in-place and --attributes-only \
+             write into the existing file",
+            "leave one of them out",
+        ),
+        Contradiction::LinkCopiesNothing => Words::new(
+            "--link makes further names of the sources and copies none",
+            "leave out --verify, --digest, --compress, --decompress, --attributes-only, \
+             --chmod, --chown and --resume",
+        ),
+        Contradiction::RemovalNeedsCopies => Words::new(
+            "--remove-source-files removes files whose bytes were copied, and --link, \
+             --link-dest and --attributes-only copy none",
+            "leave one of them out",
+        ),
+        Contradiction::RemovalInMirror => Words::new(
+            "--remove-source-files contradicts --delete, which would delete the copies of \
+             what was removed in the next run",
+            "leave one of them out",
+        ),
+        Contradiction::LinkDestCopiesNothing => Words::new(
+            "--link-dest gives unchanged files further names and copies none of them",
+            "leave out --verify, --digest, --manifest, --compress, --decompress, \
+             --attributes-only, --chmod, --chown and --link",
+        ),
+        Contradiction::ComparedWithOther => Words::new(
+            "--checksum and --size-only look whether the destination is what a copy would \
+             be, and --compress, --decompress, --attributes-only and --link make something \
+             else",
+            "leave one of them out",
+        ),
+        Contradiction::ComparedAndKept => Words::new(
+            "--checksum and --size-only decide whether an existing file is replaced, and \
+             --no-clobber replaces none",
+            "leave one of them out",
+        ),
+        Contradiction::TreeOptionOfEntries => Words::new(
+            "--one-file-system, --follow-outside, --delete, --exclude and --include are \
+             for trees",
+            "pass --recursive, or leave them out",
+        ),
+        Contradiction::TreeInPlace => Words::new(
+            "--in-place contradicts --recursive, and --update, --checksum, --size-only, \
+             --link-dest, --remove-source-files, --link and -P of single files: it is for \
+             single files whose name must not be replaced",
+            "leave one of them out",
+        ),
+        Contradiction::ContentsInTree => Words::new(
+            "--copy-contents contradicts --recursive, and --update, --checksum, \
+             --size-only, --link-dest, --remove-source-files, --link and -P of single \
+             files: a FIFO in a tree has no end",
+            "leave it out, or pass --recursive and --specials to recreate FIFOs and \
+             devices",
+        ),
+        Contradiction::DryRunLeavesNothing => Words::new(
+            "--resume contradicts --dry-run, which leaves nothing to continue",
+            "leave one of them out",
+        ),
+        Contradiction::OutsideNeedsFollowing => Words::new(
+            "--follow-outside only says how far --links=follow goes",
+            "add that, or leave it out",
+        ),
+        found => Words::of(found.reason(), found.next_step()),
+    }
 }
 
 /// Describes the next step after an error.
@@ -283,7 +358,17 @@ pub(crate) fn next_step(step: NextStep) -> &'static str {
              if they still differ; this copy was not put in place"
         }
         NextStep::GetAnew => "get the file again, or copy it as it is, without --decompress",
-        NextStep::AllowMore => "leave out --method, --require or --no-user-copy to fall back",
+        NextStep::MakeSocket => {
+            "nothing can be read from it; pass --recursive and --specials to make a new one"
+        }
+        NextStep::LinkWithin => {
+            "name a destination on the filesystem of the source, or leave out --link"
+        }
+        NextStep::ReplaceByForce => "pass --force to replace it, or name another destination",
+        NextStep::AllowMore => {
+            "leave out what allows no other to fall back: --method, --reflink, --require or --no-user-copy, or a setting \
+             of theirs (`uncopy config show` prints their origins)"
+        }
         NextStep::ShareBlocks => {
             "put source and destination on one filesystem that shares blocks (XFS, btrfs, bcachefs), or \
              leave out --require"
@@ -342,6 +427,7 @@ mod tests {
             OwnerForbidden { errno },
             BackupIsSource,
             SpecialEntry { kind: "a FIFO" },
+            SpecialEntry { kind: "a socket" },
             BackupIsCopy,
             NameOfBackup,
             BackupOfKilledRun,
@@ -351,7 +437,7 @@ mod tests {
             TooManyDeleted,
             EmptySource,
         ] {
-            let words = objection(&found);
+            let words = objection(&found).to_string();
             assert!(words.contains("--"), "{words}");
             check_flags(&words);
         }
@@ -408,12 +494,12 @@ mod tests {
             DryRunLeavesNothing,
             OutsideNeedsFollowing,
         ] {
-            let words = contradiction(found);
+            let words = contradiction(found).to_string();
             assert!(words.starts_with("--"), "{words}");
             check_flags(&words);
         }
         for option in ["link", "remove_source", "parents", "transform", "require", "allow"] {
-            let words = contradiction(Contradiction::SourceElsewhere { option });
+            let words = contradiction(Contradiction::SourceElsewhere { option }).to_string();
             assert!(words.starts_with("--"), "{words}");
             check_flags(&words);
         }

@@ -21,6 +21,17 @@ pub(crate) fn path_parser() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// Reads a path on this machine, where no other one is asked: one that names a machine is refused with this next step.
+pub(crate) fn here_parser(next_step: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    path_parser().try_map(move |path| match Operand::is_there(&path) {
+        true => Err(format!(
+            "it is on another machine, which this command does not ask; {next_step}; for a file here whose name has a \
+             colon, write ./ before it"
+        )),
+        false => Ok(path),
+    })
+}
+
 /// Source or destination of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operand {

@@ -13,7 +13,7 @@ Examples (one line of ~/.ssh/authorized_keys each):
 /// Be the other end of `uncopy cp` on another machine, which starts this command by ssh.
 ///
 /// The machine where the command line was typed sends what is to be shown or done; file names do not travel in
-/// the remote shell's line. docs/remote.md says what each end trusts.
+/// the remote shell's line. `uncopy help remote` says what each end trusts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
     /// Speak over standard input and output, as a remote shell connects them

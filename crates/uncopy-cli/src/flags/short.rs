@@ -1,4 +1,4 @@
-//! Flags of `cp(1)`, and long ones of `rsync(1)`, that `uncopy cp` does not have: each is refused with an explanation.
+//! Flags of `cp(1)` and `rsync(1)` that `uncopy cp` does not have: each is refused with an explanation.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::usage_error;
 
-/// A letter of `cp(1)` (coreutils 9), its meaning there, and what to write here.
+/// A letter of `cp(1)` (coreutils 9) or `rsync(1)`, its meaning there, and what to write here.
 struct Letter {
     letter: char,
     meaning: &'static str,
@@ -17,7 +17,7 @@ const fn letter(letter: char, meaning: &'static str, next_step: &'static str) ->
     Letter { letter, meaning, next_step }
 }
 
-const LETTERS: [Letter; 2] = [
+const LETTERS: [Letter; 3] = [
     letter(
         's',
         "\"make symbolic links\" in cp",
@@ -28,10 +28,15 @@ const LETTERS: [Letter; 2] = [
         "the usual SELinux context in cp",
         "--preserve=xattr gives the copy the context of its source, where that is permitted",
     ),
+    letter(
+        'z',
+        "compression of the connection in rsync",
+        "--compress=zstd compresses the copy, and -e 'ssh -C' the connection",
+    ),
 ];
 
 /// A long flag of `cp(1)` or `rsync(1)` that is not supported, and what to write here.
-const LONG: [(&str, &str); 55] = [
+const LONG: [(&str, &str); 61] = [
     ("symbolic-link", "--link makes hard links, and --reflink shares the blocks"),
     ("backup-dir", "--backup keeps the old file beside the new one"),
     (
@@ -87,6 +92,7 @@ const LONG: [(&str, &str); 55] = [
     ("include-from", "--include adds a pattern, and a line of --exclude-from with ! includes"),
     ("max-size", "--exclude leaves out by name; there is none by size"),
     ("min-size", "--exclude leaves out by name; there is none by size"),
+    ("del", "--delete deletes in each directory when its entries are copied"),
     ("delete-before", "--delete deletes in each directory when its entries are copied"),
     ("delete-during", "--delete deletes in each directory when its entries are copied"),
     ("delete-after", "--delete deletes in each directory when its entries are copied"),
@@ -95,6 +101,11 @@ const LONG: [(&str, &str); 55] = [
     ("compress-level", "--compress=zstd:LEVEL compresses the copy"),
     ("numeric-ids", "owners are numbers in any case, without the flag"),
     ("rsync-path", "--remote-program names the program on the other machine"),
+    ("mkpath", "mkdir -p makes the directory first"),
+    ("timeout", "-e 'ssh -o ServerAliveInterval=10' ends a connection whose other end is gone"),
+    ("contimeout", "-e 'ssh -o ConnectTimeout=10' gives up on a machine that does not answer"),
+    ("port", "-e 'ssh -p PORT' reaches another port"),
+    ("protect-args", "names go to the other machine as they are in any case, without the flag"),
     ("fuzzy", "--reflink shares the blocks, where the filesystem can"),
 ];
 
@@ -177,6 +188,7 @@ mod tests {
             ("-vs a b", Some('s')),
             ("-sv a b", Some('s')),
             ("-rZ a b", Some('Z')),
+            ("-az a b", Some('z')),
             ("-faZx a b", Some('Z')),
             ("-y a b", None),
             ("--d a b", None),

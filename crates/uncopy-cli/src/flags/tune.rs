@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::operand::here_parser;
+
+/// Next step for a path on another machine.
+const THERE: &str = "run `uncopy tune PATH` there by ssh";
+
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -16,14 +21,19 @@ Examples:
 #[derive(Debug, clap::Args)]
 pub(crate) struct TuneArgs {
     /// Directory on the filesystem to measure [default: the current directory]
-    #[arg(value_name = "PATH", default_value = ".", hide_default_value = true)]
+    #[arg(
+        value_name = "PATH",
+        value_parser = here_parser(THERE),
+        default_value = ".",
+        hide_default_value = true
+    )]
     pub path: PathBuf,
 
     /// Save the results for copies to this filesystem (in tuned.toml beside the configuration file)
     #[arg(long)]
     pub save: bool,
 
-    /// Print one JSON object instead of a table (docs/json.md)
+    /// Print one JSON object instead of a table (`uncopy help json`)
     #[arg(long)]
     pub json: bool,
 }

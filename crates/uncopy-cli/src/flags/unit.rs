@@ -52,7 +52,7 @@ Exit codes:
 const STATUS_EXAMPLES: &str = "\
 Examples:
   uncopy unit status plan                        for people
-  uncopy unit status --json plan                 one JSON object (docs/json.md)
+  uncopy unit status --json plan                 one JSON object (`uncopy help json`)
   uncopy unit status --metrics FILE plan         also write figures in the format of OpenMetrics
 
 Exit codes:
@@ -178,7 +178,7 @@ pub(crate) struct PlanArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Print one JSON object (docs/json.md)
+    /// Print one JSON object (`uncopy help json`)
     #[arg(long)]
     pub json: bool,
 }
@@ -195,7 +195,7 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Print one JSON object (docs/json.md)
+    /// Print one JSON object (`uncopy help json`)
     #[arg(long)]
     pub json: bool,
 }
@@ -208,7 +208,7 @@ pub(crate) struct StatusArgs {
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
 
-    /// Print one JSON object (docs/json.md)
+    /// Print one JSON object (`uncopy help json`)
     #[arg(long)]
     pub json: bool,
 

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 
 use super::copy::DigestArg;
 use super::number;
-use super::operand::path_parser;
+use super::operand::here_parser;
 
 /// Forms of the command line.
 pub(crate) const USAGE: &str = "\
 uncopy verify [OPTIONS] SRC DST
        uncopy verify [OPTIONS] --manifest FILE [DIR]";
+
+/// Next step for a path on another machine.
+const THERE: &str = "pass --verify to the copy between the machines, or copy with --manifest and run `uncopy verify \
+                     --manifest FILE DIR` there by ssh";
 
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
@@ -34,17 +38,17 @@ Exit codes:
 /// metadata. Symbolic links are not followed, except SRC and DST themselves, and special files are not
 /// opened. Nothing is written. The page cache may answer the reads.
 ///
-/// A manifest has lines as b3sum, sha256sum and xxhsum -H128 write them, and names below DIR. Names that
+/// A manifest has lines as b3sum, sha256sum and xxhsum -H128 write them (and not md5sum), and names below DIR. Names that
 /// lead out of DIR, or through a symbolic link, are not opened. A manifest says nothing about directories,
 /// links and metadata.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// SRC and DST; with --manifest DIR alone [default: the current directory]
-    #[arg(value_name = "PATH", value_parser = path_parser())]
+    #[arg(value_name = "PATH", value_parser = here_parser(THERE))]
     pub paths: Vec<PathBuf>,
 
     /// Compare the files below DIR with the digests in FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = here_parser(THERE))]
     pub manifest: Option<PathBuf>,
 
     /// Algorithm of the manifest [default: by the number of digits; BLAKE3 or SHA-256, whichever the
@@ -64,7 +68,7 @@ pub(crate) struct VerifyArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Print one JSON object for each finding, and one at the end (docs/json.md)
+    /// Print one JSON object for each finding, and one at the end (`uncopy help json`)
     #[arg(long)]
     pub json: bool,
 }

@@ -20,7 +20,7 @@ pub(crate) struct Topic {
 }
 
 /// Pages that are shown, by name. `cargo xtask tidy` checks that their texts are those of `docs/`.
-pub(crate) const TOPICS: [Topic; 11] = [
+pub(crate) const TOPICS: [Topic; 15] = [
     Topic {
         name: "coming-from",
         about: "What cp, rsync, shutil, liburing and Zircon call it, and what differs",
@@ -47,6 +47,11 @@ pub(crate) const TOPICS: [Topic; 11] = [
         text: include_str!("pages/exit-codes.txt"),
     },
     Topic {
+        name: "json",
+        about: "JSON output: every event, key and code",
+        text: include_str!("pages/json.txt"),
+    },
+    Topic {
         name: "limits",
         about: "Sizes and numbers that are limited, and what cannot be prevented",
         text: include_str!("pages/limits.txt"),
@@ -62,9 +67,24 @@ pub(crate) const TOPICS: [Topic; 11] = [
         text: include_str!("pages/remote.txt"),
     },
     Topic {
+        name: "remote-data",
+        about: "Connections beside the remote shell: when they are made, and their ports",
+        text: include_str!("pages/remote-data.txt"),
+    },
+    Topic {
+        name: "systems",
+        about: "What works on Linux, macOS, Windows and others",
+        text: include_str!("pages/systems.txt"),
+    },
+    Topic {
         name: "trees",
         about: "Directories with everything in them: links, --resume, --delete",
         text: include_str!("pages/trees.txt"),
+    },
+    Topic {
+        name: "tuning",
+        about: "How to find the quickest thresholds and workers for a filesystem",
+        text: include_str!("pages/tuning.txt"),
     },
     Topic {
         name: "units",
@@ -135,7 +155,31 @@ fn exit_of(written: io::Result<()>) -> Exit {
 
 #[cfg(test)]
 mod tests {
+    use clap::Command;
+
     use super::TOPICS;
+
+    /// They named pages of the repository, which no package had.
+    #[test]
+    fn help_texts_name_topics_that_there_are() {
+        fn check(command: &mut Command, names: &[String]) {
+            let text = command.render_long_help().to_string();
+            assert!(!text.contains("docs/"), "{text}");
+            for named in text.split("`uncopy help ").skip(1) {
+                let name = named.split(['`', ' ']).next().unwrap();
+                assert!(
+                    names.iter().any(|known| known == name) || name == "TOPIC",
+                    "{name}: {text}"
+                );
+            }
+            command.get_subcommands_mut().for_each(|command| check(command, names));
+        }
+        let mut root = crate::command();
+        root.build();
+        let commands = root.get_subcommands().map(|command| command.get_name().to_owned());
+        let names: Vec<_> = commands.chain(TOPICS.map(|topic| topic.name.to_owned())).collect();
+        check(&mut root, &names);
+    }
 
     #[test]
     fn topics_are_sorted_and_have_text_that_fits() {

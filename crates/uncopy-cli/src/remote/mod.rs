@@ -76,7 +76,7 @@ fn refused(names: &Names, refusal: String) -> Failure {
         errno: None,
         os_error: None,
         reason: refusal.into(),
-        next_step: Some(between::NEXT_STEP),
+        next_step: Some(between::NEXT_STEP.into()),
         is_at_destination: false,
         exit: Exit::Usage,
     }

@@ -140,7 +140,7 @@ pub(super) fn failure(error: &RemoteError, machine: &Machine) -> Failure {
         errno: None,
         os_error: None,
         reason: reason.into(),
-        next_step,
+        next_step: next_step.map(Into::into),
         is_at_destination: false,
         exit,
     }
@@ -156,6 +156,10 @@ fn words(error: &RemoteError) -> (String, Option<&'static str>) {
         RemoteError::FarNotRunnable { host, program } => (
             format!("the program {program:?} on {host:?} cannot be run"),
             Some("let this user run it, or name another one with --remote-program"),
+        ),
+        RemoteError::NoData { why } => (
+            format!("no data connection stands: {why}"),
+            Some("pass --data=ssh to copy through the remote shell alone"),
         ),
         lost @ RemoteError::Lost { .. } => (lost.to_string(), Some(AFTER_LOSS)),
         other => (other.to_string(), None),

@@ -193,7 +193,7 @@ pub(crate) struct Problem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     os_error: Option<i32>,
     message: String,
-    next_step: Option<&'static str>,
+    next_step: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     side: Option<&'static str>,
 }
@@ -210,7 +210,7 @@ impl<'a> From<&'a Failure> for Problem<'a> {
             errno_name: failure.errno.and_then(Errno::name),
             os_error: failure.os_error,
             message: failure.message(),
-            next_step: failure.next_step,
+            next_step: failure.next_step.as_deref(),
             side: failure.is_at_destination.then_some("destination"),
         }
     }
@@ -446,7 +446,7 @@ mod tests {
             errno: Some(Errno::ENOENT),
             os_error: None,
             reason: "No such file or directory (ENOENT)".into(),
-            next_step: Some("check the path"),
+            next_step: Some("check the path".into()),
             is_at_destination: true,
             exit: Exit::Failure,
         };

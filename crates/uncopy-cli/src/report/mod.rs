@@ -46,7 +46,7 @@ pub(crate) struct Failure {
     /// Error number of a system other than Linux.
     pub os_error: Option<i32>,
     pub reason: Box<str>,
-    pub next_step: Option<&'static str>,
+    pub next_step: Option<Box<str>>,
     /// Whether a call on the destination failed.
     pub is_at_destination: bool,
     pub exit: Exit,
@@ -62,13 +62,14 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message())?;
-        self.next_step.map_or(Ok(()), |step| write!(f, "; {step}"))
+        self.next_step.as_ref().map_or(Ok(()), |step| write!(f, "; {step}"))
     }
 }
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Failure {
         let reason = error.reason();
+        let words = naming::words(reason).and(error.next_step().map(naming::next_step));
         Failure {
             kind: kind(reason),
             code: code(reason),
@@ -76,8 +77,8 @@ impl From<&Error> for Failure {
             subject: error.subject().into(),
             errno: error.errno(),
             os_error: os_error(reason),
-            reason: naming::reason(reason).into(),
-            next_step: error.next_step().map(naming::next_step),
+            reason: words.reason.into(),
+            next_step: words.next_step.map(Box::from),
             is_at_destination: error.is_at_destination(),
             exit: Exit::of(error),
         }
@@ -312,6 +313,21 @@ impl Report {
         self.all_failed(&[source], destination, failure);
     }
 
+    /// Reports that the copy of these files was not begun, as [`Report::all_failed`] does, and the end of the job.
+    pub(crate) fn not_begun(
+        &mut self,
+        sources: &[impl AsRef<Path>],
+        destination: &Path,
+        failure: &Failure,
+    ) {
+        self.all_failed(sources, destination, failure);
+        if self.trees && self.form == Form::Json {
+            let mut summary = Summary::default();
+            summary.failed = sources.len() as u64;
+            self.print(&json::summary(&summary, None));
+        }
+    }
+
     /// Reports that none of these files was copied, for one reason, which is printed once.
     pub(crate) fn all_failed(
         &mut self,
@@ -359,11 +375,9 @@ impl Report {
     /// Describes an error of a job, with a next step for its kind of copy.
     pub(crate) fn failure(&self, error: &Error) -> Failure {
         let scope = if self.is_between { Scope::Between } else { Scope::Entries };
-        Failure {
-            reason: advice::reason(error, scope).into(),
-            next_step: advice::next_step(error, scope),
-            ..Failure::from(error)
-        }
+        let words = advice::words(error, scope);
+        let (reason, next_step) = (words.reason.into(), words.next_step.map(Box::from));
+        Failure { reason, next_step, ..Failure::from(error) }
     }
 
     /// Reports a source that was not copied to its end, because its machine was lost.
@@ -716,7 +730,7 @@ mod tests {
             errno: None,
             os_error: None,
             reason: "it is odd".into(),
-            next_step: Some("make it even"),
+            next_step: Some("make it even".into()),
             is_at_destination: false,
             exit: Exit::Failure,
         };

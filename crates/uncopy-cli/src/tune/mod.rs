@@ -5,7 +5,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use uncopy::copy::Control;
@@ -25,6 +25,14 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
         Err(error) => return Ok(stop::failed(&error)),
     };
     stop.listen();
+    // Before the time is spent.
+    let place = match flags.save.then(tuned::writable).transpose() {
+        Ok(place) => place,
+        Err(message) => {
+            report::say(&message);
+            return Ok(Exit::Failure);
+        }
+    };
     let mut line = stderr().is_terminal().then(StatusLine::default);
     let measured = tune(&flags.path, &mut |setting| {
         if let Some(line) = &mut line {
@@ -48,8 +56,8 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
             return Ok(failure.exit);
         }
     };
-    let kept = flags.save.then(|| save(&flags.path, &measured)).transpose();
-    let file = kept.as_ref().ok().and_then(|file| file.as_deref());
+    let kept = place.as_deref().map(|file| save(file, &flags.path, &measured)).transpose();
+    let file = place.as_deref().filter(|_| kept.is_ok());
     let text = match flags.json {
         true => json::report(&flags.path, &measured, file),
         false => words::report(&flags.path, &measured, file),
@@ -66,12 +74,12 @@ pub(crate) fn run(flags: &TuneArgs) -> Result<Exit, clap::Error> {
 }
 
 /// Saves the values that differ from those built in.
-fn save(path: &Path, measured: &Measured) -> Result<PathBuf, String> {
+fn save(file: &Path, path: &Path, measured: &Measured) -> Result<(), String> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let changed = measured.settings.iter().filter(|setting| setting.value != setting.built_in);
     let values: BTreeMap<String, u64> =
         changed.map(|setting| (setting.setting.to_owned(), setting.value)).collect();
     let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let tuned = Tuned { path: path.to_string_lossy().into_owned(), time, values };
-    tuned::save(&measured.identity, tuned)
+    tuned::save(file, &measured.identity, tuned)
 }

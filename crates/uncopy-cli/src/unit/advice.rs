@@ -134,7 +134,7 @@ fn next_step(step: NextStep) -> &'static str {
              not put in place"
         }
         NextStep::AllowMore => {
-            "make a new plan without --method, --require or --no-user-copy to fall back"
+            "make a new plan without --method, --reflink, --require or --no-user-copy to fall back"
         }
         NextStep::ShareBlocks => {
             "put source and destination on one filesystem that shares blocks (XFS, btrfs, bcachefs), or make a new plan \
@@ -154,12 +154,16 @@ fn next_step(step: NextStep) -> &'static str {
         NextStep::MountAgain => {
             "the filesystem or its server is not there any more; check the mount (findmnt), and run the command again"
         }
-        NextStep::NameOtherDestination | NextStep::NameDirectories | NextStep::CheckPath => {
-            "look what has its name, and run the command again"
-        }
-        NextStep::CopyAsTree | NextStep::NameFile | NextStep::CopyContents => {
-            "make a new plan, since it is of another kind now"
-        }
+        NextStep::LinkWithin => "plan for a destination on one filesystem",
+        NextStep::NameOtherDestination
+        | NextStep::NameDirectories
+        | NextStep::CheckPath
+        | NextStep::ReplaceByForce
+        | NextStep::NameNoDirectory => "look what has its name, and run the command again",
+        NextStep::CopyAsTree
+        | NextStep::NameFile
+        | NextStep::CopyContents
+        | NextStep::MakeSocket => "make a new plan, since it is of another kind now",
         NextStep::TryAgain => "run the command again",
         step => naming::next_step(step),
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use uncopy::copy::Digest;
 use uncopy::copy::compare::{CompareFinding, CompareSummary, FindingKind};
 
 use crate::report::Failure;
@@ -63,6 +64,8 @@ struct Compared {
     missing: u64,
     extra: u64,
     unreadable: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doubted: Option<&'static str>,
     duration_us: u64,
 }
 
@@ -78,6 +81,7 @@ pub(super) fn summary(summary: &CompareSummary) -> String {
         missing: summary.missing,
         extra: summary.extra,
         unreadable: summary.unreadable,
+        doubted: summary.doubted.map(Digest::name),
         duration_us: microseconds(summary.duration),
     })
 }

@@ -28,6 +28,10 @@ enum Sides {
     Manifest { manifest: PathBuf, directory: PathBuf },
 }
 
+/// Said where no digest of 32 digits agrees.
+const DOUBT: &str = "note: no file has its digest of 32 digits: they were read as those of XXH3 (xxhsum -H128); MD5 writes as \
+                     many, and is not known here: md5sum -c checks those";
+
 /// Compares, and reports each difference.
 ///
 /// # Errors
@@ -84,8 +88,16 @@ pub(crate) fn run(flags: &VerifyArgs) -> Result<Exit, clap::Error> {
     if !summary.is_same() {
         report::say(&words(&summary));
     }
+    if summary.doubted.is_some() {
+        report::say(DOUBT);
+    }
     let exit = exit_of(&summary);
-    Ok(unwritten.map_or(exit, |error| exit.and(report::output_failed(&error))))
+    let written = unwritten.map_or(Exit::Success, |error| report::output_failed(&error));
+    Ok(match exit {
+        // Whatever else was found.
+        Exit::VerificationFailed => exit,
+        exit => exit.and(written),
+    })
 }
 
 impl Sides {

@@ -333,7 +333,9 @@ fn a_policy_of_either_machine_is_kept() {
         assert_eq!(run.stderr, "");
         assert_eq!(reason(run), "no_address");
         let run = copied(machines.cp(), &["--data=tls"]);
-        assert!(run.failed(9).contains("no data connection stands"), "{}", run.stderr);
+        let message = run.failed(9);
+        assert!(message.contains("no data connection stands: "), "{message}");
+        assert!(message.contains("; pass --data=ssh to copy"), "{message}");
         let run = machines
             .cp()
             .args(["-r", "-v", "--max-bandwidth=20M"])

@@ -72,6 +72,39 @@ fn a_fifo_as_destination_is_not_replaced() {
     }
 }
 
+/// The events had no code, and no summary came after them.
+fn a_directory_that_is_missing_ends_the_report_of_several_sources() {
+    for direction in Direction::BOTH {
+        for (flags, has_summary) in [(&["--json"][..], false), (&["--json", "-r"], true)] {
+            for name in ["missing", "file"] {
+                let machines = Machines::new();
+                for source in ["a", "b"] {
+                    fs::write(machines.source(direction).join(source), b"1").unwrap();
+                }
+                fs::write(machines.destination(direction).join("file"), b"1").unwrap();
+                let sources = ["a", "b"].map(|source| direction.source(source));
+                let program = machines.cp().args(flags).args(sources);
+                let run = program.arg(direction.destination(name)).run();
+                let message = run.failed(1);
+                assert!(message.contains("; name a directory that exists"), "{message}");
+                let events = run.receipts();
+                let (failed, rest) = events.split_at(2);
+                for event in failed.iter().map(|event| event.value()) {
+                    assert_eq!(event["kind"], "refused", "{event}");
+                    assert_eq!(event["code"], "no_directory", "{event}");
+                    assert_eq!(event["next_step"], "name a directory that exists", "{event}");
+                }
+                let summaries: Vec<_> = rest.iter().map(|event| event.value()).collect();
+                assert_eq!(summaries.len(), usize::from(has_summary), "{flags:?}: {}", run.stdout);
+                for summary in summaries {
+                    assert_eq!(summary["event"], "summary");
+                    assert_eq!(summary["failed"], 2);
+                }
+            }
+        }
+    }
+}
+
 /// How it ended, and what to do about that.
 fn a_remote_shell_that_ends_before_the_greeting_says_how() {
     for direction in Direction::BOTH {
@@ -428,6 +461,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_machine_without_uncopy_is_named,
         [] a_remote_shell_that_reaches_nobody_is_an_error,
         [] a_fifo_as_destination_is_not_replaced,
+        [] a_directory_that_is_missing_ends_the_report_of_several_sources,
         [] a_remote_shell_that_ends_before_the_greeting_says_how,
         [] a_banner_is_skipped_and_a_book_is_not,
         [] errors_are_those_of_one_machine,

@@ -88,7 +88,12 @@ fn every_entry_has_its_record() {
     let hash = checked.stdout.lines().last().unwrap();
     assert!(run.stderr.contains(hash), "the copy printed the hash: {}", run.stderr);
     assert!(verify(&log, &["--hash", hash]).status.success());
-    verify(&log, &["--hash", "0123"]).failed(1);
+    assert!(verify(&log, &["--hash", &hash.to_uppercase()]).status.success());
+    verify(&log, &["--hash", &"0".repeat(64)]).failed(1);
+    // Another text was said to show that records were added or removed.
+    for no_hash in ["0123", "zz", ""] {
+        verify(&log, &["--hash", no_hash]).failed(2);
+    }
 }
 
 /// A large file with a hole, and small ones: held against the events of the same run, and by itself.

@@ -1,25 +1,21 @@
 //! Use by copies of values that were measured and kept.
 
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
-use testbed::{Case, Content, Need, Place, Scratch, by_extent};
+use testbed::{Case, Content, Need, Place, Scratch};
 use uncopy::capabilities::identity;
 
-use crate::tune::{check_words, uncopy};
+use crate::tune::uncopy;
 
 pub(crate) fn cases() -> Vec<Case> {
-    let measuring = testbed::cases![[] what_cannot_be_kept_is_shown_all_the_same];
-    let mut cases = testbed::cases![
+    testbed::cases![
         [Need::At(Place::Ext4)] a_kept_threshold_decides_and_is_named,
         [Need::At(Place::Ext4)] what_is_chosen_displaces_what_was_measured,
         [Need::At(Place::Ext4)] the_doctor_names_a_kept_threshold,
         [] a_kept_file_that_makes_no_sense_is_refused,
         [] a_kept_file_that_cannot_be_read_is_a_warning,
-    ];
-    cases.extend(measuring.into_iter().map(Case::begins_first));
-    cases
+    ]
 }
 
 /// A home in which these values were kept for the filesystem of `at`.
@@ -113,22 +109,6 @@ fn a_kept_file_that_cannot_be_read_is_a_warning() {
     assert!(said.contains("warning: cannot read "), "{said}");
     assert!(said.contains("tuned.toml: Is a directory"), "{said}");
     assert!(said.contains("its settings are ignored; make it readable"), "{said}");
-}
-
-fn what_cannot_be_kept_is_shown_all_the_same() {
-    let home = Place::Disk.scratch();
-    // Memory is measured in a fraction of the time.
-    let parent = if by_extent([true, false, false]) { Path::new("/dev/shm") } else { home.path() };
-    let at = tempfile::tempdir_in(parent).or_else(|_| tempfile::tempdir_in(home.path())).unwrap();
-    // Where the directory would be made there is a file.
-    fs::write(home.join("uncopy"), "in the way").unwrap();
-    let run = uncopy(&home, &["tune", "--save", at.path().to_str().unwrap()]).run();
-    let said = run.failed(1);
-    assert!(said.contains("cannot write ") && said.contains("tuned.toml: "), "{said}");
-    assert!(said.contains("; set XDG_CONFIG_HOME to another directory"), "{said}");
-    check_words(&run.stdout);
-    assert!(!run.stdout.contains("saved in"), "{run:?}");
-    assert_eq!(fs::read_to_string(home.join("uncopy")).unwrap(), "in the way");
 }
 
 /// A way that is passed over because of a size has a finding, with where the size comes from.

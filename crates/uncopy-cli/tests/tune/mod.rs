@@ -17,17 +17,42 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::At(Place::Ext4)] ext4_is_measured,
         [Need::At(Place::Btrfs)] btrfs_is_measured,
         [] an_interrupt_leaves_nothing,
+        [] where_nothing_can_be_saved_nothing_is_measured,
         [] what_a_killed_run_left_is_removed,
         [Need::Root] what_takes_the_name_of_its_directory_is_left_alone,
         [Need::Root] a_filesystem_that_cannot_be_written_to_is_refused,
     ];
-    // ext4, and a measurement that cannot be kept, stand for these.
+    // ext4 stands for these.
     let longer = testbed::cases![
         [Need::At(Place::Xfs)] xfs_is_measured,
         [] results_are_reported_in_words,
     ];
     let longer = longer.into_iter().map(Case::only_in_full);
     own.into_iter().chain(longer).chain(kept::cases()).collect()
+}
+
+/// It measured for as long as ever, and then said so.
+fn where_nothing_can_be_saved_nothing_is_measured() {
+    let (home, scratch) = (Place::Disk.scratch(), Place::Disk.scratch());
+    fs::write(home.join("file"), "").unwrap();
+    fs::create_dir_all(home.join("taken/uncopy/tuned.toml")).unwrap();
+    fs::create_dir(home.join("in-the-way")).unwrap();
+    fs::write(home.join("in-the-way/uncopy"), "in the way").unwrap();
+    for (variables, expected) in [
+        (&[("XDG_CONFIG_HOME", ""), ("HOME", "")][..], "set HOME or XDG_CONFIG_HOME"),
+        (&[("XDG_CONFIG_HOME", home.join("file").to_str().unwrap())], "(ENOTDIR)"),
+        (&[("XDG_CONFIG_HOME", home.join("taken").to_str().unwrap())], "it is no regular file"),
+        (&[("XDG_CONFIG_HOME", home.join("in-the-way").to_str().unwrap())], "tuned.toml: "),
+        (&[("XDG_CONFIG_HOME", "/proc/self")], "cannot write /proc/self/uncopy/tuned.toml"),
+    ] {
+        let program = Program::new(env!("CARGO_BIN_EXE_uncopy")).args(["tune", "--save"]);
+        let program = variables.iter().fold(program, |p, (name, value)| p.env(name, value));
+        let begun = std::time::Instant::now();
+        let run = program.arg(scratch.path()).run();
+        let said = run.failed(1);
+        assert!(said.contains(expected) && run.stdout.is_empty(), "{said}");
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    }
 }
 
 /// `uncopy` with settings of its own.

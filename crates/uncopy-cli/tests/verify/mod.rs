@@ -32,6 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [SHA256SUM] a_changed_file_is_found_by_its_manifest,
         [SHA256SUM, Need::Tool("strace")] names_of_a_manifest_lead_nowhere_else,
         [] lines_that_are_none_are_counted,
+        [Need::Tool("md5sum"), XXHSUM] digests_of_md5_are_doubted,
         [SHA256SUM] files_that_no_line_names,
         [] misuse_has_exit_code_2,
         [] words_for_people,
@@ -408,6 +409,42 @@ fn names_of_a_manifest_lead_nowhere_else() {
         let opened =
             opened.filter(|call| call.value().is_some() && call.arguments.contains("secret"));
         assert_eq!(opened.count(), 0, "{name}");
+    }
+}
+
+/// Files that are good were said to differ, without a word about MD5.
+fn digests_of_md5_are_doubted() {
+    let scratch = twins();
+    let sums = |tool: &str, flags: &[&str]| {
+        let names = ["d/1", "d/2", "large"].map(|name| name.to_owned());
+        let mut command = std::process::Command::new(tool);
+        let command = command.args(flags).args(names).current_dir(scratch.join("b"));
+        let output = command.output().unwrap();
+        fs::write(scratch.join("sums"), output.stdout).unwrap();
+        let program = verify(["--manifest"]).arg(scratch.join("sums")).arg(scratch.join("b"));
+        program.run()
+    };
+    const NOTE: &str = "MD5 writes as many, and is not known here";
+    let md5 = sums("md5sum", &[]);
+    assert!(md5.failed(3).contains(NOTE), "{}", md5.stderr);
+    assert_eq!(events(&md5).1["doubted"], "xxh3");
+    let xxh3 = sums("xxhsum", &["-H128"]);
+    assert!(xxh3.status.success() && xxh3.stderr.is_empty(), "{}", xxh3.stderr);
+    // One file that agrees shows the algorithm.
+    fs::write(scratch.join("b/large"), "other").unwrap();
+    let program = verify(["--manifest"]).arg(scratch.join("sums")).arg(scratch.join("b"));
+    let changed = program.run();
+    assert!(!changed.failed(3).contains(NOTE), "{}", changed.stderr);
+    assert!(events(&changed).1.get("doubted").is_none());
+    // So does a line that names it, and a flag.
+    for (lines, flags) in [
+        ("XXH128 (d/1) = 00000000000000000000000000000000\n", &[][..]),
+        ("00000000000000000000000000000000  d/1\n", &["--digest=xxh3"]),
+    ] {
+        fs::write(scratch.join("sums"), lines).unwrap();
+        let program = verify(flags).arg("--manifest").arg(scratch.join("sums"));
+        let run = program.arg(scratch.join("b")).run();
+        assert!(!run.failed(3).contains(NOTE), "{lines}: {}", run.stderr);
     }
 }
 

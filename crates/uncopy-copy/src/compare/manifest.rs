@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FileType, OFlags};
@@ -55,6 +55,7 @@ pub fn check_manifest(
         spare: Mutex::default(),
         algorithm: AtomicU8::new(options.digest.map_or(0, algorithm_number)),
         given: options.digest,
+        guess: Guess::default(),
         listed: options.strict.then(|| Listed::new(RandomState::new())),
         failed: Mutex::new(None),
         comparison: &comparison,
@@ -80,8 +81,9 @@ pub fn check_manifest(
             }
         });
     }
+    let doubted = check.guess.doubted();
     drop(check);
-    finish(comparison, manifest)
+    finish(comparison, manifest).map(|summary| CompareSummary { doubted, ..summary })
 }
 
 /// Computes the digest of a file below a directory. The name leads to nothing outside, and through no
@@ -116,6 +118,7 @@ struct Check<'a> {
     /// Algorithm that the caller gave.
     given: Option<Digest>,
     listed: Option<Listed>,
+    guess: Guess,
     /// Error of reading the manifest.
     failed: Mutex<Option<io::Error>>,
     comparison: &'a Comparison<'a>,
@@ -149,7 +152,13 @@ impl Check<'_> {
         if let Some(listed) = &self.listed {
             listed.add(&names);
         }
-        let found = match self.check_file(&parsed, &names) {
+        let checked = self.check_file(&parsed, &names);
+        if let (Ok(agrees), None, Some(Digest::Xxh3)) = (&checked, self.given, parsed.algorithm)
+            && !parsed.is_named
+        {
+            self.guess.note(*agrees);
+        }
+        let found = match checked {
             Ok(true) => None,
             Ok(false) => Some(FindingKind::Differs(Difference::Content)),
             Err(Errno::ENOENT) => Some(FindingKind::Differs(Difference::Missing)),
@@ -225,6 +234,26 @@ impl Check<'_> {
                 _ => {}
             }
         }
+    }
+}
+
+/// Whether files agree with digests of 32 digits, which say nothing of their algorithm: XXH3 writes so many, and MD5 too.
+#[derive(Default)]
+struct Guess {
+    agrees: AtomicBool,
+    differs: AtomicBool,
+}
+
+impl Guess {
+    fn note(&self, agrees: bool) {
+        let seen = if agrees { &self.agrees } else { &self.differs };
+        seen.store(true, Ordering::Relaxed);
+    }
+
+    fn doubted(&self) -> Option<Digest> {
+        let is_doubted =
+            self.differs.load(Ordering::Relaxed) && !self.agrees.load(Ordering::Relaxed);
+        is_doubted.then_some(Digest::Xxh3)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Control;
+use crate::options::Digest;
 use uncopy_core::Error;
 
 /// Difference of an entry of the destination.
@@ -119,6 +120,9 @@ pub struct CompareSummary {
     pub extra: u64,
     /// Entries, or lines of a manifest, that could not be compared.
     pub unreadable: u64,
+    /// Algorithm that the lines of a manifest were taken to be of by their number of digits alone, if no file has
+    /// the digest of its line: they may be of another one, such as MD5.
+    pub doubted: Option<Digest>,
     /// From the first look to the last.
     pub duration: Duration,
 }

@@ -1,6 +1,6 @@
-//! A macro for lists of facts with stable codes and texts.
+//! A macro for lists of facts with stable codes, texts and next steps.
 
-/// Defines an enum of facts, each with a stable code and a text that uses the library's option
+/// Defines an enum of facts, each with a stable code, a text and what to do about it, which use the library's option
 /// names.
 macro_rules! coded {
     (
@@ -9,7 +9,7 @@ macro_rules! coded {
             $(
                 $(#[$doc:meta])*
                 $variant:ident $({ $($(#[$of_field:meta])* $field:ident: $type:ty),+ $(,)? })?
-                    = $code:literal, $text:literal;
+                    = $code:literal, $text:literal $(, $step:literal)?;
             )*
         }
     ) => {
@@ -25,12 +25,8 @@ macro_rules! coded {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                match self {
-                    $($name::$variant $({ $($field),+ })? => {
-                        $($(let $field = $crate::error::coded::Shown::shown($field);)+)?
-                        write!(f, $text)
-                    })*
-                }
+                f.write_str(&self.reason())?;
+                self.next_step().map_or(Ok(()), |step| write!(f, "; {step}"))
             }
         }
 
@@ -40,9 +36,36 @@ macro_rules! coded {
             /// Every code, in the order of the list.
             pub const CODES: &[&str] = &[$($code),*];
 
-            /// Every text, before its fields are filled in.
+            /// Every code, with the number of its next steps.
             #[cfg(test)]
-            pub(crate) const TEXTS: &[&str] = &[$($text),*];
+            pub(crate) const STEPS: &[(&str, usize)] =
+                &[$(($code, <[&str]>::len(&[$($step)?]))),*];
+
+            /// Returns the reason alone: "its permissions forbid writing (EACCES)".
+            #[must_use]
+            #[allow(unused_variables, reason = "not every text has every field")]
+            pub fn reason(&self) -> String {
+                match self {
+                    $($name::$variant $({ $($field),+ })? => {
+                        $($(let $field = $crate::error::coded::Shown::shown($field);)+)?
+                        format_args!($text).to_string()
+                    })*
+                }
+            }
+
+            /// Returns what the user can do about it: "existing = Force replaces it anyway".
+            #[must_use]
+            #[allow(unused_variables, reason = "not every text has every field")]
+            pub fn next_step(&self) -> Option<String> {
+                match self {
+                    $($name::$variant $({ $($field),+ })? => {
+                        $($(let $field = $crate::error::coded::Shown::shown($field);)+)?
+                        let step: Option<String> = None;
+                        $(let step = Some(format_args!($step).to_string());)?
+                        step
+                    })*
+                }
+            }
 
             /// Returns the stable name, for programs.
             #[must_use]

@@ -50,6 +50,12 @@ steps! {
     CopyAsTree = "copy_as_tree", "name a file, or copy it as a tree, with all that is in it";
     NameFile = "name_file", "name the file to write instead";
     CopyContents = "copy_contents", "set copy_contents to read or write its bytes";
+    MakeSocket = "make_socket",
+        "nothing can be read from it; copy it as a tree with specials set, which makes a new one";
+    LinkWithin = "link_within",
+        "name a destination on the filesystem of the source, or copy without link";
+    ReplaceByForce = "replace_by_force", "name another destination, or set existing to Force";
+    NameNoDirectory = "name_no_directory", "name a file that is no directory";
     AcceptChange = "accept_change",
         "copy again when nobody writes to it, or set if_changed to Retry or Accept";
     CheckCables = "check_cables",
@@ -136,16 +142,20 @@ impl fmt::Display for NextStep {
 
 /// Chooses the next step after an error of `operation`.
 ///
-/// There is none only where the reason itself ends in one, or nothing failed.
+/// There is none only where the reason has one itself, or nothing failed.
 pub(super) fn after(operation: &str, reason: &Reason) -> Option<NextStep> {
     Some(match reason {
-        Reason::System { errno } => after_call(*errno),
+        Reason::System { errno } => {
+            after_operation(operation, *errno).unwrap_or_else(|| after_call(*errno))
+        }
         Reason::OtherSystem { error } => after_other_system(System::HERE, error.get()),
         Reason::Network { errno } => on_network(*errno),
         Reason::ForeignLink { .. } => NextStep::NameLinkTarget,
         Reason::SameFile { .. } => NextStep::NameOtherDestination,
         Reason::NotRegular { kind: "a directory" } if operation == "copy" => NextStep::CopyAsTree,
         Reason::NotRegular { kind: "a directory" } => NextStep::NameFile,
+        Reason::NotRegular { kind: "a socket" } if operation == "copy" => NextStep::MakeSocket,
+        Reason::NotRegular { kind: "a socket" } => NextStep::NameOtherDestination,
         Reason::NotRegular { .. } => NextStep::CopyContents,
         Reason::SourceChanged { .. } => NextStep::AcceptChange,
         Reason::VerificationFailed { doubt: None, .. } => NextStep::CheckCables,
@@ -184,6 +194,16 @@ fn after_refusals(refusals: &[Refusal]) -> NextStep {
         (_, true) => NextStep::MoveToDisk,
         _ => NextStep::ShareOrMove,
     }
+}
+
+/// Chooses the next step where the operation says more than the error number.
+fn after_operation(operation: &str, errno: Errno) -> Option<NextStep> {
+    Some(match (operation, errno) {
+        ("link", Errno::EXDEV) => NextStep::LinkWithin,
+        ("link", Errno::EEXIST) => NextStep::ReplaceByForce,
+        ("read", Errno::EISDIR) => NextStep::NameNoDirectory,
+        _ => return None,
+    })
 }
 
 fn after_call(errno: Errno) -> NextStep {
@@ -283,11 +303,29 @@ mod tests {
         }
     }
 
-    /// The library chooses no step after these, because their texts end in one.
+    /// These were told to name another destination, or to read the contents of a socket.
     #[test]
-    fn reasons_without_a_next_step_end_in_one() {
-        for text in Objection::TEXTS.iter().chain(Contradiction::TEXTS) {
-            assert!(*text == "{text}" || text.contains("; "), "no next step: {text}");
+    fn the_operation_decides_where_it_says_more() {
+        let call = |errno| Reason::System { errno };
+        for (operation, reason, step) in [
+            ("link", call(Errno::EXDEV), NextStep::LinkWithin),
+            ("link", call(Errno::EEXIST), NextStep::ReplaceByForce),
+            ("link", call(Errno::ENOSPC), NextStep::FreeSpace),
+            ("read", call(Errno::EISDIR), NextStep::NameNoDirectory),
+            ("write to", call(Errno::EISDIR), NextStep::NameOtherDestination),
+            ("copy", Reason::NotRegular { kind: "a socket" }, NextStep::MakeSocket),
+            ("copy", Reason::NotRegular { kind: "a FIFO" }, NextStep::CopyContents),
+            ("write to", Reason::NotRegular { kind: "a socket" }, NextStep::NameOtherDestination),
+        ] {
+            assert_eq!(after(operation, &reason), Some(step), "{operation}: {reason}");
+        }
+    }
+
+    /// The library chooses no step after these, because they have one themselves.
+    #[test]
+    fn refusals_have_a_next_step() {
+        for (code, steps) in Objection::STEPS.iter().chain(Contradiction::STEPS) {
+            assert_eq!(*steps, usize::from(*code != "other"), "{code}");
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Documents of a package: copyright, changelogs.
+//! Documents of a package: copyright, changelogs, pages of the book.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
 use super::control::{self, Package};
 use crate::package::build::Setting;
+use crate::package::texts::place;
 use crate::workspace;
 
 /// Writes the documents of `package` below `root`.
@@ -23,6 +24,22 @@ pub(super) fn write(setting: &Setting, package: &Package, root: &Path) -> Result
     std::fs::write(&revision, changelog(setting.epoch())?)?;
     compressed(&revision, &directory.join("changelog.Debian.gz"))?;
     std::fs::remove_file(&revision)?;
+    Ok(())
+}
+
+/// Copies the pages of the book to where its package has documents, as `docs/` has them: help texts and pages name them so.
+///
+/// # Errors
+/// If one cannot be copied.
+pub(super) fn write_book(package: &Package, root: &Path) -> Result<()> {
+    let directory = root.join("usr/share/doc").join(package.name);
+    let files = workspace::tracked_files()?;
+    let is_page = |path: &&PathBuf| {
+        path.starts_with("docs") && path.extension().is_some_and(|extension| extension == "md")
+    };
+    for page in files.iter().filter(is_page) {
+        place(&workspace::root().join(page), &directory.join(page))?;
+    }
     Ok(())
 }
 

@@ -76,7 +76,7 @@ fn begin(staging: &Path) -> Result<Architecture> {
     })
 }
 
-/// The program, its manual pages and its completions, below `root`.
+/// The program, its manual pages, its completions and the book, below `root`.
 fn lay_out_program(setting: &Setting, root: &Path) -> Result<()> {
     let mut cargo = setting.cargo(&[]);
     cargo.args(["build", "--quiet", "--locked", "--release", "--package", "uncopy-cli"]);
@@ -87,6 +87,7 @@ fn lay_out_program(setting: &Setting, root: &Path) -> Result<()> {
     let program = root.join(control::PROGRAM_FILE);
     place(&setting.target_directory().join("release/uncopy"), &program)?;
     strip(&program, "--strip-all")?;
+    documents::write_book(&control::PROGRAM, root)?;
     lay_out_texts(&Texts::of_uncopy(setting)?, root)
 }
 
