@@ -216,7 +216,7 @@ fn an_append_only_directory_is_left_as_it_is() {
         let expected = if flags == ["-rT"] { &["f", "new"][..] } else { &["f"] };
         assert_eq!(names, expected, "{flags:?}");
     }
-    // What is in it can be written to.
+    // Files in it can be written to.
     assert!(in_place.status.success(), "{}", in_place.stderr);
     assert_eq!(std::fs::read(place.join("t/f")).unwrap(), b"s");
 }
