@@ -32,9 +32,6 @@ const MEBIBYTE: u64 = 1 << 20;
 /// Several blocks, and an end that is aligned to nothing.
 const LENGTH: u64 = 40 * MEBIBYTE + 12_345;
 
-/// How much is moved first; how much then depends on the clock, and may be too little for two.
-const FIRST_BYTES: u64 = 8 * MEBIBYTE;
-
 fn parallel_bytes(receipt: &Receipt) -> u64 {
     receipt.value()["parallel_bytes"].as_u64().unwrap_or(0)
 }
@@ -47,7 +44,8 @@ fn has_two() -> bool {
 #[track_caller]
 fn assert_by_two(receipt: &Receipt) {
     let bytes = parallel_bytes(receipt);
-    let expected = if has_two() { FIRST_BYTES..=receipt.bytes() } else { 0..=0 };
+    // On a slow machine the first piece ends early, and later ones are too short for two.
+    let expected = if has_two() { MEBIBYTE..=receipt.bytes() } else { 0..=0 };
     assert!(expected.contains(&bytes), "{}", receipt.value());
 }
 
@@ -80,8 +78,8 @@ fn where_it_is_quicker() {
 
 fn each_thread_writes_blocks() {
     let pair = Pair::at(Place::Ext4, &Content::dense(LENGTH));
-    // Slow enough that a thread which starts late still finds a block.
-    let slow = CallPattern::of(&[SystemCall::PWRITE64]).delayed(Duration::from_millis(20));
+    // Slow enough that a thread which starts late still finds a block, and quick enough for further pieces by two.
+    let slow = CallPattern::of(&[SystemCall::PWRITE64]).delayed(Duration::from_millis(1));
     let Intercept { run, log, .. } = pair.command(cp_by(READ_WRITE)).run_with([slow]);
     assert_by_two(&run.receipt());
     pair.assert_copied();
