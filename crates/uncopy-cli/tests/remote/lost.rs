@@ -260,7 +260,8 @@ fn check_stopped(machines: &Machines, output: &Output, signal: Signal, what: &st
     let printed = String::from_utf8_lossy(&output.stdout);
     let what = format!("{what}: {text}{printed}");
     assert_eq!(output.status.signal(), Some(signal.as_raw()), "{what}");
-    assert!(text.contains("stopped by SIG"), "{what}");
+    // The other machine may come to say so itself, which the signal did not reach.
+    assert!(text.contains("stopped by SIG") || text.contains("stopped; every"), "{what}");
     assert!(!text.contains("cannot copy "), "{what}");
     assert!(sources_of(&lines(&printed), "event", "failed").is_empty(), "{what}");
     let records = log(machines);
