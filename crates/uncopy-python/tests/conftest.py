@@ -13,6 +13,18 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
+def write(path, contents=b"contents"):
+    """Make a file of these contents."""
+    with open(path, "wb") as file:
+        file.write(contents)
+
+
+def read(path):
+    """Return the contents of a file."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def described(path):
     """Describe all that is at `path`: kinds, modes, times, contents, targets and attributes, by name."""
     found = {}

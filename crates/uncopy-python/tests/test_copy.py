@@ -16,16 +16,7 @@ import threading
 import pytest
 
 import uncopy
-
-
-def write(path, contents=b"contents"):
-    with open(path, "wb") as file:
-        file.write(contents)
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
+from conftest import read, write
 
 
 def test_a_receipt_stands_for_the_path(place):

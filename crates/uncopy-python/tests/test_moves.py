@@ -8,6 +8,7 @@ import stat
 import pytest
 
 import uncopy
+from conftest import read, write
 
 
 @pytest.fixture
@@ -22,16 +23,6 @@ def there(place):
         shutil.rmtree(target)
     else:
         target.unlink(missing_ok=True)
-
-
-def write(path, contents=b"contents"):
-    with open(path, "wb") as file:
-        file.write(contents)
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def make_tree(name="tree"):

@@ -161,6 +161,15 @@ fn the_receipt_says_so(form: Form) {
     assert_eq!(receipt.value()["durable"], true, "{}", receipt.value());
 }
 
+/// Has on the disk what is there before a copy.
+fn begin(pair: &Pair, mount: &Mount, is_old: bool) {
+    pair.clear();
+    if is_old {
+        pair.put_old(b"old");
+    }
+    run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+}
+
 /// The copy says that it is done; then nothing more reaches the disk.
 fn power_cut(form: Form, filesystem: Filesystem) {
     let mount = Mount::image(filesystem, 400);
@@ -168,11 +177,7 @@ fn power_cut(form: Form, filesystem: Filesystem) {
     Content::sparse(LENGTH + 777, &[(0, 1 << 20), (2 << 20, (1 << 20) + 777)]).write(&pair.source);
     for program in [cp(), cp_by(DIRECT), cp_by(READ_WRITE), cp().arg("-p"), cp().arg("--verify")] {
         for is_old in [true, false] {
-            pair.clear();
-            if is_old && form != Form::NewTree {
-                pair.put_old(b"old");
-            }
-            run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+            begin(&pair, &mount, is_old && form != Form::NewTree);
             let _ = pair.succeed(program.clone().arg("--durable"));
             mount.cut_power();
             mount.restore_power();
@@ -196,11 +201,7 @@ fn power_cut_without_a_journal(form: Form) {
     Content::dense(400_000).write(&pair.source);
     for program in [cp(), cp().arg("-p"), cp().arg("--verify"), cp().arg("--backup")] {
         for is_old in [true, false] {
-            pair.clear();
-            if is_old && form != Form::NewTree {
-                pair.put_old(b"old");
-            }
-            run_tool("sync", ["-f".as_ref(), mount.path().as_os_str()]);
+            begin(&pair, &mount, is_old && form != Form::NewTree);
             let _ = pair.succeed(program.clone().arg("--durable"));
             let cut = mount.after_power_cut();
             let left = pair.destination.strip_prefix(mount.path()).unwrap();
