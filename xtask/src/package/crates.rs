@@ -28,7 +28,8 @@ const DIRECTORIES: [&str; 3] = ["examples/", "include/", "src/"];
 /// # Errors
 /// If a crate cannot be packed or built, or has a file that it should not have.
 pub(super) fn make(setting: &Setting) -> Result<Vec<PathBuf>> {
-    let target = setting.target_directory().join("crates");
+    // A place of its own: cargo takes what it once built, or unpacked, of a version of a crate for that version for ever.
+    let target = setting.target_directory().join(format!("crates-{}", std::process::id()));
     let mut cargo = setting.cargo(&[]);
     cargo.args(["publish", "--quiet", "--workspace", "--dry-run", "--locked"]);
     if setting.is_as_built() {
@@ -58,6 +59,7 @@ pub(super) fn make(setting: &Setting) -> Result<Vec<PathBuf>> {
         }
     }
     crates.sort();
+    emptied(&target)?;
     Ok(crates)
 }
 
