@@ -16,8 +16,8 @@ const BLOCK_BYTES: u64 = 1 << 20;
 pub(super) const MAX_TIME: Duration = Pace::TARGET.saturating_mul(2);
 
 /// Moves bytes of a range from its start on, by this thread and a second one that uses
-/// `second_mover`; none takes another block after `max_time`. Returns the contiguous prefix moved. Bytes behind a gap are moved again by the
-/// next step, which meets the same error.
+/// `second_mover`; none takes another block after `max_time`. Returns the contiguous prefix moved.
+/// Bytes behind a gap are moved again by the next step, which meets the same error.
 pub(super) fn step(
     mover: &mut dyn Mover,
     second_mover: &mut (dyn Mover + Send),

@@ -53,6 +53,8 @@ pub(crate) struct Staging<'a> {
     guarded: Option<&'a Guarded<'a>>,
     /// Whether its name is to survive a power cut.
     durable: bool,
+    /// Whether the filesystem logs how many names a file has, once that was looked up.
+    logs_links: OnceCell<bool>,
 }
 
 /// Place where a file of a tree is written first.
@@ -140,6 +142,7 @@ impl<'a> Staging<'a> {
             last_mode: Cell::new(None),
             guarded: None,
             durable: false,
+            logs_links: OnceCell::new(),
         }
     }
 
@@ -456,7 +459,7 @@ impl<'a> Staging<'a> {
 
     /// The same of a file that is getting its name.
     fn is_flushed_when_named(&self) -> bool {
-        self.durable && !flush::logs_links(&self.fd)
+        self.durable && !*self.logs_links.get_or_init(|| flush::logs_links(&self.fd))
     }
 
     /// Gives an unlinked file a temporary name. The lock shows other runs that it is not a leftover.
