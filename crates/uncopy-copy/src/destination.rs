@@ -12,9 +12,9 @@ use rustix::fs::FileType;
 use super::backup;
 use super::display_path::DisplayPath;
 use super::options::{CopyOptions, Existing, IfChanged};
-use super::source::{Source, describe};
+use super::source::Source;
 use super::stale::Register;
-use uncopy_core::{Contradiction, Errno, Error, Objection, Reason, Result};
+use uncopy_core::{Contradiction, Errno, Error, FileKind, Objection, Reason, Result};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::follow::{self, FollowError, LinkTarget};
@@ -181,13 +181,13 @@ impl<'a> Destination<'a> {
             _ if options.existing == Existing::Keep => return Ok(()),
             _ if options.replaces_name() && kind != FileType::Directory => {}
             FileType::Directory | FileType::Symlink | FileType::Socket => {
-                return refuse(Reason::NotRegular { kind: describe(kind) });
+                return refuse(Reason::NotRegular { kind: kind.into() });
             }
             _ if !options.copy_contents => {
-                return refuse(Reason::NotRegular { kind: describe(kind) });
+                return refuse(Reason::NotRegular { kind: kind.into() });
             }
             _ if options.if_changed == IfChanged::Retry => {
-                let kind = describe(kind);
+                let kind = kind.into();
                 return refuse(Reason::Options(Contradiction::StreamCannotRetry { kind }));
             }
             _ => return Ok(()),
@@ -238,7 +238,7 @@ fn split(path: &Path) -> Result<(&Path, &OsStr)> {
             Ok((parent.unwrap_or(Path::new(".")), name))
         }
         _ if path.as_os_str().is_empty() => Err(Error::system("open", path, Errno::ENOENT)),
-        _ => Err(Error::new("write to", path, Reason::NotRegular { kind: "a directory" })),
+        _ => Err(Error::new("write to", path, Reason::NotRegular { kind: FileKind::Directory })),
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) use jobs::{is_built, run_job};
 use partial::{InChunks, LeftPart, Partial};
 use temporary::{Ending, Temporary};
 use uncopy_core::{CopyOption, Error, Note, Reason, Receipt, Result, System};
-use uncopy_core::{other_system, windows_path};
+use uncopy_core::{FileKind, other_system, windows_path};
 use uncopy_os::capabilities::AnswerReason;
 use uncopy_os::native::CopyCalls;
 use uncopy_os::native_calls::SystemCalls;
@@ -317,18 +317,17 @@ fn check_name(system: System, operation: &'static str, path: &Path) -> Result<()
         return Ok(());
     }
     let units: Vec<u16> = path.to_string_lossy().encode_utf16().collect();
-    windows_path::special(&units).map_or(Ok(()), |special| {
-        Err(Error::new(operation, path, Reason::NotRegular { kind: special.kind() }))
-    })
+    windows_path::special(&units)
+        .map_or(Ok(()), |kind| Err(Error::new(operation, path, Reason::NotRegular { kind })))
 }
 
 fn check_source(path: &Path, metadata: &Metadata, options: &CopyOptions) -> Result<()> {
     let reason = match native::kind(metadata) {
-        None => return Ok(()),
-        Some(_) if options.read_streams && !metadata.is_dir() => {
+        FileKind::Regular => return Ok(()),
+        kind if options.read_streams && kind != FileKind::Directory => {
             Reason::NotHere { options: vec![CopyOption::ReadStreams] }
         }
-        Some(kind) => Reason::NotRegular { kind },
+        kind => Reason::NotRegular { kind },
     };
     Err(Error::new("copy", path, reason))
 }

@@ -390,12 +390,12 @@ pub(crate) fn difference(before: &Stat, now: &Stat) -> Option<String> {
 
 /// Refuses an entry whose kind differs from the listed one.
 pub(crate) fn changed_kind(path: impl AsRef<Path>, found: FileType) -> Error {
-    Error::new("copy", path, Reason::Refused(Objection::KindChanged { kind: describe(found) }))
+    Error::new("copy", path, Reason::Refused(Objection::KindChanged { kind: found.into() }))
 }
 
 /// Refuses a source of a kind that is not copied.
 pub(crate) fn refuse(path: &Path, kind: FileType) -> Error {
-    Error::new("copy", path, Reason::NotRegular { kind: describe(kind) })
+    Error::new("copy", path, Reason::NotRegular { kind: kind.into() })
 }
 
 /// Refuses a special file as an entry without contents.
@@ -403,23 +403,9 @@ pub(crate) fn refuse(path: &Path, kind: FileType) -> Error {
 pub(crate) fn refuse_entry(path: &Path, kind: FileType) -> Error {
     let reason = match kind {
         FileType::Directory => return refuse(path, kind),
-        kind => Reason::Refused(Objection::SpecialEntry { kind: describe(kind) }),
+        kind => Reason::Refused(Objection::SpecialEntry { kind: kind.into() }),
     };
     Error::new("copy", path, reason)
-}
-
-/// Renders a file type in words, with its article.
-pub(crate) fn describe(kind: FileType) -> &'static str {
-    match kind {
-        FileType::RegularFile => "a regular file",
-        FileType::Directory => "a directory",
-        FileType::Symlink => "a symbolic link",
-        FileType::Fifo => "a FIFO",
-        FileType::Socket => "a socket",
-        FileType::CharacterDevice => "a character device",
-        FileType::BlockDevice => "a block device",
-        FileType::Unknown => "of an unknown kind",
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{fmt, io};
 
 use crate::CopyOption;
 use crate::errno::{Errno, SystemError};
-use crate::{Refusal, Unseen};
+use crate::{FileKind, Refusal, Unseen};
 pub use contradiction::Contradiction;
 pub use next_step::NextStep;
 pub use objection::Objection;
@@ -79,8 +79,8 @@ pub enum Reason {
     },
     /// Not a regular file, and the options do not allow anything else.
     NotRegular {
-        /// File type with its article: "a directory", "a FIFO".
-        kind: &'static str,
+        /// Kind of the file.
+        kind: FileKind,
     },
     /// The source was written to, truncated or extended while it was copied.
     SourceChanged {

@@ -8,6 +8,7 @@ mod choice;
 mod codes;
 mod errno;
 mod error;
+mod file_kind;
 mod filesystem;
 pub mod message;
 mod option;
@@ -20,6 +21,7 @@ pub mod windows_path;
 pub use choice::Choice;
 pub use errno::{Errno, SystemError};
 pub use error::{Contradiction, Error, NextStep, Objection, Reason, Result, SourceDoubt};
+pub use file_kind::FileKind;
 pub use filesystem::Filesystem;
 pub use option::CopyOption;
 pub use receipt::{
@@ -38,5 +40,22 @@ pub const IS_LINUX: bool = cfg!(target_os = "linux");
 impl From<rustix::io::Errno> for Errno {
     fn from(errno: rustix::io::Errno) -> Errno {
         Errno::from_raw(errno.raw_os_error())
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl From<rustix::fs::FileType> for FileKind {
+    fn from(kind: rustix::fs::FileType) -> FileKind {
+        use rustix::fs::FileType;
+        match kind {
+            FileType::RegularFile => FileKind::Regular,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Symlink,
+            FileType::Fifo => FileKind::Fifo,
+            FileType::Socket => FileKind::Socket,
+            FileType::CharacterDevice => FileKind::CharacterDevice,
+            FileType::BlockDevice => FileKind::BlockDevice,
+            FileType::Unknown => FileKind::Unknown,
+        }
     }
 }

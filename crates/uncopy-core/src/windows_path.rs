@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::FileKind;
+
 /// Beginning of a path. Paths are UTF-16, as Windows has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowsPrefix {
@@ -26,26 +28,6 @@ pub enum WindowsPrefix {
     VerbatimUnc,
     /// `\\?\a`: any other name of the object manager.
     Verbatim,
-}
-
-/// Why the last part of a path names no file of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowsSpecial {
-    /// A device in every directory: `NUL`, `COM1.txt`.
-    ReservedName,
-    /// An alternate data stream: `file:stream`.
-    Stream,
-}
-
-impl WindowsSpecial {
-    /// Describes it, with its article.
-    #[must_use]
-    pub const fn kind(self) -> &'static str {
-        match self {
-            WindowsSpecial::ReservedName => "a device, by a name that Windows reserves",
-            WindowsSpecial::Stream => "an alternate data stream of a file",
-        }
-    }
 }
 
 const BACKSLASH: u16 = b'\\' as u16;
@@ -108,18 +90,18 @@ pub fn prefix(path: &[u16]) -> WindowsPrefix {
     }
 }
 
-/// Says why the last part of a path is no file of its directory. Verbatim paths have no reserved names.
+/// Returns the kind of what the last part of a path names, where it is no file of its directory. Verbatim paths have no reserved names.
 #[must_use]
-pub fn special(path: &[u16]) -> Option<WindowsSpecial> {
+pub fn special(path: &[u16]) -> Option<FileKind> {
     let is_verbatim = matches!(
         prefix(path),
         WindowsPrefix::VerbatimDrive(_) | WindowsPrefix::VerbatimUnc | WindowsPrefix::Verbatim
     );
     let name = &path[last_part(path)];
     if name.contains(&COLON) {
-        return Some(WindowsSpecial::Stream);
+        return Some(FileKind::AlternateStream);
     }
-    (!is_verbatim && is_reserved(name)).then_some(WindowsSpecial::ReservedName)
+    (!is_verbatim && is_reserved(name)).then_some(FileKind::ReservedName)
 }
 
 /// Where the last part of a path lies, without a drive before it.
@@ -206,7 +188,7 @@ mod tests {
 
     #[test]
     fn devices_and_streams_are_no_files() {
-        use WindowsSpecial::{ReservedName, Stream};
+        use FileKind::{AlternateStream, ReservedName};
         for (path, expected) in [
             ("NUL", Some(ReservedName)),
             ("nul", Some(ReservedName)),
@@ -227,10 +209,10 @@ mod tests {
             (r"\\?\C:\nul", None),
             ("a:b", None),
             ("C:a", None),
-            ("ab:c", Some(Stream)),
-            (r"C:\a:b", Some(Stream)),
-            ("c:a:b", Some(Stream)),
-            (r"\\?\C:\a:b", Some(Stream)),
+            ("ab:c", Some(AlternateStream)),
+            (r"C:\a:b", Some(AlternateStream)),
+            ("c:a:b", Some(AlternateStream)),
+            (r"\\?\C:\a:b", Some(AlternateStream)),
             (r"C:\a", None),
             ("C:", None),
             ("", None),

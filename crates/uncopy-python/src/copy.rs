@@ -64,7 +64,7 @@ fn otherwise(error: &Error, options: &CopyOptions) -> Option<CopyOptions> {
             | Objection::ReplacingForbidden { .. }
             | Objection::MakingForbidden { .. },
         ) if !options.in_place => Some(options.clone().in_place(true)),
-        Reason::NotRegular { kind } if kind.ends_with("device") && !options.copy_contents => {
+        Reason::NotRegular { kind } if kind.is_device() && !options.copy_contents => {
             Some(options.clone().copy_contents(true))
         }
         _ => None,

@@ -93,7 +93,7 @@ fn kind(reason: &Reason) -> &'static str {
 fn code(reason: &Reason) -> &'static str {
     match reason {
         Reason::Refused(objection) => objection.code(),
-        Reason::NotRegular { kind } => kind,
+        Reason::NotRegular { kind } => kind.code(),
         _ => "",
     }
 }

@@ -63,8 +63,8 @@ pub use uncopy_copy::follow;
 pub use uncopy_core::{
     Choice, Compression, CompressionAction, CompressionExpectation, CompressionGuess,
     CompressionReason, CompressionSample, Cost, Decision, DigestedFrom, Errno, Error, Exclusion,
-    ExpectedBy, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism, MetadataPart, NextStep,
-    Note, Objection, Obstacle, Portion, Reason, Receipt, Refusal, RefusalReason, Result,
+    ExpectedBy, FileKind, GuessedBy, InodeFlags, Leftovers, MappedWrites, Mechanism, MetadataPart,
+    NextStep, Note, Objection, Obstacle, Portion, Reason, Receipt, Refusal, RefusalReason, Result,
     SourceDigest, SourceDoubt, System, SystemError, Unseen, Verification, VerifiedFrom,
 };
 #[cfg(all(feature = "doctor", target_os = "linux"))]

@@ -1,6 +1,6 @@
 //! Chooses the words of an error for the kind of copy that met it (pure): its next step is one that such a copy can take.
 
-use uncopy::{Error, NextStep, Objection, Reason};
+use uncopy::{Error, FileKind, NextStep, Objection, Reason};
 
 use super::naming::{self, Words};
 
@@ -45,7 +45,7 @@ fn between(found: &Objection) -> Option<Words> {
             format!("no new file can be made beside it ({errno})"),
             "change the permissions of its directory, or name another destination",
         ),
-        Objection::SpecialEntry { kind } if *kind != "a socket" => Words::new(
+        Objection::SpecialEntry { kind } if *kind != FileKind::Socket => Words::new(
             format!("it is {kind}"),
             "pass --recursive and --specials to make a new one, or read it into a file and \
              copy that",
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn no_next_step_between_machines_is_refused_there() {
         let errno = Errno::EACCES;
-        let kind = "a FIFO";
+        let kind = FileKind::Fifo;
         let objections = [
             Objection::MountPoint,
             Objection::MountedMeanwhile,
@@ -146,7 +146,7 @@ mod tests {
     fn contents_of_special_files_are_of_single_files() {
         for scope in [Scope::Entries, Scope::Between] {
             for operation in ["copy", "write to"] {
-                let error = Error::new(operation, "a", Reason::NotRegular { kind: "a FIFO" });
+                let error = Error::new(operation, "a", Reason::NotRegular { kind: FileKind::Fifo });
                 let words = words(&error, scope).next_step.unwrap();
                 assert!(!words.contains("--copy-contents"), "{words}");
             }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use uncopy::copy::{Contradiction, Skip};
-use uncopy::{NextStep, Objection, Reason};
+use uncopy::{FileKind, NextStep, Objection, Reason};
 
 use super::elsewhere;
 use crate::report::refusal;
@@ -93,7 +93,7 @@ fn objection(found: &Objection) -> Words {
             "run the command again; a copy with --resume goes on where it ended, any other \
              from its beginning",
         ),
-        Objection::SpecialEntry { kind: kind @ "a socket" } => Words::new(
+        Objection::SpecialEntry { kind: kind @ FileKind::Socket } => Words::new(
             format!("it is {kind}, and nothing can be read from it"),
             "pass --recursive and --specials to make a new one",
         ),
@@ -426,8 +426,8 @@ mod tests {
             MakingForbidden { errno },
             OwnerForbidden { errno },
             BackupIsSource,
-            SpecialEntry { kind: "a FIFO" },
-            SpecialEntry { kind: "a socket" },
+            SpecialEntry { kind: FileKind::Fifo },
+            SpecialEntry { kind: FileKind::Socket },
             BackupIsCopy,
             NameOfBackup,
             BackupOfKilledRun,

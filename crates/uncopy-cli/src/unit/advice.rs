@@ -171,6 +171,8 @@ fn next_step(step: NextStep) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use uncopy::FileKind;
+
     use super::*;
 
     /// Every flag in a sentence is one of `uncopy unit plan`, and no option of the library is named.
@@ -200,9 +202,9 @@ mod tests {
             Objection::MakingForbidden { errno },
             Objection::OwnerForbidden { errno },
             Objection::WritingForbidden,
-            Objection::SpecialEntry { kind: "a FIFO" },
+            Objection::SpecialEntry { kind: FileKind::Fifo },
             Objection::PeerLost { what: "end of file".to_owned() },
-            Objection::KindChanged { kind: "a FIFO" },
+            Objection::KindChanged { kind: FileKind::Fifo },
             Objection::FileReplaced,
             Objection::DirectoryReplaced,
             Objection::AlreadyWritten,

@@ -13,7 +13,6 @@ use super::result::{Comparison, Difference, FindingKind, unreadable};
 use super::{CompareObserver, CompareOptions, CompareSummary, finish};
 use crate::ledger_name::is_ledger;
 use crate::pool::Pool;
-use crate::source;
 use uncopy_core::{Errno, Error, Reason, Result};
 use uncopy_os::file::Stat;
 use uncopy_os::{Sys, directory, file, follow, name};
@@ -35,8 +34,7 @@ pub fn compare(
     let comparison = Comparison::new(observer);
     let kind = stat.file_type();
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
-        let kind = source::describe(kind);
-        return Err(Error::new("compare", source, Reason::NotRegular { kind }));
+        return Err(Error::new("compare", source, Reason::NotRegular { kind: kind.into() }));
     }
     let difference = match follow::stat(destination) {
         Ok(found) => (found.file_type() != kind).then_some(Difference::Type),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{LinkAtEnd, Source, check_name, native};
 use crate::options::{CopyOptions, Existing};
 use uncopy_core::other_system;
-use uncopy_core::{Error, Objection, Reason, Result};
+use uncopy_core::{Error, FileKind, Objection, Reason, Result};
 use uncopy_os::native::CopyCalls;
 
 /// Where the copy goes.
@@ -34,7 +34,7 @@ impl<'a> Destination<'a> {
         let fail = |error| other_system::refused_by_destination("examine", given, error);
         let text = given.to_string_lossy();
         if given.file_name().is_none() || text.ends_with(std::path::is_separator) {
-            return refuse(Reason::NotRegular { kind: "a directory" });
+            return refuse(Reason::NotRegular { kind: FileKind::Directory });
         }
         check_name(calls.system(), "write to", given)?;
         let replaces_name = options.replaces_name();
@@ -61,9 +61,8 @@ impl<'a> Destination<'a> {
             },
             Ok(found) => (given.to_owned(), found),
         };
-        if let Some(kind) = native::kind(&found)
-            && (!replaces_name || found.is_dir())
-        {
+        let kind = native::kind(&found);
+        if kind == FileKind::Directory || kind != FileKind::Regular && !replaces_name {
             return refuse(Reason::NotRegular { kind });
         }
         // A further name of the source may be replaced: the source stays.

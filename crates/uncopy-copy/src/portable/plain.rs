@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::mode_changes::ModeChanges;
-use uncopy_core::Note;
+use uncopy_core::{FileKind, Note};
 
 /// There are no permission bits to take over.
 pub(super) fn create_like(_: &mut OpenOptions, _: &Metadata, _: Option<u32>) {}
@@ -81,11 +81,14 @@ pub(super) fn may_have_holes(_: &Metadata) -> bool {
     false
 }
 
-/// Describes the kind of a file that is not regular.
-pub(super) fn kind(metadata: &Metadata) -> Option<&'static str> {
-    match (metadata.is_file(), metadata.is_dir()) {
-        (true, _) => None,
-        (_, true) => Some("a directory"),
-        _ => Some("no regular file"),
-    }
+/// Returns the kind of a file, as far as the system distinguishes kinds.
+pub(super) fn kind(metadata: &Metadata) -> FileKind {
+    let kind = metadata.file_type();
+    let known = [
+        (kind.is_file(), FileKind::Regular),
+        (kind.is_dir(), FileKind::Directory),
+        (kind.is_symlink(), FileKind::Symlink),
+    ];
+    let found = known.into_iter().find(|(is, _)| *is);
+    found.map_or(FileKind::Unknown, |(_, kind)| kind)
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::Path;
 
 use super::mode_changes::ModeChanges;
-use uncopy_core::Note;
+use uncopy_core::{FileKind, Note};
 
 const PERMISSIONS: u32 = 0o777;
 const OWNER: u32 = 0o700;
@@ -109,20 +109,18 @@ pub(super) fn may_have_holes(metadata: &Metadata) -> bool {
     metadata.blocks().saturating_mul(512) < metadata.len()
 }
 
-/// Describes the kind of a file that is not regular.
-pub(super) fn kind(metadata: &Metadata) -> Option<&'static str> {
+/// Returns the kind of a file.
+pub(super) fn kind(metadata: &Metadata) -> FileKind {
     let kind = metadata.file_type();
-    if kind.is_file() {
-        return None;
-    }
     let known = [
-        (kind.is_dir(), "a directory"),
-        (kind.is_symlink(), "a symbolic link"),
-        (kind.is_fifo(), "a FIFO"),
-        (kind.is_socket(), "a socket"),
-        (kind.is_char_device(), "a character device"),
-        (kind.is_block_device(), "a block device"),
+        (kind.is_file(), FileKind::Regular),
+        (kind.is_dir(), FileKind::Directory),
+        (kind.is_symlink(), FileKind::Symlink),
+        (kind.is_fifo(), FileKind::Fifo),
+        (kind.is_socket(), FileKind::Socket),
+        (kind.is_char_device(), FileKind::CharacterDevice),
+        (kind.is_block_device(), FileKind::BlockDevice),
     ];
     let found = known.into_iter().find(|(is, _)| *is);
-    Some(found.map_or("of an unknown kind", |(_, name)| name))
+    found.map_or(FileKind::Unknown, |(_, kind)| kind)
 }

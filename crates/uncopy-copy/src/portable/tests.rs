@@ -447,13 +447,13 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     let not_regular = |kind| Reason::NotRegular { kind };
     let streams = Reason::NotHere { options: vec![CopyOption::ReadStreams] };
     let copy = &scene.destination;
-    assert_eq!(copied(&fifo, copy, false), not_regular("a FIFO"));
+    assert_eq!(copied(&fifo, copy, false), not_regular(FileKind::Fifo));
     assert_eq!(copied(&fifo, copy, true), streams);
-    assert_eq!(copied(Path::new("/dev/null"), copy, false), not_regular("a character device"));
-    assert_eq!(copied(&directory, copy, true), not_regular("a directory"));
-    assert_eq!(copied(&scene.source, &fifo, false), not_regular("a FIFO"));
-    assert_eq!(copied(&scene.source, &directory, false), not_regular("a directory"));
-    assert_eq!(copied(&scene.source, &copy.join(""), false), not_regular("a directory"));
+    assert_eq!(copied(Path::new("/dev/null"), copy, false), not_regular(FileKind::CharacterDevice));
+    assert_eq!(copied(&directory, copy, true), not_regular(FileKind::Directory));
+    assert_eq!(copied(&scene.source, &fifo, false), not_regular(FileKind::Fifo));
+    assert_eq!(copied(&scene.source, &directory, false), not_regular(FileKind::Directory));
+    assert_eq!(copied(&scene.source, &copy.join(""), false), not_regular(FileKind::Directory));
     assert_eq!(scene.names(), ["directory", "fifo", "source"]);
 }
 

@@ -34,7 +34,7 @@ use crate::metadata::Made;
 use crate::peer_directory::PeerDirectory;
 use crate::peer_file::PeerFile;
 use crate::peer_link::{PeerLink, PeerObject, root_not_opened};
-use crate::source::{describe, refuse_entry};
+use crate::source::refuse_entry;
 use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
 use crate::stale::{Register, Sweeper};
@@ -42,7 +42,7 @@ use crate::written::{WrittenFiles, identity as written_identity};
 use crate::{CopyOptions, Existing};
 use crate::{facts, flush, stale};
 use uncopy_core::Note;
-use uncopy_core::{Error, Reason, Result};
+use uncopy_core::{Error, FileKind, Reason, Result};
 use uncopy_os::file::Stat;
 use uncopy_os::follow::{self, FollowResult, LinkTarget};
 use uncopy_os::{Sys, directory, file};
@@ -159,7 +159,7 @@ fn refuse_special(end: &Path, options: &CopyOptions) -> Result<()> {
     }
     match directory::stat_path(end).map(|stat| stat.file_type()) {
         Ok(kind) if is_special(kind) => {
-            let reason = Reason::NotRegular { kind: describe(kind) };
+            let reason = Reason::NotRegular { kind: kind.into() };
             Err(Error::new("write to", end, reason))
         }
         _ => Ok(()),
@@ -324,7 +324,7 @@ fn close_journal(
 /// in it; if the caller names a symbolic link that is to be followed, those of its target.
 fn resolve(destination: &Path, follows: bool) -> Result<(OwnedFd, PathBuf, OsString)> {
     if names_directory(destination) && !destination.as_os_str().is_empty() {
-        let reason = Reason::NotRegular { kind: "a directory" };
+        let reason = Reason::NotRegular { kind: FileKind::Directory };
         return Err(Error::new("write to", destination, reason));
     }
     let (above, name) = split(destination)?;

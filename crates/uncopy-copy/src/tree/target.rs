@@ -17,7 +17,7 @@ use crate::peer_link::PeerLink;
 use crate::private::{self, Private};
 use crate::stale::{Noting, Register, Sweeper, Unproven};
 use crate::{remove, stale};
-use uncopy_core::{Errno, Error, Objection, Reason, Result};
+use uncopy_core::{Errno, Error, FileKind, Objection, Reason, Result};
 use uncopy_os::file::Stat;
 use uncopy_os::follow::{self, FollowError};
 use uncopy_os::{Sys, directory, file, name};
@@ -262,7 +262,7 @@ fn is_built_from(source: &Path, inode: u64, destination: &Path, options: &JobOpt
 pub(super) fn split(path: &Path) -> Result<(&Path, &OsStr)> {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => Ok((parent, name)),
-        _ => Err(Error::new("copy", path, Reason::NotRegular { kind: "a directory" })),
+        _ => Err(Error::new("copy", path, Reason::NotRegular { kind: FileKind::Directory })),
     }
 }
 

@@ -83,7 +83,7 @@ use std::fmt::Display;
 use std::path::{self, PathBuf};
 
 use super::Errno;
-use crate::Mechanism;
+use crate::{FileKind, Mechanism};
 
 /// A field, as displayed in a text.
 pub(super) trait Shown {
@@ -114,4 +114,4 @@ macro_rules! shown_as_they_are {
         })+
     };
 }
-shown_as_they_are!(&'static str, Errno, Mechanism, String, u64);
+shown_as_they_are!(&'static str, Errno, FileKind, Mechanism, String, u64);

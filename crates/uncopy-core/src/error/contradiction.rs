@@ -1,7 +1,7 @@
 //! Options that conflict or are not available.
 
 use super::coded::coded;
-use crate::Mechanism;
+use crate::{FileKind, Mechanism};
 
 coded! {
     /// Options of a copy or a job that conflict, are not in this build, or do not fit the files.
@@ -37,8 +37,8 @@ coded! {
             "leave one of them out";
         /// `if_changed` is `Retry`, and the destination is a FIFO or device.
         StreamCannotRetry {
-            /// File type with its article: "a FIFO".
-            kind: &'static str,
+            /// Kind of the destination.
+            kind: FileKind,
         } = "stream_cannot_retry",
             "it is {kind}: what was written to it cannot be taken back to be tried again when the source \
              changes",

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 
 use super::{Errno, Reason, SourceDoubt};
-use crate::{Exclusion, Refusal, RefusalReason, System, Unseen};
+use crate::{Exclusion, FileKind, Refusal, RefusalReason, System, Unseen};
 
 macro_rules! steps {
     ($($step:ident = $code:literal, $text:literal;)*) => {
@@ -152,10 +152,14 @@ pub(super) fn after(operation: &str, reason: &Reason) -> Option<NextStep> {
         Reason::Network { errno } => on_network(*errno),
         Reason::ForeignLink { .. } => NextStep::NameLinkTarget,
         Reason::SameFile { .. } => NextStep::NameOtherDestination,
-        Reason::NotRegular { kind: "a directory" } if operation == "copy" => NextStep::CopyAsTree,
-        Reason::NotRegular { kind: "a directory" } => NextStep::NameFile,
-        Reason::NotRegular { kind: "a socket" } if operation == "copy" => NextStep::MakeSocket,
-        Reason::NotRegular { kind: "a socket" } => NextStep::NameOtherDestination,
+        Reason::NotRegular { kind: FileKind::Directory } if operation == "copy" => {
+            NextStep::CopyAsTree
+        }
+        Reason::NotRegular { kind: FileKind::Directory } => NextStep::NameFile,
+        Reason::NotRegular { kind: FileKind::Socket } if operation == "copy" => {
+            NextStep::MakeSocket
+        }
+        Reason::NotRegular { kind: FileKind::Socket } => NextStep::NameOtherDestination,
         Reason::NotRegular { .. } => NextStep::CopyContents,
         Reason::SourceChanged { .. } => NextStep::AcceptChange,
         Reason::VerificationFailed { doubt: None, .. } => NextStep::CheckCables,
@@ -281,7 +285,7 @@ fn on_network(errno: Errno) -> NextStep {
 #[cfg(test)]
 mod tests {
     use super::{NextStep, after};
-    use crate::{Contradiction, Errno, Objection, Reason};
+    use crate::{Contradiction, Errno, FileKind, Objection, Reason};
 
     #[test]
     fn every_error_number_has_a_next_step() {
@@ -313,9 +317,13 @@ mod tests {
             ("link", call(Errno::ENOSPC), NextStep::FreeSpace),
             ("read", call(Errno::EISDIR), NextStep::NameNoDirectory),
             ("write to", call(Errno::EISDIR), NextStep::NameOtherDestination),
-            ("copy", Reason::NotRegular { kind: "a socket" }, NextStep::MakeSocket),
-            ("copy", Reason::NotRegular { kind: "a FIFO" }, NextStep::CopyContents),
-            ("write to", Reason::NotRegular { kind: "a socket" }, NextStep::NameOtherDestination),
+            ("copy", Reason::NotRegular { kind: FileKind::Socket }, NextStep::MakeSocket),
+            ("copy", Reason::NotRegular { kind: FileKind::Fifo }, NextStep::CopyContents),
+            (
+                "write to",
+                Reason::NotRegular { kind: FileKind::Socket },
+                NextStep::NameOtherDestination,
+            ),
         ] {
             assert_eq!(after(operation, &reason), Some(step), "{operation}: {reason}");
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Errno;
 use super::coded::coded;
+use crate::FileKind;
 
 coded! {
     /// Why the library refuses an operation.
@@ -55,8 +56,8 @@ coded! {
             "choose another suffix, or numbered backups";
         /// The source is a FIFO, socket or device, and is to be copied as an entry of a tree is, without its contents.
         SpecialEntry {
-            /// Kind of the file, with its article.
-            kind: &'static str,
+            /// Kind of the file.
+            kind: FileKind,
         } = "special_entry",
             "it is {kind}, whose contents no entry of a tree has",
             "copy it alone with copy_contents, or set specials to make a new one";
@@ -123,10 +124,10 @@ coded! {
         DirectoryReplaced = "directory_replaced",
             "another directory took its name meanwhile",
             "copy again when it is no longer renamed";
-        /// The type of the entry changed after it was listed.
+        /// The kind of the entry changed after it was listed.
         KindChanged {
-            /// Its type now, with its article: "a FIFO".
-            kind: &'static str,
+            /// Its kind now.
+            kind: FileKind,
         } = "kind_changed",
             "it became {kind} after it was listed",
             "copy again";

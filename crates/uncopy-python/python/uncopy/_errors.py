@@ -109,14 +109,19 @@ def source_changed(source, destination):
     return exception("source_changed", "source_changed", None, None, message, name, source, destination)
 
 
+def words_for_kind(kind):
+    """Return words for the code of a kind of file, with their article."""
+    return {"fifo": "a FIFO", "unknown": "a special file"}.get(kind, "a " + kind.replace("_", " "))
+
+
 def _not_regular(kind, subject, source, destination):
-    """Make what `shutil` raises for a file that is none; `kind` has its article."""
-    if kind == "a directory":
+    """Make what `shutil` raises for a file that is not regular; `kind` is the code of its kind."""
+    if kind == "directory":
         return IsADirectoryError(_errno.EISDIR, "Is a directory", source, None, destination)
-    if kind == "a socket":
+    if kind == "socket":
         return OSError(_errno.ENXIO, "No such device or address", source, None, destination)
-    if kind == "a FIFO":
+    if kind == "fifo":
         return named_pipe(subject)
     from shutil import SpecialFileError
 
-    return SpecialFileError(f"`{subject}` is {kind}")
+    return SpecialFileError(f"`{subject}` is {words_for_kind(kind)}")

@@ -385,11 +385,16 @@ def _special(source):
     """Make what `shutil` raises for a file that is neither file, directory nor link."""
     import stat
 
-    from uncopy._errors import exception
+    from uncopy._errors import exception, words_for_kind
 
     mode = os.lstat(source).st_mode
-    kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
-    kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "a device")
+    kinds = (
+        (stat.S_ISFIFO, "fifo"),
+        (stat.S_ISSOCK, "socket"),
+        (stat.S_ISCHR, "character_device"),
+        (stat.S_ISBLK, "block_device"),
+    )
+    kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "unknown")
     name = os.fsdecode(source)
-    message = f"cannot copy {name}: it is {kind}"
+    message = f"cannot copy {name}: it is {words_for_kind(kind)}"
     return exception("not_regular", kind, None, None, message, name, source, None)

@@ -201,6 +201,7 @@ fn code_of(error: &Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uncopy_core::FileKind;
 
     #[test]
     fn errors_have_kinds() {
@@ -208,7 +209,7 @@ mod tests {
         let what = String::new();
         for (error, expected) in [
             (refused(Objection::SourceSincePlan { what }), FailureKind::SourceChanged),
-            (refused(Objection::KindChanged { kind: "a FIFO" }), FailureKind::SourceChanged),
+            (refused(Objection::KindChanged { kind: FileKind::Fifo }), FailureKind::SourceChanged),
             (refused(Objection::DestinationSincePlan), FailureKind::Conflict),
             (refused(Objection::NotDirectory), FailureKind::Conflict),
             (refused(Objection::Overtaken), FailureKind::Overtaken),

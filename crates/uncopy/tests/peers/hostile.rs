@@ -20,7 +20,7 @@ use uncopy::copy::peer::{
     Peer, PeerAttribute, PeerContents, PeerCount, PeerEntry, PeerError, PeerFailedEntry,
     PeerHandle, PeerOpened, PeerPage, PeerRanges,
 };
-use uncopy::{Errno, Objection, Reason};
+use uncopy::{Errno, FileKind, Objection, Reason};
 use uncopy_os::directory;
 use uncopy_os::file::{Stat, Timestamp};
 
@@ -235,16 +235,11 @@ fn statuses_that_no_file_has_end_the_job() {
 #[test]
 fn what_became_another_thing_after_it_was_listed_says_so() {
     for is_directory in [false, true] {
-        for (mode, kind) in [
-            (0o120_777, "a symbolic link"),
-            (0o010_644, "a FIFO"),
-            (if is_directory { 0o100_644 } else { 0o040_755 }, "other"),
-        ] {
-            let kind = match (kind, is_directory) {
-                ("other", true) => "a regular file",
-                ("other", false) => "a directory",
-                (kind, _) => kind,
-            };
+        let other = match is_directory {
+            true => (0o100_644, FileKind::Regular),
+            false => (0o040_755, FileKind::Directory),
+        };
+        for (mode, kind) in [(0o120_777, FileKind::Symlink), (0o010_644, FileKind::Fifo), other] {
             let scene = Scene::new();
             let (directory, file) = stats(&scene);
             let listed = if is_directory { directory } else { file };

@@ -21,7 +21,7 @@ use crate::journal_name::{self, journal_name};
 use crate::portable::identity::{Identity, identify};
 use crate::portable::names::directory_of;
 use crate::{for_owner_alone, native, native_trees};
-use uncopy_core::{Error, Objection, Reason, Result, other_system};
+use uncopy_core::{Error, FileKind, Objection, Reason, Result, other_system};
 use uncopy_os::file_id::{FileId, Timestamp};
 
 /// Files are flushed and noted in batches of this number, or of this many bytes, or this old.
@@ -112,7 +112,7 @@ impl Journal {
     ) -> Result<Journal> {
         let refuse = |why| Err(Error::new("resume the copy to", destination, Reason::Refused(why)));
         let Some(path) = journal_path(destination) else {
-            let reason = Reason::NotRegular { kind: "a directory" };
+            let reason = Reason::NotRegular { kind: FileKind::Directory };
             return Err(Error::new("resume the copy to", destination, reason));
         };
         let journal = match Journal::open_at(calls, path.clone()) {

@@ -64,7 +64,7 @@ impl Job<'_> {
                 if options.sources == Sources::Entries
                     && (kind == EntryKind::Directory || !options.specials) =>
             {
-                let kind = crate::native::kind(&metadata).unwrap_or("no regular file");
+                let kind = crate::native::kind(&metadata);
                 Err(Error::new("copy", source, Reason::NotRegular { kind }))
             }
             EntryKind::Directory => self.copy_tree(source, destination, metadata),

@@ -180,7 +180,7 @@ impl Job<'_> {
         }
         match kind_of(&metadata) {
             EntryKind::Special | EntryKind::Symlink => {
-                let kind = crate::native::kind(&metadata).unwrap_or("no regular file");
+                let kind = crate::native::kind(&metadata);
                 let reason = Reason::Refused(Objection::KindChanged { kind });
                 Err(Error::new("copy", &place.source, reason))
             }
