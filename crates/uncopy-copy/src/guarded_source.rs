@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 
 use crate::entries_ahead::EntriesAhead;
+use crate::mounts;
 use crate::options::Preserve;
 use crate::peer::{Peer, PeerContents, PeerEntry, PeerNamed, PeerNames};
 use crate::peer_directory::{ListedThere, PeerDirectory};
@@ -113,8 +114,14 @@ impl GuardedSource {
         GuardedSource(SourceDirectory::Here(directory))
     }
 
+    /// Whether a directory of this machine is this one or lies in it, by whichever mounts they were opened.
+    pub fn holds(&self, directory: impl AsFd) -> bool {
+        self.open_here().is_some_and(|source| mounts::is_within(directory, source))
+    }
+
     /// Returns its descriptor, if it is on this machine.
-    pub(crate) fn open_here(&self) -> Option<&OwnedFd> {
+    #[must_use]
+    pub fn open_here(&self) -> Option<&OwnedFd> {
         match &self.0 {
             SourceDirectory::Here(directory) => Some(directory),
             SourceDirectory::There(_) => None,

@@ -16,25 +16,42 @@ pub(crate) struct FilesystemPlace {
     path: PathBuf,
 }
 
-impl FilesystemPlace {
-    /// Finds the place of an open file. `None`: it has no name here, or `/proc` cannot be read.
-    pub(crate) fn of(file: impl AsFd) -> Option<FilesystemPlace> {
+/// Table of mounts of this process, as it was at one moment.
+pub(crate) struct MountTable(String);
+
+impl MountTable {
+    /// Reads the table. `None`: `/proc` is not mounted.
+    pub(crate) fn read() -> Option<MountTable> {
+        fs::read_to_string("/proc/self/mountinfo").ok().map(MountTable)
+    }
+
+    /// Finds the place of an open file. `None`: it has no name here, or was mounted after the table was read.
+    pub(crate) fn place_of(&self, file: impl AsFd) -> Option<FilesystemPlace> {
         let fd = file.as_fd();
         let path = fs::read_link(file::path_of(fd)).ok()?;
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
         let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
-        FilesystemPlace::in_table(&fs::read_to_string("/proc/self/mountinfo").ok()?, mount, &path)
+        self.place(mount, &path)
     }
 
-    fn in_table(mounts: &str, mount: &str, path: &Path) -> Option<FilesystemPlace> {
-        let line = mounts.lines().find(|line| line.split(' ').next() == Some(mount))?;
+    fn place(&self, mount: &str, path: &Path) -> Option<FilesystemPlace> {
+        let line = self.0.lines().find(|line| line.split(' ').next() == Some(mount))?;
         let mut words = line.split(' ').skip(2);
         let device = words.next()?.to_owned();
         let root = PathBuf::from(unescaped(words.next()?));
         let point = PathBuf::from(unescaped(words.next()?));
         Some(FilesystemPlace { device, path: root.join(path.strip_prefix(point).ok()?) })
     }
+}
 
+/// Whether an open directory is another one or lies below it, by whichever mounts they were opened.
+pub(crate) fn is_within(directory: impl AsFd, tree: impl AsFd) -> bool {
+    let places =
+        MountTable::read().and_then(|mounts| mounts.place_of(directory).zip(mounts.place_of(tree)));
+    places.is_some_and(|(place, tree)| place.lies_within(&tree))
+}
+
+impl FilesystemPlace {
     /// Whether it is the other place, or lies below it.
     pub(crate) fn lies_within(&self, other: &FilesystemPlace) -> bool {
         self.device == other.device && self.path.starts_with(&other.path)
@@ -68,12 +85,15 @@ mod tests {
 
     #[test]
     fn a_place_is_the_same_wherever_it_is_mounted() {
-        let mounts = r"21 1 254:1 / / rw - ext4 /dev/vda1 rw
+        let mounts = MountTable(
+            r"21 1 254:1 / / rw - ext4 /dev/vda1 rw
 30 21 254:1 /s/d\040e /t/m rw shared:5 - ext4 /dev/vda1 rw
 31 21 254:1 /s/d\040ef /t/n rw - ext4 /dev/vda1 rw
 32 21 0:32 / /tmp rw - tmpfs tmpfs rw
-";
-        let place = |mount, path| FilesystemPlace::in_table(mounts, mount, Path::new(path));
+"
+            .into(),
+        );
+        let place = |mount, path| mounts.place(mount, Path::new(path));
         let source = place("21", "/s").unwrap();
         let part = place("21", "/s/d e").unwrap();
         for (mount, path, in_source, in_part) in [

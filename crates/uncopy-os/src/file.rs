@@ -92,6 +92,12 @@ pub fn stat(fd: impl AsFd) -> Sys<Stat> {
     look_up(fd, "", AtFlags::EMPTY_PATH, FACTS | StatxFlags::DIOALIGN)
 }
 
+/// Returns the id of the mount that a file was opened through (`STATX_MNT_ID`, Linux 5.8). `None`: the kernel does not say.
+pub fn mount_id(fd: impl AsFd) -> Option<u64> {
+    let found = fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+}
+
 /// Returns the inode number of an open file; for a socket the one of `/proc/PID/fd`.
 pub fn inode(fd: impl AsFd) -> Sys<u64> {
     Ok(fs::fstat(fd)?.st_ino)

@@ -101,6 +101,12 @@ fn objection(found: &Objection) -> String {
         Objection::KindChanged { kind } => {
             return format!("it became {kind} since the plan; make a new plan");
         }
+        Objection::InsideSource { tree } => {
+            return format!(
+                "it is {} itself or a part of it, which is mounted there; unmount that, or make a new plan with --exclude",
+                tree.display()
+            );
+        }
         Objection::FileReplaced => {
             "another file has its name, and no unit made it; look at it, and remove or rename it"
         }
@@ -202,6 +208,7 @@ mod tests {
             Objection::MakingForbidden { errno },
             Objection::OwnerForbidden { errno },
             Objection::WritingForbidden,
+            Objection::InsideSource { tree: "a".into() },
             Objection::SpecialEntry { kind: FileKind::Fifo },
             Objection::PeerLost { what: "end of file".to_owned() },
             Objection::KindChanged { kind: FileKind::Fifo },

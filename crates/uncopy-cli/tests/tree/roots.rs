@@ -14,6 +14,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_destination_inside_the_source_is_refused,
         [Need::At(Place::Xfs)] a_destination_inside_the_source_by_a_bind_mount_is_refused,
         [Need::Root] a_part_of_the_source_that_is_mounted_in_the_destination_stays,
+        [Need::Root] a_part_of_a_listed_source_that_is_mounted_in_the_destination_stays,
+        [Need::Root] a_destination_that_is_a_part_of_the_source_mounted_again,
         [] a_missing_source_is_reported_and_the_others_copied,
         [] the_current_directory,
         [] a_slash_at_the_end,
@@ -97,8 +99,10 @@ fn a_destination_inside_the_source_by_a_bind_mount_is_refused() {
 /// Files of the source were overwritten and deleted through the mount, with exit code 0.
 fn a_part_of_the_source_that_is_mounted_in_the_destination_stays() {
     for flags in [&[][..], &["--delete"], &["--remove-source-files"], &["--delete", "--dry-run"]] {
-        // A part of the tree itself, and one of another source of the same copy.
-        for (part, with_other) in [("a/d", false), ("other/d", true)] {
+        // A part of the tree itself, and one of another source of the same copy, which is before or behind it.
+        let rows: [(&str, &[&str]); 3] =
+            [("a/d", &["a"]), ("other/d", &["other", "a"]), ("other/d", &["a", "other"])];
+        for (part, sources) in rows {
             let trees = Trees::new();
             trees.file("a/d/g", "precious");
             trees.file("other/d/g", "precious");
@@ -106,9 +110,7 @@ fn a_part_of_the_source_that_is_mounted_in_the_destination_stays() {
             let mounted = trees.to.join("a/m");
             fs::create_dir_all(&mounted).unwrap();
             let mount = Mount::bind_file(&trees.source().join(part), &mounted);
-            let sources = [("other", with_other), ("a", true)];
-            let sources = sources.iter().filter(|(_, is_given)| *is_given);
-            let sources = sources.map(|(name, _)| trees.source().join(name));
+            let sources = sources.iter().map(|name| trees.source().join(name));
             let run = cp().args(flags).args(sources).arg(trees.to.path()).run();
             let text = run.failed(1).to_owned();
             drop(mount);
@@ -118,6 +120,58 @@ fn a_part_of_the_source_that_is_mounted_in_the_destination_stays() {
             let kept = places.iter().any(|place| fs::read(place).is_ok_and(|it| it == b"precious"));
             assert!(kept, "{flags:?} {part}");
             assert_eq!(fs::read(trees.source().join("a/m/g")).unwrap(), b"other", "{flags:?}");
+        }
+    }
+}
+
+/// Listed files, and files that keep their directories, went through the mount all the same.
+fn a_part_of_a_listed_source_that_is_mounted_in_the_destination_stays() {
+    for flags in [&["--files-from=list"][..], &["--parents"]] {
+        let trees = Trees::new();
+        trees.file("a/f", "another");
+        trees.file("b/f", "precious");
+        let with_list = flags[0].starts_with("--files");
+        let mounted = match with_list {
+            true => trees.to.join("a"),
+            false => trees.to.join(trees.source().strip_prefix("/").unwrap()).join("a"),
+        };
+        fs::create_dir_all(&mounted).unwrap();
+        fs::write(trees.to.join("list"), "a\nb\n").unwrap();
+        let mount = Mount::bind_file(&trees.source().join("b"), &mounted);
+        let run = cp().current_dir(trees.to.path()).args(flags);
+        let run = match with_list {
+            true => run.arg(trees.source()),
+            false => run.args(["a", "b"].map(|name| trees.source().join(name))),
+        };
+        let run = run.arg(trees.to.path()).run();
+        let text = run.failed(1).to_owned();
+        drop(mount);
+        assert!(text.contains("lies in it"), "{flags:?}: {text}");
+        assert_eq!(fs::read(trees.source().join("b/f")).unwrap(), b"precious", "{flags:?}");
+    }
+}
+
+/// Deletions of what the source has not went into its own part.
+fn a_destination_that_is_a_part_of_the_source_mounted_again() {
+    for flags in [&["-T"][..], &["-T", "--delete"], &["-T", "--delete", "--dry-run"], &[]] {
+        for part in ["d", "d/e"] {
+            let trees = Trees::new();
+            trees.file("f", "another");
+            trees.file("d/e/f", "precious");
+            trees.file("d/f", "precious");
+            let mounted = trees.to.join("again");
+            fs::create_dir(&mounted).unwrap();
+            let mount = Mount::bind_file(&trees.source().join(part), &mounted);
+            let run = cp().args(flags).arg(trees.source()).arg(&mounted).run();
+            let text = run.failed(1).to_owned();
+            drop(mount);
+            assert!(text.contains("lies in it"), "{flags:?} {part}: {text}");
+            for name in ["d/e/f", "d/f"] {
+                let kept = fs::read(trees.source().join(name)).unwrap();
+                assert_eq!(kept, b"precious", "{flags:?} {part}");
+            }
+            let names = fs::read_dir(trees.source().join(part)).unwrap().count();
+            assert_eq!(names, if part == "d" { 2 } else { 1 }, "{flags:?} {part}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use testbed::{Case, Compared, Mount, Need, Place, Program, Run, Scratch};
@@ -15,6 +15,8 @@ pub(super) fn cases() -> Vec<Case> {
         [Need::Root] files_of_two_filesystems_stay_apart,
         [Need::Root] a_source_that_a_mount_hides_in_the_destination,
         [Need::Root] a_destination_that_a_mount_hides_in_the_source,
+        [Need::Root] parts_of_the_source_that_are_mounted_in_the_destination_stay,
+        [Need::Root] a_destination_that_is_a_part_of_the_source_mounted_again,
         [] ledgers_of_other_plans_stay,
         [Need::Root] a_root_that_is_not_mounted,
         [Need::Root] a_destination_that_is_named_from_where_it_is_to_be_made,
@@ -111,6 +113,108 @@ fn a_destination_that_a_mount_hides_in_the_source() {
     assert!(!scratch.join("plan/plan.json").exists());
     drop(mount);
     assert_untouched(&scratch.join("outer"));
+}
+
+/// Returns everything in a tree: names, modes, and contents of files.
+fn everything_in(root: &Path) -> Vec<(PathBuf, u32, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        if metadata.is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        let contents = metadata.is_file().then(|| fs::read(&path).unwrap());
+        found.push((path, metadata.permissions().mode(), contents));
+    }
+    found.sort();
+    found
+}
+
+/// Files of the source were overwritten and deleted through the mounts, and the units were done.
+fn parts_of_the_source_that_are_mounted_in_the_destination_stay() {
+    // Parts of the source, and where in the destination each is mounted.
+    let rows: [&[(&str, &str)]; 4] = [
+        &[("b", "m")],
+        &[("b/inner", "deep/er")],
+        &[("b", "m"), ("c", "deep/er")],
+        &[("b", "deep"), ("c", "deep/er")],
+    ];
+    for parts in rows {
+        for flags in [&[][..], &["--delete"]] {
+            for when in ["before the plan", "after the plan", "before the last unit"] {
+                let row = format!("{parts:?} {flags:?} {when}");
+                let work = Work::new();
+                for part in ["b", "b/inner", "c"] {
+                    for name in ["f", "only", "er/f", "new/f"] {
+                        work.write(format!("{part}/{name}"), format!("precious {part}/{name}"));
+                    }
+                }
+                for directory in ["m", "deep/er"] {
+                    for name in ["f", "new/f"] {
+                        work.write(format!("{directory}/{name}"), "another");
+                    }
+                    work.write(format!("{directory}/large"), testbed::seeded(5, 0, 3 << 20));
+                    let directory = work.source().join(directory);
+                    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+                }
+                for name in ["m/only", "deep/er/only", "deep/only"] {
+                    put(&work.destination().join(name), "planned to be deleted");
+                }
+                let mount = || -> Vec<Mount> {
+                    let mounts = parts.iter().map(|(part, over)| {
+                        Mount::bind_file(&work.source().join(part), &work.destination().join(over))
+                    });
+                    mounts.collect()
+                };
+                let before = everything_in(&work.source());
+                let mut mounts;
+                if when == "before the plan" {
+                    mounts = mount();
+                    let plan = uncopy().args(["unit", "plan", "-a", "--bytes=1Mi"]).args(flags);
+                    let plan = plan.arg("--out").arg(work.directory());
+                    let run = plan.arg(work.source()).arg(work.destination()).run();
+                    let said = run.failed(1);
+                    assert!(said.contains("a part of it, which is mounted there"), "{row}: {said}");
+                } else {
+                    work.plan(flags);
+                    let units = work.units();
+                    let mut first = 0;
+                    if when == "before the last unit" {
+                        first = units.len() - 1;
+                        for unit in &units[..first] {
+                            assert!(run_unit(unit).status.success(), "{row}");
+                        }
+                    }
+                    mounts = mount();
+                    let said: String =
+                        units[first..].iter().map(|unit| run_unit(unit).stdout).collect();
+                    assert!(said.contains("\"inside_source\""), "{row}: {said}");
+                }
+                while let Some(mount) = mounts.pop() {
+                    drop(mount);
+                }
+                assert_eq!(everything_in(&work.source()), before, "{row}");
+            }
+        }
+    }
+}
+
+fn a_destination_that_is_a_part_of_the_source_mounted_again() {
+    for flags in [&[][..], &["--delete"]] {
+        for part in ["outer/inner", "outer/inner/below"] {
+            let (scratch, first) = hidden();
+            drop(first);
+            put(&scratch.join("outer/inner/below/keep"), "keep");
+            let mount = Mount::bind_file(&scratch.join(part), &scratch.join("again"));
+            let before = everything_in(&scratch.join("outer"));
+            let run = planned(&scratch, flags, "outer", "again");
+            assert_ne!(run.status.code(), Some(0), "{part}: {}", run.stderr);
+            assert!(!scratch.join("plan/plan.json").exists());
+            drop(mount);
+            assert_eq!(everything_in(&scratch.join("outer")), before);
+        }
+    }
 }
 
 /// A plan whose destination holds that of another one copies and deletes none of its ledger.
@@ -302,8 +406,7 @@ fn a_destination_that_was_copied_between_two_parts() {
                 fs::rename(&aside, work.destination()).unwrap();
             }
             false => {
-                let is_staging =
-                    |path: &std::path::PathBuf| path.extension() == Some("part".as_ref());
+                let is_staging = |path: &PathBuf| path.extension() == Some("part".as_ref());
                 let mut entries =
                     fs::read_dir(work.destination()).unwrap().map(|entry| entry.unwrap().path());
                 let staging = entries.find(is_staging).unwrap();

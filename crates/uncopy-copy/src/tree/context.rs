@@ -1,6 +1,6 @@
 //! Holds the options of a job, its rate limit, and what was learnt about the machine.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,9 @@ use crate::backup_claims::BackupClaims;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::guard::{Guard, Guarded};
+use crate::guarded_entries::GuardedEntries;
 use crate::jobs::JobOptions;
-use crate::mounts::FilesystemPlace;
+use crate::mounts::MountTable;
 use crate::stale::TemporaryNames;
 use crate::{CopyContext, CopyOptions, Gate, Throttle};
 use uncopy_os::{follow, privilege};
@@ -38,8 +39,12 @@ pub(super) struct Context<'a> {
     destinations: Mutex<Vec<Identity>>,
     /// Paths that the caller named below a directory that is copied as a whole.
     named: RwLock<NamedBelow>,
+    /// Sources and destinations, as the caller named them.
+    pairs: &'a [(PathBuf, PathBuf)],
+    /// Path of the directory that all entries of a guarded job lie in.
+    source_of_all: Option<&'a Path>,
     /// Roots of the source that are directories.
-    sources: Mutex<HashMap<Identity, PathBuf>>,
+    sources: Mutex<HashSet<Identity>>,
     removals: Removals,
     temporary_names: TemporaryNames,
     backup_claims: Option<BackupClaims>,
@@ -47,7 +52,11 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(options: &'a JobOptions, guard: Option<&'a dyn Guard>) -> Context<'a> {
+    pub(super) fn new(
+        options: &'a JobOptions,
+        pairs: &'a [(PathBuf, PathBuf)],
+        listed: Option<GuardedEntries<'a>>,
+    ) -> Context<'a> {
         Context {
             options,
             inside: options.copy.in_own_tree(),
@@ -58,11 +67,13 @@ impl<'a> Context<'a> {
             is_aside_own: AtomicBool::new(false),
             destinations: Mutex::default(),
             named: RwLock::default(),
+            pairs,
+            source_of_all: listed.map(|listed| listed.source),
             sources: Mutex::default(),
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
             backup_claims: BackupClaims::of(options.copy.backup.as_ref()),
-            guard,
+            guard: listed.map(|listed| listed.guard),
         }
     }
 
@@ -205,24 +216,24 @@ impl<'a> Context<'a> {
     }
 
     /// Notes a root of the source, which is therefore not to be deleted.
-    pub(super) fn add_source(&self, source: Identity, path: &Path) {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.insert(source, path.to_owned());
+    pub(super) fn add_source(&self, source: Identity) {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(source);
     }
 
     pub(super) fn is_source(&self, directory: Identity) -> bool {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&directory)
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).contains(&directory)
     }
 
-    /// Returns the source that a directory lies in or is, which is mounted elsewhere.
-    pub(super) fn source_around(&self, mounted: impl AsFd) -> Option<PathBuf> {
-        let place = FilesystemPlace::of(mounted)?;
-        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds_it = |path: &&PathBuf| {
-            let source = follow::open_root(path).ok().and_then(FilesystemPlace::of);
+    /// Returns the source of the job that a directory lies in or is, which is mounted elsewhere.
+    pub(super) fn source_around(&self, mounted: impl AsFd) -> Option<&'a Path> {
+        let mounts = MountTable::read()?;
+        let place = mounts.place_of(mounted)?;
+        let holds_it = |path: &&Path| {
+            let source = follow::open_root(path).ok().and_then(|source| mounts.place_of(source));
             source.is_some_and(|source| place.lies_within(&source))
         };
-        sources.values().find(holds_it).cloned()
+        let named = self.pairs.iter().map(|(source, _)| source.as_path());
+        named.chain(self.source_of_all).find(holds_it)
     }
 
     /// Notes a directory that is written to, which is therefore no source.

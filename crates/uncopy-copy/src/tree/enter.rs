@@ -160,7 +160,7 @@ pub(super) fn pair_of(
 fn check_mounted(context: &Context<'_>, place: &Place<'_>, mounted: &OwnedFd) -> Result<()> {
     match context.source_around(mounted) {
         Some(tree) => {
-            let reason = Reason::Refused(Objection::InsideSource { tree });
+            let reason = Reason::Refused(Objection::InsideSource { tree: tree.to_owned() });
             Err(Error::new("copy to", place.destination(), reason))
         }
         None => Ok(()),

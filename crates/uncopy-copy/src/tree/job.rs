@@ -1,5 +1,6 @@
 //! Owns the parts of a job, from which its workers take what they need.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::budget::Budget;
@@ -10,7 +11,7 @@ use super::links::Links;
 use super::queue::Queue;
 use super::resume::Resume;
 use super::tally::Tally;
-use crate::guard::Guard;
+use crate::guarded_entries::GuardedEntries;
 use crate::jobs::{JobObserver, JobOptions, Summary};
 use crate::pause::Stopwatch;
 use crate::peer_link::PeerLink;
@@ -28,17 +29,17 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Makes the parts of a job; `peer`: its source is on another machine; `guard`: asked about each
-    /// entry.
+    /// Makes the parts of a job that copies `pairs`, or listed entries; `peer`: its source is on another machine.
     pub(super) fn new(
         options: &'a JobOptions,
         observer: &'a dyn JobObserver,
         peer: Option<Arc<PeerLink>>,
-        guard: Option<&'a dyn Guard>,
+        pairs: &'a [(PathBuf, PathBuf)],
+        listed: Option<GuardedEntries<'a>>,
     ) -> Job<'a> {
         let budget = Budget::new(options, peer.is_some());
         Job {
-            context: Context::new(options, guard),
+            context: Context::new(options, pairs, listed),
             queue: Queue::new(budget.max_batches(), options.gate.clone()),
             budget,
             links: Links::new(options.links_in_memory),

@@ -401,7 +401,7 @@ fn copy_directory(
         }
     };
     let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
-    worker.context.add_source(identity(&fd.stat_here(&stat)), source);
+    worker.context.add_source(identity(&fd.stat_here(&stat)));
     if !absent {
         worker.context.add_destination(identity(&target_stat));
     }

@@ -59,7 +59,7 @@ fn run(
     let one_by_one = if options.parents == Parents::Omit { pairs } else { &[] };
     let begin = Stopwatch::start(options.gate.as_ref());
     let (job, mut sources_not_tried) =
-        (Job::new(options, observer, peer.cloned(), listed.map(|listed| listed.guard)), 0);
+        (Job::new(options, observer, peer.cloned(), pairs, listed), 0);
     let control = &job.control();
     std::thread::scope(|scope| {
         if options.scan_ahead {

@@ -13,6 +13,7 @@ use super::directory::{Identity, identity};
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::partial;
 use crate::jobs::{DestinationLinks, JobOptions, fingerprint};
+use crate::mounts;
 use crate::peer_link::PeerLink;
 use crate::private::{self, Private};
 use crate::stale::{Noting, Register, Sweeper, Unproven};
@@ -403,20 +404,44 @@ fn check_outside(
     from: Identity,
 ) -> Result<()> {
     let fail = |errno| Error::destination("examine the directories above", given, errno);
+    let refuse = || {
+        let reason = Reason::Refused(Objection::InsideSource { tree: source.to_owned() });
+        Err(Error::new("copy to", given, reason))
+    };
     let mut at = file::duplicate(destination).map_err(fail)?;
     let mut known = identity(&file::stat(&at).map_err(fail)?);
     loop {
         if known == from {
-            let reason = Reason::Refused(Objection::InsideSource { tree: source.to_owned() });
-            return Err(Error::new("copy to", given, reason));
+            return refuse();
         }
         at = directory::open_parent(&at).map_err(fail)?;
         let above = identity(&file::stat(&at).map_err(fail)?);
         if above == known {
-            return Ok(());
+            break;
         }
         known = above;
     }
+    // A part of the source may be mounted elsewhere.
+    match open_source(source, from) {
+        Some(tree)
+            if are_mounted_apart(destination, &tree) && mounts::is_within(destination, &tree) =>
+        {
+            refuse()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens a source of this machine again. `None`: another directory has its path, or it is on another machine.
+fn open_source(source: &Path, from: Identity) -> Option<OwnedFd> {
+    let opened = follow::open_root(source).ok()?;
+    file::stat(&opened).is_ok_and(|stat| identity(&stat) == from).then_some(opened)
+}
+
+/// Whether two files may have been opened through different mounts.
+fn are_mounted_apart(one: impl AsFd, other: impl AsFd) -> bool {
+    let ids = (file::mount_id(one), file::mount_id(other));
+    ids.0.is_none() || ids.0 != ids.1
 }
 
 impl Aside {

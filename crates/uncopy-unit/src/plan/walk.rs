@@ -95,7 +95,8 @@ pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
         Err(error) => return Err(error.into()),
     };
     if let Some((root, stat)) = &destination
-        && source.is_same_file(&source_stat, (root, stat))
+        && (source.is_same_file(&source_stat, (root, stat))
+            || root.open_here().is_some_and(|root| source.holds(root)))
     {
         let [inner, outer] =
             [&request.destination, &request.source].map(|root| root.as_path().into());
@@ -427,6 +428,16 @@ impl Walk<'_> {
             self.shared.report(EntryProblem::KindDiffers { path: relative });
             return Ok(());
         }
+        if is_directory
+            && destination.as_ref().is_some_and(|found| found.mount_root)
+            && self.is_part_of_source(&path)
+        {
+            let tree = self.request.source.as_path().to_owned();
+            let reason = Reason::Refused(Objection::InsideSource { tree });
+            let path = self.shown(&self.request.destination, &path);
+            self.shared.report(Error::new("copy to", path, reason).into());
+            return Ok(());
+        }
         // Names of one file are decided about together, when they are copied.
         let foreseen = match &destination {
             Some(destination) if !is_directory && stat.links == 1 => {
@@ -660,6 +671,15 @@ impl Walk<'_> {
                 None
             }
         }
+    }
+
+    /// Whether a directory of the destination is a part of the source, which is mounted there.
+    fn is_part_of_source(&self, path: &[u8]) -> bool {
+        let Some((root, _)) = &self.roots.destination else { return false };
+        let names: Vec<&OsStr> = names(path).collect();
+        let opened = root.open_beneath(&names).ok();
+        let mounted = opened.as_ref().and_then(GuardedSource::open_here);
+        mounted.is_some_and(|mounted| self.roots.source.holds(mounted))
     }
 
     /// Reports a directory of the destination that is the source: what a bind mount hides there is not deleted.

@@ -175,7 +175,8 @@ pub(super) fn kind_of(error: &Error) -> FailureKind {
             | Objection::NotDirectory
             | Objection::IsDirectory
             | Objection::LinkForDirectory
-            | Objection::DirectoryReplaced,
+            | Objection::DirectoryReplaced
+            | Objection::InsideSource { .. },
         ) => FailureKind::Conflict,
         Reason::Refused(Objection::Overtaken) => FailureKind::Overtaken,
         Reason::Cancelled => FailureKind::Interrupted,

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::FileType;
 
 use super::identity::is_planned;
-use super::roots::{at_destination, at_source, open, open_or_make, split};
+use super::roots::{Unusable, at_destination, at_source, split};
 use super::{AttemptedUnit, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity};
@@ -19,7 +19,7 @@ use uncopy_copy::job::{EntryOutcome, JobProgress};
 use uncopy_copy::peer::PeerNames;
 use uncopy_core::{Errno, Error, InodeFlags, Note, Objection, Reason};
 use uncopy_os::file::{self, Stat};
-use uncopy_os::{Sys, directory, name};
+use uncopy_os::{directory, name};
 
 /// Result of one entry.
 enum Finished {
@@ -180,12 +180,12 @@ impl AttemptedUnit<'_> {
             || Error::new("finish", &path, Reason::Refused(Objection::DestinationSincePlan));
         let is_new = entry.destination.is_none();
         let opened = match is_new {
-            true => open_or_make(&self.roots.destination, &names),
-            false => open(&self.roots.destination, &names),
+            true => self.roots.open_or_make(&names),
+            false => self.roots.open_below(&names),
         };
-        let destination = opened.map_err(|errno| match errno {
-            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => conflict(),
-            errno => at_destination("open", header, &entry.path, errno),
+        let destination = opened.map_err(|why| match why {
+            Unusable::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => conflict(),
+            why => at_destination("open", header, &entry.path, why),
         })?;
         let notes = self.guarded(&path, || {
             let found = file::stat(&destination)
@@ -224,16 +224,17 @@ impl AttemptedUnit<'_> {
             let why = Reason::Refused(Objection::SourceSincePlan { what });
             return Err(Error::new("delete the copy of", from, why));
         }
-        let fail = |errno| at_destination("delete", header, &entry.path, errno);
+        let unusable = |why: Unusable| at_destination("delete", header, &entry.path, why);
+        let fail = |errno: Errno| unusable(errno.into());
         let conflict =
             || Error::new("delete", &path, Reason::Refused(Objection::DestinationSincePlan));
-        if self.is_mounted(&above).map_err(fail)? {
+        if self.is_mounted(&above).map_err(unusable)? {
             return Err(conflict());
         }
-        let parent = match open(&self.roots.destination, &above) {
-            Err(Errno::ENOENT) => return Ok(Finished::Gone),
-            Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(conflict()),
-            parent => parent.map_err(fail)?,
+        let parent = match self.roots.open_below(&above) {
+            Err(Unusable::System(Errno::ENOENT)) => return Ok(Finished::Gone),
+            Err(Unusable::System(Errno::ENOTDIR | Errno::ELOOP)) => return Err(conflict()),
+            parent => parent.map_err(unusable)?,
         };
         self.guarded(&path, || {
             let found = match directory::stat_name(&parent, own) {
@@ -267,18 +268,20 @@ impl AttemptedUnit<'_> {
 
     /// Whether something is mounted at a directory that leads to an entry to delete, and that the source does not have: then
     /// all of it stays. What is mounted at directories that both sides have is part of the copy.
-    fn is_mounted(&self, above: &[&OsStr]) -> Sys<bool> {
+    fn is_mounted(&self, above: &[&OsStr]) -> Result<bool, Unusable> {
         for count in 1..=above.len() {
             let at = &above[..count];
-            let found = match open(&self.roots.destination, at) {
-                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(false),
+            let found = match self.roots.open_below(at) {
+                Err(Unusable::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)) => {
+                    return Ok(false);
+                }
                 found => file::stat(&found?)?,
             };
             if found.mount_root {
                 match self.roots.source.open_beneath(at) {
                     Ok(_) => {}
                     Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(true),
-                    Err(errno) => return Err(errno),
+                    Err(errno) => return Err(errno.into()),
                 }
             }
         }

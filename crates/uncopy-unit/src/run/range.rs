@@ -15,7 +15,7 @@ use rustix::fs::{FileType, OFlags};
 use serde_json::{Value, json};
 
 use super::identity::{is_planned, source_difference};
-use super::roots::{at_destination, at_source, open_or_make, split};
+use super::roots::{at_destination, at_source, split};
 use super::{AttemptedUnit, PATIENCE, Ran, Work};
 use crate::UnitError;
 use crate::format::{Entry, Identity, Part, UnitNumber};
@@ -108,8 +108,10 @@ impl AttemptedUnit<'_> {
         };
         let header = &self.unit.header;
         let (above, name) = split(&entry.path);
-        let destination = open_or_make(&self.roots.destination, &above)
-            .map_err(|errno| at_destination("open the directory of", header, &entry.path, errno));
+        let destination = self
+            .roots
+            .open_or_make(&above)
+            .map_err(|why| at_destination("open the directory of", header, &entry.path, why));
         let directory = match destination {
             Ok(directory) => Arc::new(directory),
             Err(error) => return Ok(self.failed(entry, error)),

@@ -11,12 +11,14 @@ use crate::roots::{above, open_destination};
 use uncopy_copy::guarded::GuardedSource;
 use uncopy_copy::peer::Peer;
 use uncopy_core::{Errno, Error, Objection, Reason};
-use uncopy_os::{Sys, directory, follow};
+use uncopy_os::{Sys, directory, file, follow};
 
 /// The open roots of a unit.
 pub(super) struct Roots {
     pub(super) source: GuardedSource,
     pub(super) destination: OwnedFd,
+    /// Mount of the destination, if the kernel says it.
+    mount: Option<u64>,
 }
 
 /// Mode of a directory until the last unit gives it that of its source.
@@ -52,7 +54,11 @@ impl Roots {
                     .map_err(|stopped| stopped.at_destination("open", to))?
             }
         };
-        Ok(Roots { source, destination })
+        if source.holds(&destination) {
+            return Err(inside_source(header, to).into());
+        }
+        let mount = file::mount_id(&destination);
+        Ok(Roots { source, destination, mount })
     }
 }
 
@@ -67,29 +73,63 @@ fn make_root(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Opens a directory beneath the destination.
-pub(super) fn open(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
+/// Reason why a directory beneath the destination is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// A call failed.
+    System(Errno),
+    /// It is a part of the source, which is mounted there.
+    PartOfSource,
+}
+
+impl From<Errno> for Unusable {
+    fn from(errno: Errno) -> Unusable {
+        Unusable::System(errno)
+    }
+}
+
+impl Roots {
+    /// Opens a directory beneath the destination. A part of the source is none.
+    pub(super) fn open_below(&self, names: &[&OsStr]) -> Result<OwnedFd, Unusable> {
+        let opened = open(&self.destination, names)?;
+        self.check(&opened)?;
+        Ok(opened)
+    }
+
+    /// Opens a directory beneath the destination, and makes it and those above it if there are none.
+    pub(super) fn open_or_make(&self, names: &[&OsStr]) -> Result<OwnedFd, Unusable> {
+        match self.open_below(names) {
+            Err(Unusable::System(Errno::ENOENT)) if !names.is_empty() => {}
+            other => return other,
+        }
+        let mut directory = open(&self.destination, &[])?;
+        for name in names {
+            match directory::make(&directory, name, UNFINISHED_MODE) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            directory = open(&directory, &[name])?;
+            self.check(&directory)?;
+        }
+        Ok(directory)
+    }
+
+    /// Refuses a part of the source that is mounted in the destination.
+    fn check(&self, directory: &OwnedFd) -> Result<(), Unusable> {
+        let is_apart = self.mount.is_none() || file::mount_id(directory) != self.mount;
+        match is_apart && self.source.holds(directory) {
+            true => Err(Unusable::PartOfSource),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Opens a directory beneath another one.
+fn open(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
     directory::open_beneath(root, names, false).or_else(|errno| match errno {
         Errno::EACCES => directory::open_beneath(root, names, true),
         errno => Err(errno),
     })
-}
-
-/// Opens a directory beneath the destination, and makes it and those above it if there are none.
-pub(super) fn open_or_make(root: &OwnedFd, names: &[&OsStr]) -> Sys<OwnedFd> {
-    match open(root, names) {
-        Err(Errno::ENOENT) if !names.is_empty() => {}
-        other => return other,
-    }
-    let mut directory = open(root, &[])?;
-    for name in names {
-        match directory::make(&directory, name, UNFINISHED_MODE) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(errno),
-        }
-        directory = open(&directory, &[name])?;
-    }
-    Ok(directory)
 }
 
 /// Returns the names above an entry, and its own.
@@ -99,14 +139,24 @@ pub(super) fn split(path: &RelativePath) -> (Vec<&OsStr>, &OsStr) {
     (names, last)
 }
 
-/// Makes the error of a call on an entry of the destination.
+/// Makes the error for an entry of the destination.
 pub(super) fn at_destination(
     operation: &'static str,
     header: &Header,
     path: &RelativePath,
-    errno: Errno,
+    unusable: impl Into<Unusable>,
 ) -> Error {
-    Error::destination(operation, header.destination.as_path().join(path.as_path()), errno)
+    let path = header.destination.as_path().join(path.as_path());
+    match unusable.into() {
+        Unusable::System(errno) => Error::destination(operation, path, errno),
+        Unusable::PartOfSource => inside_source(header, &path),
+    }
+}
+
+/// Makes the error for a directory of the destination that is a part of the source.
+fn inside_source(header: &Header, path: &Path) -> Error {
+    let tree = header.source.as_path().to_owned();
+    Error::new("copy to", path, Reason::Refused(Objection::InsideSource { tree }))
 }
 
 /// Makes the error of a call on an entry of the source. Another kind of thing at its name, or at one that leads to it, is a
