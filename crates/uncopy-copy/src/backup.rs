@@ -3,7 +3,7 @@
 //! The further name is made first, as a hard link, so that the name never refers to nothing and the old
 //! file always has one. Where the filesystem has no hard links the old file is renamed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -40,6 +40,16 @@ pub(crate) fn would_overwrite(
     backup.overwritten(target).is_some_and(|kept| {
         directory::stat_name(directory, &kept).is_ok_and(|found| found.is_same_file(source))
     })
+}
+
+/// Whether the backup would have the name of a directory, which no file replaces.
+pub(crate) fn is_directory(directory: BorrowedFd<'_>, target: &OsStr, backup: &Backup) -> bool {
+    let is_there = |kept: OsString| {
+        directory::stat_name(directory, &kept)
+            .is_ok_and(|found| found.file_type() == FileType::Directory)
+    };
+    backup.overwritten(target).is_some_and(is_there)
+        && is_numbered(directory, target, backup).is_ok_and(|numbered| !numbered)
 }
 
 /// Whether a backup of this name would get a number.

@@ -114,12 +114,15 @@ impl<'a> Destination<'a> {
             return Ok(());
         }
         let is_there = self.found.take().is_some();
-        if is_there
-            && let Some(backup) = &options.backup
-            && backup::would_overwrite(self.directory(), &self.name, backup, &source.stat_here())
-        {
-            let reason = Reason::Refused(Objection::BackupIsSource);
-            return Err(Error::new("write to", self.given, reason));
+        if is_there && let Some(backup) = &options.backup {
+            let (directory, name) = (self.directory(), &*self.name);
+            let refuse = |why| Err(Error::new("write to", self.given, Reason::Refused(why)));
+            if backup::would_overwrite(directory, name, backup, &source.stat_here()) {
+                return refuse(Objection::BackupIsSource);
+            }
+            if backup::is_directory(directory, name, backup) {
+                return refuse(Objection::BackupIsDirectory);
+            }
         }
         Ok(())
     }

@@ -113,6 +113,7 @@ mod tests {
             Objection::WritingForbidden,
             Objection::SpecialEntry { kind },
             Objection::BackupIsSource,
+            Objection::BackupIsDirectory,
             Objection::BackupIsCopy,
             Objection::NameOfBackup,
             Objection::BackupOfKilledRun,

@@ -115,6 +115,10 @@ fn objection(found: &Objection) -> Words {
             "its backup would replace the source",
             "choose another --suffix, or --backup=numbered",
         ),
+        Objection::BackupIsDirectory => Words::new(
+            "its backup would have the name of a directory",
+            "choose another --suffix, or --backup=numbered",
+        ),
         Objection::BackupIsCopy => Words::new(
             "its backup would replace what another source of this command has become",
             "choose another --suffix, or --backup=numbered",
@@ -414,8 +418,8 @@ mod tests {
     #[test]
     fn reasons_name_flags_that_there_are() {
         use Objection::{
-            BackupIsCopy, BackupIsSource, BackupOfKilledRun, EmptySource, EndlessLink,
-            LeadsOutside, MakingForbidden, MountPoint, MountedMeanwhile, NameOfBackup,
+            BackupIsCopy, BackupIsDirectory, BackupIsSource, BackupOfKilledRun, EmptySource,
+            EndlessLink, LeadsOutside, MakingForbidden, MountPoint, MountedMeanwhile, NameOfBackup,
             OwnerForbidden, ReplacingForbidden, RivalName, SpecialEntry, TooManyDeleted,
         };
         let errno = uncopy::Errno::EACCES;
@@ -426,6 +430,7 @@ mod tests {
             MakingForbidden { errno },
             OwnerForbidden { errno },
             BackupIsSource,
+            BackupIsDirectory,
             SpecialEntry { kind: FileKind::Fifo },
             SpecialEntry { kind: FileKind::Socket },
             BackupIsCopy,

@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_makes_no_sense_with_backups_is_refused,
         [] a_tree_keeps_all_that_it_replaces,
         [] a_backup_takes_the_place_of_no_other_copy,
+        [] a_backup_with_the_name_of_a_directory,
         [] old_contents_survive_kills_and_resuming,
     ]
 }
@@ -165,6 +166,40 @@ fn all_contents(directory: &Path) -> BTreeSet<String> {
         }
     }
     all
+}
+
+/// The error named the destination as the directory, and a dry run had said that it would be replaced.
+fn a_backup_with_the_name_of_a_directory() {
+    for job in ["s/a d/a", "-rT s d", "-rT --dry-run s d", "-P s/l d/l", "-rT --jobs=2 s d"] {
+        for (control, has_numbered, works) in [
+            ("--backup=simple", false, false),
+            ("--backup=simple", true, false),
+            ("-b", false, false),
+            ("-b", true, true),
+            ("--backup=numbered", false, true),
+        ] {
+            let scratch = Place::Disk.scratch();
+            for name in ["a", "l"] {
+                fs::create_dir_all(scratch.join("s")).unwrap();
+                fs::create_dir_all(scratch.join(format!("d/{name}~/inner"))).unwrap();
+                fs::write(scratch.join("d").join(name), "old").unwrap();
+                if has_numbered {
+                    fs::write(scratch.join(format!("d/{name}.~1~")), "older").unwrap();
+                }
+            }
+            fs::write(scratch.join("s/a"), "new").unwrap();
+            symlink("a", scratch.join("s/l")).unwrap();
+            let before = all_contents(scratch.path());
+            let run = cp().arg(control).args(job.split(' ')).current_dir(scratch.path()).run();
+            let context = format!("{control} {job}: {}{}", run.stdout, run.stderr);
+            assert_eq!(run.status.code(), Some(i32::from(!works)), "{context}");
+            if !works {
+                assert!(run.stderr.contains("the name of a directory"), "{context}");
+                assert_eq!(all_contents(scratch.path()), before, "{context}");
+            }
+            assert!(scratch.join("d/a~/inner").is_dir(), "{context}");
+        }
+    }
 }
 
 /// Whichever of the two is copied first, the other one fails, or gets a name of its own.

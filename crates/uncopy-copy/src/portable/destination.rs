@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{LinkAtEnd, Source, check_name, native};
+use super::{LinkAtEnd, Source, backup, check_name, native};
 use crate::options::{CopyOptions, Existing};
 use uncopy_core::other_system;
 use uncopy_core::{Error, FileKind, Objection, Reason, Result};
@@ -88,9 +88,15 @@ impl<'a> Destination<'a> {
         let name = path.file_name().unwrap_or_default();
         let kept = options.backup.as_ref().and_then(|backup| backup.overwritten(name));
         if let Some(kept) = kept.map(|kept| path.with_file_name(kept))
-            && fs::symlink_metadata(&kept).is_ok_and(|found| source.is_file(calls, &kept, &found))
+            && let Ok(found) = fs::symlink_metadata(&kept)
         {
-            return refuse(Reason::Refused(Objection::BackupIsSource));
+            if source.is_file(calls, &kept, &found) {
+                return refuse(Reason::Refused(Objection::BackupIsSource));
+            }
+            let is_numbered = |backup| backup::is_numbered(calls, &path, backup).unwrap_or(true);
+            if found.is_dir() && !options.backup.as_ref().is_some_and(is_numbered) {
+                return refuse(Reason::Refused(Objection::BackupIsDirectory));
+            }
         }
         Ok(itself(true))
     }

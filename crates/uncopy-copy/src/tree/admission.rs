@@ -226,6 +226,9 @@ fn check_by_policy(
         let reason = Reason::SameFile { source_path: place.source() };
         return Err(Error::new("write to", place.destination(), reason));
     }
+    if decision == Decision::Replace {
+        deleter.backups.check_name(place)?;
+    }
     let action = match decision {
         Decision::MakeRoom => {
             if let Some(found) = found {

@@ -27,6 +27,20 @@ pub(super) struct Backups<'a> {
 }
 
 impl Backups<'_> {
+    /// Refuses to replace an entry whose backup would have the name of a directory.
+    pub(super) fn check_name(self, place: &Place<'_>) -> Result<()> {
+        let backup = self.context.options().copy.backup.as_ref();
+        let backup = backup.filter(|_| !place.directory.entered.private);
+        let directory = place.open.destination.as_fd();
+        match backup.is_some_and(|backup| backup::is_directory(directory, place.target, backup)) {
+            true => {
+                let reason = Reason::Refused(Objection::BackupIsDirectory);
+                Err(Error::new("replace", place.destination(), reason))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Claims the names that copying an entry takes. Returns whether the entry `found` in its place is to be kept:
     /// not if an earlier run of the job placed it, which kept what was there before. `is_same` compares it with the
     /// source.

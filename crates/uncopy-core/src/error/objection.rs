@@ -54,6 +54,10 @@ coded! {
         BackupIsSource = "backup_is_source",
             "its backup would replace the source",
             "choose another suffix, or numbered backups";
+        /// The backup of the destination would have the name of a directory.
+        BackupIsDirectory = "backup_is_directory",
+            "its backup would have the name of a directory",
+            "choose another suffix, or numbered backups";
         /// The source is a FIFO, socket or device, and is to be copied as an entry of a tree is, without its contents.
         SpecialEntry {
             /// Kind of the file.
