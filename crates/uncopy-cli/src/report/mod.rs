@@ -239,6 +239,8 @@ pub(crate) struct Report {
     /// This machine, if another one reads the report.
     here: Option<ShownMachine>,
     exit: Exit,
+    /// Entries that were not deleted because the limit of deletions was reached.
+    kept_by_limit: u64,
     /// First error of standard output. Copies continue: they matter more than their report.
     unwritten: Option<io::Error>,
     audit: Option<AuditLog>,
@@ -263,6 +265,7 @@ impl Report {
                 .clone()
                 .map(|machine| ShownMachine { machine, sources: flags.source.clone() }),
             exit: Exit::Success,
+            kept_by_limit: 0,
             unwritten: None,
             audit,
         }
@@ -355,8 +358,10 @@ impl Report {
 
     /// Prints a failure for people and adds it to the exit code.
     fn describe_failure(&mut self, failure: &Failure) {
-        // `stopped` reports the signal.
-        if failure.kind != "cancelled" {
+        let is_beyond_limit = failure.code == Some(Objection::TooManyDeleted.code());
+        self.kept_by_limit += u64::from(is_beyond_limit);
+        // `stopped` reports the signal, and the first entry beyond the limit stands for all.
+        if failure.kind != "cancelled" && !(is_beyond_limit && self.kept_by_limit > 1) {
             say(&failure.to_string());
         }
         self.exit = self.exit.and(failure.exit);
@@ -478,6 +483,11 @@ impl Report {
         }
         if !self.quiet {
             warn_about(&summary.leftovers);
+        }
+        if self.kept_by_limit > 1 && !self.quiet {
+            let more = self.kept_by_limit - 1;
+            let entries = if more == 1 { "entry was" } else { "entries were" };
+            say(&format!("{more} more {entries} not deleted, because --max-delete is reached"));
         }
         if self.trees && summary.failed > 0 && !self.quiet {
             let entries = if summary.failed == 1 { "entry" } else { "entries" };

@@ -168,7 +168,12 @@ fn no_more_is_deleted_than_allowed() {
         cp().args(flags).arg(trees.source()).arg(trees.destination()).run()
     };
     let run = mirror("0");
-    assert!(run.failed(1).contains("--max-delete"), "{}", run.stderr);
+    assert!(run.failed(1).contains("--max-delete is reached; raise it"), "{}", run.stderr);
+    // The first entry stands for all; programs read of each.
+    assert_eq!(run.stderr.lines().filter(|line| line.contains("cannot delete")).count(), 1);
+    let failed = run.receipts().iter().filter(|event| event.value()["event"] == "failed").count();
+    let more = format!("{} more entries were not deleted", failed - 1);
+    assert!(failed > 2 && run.stderr.contains(&more), "{failed}: {}", run.stderr);
     assert!(paths(&trees.destination()).is_superset(&before));
     let run = mirror("3");
     run.failed(1);
