@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use rustix::fs::{FileType, OFlags};
 
 use crate::entries_ahead::EntriesAhead;
-use crate::mounts;
 use crate::options::Preserve;
 use crate::peer::{Peer, PeerContents, PeerEntry, PeerNamed, PeerNames};
 use crate::peer_directory::{ListedThere, PeerDirectory};
@@ -18,6 +17,7 @@ use crate::peer_file::PeerFile;
 use crate::peer_link::{PeerLink, PeerObject, root_not_opened};
 use crate::source_directory::SourceDirectory;
 use crate::source_file::SourceFile;
+use crate::source_places::SourcePlaces;
 use uncopy_core::{Errno, Result};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory, name, transfer};
@@ -114,9 +114,10 @@ impl GuardedSource {
         GuardedSource(SourceDirectory::Here(directory))
     }
 
-    /// Whether a directory of this machine is this one or lies in it, by whichever mounts they were opened.
-    pub fn holds(&self, directory: impl AsFd) -> bool {
-        self.open_here().is_some_and(|source| mounts::is_within(directory, source))
+    /// Finds where it lies, if it is on this machine. `name`: by which people know it.
+    #[must_use]
+    pub fn places(&self, name: &Path) -> SourcePlaces {
+        SourcePlaces::of([(name, self.open_here())].into_iter())
     }
 
     /// Returns its descriptor, if it is on this machine.

@@ -173,6 +173,8 @@ mod source;
 mod source_directory;
 #[cfg(target_os = "linux")]
 mod source_file;
+#[cfg(all(feature = "trees", target_os = "linux"))]
+mod source_places;
 #[cfg(target_os = "linux")]
 mod sparse;
 mod speed;
@@ -238,6 +240,7 @@ pub mod guarded {
         GuardedEntry, GuardedFile, GuardedLook, GuardedLooks, GuardedSource,
     };
     pub use crate::ledger_name::{LEDGER_DIRECTORY, is_ledger};
+    pub use crate::source_places::SourcePlaces;
     pub use crate::tree::{BothSides, ListNames, NotCompared, stand_for_others};
 }
 

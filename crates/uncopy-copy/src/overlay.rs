@@ -11,7 +11,8 @@ use uncopy_os::capabilities::Device;
 /// on none, or that directory cannot be seen from here.
 pub(super) fn device_below(path: &Path) -> Option<Device> {
     let path = fs::canonicalize(path).ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = String::from_utf8_lossy(&mounts);
     let number = fs::metadata(upper_in(&mounts, &path)?).ok()?.dev();
     let device = Device::with_number(libc::major(number), libc::minor(number));
     (!device.name.is_empty()).then_some(device)
@@ -22,7 +23,7 @@ fn upper_in(mounts: &str, path: &Path) -> Option<PathBuf> {
     let mut found: Option<(PathBuf, Option<PathBuf>)> = None;
     for line in mounts.lines() {
         let (first, second) = line.split_once(" - ")?;
-        let point = PathBuf::from(unescaped(first.split(' ').nth(4)?));
+        let point = PathBuf::from(unescaped(first.split(' ').nth(4)?.as_bytes()));
         let mut words = second.split(' ');
         let is_overlay = words.next()? == "overlay";
         let options = words.nth(1).unwrap_or_default();
@@ -30,7 +31,10 @@ fn upper_in(mounts: &str, path: &Path) -> Option<PathBuf> {
         // With several on one directory the last one is visible.
         let is_nearer = found.as_ref().is_none_or(|(known, _)| point.starts_with(known));
         if path.starts_with(&point) && is_nearer {
-            found = Some((point, upper.filter(|_| is_overlay).map(unescaped).map(PathBuf::from)));
+            found = Some((
+                point,
+                upper.filter(|_| is_overlay).map(|upper| unescaped(upper.as_bytes()).into()),
+            ));
         }
     }
     found?.1

@@ -107,6 +107,13 @@ fn objection(found: &Objection) -> String {
                 tree.display()
             );
         }
+        Objection::MayLieInSource { tree } => {
+            return format!(
+                "something is mounted on it that may be a part of {}, and the table of mounts (/proc/self/mountinfo) does not \
+                 say; unmount that, or make a new plan with --exclude",
+                tree.display()
+            );
+        }
         Objection::FileReplaced => {
             "another file has its name, and no unit made it; look at it, and remove or rename it"
         }
@@ -209,6 +216,7 @@ mod tests {
             Objection::OwnerForbidden { errno },
             Objection::WritingForbidden,
             Objection::InsideSource { tree: "a".into() },
+            Objection::MayLieInSource { tree: "a".into() },
             Objection::SpecialEntry { kind: FileKind::Fifo },
             Objection::PeerLost { what: "end of file".to_owned() },
             Objection::KindChanged { kind: FileKind::Fifo },

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use testbed::{Case, Compared, Mount, Need, Place, assert_same_tree, run_tool};
+use testbed::{Case, Compared, Mount, Need, Place, Program, assert_same_tree, run_tool};
 
 use crate::tree::{Trees, cp, events, number, summary};
 
@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] a_part_of_the_source_that_is_mounted_in_the_destination_stays,
         [Need::Root] a_part_of_a_listed_source_that_is_mounted_in_the_destination_stays,
         [Need::Root] a_destination_that_is_a_part_of_the_source_mounted_again,
+        [Need::Root, Need::Tool("unshare")] sources_survive_odd_mounts,
         [] a_missing_source_is_reported_and_the_others_copied,
         [] the_current_directory,
         [] a_slash_at_the_end,
@@ -173,6 +174,122 @@ fn a_destination_that_is_a_part_of_the_source_mounted_again() {
             let names = fs::read_dir(trees.source().join(part)).unwrap().count();
             assert_eq!(names, if part == "d" { 2 } else { 1 }, "{flags:?} {part}");
         }
+    }
+}
+
+/// Each row overwrote a file of a source through a mount, with exit code 0.
+fn sources_survive_odd_mounts() {
+    // Mounts, the copy, files that stay as they are, and what the error says.
+    const ROWS: &[(&str, &str, &str, &str)] = &[
+        // The source contains a mount, of which a part is mounted in the destination.
+        (
+            "mkdir -p x/part; echo precious >x/part/f; mount --bind x s/o; mount --bind x/part d/m",
+            "-rT s d",
+            "x/part/f",
+            "lies in it",
+        ),
+        (
+            "mount -t tmpfs t s/o; mkdir s/o/part; echo precious >s/o/part/f; mount --bind s/o/part d/m",
+            "-rT --delete s d",
+            "s/o/part/f",
+            "lies in it",
+        ),
+        // Another mount has a name that is not UTF-8.
+        (
+            "mkdir \"$(printf 'u\\377')\"; mount -t tmpfs t \"$(printf 'u\\377')\"; mount --bind s/o d/m",
+            "-rT --delete s d",
+            "s/o/f",
+            "lies in it",
+        ),
+        // Another namespace of mounts.
+        (
+            "unshare -m sh -c 'mount --bind s/o d/m; exec sleep 600' & sleep 0.5; ln -s /proc/$!/root$PWD/d far",
+            "-rT s far/",
+            "s/o/f",
+            "may be a part of",
+        ),
+        // No table of mounts.
+        ("mount --bind s/o d/m; mount -t tmpfs t /proc", "-rT s d", "s/o/f", "may be a part of"),
+        // A directory above the source.
+        (
+            "mkdir -p p/s/m/s; echo new >p/s/m/s/f; echo precious >p/s/f; mount --bind p d/m",
+            "-rT p/s d",
+            "p/s/f",
+            "holds one",
+        ),
+        // Another source of the same copy.
+        (
+            "mkdir -p x y d/x; echo new >x/f; echo precious >y/f; mount --bind y d/x",
+            "-r x y d",
+            "y/f",
+            "lies in it",
+        ),
+        (
+            "mkdir -p x y/k d/x; echo new >x/f; echo precious >y/k/f; mount --bind y/k d/x",
+            "-r x y d",
+            "y/k/f",
+            "lies in it",
+        ),
+        (
+            "mkdir -p p/y x/m/y d/x/m; echo new >x/m/y/f; echo precious >p/y/f; mount --bind p d/x/m",
+            "-r x p/y d",
+            "p/y/f",
+            "holds one",
+        ),
+        ("mkdir -p d/s/m; mount --bind s/o d/s/m", "--parents s/m/f s/o/f d", "s/o/f", "holds one"),
+        // A list that does not name it, or names only a file of it.
+        ("echo m >l; mount --bind s/o d/m", "-r --files-from=l s d", "s/o/f", "lies in it"),
+        (
+            "printf 'm/f\\no/f\\n' >l; mount --bind s/o d/m",
+            "--files-from=l s d",
+            "s/o/f",
+            "lies in it",
+        ),
+    ];
+    for (mounts, copy, kept, said) in ROWS {
+        let scratch = Place::Disk.scratch();
+        let script = format!(
+            "mkdir -p s/m s/o d/m; echo new >s/m/f; echo precious >s/o/f; {mounts}\n\
+             set +e; \"$0\" cp {copy}; code=$?; cat {kept} >kept; kill $! 2>/dev/null; exit $code"
+        );
+        let run = Program::new("unshare")
+            .args([
+                "--mount",
+                "--propagation=private",
+                "sh",
+                "-ec",
+                &script,
+                env!("CARGO_BIN_EXE_uncopy"),
+            ])
+            .current_dir(scratch.path())
+            .run();
+        assert_eq!(run.status.code(), Some(1), "{mounts}: {}", run.stderr);
+        assert!(run.stderr.contains(said), "{mounts}: {}", run.stderr);
+        let kept = fs::read(scratch.join("kept")).unwrap();
+        assert_eq!(kept, b"precious\n", "{mounts}: {}", run.stderr);
+    }
+    // Other mounts of the same filesystem are no part of the source.
+    for (mounts, copy) in [
+        ("mkdir p; mount --bind p d/m", "-rT s d"),
+        ("mkdir -p srv/a/m srv/ab; mount --bind srv/ab d/m", "-rT srv/a d"),
+        ("mkdir -p b d2/m; mount --bind . b; mount --bind b/d2/m d/m", "-rT s d"),
+        ("mkdir -p x y d/x z; mount --bind z d/x", "-r x y d"),
+    ] {
+        let scratch = Place::Disk.scratch();
+        let script =
+            format!("mkdir -p s/m s/o d/m; echo new >s/m/f; {mounts}; exec \"$0\" cp {copy}");
+        let run = Program::new("unshare")
+            .args([
+                "--mount",
+                "--propagation=private",
+                "sh",
+                "-ec",
+                &script,
+                env!("CARGO_BIN_EXE_uncopy"),
+            ])
+            .current_dir(scratch.path())
+            .run();
+        assert_eq!(run.status.code(), Some(0), "{mounts}: {}", run.stderr);
     }
 }
 

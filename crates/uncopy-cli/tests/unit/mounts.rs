@@ -17,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
         [Need::Root] a_destination_that_a_mount_hides_in_the_source,
         [Need::Root] parts_of_the_source_that_are_mounted_in_the_destination_stay,
         [Need::Root] a_destination_that_is_a_part_of_the_source_mounted_again,
+        [Need::Root, Need::Tool("unshare")] sources_survive_odd_mounts,
         [] ledgers_of_other_plans_stay,
         [Need::Root] a_root_that_is_not_mounted,
         [Need::Root] a_destination_that_is_named_from_where_it_is_to_be_made,
@@ -196,6 +197,63 @@ fn parts_of_the_source_that_are_mounted_in_the_destination_stay() {
                 }
                 assert_eq!(everything_in(&work.source()), before, "{row}");
             }
+        }
+    }
+}
+
+/// Each row overwrote a file of the source through a mount, made before the plan or after it.
+fn sources_survive_odd_mounts() {
+    // Made before the plan, mounts, the source, a file that stays as it is, and the code of the error.
+    const ROWS: &[(&str, &str, &str, &str, &str)] = &[
+        (
+            "mkdir -p x/part; echo precious >x/part/f; mount --bind x s/o",
+            "mount --bind x/part d/m",
+            "s",
+            "x/part/f",
+            "inside_source",
+        ),
+        (
+            "mkdir \"$(printf 'u\\377')\"; mount -t tmpfs t \"$(printf 'u\\377')\"",
+            "mount --bind s/o d/m",
+            "s",
+            "s/o/f",
+            "inside_source",
+        ),
+        (
+            "mkdir -p p/s/m/s; echo new >p/s/m/s/f; echo precious >p/s/f",
+            "mount --bind p d/m",
+            "p/s",
+            "p/s/f",
+            "holds_source",
+        ),
+    ];
+    for (before, mounts, source, kept, code) in ROWS {
+        for is_mounted_before in [true, false] {
+            let scratch = Place::Disk.scratch();
+            let plan =
+                format!("\"$0\" unit plan -a --delete {source} d --out plan 2>said || said=1");
+            let units = "for unit in plan/units/*; do \"$0\" unit run --json $unit >>said; done";
+            let steps = match is_mounted_before {
+                true => format!("{mounts}; {plan}; [ -e plan/plan.json ] && {units}"),
+                false => format!("{plan}; {mounts}; {units}"),
+            };
+            let script = format!(
+                "mkdir -p s/m s/o d/m; echo new >s/m/f; echo precious >s/o/f; {before}; set +e; {steps}; cat {kept} >kept"
+            );
+            let run = Program::new("unshare")
+                .args(["--mount", "--propagation=private", "sh", "-ec", &script])
+                .arg(env!("CARGO_BIN_EXE_uncopy"))
+                .current_dir(scratch.path())
+                .run();
+            let said = fs::read_to_string(scratch.join("said")).unwrap();
+            let expected = match (is_mounted_before, *code) {
+                (true, "holds_source") => "a source of this copy or holds one",
+                (true, _) => "which is mounted there",
+                (false, code) => code,
+            };
+            assert!(said.contains(expected), "{mounts} {is_mounted_before}: {said}{}", run.stderr);
+            let kept = fs::read(scratch.join("kept")).unwrap();
+            assert_eq!(kept, b"precious\n", "{mounts} {is_mounted_before}: {said}");
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Holds the options of a job, its rate limit, and what was learnt about the machine.
 
 use std::collections::HashSet;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
+
+use rustix::fs::OFlags;
 
 use super::directory::{Directory, Entered, Identity};
 use super::place::Place;
@@ -15,11 +17,11 @@ use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::guard::{Guard, Guarded};
 use crate::guarded_entries::GuardedEntries;
-use crate::jobs::JobOptions;
-use crate::mounts::MountTable;
+use crate::jobs::{JobOptions, Parents};
+use crate::source_places::SourcePlaces;
 use crate::stale::TemporaryNames;
 use crate::{CopyContext, CopyOptions, Gate, Throttle};
-use uncopy_os::{follow, privilege};
+use uncopy_os::{file, follow, privilege};
 
 /// Options of one job, and what was learnt about the machine and the roots.
 pub(super) struct Context<'a> {
@@ -39,10 +41,12 @@ pub(super) struct Context<'a> {
     destinations: Mutex<Vec<Identity>>,
     /// Paths that the caller named below a directory that is copied as a whole.
     named: RwLock<NamedBelow>,
-    /// Sources and destinations, as the caller named them.
+    /// Sources and destinations, as the caller named them. Empty: the sources are on another machine, or listed.
     pairs: &'a [(PathBuf, PathBuf)],
-    /// Path of the directory that all entries of a guarded job lie in.
-    source_of_all: Option<&'a Path>,
+    /// Directory that all entries of a guarded job lie in.
+    listed: Option<GuardedEntries<'a>>,
+    /// Places of the sources; found out on first use.
+    places: OnceLock<SourcePlaces>,
     /// Roots of the source that are directories.
     sources: Mutex<HashSet<Identity>>,
     removals: Removals,
@@ -68,7 +72,8 @@ impl<'a> Context<'a> {
             destinations: Mutex::default(),
             named: RwLock::default(),
             pairs,
-            source_of_all: listed.map(|listed| listed.source),
+            listed,
+            places: OnceLock::new(),
             sources: Mutex::default(),
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
@@ -224,16 +229,40 @@ impl<'a> Context<'a> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).contains(&directory)
     }
 
-    /// Returns the source of the job that a directory lies in or is, which is mounted elsewhere.
-    pub(super) fn source_around(&self, mounted: impl AsFd) -> Option<&'a Path> {
-        let mounts = MountTable::read()?;
-        let place = mounts.place_of(mounted)?;
-        let holds_it = |path: &&Path| {
-            let source = follow::open_root(path).ok().and_then(|source| mounts.place_of(source));
-            source.is_some_and(|source| place.lies_within(&source))
+    /// Returns the source that a directory of the destination is or lies in, through another mount. `source`: the one that
+    /// is copied there.
+    pub(super) fn mounted_source_around(
+        &self,
+        directory: BorrowedFd<'_>,
+        source: &Path,
+    ) -> Option<&Path> {
+        if self.pairs.is_empty() {
+            return None;
+        }
+        let mount = file::mount_id(directory);
+        let is_apart = |source: &Path| {
+            follow::open(source, OFlags::PATH)
+                .is_ok_and(|source| mount.is_none() || file::mount_id(source) != mount)
         };
-        let named = self.pairs.iter().map(|(source, _)| source.as_path());
-        named.chain(self.source_of_all).find(holds_it)
+        let places = is_apart(source).then(|| self.source_places())?;
+        places.source_around(directory).filter(|found| is_apart(found))
+    }
+
+    /// Returns where the sources of this machine lie.
+    pub(super) fn source_places(&self) -> &SourcePlaces {
+        self.places.get_or_init(|| {
+            let open = |path: &Path| follow::open(path, OFlags::PATH).ok();
+            let below = match &self.options.parents {
+                Parents::KeepBelow(base) => Some(base.as_path()),
+                _ => None,
+            };
+            let named = self.pairs.iter().map(|(source, _)| source.as_path()).chain(below);
+            let listed = self.listed.iter().map(|listed| {
+                let root = listed.root.open_here();
+                (listed.source, root.and_then(|root| file::duplicate(root).ok()))
+            });
+            SourcePlaces::of(named.map(|path| (path, open(path))).chain(listed))
+        })
     }
 
     /// Notes a directory that is written to, which is therefore no source.

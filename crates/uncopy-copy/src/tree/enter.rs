@@ -158,13 +158,8 @@ pub(super) fn pair_of(
 
 /// Refuses a part of the source that is mounted in the destination.
 fn check_mounted(context: &Context<'_>, place: &Place<'_>, mounted: &OwnedFd) -> Result<()> {
-    match context.source_around(mounted) {
-        Some(tree) => {
-            let reason = Reason::Refused(Objection::InsideSource { tree: tree.to_owned() });
-            Err(Error::new("copy to", place.destination(), reason))
-        }
-        None => Ok(()),
-    }
+    let refused = context.source_places().check_mounted(mounted);
+    refused.map_err(|why| Error::new("copy to", place.destination(), Reason::Refused(why)))
 }
 
 /// Refuses a source that is a destination, and a link to a directory that contains it.

@@ -38,6 +38,7 @@ impl<'a> Job<'a> {
         listed: Option<GuardedEntries<'a>>,
     ) -> Job<'a> {
         let budget = Budget::new(options, peer.is_some());
+        let pairs = if peer.is_some() { &[] } else { pairs };
         Job {
             context: Context::new(options, pairs, listed),
             queue: Queue::new(budget.max_batches(), options.gate.clone()),

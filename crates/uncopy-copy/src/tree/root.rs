@@ -391,7 +391,7 @@ fn copy_directory(
         .map_err(|stopped| stopped.error("open", source))
         .and_then(|(stat, fd)| {
             let earlier = earlier::open_of_tree(options, destination)?;
-            let target = Target::open(options, source, destination, &fd.stat_here(&stat))?;
+            let target = Target::open(worker.context, source, destination, &fd.stat_here(&stat))?;
             Ok((fd, stat, target, earlier))
         });
     let (fd, stat, target, earlier) = match opened {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::context::Context;
 use super::directory::{Identity, identity};
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::partial;
 use crate::jobs::{DestinationLinks, JobOptions, fingerprint};
-use crate::mounts;
 use crate::peer_link::PeerLink;
 use crate::private::{self, Private};
 use crate::stale::{Noting, Register, Sweeper, Unproven};
@@ -51,11 +51,12 @@ pub(super) struct Aside {
 impl Target {
     /// Finds the destination of a directory, or makes a temporary one next to it.
     pub(super) fn open(
-        options: &JobOptions,
+        context: &Context<'_>,
         source: &Path,
         destination: &Path,
         from: &Stat,
     ) -> Result<Target> {
+        let options = context.options();
         let refuse = |why| Err(Error::new("write to", destination, Reason::Refused(why)));
         let is_link_refused =
             options.destination_links == DestinationLinks::Refuse && !names_directory(destination);
@@ -68,7 +69,7 @@ impl Target {
                 return refuse(Objection::LinkForDirectory);
             }
             Ok(stat) if stat.file_type() == FileType::Directory => {
-                return Target::found(options, source, destination, from);
+                return Target::found(context, source, destination, from);
             }
             Ok(_) => {
                 return refuse(Objection::NotDirectory);
@@ -83,7 +84,7 @@ impl Target {
         let above = or_here(above);
         let parent = follow::open_directory(above)
             .map_err(|stopped| stopped.at_destination("open", above))?;
-        check_outside(parent.as_fd(), source, destination, identity(from))?;
+        check_outside(context, parent.as_fd(), source, destination, identity(from))?;
         if options.dry_run {
             let stat =
                 file::stat(&parent).map_err(|errno| Error::destination("examine", above, errno))?;
@@ -98,11 +99,12 @@ impl Target {
 
     /// Opens an existing directory.
     fn found(
-        options: &JobOptions,
+        context: &Context<'_>,
         source: &Path,
         destination: &Path,
         from: &Stat,
     ) -> Result<Target> {
+        let options = context.options();
         let fail = |errno| Error::destination("open", destination, errno);
         let is_link_refused =
             options.destination_links == DestinationLinks::Refuse && !names_directory(destination);
@@ -112,7 +114,7 @@ impl Target {
                 .or_else(|_| follow::open_directory(destination))
                 .map_err(|stopped| stopped.at_destination("open", destination))?,
         };
-        check_outside(fd.as_fd(), source, destination, identity(from))?;
+        check_outside(context, fd.as_fd(), source, destination, identity(from))?;
         let stat = file::stat(&fd).map_err(fail)?;
         let mut journal = None;
         if options.resume {
@@ -398,21 +400,22 @@ pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
 
 /// A destination in the source would be copied into itself, without end.
 fn check_outside(
+    context: &Context<'_>,
     destination: BorrowedFd<'_>,
     source: &Path,
     given: &Path,
     from: Identity,
 ) -> Result<()> {
     let fail = |errno| Error::destination("examine the directories above", given, errno);
-    let refuse = || {
-        let reason = Reason::Refused(Objection::InsideSource { tree: source.to_owned() });
+    let refuse = |tree: &Path| {
+        let reason = Reason::Refused(Objection::InsideSource { tree: tree.to_owned() });
         Err(Error::new("copy to", given, reason))
     };
     let mut at = file::duplicate(destination).map_err(fail)?;
     let mut known = identity(&file::stat(&at).map_err(fail)?);
     loop {
         if known == from {
-            return refuse();
+            return refuse(source);
         }
         at = directory::open_parent(&at).map_err(fail)?;
         let above = identity(&file::stat(&at).map_err(fail)?);
@@ -421,27 +424,7 @@ fn check_outside(
         }
         known = above;
     }
-    // A part of the source may be mounted elsewhere.
-    match open_source(source, from) {
-        Some(tree)
-            if are_mounted_apart(destination, &tree) && mounts::is_within(destination, &tree) =>
-        {
-            refuse()
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Opens a source of this machine again. `None`: another directory has its path, or it is on another machine.
-fn open_source(source: &Path, from: Identity) -> Option<OwnedFd> {
-    let opened = follow::open_root(source).ok()?;
-    file::stat(&opened).is_ok_and(|stat| identity(&stat) == from).then_some(opened)
-}
-
-/// Whether two files may have been opened through different mounts.
-fn are_mounted_apart(one: impl AsFd, other: impl AsFd) -> bool {
-    let ids = (file::mount_id(one), file::mount_id(other));
-    ids.0.is_none() || ids.0 != ids.1
+    context.mounted_source_around(destination, source).map_or(Ok(()), refuse)
 }
 
 impl Aside {

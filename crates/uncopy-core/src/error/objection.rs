@@ -159,6 +159,14 @@ coded! {
         } = "inside_source",
             "it is {tree} itself or lies in it",
             "name a destination outside of the source";
+        /// Something that may be a part of the source is mounted in the destination.
+        MayLieInSource {
+            /// The source, as given by the caller.
+            tree: PathBuf,
+        } = "may_lie_in_source",
+            "something is mounted on it that may be a part of {tree}: the table of mounts (/proc/self/mountinfo) \
+             does not say",
+            "unmount it, or leave it out";
         /// The source lies in a destination of a job that deletes entries or removes sources.
         SourceInDestination {
             /// The destination, as given by the caller.

@@ -96,7 +96,9 @@ pub(super) fn open_roots(request: &PlanRequest) -> Result<Roots, PlanError> {
     };
     if let Some((root, stat)) = &destination
         && (source.is_same_file(&source_stat, (root, stat))
-            || root.open_here().is_some_and(|root| source.holds(root)))
+            || root.open_here().is_some_and(|root| {
+                source.places(request.source.as_path()).source_around(root).is_some()
+            }))
     {
         let [inner, outer] =
             [&request.destination, &request.source].map(|root| root.as_path().into());
@@ -430,12 +432,10 @@ impl Walk<'_> {
         }
         if is_directory
             && destination.as_ref().is_some_and(|found| found.mount_root)
-            && self.is_part_of_source(&path)
+            && let Err(why) = self.check_mounted(&path)
         {
-            let tree = self.request.source.as_path().to_owned();
-            let reason = Reason::Refused(Objection::InsideSource { tree });
             let path = self.shown(&self.request.destination, &path);
-            self.shared.report(Error::new("copy to", path, reason).into());
+            self.shared.report(Error::new("copy to", path, Reason::Refused(why)).into());
             return Ok(());
         }
         // Names of one file are decided about together, when they are copied.
@@ -673,13 +673,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a directory of the destination is a part of the source, which is mounted there.
-    fn is_part_of_source(&self, path: &[u8]) -> bool {
-        let Some((root, _)) = &self.roots.destination else { return false };
+    /// Refuses what is mounted at a directory of the destination, if it is a part of the source or holds it.
+    fn check_mounted(&self, path: &[u8]) -> Result<(), Objection> {
+        let Some((root, _)) = &self.roots.destination else { return Ok(()) };
         let names: Vec<&OsStr> = names(path).collect();
         let opened = root.open_beneath(&names).ok();
         let mounted = opened.as_ref().and_then(GuardedSource::open_here);
-        mounted.is_some_and(|mounted| self.roots.source.holds(mounted))
+        let places = || self.roots.source.places(self.request.source.as_path());
+        mounted.map_or(Ok(()), |mounted| places().check_mounted(mounted))
     }
 
     /// Reports a directory of the destination that is the source: what a bind mount hides there is not deleted.

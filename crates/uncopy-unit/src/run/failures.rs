@@ -176,7 +176,9 @@ pub(super) fn kind_of(error: &Error) -> FailureKind {
             | Objection::IsDirectory
             | Objection::LinkForDirectory
             | Objection::DirectoryReplaced
-            | Objection::InsideSource { .. },
+            | Objection::InsideSource { .. }
+            | Objection::HoldsSource
+            | Objection::MayLieInSource { .. },
         ) => FailureKind::Conflict,
         Reason::Refused(Objection::Overtaken) => FailureKind::Overtaken,
         Reason::Cancelled => FailureKind::Interrupted,

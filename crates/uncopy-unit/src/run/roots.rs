@@ -1,14 +1,15 @@
 //! Opens the directories of a unit beneath its roots, and follows no link there.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::UnitError;
 use crate::format::{Header, RelativePath, Root};
 use crate::roots::{above, open_destination};
-use uncopy_copy::guarded::GuardedSource;
+use uncopy_copy::guarded::{GuardedSource, SourcePlaces};
 use uncopy_copy::peer::Peer;
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::{Sys, directory, file, follow};
@@ -17,8 +18,10 @@ use uncopy_os::{Sys, directory, file, follow};
 pub(super) struct Roots {
     pub(super) source: GuardedSource,
     pub(super) destination: OwnedFd,
-    /// Mount of the destination, if the kernel says it.
-    mount: Option<u64>,
+    /// Where the source lies.
+    places: SourcePlaces,
+    /// Mounts that are known to show no part of the source: that of the destination, and some in it.
+    other_mounts: Mutex<HashSet<u64>>,
 }
 
 /// Mode of a directory until the last unit gives it that of its source.
@@ -54,11 +57,13 @@ impl Roots {
                     .map_err(|stopped| stopped.at_destination("open", to))?
             }
         };
-        if source.holds(&destination) {
-            return Err(inside_source(header, to).into());
+        let places = source.places(header.source.as_path());
+        if let Some(tree) = places.source_around(&destination) {
+            let reason = Reason::Refused(Objection::InsideSource { tree: tree.to_owned() });
+            return Err(Error::new("copy to", to, reason).into());
         }
-        let mount = file::mount_id(&destination);
-        Ok(Roots { source, destination, mount })
+        let other_mounts = Mutex::new(file::mount_id(&destination).into_iter().collect());
+        Ok(Roots { source, destination, places, other_mounts })
     }
 }
 
@@ -74,12 +79,12 @@ fn make_root(path: &Path) -> Result<(), Error> {
 }
 
 /// Reason why a directory beneath the destination is not used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// A call failed.
     System(Errno),
-    /// It is a part of the source, which is mounted there.
-    PartOfSource,
+    /// The mount that it lies on shows a part of the source, holds it, or may.
+    Refused(Objection),
 }
 
 impl From<Errno> for Unusable {
@@ -114,13 +119,16 @@ impl Roots {
         Ok(directory)
     }
 
-    /// Refuses a part of the source that is mounted in the destination.
+    /// Refuses a directory on a mount that shows a part of the source, or holds it.
     fn check(&self, directory: &OwnedFd) -> Result<(), Unusable> {
-        let is_apart = self.mount.is_none() || file::mount_id(directory) != self.mount;
-        match is_apart && self.source.holds(directory) {
-            true => Err(Unusable::PartOfSource),
-            false => Ok(()),
+        let mount = file::mount_id(directory);
+        let mut others = self.other_mounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if mount.is_some_and(|mount| others.contains(&mount)) {
+            return Ok(());
         }
+        self.places.check_mounted(directory).map_err(Unusable::Refused)?;
+        others.extend(mount);
+        Ok(())
     }
 }
 
@@ -149,14 +157,8 @@ pub(super) fn at_destination(
     let path = header.destination.as_path().join(path.as_path());
     match unusable.into() {
         Unusable::System(errno) => Error::destination(operation, path, errno),
-        Unusable::PartOfSource => inside_source(header, &path),
+        Unusable::Refused(why) => Error::new("copy to", path, Reason::Refused(why)),
     }
-}
-
-/// Makes the error for a directory of the destination that is a part of the source.
-fn inside_source(header: &Header, path: &Path) -> Error {
-    let tree = header.source.as_path().to_owned();
-    Error::new("copy to", path, Reason::Refused(Objection::InsideSource { tree }))
 }
 
 /// Makes the error of a call on an entry of the source. Another kind of thing at its name, or at one that leads to it, is a
