@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyMemoryView};
 use uncopy::channel::{self, Deadline, Handle, Object, Part, Signals, Status, Vmo};
 
+use crate::ending::without_lock;
 use crate::status;
 use crate::sys::borrowed::{Borrowed, regions};
 use crate::sys::descriptor::{detach, duplicate};
@@ -68,7 +69,7 @@ fn wait_for<T: Send>(
 ) -> PyResult<Result<T, Status>> {
     let until = timeout.map(seconds).transpose()?.map(|wait| Instant::now() + wait);
     loop {
-        match py.detach(&mut attempt) {
+        match without_lock(py, &mut attempt) {
             Err(Status::ShouldWait) => {}
             done => return Ok(done),
         }
@@ -79,7 +80,7 @@ fn wait_for<T: Send>(
             _ => {}
         }
         let wait = left.unwrap_or(BETWEEN_LOOKS).min(BETWEEN_LOOKS);
-        let waited = py.detach(|| {
+        let waited = without_lock(py, || {
             end.wait_one(signals | Signals::PEER_CLOSED, Deadline::after(wait)).map(drop)
         });
         match waited {
@@ -395,7 +396,7 @@ impl Memory {
     ///
     /// Memory that is not sealed raises `BufferError`, because its sender could change it at any time.
     fn map<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMemoryView>> {
-        let bytes = py.detach(|| self.0.map()).map_err(status::of_reading)?;
+        let bytes = without_lock(py, || self.0.map()).map_err(status::of_reading)?;
         Lent::view(py, Box::new(bytes))
     }
 
@@ -410,7 +411,7 @@ impl Memory {
             return Err(PyValueError::new_err("there are not so many bytes"));
         }
         PyBytes::new_with(py, size, |bytes| {
-            py.detach(|| self.0.read(bytes, offset)).map_err(status::of_reading)
+            without_lock(py, || self.0.read(bytes, offset)).map_err(status::of_reading)
         })
     }
 
@@ -429,15 +430,15 @@ impl Memory {
 pub(crate) fn seal(data: &Bound<'_, PyAny>) -> PyResult<Memory> {
     let (py, buffers) = (data.py(), Borrowed::of_each(data)?);
     let size = buffers.iter().map(|buffer| buffer.bytes().len() as u64).sum();
-    let memory = py.detach(|| Vmo::new(size)).map_err(status::of_writing)?;
+    let memory = without_lock(py, || Vmo::new(size)).map_err(status::of_writing)?;
     let mut at = 0;
     for piece in buffers.iter().flat_map(|buffer| buffer.bytes().chunks(SEALED_AT_ONCE)) {
         if at > 0 {
             py.check_signals()?;
         }
-        py.detach(|| memory.write(piece, at)).map_err(status::of_writing)?;
+        without_lock(py, || memory.write(piece, at)).map_err(status::of_writing)?;
         at += piece.len() as u64;
     }
-    py.detach(|| memory.seal()).map_err(status::of_writing)?;
+    without_lock(py, || memory.seal()).map_err(status::of_writing)?;
     Ok(Memory(memory))
 }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use uncopy::copy::{CopyContext, CopyOptions, copy_file_in};
 use uncopy::{Error, Objection, Reason};
 
+use crate::ending::without_lock;
 use crate::failure;
 use crate::interrupt::Watch;
 use crate::options::{check_callback, copy_options};
@@ -32,7 +33,7 @@ pub(crate) fn copy_file(
     let context = CopyContext::new().new_mode(MODE_OF_NEW).frees_aside(true).sweeps_seldom(true);
     let mut watch = Watch::new(progress);
     loop {
-        let copied = py.detach(|| {
+        let copied = without_lock(py, || {
             copy_file_in(&source.path, &destination.path, &options, &context, &mut watch)
         });
         if let Some(raised) = watch.raised.take() {

@@ -10,6 +10,7 @@ use uncopy::capabilities::{Answer, storage};
 use uncopy::copy::CopyOptions;
 use uncopy::doctor::{DoctorFinding, Options, Report, Target, examine};
 
+use crate::ending::without_lock;
 use crate::failure;
 use crate::path::{PathArgument, text};
 
@@ -18,7 +19,7 @@ use crate::path::{PathArgument, text};
 pub(crate) fn capabilities<'py>(path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = path.py();
     let path = PathArgument::of(path)?;
-    let found = py.detach(|| storage(&path.path));
+    let found = without_lock(py, || storage(&path.path));
     let found = found.map_err(|error| failure::of_copy(py, &error, &path, &path))?;
     let facts = PyDict::new(py);
     facts.set_item("path", text(py, &found.path)?)?;
@@ -84,7 +85,7 @@ pub(crate) fn doctor<'py>(
         destination: destination.path.clone(),
         options: CopyOptions::new(),
     };
-    let report = py.detach(|| examine(&target, &Options::new()));
+    let report = without_lock(py, || examine(&target, &Options::new()));
     let report = report.map_err(|error| failure::of_copy(py, &error, &source, &destination))?;
     report_facts(py, &report)
 }
@@ -92,7 +93,7 @@ pub(crate) fn doctor<'py>(
 /// Returns why what is sent over TCP to an address, "host:port", is copied or not. Nothing is sent.
 #[pyfunction]
 pub(crate) fn doctor_tcp<'py>(py: Python<'py>, address: &str) -> PyResult<Bound<'py, PyDict>> {
-    let found = py.detach(|| address.to_socket_addrs().map(|mut found| found.next()));
+    let found = without_lock(py, || address.to_socket_addrs().map(|mut found| found.next()));
     let to = match found {
         Ok(Some(to)) => to,
         Ok(None) => return Err(PyValueError::new_err(format!("{address} has no address"))),
@@ -102,7 +103,7 @@ pub(crate) fn doctor_tcp<'py>(py: Python<'py>, address: &str) -> PyResult<Bound<
         }
         Err(error) => return Err(error.into()),
     };
-    let report = py.detach(|| examine(&Target::Tcp(to), &Options::new()));
+    let report = without_lock(py, || examine(&Target::Tcp(to), &Options::new()));
     report_facts(py, &report.map_err(|error| failure::of_socket(py, &error))?)
 }
 

@@ -1,5 +1,6 @@
 //! Copies that Ctrl-C ends, and their progress: the interpreter is asked for signals while the library works.
 
+use crate::ending::{call, with_lock, without_lock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -97,7 +98,7 @@ impl Watch {
     }
 
     fn look(&mut self, point: uncopy::copy::Progress) -> PyResult<()> {
-        Python::attach(|py| {
+        with_lock(|py| {
             py.check_signals()?;
             match &self.callback {
                 Some(callback) => callback.call1(py, (Progress::from(point),)).map(drop),
@@ -149,7 +150,7 @@ pub(crate) fn run_beside<T: Send>(
         scope.spawn(move || sender.send(work()));
         loop {
             let (received, back) =
-                py.detach(move || (receiver.recv_timeout(BETWEEN_LOOKS), receiver));
+                without_lock(py, move || (receiver.recv_timeout(BETWEEN_LOOKS), receiver));
             receiver = back;
             match received {
                 Ok(result) => return Some(result),
@@ -157,7 +158,7 @@ pub(crate) fn run_beside<T: Send>(
                 Err(RecvTimeoutError::Timeout) => {
                     let handled = py.check_signals();
                     let is_of_handler = handled.is_err();
-                    if let Err(raised) = handled.and_then(|()| tick(py)) {
+                    if let Err(raised) = handled.and_then(|()| call(py, &mut tick)) {
                         stop.store(true, Ordering::Relaxed);
                         let is_interrupt =
                             is_of_handler || !raised.is_instance_of::<PyException>(py);

@@ -6,6 +6,7 @@
 
 mod channel;
 mod copy;
+mod ending;
 mod examine;
 mod failure;
 mod interrupt;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 /// Native half of the package uncopy; use the names of that package.
 #[pymodule]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::channel::{Channel, Descriptor, Memory, Message, seal};
     #[pymodule_export]
@@ -40,4 +43,9 @@ mod _native {
     use crate::sys::flush::flush_filesystem;
     #[pymodule_export]
     use crate::tree::copy_tree;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::ending::prepare(module)
+    }
 }

@@ -11,6 +11,7 @@ use uncopy::send::{self, InetSocket, Mode, Payload, SenderOptions, SharedSender}
 use uncopy::{Errno, Error, Reason};
 
 use crate::channel::seconds;
+use crate::ending::{with_lock, without_lock};
 use crate::failure;
 use crate::sys::borrowed::Borrowed;
 use crate::sys::descriptor::{adopt, detach, duplicate};
@@ -69,7 +70,7 @@ impl Sender {
     ) -> PyResult<T> {
         let mut raised = None;
         let mut observer = observer(&mut raised, look);
-        let done = py.detach(|| act(&mut observer));
+        let done = without_lock(py, || act(&mut observer));
         drop(observer);
         match (raised, done) {
             (Some(raised), _) => Err(raised),
@@ -79,7 +80,7 @@ impl Sender {
 }
 
 fn look() -> PyResult<()> {
-    Python::attach(|py| py.check_signals())
+    with_lock(|py| py.check_signals())
 }
 
 /// Locks, also after a panic elsewhere.
@@ -160,7 +161,7 @@ impl Sender {
     /// Number of sends that are not released.
     #[getter]
     fn outstanding(&self, py: Python<'_>) -> PyResult<usize> {
-        let outstanding = py.detach(|| self.sender.outstanding());
+        let outstanding = without_lock(py, || self.sender.outstanding());
         outstanding.map(|found| found.sends).map_err(|error| self.exception(py, &error))
     }
 
@@ -192,7 +193,7 @@ impl Sender {
     /// Abort the connection: what was not sent is dropped, and the kernel releases the buffers soon. What other threads wait
     /// for raises `ConnectionAbortedError`.
     fn abort(&self, py: Python<'_>) {
-        py.detach(|| self.sender.abort());
+        without_lock(py, || self.sender.abort());
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

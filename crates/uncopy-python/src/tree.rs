@@ -14,6 +14,7 @@ use uncopy::copy::job::{
     Record, Remover, copy_trees_observed,
 };
 
+use crate::ending::without_lock;
 use crate::failure;
 use crate::interrupt::{Progress, run_beside};
 use crate::options::{check_callback, copy_options};
@@ -132,7 +133,7 @@ fn waiting<'py>(
     wait: impl Fn() + Send + Sync + 'static,
 ) -> PyResult<Bound<'py, PyCFunction>> {
     let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        arguments.py().detach(&wait);
+        without_lock(arguments.py(), &wait);
     };
     PyCFunction::new_closure(py, None, None, wait)
 }
@@ -206,7 +207,7 @@ pub(crate) fn copy_tree<'py>(
     if !remover.is_done() {
         let is_interrupted = job.as_ref().is_err_and(|stopped| stopped.is_interrupt);
         if !is_interrupted || have_exit_wait(py, &remover).is_err() {
-            py.detach(|| remover.wait());
+            without_lock(py, || remover.wait());
         }
     }
     let (summary, cause) = match job.map_err(|stopped| stopped.raised)? {
