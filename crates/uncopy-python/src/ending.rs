@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::sys::interpreter;
+
 /// Longest wait for threads that are in a callback when the interpreter ends.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -100,6 +102,10 @@ fn forget_threads() {
 /// Has the interpreter call these functions when it ends, and in forked processes.
 pub(crate) fn prepare(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    // Another interpreter ends by itself, and the process goes on.
+    if !interpreter::is_first(py) {
+        return Ok(());
+    }
     let end = wrap_pyfunction!(end, module)?;
     py.import("atexit")?.call_method1("register", (end,))?;
     let options = pyo3::types::PyDict::new(py);

@@ -4,4 +4,5 @@
 pub(crate) mod borrowed;
 pub(crate) mod descriptor;
 pub(crate) mod flush;
+pub(crate) mod interpreter;
 pub(crate) mod lent;

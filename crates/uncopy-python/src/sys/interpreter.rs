@@ -1,0 +1,10 @@
+//! Tells the first interpreter of a process from others.
+
+use pyo3::prelude::*;
+
+/// Whether this is the first interpreter of the process.
+pub(crate) fn is_first(_: Python<'_>) -> bool {
+    // SAFETY: the thread is attached to an interpreter, as the argument shows, so that there is a current one
+    // (`PyInterpreterState_Get` in the manual of the C interface).
+    unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) == 0 }
+}
