@@ -6,5 +6,7 @@ use pyo3::prelude::*;
 pub(crate) fn is_first(_: Python<'_>) -> bool {
     // SAFETY: the thread is attached to an interpreter, as the argument shows, so that there is a current one
     // (`PyInterpreterState_Get` in the manual of the C interface).
-    unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) == 0 }
+    let current = unsafe { pyo3::ffi::PyInterpreterState_Get() };
+    // SAFETY: it is the current interpreter, which exists while the thread is attached to it.
+    unsafe { pyo3::ffi::PyInterpreterState_GetID(current) == 0 }
 }
