@@ -102,11 +102,15 @@ impl SourcePlaces {
             let path = fs::read_link(file::path_of(opened.as_fd())).ok();
             let mounted = path.iter().flat_map(|path| table.places_below(path));
             for place in place.into_iter().chain(mounted) {
-                let of_device = places.known.entry(place.device).or_default();
-                of_device.entry(place.path).or_insert_with(|| source.to_owned());
+                places.add(place, source);
             }
         }
         places
+    }
+
+    fn add(&mut self, place: FilesystemPlace, source: &Path) {
+        let of_device = self.known.entry(place.device).or_default();
+        of_device.entry(place.path).or_insert_with(|| source.to_owned());
     }
 
     /// Returns the source that an open directory is or lies in.
@@ -176,8 +180,7 @@ mod tests {
         let source = place("21", "/s").unwrap();
         let places = [source].into_iter().chain(table.places_below(Path::new("/s")));
         for place in places {
-            let of_device = sources.known.entry(place.device).or_default();
-            of_device.insert(place.path, "s".into());
+            sources.add(place, Path::new("s"));
         }
         let inside = Err(Objection::InsideSource { tree: "s".into() });
         let holds = Err(Objection::HoldsSource);

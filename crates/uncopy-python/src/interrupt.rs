@@ -1,6 +1,5 @@
 //! Copies that Ctrl-C ends, and their progress: the interpreter is asked for signals while the library works.
 
-use crate::ending::{call, with_lock, without_lock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -10,6 +9,8 @@ use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use uncopy::copy::{Control, Observer, Phase};
+
+use crate::ending::{call, with_lock, without_lock};
 
 /// Minimum time between two looks for signals, shorter than the pieces of a copy: a small copy never looks, and a large
 /// one after each piece, also where other threads hold the interpreter's lock.

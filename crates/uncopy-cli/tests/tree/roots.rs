@@ -1,8 +1,9 @@
 //! Sources and destinations named on the command line.
 
 use std::fs;
+use std::path::Path;
 
-use testbed::{Case, Compared, Mount, Need, Place, Program, assert_same_tree, run_tool};
+use testbed::{Case, Compared, Mount, Need, Place, Program, Run, assert_same_tree, run_tool};
 
 use crate::tree::{Trees, cp, events, number, summary};
 
@@ -177,6 +178,15 @@ fn a_destination_that_is_a_part_of_the_source_mounted_again() {
     }
 }
 
+/// Runs a script that may mount, with the program as `$0`.
+fn run_with_own_mounts(directory: &Path, script: &str) -> Run {
+    Program::new("unshare")
+        .args(["--mount", "--propagation=private", "sh", "-ec", script])
+        .arg(env!("CARGO_BIN_EXE_uncopy"))
+        .current_dir(directory)
+        .run()
+}
+
 /// Each row overwrote a file of a source through a mount, with exit code 0.
 fn sources_survive_odd_mounts() {
     // Mounts, the copy, files that stay as they are, and what the error says.
@@ -252,17 +262,7 @@ fn sources_survive_odd_mounts() {
             "mkdir -p s/m s/o d/m; echo new >s/m/f; echo precious >s/o/f; {mounts}\n\
              set +e; \"$0\" cp {copy}; code=$?; cat {kept} >kept; kill $! 2>/dev/null; exit $code"
         );
-        let run = Program::new("unshare")
-            .args([
-                "--mount",
-                "--propagation=private",
-                "sh",
-                "-ec",
-                &script,
-                env!("CARGO_BIN_EXE_uncopy"),
-            ])
-            .current_dir(scratch.path())
-            .run();
+        let run = run_with_own_mounts(scratch.path(), &script);
         assert_eq!(run.status.code(), Some(1), "{mounts}: {}", run.stderr);
         assert!(run.stderr.contains(said), "{mounts}: {}", run.stderr);
         let kept = fs::read(scratch.join("kept")).unwrap();
@@ -278,17 +278,7 @@ fn sources_survive_odd_mounts() {
         let scratch = Place::Disk.scratch();
         let script =
             format!("mkdir -p s/m s/o d/m; echo new >s/m/f; {mounts}; exec \"$0\" cp {copy}");
-        let run = Program::new("unshare")
-            .args([
-                "--mount",
-                "--propagation=private",
-                "sh",
-                "-ec",
-                &script,
-                env!("CARGO_BIN_EXE_uncopy"),
-            ])
-            .current_dir(scratch.path())
-            .run();
+        let run = run_with_own_mounts(scratch.path(), &script);
         assert_eq!(run.status.code(), Some(0), "{mounts}: {}", run.stderr);
     }
 }

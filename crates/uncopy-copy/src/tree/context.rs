@@ -15,7 +15,7 @@ use super::removals::Removals;
 use crate::backup_claims::BackupClaims;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
-use crate::guard::{Guard, Guarded};
+use crate::guard::Guarded;
 use crate::guarded_entries::GuardedEntries;
 use crate::jobs::{JobOptions, Parents};
 use crate::source_places::SourcePlaces;
@@ -43,7 +43,7 @@ pub(super) struct Context<'a> {
     named: RwLock<NamedBelow>,
     /// Sources and destinations, as the caller named them. Empty: the sources are on another machine, or listed.
     pairs: &'a [(PathBuf, PathBuf)],
-    /// Directory that all entries of a guarded job lie in.
+    /// Entries of a guarded job, which all lie in one directory, and its guard.
     listed: Option<GuardedEntries<'a>>,
     /// Places of the sources; found out on first use.
     places: OnceLock<SourcePlaces>,
@@ -52,7 +52,6 @@ pub(super) struct Context<'a> {
     removals: Removals,
     temporary_names: TemporaryNames,
     backup_claims: Option<BackupClaims>,
-    guard: Option<&'a dyn Guard>,
 }
 
 impl<'a> Context<'a> {
@@ -78,7 +77,6 @@ impl<'a> Context<'a> {
             removals: Removals::default(),
             temporary_names: TemporaryNames::default(),
             backup_claims: BackupClaims::of(options.copy.backup.as_ref()),
-            guard: listed.map(|listed| listed.guard),
         }
     }
 
@@ -108,12 +106,12 @@ impl<'a> Context<'a> {
 
     /// Whether a guard is asked about entries: other jobs work in the same directories then.
     pub(super) fn is_guarded(&self) -> bool {
-        self.guard.is_some()
+        self.listed.is_some()
     }
 
     /// Returns an entry that the guard is asked about.
     pub(super) fn guarded(&self, place: &Place<'_>) -> Option<Guarded<'a>> {
-        self.guard.map(|guard| Guarded::new(guard, place.way()))
+        self.listed.map(|listed| Guarded::new(listed.guard, place.way()))
     }
 
     /// Gate at which workers wait while the job is paused.
