@@ -73,10 +73,11 @@ impl Stop {
         let second_kills = Arc::new(AtomicBool::new(false));
         let ignored = ignored_signals();
         for number in SIGNALS.into_iter().filter(|number| ignored & mask(*number) == 0) {
-            // In this order: the first signal finds `second_kills` false and sets it.
+            // In this order: a signal that arrives in between requests to stop, and the first one
+            // finds `second_kills` false and sets it.
+            flag::register_usize(number, Arc::clone(&self.signal), number as usize)?;
             flag::register_conditional_default(number, Arc::clone(&second_kills))?;
             flag::register(number, Arc::clone(&second_kills))?;
-            flag::register_usize(number, Arc::clone(&self.signal), number as usize)?;
         }
         Ok(())
     }

@@ -74,7 +74,9 @@ impl Job {
         job
     }
 
-    /// Whether its signal handlers are set, and a tree has entries.
+    /// Whether its signal handlers are installed, and it writes: a file is open, or a tree has entries.
+    ///
+    /// The mask alone shows a handler a moment before its action is there.
     fn is_at_work(&self) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -82,13 +84,18 @@ impl Job {
         // With a handler for them nothing but the program itself stops it.
         let has_handlers =
             [Signal::TSTP, Signal::USR1].iter().all(|s| caught & (1 << (s.as_raw() - 1)) != 0);
+        let writes_a_file = || {
+            let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+            let mut paths = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+            paths.any(|path| path != self.to.path() && path.starts_with(self.to.path()))
+        };
         let has_entries = || {
             self.to.strangers(&[]).iter().any(|name| {
                 let entries = std::fs::read_dir(self.to.join(name));
                 entries.is_ok_and(|entries| entries.count() > 1)
             })
         };
-        has_handlers && (!self.form.is_tree() || has_entries())
+        has_handlers && if self.form.is_tree() { has_entries() } else { writes_a_file() }
     }
 
     /// Whether its destination has everything.
