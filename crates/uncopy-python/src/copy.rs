@@ -17,10 +17,12 @@ const MODE_OF_NEW: u32 = 0o666;
 
 /// Copies the file `src` to `dst`, following symbolic links.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "a call of the Python half has them one by one")]
 pub(crate) fn copy_file(
     src: &Bound<'_, PyAny>,
     dst: &Bound<'_, PyAny>,
     kept: &str,
+    in_place: bool,
     require: Option<&str>,
     durable: bool,
     verify: Option<&Bound<'_, PyAny>>,
@@ -28,7 +30,7 @@ pub(crate) fn copy_file(
 ) -> PyResult<Receipt> {
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
-    let mut options = copy_options(kept, require, durable, verify)?;
+    let mut options = copy_options(kept, require, durable, verify)?.in_place(in_place);
     check_callback(progress.as_ref().map(|callback| callback.bind(py)))?;
     let context = CopyContext::new().new_mode(MODE_OF_NEW).frees_aside(true).sweeps_seldom(true);
     let mut watch = Watch::new(progress);

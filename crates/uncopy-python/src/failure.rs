@@ -2,8 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use uncopy::{Errno, Error, NextStep, Reason};
+use uncopy::{Errno, Error, Reason};
 
+use crate::advice::sentence;
 use crate::path::{PathArgument, text};
 
 /// Makes the exception for the error of a copy.
@@ -52,24 +53,6 @@ pub(crate) fn exception<'py>(
         destination,
     );
     make.call1(facts)
-}
-
-/// Returns the sentence, with a next step that the functions here have.
-fn sentence(error: &Error) -> String {
-    let (operation, subject) = (error.operation(), error.subject().display());
-    let next = error.next_step().map(|step| match step {
-        NextStep::AcceptChange => "copy again when nobody writes to it",
-        NextStep::FlushSource | NextStep::CopyUnwritten => {
-            "copy again when nobody writes to the source, and check the device if they still differ; this copy was \
-             not put in place"
-        }
-        NextStep::CopyContents => "read or write its bytes yourself",
-        NextStep::CopyAsTree => "name a file, or copy it with copytree",
-        NextStep::AllowMore => "require less",
-        step => step.text(),
-    });
-    let next = next.map_or_else(String::new, |next| format!("; {next}"));
-    format!("cannot {operation} {subject}: {}{next}", error.reason())
 }
 
 /// Names the reason, for the Python half.

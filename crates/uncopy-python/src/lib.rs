@@ -4,6 +4,7 @@
 #![deny(missing_docs)]
 #![cfg(target_os = "linux")]
 
+mod advice;
 mod channel;
 mod copy;
 mod ending;

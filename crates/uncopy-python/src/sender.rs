@@ -190,8 +190,8 @@ impl Sender {
         })
     }
 
-    /// Abort the connection: what was not sent is dropped, and the kernel releases the buffers soon. What other threads wait
-    /// for raises `ConnectionAbortedError`.
+    /// Abort the connection: what was not sent is dropped, and the kernel releases the buffers soon. They stay lent until
+    /// their releases are taken, or until `close`. What other threads wait for raises `ConnectionAbortedError`.
     fn abort(&self, py: Python<'_>) {
         without_lock(py, || self.sender.abort());
     }

@@ -249,14 +249,54 @@ def test_a_file_in_a_read_only_directory_is_written_in_place(open_place):
     assert read("b") == b"new"
 
 
+@pytest.mark.parametrize("options", ["", ", in_place=True"])
 @pytest.mark.parametrize("module", ["uncopy", "shutil"])
-def test_a_read_only_destination_is_refused(open_place, module):
+def test_a_read_only_destination_is_refused(open_place, module, options):
     write("a", b"new")
     write("b", b"old")
     os.chmod("b", 0o444)
-    ran = without_rights(f"{module}.copyfile('a', 'b')")
+    ran = without_rights(f"{module}.copyfile('a', 'b'{options if module == 'uncopy' else ''})")
     assert "PermissionError: [Errno 13] Permission denied" in ran.stderr
+    if module == "uncopy":
+        assert re.search("; (change its|check the) permissions", ran.stderr), ran.stderr
     assert read("b") == b"old"
+
+
+def test_advice_names_what_these_functions_have(open_place):
+    os.makedirs("a/link")
+    os.symlink("..", "a/link/up")
+    os.mkdir("in")
+    write("in/b", b"new")
+    os.makedirs("out")
+    write("out/b", b"old")
+    os.chmod("out/b", 0o666)
+    os.chmod("out", 0o1755)
+    listed = "print(*(reason for _, _, reason in error.args[0]), sep='\\n')"
+    for call, advice in [
+        ("uncopy.copytree('a', 'c')", "; pass symlinks=True to copytree, or remove the link"),
+        ("uncopy.copytree('in', 'out', dirs_exist_ok=True)", "; copy this file alone: copyfile, copy"),
+    ]:
+        ran = without_rights(f"try:\n    {call}\nexcept shutil.Error as error:\n    {listed}")
+        assert advice in ran.stdout, ran
+        assert not any(name in ran.stdout for name in ("in_place", "existing", "links to")), ran
+    assert read("out/b") == b"old"
+
+
+@pytest.mark.parametrize("function", [uncopy.copyfile, uncopy.copy, uncopy.copy2])
+def test_conditions_hold_for_files_that_are_written_in_place(place, function):
+    write("a", b"new" * 100_000)
+    write("b", b"old")
+    os.link("b", "c")
+    receipt = function("a", "b", in_place=True, verify=True, durable=True)
+    assert receipt.verified and receipt.durable and receipt.bytes == 300_000
+    assert receipt.note_codes == ["in_place", "verified_in_place"]
+    assert read("c") == read("a")
+    assert function("a", "new", in_place=True).note_codes == []
+    with pytest.raises(TypeError):
+        function("a", "b", in_place="yes")
+    with pytest.raises(shutil.SameFileError):
+        function("b", "c", in_place=True)
+    assert read("c") == read("a")
 
 
 def test_threads(place):

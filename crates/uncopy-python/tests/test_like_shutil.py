@@ -195,13 +195,40 @@ def test_dangling_links_are_not_written_through(place, function, target):
     assert sorted(os.listdir()) == ["a", "b"]
 
 
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("follow_symlinks", [True, False])
 @pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
 @pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__[5:])
-def test_files(place, name, make, follow_symlinks):
+def test_files(place, name, make, follow_symlinks, in_place):
     options = {"follow_symlinks": follow_symlinks}
     theirs = outcome(getattr(shutil, name), "theirs", make, ("a", "b"), options)
-    ours = outcome(getattr(uncopy, name), "ours", make, ("a", "b"), options)
+    ours = outcome(getattr(uncopy, name), "ours", make, ("a", "b"), {**options, "in_place": in_place})
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("reaches_by", [os.link, os.symlink])
+@pytest.mark.parametrize("old", [b"", b"old", b"longer than the new contents" * 1000])
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
+def test_files_with_other_names_are_written_in_place(place, name, old, reaches_by):
+    def make():
+        make_file()
+        write("file", old, 0o640)
+        reaches_by("file", "b")
+        write("reader's", b"")
+
+    def copy_with(function, **options):
+        def copy(src, dst):
+            inode = os.stat(dst).st_ino
+            with open("file", "rb") as reader:
+                copied = function(src, dst, **options)
+                write("reader's", reader.read())
+            assert os.stat(dst).st_ino == inode
+            return copied
+
+        return copy
+
+    theirs = outcome(copy_with(getattr(shutil, name)), "theirs", make, ("a", "b"), {})
+    ours = outcome(copy_with(getattr(uncopy, name), in_place=True), "ours", make, ("a", "b"), {})
     assert ours == theirs
 
 

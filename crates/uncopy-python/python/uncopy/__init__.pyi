@@ -96,6 +96,7 @@ def copyfile(
     durable: bool = False,
     verify: bool | _Digest | None = None,
     progress: _OnProgress | None = None,
+    in_place: bool = False,
 ) -> Receipt: ...
 def copy(
     src: _Path,
@@ -106,6 +107,7 @@ def copy(
     durable: bool = False,
     verify: bool | _Digest | None = None,
     progress: _OnProgress | None = None,
+    in_place: bool = False,
 ) -> Receipt: ...
 def copy2(
     src: _Path,
@@ -116,6 +118,7 @@ def copy2(
     durable: bool = False,
     verify: bool | _Digest | None = None,
     progress: _OnProgress | None = None,
+    in_place: bool = False,
 ) -> Receipt: ...
 def copytree(
     src: _Path,

@@ -9,7 +9,7 @@ from uncopy._errors import failing_at, named_pipe, same_file, source_changed
 
 
 def copyfile(
-    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None
+    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None, in_place=False
 ):
     """Copy the bytes of the file `src` to `dst`, the cheapest way that works here.
 
@@ -21,17 +21,20 @@ def copyfile(
     the name of a digest ("blake3", "sha256", "xxh3"): the copy is read back before it gets its name. `progress` is called
     with a `Progress` about every 25 ms; what it raises stops the copy.
 
+    With `in_place` an existing file is written into, as `shutil` does: hard links of it get the new contents too, but
+    readers see a part of them meanwhile, and after an error or Ctrl-C it may be a mixture of old and new.
+
     >>> receipt = uncopy.copyfile("a.img", "b.img", verify="xxh3")
     >>> receipt.verified, sum(receipt.by_mechanism.values())
     (True, 65536)
     """
     sys.audit("uncopy.copyfile", src, dst)
     options = (require, durable, verify, progress)
-    return _copy(src, dst, "nothing", follow_symlinks, options)
+    return _copy(src, dst, "nothing", follow_symlinks, options, in_place)
 
 
 def copy(
-    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None
+    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None, in_place=False
 ):
     """Copy the file `src` and its permission bits to `dst`, which may be a directory.
 
@@ -42,11 +45,11 @@ def copy(
     """
     sys.audit("uncopy.copy", src, dst)
     options = (require, durable, verify, progress)
-    return _copy(src, _below(dst, src), "mode", follow_symlinks, options)
+    return _copy(src, _below(dst, src), "mode", follow_symlinks, options, in_place)
 
 
 def copy2(
-    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None
+    src, dst, *, follow_symlinks=True, require=None, durable=False, verify=None, progress=None, in_place=False
 ):
     """Copy the file `src` to `dst`, which may be a directory, with mode, times, ACL and extended attributes.
 
@@ -56,7 +59,7 @@ def copy2(
     """
     sys.audit("uncopy.copy2", src, dst)
     options = (require, durable, verify, progress)
-    return _copy(src, _below(dst, src), "stat", follow_symlinks, options)
+    return _copy(src, _below(dst, src), "stat", follow_symlinks, options, in_place)
 
 
 def copytree(
@@ -199,7 +202,7 @@ def _was_made_meanwhile(dst, copied):
     return any(isinstance(error, FileExistsError) for error in [*errors, cause]) and os.path.isdir(dst)
 
 
-def _copy(src, dst, kept, follow_symlinks, options):
+def _copy(src, dst, kept, follow_symlinks, options, in_place):
     if not follow_symlinks and os.path.islink(src):
         _native.check_options(*options)
         refused = _refused_first(src, dst)
@@ -207,7 +210,7 @@ def _copy(src, dst, kept, follow_symlinks, options):
             raise refused
         return _copy_link(src, dst, kept, options)
     try:
-        return _native.copy_file(src, dst, kept, *options)
+        return _native.copy_file(src, dst, kept, in_place, *options)
     except OSError as error:
         refused = _refused_first(src, dst)
         if refused is not None and not isinstance(error, type(refused)):

@@ -5,6 +5,7 @@ Arguments: the case, the subject, a directory that is made, and a divisor of all
 ext4 is slow to use the inodes of files that were just deleted.
 """
 
+import functools
 import itertools
 import os
 import shutil
@@ -39,8 +40,10 @@ def fill(path, size):
         os.fsync(file.fileno())
 
 
-def small(subject, divisor, replaces):
+def small(subject, divisor, replaces, in_place=False):
     copyfile = module(subject).copyfile
+    if in_place and subject == "uncopy":
+        copyfile = functools.partial(copyfile, in_place=True)
     fill("source", 4096)
     runs = itertools.count()
 
@@ -182,6 +185,7 @@ def shared_child(far):
 CASES = {
     "small/new": lambda subject, divisor: small(subject, divisor, False),
     "small/replacing": lambda subject, divisor: small(subject, divisor, True),
+    "small/in_place": lambda subject, divisor: small(subject, divisor, True, True),
     "large": large,
     "tree": tree,
     "array": array,

@@ -28,7 +28,8 @@ pub(super) fn suite(options: Options, python: &Path) -> Suite {
     let runs = BriefRuns::new(options, Duration::from_secs(1), 15);
     let notes = runs.notes(&[
         "time: of one call, in a process of Python that makes the calls of all rounds; its start and imports are not in it",
-        "small: 4 KiB, the mean of 200 calls, to new names or to files that were flushed; large: 1 GiB from the page cache to \
+        "small: 4 KiB, the mean of 200 calls, to new names or to files that were flushed, which shutil writes into and uncopy replaces, or \
+         writes into with in_place; large: 1 GiB from the page cache to \
          a new name; tree: 10,000 files of 4 KiB in 100 directories. The filesystem is flushed before each run; small files \
          and trees are not deleted, because ext4 is slow to use the inodes of files that were just deleted",
         "array: 64 MiB from a bytearray to another process, which reads a byte of each page and answers; shared_memory: made \
@@ -51,6 +52,7 @@ impl Cases {
         let mut cases = vec![
             self.copying("ext4/4KiB/new", "small/new", disk, 1.1),
             self.copying("ext4/4KiB/replacing", "small/replacing", disk, 0.9),
+            self.copying("ext4/4KiB/in_place", "small/in_place", disk, 0.9),
             self.copying("ext4/1GiB", "large", disk, 0.8),
             self.copying("ext4/10000x4KiB", "tree", disk, 0.4),
             self.array(),
