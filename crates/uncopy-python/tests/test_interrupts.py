@@ -54,6 +54,20 @@ def test_callbacks_that_raise_stop_the_copy(place, function):
     assert repr(point).startswith("Progress(phase='copying', done_bytes=")
 
 
+@pytest.mark.parametrize("function", [uncopy.copyfile, uncopy.copy, uncopy.copy2])
+def test_a_copy_in_place_that_is_stopped_has_begun(place, function):
+    for name, contents in (("a", os.urandom(8 << 20)), ("b", b"old" * 5_000_000)):
+        with open(name, "wb") as file:
+            file.write(contents)
+    os.link("b", "c")
+    with pytest.raises(Stop):
+        function("a", "b", in_place=True, progress=raising(2))
+    assert sorted(os.listdir()) == ["a", "b", "c"] and os.path.samefile("b", "c")
+    function("a", "b", in_place=True)
+    with open("a", "rb") as new, open("c", "rb") as copied:
+        assert copied.read() == new.read()
+
+
 def test_progress_is_called_and_may_copy_itself(place):
     with open("a", "wb") as file:
         file.write(os.urandom(1 << 20))
