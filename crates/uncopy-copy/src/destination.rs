@@ -172,9 +172,9 @@ impl<'a> Destination<'a> {
     ) -> Result<()> {
         let refuse = |reason| Err(Error::new("write to", self.given, reason));
         let kind = found.stat.file_type();
-        // A FIFO that is copied into itself never ends.
+        // A FIFO or device that is copied into itself may never end.
         if is_own_source(options, &found.stat, &source.stat_here())
-            && matches!(kind, FileType::RegularFile | FileType::Fifo)
+            && !matches!(kind, FileType::Directory | FileType::Symlink | FileType::Socket)
         {
             return refuse(Reason::SameFile { source_path: source.path.as_ref().to_owned() });
         }

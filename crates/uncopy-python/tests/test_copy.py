@@ -299,6 +299,16 @@ def test_conditions_hold_for_files_that_are_written_in_place(place, function):
     assert read("c") == read("a")
 
 
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero"])
+def test_a_device_is_not_copied_to_itself(place, name, device):
+    os.symlink(device, "link")
+    for source, destination in [(device, device), (device, "link"), ("link", device)]:
+        for module in (shutil, uncopy):
+            with pytest.raises(shutil.SameFileError):
+                getattr(module, name)(source, destination)
+
+
 def test_threads(place):
     write("a", os.urandom(300_000))
     failed = []

@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] contents_of_a_fifo,
         [] contents_into_a_fifo,
         [] contents_into_dev_null,
+        [] contents_into_their_own_source,
         [] what_a_reader_has_is_not_tried_again,
         [Need::At(Place::Ext4)] contents_of_a_block_device,
         [] fifo_of_many_pipefuls,
@@ -165,6 +166,21 @@ fn into_a_fifo(content: &Content) {
     assert!(read == std::fs::read(&pair.source).unwrap());
     assert!(std::fs::metadata(&destination).unwrap().file_type().is_fifo());
     pair.assert_no_strangers();
+}
+
+/// Some of them would be read and written without end.
+fn contents_into_their_own_source() {
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    let sources = [fifo(&pair.from, "source"), "/dev/null".into(), "/dev/zero".into()];
+    for source in sources {
+        let link = pair.from.join("link");
+        std::os::unix::fs::symlink(&source, &link).unwrap();
+        for (from, to) in [(&source, &source), (&source, &link), (&link, &source)] {
+            let run = cp().arg("--copy-contents").args([from, to]).run();
+            assert!(run.failed(1).contains("it is the same file as"), "{}", run.stderr);
+        }
+        std::fs::remove_file(&link).unwrap();
+    }
 }
 
 fn contents_into_dev_null() {
