@@ -167,8 +167,8 @@ pub struct JobProgress {
 
 /// Observer of a job, called by all workers.
 pub trait JobObserver: Sync {
-    /// Called after each entry, between the pieces of a large file, and every 50 ms while a worker
-    /// waits, for the end of a [`Pause`](crate::Pause) or for its turn at a rate.
+    /// Called after each entry and, on Linux, before each directory, between the pieces of a large file, and every 50 ms
+    /// while a worker waits, for the end of a [`Pause`](crate::Pause) or for its turn at a rate.
     fn progress(&self, _: JobProgress) -> Control {
         Control::Continue
     }

@@ -90,6 +90,15 @@ impl<'a> JobControl<'a> {
         self.tally.may_replace(destination)
     }
 
+    /// Asks the observer before a step that is long, and reported only with others behind it. Returns `false` if the job is
+    /// over.
+    pub(super) fn goes_on(&self) -> bool {
+        if !self.is_over() && self.ask() == Control::Stop {
+            self.cancel();
+        }
+        !self.is_over()
+    }
+
     /// Waits if the job is paused, before a step that is not reported.
     pub(super) fn rest_if_paused(&self) {
         if self.context.gate().is_some_and(Gate::is_closed) && self.ask() == Control::Stop {

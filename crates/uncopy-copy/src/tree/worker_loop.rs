@@ -65,10 +65,16 @@ impl<'scope, 'env> WorkerLoop<'scope, 'env> {
         match task {
             Task::Copy(batch) => entry::copy_batch(worker, batch),
             Task::Enter { parent, name, linked } => {
-                enter::enter(worker, &parent, &name, linked);
+                match worker.control.goes_on() {
+                    true => enter::enter(worker, &parent, &name, linked),
+                    false => worker.control.leave_out(1),
+                }
                 end(worker, parent);
             }
-            Task::List { directory, from, open } => list::list(worker, directory, from, open),
+            Task::List { directory, from, open } => match worker.control.goes_on() {
+                true => list::list(worker, directory, from, open),
+                false => end(worker, directory),
+            },
         }
     }
 }

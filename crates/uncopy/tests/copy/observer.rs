@@ -26,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_file_that_nobody_was_asked_about_is_not_replaced,
         [] without_an_answer_nothing_is_replaced,
         [] without_consent_no_source_is_removed,
+        [] a_stop_is_heeded_while_directories_are_entered,
     ]
 }
 
@@ -337,5 +338,30 @@ fn without_consent_no_source_is_removed() {
         assert_eq!(ended.sources_removed, u64::from(consents));
         assert_eq!(file.exists(), !consents, "{}", file.display());
         assert_eq!(*keeper.asked.lock().unwrap(), 1);
+    }
+}
+
+/// It was heeded at the first entry that was done, which lay in the last directory.
+fn a_stop_is_heeded_while_directories_are_entered() {
+    /// Stops the job at once, and keeps how many entries were found by then.
+    struct Stopped(Mutex<u64>);
+    impl JobObserver for Stopped {
+        fn progress(&self, progress: JobProgress) -> Control {
+            *self.0.lock().unwrap() = progress.total_entries;
+            Control::Stop
+        }
+    }
+    for jobs in [1, 4] {
+        let scratch = testbed::Place::Disk.scratch();
+        let [source, destination] = ["source", "destination"].map(|name| scratch.join(name));
+        let chain: PathBuf = (0..64).map(|level| level.to_string()).collect();
+        std::fs::create_dir_all(source.join(chain)).unwrap();
+        let mut options = JobOptions::new();
+        options.jobs = std::num::NonZeroUsize::new(jobs);
+        let stopped = Stopped(Mutex::default());
+        let ended = copy_trees_observed([(&source, &destination)], &options, &stopped).unwrap_err();
+        assert!(ended.cause().is_cancelled());
+        assert_eq!(*stopped.0.lock().unwrap(), 1);
+        assert!(!destination.exists());
     }
 }
