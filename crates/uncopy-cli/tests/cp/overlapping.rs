@@ -12,6 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_source_in_the_destination_is_refused_where_entries_are_removed,
         [] destinations_that_hold_each_other_are_refused_where_entries_are_removed,
         [] roots_apart_are_copied,
+        [] a_source_that_an_entry_of_its_own_would_go_over_stays,
         [] two_sources_are_never_one_file,
         [] a_slash_at_the_end_names_no_file,
         [] a_planted_link_at_a_name_that_was_made_is_refused,
@@ -92,6 +93,48 @@ fn destinations_that_hold_each_other_are_refused_where_entries_are_removed() {
         &["s/. a d"],
         "destinations_overlap",
     );
+}
+
+/// An entry of the source with the source's own name went over it, and what the others became depended on the workers.
+fn a_source_that_an_entry_of_its_own_would_go_over_stays() {
+    let file = "mkdir -p p/s; echo s >p/s/s";
+    let directory = "mkdir -p p/s/s; echo new >p/s/s/f";
+    let twice = "mkdir -p p/s/s/s; echo new >p/s/s/f; echo newer >p/s/s/s/f";
+    let below =
+        "mkdir -p p/a p/s/a/s p/s/b; mv p/s p/a/s; mkdir p/a/s/a/s/c; echo new >p/a/s/a/s/f";
+    for (given, line, code) in [
+        (file, "-T p/s p", "is_directory"),
+        (directory, "-T p/s p", "holds_source"),
+        (directory, "-T p/s/. p/.", "holds_source"),
+        (twice, "-T p/s p", "holds_source"),
+        (directory, "--files-from l p/s p", "holds_source"),
+        (below, "-T p/a/s p", "holds_source"),
+    ] {
+        for flags in ["-r", "-a", "-rf", "-r --remove-destination", "-ru", "-r --dry-run"] {
+            for workers in ["-j1", "-j4"] {
+                let place = Place::Disk.scratch();
+                let more = "for n in 1 2 3 4 5 6; do echo $n >$d/f$n; done; echo precious >$d/f; printf 's\nf\nf1\n' >l";
+                let at = line.split(' ').rev().nth(1).unwrap();
+                sh(&format!("{given}; d={at}; {more}"), place.path());
+                let source = place.join(at);
+                let before = state(&source);
+                let program = cp().args(flags.split(' ')).arg(workers).args(line.split(' '));
+                let run = program.current_dir(place.path()).run();
+                let context = format!("{flags} {workers} {line}: {}", run.stdout);
+                run.failed(1);
+                assert!(run.stdout.contains(&format!("\"{code}\"")), "{context}");
+                assert_eq!(run.stdout.matches("\"event\":\"failed\"").count(), 1, "{context}");
+                assert_eq!(state(&source), before, "{context}");
+                if !flags.contains("dry") {
+                    assert_eq!(
+                        std::fs::read(place.join("p/f")).unwrap(),
+                        b"precious\n",
+                        "{context}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 fn roots_apart_are_copied() {

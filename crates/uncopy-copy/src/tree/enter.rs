@@ -106,10 +106,20 @@ fn open_pair(
     let (entered, open) = pair_of(deleter, place, source, stat, linked)?;
     if (options.delete.is_some() || options.remove_source) && context.is_source(entered.destination)
     {
-        let reason = Reason::Refused(Objection::HoldsSource);
-        return Err(Error::new("write to", place.destination(), reason));
+        return Err(holds_source(place));
     }
     Ok((entered, open))
+}
+
+fn holds_source(place: &Place<'_>) -> Error {
+    let reason = Reason::Refused(Objection::HoldsSource);
+    Error::new("write to", place.destination(), reason)
+}
+
+/// Whether a directory of the destination is the source of the tree: what is copied would change before or behind its turn.
+fn is_source_of_tree(place: &Place<'_>, destination: &Stat) -> bool {
+    let root = &place.directory.root().entered.source;
+    place.open.source.stat_here(root).is_same_file(destination)
 }
 
 /// Makes or finds the copy of an open directory of the source.
@@ -139,6 +149,9 @@ pub(super) fn pair_of(
                 }
                 made = file::stat(&fd).map_err(fail)?;
             }
+            if is_source_of_tree(place, &made) {
+                return Err(holds_source(place));
+            }
             if made.mount_root && source.here().is_some() {
                 check_mounted(deleter.context, place, &fd)?;
             }
@@ -156,6 +169,10 @@ pub(super) fn pair_of(
     Ok((entered, open))
 }
 
+fn refused_source(place: &Place<'_>, why: Objection) -> Error {
+    Error::new("copy", place.source(), Reason::Refused(why))
+}
+
 /// Refuses a part of the source that is mounted in the destination.
 fn check_mounted(context: &Context<'_>, place: &Place<'_>, mounted: &OwnedFd) -> Result<()> {
     let refused = context.source_places().check_mounted(mounted);
@@ -170,12 +187,12 @@ pub(super) fn check_source(
     source: &Stat,
     linked: bool,
 ) -> Result<()> {
-    let refuse = |why| Err(Error::new("copy", place.source(), Reason::Refused(why)));
-    if context.is_destination(identity(&directory.stat_here(source))) {
-        return refuse(Objection::IsDestination);
+    let is_destination = context.is_destination(identity(&directory.stat_here(source)));
+    if is_destination {
+        return Err(refused_source(place, Objection::IsDestination));
     }
     if linked && place.directory.lies_in(identity(source)) {
-        return refuse(Objection::EndlessLink);
+        return Err(refused_source(place, Objection::EndlessLink));
     }
     Ok(())
 }

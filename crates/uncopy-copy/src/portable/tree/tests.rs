@@ -659,6 +659,24 @@ fn a_destination_in_its_source_is_refused() {
 }
 
 #[test]
+fn a_source_that_an_entry_of_its_own_would_go_over_stays() {
+    let scene = Scene::empty();
+    let name = scene.source.file_name().unwrap();
+    fs::create_dir(scene.source.join(name)).unwrap();
+    for (file, text) in [("f".into(), "precious"), (Path::new(name).join("f"), "new")] {
+        fs::write(scene.source.join(file), text).unwrap();
+    }
+    let above = scene.source.parent().unwrap().to_owned();
+    let (pairs, records) = ([(scene.source.clone(), above.clone())], Records::default());
+    run_by(&SystemCalls, &pairs, &JobOptions::new(), &records).1.unwrap();
+    let reasons: Vec<_> = records.errors().iter().map(|error| error.reason().clone()).collect();
+    assert_eq!(reasons, [Reason::Refused(Objection::HoldsSource)]);
+    for file in [scene.source.join("f"), above.join("f")] {
+        assert_eq!(fs::read_to_string(file).unwrap(), "precious");
+    }
+}
+
+#[test]
 fn single_entries_are_copied_as_entries_of_a_tree() {
     let scene = Scene::new();
     let options = JobOptions::new().sources(Sources::Entries);

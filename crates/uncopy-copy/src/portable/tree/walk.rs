@@ -206,6 +206,8 @@ impl Job<'_> {
             return refuse(Objection::EndlessLink);
         }
         let found = self.find(place)?;
+        // The source of the tree, which would change before or behind its turn.
+        let root = open.first().map(|root| root.identity.clone());
         let above = open.last_mut();
         let mut within = place.within;
         let mut modes = Modes::default();
@@ -221,6 +223,10 @@ impl Job<'_> {
                 let decision = decide(sides.0, sides.1, policy);
                 if let Decision::Refuse(why) = decision {
                     return Err(Error::new("write to", &place.named, Reason::Refused(why)));
+                }
+                if root.is_some_and(|root| root == found.identity) {
+                    let reason = Reason::Refused(Objection::HoldsSource);
+                    return Err(Error::new("write to", &place.named, reason));
                 }
                 if above.as_ref().is_some_and(|above| above.taken.contains(&found.identity)) {
                     return Err(name_taken(place));
