@@ -136,6 +136,18 @@ fn objection(found: &Objection) -> Words {
             "the link leads to one of its own parent directories, so the tree has no end",
             "pass --links=preserve or exclude it",
         ),
+        Objection::MountedSource { tree } => Words::new(
+            format!("it is {} itself or a part of it, which is mounted there", tree.display()),
+            "unmount it, or leave it out by --exclude",
+        ),
+        Objection::MayLieInSource { tree } => Words::new(
+            format!(
+                "something is mounted on it that may be a part of {}: the table of mounts \
+                 (/proc/self/mountinfo) does not say",
+                tree.display()
+            ),
+            "unmount it, or leave it out by --exclude",
+        ),
         Objection::LeadsOutside => Words::new(
             "it leads out of the tree, or by an absolute path",
             "pass --follow-outside to follow it anyway",

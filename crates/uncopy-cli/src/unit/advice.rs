@@ -103,6 +103,12 @@ fn objection(found: &Objection) -> String {
         }
         Objection::InsideSource { tree } => {
             return format!(
+                "it is {} itself or lies in it; make a new plan for a destination outside of the source",
+                tree.display()
+            );
+        }
+        Objection::MountedSource { tree } => {
+            return format!(
                 "it is {} itself or a part of it, which is mounted there; unmount that, or make a new plan with --exclude",
                 tree.display()
             );
@@ -216,6 +222,7 @@ mod tests {
             Objection::OwnerForbidden { errno },
             Objection::WritingForbidden,
             Objection::InsideSource { tree: "a".into() },
+            Objection::MountedSource { tree: "a".into() },
             Objection::MayLieInSource { tree: "a".into() },
             Objection::SpecialEntry { kind: FileKind::Fifo },
             Objection::PeerLost { what: "end of file".to_owned() },

@@ -18,6 +18,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] a_part_of_a_listed_source_that_is_mounted_in_the_destination_stays,
         [Need::Root] a_destination_that_is_a_part_of_the_source_mounted_again,
         [Need::Root, Need::Tool("unshare")] sources_survive_odd_mounts,
+        [Need::Root, Need::Tool("unshare")] what_the_copy_does_not_read_may_be_mounted_in_the_destination,
+        [Need::Root, Need::Tool("unshare")] an_overlay_that_is_copied_into_its_own_layers_has_an_end,
+        [Need::Root, Need::Tool("unshare")] overlays_are_copied_beside_their_layers,
         [] a_missing_source_is_reported_and_the_others_copied,
         [] the_current_directory,
         [] a_slash_at_the_end,
@@ -116,7 +119,8 @@ fn a_part_of_the_source_that_is_mounted_in_the_destination_stays() {
             let run = cp().args(flags).args(sources).arg(trees.to.path()).run();
             let text = run.failed(1).to_owned();
             drop(mount);
-            assert!(text.contains("a/m") && text.contains("lies in it"), "{flags:?}: {text}");
+            assert!(text.contains("a/m") && text.contains("a part of it"), "{flags:?}: {text}");
+            assert!(text.contains("; unmount it, or leave it out by --exclude"), "{text}");
             // It may have been moved.
             let places = [trees.source().join(part).join("g"), trees.to.join(part).join("g")];
             let kept = places.iter().any(|place| fs::read(place).is_ok_and(|it| it == b"precious"));
@@ -148,7 +152,7 @@ fn a_part_of_a_listed_source_that_is_mounted_in_the_destination_stays() {
         let run = run.arg(trees.to.path()).run();
         let text = run.failed(1).to_owned();
         drop(mount);
-        assert!(text.contains("lies in it"), "{flags:?}: {text}");
+        assert!(text.contains("a part of it"), "{flags:?}: {text}");
         assert_eq!(fs::read(trees.source().join("b/f")).unwrap(), b"precious", "{flags:?}");
     }
 }
@@ -196,20 +200,20 @@ fn sources_survive_odd_mounts() {
             "mkdir -p x/part; echo precious >x/part/f; mount --bind x s/o; mount --bind x/part d/m",
             "-rT s d",
             "x/part/f",
-            "lies in it",
+            "a part of it",
         ),
         (
             "mount -t tmpfs t s/o; mkdir s/o/part; echo precious >s/o/part/f; mount --bind s/o/part d/m",
             "-rT --delete s d",
             "s/o/part/f",
-            "lies in it",
+            "a part of it",
         ),
         // Another mount has a name that is not UTF-8.
         (
             "mkdir \"$(printf 'u\\377')\"; mount -t tmpfs t \"$(printf 'u\\377')\"; mount --bind s/o d/m",
             "-rT --delete s d",
             "s/o/f",
-            "lies in it",
+            "a part of it",
         ),
         // Another namespace of mounts.
         (
@@ -248,12 +252,12 @@ fn sources_survive_odd_mounts() {
         ),
         ("mkdir -p d/s/m; mount --bind s/o d/s/m", "--parents s/m/f s/o/f d", "s/o/f", "holds one"),
         // A list that does not name it, or names only a file of it.
-        ("echo m >l; mount --bind s/o d/m", "-r --files-from=l s d", "s/o/f", "lies in it"),
+        ("echo m >l; mount --bind s/o d/m", "-r --files-from=l s d", "s/o/f", "a part of it"),
         (
             "printf 'm/f\\no/f\\n' >l; mount --bind s/o d/m",
             "--files-from=l s d",
             "s/o/f",
-            "lies in it",
+            "a part of it",
         ),
     ];
     for (mounts, copy, kept, said) in ROWS {
@@ -280,6 +284,117 @@ fn sources_survive_odd_mounts() {
             format!("mkdir -p s/m s/o d/m; echo new >s/m/f; {mounts}; exec \"$0\" cp {copy}");
         let run = run_with_own_mounts(scratch.path(), &script);
         assert_eq!(run.status.code(), Some(0), "{mounts}: {}", run.stderr);
+    }
+}
+
+/// Refused because the source has a directory of that place, which is hidden there or left out.
+fn what_the_copy_does_not_read_may_be_mounted_in_the_destination() {
+    const HIDDEN: &str = "mount --bind s/o/sub d/m; mount -t tmpfs t s/o";
+    const BOUND: &str = "mount --bind s/o d/m";
+    const BELOW: &str = "mount --bind s/o/sub d/m";
+    const MOUNTED: &str = "mount --bind x s/o; mount --bind x d/m";
+    // Mounts, the copy, and whether it is refused.
+    const ROWS: &[(&str, &str, bool)] = &[
+        (HIDDEN, "-rT s d", false),
+        (HIDDEN, "-rT --delete s d", false),
+        (BOUND, "-rT --exclude /m s d", false),
+        (BOUND, "-rT --exclude /m --delete s d", false),
+        (BOUND, "-rT --exclude /o s d", false),
+        (BELOW, "-rT --exclude /o s d", false),
+        (MOUNTED, "-rT --exclude /o s d", false),
+        // Seen there by another mount, or by another name.
+        (
+            "mkdir s/again; mount --bind s/o/sub s/again; mount --bind s/o/sub d/m; mount -t tmpfs t s/o",
+            "-rT s d",
+            true,
+        ),
+        ("ln -s o s/l; mount --bind s/o d/m", "-rTL --exclude /o s d", true),
+        ("mount --bind s/o d/m; mount -t tmpfs t s/o/sub", "-rT s d", true),
+        // Deleted through the mount, copied in part, or named.
+        (BOUND, "-rT --exclude /o --delete s d", true),
+        (BOUND, "-rT --exclude /o/sub s d", true),
+        (BOUND, "-r --exclude o --files-from l s d", true),
+        (MOUNTED, "-rT s d", true),
+    ];
+    for (mounts, copy, is_refused) in ROWS {
+        let scratch = Place::Disk.scratch();
+        let script = format!(
+            "mkdir -p s/m s/o/sub d/m x; echo new >s/m/f; echo old >s/o/f; echo old >s/o/sub/f; printf 'm\no\n' >l; {mounts}; \
+             exec \"$0\" cp {copy}"
+        );
+        let run = run_with_own_mounts(scratch.path(), &script);
+        let code = Some(i32::from(*is_refused));
+        assert_eq!(run.status.code(), code, "{mounts} {copy}: {}", run.stderr);
+        let said = "which is mounted there; unmount it, or leave it out by --exclude";
+        assert_eq!(run.stderr.contains(said), *is_refused, "{mounts} {copy}: {}", run.stderr);
+    }
+}
+
+/// Lower, upper and merged directory of an overlay, as scripts make them; a second later, since directories that are made
+/// at one time look alike.
+const OVERLAY: &str = "mkdir -p 'L 1/x' 'L 1/only' 'L 1/d' W M o s/m; echo f >'L 1/f'; echo g >'L 1/d/g'; sleep 0.1; \
+    mkdir -p 'U 1/up/z'; mount -t overlay -o 'lowerdir=L 1,upperdir=U 1,workdir=W' overlay M";
+
+/// What was copied appeared in the source, without end, and no signal that can be handled ended it.
+fn an_overlay_that_is_copied_into_its_own_layers_has_an_end() {
+    // What is done before, the copy, whether nothing is made, and what the error says.
+    const ROWS: &[(&str, &str, bool, &str)] = &[
+        ("", "-r M 'U 1/new'", true, "M itself or lies in it"),
+        ("", "-r M 'U 1'", true, "M itself or lies in it"),
+        ("", "-r M 'U 1/up/z'", true, "M itself or lies in it"),
+        ("", "-rT M 'U 1/up'", true, "M itself or lies in it"),
+        ("", "-rT M 'U 1'", true, "M itself or lies in it"),
+        ("", "-r M/up 'U 1/up/new'", true, "M/up itself or lies in it"),
+        ("", "-r --resume M 'U 1/new'", true, "M itself or lies in it"),
+        ("", "-r --dry-run M 'U 1/new'", true, "M itself or lies in it"),
+        ("", "-rT --dry-run M 'U 1/up'", true, "M itself or lies in it"),
+        ("", "-rT M 'L 1/x'", true, "M itself or lies in it"),
+        ("mkdir 'U 1/x'", "-rT M 'L 1/x'", true, "M itself or lies in it"),
+        ("", "-r M/only 'L 1/only/new'", true, "M/only itself or lies in it"),
+        ("mount --bind 'U 1/up' o", "-r M o/z", true, "M itself or lies in it"),
+        ("", "-r --parents M 'U 1/up'", false, "M: it is the destination"),
+        ("mount --bind M s/m", "-rT s 'U 1/up'", false, "s/m: it is the destination"),
+        // Met as it is walked, and left out.
+        ("mount --bind M s/m", "-r s 'U 1/new'", false, ".tree: it is the destination"),
+        ("", "-r M 'L 1/new'", false, ".tree: it is the destination"),
+    ];
+    for (before, copy, makes_nothing, said) in ROWS {
+        let scratch = Place::Disk.scratch();
+        let list = "find 'L 1' 'U 1' o | sort";
+        let script = format!(
+            "{OVERLAY}\n{before}\n{list} >before; set +e; timeout -s KILL 20 \"$0\" cp {copy}; code=$?; {list} >after; exit $code"
+        );
+        let run = run_with_own_mounts(scratch.path(), &script);
+        assert_eq!(run.status.code(), Some(1), "{copy}: {}", run.stderr);
+        assert!(run.stderr.contains(said), "{copy}: {}", run.stderr);
+        let [before, after] =
+            ["before", "after"].map(|name| fs::read_to_string(scratch.join(name)).unwrap());
+        assert!(!makes_nothing || before == after, "{copy}: {after}");
+        assert!(after.lines().count() < 30, "{copy}: {after}");
+        assert!(!after.contains(".tree"), "{copy}: {after}");
+    }
+}
+
+/// Directories of the same name and of the same time are no part of an overlay for that.
+fn overlays_are_copied_beside_their_layers() {
+    for (before, copy, made) in [
+        ("", "-r M o/new", "o/new/d/g"),
+        ("", "-r M o", "o/M/d/g"),
+        ("mkdir o/x", "-rT M o/x", "o/x/d/g"),
+        ("mkdir o/x; touch -r M/x o/x", "-rT --dry-run M o/x", "M/d/g"),
+        ("mkdir o/d", "-r M/d o", "o/d/g"),
+        ("", "-r M/d 'U 1'", "U 1/d/g"),
+        ("", "-rT M/d 'U 1/up'", "U 1/up/g"),
+        ("mount --bind M s/m", "-rT s o", "o/m/d/g"),
+        ("", "--parents M/d/g 'U 1/up'", "U 1/up/M/d/g"),
+    ] {
+        let scratch = Place::Disk.scratch();
+        let script = format!(
+            "{OVERLAY}\n{before}\n\"$0\" cp {copy} >said; cat '{made}'; find o 'U 1' -name '.uncopy*'"
+        );
+        let run = run_with_own_mounts(scratch.path(), &script);
+        assert_eq!(run.status.code(), Some(0), "{copy}: {}", run.stderr);
+        assert_eq!(run.stdout, "g\n", "{copy}");
     }
 }
 

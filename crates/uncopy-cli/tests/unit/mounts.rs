@@ -190,7 +190,7 @@ fn parts_of_the_source_that_are_mounted_in_the_destination_stay() {
                     mounts = mount();
                     let said: String =
                         units[first..].iter().map(|unit| run_unit(unit).stdout).collect();
-                    assert!(said.contains("\"inside_source\""), "{row}: {said}");
+                    assert!(said.contains("\"mounted_source\""), "{row}: {said}");
                 }
                 while let Some(mount) = mounts.pop() {
                     drop(mount);
@@ -210,14 +210,14 @@ fn sources_survive_odd_mounts() {
             "mount --bind x/part d/m",
             "s",
             "x/part/f",
-            "inside_source",
+            "mounted_source",
         ),
         (
             "mkdir \"$(printf 'u\\377')\"; mount -t tmpfs t \"$(printf 'u\\377')\"",
             "mount --bind s/o d/m",
             "s",
             "s/o/f",
-            "inside_source",
+            "mounted_source",
         ),
         (
             "mkdir -p p/s/m/s; echo new >p/s/m/s/f; echo precious >p/s/f",

@@ -1,6 +1,7 @@
 //! Holds the options of a job, its rate limit, and what was learnt about the machine.
 
 use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
 use crate::guard::Guarded;
 use crate::guarded_entries::GuardedEntries;
-use crate::jobs::{JobOptions, Parents};
+use crate::jobs::{JobOptions, Links, Parents};
 use crate::source_places::SourcePlaces;
 use crate::stale::TemporaryNames;
 use crate::{CopyContext, CopyOptions, Gate, Throttle};
@@ -37,6 +38,8 @@ pub(super) struct Context<'a> {
     privileged: OnceLock<bool>,
     /// Whether no other user can act in the directory that the tree is built in.
     is_aside_own: AtomicBool,
+    /// Temporary name of the tree that is built, which nothing else has.
+    built: RwLock<Option<OsString>>,
     /// Destination directories; no source may be one of them or lie in one.
     destinations: Mutex<Vec<Identity>>,
     /// Paths that the caller named below a directory that is copied as a whole.
@@ -68,6 +71,7 @@ impl<'a> Context<'a> {
             umask: Umask::default(),
             privileged: OnceLock::new(),
             is_aside_own: AtomicBool::new(false),
+            built: RwLock::default(),
             destinations: Mutex::default(),
             named: RwLock::default(),
             pairs,
@@ -172,9 +176,17 @@ impl<'a> Context<'a> {
         *self.privileged.get_or_init(privilege::overrides_file_ownership)
     }
 
-    /// Notes whether the root being started is built in a directory in which no other user can act.
-    pub(super) fn set_aside_own(&self, is_own: bool) {
-        self.is_aside_own.store(is_own, Ordering::Relaxed);
+    /// Notes the directory that the root being started is built in, and whether no other user can act in it.
+    pub(super) fn begin_root(&self, aside: Option<(&OsStr, bool)>) {
+        let (name, is_own) = (aside.map(|(name, _)| name.to_owned()), aside.map(|(_, own)| own));
+        self.is_aside_own.store(is_own == Some(true), Ordering::Relaxed);
+        *self.built.write().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    /// Whether a directory of this name is the one that the root is built in, on whatever filesystem or machine it is met.
+    pub(super) fn is_built(&self, name: &OsStr) -> bool {
+        let built = self.built.read().unwrap_or_else(PoisonError::into_inner);
+        built.as_deref() == Some(name)
     }
 
     /// Whether names in a directory that this job builds under a temporary name cannot be replaced
@@ -259,8 +271,19 @@ impl<'a> Context<'a> {
                 let root = listed.root.open_here();
                 (listed.source, root.and_then(|root| file::duplicate(root).ok()))
             });
-            SourcePlaces::of(named.map(|path| (path, open(path))).chain(listed))
+            let places = SourcePlaces::of(named.map(|path| (path, open(path))).chain(listed));
+            match self.reads_selected_alone() {
+                true => places.selecting(self.options.selection.clone()),
+                false => places,
+            }
         })
+    }
+
+    /// Whether a directory of a source that the selection leaves out is neither copied, by another name, nor changed by
+    /// deletions through a mount.
+    fn reads_selected_alone(&self) -> bool {
+        let JobOptions { parents, links, delete, .. } = self.options;
+        *parents == Parents::Omit && *links != Links::Follow && delete.is_none()
     }
 
     /// Notes a directory that is written to, which is therefore no source.

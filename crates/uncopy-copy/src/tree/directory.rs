@@ -42,8 +42,23 @@ pub(super) struct Open {
 
 impl Open {
     pub(super) fn new(source: SourceDirectory, destination: OwnedFd) -> Open {
-        let filesystems = (filesystem_of(source.here()), filesystem_of(Some(&destination)));
+        let filesystem = filesystem_of(source.here());
+        Open::known(source, filesystem, destination)
+    }
+
+    /// Makes the pair of a source whose filesystem is known.
+    pub(super) fn known(
+        source: SourceDirectory,
+        filesystem: Filesystem,
+        destination: OwnedFd,
+    ) -> Open {
+        let filesystems = (filesystem, filesystem_of(Some(&destination)));
         Open { source, destination: Arc::new(destination), filesystems }
+    }
+
+    /// Returns the source, if it is in an overlay of this machine.
+    pub(super) fn overlay(&self) -> Option<&OwnedFd> {
+        self.source.here().filter(|_| self.filesystems.0 == Filesystem::OVERLAYFS)
     }
 
     /// Makes the pair of a child of two directories; it is on the same filesystems if the devices
@@ -85,7 +100,7 @@ impl Open {
 }
 
 /// Returns the filesystem of what is open; that of another machine is not known.
-fn filesystem_of(fd: Option<impl AsFd>) -> Filesystem {
+pub(super) fn filesystem_of(fd: Option<impl AsFd>) -> Filesystem {
     let magic = fd.and_then(|fd| file::filesystem_magic(fd).ok());
     Filesystem::from_magic(magic.unwrap_or(0))
 }

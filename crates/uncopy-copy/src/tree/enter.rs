@@ -12,11 +12,12 @@ use super::directory::{Directory, Entered, Open, Parent, identity};
 use super::entry::open_linked_directory;
 use super::finish::end;
 use super::list::list_open;
+use super::overlay;
 use super::place::{Place, directory_not_opened};
 use super::reporter::Reporter;
 use super::retry;
 use super::worker::Worker;
-use crate::jobs::{Decision, EntryKind, JobOptions, decide};
+use crate::jobs::{Decision, EntryKind, JobOptions, Sources, decide};
 use crate::source_directory::SourceDirectory;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::directory;
@@ -162,11 +163,28 @@ pub(super) fn pair_of(
     let same_source = stat.device == above.source.device;
     let open = Open::below(place.open, (source, same_source), destination);
     let private = above.private;
+    if !same_source && !private {
+        check_overlay(deleter.context, place, &open)?;
+    }
     // Other jobs may make entries in it.
     let fresh = fresh && !deleter.context.is_guarded();
     let (source, destination, whole) = (stat, made, true);
     let entered = Entered { source, destination, fresh, absent, private, whole, linked };
     Ok((entered, open))
+}
+
+/// Refuses an overlay in the source that shows the destination. Single names in it, and what is not entered, have an end.
+fn check_overlay(context: &Context<'_>, place: &Place<'_>, open: &Open) -> Result<()> {
+    let options = context.options();
+    let is_whole = options.sources == Sources::Trees && !context.is_guarded();
+    let Some(overlay) = open.overlay().filter(|_| is_whole && !options.one_filesystem) else {
+        return Ok(());
+    };
+    let root = place.directory.root().open_destination()?;
+    match overlay::shows(overlay, &root, OsStr::new(""), options.dry_run) {
+        true => Err(refused_source(place, Objection::IsDestination)),
+        false => Ok(()),
+    }
 }
 
 fn refused_source(place: &Place<'_>, why: Objection) -> Error {
@@ -188,7 +206,7 @@ pub(super) fn check_source(
     linked: bool,
 ) -> Result<()> {
     let is_destination = context.is_destination(identity(&directory.stat_here(source)));
-    if is_destination {
+    if is_destination || context.is_built(place.name) {
         return Err(refused_source(place, Objection::IsDestination));
     }
     if linked && place.directory.lies_in(identity(source)) {

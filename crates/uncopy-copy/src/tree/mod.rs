@@ -28,6 +28,7 @@ mod list;
 mod listing_buffer;
 mod other;
 mod overlap;
+mod overlay;
 mod parents;
 mod partial;
 mod place;

@@ -21,6 +21,7 @@ use super::enter::{begin, check_source, pair_of};
 use super::entry::{copy_open, make_followed_special, push};
 use super::finish::{end, give_metadata};
 use super::list::{copied_contents, list_open};
+use super::overlay;
 use super::place::{OpenFile, Place, changed_kind, directory_not_opened};
 use super::queue::{Batch, Task};
 use super::removal::{self, remove_copied};
@@ -237,6 +238,14 @@ fn open_top(
     let found = identity(&file::stat(&destination).map_err(at_destination)?);
     worker.context.add_destination(found);
     let open = Arc::new(Open::new(source, destination));
+    let is_whole = options.sources == Sources::Trees && !worker.context.is_guarded();
+    if is_whole
+        && let Some(overlay) = open.overlay()
+        && overlay::shows(overlay, &open.destination, OsStr::new(""), options.dry_run)
+    {
+        let reason = Reason::Refused(Objection::InsideSource { tree: named.to_owned() });
+        return Err(Error::new("copy to", path, reason));
+    }
     let (from, to) = open.filesystems;
     worker.budget.expect_light_work(facts::are_shared_in_turn(from, to, &options.copy));
     let name = path.file_name().unwrap_or_default();

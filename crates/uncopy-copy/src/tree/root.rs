@@ -11,7 +11,7 @@ use rustix::fs::{FileType, OFlags};
 
 use super::decide::{is_special, kind_of};
 use super::delete::delete_strangers;
-use super::directory::{Directory, Entered, Open, Parent, identity};
+use super::directory::{Directory, Entered, Open, Parent, filesystem_of, identity};
 use super::earlier::{self, Earlier};
 use super::entry::{copy_entry, copy_open, make_followed_special};
 use super::finish::{end, give_metadata, made_directory};
@@ -25,7 +25,7 @@ use super::removal::{self, remove_copied};
 use super::reporter::Reporter;
 use super::resume::Resume;
 use super::tally::Tally;
-use super::target::{Aside, Target, names_directory, open_for_file, or_here, split};
+use super::target::{Aside, From, Target, names_directory, open_for_file, or_here, split};
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
 use crate::destination::follow_link;
@@ -43,6 +43,7 @@ use crate::{CopyOptions, Existing};
 use crate::{facts, flush, stale};
 use uncopy_core::Note;
 use uncopy_core::{Error, FileKind, Reason, Result};
+use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::Stat;
 use uncopy_os::follow::{self, FollowResult, LinkTarget};
 use uncopy_os::{Sys, directory, file};
@@ -391,10 +392,13 @@ fn copy_directory(
         .map_err(|stopped| stopped.error("open", source))
         .and_then(|(stat, fd)| {
             let earlier = earlier::open_of_tree(options, destination)?;
-            let target = Target::open(worker.context, source, destination, &fd.stat_here(&stat))?;
-            Ok((fd, stat, target, earlier))
+            let filesystem = filesystem_of(fd.here());
+            let overlay = fd.here().filter(|_| filesystem == Filesystem::OVERLAYFS);
+            let from = From { path: source, stat: &fd.stat_here(&stat), overlay };
+            let target = Target::open(worker.context, &from, destination)?;
+            Ok((fd, filesystem, stat, target, earlier))
         });
-    let (fd, stat, target, earlier) = match opened {
+    let (fd, filesystem, stat, target, earlier) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             return fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
@@ -405,7 +409,8 @@ fn copy_directory(
     if !absent {
         worker.context.add_destination(identity(&target_stat));
     }
-    worker.context.set_aside_own(aside.as_ref().is_some_and(|aside| aside.is_own));
+    let built = aside.as_ref().map(|aside| (aside.temporary.as_os_str(), aside.is_own));
+    worker.context.begin_root(built);
     let kept = journal.map(|(journal, parent)| (Arc::new(journal), parent));
     if let Some((journal, _)) = &kept
         && let Err(errno) = journal.reach(target_stat.device, target_fd.as_fd())
@@ -419,7 +424,7 @@ fn copy_directory(
         worker.settle();
         worker.tally.begin_tree();
     }
-    let open = Arc::new(Open::new(fd, target_fd));
+    let open = Arc::new(Open::known(fd, filesystem, target_fd));
     worker.budget.expect_light_work(facts::are_shared_in_turn(
         open.filesystems.0,
         open.filesystems.1,

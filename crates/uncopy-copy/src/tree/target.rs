@@ -10,8 +10,9 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::context::Context;
-use super::directory::{Identity, identity};
+use super::directory::identity;
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
+use super::overlay;
 use super::partial;
 use crate::jobs::{DestinationLinks, JobOptions, fingerprint};
 use crate::peer_link::PeerLink;
@@ -48,13 +49,20 @@ pub(super) struct Aside {
     pub(super) is_own: bool,
 }
 
+/// The source of a root directory.
+pub(super) struct From<'a> {
+    pub(super) path: &'a Path,
+    pub(super) stat: &'a Stat,
+    /// It is open, and lies in an overlay.
+    pub(super) overlay: Option<&'a OwnedFd>,
+}
+
 impl Target {
     /// Finds the destination of a directory, or makes a temporary one next to it.
     pub(super) fn open(
         context: &Context<'_>,
-        source: &Path,
+        from: &From<'_>,
         destination: &Path,
-        from: &Stat,
     ) -> Result<Target> {
         let options = context.options();
         let refuse = |why| Err(Error::new("write to", destination, Reason::Refused(why)));
@@ -69,7 +77,7 @@ impl Target {
                 return refuse(Objection::LinkForDirectory);
             }
             Ok(stat) if stat.file_type() == FileType::Directory => {
-                return Target::found(context, source, destination, from);
+                return Target::found(context, from, destination);
             }
             Ok(_) => {
                 return refuse(Objection::NotDirectory);
@@ -84,7 +92,7 @@ impl Target {
         let above = or_here(above);
         let parent = follow::open_directory(above)
             .map_err(|stopped| stopped.at_destination("open", above))?;
-        check_outside(context, parent.as_fd(), source, destination, identity(from))?;
+        check_outside(context, parent.as_fd(), from, destination)?;
         if options.dry_run {
             let stat =
                 file::stat(&parent).map_err(|errno| Error::destination("examine", above, errno))?;
@@ -92,18 +100,13 @@ impl Target {
             return Ok(Target { fd, stat, aside: None, absent: true, resumed: false, journal });
         }
         if options.resume {
-            return Target::journalled(options, source, destination, parent, name, from);
+            return Target::journalled(options, from, destination, parent, name);
         }
         make_aside(parent, name).map_err(|errno| make_error(destination, errno))
     }
 
     /// Opens an existing directory.
-    fn found(
-        context: &Context<'_>,
-        source: &Path,
-        destination: &Path,
-        from: &Stat,
-    ) -> Result<Target> {
+    fn found(context: &Context<'_>, from: &From<'_>, destination: &Path) -> Result<Target> {
         let options = context.options();
         let fail = |errno| Error::destination("open", destination, errno);
         let is_link_refused =
@@ -114,7 +117,7 @@ impl Target {
                 .or_else(|_| follow::open_directory(destination))
                 .map_err(|stopped| stopped.at_destination("open", destination))?,
         };
-        check_outside(context, fd.as_fd(), source, destination, identity(from))?;
+        check_outside(context, fd.as_fd(), from, destination)?;
         let stat = file::stat(&fd).map_err(fail)?;
         let mut journal = None;
         if options.resume {
@@ -131,7 +134,7 @@ impl Target {
                 let reason = Reason::Refused(Objection::RootReplaced);
                 return Err(Error::new("write to", destination, reason));
             }
-            let fingerprint = fingerprint(options, source, from.inode);
+            let fingerprint = fingerprint(options, from.path, from.stat.inode);
             let mut opened = begin_journal(destination, parent.as_fd(), name, fingerprint)?;
             if let Some(built) = opened.begun().and_then(|begun| begun.aside.clone())
                 && remove_begun(parent.as_fd(), &built)
@@ -148,14 +151,13 @@ impl Target {
     /// Opens a tree that an earlier run began, or makes a new one with a journal.
     fn journalled(
         options: &JobOptions,
-        source: &Path,
+        from: &From<'_>,
         destination: &Path,
         parent: OwnedFd,
         name: &OsStr,
-        from: &Stat,
     ) -> Result<Target> {
         let fail = |errno| make_error(destination, errno);
-        let fingerprint = fingerprint(options, source, from.inode);
+        let fingerprint = fingerprint(options, from.path, from.stat.inode);
         let mut journal = open_journal(destination, parent.as_fd(), name, fingerprint)?;
         let keeper = file::duplicate(&parent).map_err(fail)?;
         if let Some(Built { name: temporary, id }) = journal.begun().and_then(|b| b.aside.clone()) {
@@ -378,7 +380,7 @@ fn not_resumed(destination: &Path, why: Objection) -> Error {
     Error::new("resume the copy to", destination, Reason::Refused(why))
 }
 
-fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
+pub(super) fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     let register = Register::new(Arc::new(file::duplicate(&parent)?), name);
     let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
     let (Private { fd, name: temporary, stat, is_own }, noted) =
@@ -402,10 +404,10 @@ pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
 fn check_outside(
     context: &Context<'_>,
     destination: BorrowedFd<'_>,
-    source: &Path,
+    from: &From<'_>,
     given: &Path,
-    from: Identity,
 ) -> Result<()> {
+    let From { path: source, stat, overlay } = *from;
     let fail = |errno| Error::destination("examine the directories above", given, errno);
     let refuse = |tree: &Path| {
         let reason = Reason::Refused(Objection::InsideSource { tree: tree.to_owned() });
@@ -414,7 +416,7 @@ fn check_outside(
     let mut at = file::duplicate(destination).map_err(fail)?;
     let mut known = identity(&file::stat(&at).map_err(fail)?);
     loop {
-        if known == from {
+        if known == identity(stat) {
             return refuse(source);
         }
         at = directory::open_parent(&at).map_err(fail)?;
@@ -424,7 +426,12 @@ fn check_outside(
         }
         known = above;
     }
-    context.mounted_source_around(destination, source).map_or(Ok(()), refuse)
+    context.mounted_source_around(destination, source).map_or(Ok(()), refuse)?;
+    let (name, only_look) = (given.file_name().unwrap_or_default(), context.options().dry_run);
+    match overlay {
+        Some(overlay) if overlay::shows(overlay, destination, name, only_look) => refuse(source),
+        _ => Ok(()),
+    }
 }
 
 impl Aside {

@@ -159,6 +159,13 @@ coded! {
         } = "inside_source",
             "it is {tree} itself or lies in it",
             "name a destination outside of the source";
+        /// The source or a part of it is mounted in the destination.
+        MountedSource {
+            /// The source, as given by the caller.
+            tree: PathBuf,
+        } = "mounted_source",
+            "it is {tree} itself or a part of it, which is mounted there",
+            "unmount it, or leave it out";
         /// Something that may be a part of the source is mounted in the destination.
         MayLieInSource {
             /// The source, as given by the caller.

@@ -177,6 +177,7 @@ pub(super) fn kind_of(error: &Error) -> FailureKind {
             | Objection::LinkForDirectory
             | Objection::DirectoryReplaced
             | Objection::InsideSource { .. }
+            | Objection::MountedSource { .. }
             | Objection::HoldsSource
             | Objection::MayLieInSource { .. },
         ) => FailureKind::Conflict,
