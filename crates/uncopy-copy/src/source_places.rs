@@ -319,7 +319,7 @@ mod tests {
         sources
     }
 
-    /// What something is mounted on counted as a part of the source.
+    /// A directory under a mount counted as a part of the source.
     #[test]
     fn what_a_mount_hides_in_the_source_is_no_part_of_it() {
         const TABLE: &[u8] = b"21 1 254:1 / / rw - ext4 /dev/vda1 rw\n\
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// What the selection leaves out was refused all the same.
+    /// A directory that the selection leaves out was refused all the same.
     #[test]
     fn what_is_left_out_of_the_source_may_be_mounted_in_the_destination() {
         const TABLE: &[u8] = b"21 1 254:1 / / rw - ext4 /dev/vda1 rw\n\

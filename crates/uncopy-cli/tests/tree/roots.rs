@@ -335,9 +335,9 @@ fn what_the_copy_does_not_read_may_be_mounted_in_the_destination() {
 const OVERLAY: &str = "mkdir -p 'L 1/x' 'L 1/only' 'L 1/d' W M o s/m; echo f >'L 1/f'; echo g >'L 1/d/g'; sleep 0.1; \
     mkdir -p 'U 1/up/z'; mount -t overlay -o 'lowerdir=L 1,upperdir=U 1,workdir=W' overlay M";
 
-/// What was copied appeared in the source, without end, and no signal that can be handled ended it.
+/// The copy appeared in the source, without end, and no signal that can be handled ended it.
 fn an_overlay_that_is_copied_into_its_own_layers_has_an_end() {
-    // What is done before, the copy, whether nothing is made, and what the error says.
+    // Preparation, the copy, whether nothing is made, and what the error says.
     const ROWS: &[(&str, &str, bool, &str)] = &[
         ("", "-r M 'U 1/new'", true, "M itself or lies in it"),
         ("", "-r M 'U 1'", true, "M itself or lies in it"),

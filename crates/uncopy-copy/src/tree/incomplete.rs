@@ -14,11 +14,12 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
+use super::aside::{Aside, is_there};
 use super::directory::Open;
 use super::journal::{Begun, Built, Finished, Journal};
 use super::resume::Resume;
 use super::tally::Tally;
-use super::target::{Aside, is_there, open_journal};
+use super::target::open_journal;
 use crate::jobs::{Incomplete, JobOptions, fingerprint};
 use crate::small::NextSmallFile;
 use crate::{Control, Transform, stale};

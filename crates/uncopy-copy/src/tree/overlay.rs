@@ -6,7 +6,7 @@ use std::path::Component;
 
 use rustix::fs::FileType;
 
-use super::target::make_aside;
+use super::aside::Aside;
 use crate::source_places;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, directory};
@@ -61,14 +61,13 @@ fn find(overlay: &OwnedFd, destination: &impl AsFd, name: &OsStr, only_look: boo
     if only_look || candidates.is_empty() {
         return Ok(candidates.iter().any(|candidate| candidate.is_alike));
     }
-    let Ok(made) = make_aside(file::duplicate(destination.as_fd())?, name) else {
+    let Ok((made, _, aside)) = Aside::make(file::duplicate(destination.as_fd())?, name) else {
         return Ok(candidates.iter().any(|candidate| candidate.is_alike));
     };
-    let Some(aside) = made.aside else { return Ok(false) };
     let is_in =
         |candidate: &Candidate| directory::stat_name(&candidate.opened, &aside.temporary).is_ok();
     let found = candidates.iter().any(is_in);
-    aside.remove(&made.fd);
+    aside.remove(&made);
     aside.register.end();
     Ok(found)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::aside::Aside;
 use super::decide::{is_special, kind_of};
 use super::delete::delete_strangers;
 use super::directory::{Directory, Entered, Open, Parent, filesystem_of, identity};
@@ -25,7 +26,7 @@ use super::removal::{self, remove_copied};
 use super::reporter::Reporter;
 use super::resume::Resume;
 use super::tally::Tally;
-use super::target::{Aside, From, Target, names_directory, open_for_file, or_here, split};
+use super::target::{From, Target, names_directory, open_for_file, or_here, split};
 use super::worker::Worker;
 use super::worker_loop::WorkerLoop;
 use crate::destination::follow_link;

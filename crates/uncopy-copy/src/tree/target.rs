@@ -1,7 +1,7 @@
 //! Finds or makes the destination of a root directory: an existing directory, one built under a
 //! temporary name, or one resumed from an earlier run.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::aside::Aside;
 use super::context::Context;
 use super::directory::identity;
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
@@ -16,13 +17,12 @@ use super::overlay;
 use super::partial;
 use crate::jobs::{DestinationLinks, JobOptions, fingerprint};
 use crate::peer_link::PeerLink;
-use crate::private::{self, Private};
-use crate::stale::{Noting, Register, Sweeper, Unproven};
+use crate::stale::Register;
 use crate::{remove, stale};
 use uncopy_core::{Errno, Error, FileKind, Objection, Reason, Result};
 use uncopy_os::file::Stat;
 use uncopy_os::follow::{self, FollowError};
-use uncopy_os::{Sys, directory, file, name};
+use uncopy_os::{Sys, directory, file};
 
 /// The destination of a root directory.
 pub(super) struct Target {
@@ -36,17 +36,6 @@ pub(super) struct Target {
     pub(super) resumed: bool,
     /// The journal and its directory.
     pub(super) journal: Option<(Journal, OwnedFd)>,
-}
-
-/// A directory under a temporary name.
-pub(super) struct Aside {
-    pub(super) parent: OwnedFd,
-    pub(super) temporary: OsString,
-    pub(super) name: OsString,
-    /// Record that marks it as this run's, unless a journal does.
-    pub(super) register: Register,
-    /// Whether no other user can act in it.
-    pub(super) is_own: bool,
 }
 
 /// The source of a root directory.
@@ -380,24 +369,9 @@ fn not_resumed(destination: &Path, why: Objection) -> Error {
     Error::new("resume the copy to", destination, Reason::Refused(why))
 }
 
-pub(super) fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
-    let register = Register::new(Arc::new(file::duplicate(&parent)?), name);
-    let noting = Noting { register: &register, path: &PathBuf::new, brief: false };
-    let (Private { fd, name: temporary, stat, is_own }, noted) =
-        private::make(parent.as_fd(), name, stale::Kind::Tree, noting)?;
-    // The record has no other names, and says this one for as long as it is there.
-    drop(noted);
-    let aside = Some(Aside { parent, temporary, name: name.to_owned(), register, is_own });
-    Ok(Target { fd, stat, aside, absent: false, resumed: false, journal: None })
-}
-
-/// Whether a tree still has the name that it was begun under. An entry whose status cannot be
-/// looked up may be the tree, and without birth times so may one with the same inode number.
-pub(super) fn is_there(parent: BorrowedFd<'_>, built: &Built) -> bool {
-    match directory::stat_name(parent, &built.name) {
-        Ok(stat) => built.id == stat.id() && stat.file_type() == FileType::Directory,
-        Err(errno) => errno != Errno::ENOENT,
-    }
+fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
+    let (fd, stat, aside) = Aside::make(parent, name)?;
+    Ok(Target { fd, stat, aside: Some(aside), absent: false, resumed: false, journal: None })
 }
 
 /// A destination in the source would be copied into itself, without end.
@@ -431,80 +405,5 @@ fn check_outside(
     match overlay {
         Some(overlay) if overlay::shows(overlay, destination, name, only_look) => refuse(source),
         _ => Ok(()),
-    }
-}
-
-impl Aside {
-    /// Gives the finished tree its name.
-    pub(super) fn put_in_place(&self, opened: &OwnedFd, destination: &Path) -> Result<()> {
-        name::rename_new_directory(&self.parent, &self.temporary, &self.name)
-            .or_else(|errno| if self.has_its_name(opened) { Ok(()) } else { Err(errno) })
-            .map_err(|errno| Error::destination("put in place", destination, errno))
-    }
-
-    /// A server may have renamed it and then refused a repeated request.
-    fn has_its_name(&self, opened: &OwnedFd) -> bool {
-        let found = directory::stat_name(&self.parent, &self.name);
-        found.is_ok_and(|found| file::stat(opened).is_ok_and(|own| found.is_same_file(&own)))
-    }
-
-    /// Flushes its parent directory.
-    pub(super) fn flush_name(&self, destination: &Path) -> Result<()> {
-        name::open_directory_for_reading(&self.parent)
-            .and_then(file::sync)
-            .map_err(|e| Error::destination("flush the directory of", destination, e))
-    }
-
-    /// Removes leftovers of killed runs to the same destination, and returns possible ones. A tree
-    /// that a run left to the caller is kept; if the caller has renamed or removed that, the
-    /// journal that named it is removed.
-    pub(super) fn remove_leftovers(
-        &self,
-        sweeper: &dyn Sweeper,
-        has_journal: bool,
-    ) -> Vec<Unproven> {
-        self.register.end();
-        let parent = self.parent.as_fd();
-        let mut unproven = sweeper.remove_leftovers(parent, &self.name);
-        if let Some((built, own)) = Journal::kept(parent, &self.name) {
-            unproven.retain(|found| found.name != built.name);
-            if !has_journal && !is_there(parent, &built) {
-                Journal::remove(parent, &stale::journal_name(&self.name), own);
-            }
-        }
-        unproven
-    }
-
-    /// Removes the unfinished tree through its descriptor: its name may refer to another file by
-    /// now.
-    pub(super) fn remove(&self, opened: &OwnedFd) {
-        // Left for the next run to remove if even this fails.
-        if remove::held(&self.parent, &self.temporary, opened).is_err() {
-            self.register.keep();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Simulates a server that did it and got the request again.
-    #[test]
-    fn a_tree_that_has_its_name_is_in_place_whatever_was_answered() {
-        let root = tempfile::tempdir().unwrap();
-        let parent = || follow::open_root(root.path()).unwrap();
-        let Target { fd, aside, .. } = make_aside(parent(), OsStr::new("tree")).unwrap();
-        let aside = aside.unwrap();
-        std::fs::rename(root.path().join(&aside.temporary), root.path().join("tree")).unwrap();
-        aside.put_in_place(&fd, Path::new("tree")).unwrap();
-
-        let Target { fd, aside, .. } = make_aside(parent(), OsStr::new("other")).unwrap();
-        let aside = aside.unwrap();
-        std::fs::rename(root.path().join(&aside.temporary), root.path().join("away")).unwrap();
-        std::fs::create_dir(root.path().join("other")).unwrap();
-        let error = aside.put_in_place(&fd, Path::new("other")).unwrap_err();
-        assert_eq!(error.errno(), Some(Errno::ENOENT));
-        aside.register.end();
     }
 }
