@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyMemoryView};
+use rustix::io::Errno;
 use uncopy::channel::{self, Deadline, Handle, Object, Part, Signals, Status, Vmo};
 
 use crate::ending::without_lock;
@@ -67,7 +68,9 @@ fn wait_for<T: Send>(
     timeout: Option<f64>,
     mut attempt: impl FnMut() -> Result<T, Status> + Send,
 ) -> PyResult<Result<T, Status>> {
-    let until = timeout.map(seconds).transpose()?.map(|wait| Instant::now() + wait);
+    // One that is too far away for the clock is none.
+    let until = timeout.map(seconds).transpose()?;
+    let until = until.and_then(|wait| Instant::now().checked_add(wait));
     loop {
         match without_lock(py, &mut attempt) {
             Err(Status::ShouldWait) => {}
@@ -91,6 +94,10 @@ fn wait_for<T: Send>(
 }
 
 pub(crate) fn seconds(timeout: f64) -> PyResult<Duration> {
+    // More than an age of the world is as good as no end.
+    if timeout >= Duration::MAX.as_secs_f64() {
+        return Ok(Duration::MAX);
+    }
     Duration::try_from_secs_f64(timeout)
         .map_err(|_| PyValueError::new_err("timeout must be a number of seconds from 0 on"))
 }
@@ -113,11 +120,19 @@ impl Channel {
                 "a socket is needed: an object with fileno() and detach()",
             ));
         }
-        match channel::Channel::from_fd(duplicate(socket)?) {
+        let duplicate = duplicate(socket)?;
+        if rustix::net::getpeername(&duplicate) == Err(Errno::NOTCONN) {
+            let words = "the socket is not connected; connect it before a Channel takes it over";
+            return Err(PyOSError::new_err((Errno::NOTCONN.raw_os_error(), words)));
+        }
+        match channel::Channel::from_fd(duplicate) {
             Ok(end) => {
                 drop(detach(socket)?);
                 Ok(Channel::new(end))
             }
+            Err((_, Status::WrongType)) => Err(PyTypeError::new_err(
+                "a socket of AF_UNIX and SOCK_SEQPACKET is needed, which is connected",
+            )),
             Err((_, status)) => Err(status::of_reading(status)),
         }
     }
@@ -309,7 +324,7 @@ impl Message {
         self.data.clone_ref(py)
     }
 
-    /// The handles: `Channel`, `Memory` and `Descriptor` objects, which the receiver owns.
+    /// The handles: `Channel`, `Memory`, `Descriptor` and `OtherHandle` objects, which the receiver owns.
     #[getter]
     fn handles(&self, py: Python<'_>) -> Py<PyList> {
         self.handles.clone_ref(py)
@@ -334,8 +349,48 @@ fn received(py: Python<'_>, handle: Handle) -> PyResult<Py<PyAny>> {
         Handle::Channel(end) => Channel::new(end).into_py_any(py),
         Handle::Vmo(memory) => Memory(memory).into_py_any(py),
         Handle::Descriptor(fd) => Descriptor::new(fd.into()).into_py_any(py),
-        _ => Err(PyTypeError::new_err("a message held a handle that Python has no object for")),
+        other => OtherHandle(Mutex::new(Some(other))).into_py_any(py),
     }
+}
+
+/// A handle of a kind that only C and Rust use, as a message brought it. It is closed with the object.
+#[pyclass(frozen, module = "uncopy")]
+pub(crate) struct OtherHandle(Mutex<Option<Handle>>);
+
+#[pymethods]
+impl OtherHandle {
+    /// "event", "event_pair", "fifo", "socket" or "other"; None if it is closed.
+    #[getter]
+    fn kind(&self) -> Option<&'static str> {
+        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(match handle.as_ref()? {
+            Handle::Event(_) => "event",
+            Handle::EventPair(_) => "event_pair",
+            Handle::Fifo(_) => "fifo",
+            Handle::Socket(_) => "socket",
+            _ => "other",
+        })
+    }
+
+    /// Close the handle.
+    fn close(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<uncopy.OtherHandle {}>", self.kind().unwrap_or("closed"))
+    }
+}
+
+/// Make a channel, and return an end and the socket of the other one, for a program that is started with it. It never has the
+/// number of a standard stream.
+#[pyfunction]
+pub(crate) fn pair_for_program() -> PyResult<(Channel, Descriptor)> {
+    let (near, far) = channel::Channel::pair();
+    let socket = far.into_fd().map_err(status::of_writing)?;
+    let socket = rustix::io::fcntl_dupfd_cloexec(&socket, 3)
+        .map_err(|errno| PyOSError::new_err((errno.raw_os_error(), errno.to_string())))?;
+    Ok((Channel::new(near), Descriptor::new(socket)))
 }
 
 /// A file descriptor that came in a message. It is closed with the object unless it is detached.

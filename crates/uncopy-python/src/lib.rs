@@ -27,7 +27,9 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::channel::{Channel, Descriptor, Memory, Message, seal};
+    use crate::channel::{
+        Channel, Descriptor, Memory, Message, OtherHandle, pair_for_program, seal,
+    };
     #[pymodule_export]
     use crate::copy::copy_file;
     #[pymodule_export]

@@ -3,11 +3,13 @@
 import array
 import collections.abc
 import ctypes
+import fcntl
 import gc
 import multiprocessing
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -294,6 +296,83 @@ def test_another_process():
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (0, 1, 2)])
+def test_another_process_of_one_without_standard_streams(tmp_path, closed):
+    """A socket with the number of a standard stream was not inherited under it."""
+    code = f"""
+import os, subprocess, sys, uncopy
+for number in {closed}:
+    os.close(number)
+child = "import uncopy; channel = uncopy.Channel.inherited(); channel.write(channel.read().data)"
+spawned = uncopy.spawn([sys.executable, "-c", child])
+spawned.channel.write(b"hello")
+with open("answer", "wb") as file:
+    file.write(spawned.channel.read(timeout=60).data)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
+    assert (tmp_path / "answer").read_bytes() == b"hello"
+
+
+def test_the_queue_to_another_process_is_that_of_one_that_moved():
+    channel, _ = spawned = uncopy.spawn([sys.executable, "-c", "import time; time.sleep(60)"])
+    near, far = uncopy.Channel.pair()
+    channel.write(b"", [far])
+
+    def room(end):
+        for written in range(1 << 20):
+            try:
+                end.write(b"x", timeout=0)
+            except BlockingIOError:
+                return written
+
+    assert abs(room(channel) - room(near)) < 10
+    spawned.process.kill()
+    spawned.channel.close()
+    spawned.process.wait()
+
+
+@pytest.mark.parametrize("timeout", [1e10, 1e19, 1e300, float("inf")])
+def test_timeouts_beyond_the_clock_never_end(timeout):
+    near, far = uncopy.Channel.pair()
+    moved, other = uncopy.Channel.pair()
+    near.write(b"x", [moved], timeout=timeout)
+    far.read(timeout=timeout).handles[0].close()
+    assert other.closed is False
+    thread = threading.Thread(target=lambda: (time.sleep(0.2), near.write(b"late")))
+    thread.start()
+    assert far.read(timeout=timeout).data == b"late"
+    thread.join()
+    for wrong in (-1.0, float("nan"), float("-inf")):
+        with pytest.raises(ValueError):
+            far.read(timeout=wrong)
+
+
+def test_handles_of_other_kinds_come_with_their_message():
+    """An event, as a program in C or Rust sends it: 64 bytes of sealed memory, and an eventfd."""
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channel = uncopy.Channel.from_socket(left)
+    memory = os.memfd_create("event", os.MFD_ALLOW_SEALING)
+    os.truncate(memory, 64)
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    doorbell = os.eventfd(1)
+    before = len(os.listdir("/proc/self/fd"))
+    header = bytes([0xC1, 0, 2, 0, 5, 0, 0, 0])
+    event = struct.pack("=BBHIQ", 5, 2, 0, 0xFFFFFFFF, 0)
+    plain = struct.pack("=BBHIQ", 0, 1, 0, 0xFFFFFFFF, 0)
+    socket.send_fds(right, [header + b"bytes" + event + plain], [memory, doorbell, right.fileno()])
+    message = channel.read(timeout=60)
+    assert message.data == b"bytes"
+    other, file = message.handles
+    assert other.kind == "event" and repr(other) == "<uncopy.OtherHandle event>"
+    assert isinstance(file, uncopy.Descriptor)
+    with pytest.raises(TypeError):
+        channel.write(b"", [other])
+    other.close()
+    file.close()
+    assert other.kind is None and repr(other) == "<uncopy.OtherHandle closed>"
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_program_without_a_channel():
     code = "import uncopy; uncopy.Channel.inherited()"
     ran = subprocess.run(
@@ -322,6 +401,10 @@ def test_only_sockets_that_keep_messages_are_taken():
     left.close()
     with pytest.raises(ValueError, match="closed"):
         uncopy.Channel.from_socket(left)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as alone:
+        with pytest.raises(OSError, match="not connected; connect it"):
+            uncopy.Channel.from_socket(alone)
+        assert alone.fileno() >= 0
 
 
 def test_a_peer_that_does_not_speak_the_protocol():

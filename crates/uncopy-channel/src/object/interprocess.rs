@@ -2,8 +2,7 @@
 //!
 //! Each signal has its own byte in the memory, so that setting one is one `pwrite(2)` and needs no
 //! lock. The memory is never mapped, so that no process can truncate it under a reader. The doorbell
-//! is an eventfd that every process adds to and none reads: each ring is an edge for every epoll set
-//! that contains it.
+//! is an eventfd that is always readable: each ring is an edge for every epoll set that contains it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -40,7 +39,10 @@ pub(super) struct SharedFds {
 
 impl SharedFds {
     pub(super) fn new() -> Result<SharedFds, Status> {
-        Ok(SharedFds { memory: memfd::create(MEMORY_BYTES)?, doorbell: eventfd::create()? })
+        Ok(SharedFds {
+            memory: memfd::create(MEMORY_BYTES)?,
+            doorbell: eventfd::create_doorbell()?,
+        })
     }
 
     /// Checks the descriptors that another process sent.
@@ -107,7 +109,7 @@ impl Shared {
     }
 
     pub(super) fn ring(&self) {
-        eventfd::notify(&self.fds.doorbell);
+        eventfd::ring(&self.fds.doorbell);
     }
 
     /// Returns the current shared signals, with the signals of `old` that are not shared. Consumes the

@@ -2,7 +2,7 @@
 
 import os
 
-from uncopy._native import Channel
+from uncopy._native import pair_for_program
 
 
 class Spawned:
@@ -34,14 +34,14 @@ def spawn(args, **arguments):
     ...     bytes(channel.read(timeout=60))
     b'hello'
     """
-    import socket
     import subprocess
 
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with there:
-        channel = Channel.from_socket(here)
+    channel, there = pair_for_program()
+    try:
         env = dict(os.environ if arguments.get("env") is None else arguments["env"])
         env["UNCOPY_CHANNEL_FD"] = str(there.fileno())
         arguments["env"] = env
         arguments["pass_fds"] = (*arguments.get("pass_fds", ()), there.fileno())
         return Spawned(channel, subprocess.Popen(args, **arguments))
+    finally:
+        there.close()

@@ -308,7 +308,8 @@ impl DataListener {
         // Ends streams, which locks the state.
         drop(unread);
         self.shared.changed.notify_all();
-        eventfd::notify(&*self.wake);
+        // Fails if it is raised already.
+        let _ = eventfd::raise(&*self.wake);
         let accepting = lock(&self.accepting).take();
         let threads = std::mem::take(&mut self.shared.state().threads);
         for thread in accepting.into_iter().chain(threads) {
