@@ -12,8 +12,11 @@ pub enum Status {
     /// The object cannot do this, or an endpoint was to be written into itself.
     #[error("the object does not support this; see the operation's documentation")]
     NotSupported,
-    /// No descriptor or other resource is available.
-    #[error("no resources; raise the limit on open files (ulimit -n) or close some")]
+    /// No descriptor or other resource is available, or ends that move lie in each other's queues more than 256 levels deep.
+    #[error(
+        "no resources; raise the limit on open files (ulimit -n) or close some, and move ends that lie in each other's \
+         queues one at a time"
+    )]
     NoResources,
     /// No memory is available.
     #[error("no memory; free some and try again")]
@@ -60,10 +63,11 @@ pub enum Status {
     /// The handle lacks a right.
     #[error("the handle lacks a required right; use a handle that has it")]
     AccessDenied,
-    /// A message is lost, because its descriptors could not be opened. Other messages are not affected.
+    /// A message is lost, because its descriptors could not be opened: here, or where the end was that came with it in its
+    /// queue. Other messages are not affected.
     #[error(
-        "a message was lost, because this process may open {limit} files (RLIMIT_NOFILE); close \
-         some, or raise the limit (ulimit -n)"
+        "a message was lost: this process, which may open {limit} files (RLIMIT_NOFILE), or one that had it before, could \
+         not open its descriptors; close some, or raise the limit (ulimit -n)"
     )]
     DescriptorLimit {
         /// Limit on open files.
