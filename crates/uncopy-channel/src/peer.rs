@@ -50,14 +50,15 @@ pub(super) trait End: Sized + Send + 'static {
     const INITIAL: Signals;
     /// Signals that the program may change.
     const USER: Signals;
-    /// Contents of a closed end, to be dropped outside the lock.
+    /// Contents of an end that is closed or gone, to be dropped outside the lock.
     type Remains: Default;
     /// Unread packet of an end.
     type Unread: Unread;
 
     /// Closes `side`, whose last handle is closed.
     fn close(pair: &Arc<Pair<Self>>, locked: &mut Locked<'_, Self>, side: Side) -> Self::Remains;
-    /// Drops what [`close`](Self::close) returned, after the lock is released.
+    /// Drops what [`close`](Self::close) or [`departed`](Self::departed) returned, after the lock is
+    /// released.
     fn drop_outside_lock(_remains: Self::Remains) {}
     /// Ends calls in progress on `side`.
     fn cancel_calls(_pair: &mut Locked<'_, Self>, _side: Side) {}
@@ -92,9 +93,15 @@ pub(super) trait End: Sized + Send + 'static {
     fn has_waiting_calls(&self) -> bool {
         false
     }
-    /// Records that this end has gone to another process. `read_watch` hangs up when it is read
-    /// there.
-    fn departed(&mut self, _read_watch: Option<StdArc<OwnedFd>>) {}
+    /// Records that `side` has gone to another process. `read_watch` hangs up when it is read there.
+    fn departed(
+        _pair: &Arc<Pair<Self>>,
+        _locked: &mut Locked<'_, Self>,
+        _side: Side,
+        _read_watch: Option<StdArc<OwnedFd>>,
+    ) -> Self::Remains {
+        Self::Remains::default()
+    }
     /// Returns the socket that hangs up when this end is read in another process, while calls wait
     /// for that.
     fn read_watch(&self) -> Option<StdArc<OwnedFd>> {

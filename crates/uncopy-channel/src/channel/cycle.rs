@@ -4,8 +4,10 @@
 //! no channel has the right to that). So the walk from an endpoint to the endpoint whose queue it
 //! lies in, and so on, is a chain. If the chain ends, a program holds the last endpoint and
 //! everything on the chain can be read. If it is a cycle, no program can read what is on it. Once
-//! the peers of all endpoints on a cycle are closed too, the cycle is freed, with everything else
-//! in the queues of its endpoints. Until then a writer finds the endpoints unchanged.
+//! nothing in this process can write to it either, the cycle is freed, with everything else in the
+//! queues of its endpoints. Until then a writer finds the endpoints unchanged. A writer behind a
+//! socket finds them closed, as it does when the kernel frees a cycle of sockets: nothing here would
+//! learn that it is gone.
 //!
 //! No lock covers a walk. Each endpoint counts its moves: if two walks see the same counts, the
 //! cycle was complete between them, and it stays complete because no program can reach it.
@@ -81,22 +83,20 @@ fn find_cycle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<CycleStep>
     Some(steps.split_off(start))
 }
 
-/// Whether nothing can write to `step` any more: its peer is closed, or is on this cycle or on a
-/// chain into it.
-fn is_unwritable(step: &CycleStep, members: &HashSet<(usize, usize)>) -> bool {
-    let peer = step.side.peer();
+/// Whether nothing in this process can write to `step` any more: its peer is closed or behind a
+/// socket, or no program can read it from the cycle that it is on or on a chain into.
+fn is_unwritable(step: &CycleStep) -> bool {
     let Ok(locked) = step.pair.lock() else { return false };
-    let is_closed = locked.is_orphan(step.side);
+    let has_peer_here = !locked.is_orphan(step.side) && locked.wire(step.side).is_none();
     drop(locked);
-    is_closed || find_cycle(&step.pair, peer).is_some_and(|other| members.contains(&other[0].key()))
+    !has_peer_here || find_cycle(&step.pair, step.side.peer()).is_some()
 }
 
-/// Breaks the cycle that the endpoint lies on, if no program can reach or notice it; returns the
-/// messages of one of its queues, for the caller to drop.
+/// Breaks the cycle that the endpoint lies on, if no program can reach it and none here can notice;
+/// returns the messages of one of its queues, for the caller to drop.
 pub(crate) fn unreachable(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> VecDeque<MessageBuf> {
     let Some(first) = find_cycle(pair, side) else { return VecDeque::new() };
-    let members: HashSet<_> = first.iter().map(CycleStep::key).collect();
-    if !first.iter().all(|step| is_unwritable(step, &members)) {
+    if !first.iter().all(is_unwritable) {
         return VecDeque::new();
     }
     let Some(second) = find_cycle(pair, side) else { return VecDeque::new() };

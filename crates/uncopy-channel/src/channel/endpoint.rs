@@ -102,12 +102,22 @@ impl Channel {
     }
 }
 
-/// Contents of a closed endpoint, to be dropped outside the lock.
+/// Contents of an endpoint that is closed or gone, to be dropped outside the lock.
 #[derive(Default)]
 pub(crate) struct Remains {
     messages: VecDeque<MessageBuf>,
     /// The peer, if it lies in a queue: it may be part of an unreachable cycle.
     suspect: Option<(Arc<Pair<ChannelEnd>>, Side)>,
+}
+
+/// Returns the peer of `side`, which nothing in this process writes to any more, if it is suspect.
+fn suspect(
+    pair: &Arc<Pair<ChannelEnd>>,
+    locked: &mut Locked<'_, ChannelEnd>,
+    side: Side,
+) -> Option<(Arc<Pair<ChannelEnd>>, Side)> {
+    let peer = side.peer();
+    locked.end(peer).holder.is_queued().then(|| (pair.clone(), peer))
 }
 
 impl End for ChannelEnd {
@@ -130,9 +140,8 @@ impl End for ChannelEnd {
         let messages = end.queue.take();
         let end = locked.end(peer);
         end.calls.end(Status::PeerClosed);
-        let suspect = end.holder.is_queued().then(|| (pair.clone(), peer));
         locked.update(peer, Signals::WRITABLE, Signals::PEER_CLOSED);
-        Remains { messages, suspect }
+        Remains { messages, suspect: suspect(pair, locked, side) }
     }
 
     /// Closes endpoints in messages one after the other: their queues may hold endpoints in turn, to
@@ -206,12 +215,19 @@ impl End for ChannelEnd {
         self.calls.are_waiting()
     }
 
-    fn departed(&mut self, read_watch: Option<StdArc<OwnedFd>>) {
+    fn departed(
+        pair: &Arc<Pair<ChannelEnd>>,
+        locked: &mut Locked<'_, ChannelEnd>,
+        side: Side,
+        read_watch: Option<StdArc<OwnedFd>>,
+    ) -> Remains {
+        let end = locked.end(side);
         if read_watch.is_none() {
-            self.calls.end(Status::Canceled);
+            end.calls.end(Status::Canceled);
         }
-        self.read_watch = read_watch;
-        self.holder.leave();
+        end.read_watch = read_watch;
+        end.holder.leave();
+        Remains { messages: VecDeque::new(), suspect: suspect(pair, locked, side) }
     }
 
     fn read_watch(&self) -> Option<StdArc<OwnedFd>> {

@@ -36,6 +36,14 @@ pub(crate) struct Departed {
     pub(crate) read_notice: Option<OwnedFd>,
 }
 
+/// Contents of an end that [`Peered::leave`] takes, beside its sockets.
+struct Left<T: End> {
+    /// Where the unread packets go.
+    carriers: Carriers,
+    unread: Vec<T::Unread>,
+    remains: T::Remains,
+}
+
 /// Bit in `extra` of a channel's end: its last descriptor is to be closed when the end is read.
 pub(crate) const HAS_READ_NOTICE: u64 = 1 << 32;
 
@@ -301,13 +309,14 @@ impl<T: End> Peered<T> {
     ///
     /// If anything fails, the end is closed and nothing else has changed.
     pub(crate) fn depart(mut self, is_followed: bool) -> Result<Departed, Status> {
-        let (departed, carriers, backlog) = self.leave(is_followed)?;
-        carriers.fill(backlog)?;
+        let (departed, Left { carriers, unread, remains }) = self.leave(is_followed)?;
+        T::drop_outside_lock(remains);
+        carriers.fill(unread)?;
         Ok(departed)
     }
 
     /// Under the lock: nothing is dropped in here that may hold handles.
-    fn leave(&mut self, is_followed: bool) -> Result<(Departed, Carriers, Vec<T::Unread>), Status> {
+    fn leave(&mut self, is_followed: bool) -> Result<(Departed, Left<T>), Status> {
         if self.grant.is_succeeded() {
             return Err(Status::BadHandle);
         }
@@ -344,10 +353,11 @@ impl<T: End> Peered<T> {
         let half = &mut locked.sides[side.index()];
         half.observers.cancel(self.grant.id());
         half.handles -= 1;
+        let mut remains = T::Remains::default();
         if is_last {
             half.observers.cancel_all();
             let is_awaited = read_watch.is_some();
-            half.end.departed(read_watch);
+            remains = T::departed(&pair, &mut locked, side, read_watch);
             locked.unwire(side);
             if is_awaited {
                 self.pair.wired[side.index()].store(true, Ordering::Release);
@@ -355,7 +365,8 @@ impl<T: End> Peered<T> {
             }
         }
         drop(locked);
-        Ok((Departed { fd, backlog, extra, read_notice }, carriers, unread))
+        let departed = Departed { fd, backlog, extra, read_notice };
+        Ok((departed, Left { carriers, unread, remains }))
     }
 }
 

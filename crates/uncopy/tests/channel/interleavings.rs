@@ -6,10 +6,10 @@ use std::time::Duration;
 use shuttle::sync::Arc;
 use shuttle::{check_random, thread};
 use uncopy::channel::{
-    AsyncOptions, Bounds, Channel, Deadline, Event, Object, Port, Signals, Status,
+    AsyncOptions, Bounds, Channel, Deadline, Event, EventPair, Object, Port, Signals, Status,
 };
 
-use crate::channel::{send, send_handles};
+use crate::channel::{is_orphan, moved, send, send_handles};
 
 const ITERATIONS: usize = 3000;
 
@@ -28,11 +28,6 @@ fn retry_timeouts<T>(mut attempt: impl FnMut(Deadline) -> Result<T, Status>) -> 
             done => return done,
         }
     }
-}
-
-/// Moves an end to a socket and back, as to another process.
-fn moved(channel: Channel) -> Channel {
-    Channel::from_fd(channel.into_fd().unwrap()).unwrap()
 }
 
 #[test]
@@ -178,6 +173,26 @@ fn cycles_and_closes_race_without_deadlock() {
             two.join().unwrap();
         },
         ITERATIONS,
+    );
+}
+
+/// The writers of a cycle are closed, or go to another process, at once.
+#[test]
+fn a_cycle_is_freed_whoever_lets_go_of_it_last() {
+    check_random(
+        || {
+            let (witness, inside) = EventPair::pair();
+            let (a_near, a_far) = Channel::pair();
+            let (b_near, b_far) = Channel::pair();
+            send_handles(&a_near, vec![inside.into(), b_far.into()]).unwrap();
+            let one = thread::spawn(move || moved(a_near));
+            let two = thread::spawn(move || send_handles(&b_near, vec![a_far.into()]).unwrap());
+            let a_near = one.join().unwrap();
+            two.join().unwrap();
+            assert!(is_orphan(&witness));
+            drop(a_near);
+        },
+        SOCKET_ITERATIONS,
     );
 }
 

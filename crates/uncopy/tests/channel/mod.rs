@@ -26,11 +26,15 @@ use std::io::IoSlice;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use uncopy::channel::{Channel, Deadline, Handle, Object, SignalFd, Signals, Status};
 
+/// Moves it to a socket and back, as to another process.
+fn moved(channel: Channel) -> Channel {
+    Channel::from_fd(channel.into_fd().unwrap()).unwrap()
+}
+
 /// Returns two ends with a socket between them.
 fn socket_pair() -> (Channel, Channel) {
     let (near, far) = Channel::pair();
-    let far = Channel::from_fd(far.into_fd().unwrap()).unwrap();
-    (near, far)
+    (near, moved(far))
 }
 
 /// Sends `bytes` without handles.

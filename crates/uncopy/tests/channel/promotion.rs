@@ -10,12 +10,7 @@ use uncopy::channel::{
     Rights, Signals, Socket, SocketKind, Status, Vmo,
 };
 
-use crate::channel::{past, polls_readable, send, send_handles, socket_pair};
-
-/// Moves it to a socket and back, as to another process.
-fn moved(channel: Channel) -> Channel {
-    Channel::from_fd(channel.into_fd().unwrap()).unwrap()
-}
+use crate::channel::{moved, past, polls_readable, send, send_handles, socket_pair};
 
 #[test]
 fn queued_messages_move_with_the_end_and_come_before_later_ones() {
