@@ -111,8 +111,9 @@ fn a_killed_writer_leaves_whole_messages_only() {
     }
 }
 
-/// Bytes of a payload, more than the buffers of a channel's socket hold for root.
-pub(crate) const PAYLOAD_BYTES: usize = 40 << 20;
+/// Bytes of a payload: more than a channel's socket holds for root (twice the 16 MiB that are requested) and a wait takes out of
+/// it (16 MiB).
+pub(crate) const PAYLOAD_BYTES: usize = 64 << 20;
 
 /// An end whose payloads go over a stream, once the receiver has offered one.
 pub(crate) fn payload_channel(end: Channel) -> PayloadChannel {
