@@ -8,6 +8,8 @@ use std::path::Path;
 
 use testbed::{Case, Compared, Need, Place, Program, Run, Scratch, assert_same_tree, by_extent};
 
+use crate::tree::roots::run_with_own_mounts;
+
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] paths_are_kept_as_cp_keeps_them,
@@ -358,13 +360,10 @@ fn names_on_another_filesystem_are_copied() {
         let place = given("mkdir -p s/m d; echo a > s/a");
         let names: String = list.split(' ').map(|name| format!("{name}\n")).collect();
         fs::write(place.join("given/list"), names).unwrap();
-        let program = env!("CARGO_BIN_EXE_uncopy");
-        let script = format!(
+        let script =
             "mount -t tmpfs none s/m; mkdir s/m/sub; for f in f g sub/h; do echo $f > s/m/$f; done
-             {program} cp -rx --files-from list s d"
-        );
-        let arguments = ["--mount", "sh", "-ec", &script];
-        let run = Program::new("unshare").args(arguments).current_dir(&place.join("given")).run();
+             \"$0\" cp -rx --files-from list s d";
+        let run = run_with_own_mounts(&place.join("given"), script);
         assert!(run.status.success(), "{list}: {}", run.stderr);
         assert_eq!(copied(&place), expected, "{list}");
     }

@@ -32,7 +32,7 @@ mod random;
 mod removing;
 mod resuming;
 mod retrying;
-mod roots;
+pub(crate) mod roots;
 mod selecting;
 mod stopping;
 mod summaries;

@@ -183,7 +183,7 @@ fn a_destination_that_is_a_part_of_the_source_mounted_again() {
 }
 
 /// Runs a script that may mount, with the program as `$0`.
-fn run_with_own_mounts(directory: &Path, script: &str) -> Run {
+pub(crate) fn run_with_own_mounts(directory: &Path, script: &str) -> Run {
     Program::new("unshare")
         .args(["--mount", "--propagation=private", "sh", "-ec", script])
         .arg(env!("CARGO_BIN_EXE_uncopy"))

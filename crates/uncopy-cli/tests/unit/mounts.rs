@@ -9,6 +9,7 @@ use testbed::{Case, Compared, Mount, Need, Place, Program, Run, Scratch};
 
 use super::work::{Work, put, run_unit, uncopy};
 use crate::remote::Machines;
+use crate::tree::roots::run_with_own_mounts;
 
 pub(super) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -240,11 +241,7 @@ fn sources_survive_odd_mounts() {
             let script = format!(
                 "mkdir -p s/m s/o d/m; echo new >s/m/f; echo precious >s/o/f; {before}; set +e; {steps}; cat {kept} >kept"
             );
-            let run = Program::new("unshare")
-                .args(["--mount", "--propagation=private", "sh", "-ec", &script])
-                .arg(env!("CARGO_BIN_EXE_uncopy"))
-                .current_dir(scratch.path())
-                .run();
+            let run = run_with_own_mounts(scratch.path(), &script);
             let said = fs::read_to_string(scratch.join("said")).unwrap();
             let expected = match (is_mounted_before, *code) {
                 (true, "holds_source") => "a source of this copy or holds one",
