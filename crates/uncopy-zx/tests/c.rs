@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -88,14 +88,14 @@ const CPP_BUILDS: [Build; 5] = [
     },
 ];
 
-fn main() {
+fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert_with(testbed::threads);
     let bench = match Bench::new() {
         Ok(bench) => Arc::new(bench),
         Err(why) => {
             eprintln!("cannot test C programs: {why}");
-            std::process::exit(1);
+            return ExitCode::FAILURE;
         }
     };
     let can_sanitize = bench.can_sanitize();
@@ -150,7 +150,8 @@ fn main() {
             "{left_out} builds were left out, and others cut short: UNCOPY_TEST_FULL=1 runs them whole\n"
         );
     }
-    conclusion.exit();
+    // Not by `exit`, after which the programs, most of a gigabyte, would stay in the directory for temporary files.
+    conclusion.exit_code()
 }
 
 /// Returns the test, or one that shows as ignored with `reason` if `is_out`.
