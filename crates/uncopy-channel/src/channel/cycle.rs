@@ -9,8 +9,9 @@
 //! socket finds them closed, as it does when the kernel frees a cycle of sockets: nothing here would
 //! learn that it is gone.
 //!
-//! No lock covers a walk. Each endpoint counts its moves: if two walks see the same counts, the
-//! cycle was complete between them, and it stays complete because no program can reach it.
+//! No lock covers a walk. Each endpoint counts its moves: if two walks see the same counts, and each
+//! endpoint in its queue, the cycle was complete between them, and it stays complete because no program
+//! can reach it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -63,8 +64,37 @@ fn key(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> (usize, usize) {
     (Arc::as_ptr(pair).addr(), side.index())
 }
 
-/// Returns the cycle that a walk from here ends in; `None` if it ends at a program.
-fn find_cycle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<CycleStep>> {
+/// The endpoints on a walk that ended in a cycle.
+struct Walk {
+    steps: Vec<CycleStep>,
+    /// Number of the first step of the cycle.
+    start: usize,
+}
+
+impl Walk {
+    fn cycle(&self) -> &[CycleStep] {
+        &self.steps[self.start..]
+    }
+
+    fn is_same_as(&self, other: &Walk) -> bool {
+        let identities =
+            |walk: &Walk| walk.steps.iter().map(|s| (s.key(), s.moves)).collect::<Vec<_>>();
+        identities(self) == identities(other)
+    }
+
+    /// Whether each endpoint lies in the queue of the next one. One that a program is about to take, from
+    /// a message that was read or is the answer of a call, still counts as queued.
+    fn is_in_queues(&self) -> bool {
+        let queues = self.steps.iter().skip(1).chain(self.cycle().first());
+        self.steps.iter().zip(queues).all(|(step, next)| {
+            let locked = next.pair.lock();
+            locked.is_ok_and(|mut locked| locked.end(next.side).queue.holds(&step.pair, step.side))
+        })
+    }
+}
+
+/// Returns the walk from here if it ends in a cycle; `None` if it ends at a program.
+fn find_cycle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Walk> {
     let mut steps: Vec<CycleStep> = Vec::new();
     let mut seen = HashSet::new();
     let mut at = (pair.clone(), side);
@@ -80,32 +110,44 @@ fn find_cycle(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<CycleStep>
     }
     let entry = key(&at.0, at.1);
     let start = steps.iter().position(|step| step.key() == entry)?;
-    Some(steps.split_off(start))
+    let walk = Walk { steps, start };
+    walk.is_in_queues().then_some(walk)
 }
 
-/// Whether nothing in this process can write to `step` any more: its peer is closed or behind a
-/// socket, or no program can read it from the cycle that it is on or on a chain into.
-fn is_unwritable(step: &CycleStep) -> bool {
-    let Ok(locked) = step.pair.lock() else { return false };
-    let has_peer_here = !locked.is_orphan(step.side) && locked.wire(step.side).is_none();
-    drop(locked);
-    !has_peer_here || find_cycle(&step.pair, step.side.peer()).is_some()
+/// Whether a program may write to `step` from this process: its peer is here, and open.
+fn has_peer_here(step: &CycleStep) -> bool {
+    let Ok(locked) = step.pair.lock() else { return true };
+    !locked.is_orphan(step.side) && locked.wire(step.side).is_none()
 }
 
-/// Breaks the cycle that the endpoint lies on, if no program can reach it and none here can notice;
-/// returns the messages of one of its queues, for the caller to drop.
+/// Returns the cycle that a walk from here ends in, and the walks from the peers of its endpoints that are
+/// in this process, if all of these end in cycles too: then no program can read the cycle, and none here
+/// can write to it.
+fn find_unreachable(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> Option<Vec<Walk>> {
+    let mut cycle = find_cycle(pair, side)?;
+    cycle.steps.drain(..cycle.start);
+    cycle.start = 0;
+    let peers = cycle.steps.iter().filter(|step| has_peer_here(step));
+    let walks: Option<Vec<_>> =
+        peers.map(|step| find_cycle(&step.pair, step.side.peer())).collect();
+    let mut walks = walks?;
+    walks.insert(0, cycle);
+    Some(walks)
+}
+
+/// Breaks the cycle that a walk from the endpoint ends in, if no program can reach it and none here can
+/// notice; returns the messages of one of its queues, for the caller to drop.
 pub(crate) fn unreachable(pair: &Arc<Pair<ChannelEnd>>, side: Side) -> VecDeque<MessageBuf> {
-    let Some(first) = find_cycle(pair, side) else { return VecDeque::new() };
-    if !first.iter().all(is_unwritable) {
+    let Some(first) = find_unreachable(pair, side) else { return VecDeque::new() };
+    let Some(second) = find_unreachable(pair, side) else { return VecDeque::new() };
+    let is_complete = first.len() == second.len()
+        && first.iter().zip(&second).all(|(first, second)| first.is_same_as(second));
+    if !is_complete {
         return VecDeque::new();
     }
-    let Some(second) = find_cycle(pair, side) else { return VecDeque::new() };
-    if !first.iter().map(|s| (s.key(), s.moves)).eq(second.iter().map(|s| (s.key(), s.moves))) {
-        return VecDeque::new();
-    }
-    let Ok(mut locked) = first[0].pair.lock() else { return VecDeque::new() };
-    let side = first[0].side;
-    let messages = locked.end(side).queue.take();
-    locked.update(side, Signals::READABLE, Signals::empty());
+    let step = &first[0].steps[0];
+    let Ok(mut locked) = step.pair.lock() else { return VecDeque::new() };
+    let messages = locked.end(step.side).queue.take();
+    locked.update(step.side, Signals::READABLE, Signals::empty());
     messages
 }

@@ -2,8 +2,12 @@
 
 use std::collections::VecDeque;
 
+use super::endpoint::ChannelEnd;
+use super::handle::Handle;
 use super::message::MessageBuf;
 use crate::MAX_BYTES;
+use crate::peer::{Pair, Side};
+use crate::sync::Arc;
 
 /// Bounds of one end's queue. When it is full, writes of the other end return
 /// [`ShouldWait`](crate::Status::ShouldWait) and its
@@ -128,6 +132,17 @@ impl Queue {
         self.bytes -= message.len();
         self.handles -= message.weight();
         Some(message)
+    }
+
+    /// Whether an endpoint lies in a message.
+    pub(crate) fn holds(&self, pair: &Arc<Pair<ChannelEnd>>, side: Side) -> bool {
+        let mut handles = self.messages.iter().flat_map(MessageBuf::handles);
+        handles.any(|handle| match handle {
+            Handle::Channel(channel) => {
+                channel.0.side == side && Arc::ptr_eq(&channel.0.pair, pair)
+            }
+            _ => false,
+        })
     }
 
     /// Removes all messages.

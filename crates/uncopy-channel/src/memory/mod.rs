@@ -3,6 +3,7 @@
 
 mod gather;
 mod lent;
+#[cfg(not(shuttle))]
 pub(crate) mod lock;
 mod pool;
 mod scratch;

@@ -4,9 +4,10 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 use shuttle::sync::Arc;
-use shuttle::{check_random, thread};
+use shuttle::{check_pct, check_random, thread};
 use uncopy::channel::{
-    AsyncOptions, Bounds, Channel, Deadline, Event, EventPair, Object, Port, Signals, Status,
+    AsyncOptions, Bounds, Channel, Deadline, Event, EventPair, Handle, Object, Port, Signals,
+    Status,
 };
 
 use crate::channel::{is_orphan, moved, send, send_handles};
@@ -194,6 +195,50 @@ fn a_cycle_is_freed_whoever_lets_go_of_it_last() {
         },
         SOCKET_ITERATIONS,
     );
+}
+
+/// An endpoint moves into the queue of one that is on its way to a caller, or a reader.
+#[test]
+fn what_a_program_is_about_to_take_is_not_freed() {
+    for is_call in [false, true] {
+        check_pct(
+            move || {
+                let (near, far) = Channel::pair();
+                let (inner_near, inner_far) = Channel::pair();
+                let old = Arc::new(Handle::from(near));
+                let taker = {
+                    let old = old.clone();
+                    thread::spawn(move || {
+                        let Handle::Channel(channel) = &*old else { unreachable!() };
+                        match is_call {
+                            true => {
+                                channel.call(&[IoSlice::new(b"0000")], vec![], Deadline::INFINITE)
+                            }
+                            false => channel.receive(Deadline::INFINITE),
+                        }
+                    })
+                };
+                let question = match is_call {
+                    true => far.receive(Deadline::INFINITE).unwrap().to_vec(),
+                    false => Vec::new(),
+                };
+                far.write(&[IoSlice::new(&question)], vec![inner_far.into()]).unwrap();
+                if !is_call {
+                    // Until the reader has the message, a reader of the successor could take it.
+                    while old.signals().contains(Signals::READABLE) {
+                        thread::yield_now();
+                    }
+                }
+                send_handles(&inner_near, vec![old.succeed().unwrap()]).unwrap();
+                drop((far, inner_near));
+                let mut answer = taker.join().unwrap().unwrap();
+                let inner = Channel::try_from(answer.take_handles().remove(0)).unwrap();
+                assert_eq!(inner.read().unwrap().take_handles().len(), 1);
+            },
+            ITERATIONS,
+            3,
+        );
+    }
 }
 
 #[test]
