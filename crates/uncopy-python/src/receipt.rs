@@ -222,7 +222,7 @@ impl Receipt {
     /// Makes the receipt of something that moved no bytes: a link that was made, a name that was changed. `durable`: it was
     /// flushed.
     #[staticmethod]
-    #[pyo3(signature = (destination, is_renamed, durable = false))]
+    #[pyo3(name = "_without_bytes", signature = (destination, is_renamed, durable = false))]
     fn without_bytes(destination: Py<PyAny>, is_renamed: bool, durable: bool) -> Receipt {
         let symlinks = u64::from(!is_renamed);
         let action = if is_renamed { "renamed" } else { "linked" };
@@ -233,7 +233,7 @@ impl Receipt {
     /// Adds up receipts into that of a tree. `unwatched`: number of further files, which something else copied. `flushed`:
     /// whether all else in the tree was flushed; None: there is nothing else.
     #[staticmethod]
-    #[pyo3(signature = (destination, receipts, unwatched, flushed = None))]
+    #[pyo3(name = "_total", signature = (destination, receipts, unwatched, flushed = None))]
     fn total(
         destination: Py<PyAny>,
         receipts: &Bound<'_, PyAny>,

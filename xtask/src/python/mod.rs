@@ -86,7 +86,7 @@ pub(crate) fn tools_for_all_systems() -> Result<Environment> {
 const MATURIN: &str = "maturin>=1.16,<2";
 
 /// Packages that the tests import.
-const TESTED_WITH: [&str; 2] = ["pytest>=8", "numpy>=1.26"];
+const TESTED_WITH: [&str; 3] = ["pytest>=8", "numpy>=1.26", "mypy>=1.11,<3"];
 
 /// The folder of the package.
 fn package() -> PathBuf {

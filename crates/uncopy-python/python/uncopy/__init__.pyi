@@ -2,9 +2,40 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from socket import socket
 from subprocess import Popen
-from typing import Any, Literal, Self, TypeAlias, final
+from typing import Any, Literal, Never, Self, TypeAlias, final
 
 from typing_extensions import Buffer
+
+__all__ = [
+    "Capabilities",
+    "Channel",
+    "CopyError",
+    "Descriptor",
+    "Memory",
+    "Message",
+    "NoMechanismError",
+    "OtherHandle",
+    "Progress",
+    "Receipt",
+    "Record",
+    "Release",
+    "Report",
+    "Sender",
+    "SourceChangedError",
+    "Spawned",
+    "StoredReceipt",
+    "VerificationError",
+    "capabilities",
+    "copy",
+    "copy2",
+    "copyfile",
+    "copytree",
+    "doctor",
+    "doctor_tcp",
+    "move",
+    "seal",
+    "spawn",
+]
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Digest: TypeAlias = Literal["blake3", "sha256", "xxh3"]
@@ -73,19 +104,12 @@ class _Facts(PathLike[Any]):
 
 @final
 class Receipt(_Facts):
-    @staticmethod
-    def without_bytes(
-        destination: str | bytes, is_renamed: bool, durable: bool = False
-    ) -> Receipt: ...
-    @staticmethod
-    def total(
-        destination: str | bytes,
-        receipts: Iterable[Receipt],
-        unwatched: int,
-        flushed: bool | None = None,
-    ) -> Receipt: ...
+    def __new__(cls, _made_by_the_package: Never, /) -> Self: ...
+    def __copy__(self) -> Receipt: ...
+    def __deepcopy__(self, _memo: Any, /) -> Receipt: ...
 
-class StoredReceipt(_Facts): ...
+class StoredReceipt(_Facts):
+    def __init__(self, shown: str, facts: dict[str, Any], whole: dict[str, Any]) -> None: ...
 
 def copyfile(
     src: _Path,
@@ -171,6 +195,7 @@ def doctor_tcp(address: str) -> Report: ...
 
 @final
 class Channel:
+    def __new__(cls, _made_by_the_package: Never, /) -> Self: ...
     @staticmethod
     def pair() -> tuple[Channel, Channel]: ...
     @staticmethod
@@ -195,6 +220,7 @@ class Channel:
 
 @final
 class Message:
+    def __new__(cls, _made_by_the_package: Never, /) -> Self: ...
     @property
     def data(self) -> memoryview: ...
     @property
@@ -204,18 +230,21 @@ class Message:
 
 @final
 class Descriptor:
+    def __new__(cls, _made_by_the_package: Never, /) -> Self: ...
     def fileno(self) -> int: ...
     def detach(self) -> int: ...
     def close(self) -> None: ...
 
 @final
 class OtherHandle:
+    def __new__(cls, _made_by_the_package: Never, /) -> Self: ...
     @property
     def kind(self) -> Literal["event", "event_pair", "fifo", "socket", "other"] | None: ...
     def close(self) -> None: ...
 
 @final
 class Memory:
+    def __new__(cls, _made_by_the_package: Never, /) -> Self: ...
     @property
     def size(self) -> int: ...
     def map(self) -> memoryview: ...
@@ -255,6 +284,7 @@ class Sender:
 
 @final
 class Release:
+    def __new__(cls, _made_by_the_package: Never, /) -> Self: ...
     @property
     def id(self) -> int: ...
     @property

@@ -111,7 +111,6 @@ _FACTS = [
     name
     for name, found in vars(_native.Receipt).items()
     if not name.startswith("_") and hasattr(found, "__get__") and not callable(found)
-    and not isinstance(found, staticmethod)
 ]
 for _name in _FACTS:
     setattr(StoredReceipt, _name, _fact(_name, getattr(_native.Receipt, _name).__doc__))

@@ -132,7 +132,7 @@ def move(
         return _copy_and_remove(src, dst, target, copy_function, options)
     if durable:
         _durability.flush_renamed(src, target)
-    return _native.Receipt.without_bytes(target, True, durable)
+    return _native.Receipt._without_bytes(target, True, durable)
 
 
 def _copy_and_remove(src, dst, target, copy_function, options):
@@ -144,7 +144,7 @@ def _copy_and_remove(src, dst, target, copy_function, options):
     if not os.path.isdir(src):
         receipt = _calling(copy_function, options)(src, target)
         _remove_file(src, target, before)
-        return receipt if isinstance(receipt, _native.Receipt) else _native.Receipt.total(target, [], 1)
+        return receipt if isinstance(receipt, _native.Receipt) else _native.Receipt._total(target, [], 1)
     if _lies_in(dst, src):
         from shutil import Error
 
@@ -250,7 +250,7 @@ def _copy_link(src, dst, kept, options):
         copystat(src, dst, follow_symlinks=False)
     if durable:
         _durability.flush_link(dst)
-    return _native.Receipt.without_bytes(os.fspath(dst), False, durable)
+    return _native.Receipt._without_bytes(os.fspath(dst), False, durable)
 
 
 def _refuse_empty(dst):
@@ -342,7 +342,7 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
             return receipt
         receipts.append(receipt)
         if len(receipts) == 1000:
-            receipts[:] = [_native.Receipt.total(dst, receipts, 0)]
+            receipts[:] = [_native.Receipt._total(dst, receipts, 0)]
         return receipt
 
     gone_through = []
@@ -359,7 +359,7 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
     if durable:
         # Directories above a new tree are on its filesystem.
         _durability.flush_filesystems(os.path.join(dst, below) for below in gone_through)
-    return _native.Receipt.total(dst, receipts, unwatched, bool(durable))
+    return _native.Receipt._total(dst, receipts, unwatched, bool(durable))
 
 
 def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks):
