@@ -34,7 +34,10 @@ fn of(status: Status) -> PyErr {
         Status::NoMemory => PyMemoryError::new_err(words),
         Status::AccessDenied => PyPermissionError::new_err((Errno::EACCES.raw(), words)),
         Status::BufferTooSmall { .. } | Status::Memory(_) => PyBufferError::new_err(words),
-        Status::BadState => PyRuntimeError::new_err(words),
+        // No other state of a channel of this package forbids anything.
+        Status::BadState => PyRuntimeError::new_err(
+            "the channel belongs to the process that forked this one; make a new one in this process",
+        ),
         Status::WrongType => PyTypeError::new_err(words),
         Status::DescriptorLimit { .. } | Status::NoResources => {
             PyOSError::new_err((Errno::EMFILE.raw(), words))

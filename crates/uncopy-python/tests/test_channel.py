@@ -417,15 +417,25 @@ def test_a_peer_that_does_not_speak_the_protocol():
             channel.read(timeout=60)
 
 
-def test_after_fork_ends_refuse():
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda near, far: far.read(timeout=0),
+        lambda near, far: far.read_into(bytearray(20), timeout=0),
+        lambda near, far: near.write(b"from the child"),
+        lambda near, far: near.write(b"from the child", timeout=0),
+    ],
+    ids=["read", "read_into", "write", "write with a timeout"],
+)
+def test_after_fork_ends_refuse(act):
     near, far = uncopy.Channel.pair()
     near.write(b"for the parent")
     child = os.fork()
     if child == 0:
         try:
-            far.read(timeout=0)
-        except RuntimeError:
-            os._exit(0)
+            act(near, far)
+        except RuntimeError as error:
+            os._exit(0 if "the process that forked this one" in str(error) else 3)
         except BaseException:
             os._exit(1)
         os._exit(2)

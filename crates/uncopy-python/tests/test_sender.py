@@ -514,14 +514,25 @@ def test_objects_that_are_not_lent(tcp):
     sender.close()
 
 
-def test_after_fork_senders_refuse(tcp):
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda sender: sender.send(b"from the child"),
+        lambda sender: sender.receive_into(bytearray(10), timeout=0),
+        lambda sender: sender.release(timeout=0),
+        lambda sender: sender.close(),
+        lambda sender: sender.close(timeout=0),
+    ],
+    ids=["send", "receive_into", "release", "close", "close with a timeout"],
+)
+def test_after_fork_senders_refuse(tcp, act):
     sender = uncopy.Sender(tcp[0])
     child = os.fork()
     if child == 0:
         try:
-            sender.send(b"from the child")
-        except RuntimeError:
-            os._exit(0)
+            act(sender)
+        except RuntimeError as error:
+            os._exit(0 if "the process that forked this one" in str(error) else 3)
         except BaseException:
             os._exit(1)
         os._exit(2)
