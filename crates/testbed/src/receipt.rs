@@ -4,7 +4,11 @@ use serde_json::Value;
 
 const MECHANISMS: [&str; 7] =
     ["reflink", "copy_file_range", "direct_ring", "direct", "sendfile", "splice", "read_write"];
-const COSTS: [&str; 6] = ["shared", "moved", "kernel_copied", "user_copied", "hole", "unknown"];
+const COSTS: [&str; 7] =
+    ["shared", "moved", "kernel_copied", "zeros", "user_copied", "hole", "unknown"];
+
+/// Costs of bytes that were not written.
+const HOLES: [&str; 2] = ["hole", "zeros"];
 
 /// JSON line of a copied file, checked against the schema's rules.
 #[derive(Debug, Clone)]
@@ -83,7 +87,8 @@ impl Receipt {
     #[must_use]
     pub fn by(&self, mechanism: &str) -> u64 {
         let portions = self.portions();
-        portions.iter().filter(|p| p.0 == mechanism && p.2 != "hole").map(|p| p.1).sum()
+        let is_written = |p: &&(String, u64, String)| p.0 == mechanism && !HOLES.contains(&&*p.2);
+        portions.iter().filter(is_written).map(|p| p.1).sum()
     }
 
     /// Returns the bytes at this cost, over all mechanisms.
@@ -97,7 +102,7 @@ impl Receipt {
     #[must_use]
     pub fn mechanisms(&self) -> Vec<String> {
         let mut names: Vec<String> =
-            self.portions().into_iter().filter(|p| p.2 != "hole").map(|p| p.0).collect();
+            self.portions().into_iter().filter(|p| !HOLES.contains(&&*p.2)).map(|p| p.0).collect();
         names.dedup();
         names
     }

@@ -90,7 +90,7 @@ impl Exit {
 /// Exit codes in `--help` and the man page.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-  0  everything was copied, or skipped because of --no-clobber, --update or -i
+  0  everything was copied, or left alone as the options say
   1  a copy failed, or several failed for different reasons
   2  the command line or a setting makes no sense; nothing was touched
   3  verification failed: the copy differs from its source

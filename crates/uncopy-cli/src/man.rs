@@ -49,7 +49,13 @@ fn write_all(root: &Command, directory: &Path) -> Exit {
 /// Writes the page of a command, and those of its subcommands.
 fn write_page(command: &Command, directory: &Path) -> io::Result<()> {
     Man::new(command.clone()).generate_to(directory)?;
-    // `fleet` is another program, which writes its pages itself: `uncopy fleet man`.
-    let is_page = |subcommand: &&Command| !matches!(subcommand.get_name(), "fleet" | "help");
+    // `fleet` is another program, which writes its pages itself: `uncopy fleet man`. Of `help` the first is a command
+    // that was made here, with topics; those of subcommands are clap's.
+    let is_top = command.get_name() == "uncopy";
+    let is_page = |subcommand: &&Command| match subcommand.get_name() {
+        "fleet" => false,
+        "help" => is_top,
+        _ => true,
+    };
     command.get_subcommands().filter(is_page).try_for_each(|it| write_page(it, directory))
 }

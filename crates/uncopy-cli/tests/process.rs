@@ -269,6 +269,9 @@ fn paths_on_other_machines_are_refused_where_none_is_asked() {
         (&["verify", "--manifest", "web:SUMS", here], "uncopy verify --manifest FILE DIR"),
         (&["capabilities", here, "me@web:/srv"], "run `uncopy capabilities PATH` there"),
         (&["tune", "web:/srv"], "run `uncopy tune PATH` there"),
+        (&["config", "show", "web:/srv"], "run `uncopy config show PATH` there"),
+        (&["audit", "verify", "web:log"], "run the command there"),
+        (&["audit", "stats", here, "web:log"], "run the command there"),
     ] {
         let output = uncopy().args(arguments).output().unwrap();
         let said = stderr(&output);
@@ -522,6 +525,7 @@ fn manual_pages_are_printed_one_by_one_or_written_together() {
         (&["man"][..], "uncopy.1"),
         (&["man", "cp"], "uncopy-cp.1"),
         (&["man", "capabilities"], "uncopy-capabilities.1"),
+        (&["man", "help"], "uncopy-help.1"),
     ] {
         let printed = uncopy().args(arguments).output().unwrap();
         assert!(printed.status.success(), "{arguments:?}: {}", stderr(&printed));

@@ -129,7 +129,7 @@ impl FileCopy<'_, '_> {
             })?;
             self.return_to_rate(piece - (moved.bytes - moved.hole_bytes));
             self.receipt.add(Mechanism::ReadWrite, moved.bytes - moved.hole_bytes, moved.cost);
-            self.receipt.add(Mechanism::ReadWrite, moved.hole_bytes, Cost::Hole);
+            self.receipt.add(Mechanism::ReadWrite, moved.hole_bytes, Cost::Zeros);
             reached += moved.bytes;
             // Fewer bytes than were asked for may come before an error.
             if moved.bytes == 0 {

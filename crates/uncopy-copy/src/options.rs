@@ -385,7 +385,7 @@ impl Require {
     pub const fn accepts(self, mechanism: Mechanism, cost: Cost) -> bool {
         match (self, cost) {
             (Require::Nothing, _) | (_, Cost::Hole) => true,
-            (Require::NoUserCopy, cost) => !matches!(cost, Cost::UserCopied),
+            (Require::NoUserCopy, cost) => !matches!(cost, Cost::Zeros | Cost::UserCopied),
             (Require::ZeroCopy, cost) => matches!(cost, Cost::Shared | Cost::Moved),
             (Require::Moved, cost) => matches!(cost, Cost::Moved),
             (Require::Shared, cost) => matches!(cost, Cost::Shared),
@@ -777,16 +777,16 @@ mod tests {
 
     #[test]
     fn a_requirement_accepts_bytes_by_their_cost() {
-        use Cost::{Hole, KernelCopied, Moved, Shared, Unknown, UserCopied};
+        use Cost::{Hole, KernelCopied, Moved, Shared, Unknown, UserCopied, Zeros};
         for (require, accepted) in [
-            (Require::Nothing, &[Shared, Moved, KernelCopied, UserCopied, Unknown][..]),
+            (Require::Nothing, &[Shared, Moved, KernelCopied, Zeros, UserCopied, Unknown][..]),
             (Require::NoUserCopy, &[Shared, Moved, KernelCopied, Unknown]),
             (Require::ZeroCopy, &[Shared, Moved]),
             (Require::Moved, &[Moved]),
             (Require::Shared, &[Shared]),
             (Require::Reflink, &[]),
         ] {
-            for cost in [Shared, Moved, KernelCopied, UserCopied, Unknown] {
+            for cost in [Shared, Moved, KernelCopied, Zeros, UserCopied, Unknown] {
                 let found = require.accepts(Mechanism::CopyFileRange, cost);
                 assert_eq!(found, accepted.contains(&cost), "{require:?} {cost:?}");
             }

@@ -93,7 +93,7 @@ pub(crate) fn copy_to_end(
                 0
             }
         };
-        copy.receipt.add(mechanism, hole_bytes, Cost::Hole);
+        copy.receipt.add(mechanism, hole_bytes, Cost::Zeros);
         total += n as u64;
         copy.receipt.add(mechanism, n as u64 - hole_bytes, mover.cost());
         source.look()?;

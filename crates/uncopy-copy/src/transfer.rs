@@ -644,7 +644,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
             active.moved_bytes += moved.bytes;
         }
         self.copy.receipt.add(mechanism, moved.bytes - moved.hole_bytes, moved.cost);
-        self.copy.receipt.add(mechanism, moved.hole_bytes, Cost::Hole);
+        self.copy.receipt.add(mechanism, moved.hole_bytes, Cost::Zeros);
         let took = begin.cost();
         self.done_bytes = self.done_bytes.max(offset);
         if !mechanism.is_direct() {

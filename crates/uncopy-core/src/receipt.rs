@@ -115,6 +115,8 @@ pub enum Cost {
     Moved,
     /// The kernel copied from page to page.
     KernelCopied,
+    /// The bytes were read into a buffer of this program, were zeros, and became a hole.
+    Zeros,
     /// The bytes went through a buffer of this program.
     UserCopied,
     /// The kernel does not say which of the above it was.
@@ -123,11 +125,12 @@ pub enum Cost {
 
 impl Cost {
     /// Every cost class, cheapest first.
-    pub const ALL: [Cost; 6] = [
+    pub const ALL: [Cost; 7] = [
         Cost::Hole,
         Cost::Shared,
         Cost::Moved,
         Cost::KernelCopied,
+        Cost::Zeros,
         Cost::UserCopied,
         Cost::Unknown,
     ];
@@ -140,12 +143,13 @@ impl Cost {
             Cost::Shared => "shared",
             Cost::Moved => "moved",
             Cost::KernelCopied => "kernel_copied",
+            Cost::Zeros => "zeros",
             Cost::UserCopied => "user_copied",
             Cost::Unknown => "unknown",
         }
     }
 
-    /// Whether no processor copied the bytes: a hole, shared or moved.
+    /// Whether no processor copied the bytes: a hole of the source, shared or moved.
     #[must_use]
     pub const fn is_zero_copy(self) -> bool {
         matches!(self, Cost::Hole | Cost::Shared | Cost::Moved)

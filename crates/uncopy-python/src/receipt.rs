@@ -371,7 +371,8 @@ impl Receipt {
         Ok(mechanisms)
     }
 
-    /// Bytes by cost: `{"shared": 4096}`. The costs are hole, shared, moved, kernel_copied, user_copied and unknown.
+    /// Bytes by cost: `{"shared": 4096}`. The costs are hole, shared, moved, kernel_copied, zeros, user_copied and
+    /// unknown.
     #[getter(by_cost)]
     fn bytes_by_cost<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.by_cost(py)

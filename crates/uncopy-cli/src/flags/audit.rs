@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::operand::here_parser;
+
+/// Next step for a log on another machine.
+const THERE: &str = "run the command there by ssh, or copy the log here";
+
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -30,6 +35,7 @@ pub(crate) enum AuditArgs {
     /// pass it with --hash.
     Verify {
         /// Audit log
+        #[arg(value_parser = here_parser(THERE))]
         file: PathBuf,
 
         /// Hash of the last record, as the copy printed it
@@ -44,7 +50,7 @@ pub(crate) enum AuditArgs {
     #[command(after_help = STATS_NOTES)]
     Stats {
         /// Audit logs, the oldest first
-        #[arg(required = true, value_name = "FILE")]
+        #[arg(required = true, value_name = "FILE", value_parser = here_parser(THERE))]
         files: Vec<PathBuf>,
 
         /// Print one JSON object for each job and each problem, and one for all jobs (`uncopy help json`)

@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::operand::here_parser;
+
+/// Next step for a path on another machine.
+const THERE: &str = "run `uncopy config show PATH` there by ssh";
+
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +22,12 @@ pub(crate) enum ConfigArgs {
     Show {
         /// Directory to copy into: includes values that `uncopy tune` measured there [default: the
         /// current directory]
-        #[arg(value_name = "PATH", default_value = ".", hide_default_value = true)]
+        #[arg(
+            value_name = "PATH",
+            value_parser = here_parser(THERE),
+            default_value = ".",
+            hide_default_value = true
+        )]
         path: PathBuf,
 
         /// Read the settings from FILE, which must exist

@@ -766,7 +766,7 @@ pub(crate) enum CacheArg {
 /// `--if-changed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IfChangedArg {
-    /// Report an error and keep the old destination
+    /// Report an error and keep the old destination, except with --in-place
     #[default]
     Fail,
     /// Copy again, up to three times, then fail

@@ -99,7 +99,7 @@ fn objection(found: &Objection) -> Words {
         ),
         Objection::SpecialEntry { kind } => Words::new(
             format!("it is {kind}"),
-            "pass --copy-contents and leave out --update, --checksum, --size-only, \
+            "pass --copy-contents and leave out --resume, --update, --checksum, --size-only, \
              --link-dest, --remove-source-files, --parents, --files-from, --link, -P and \
              -d to copy what it gives, or pass --recursive and --specials to make a new \
              one",

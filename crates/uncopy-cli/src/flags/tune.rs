@@ -29,7 +29,7 @@ pub(crate) struct TuneArgs {
     )]
     pub path: PathBuf,
 
-    /// Save the results for copies to this filesystem (in tuned.toml beside the configuration file)
+    /// Save the results for copies to this filesystem (in tuned.toml in the usual directory)
     #[arg(long)]
     pub save: bool,
 

@@ -72,7 +72,7 @@ Examples:
 const FOLLOWING: &str = "dereference";
 
 /// Ids of the flags of `uncopy cp` that a plan passes on to its units.
-pub(crate) const PASSED_ON: [&str; 39] = [
+pub(crate) const PASSED_ON: [&str; 40] = [
     "archive",
     "one_file_system",
     "links",
@@ -104,6 +104,7 @@ pub(crate) const PASSED_ON: [&str; 39] = [
     "no_preserve",
     "chmod",
     "chown",
+    "durable",
     "no_durable",
     "if_changed",
     "verify",

@@ -259,6 +259,9 @@ pub(crate) fn portion_line(portion: &Portion) -> String {
             format!("{bytes} moved by {mechanism}: the device read the pages themselves")
         }
         Cost::KernelCopied => format!("{bytes} copied inside the kernel by {mechanism}"),
+        Cost::Zeros => {
+            format!("{bytes} read by {mechanism}, and left as holes, because they are zeros")
+        }
         Cost::UserCopied => format!("{bytes} copied through this program's memory by {mechanism}"),
         Cost::Unknown => {
             format!("{bytes} by {mechanism}; the kernel does not say whether it copied")

@@ -212,8 +212,8 @@ pub(crate) fn warn_about(leftovers: &Leftovers) {
     const MAX_PRINTED: usize = 8;
     for path in leftovers.paths.iter().take(MAX_PRINTED) {
         say(&format!(
-            "warning: {} looks like a temporary file of uncopy, but nothing proves that a killed copy left \
-             it; remove it if you do not need it and no copy is running",
+            "warning: {} looks like a temporary file of uncopy, but it is not known whether it is needed: a copy \
+             with --resume may go on with it; remove it if you do not need it and no copy is running",
             path.display()
         ));
     }
@@ -231,6 +231,8 @@ pub(crate) struct Report {
     form: Form,
     quiet: bool,
     in_place: bool,
+    /// Whether FIFOs and devices may be written to.
+    into_streams: bool,
     /// Whether trees are copied: their events have more keys, and a summary ends them.
     trees: bool,
     resume: bool,
@@ -257,6 +259,7 @@ impl Report {
             form,
             quiet: flags.quiet,
             in_place: flags.in_place,
+            into_streams: flags.copy_contents,
             trees: flags.is_recursive(),
             resume: flags.tree.resume,
             is_between: flags.is_between,
@@ -521,6 +524,8 @@ impl Report {
         self.close_audit(true);
         let left = if self.in_place {
             "a file that was being written in place is a mixture of old and new"
+        } else if self.into_streams {
+            "a FIFO or device that was being written to has a part of its source, and every file is unchanged or complete"
         } else if self.resume {
             "the same command continues from here"
         } else {

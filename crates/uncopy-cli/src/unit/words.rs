@@ -17,7 +17,8 @@ use crate::flags::unit::{CONNECTION, PASSED_ON};
 use crate::flags::{usage_error, words};
 
 /// Flags that are written in another way than they were given.
-const REWRITTEN: [&str; 5] = ["exclude", "include", "exclude-from", "no_durable", "config"];
+const REWRITTEN: [&str; 6] =
+    ["exclude", "include", "exclude-from", "durable", "no_durable", "config"];
 
 /// Settings that have a meaning for units.
 const SETTINGS: [&str; 17] = [
@@ -119,8 +120,7 @@ pub(super) fn read(
 
 /// Whether units may have a flag.
 fn is_of_units(id: &str) -> bool {
-    ["recursive", "durable"].contains(&id)
-        || (PASSED_ON.contains(&id) && !["exclude-from", "config"].contains(&id))
+    id == "recursive" || (PASSED_ON.contains(&id) && !["exclude-from", "config"].contains(&id))
 }
 
 fn read_flags(all: &[OsString]) -> Result<(CopyArgs, ArgMatches), clap::Error> {
@@ -159,8 +159,9 @@ mod tests {
         expected.retries = 3;
         assert_eq!(job(""), expected);
         type Change = fn(&mut JobOptions);
-        let rows: [(&str, Change); 13] = [
+        let rows: [(&str, Change); 14] = [
             ("--no-durable", |o| o.copy.durable = false),
+            ("--durable", |_| {}),
             ("-a", |o| {
                 o.copy.preserve = Preserve::all();
                 o.specials = true;

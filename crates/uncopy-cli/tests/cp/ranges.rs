@@ -104,8 +104,8 @@ fn holes_and_zeros_stay_out() {
     let written = Pair::empty(Place::Xfs, Place::Xfs);
     std::fs::write(&written.source, std::fs::read(&pair.source).unwrap()).unwrap();
     let found = written.copy(cp().arg("--sparse=always"));
-    assert!(found.at("hole") > 20 * MEBIBYTE, "{}", found.value());
-    let bytes = found.by("read_write") + found.at("hole");
+    assert!(found.at("zeros") > 20 * MEBIBYTE, "{}", found.value());
+    let bytes = found.by("read_write") + found.at("zeros");
     assert_eq!(bytes, LENGTH, "{}", found.value());
     assert_by_two(&found);
     assert!(allocated_bytes(&written.destination) < 20 * MEBIBYTE);

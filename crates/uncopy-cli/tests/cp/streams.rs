@@ -28,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_writer_that_says_nothing_makes_an_empty_file,
         [] a_signal_ends_the_wait_for_a_writer,
         [] a_signal_ends_the_wait_for_more,
+        [] a_signal_leaves_a_part_in_a_fifo_and_says_so,
         [] a_kill_in_the_wait_leaves_nothing,
         [] a_fifo_whose_copy_is_not_wanted_is_not_opened,
         [] a_fifo_in_a_tree_is_no_stream,
@@ -197,7 +198,7 @@ fn zeros_of_a_stream_become_holes() {
             let receipt = run.receipt();
             assert!(std::fs::read(&pair.destination).unwrap() == bytes, "{tail} {in_place}");
             assert_eq!(receipt.bytes(), bytes.len() as u64);
-            assert!(receipt.at("hole") > 2 << 20, "{}", receipt.value());
+            assert!(receipt.at("zeros") > 2 << 20, "{}", receipt.value());
             let allocated = allocated_bytes(&pair.destination);
             assert!(allocated < 1 << 20, "{tail} {in_place}: {allocated}");
         }
@@ -294,6 +295,26 @@ fn a_signal_ends_the_wait_for_more() {
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(2), "{status}");
     pair.assert_kept(&old);
+}
+
+/// It said that every destination is unchanged or complete.
+fn a_signal_leaves_a_part_in_a_fifo_and_says_so() {
+    use std::io::Read;
+    let pair = Pair::empty(Place::Disk, Place::Disk);
+    std::fs::write(&pair.source, patterned(0, 1 << 20)).unwrap();
+    fifo(&pair.to, "destination");
+    let flag = Path::new("--copy-contents");
+    let child = start(&[flag, &pair.source, &pair.destination], Stdio::null());
+    let mut reader = File::open(&pair.destination).unwrap();
+    reader.read_exact(&mut [0; 1000]).unwrap();
+    // The pipe is full.
+    wait_for("a copy that waits", || is_waiting(&child));
+    send(&child, Signal::INT);
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() < (1 << 20) - 1000);
+    let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("has a part of its source"), "{said}");
 }
 
 fn a_kill_in_the_wait_leaves_nothing() {

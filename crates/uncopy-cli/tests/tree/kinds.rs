@@ -180,7 +180,7 @@ fn each_file_takes_its_own_way_in_one_receipt() {
         assert!(at("user_copied") >= 100 * 4096, "{}", summary.value());
         assert!(at("user_copied") < summary.bytes(), "{}", summary.value());
     }
-    let costs = ["shared", "moved", "kernel_copied", "user_copied", "unknown", "hole"];
+    let costs = ["shared", "moved", "kernel_copied", "zeros", "user_copied", "unknown", "hole"];
     assert_eq!(costs.into_iter().map(at).sum::<u64>(), summary.bytes());
     // Every receipt of a file is in it.
     for cost in costs {

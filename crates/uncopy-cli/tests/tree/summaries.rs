@@ -55,7 +55,7 @@ fn assert_agree(flags: &[&str]) -> usize {
     assert!(words[0].starts_with(&files), "{files:?}: {words:#?}");
     assert!(words.contains(&"  2 directories"), "{words:#?}");
     assert_eq!((count("files"), count("directories")), (15, 2));
-    let sum: u64 = ["shared", "moved", "kernel_copied", "user_copied", "hole", "unknown"]
+    let sum: u64 = ["shared", "moved", "kernel_copied", "zeros", "user_copied", "hole", "unknown"]
         .iter()
         .map(|cost| as_json.at(cost))
         .sum();

@@ -153,7 +153,7 @@ impl Sink<'_, '_, '_> {
             Error::destination("set the size of", self.staging.destination().given, errno)
         })?;
         self.offset = end;
-        self.copy.receipt.add(Mechanism::ReadWrite, bytes, Cost::Hole);
+        self.copy.receipt.add(Mechanism::ReadWrite, bytes, Cost::Zeros);
         Ok(())
     }
 

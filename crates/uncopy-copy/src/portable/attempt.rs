@@ -280,16 +280,17 @@ impl Attempts<'_, '_, '_> {
         }
         let most = self.options.tuning.buffer_bytes();
         let mut buffer = vec![0; usize::try_from(most).unwrap_or(usize::MAX)];
-        let (mut copied, mut end) = (0, resumed);
+        let (mut copied, mut zeros, mut end) = (0, 0, resumed);
         for range in ranges {
             let start = range.start.max(resumed);
             if range.end <= start {
                 continue;
             }
             self.digest_hole(end, start)?;
-            let range = start..range.end;
+            let (range, before) = (start..range.end, copied);
             let reached =
                 self.move_range(temporary, range, &mut buffer, makes_holes, &mut copied)?;
+            zeros += reached.saturating_sub(start) - (copied - before);
             // A source that shrank has nothing there.
             end = if reached > start { reached } else { end };
         }
@@ -304,7 +305,8 @@ impl Attempts<'_, '_, '_> {
             calls.set_length(output, end).map_err(Stopped::Destination)?;
         }
         receipt.add(Mechanism::ReadWrite, copied, Cost::UserCopied);
-        receipt.add(Mechanism::ReadWrite, end - resumed - copied, Cost::Hole);
+        receipt.add(Mechanism::ReadWrite, zeros, Cost::Zeros);
+        receipt.add(Mechanism::ReadWrite, end - resumed - copied - zeros, Cost::Hole);
         Ok(end)
     }
 

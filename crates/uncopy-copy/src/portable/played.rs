@@ -471,7 +471,7 @@ fn zeros_become_holes_if_wanted_by_reads_and_writes_alone() {
                     let receipt = scene.copy(&fake, &options).unwrap().into_receipt().unwrap();
                     scene.assert_copied(&what);
                     let holes = (contents.len() - written) as u64;
-                    assert_eq!(receipt.bytes_at(Cost::Hole), holes, "{what}");
+                    assert_eq!(receipt.bytes_at(Cost::Zeros), holes, "{what}");
                     assert_eq!(receipt.bytes_at(Cost::UserCopied), written as u64, "{what}");
                     let why = RefusalReason::ExcludedBy(Exclusion::CannotSeeZeros);
                     assert!(receipt.refusals.iter().all(|refusal| refusal.reason == why), "{what}");

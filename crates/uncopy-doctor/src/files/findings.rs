@@ -91,7 +91,7 @@ fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFindin
         Cost::Shared => (&is::SHARED, FilesFound::Shares { mechanism }),
         Cost::Moved | Cost::Hole => (&is::DIRECT_MOVES, FilesFound::DirectMoves),
         Cost::KernelCopied => (&is::KERNEL_COPIES, FilesFound::KernelCopies { mechanism, cause }),
-        Cost::UserCopied => (&is::USER_COPIES, FilesFound::ProgramCopies { cause }),
+        Cost::UserCopied | Cost::Zeros => (&is::USER_COPIES, FilesFound::ProgramCopies { cause }),
         Cost::Unknown if mechanism == Mechanism::Direct => {
             let device = forecast.written_to.clone();
             (&is::DIRECT_UNKNOWN, FilesFound::DirectUnknown { device })
