@@ -104,6 +104,13 @@ pub fn stat_name(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     look_up(directory, name, flags, FACTS)
 }
 
+/// Returns facts about a name as [`stat_name`] does, asked of its filesystem, and none that the kernel keeps for a while
+/// (FUSE, network filesystems; `AT_STATX_FORCE_SYNC`, `statx(2)`).
+pub fn stat_name_anew(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_FORCE_SYNC;
+    look_up(directory, name, flags, FACTS)
+}
+
 /// Returns facts about what a name leads to.
 pub fn stat_target(directory: impl AsFd, name: &OsStr) -> Sys<Stat> {
     look_up(directory, name, AtFlags::NO_AUTOMOUNT, FACTS)

@@ -112,7 +112,10 @@ pub(super) fn look_up(
 ) -> Sys<Stat> {
     match fs::statx(&directory, name, flags, mask) {
         // rustix maps a filter's EPERM to ENOSYS too.
-        Err(rustix::io::Errno::NOSYS) => Ok(stat_of_old(&fs::statat(directory, name, flags)?)),
+        Err(rustix::io::Errno::NOSYS) => {
+            let flags = flags.difference(AtFlags::STATX_FORCE_SYNC);
+            Ok(stat_of_old(&fs::statat(directory, name, flags)?))
+        }
         other => Ok(stat_of(&other?)),
     }
 }

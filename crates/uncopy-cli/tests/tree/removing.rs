@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use testbed::{CallPattern, Case, Intercepted, Need, Place, Program, SystemCall, by_extent};
+use testbed::{CallPattern, Case, Intercepted, Mount, Need, Place, Program, SystemCall, by_extent};
 use uncopy::Errno;
 
 use crate::tree::{Trees, cp, events, number, summary};
@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Tool("rsync")] rsync_removes_these_files_too,
         [] what_is_not_copied_stays,
         [] what_is_no_longer_what_was_copied_stays,
+        [Need::Root, Need::Tool("bindfs")] a_view_of_the_destination_is_not_emptied,
         [] a_file_that_is_its_own_destination_stays,
         [] what_cannot_be_removed_is_an_error,
         [] skipped_names_of_one_file_stay,
@@ -188,6 +189,28 @@ fn what_is_no_longer_what_was_copied_stays() {
         assert_eq!(run.stdout.contains("\"source_not_as_copied\""), !is_gone, "{}", run.stdout);
         assert_eq!(number(&summary(&run), "sources_removed"), 4, "{row}: {}", run.stdout);
         assert_eq!(other.exists(), row != "replaced");
+    }
+}
+
+/// The kernel gave the state that a name had before the copy, and so the copy was removed.
+fn a_view_of_the_destination_is_not_emptied() {
+    for flags in [&[][..], &["--durable"], &["--verify"], &["--resume"], &["-j1"]] {
+        for single in [false, true] {
+            let trees = Trees::new();
+            for name in ["1", "2"] {
+                trees.file(name, name);
+            }
+            let (real, view) = (trees.source(), Mount::fuse(&trees.source()));
+            let program = uncopy().arg("-a").args(flags);
+            let run = match single {
+                true => program.arg(view.path().join("1")).arg(real.join("1")).run(),
+                false => program.arg("-T").arg(view.path()).arg(&real).run(),
+            };
+            for name in ["1", "2"] {
+                let kept = fs::read_to_string(real.join(name));
+                assert!(kept.is_ok_and(|kept| kept == name), "{flags:?} {single} {}", run.stdout);
+            }
+        }
     }
 }
 

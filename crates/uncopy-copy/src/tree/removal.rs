@@ -114,7 +114,8 @@ fn remove(
         *above = Some((parent.to_owned(), opened.map_err(fail)?));
     }
     let Some((_, directory)) = above else { return Ok(false) };
-    match directory::stat_name(directory.as_fd(), name) {
+    // Of a source that is a view of the destination the kernel may know the state before the copy.
+    match directory::stat_name_anew(directory.as_fd(), name) {
         Err(Errno::ENOENT) => Ok(false),
         Err(errno) => Err(fail(errno)),
         Ok(now) if copied.state.is_some_and(|state| state.is_of(&now)) => {
