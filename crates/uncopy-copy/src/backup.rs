@@ -84,6 +84,12 @@ fn keep_numbered(directory: BorrowedFd<'_>, target: &OsStr, last: u64) -> Sys<()
 }
 
 fn keep_simple(directory: BorrowedFd<'_>, target: &OsStr, kept: &OsStr) -> Sys<()> {
+    // Without an earlier backup no temporary name is needed, which a kill would leave.
+    match directory::hard_link(directory, target, directory, kept) {
+        Ok(()) | Err(Errno::ENOENT) => return Ok(()),
+        // The other errors come again.
+        Err(_) => {}
+    }
     let temporary = loop {
         let temporary = stale::temporary_name(target, stale::Kind::File)?;
         match directory::hard_link(directory, target, directory, &temporary) {

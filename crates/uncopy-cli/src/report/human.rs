@@ -179,8 +179,9 @@ pub(crate) fn summary(summary: &Summary, wire: Option<&Wire>) -> String {
     text
 }
 
-/// Describes where an unfinished tree is, and what can be done with it.
-pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
+/// Describes where an unfinished tree is, and what can be done with it. `links_earlier`: an earlier copy was named from the
+/// destination, so that another one would change its meaning.
+pub(crate) fn incomplete(incomplete: &Incomplete, links_earlier: bool) -> String {
     let Incomplete { source, destination, path, entries, no_journal, removed_by_next, .. } =
         incomplete;
     let (given, name) = (quoted(destination), quoted(path));
@@ -188,6 +189,10 @@ pub(crate) fn incomplete(incomplete: &Incomplete) -> String {
     let there =
         format!("{given} is incomplete and did not get its name: {entries} copied to {name}");
     match no_journal.as_ref().map(naming::reason) {
+        None if links_earlier => format!(
+            "{there}; after removing the cause, this command with --resume continues it; or rename or delete it: no \
+             other run touches it"
+        ),
         None => format!(
             "{there}; after removing the cause, `uncopy cp -r --resume {} {given}` with the flags of this \
              command continues it; or rename or delete it: no other run touches it",

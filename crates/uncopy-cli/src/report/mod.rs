@@ -236,6 +236,8 @@ pub(crate) struct Report {
     /// Whether trees are copied: their events have more keys, and a summary ends them.
     trees: bool,
     resume: bool,
+    /// Whether files are linked to an earlier copy, which is named from the destination.
+    links_earlier: bool,
     /// Whether the sources are on another machine.
     is_between: bool,
     /// This machine, if another one reads the report.
@@ -262,6 +264,7 @@ impl Report {
             into_streams: flags.copy_contents,
             trees: flags.is_recursive(),
             resume: flags.tree.resume,
+            links_earlier: !flags.tree.link_dest.is_empty(),
             is_between: flags.is_between,
             here: flags
                 .shown_as
@@ -464,7 +467,7 @@ impl Report {
         if self.form == Form::Json {
             self.print(&json::incomplete(incomplete));
         }
-        say(&human::incomplete(incomplete));
+        say(&human::incomplete(incomplete, self.links_earlier));
     }
 
     /// Reports the end of a job, whether it succeeded or not. `wire` is what crossed to or from another machine.
@@ -608,13 +611,31 @@ impl Report {
     }
 }
 
-/// Quotes a path for a shell.
+/// Quotes a path for a shell, as one that is no flag. With control characters or bytes that are not UTF-8 in the form
+/// `$'…'` (POSIX.1-2024).
 pub(crate) fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
+    let bytes = path.as_os_str().as_encoded_bytes();
+    // It would be taken for a flag.
+    let here = if bytes.starts_with(b"-") { "./" } else { "" };
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.into_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    match path.to_str() {
+        Some(text) if !text.is_empty() && text.chars().all(is_plain) => format!("{here}{text}"),
+        Some(text) if !text.chars().any(char::is_control) => {
+            format!("'{here}{}'", text.replace('\'', "'\\''"))
+        }
+        _ => {
+            let mut escaped = format!("$'{here}");
+            for byte in bytes {
+                match byte {
+                    b'\'' | b'\\' => escaped.extend(['\\', char::from(*byte)]),
+                    b' '..=b'~' => escaped.push(char::from(*byte)),
+                    // Three digits, so that a digit behind them is none of theirs.
+                    other => drop(write!(escaped, "\\{other:03o}")),
+                }
+            }
+            escaped.push('\'');
+            escaped
+        }
     }
 }
 
@@ -707,8 +728,18 @@ mod tests {
             ("it's", "'it'\\''s'"),
             ("", "''"),
             ("$x", "'$x'"),
+            ("-a", "./-a"),
+            ("-a b", "'./-a b'"),
+            ("a\nb\t'\\", "$'a\\012b\\011\\'\\\\'"),
+            ("-\u{7f}7", "$'./-\\1777'"),
         ] {
             assert_eq!(quoted(Path::new(name)), expected);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let name = std::ffi::OsStr::from_bytes(b"\xff1 \xc3\xa9");
+            assert_eq!(quoted(Path::new(name)), "$'\\3771 \\303\\251'");
         }
     }
 

@@ -69,6 +69,13 @@ fn keep_numbered(calls: &dyn CopyCalls, target: &Path, last: u64) -> io::Result<
 
 fn keep_simple(calls: &dyn CopyCalls, target: &Path, kept: &Path) -> io::Result<()> {
     let system = calls.system();
+    // Without an earlier backup no temporary name is needed, which a kill would leave.
+    match calls.hard_link(target, kept) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        // The other errors come again.
+        Err(_) => {}
+    }
     let mut number = 0;
     let temporary = loop {
         let temporary = temporary_path(target, number);
