@@ -35,6 +35,7 @@ pub(crate) fn make<'a>(
     kind: Kind,
     noting: Noting<'a>,
 ) -> Sys<(Private, Noted<'a>)> {
+    stale::check_directory(parent)?;
     for _ in 0..ATTEMPTS {
         let name = stale::temporary_name(destination, kind)?;
         let noted = noting.intend(&name);

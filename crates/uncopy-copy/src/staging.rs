@@ -465,10 +465,7 @@ impl<'a> Staging<'a> {
     /// Gives an unlinked file a temporary name. The lock shows other runs that it is not a leftover.
     fn name_temporarily(&self) -> Sys<(OsString, Noted<'a>)> {
         let (directory, name) = (self.destination.directory(), self.destination.name());
-        if file::is_append_only(directory).unwrap_or(false) {
-            // A name that is made there can neither be renamed nor removed (ioctl_iflags(2)).
-            return Err(Errno::EPERM);
-        }
+        stale::check_directory(directory)?;
         let _ = file::try_lock(&self.fd);
         let noting = self.noting.filter(|noting| noting.brief);
         let stat = noting.map(|_| file::stat(&self.fd)).transpose()?;
@@ -602,6 +599,7 @@ fn create_kept(destination: &Destination<'_>, parts: &mut dyn Parts) -> Sys<(Own
 
 /// Notes an unlinked file, and gives it a temporary name. Returns the name.
 fn link_kept(fd: &OwnedFd, destination: &Destination<'_>, parts: &mut dyn Parts) -> Sys<OsString> {
+    stale::check_directory(destination.directory())?;
     let _ = file::try_lock(fd);
     let stat = file::stat(fd)?;
     loop {
@@ -616,6 +614,7 @@ fn link_kept(fd: &OwnedFd, destination: &Destination<'_>, parts: &mut dyn Parts)
 
 /// Creates a locked file with a temporary name and mode 0600.
 fn create_temporary(destination: &Destination<'_>) -> Sys<(OwnedFd, OsString, Stat)> {
+    stale::check_directory(destination.directory())?;
     loop {
         let temporary = stale::temporary_name(destination.name(), Kind::File)?;
         let fd = match name::create_new(destination.directory(), &temporary, 0o600) {

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::FileType;
+use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{Sys, name};
 
@@ -45,6 +46,18 @@ impl Kind {
             Kind::Tree => ".tree",
             Kind::Record => ".record",
         }
+    }
+}
+
+/// Refuses a directory in which a temporary name would stay: in one that is append-only it could neither be renamed
+/// nor removed (`ioctl_iflags(2)`).
+///
+/// # Errors
+/// `EPERM`, as the rename would return.
+pub(crate) fn check_directory(directory: impl AsFd) -> Sys<()> {
+    match file::is_append_only(directory) {
+        Ok(true) => Err(Errno::EPERM),
+        _ => Ok(()),
     }
 }
 

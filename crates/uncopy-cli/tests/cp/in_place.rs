@@ -1,10 +1,11 @@
 //! `--in-place`: the inode stays, and with it links and mounts; atomicity goes, and it says so.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 
 use testbed::{CallPattern, Case, Content, Intercepted, Need, Place, SystemCall, run_tool};
 
 use crate::both::metadata::{mode, set_mode};
+use crate::cp::special::fifo;
 use crate::cp::witnessed::Pair;
 use crate::cp::{DIRECT, DIRECT_RING, EVERYWHERE, READ_WRITE, REFLINK, cp, cp_by};
 
@@ -192,6 +193,9 @@ fn an_append_only_directory_is_left_as_it_is() {
         std::fs::write(place.join(name).join("f"), name).unwrap();
     }
     std::fs::write(place.join("s/new"), "new").unwrap();
+    std::fs::create_dir(place.join("others")).unwrap();
+    symlink("f", place.join("others/link")).unwrap();
+    fifo(&place.join("others"), "fifo");
     let change = |how: &str| run_tool("chattr", [how.as_ref(), place.join("t").as_os_str()]);
     change("+a");
     let listed = || {
@@ -209,8 +213,29 @@ fn an_append_only_directory_is_left_as_it_is() {
             runs.push((flags, run, listed()));
         }
     }
+    let mut trees = Vec::new();
+    for flags in [&["-r"][..], &["-r", "--resume"], &["-r", "--dry-run"], &["-a", "--durable"]] {
+        let run = cp().args(flags).args([place.join("s"), place.join("t/tree")]).run();
+        trees.push((flags, run, listed()));
+    }
+    let mut entries = Vec::new();
+    for flags in [&["-rT", "--specials"][..], &["-rT", "--specials", "--resume"]] {
+        let run = cp().args(flags).args([place.join("others"), place.join("t")]).run();
+        entries.push((flags, run, listed()));
+    }
     let in_place = cp().arg("--in-place").args([place.join("s/f"), place.join("t/f")]).run();
     change("-a");
+    for (flags, run, names) in trees {
+        assert!(run.failed(1).contains("mkdir"), "{flags:?}: {}", run.stderr);
+        assert_eq!(names, ["f", "new"], "{flags:?}");
+    }
+    for (flags, run, names) in entries {
+        run.failed(1);
+        assert!(
+            !names.iter().any(|name| name.to_str().unwrap().starts_with('.')),
+            "{flags:?} {names:?}"
+        );
+    }
     for (flags, run, names) in runs {
         assert!(run.failed(1).contains("--in-place"), "{flags:?}: {}", run.stderr);
         let expected = if flags == ["-rT"] { &["f", "new"][..] } else { &["f"] };

@@ -175,6 +175,7 @@ pub(super) fn remove(
 impl Record {
     /// Creates a locked record. `None`: no record is possible here.
     fn new(directory: &OwnedFd, destination: &OsStr) -> Option<Record> {
+        super::check_directory(directory).ok()?;
         let unnamed = match name::can_link_unnamed() {
             true => name::create_unnamed(directory, 0o600),
             false => Err(Errno::EOPNOTSUPP),

@@ -451,6 +451,7 @@ struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     fn new(place: &'a Place<'a>, make: impl Fn(&OsStr) -> Sys<()>) -> Sys<Temporary<'a>> {
+        stale::check_directory(&*place.open.destination)?;
         let register = place.directory.register();
         register.prepare();
         let name = loop {
@@ -472,6 +473,7 @@ impl<'a> Temporary<'a> {
         file: &Stat,
         make: impl Fn(&OsStr) -> Sys<()>,
     ) -> Sys<Temporary<'a>> {
+        stale::check_directory(&*place.open.destination)?;
         let path = || place.directory.path_from_root();
         let (name, noted) = loop {
             let name = stale::temporary_name(place.target, stale::Kind::File)?;

@@ -81,6 +81,10 @@ impl Target {
         let above = or_here(above);
         let parent = follow::open_directory(above)
             .map_err(|stopped| stopped.at_destination("open", above))?;
+        if stale::check_directory(&parent).is_err() {
+            let reason = Reason::Refused(Objection::AppendOnlyDirectory);
+            return Err(Error::new("make a directory beside", destination, reason));
+        }
         check_outside(context, parent.as_fd(), from, destination)?;
         if options.dry_run {
             let stat =

@@ -159,6 +159,10 @@ coded! {
         } = "inside_source",
             "it is {tree} itself or lies in it",
             "name a destination outside of the source";
+        /// The directory of a new tree only gets further names, and the tree is renamed at its end.
+        AppendOnlyDirectory = "append_only_directory",
+            "its directory is append-only (chattr +a), and a new tree is renamed there when it is complete",
+            "make the directory of the copy there first (mkdir), and copy into that";
         /// The source or a part of it is mounted in the destination.
         MountedSource {
             /// The source, as given by the caller.

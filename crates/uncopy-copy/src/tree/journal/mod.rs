@@ -473,6 +473,7 @@ impl Journal {
 /// Makes a new file for a journal, and returns whether it has its name. If the filesystem supports
 /// unlinked files, a kill leaves no empty journal, which could not be assigned to any job.
 fn make(directory: BorrowedFd<'_>, name: &OsStr) -> Sys<(OwnedFd, bool, bool)> {
+    stale::check_directory(directory)?;
     if name::can_link_unnamed() {
         match name::create_unnamed(directory, 0o600) {
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {}
