@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_source_in_the_destination_is_refused_where_entries_are_removed,
         [] destinations_that_hold_each_other_are_refused_where_entries_are_removed,
+        [] sources_in_each_other_are_refused_where_they_are_removed,
         [] roots_apart_are_copied,
         [] a_source_that_an_entry_of_its_own_would_go_over_stays,
         [] two_sources_are_never_one_file,
@@ -41,7 +42,10 @@ fn state(directory: &Path) -> String {
 /// Runs `uncopy cp -r` with each of the removing flags in a scene of its own.
 fn refuses(given: &str, lines: &[&str], code: &str) {
     // The flags and the workers are decided after the paths.
-    let flags = by_extent([&REMOVING[..2], &REMOVING, &REMOVING]);
+    refuses_with(by_extent([&REMOVING[..2], &REMOVING, &REMOVING]), given, lines, code);
+}
+
+fn refuses_with(flags: &[&str], given: &str, lines: &[&str], code: &str) {
     let workers = by_extent([&["-j1"][..], &["-j1", "-j4"], &["-j1", "-j4"]]);
     for line in lines {
         for flags in flags {
@@ -93,6 +97,27 @@ fn destinations_that_hold_each_other_are_refused_where_entries_are_removed() {
         &["s/. a d"],
         "destinations_overlap",
     );
+}
+
+/// The copy of the inner one lacked the files that the outer one had removed, with exit code 0.
+fn sources_in_each_other_are_refused_where_they_are_removed() {
+    let given = "mkdir -p n/i/j d x; echo 1 > n/i/j/f; echo 2 > n/i/g; echo 3 > x/h; ln -s n l";
+    let lines = [
+        "n n/i d",
+        "n/i n d",
+        "x n/i/j n d",
+        "n l/i d",
+        "n/i/j n/i d",
+        "n n/i/g d",
+        "n/i/. n/i/j d",
+    ];
+    let flags =
+        ["--remove-source-files", "--remove-source-files --dry-run", "--remove-source-files -b"];
+    refuses_with(&flags, given, &lines, "sources_overlap");
+    let place = Place::Disk.scratch();
+    sh(given, place.path());
+    let program = cp().args(["-r", "n", "n/i", "d"]).current_dir(place.path());
+    assert!(program.run().status.success(), "nothing is removed");
 }
 
 /// An entry of the source with the source's own name went over it, and what the others became depended on the workers.

@@ -81,7 +81,7 @@ pub fn lies_within(path: &Path, other: &Path) -> bool {
 }
 
 /// Finds the pairs whose source lies in a destination, whose destination holds a source, or whose destinations hold each
-/// other, if the options remove anything. Returns the errors by the index of the pair; none of these may be copied.
+/// other, if the options remove anything, and sources that hold each other, if these are removed. Returns the errors by the index of the pair; none of these may be copied.
 pub(super) fn refusals(
     pairs: &[(PathBuf, PathBuf)],
     peer: Option<&Arc<PeerLink>>,
@@ -112,6 +112,9 @@ pub(super) fn refusals(
         }
     }
     let mut refused = HashMap::new();
+    if options.remove_source {
+        refuse_sources_within(pairs, &places, &mut refused);
+    }
     for (index, ((source, destination), (from, to))) in pairs.iter().zip(&places).enumerate() {
         for (step, key) in from.iter().flat_map(|(from, _)| from.keys()).enumerate() {
             if let Some(other) = directories.get(&Some(key))
@@ -134,6 +137,31 @@ pub(super) fn refusals(
         }
     }
     refused
+}
+
+/// Refuses sources that are or lie in another one, and that one too.
+fn refuse_sources_within(
+    pairs: &[(PathBuf, PathBuf)],
+    places: &[(Option<(Location, bool)>, Option<Location>)],
+    refused: &mut HashMap<usize, Error>,
+) {
+    let mut sources = HashMap::new();
+    for (index, (from, _)) in places.iter().enumerate() {
+        if let Some(key) = from.iter().find_map(|(from, _)| from.keys().next()) {
+            sources.entry(key).or_insert(index);
+        }
+    }
+    for (index, (from, _)) in places.iter().enumerate() {
+        for key in from.iter().flat_map(|(from, _)| from.keys()) {
+            if let Some(other) = sources.get(&key)
+                && *other != index
+            {
+                let error = sources_overlap(&pairs[index].0, &pairs[*other].0);
+                refused.entry(*other).or_insert_with(|| error.clone());
+                refused.entry(index).or_insert(error);
+            }
+        }
+    }
 }
 
 /// Finds sources that keep directories of their paths, where these lie in the destination.
@@ -200,6 +228,11 @@ fn follows(source: &Path, options: &JobOptions) -> bool {
 fn in_destination(source: &Path, destination: &Path) -> Error {
     let destination = destination.to_owned();
     Error::new("copy", source, Reason::Refused(Objection::SourceInDestination { destination }))
+}
+
+fn sources_overlap(source: &Path, other: &Path) -> Error {
+    let other = other.to_owned();
+    Error::new("copy", source, Reason::Refused(Objection::SourcesOverlap { other }))
 }
 
 fn overlapping(destination: &Path, other: &Path) -> Error {

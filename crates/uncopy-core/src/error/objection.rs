@@ -198,6 +198,13 @@ coded! {
             "it is {other}, where another source of this job goes, or lies in it, so that one would lose \
              what the other brings",
             "copy them one at a time";
+        /// The source is another one of the same job, or lies in it, and the job removes sources.
+        SourcesOverlap {
+            /// The other source, as given by the caller.
+            other: PathBuf,
+        } = "sources_overlap",
+            "it is or lies in {other}, another source of this job, so that one would remove what the other needs",
+            "copy them one at a time";
         /// The source lies behind a symbolic link of a directory that is copied as a whole.
         BehindLink = "behind_link",
             "a symbolic link leads to it, which is copied as a link since a directory above it is named too",
