@@ -80,11 +80,13 @@ pub(crate) fn with_files_read(patterns: &[Pattern]) -> Result<Vec<Pattern>, Stri
     Ok(all)
 }
 
-/// Adds the lines of a file, but for comments.
+/// Adds the lines of a file, but for comments. Like git, it ignores a byte-order mark, and lines of spaces alone.
 fn exclude_from(file: &Path, to: &mut Vec<Pattern>) -> Result<(), String> {
     for (number, line) in lines(file, b'\n')?.into_iter().enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(&line);
-        if line.starts_with(b"#") || line.trim_ascii().is_empty() {
+        let mark = "\u{feff}".as_bytes();
+        let line = if number == 0 { line.strip_prefix(mark).unwrap_or(line) } else { line };
+        if line.starts_with(b"#") || line.iter().all(|byte| *byte == b' ') {
             continue;
         }
         let at = || format!("{}, pattern {}", file.display(), number + 1);

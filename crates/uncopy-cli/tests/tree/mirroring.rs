@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] nothing_goes_where_a_listing_breaks_off,
         [Need::Root] nothing_goes_where_the_source_may_not_be_read,
+        [Need::Root] a_destination_that_may_not_be_read_is_no_bad_descriptor,
         [Need::Root, Need::Tool("rsync")] with_one_filesystem_nothing_goes_from_others,
         [] names_that_differ_in_case_are_names_like_others,
         [] a_directory_is_finished_while_another_is_listed,
@@ -139,6 +140,18 @@ fn nothing_goes_where_the_source_may_not_be_read() {
         let run = mirror(&trees, cp_as_nobody()).run();
         assert_kept_in(&trees, "closed", &run, &format!("mode {mode:o}: {}", run.stdout));
     }
+}
+
+/// The error was `EBADF`, with advice about descriptors.
+fn a_destination_that_may_not_be_read_is_no_bad_descriptor() {
+    let trees = Trees::at(Place::Tmpfs, Place::Tmpfs);
+    trees.file("kept", "x");
+    let stranger = file_in(&trees.destination(), "stranger", "old");
+    fs::set_permissions(trees.destination(), Permissions::from_mode(0o333)).unwrap();
+    std::os::unix::fs::chown(trees.destination(), Some(65534), Some(65534)).unwrap();
+    let run = mirror(&trees, cp_as_nobody()).run();
+    assert!(run.failed(1).contains("EACCES"), "{}", run.stderr);
+    assert!(stranger.exists() && trees.destination().join("kept").exists());
 }
 
 /// Where the filesystem tells them apart, also if they are names of one file.

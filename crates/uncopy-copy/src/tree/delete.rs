@@ -103,6 +103,8 @@ pub(super) fn delete_strangers(deleter: &mut Deleter<'_, '_>, directory: &Direct
                 from = found.next;
             }
             Err(errno) => {
+                // A directory that this user may not read was opened to be entered alone (`O_PATH`).
+                let errno = if errno == Errno::EBADF { Errno::EACCES } else { errno };
                 let error = Error::destination("list", directory.destination_path(), errno);
                 fail_directory(deleter.reporter, directory, error);
             }
