@@ -12,6 +12,7 @@ use super::overlay;
 use super::plan::{self, Attempted, ErrorClass, PlanStep};
 pub use super::plan::{CopyFacts, DirectPath};
 use super::source::Source;
+use super::sparse::Segment;
 use super::trial::Trial;
 use uncopy_core::{Cost, Errno, Mechanism, RefusalReason, Result};
 use uncopy_os::capabilities::{Answer, AnswerReason, Device, Sharing, TrialFiles, sharing};
@@ -29,6 +30,8 @@ pub struct Forecast {
     pub source_bytes: u64,
     /// Whether the source is reliably empty.
     pub is_empty: bool,
+    /// Whether the source has no data (`SEEK_DATA`), and the copy is to have none either.
+    pub is_one_hole: bool,
     /// Bytes of the source in the page cache. `None`: the kernel does not report it.
     pub cached_bytes: Option<u64>,
     pub source_device: Device,
@@ -99,10 +102,16 @@ pub fn forecast(
         (Err(reason), _) => impossible(&facts, reason),
     };
     let attempted: Vec<Attempted> = mechanisms.iter().filter_map(stopped).collect();
-    let choice = choose(&facts, &mechanisms);
+    let is_one_hole = is_one_hole(&source, &facts);
+    let choice = match is_one_hole {
+        // The first mechanism moves nothing, so that nothing stops it.
+        true => choose(&facts, &[]).map(|(mechanism, _)| (mechanism, Cost::Hole)),
+        false => choose(&facts, &mechanisms),
+    };
     let chosen = choice.map(|(mechanism, _)| mechanism);
     let rivals = plan::rivals(&facts, &attempted);
-    let is_race = chosen.is_some_and(|chosen| rivals.first() == Some(&chosen))
+    let is_race = !is_one_hole
+        && chosen.is_some_and(|chosen| rivals.first() == Some(&chosen))
         && Trial::new(&facts, &rivals, || false).is_some();
     for refusal in plan::refusals(&facts, chosen) {
         if let Some(tried) =
@@ -114,6 +123,7 @@ pub fn forecast(
     Ok(Forecast {
         source_bytes: source.stat.size,
         is_empty: source.has_reliable_size() && source.stat.size == 0,
+        is_one_hole,
         cached_bytes: cached_bytes(&source),
         source_device,
         written_to: written_to(&destination_device, &facts, destination.path()),
@@ -145,6 +155,17 @@ pub(crate) fn choose(
         PlanStep::Try(mechanism) => Some((mechanism, cost_of(mechanisms, mechanism))),
         PlanStep::GiveUp => None,
     }
+}
+
+/// Whether a copy of the source is a hole. In place the old bytes may have to be written over.
+fn is_one_hole(source: &Source<'_>, facts: &CopyFacts) -> bool {
+    let keeps_holes = facts.has_holes && facts.sparse == Sparse::Auto;
+    let size = source.size().unwrap_or(0);
+    keeps_holes
+        && !facts.in_place
+        && !facts.destination_is_stream
+        && size > 0
+        && matches!(source.file.segment(0, size), Segment::Hole { end, .. } if end == size)
 }
 
 /// Uses `cachestat(2)`, and `mincore(2)` on kernels without it.

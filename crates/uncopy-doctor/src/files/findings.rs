@@ -25,6 +25,11 @@ pub(super) fn findings(
         found.push(DoctorFinding::of(&is::EMPTY, FilesFound::Empty).seen(STATX, "0 bytes"));
         return found;
     }
+    if forecast.is_one_hole && !is_verified {
+        let holes = FilesFound::Holes { stored: 0, bytes: forecast.source_bytes };
+        found.push(DoctorFinding::of(&is::HOLES, holes).seen("SEEK_DATA", "there is no data"));
+        return found;
+    }
     kind(forecast, &mut found);
     choice(forecast, settings, &mut found);
     reflink(forecast, &mut found);

@@ -376,6 +376,16 @@ fn sources() -> Vec<Row> {
                 file.write_all_at(&[7; 4096], 0).unwrap();
             })
             .remove(|scene| scene.fill(LENGTH)),
+        Row::new("one hole", ext4, ("holes", Note, "there is no data"))
+            .create(|scene| File::create(&scene.source).unwrap().set_len(LENGTH).unwrap())
+            .remove(|scene| scene.fill(LENGTH)),
+        Row::new(
+            "one hole, to another filesystem",
+            (Place::Ext4, Place::Tmpfs),
+            ("holes", Note, "there is no data"),
+        )
+        .create(|scene| File::create(&scene.source).unwrap().set_len(LENGTH).unwrap())
+        .remove(|scene| scene.fill(LENGTH)),
         Row::new("a tail shorter than a block", ext4, ("unaligned-tail", Note, "2097153 bytes"))
             .create(|scene| scene.fill(LENGTH + 1))
             .remove(|scene| scene.fill(LENGTH)),

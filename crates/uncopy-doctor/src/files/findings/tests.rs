@@ -34,6 +34,7 @@ fn ordinary() -> Forecast {
         facts: CopyFacts::ordinary(size),
         source_bytes: size,
         is_empty: false,
+        is_one_hole: false,
         cached_bytes: None,
         source_device: device("vda"),
         destination_device: device("vda"),
