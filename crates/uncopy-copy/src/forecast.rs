@@ -104,8 +104,12 @@ pub fn forecast(
     let attempted: Vec<Attempted> = mechanisms.iter().filter_map(stopped).collect();
     let is_one_hole = is_one_hole(&source, &facts);
     let choice = match is_one_hole {
-        // The first mechanism moves nothing, so that nothing stops it.
-        true => choose(&facts, &[]).map(|(mechanism, _)| (mechanism, Cost::Hole)),
+        // Only a clone of the whole file can fail: the other mechanisms have nothing to move.
+        true => {
+            let clone = mechanisms.iter().filter(|tried| tried.mechanism == Mechanism::Reflink);
+            let clone: Vec<_> = clone.cloned().collect();
+            choose(&facts, &clone).map(|(mechanism, _)| (mechanism, Cost::Hole))
+        }
         false => choose(&facts, &mechanisms),
     };
     let chosen = choice.map(|(mechanism, _)| mechanism);
