@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Root] what_may_not_be_read_is_reported_and_the_rest_copied,
         [Need::Root] abort_leaves_nothing,
+        [Need::Root] a_directory_that_cannot_be_listed_gets_no_journal,
         [Need::Root] what_abort_removes_does_not_count_as_copied,
         [Need::Root] a_umask_may_take_every_permission,
         [] flags_of_trees_need_recursive,
@@ -71,6 +72,22 @@ fn abort_leaves_nothing() {
     assert!(reports.contains(&1) && reports.iter().all(|times| *times <= 1), "{}", run.stderr);
     assert!(!trees.destination().exists());
     trees.assert_no_strangers();
+}
+
+/// Each run left a journal, which its user could not even see.
+fn a_directory_that_cannot_be_listed_gets_no_journal() {
+    let trees = Trees::at(Place::Tmpfs, Place::Tmpfs);
+    trees.file("file", "x");
+    let inside = trees.to.join("inside");
+    fs::create_dir(&inside).unwrap();
+    fs::set_permissions(&inside, Permissions::from_mode(0o733)).unwrap();
+    for flags in [&["--resume"][..], &["--resume", "--durable"]] {
+        let run = cp_as_nobody().args(flags).args([trees.source(), inside.join("copy")]).run();
+        assert!(run.failed(1).contains("EACCES"), "{}", run.stderr);
+        let left: Vec<_> =
+            fs::read_dir(&inside).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(left.is_empty(), "{flags:?}: {left:?}");
+    }
 }
 
 fn what_abort_removes_does_not_count_as_copied() {

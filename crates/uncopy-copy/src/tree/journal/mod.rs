@@ -253,6 +253,8 @@ impl Journal {
     /// Starts the journal again for this job, and gives it its name. `EEXIST`: another run was
     /// quicker.
     pub(super) fn begin(&mut self, begun: Begun, directory: BorrowedFd<'_>) -> Sys<()> {
+        // To be flushed, it has to be readable: found out before the journal has a name.
+        let readable = name::open_directory_for_reading(directory)?;
         let bytes = format::begin_frame(self.own, &begun);
         transfer::write_all_at(&self.file, &bytes, 0)?;
         file::truncate(&self.file, bytes.len() as u64)?;
@@ -261,8 +263,7 @@ impl Journal {
             name::link_unnamed(&self.file, directory, &self.name)?;
             self.is_named = true;
         }
-        let directory = name::open_directory_for_reading(directory)?;
-        file::sync(&directory)?;
+        file::sync(&readable)?;
         self.done = Done::default();
         lock(&self.parts).clear();
         self.begun = Some(begun);
