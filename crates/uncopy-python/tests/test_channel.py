@@ -296,6 +296,38 @@ def test_another_process():
     assert process.returncode == 0
 
 
+# A block waited for programs that wait for their pipes.
+@pytest.mark.parametrize(
+    ("stream", "arguments", "expected"),
+    [
+        ("stdin", ["cat"], 0),
+        ("stdout", ["yes"], -signal.SIGPIPE),
+        ("stderr", ["sh", "-c", "yes >&2"], None),
+    ],
+)
+def test_a_block_ends_as_that_of_popen(stream, arguments, expected):
+    with uncopy.spawn(arguments, **{stream: subprocess.PIPE}) as (channel, process):
+        too_long = threading.Timer(60, process.kill)
+        too_long.start()
+        if stream == "stdin":
+            process.stdin.write(b"x")
+    too_long.cancel()
+    assert getattr(process, stream).closed and channel.closed
+    assert process.returncode != -signal.SIGKILL
+    assert expected is None or process.returncode == expected
+
+
+def test_a_block_that_is_interrupted_ends_as_that_of_popen():
+    """It waited for the program however long that went on."""
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        with uncopy.spawn(["sleep", "60"]) as (_, process):
+            raise KeyboardInterrupt
+    assert time.monotonic() - begin < 30
+    process.kill()
+    process.wait()
+
+
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (0, 1, 2)])
 def test_another_process_of_one_without_standard_streams(tmp_path, closed):
     """A socket with the number of a standard stream was not inherited under it."""

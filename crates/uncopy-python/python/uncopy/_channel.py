@@ -20,14 +20,15 @@ class Spawned:
 
     def __exit__(self, *exception):
         self.channel.close()
-        self.process.wait()
+        self.process.__exit__(*exception)
 
 
 def spawn(args, **arguments):
     """Start a program with one end of a new channel, and return the other end and its `subprocess.Popen`.
 
     The program takes its end with `Channel.inherited()`, or with `channel::Channel::inherited` in Rust. The arguments are
-    those of `Popen`. A `with` block closes the channel at its end and waits for the program.
+    those of `Popen`. A `with` block closes the channel at its end, and then ends as that of `Popen`: it closes the pipes to
+    the program, and waits for it.
 
     >>> code = "import uncopy; uncopy.Channel.inherited().write(b'hello')"
     >>> with uncopy.spawn([sys.executable, "-c", code]) as (channel, process):
