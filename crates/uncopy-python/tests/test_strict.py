@@ -309,6 +309,23 @@ def test_errors_come_in_the_order_of_shutil(place, name, names, follow):
     assert raised(uncopy) == raised(shutil)
 
 
+# The bytes of a device went to whoever would open the FIFO, and were waited for.
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/full"])
+def test_a_fifo_is_not_copied_from_or_to_a_device(place, device, name, in_place):
+    os.mkfifo("fifo")
+    # Whoever opens it does not wait.
+    number = os.open("fifo", os.O_RDWR)
+    try:
+        for source, destination in [(device, "fifo"), ("fifo", device)]:
+            with pytest.raises(shutil.SpecialFileError, match="`fifo` is a named pipe") as caught:
+                getattr(uncopy, name)(source, destination, in_place=in_place)
+            assert caught.value.failed_path == "fifo"
+    finally:
+        os.close(number)
+
+
 class Name(str):
     """A path of the program's own class."""
 

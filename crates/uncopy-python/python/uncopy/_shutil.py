@@ -213,7 +213,7 @@ def _copy(src, dst, kept, follow_symlinks, options, in_place):
         return _native.copy_file(src, dst, kept, in_place, *options)
     except OSError as error:
         refused = _refused_first(src, dst)
-        if refused is not None and not isinstance(error, type(refused)):
+        if refused is not None and (type(refused), str(refused)) != (type(error), str(error)):
             raise refused from error
         if not isinstance(error, IsADirectoryError) or os.path.isdir(src) or os.path.exists(dst):
             raise
