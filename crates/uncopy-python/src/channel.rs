@@ -137,10 +137,14 @@ impl Channel {
         }
     }
 
-    /// Take the end that this program was started with, by `spawn` or by the library's function of that name.
+    /// Take the end that this program was started with, by `spawn` or by the library's function of that name. Its number is
+    /// then no longer in `os.environ`, so that programs that are started later do not look for it.
     #[staticmethod]
-    fn inherited() -> PyResult<Channel> {
-        channel::Channel::inherited().map(Channel::new).map_err(status::of_reading)
+    fn inherited(py: Python<'_>) -> PyResult<Channel> {
+        let end = channel::Channel::inherited().map_err(status::of_reading)?;
+        let names = py.import("os")?.getattr("environ")?;
+        names.call_method1("pop", (channel::FD_VARIABLE, py.None()))?;
+        Ok(Channel::new(end))
     }
 
     /// Write a message: the bytes of an object with a buffer, or of each of a list, and handles.

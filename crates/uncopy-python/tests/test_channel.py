@@ -405,6 +405,36 @@ def test_handles_of_other_kinds_come_with_their_message():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+WORKER = """
+import os, sys, uncopy
+channel = uncopy.Channel.inherited()
+left = [name for name in os.environ if name.startswith("UNCOPY_")]
+if len(sys.argv) == 1:
+    channel.write(repr(left).encode())
+else:
+    before = os.environ | {"UNCOPY_CHANNEL_FD": "0"}
+    given = {
+        "none": None,
+        "text": dict(before),
+        "bytes": {os.fsencode(name): os.fsencode(value) for name, value in before.items()},
+        "both": before | {b"UNCOPY_CHANNEL_FD": b"0"},
+    }
+    with uncopy.spawn([sys.executable, __file__], env=given[sys.argv[1]]) as (below, process):
+        channel.write(below.read(timeout=60).data)
+    assert process.returncode == 0 and not left
+"""
+
+
+# A worker of a worker found the number of the wrong end.
+@pytest.mark.parametrize("environment", ["none", "text", "bytes", "both"])
+def test_a_worker_starts_another_one(place, environment):
+    with open("worker.py", "w") as file:
+        file.write(WORKER)
+    with uncopy.spawn([sys.executable, "worker.py", environment]) as (channel, process):
+        assert bytes(channel.read(timeout=60)) == b"[]"
+    assert process.returncode == 0
+
+
 def test_a_program_without_a_channel():
     code = "import uncopy; uncopy.Channel.inherited()"
     ran = subprocess.run(
