@@ -11,7 +11,7 @@ use uncopy::{Error, Objection, Reason};
 use crate::ending::without_lock;
 use crate::failure;
 use crate::interrupt::Watch;
-use crate::options::{check_callback, copy_options};
+use crate::options::{check_callback, copy_options, flag};
 use crate::path::PathArgument;
 use crate::receipt::Receipt;
 
@@ -25,15 +25,16 @@ pub(crate) fn copy_file(
     src: &Bound<'_, PyAny>,
     dst: &Bound<'_, PyAny>,
     kept: &str,
-    in_place: bool,
-    require: Option<&str>,
-    durable: bool,
+    in_place: &Bound<'_, PyAny>,
+    require: Option<&Bound<'_, PyAny>>,
+    durable: &Bound<'_, PyAny>,
     verify: Option<&Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Receipt> {
     let py = src.py();
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
-    let mut options = copy_options(kept, require, durable, verify)?.in_place(in_place);
+    let mut options = copy_options(kept, require, durable, verify)?;
+    options = options.in_place(flag("in_place", in_place)?);
     check_callback(progress.as_ref().map(|callback| callback.bind(py)))?;
     let context = CopyContext::new().new_mode(MODE_OF_NEW).frees_aside(true).sweeps_seldom(true);
     let mut watch = Watch::new(progress);

@@ -280,6 +280,68 @@ def test_wrong_options_are_refused_before_anything_is_made(place, call, options,
     assert sorted(os.listdir()) == before
 
 
+OWN = [{"durable": 1}, {"durable": None}, {"verify": 0}, {"require": 1}, {"progress": 1}, {"in_place": "yes"}]
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("options", OWN, ids=str)
+def test_errors_name_the_option_that_is_wrong(place, call, options):
+    make_some(place)
+    (name,) = options
+    with pytest.raises(TypeError, match=name):
+        call(options)
+
+
+class Many:
+    """An object whose truth is not known, as that of arrays."""
+
+    def __bool__(self):
+        raise ValueError("neither true nor false")
+
+
+FLAGS = {
+    "follow_symlinks": ("copyfile", "copy", "copy2"),
+    "symlinks": ("copytree",),
+    "ignore_dangling_symlinks": ("copytree",),
+    "dirs_exist_ok": ("copytree",),
+}
+
+
+# `symlinks` took True and False alone.
+@pytest.mark.parametrize("ignore", [None, shutil.ignore_patterns("none")], ids=["ours", "by shutil"])
+@pytest.mark.parametrize("given", [1, 0, None, "", "no", [0]], ids=repr)
+@pytest.mark.parametrize("flag, name", [(flag, name) for flag in FLAGS for name in FLAGS[flag]])
+def test_flags_of_shutil_are_taken_by_their_truth(place, flag, name, given, ignore):
+    os.mkdir("tree")
+    write("file")
+    os.symlink("../file", "tree/link")
+    if flag == "ignore_dangling_symlinks":
+        os.symlink("nothing", "tree/dangling")
+    in_tree = name == "copytree"
+    made = []
+    for number, value in enumerate([given, bool(given)]):
+        to = f"to {number}"
+        if flag == "dirs_exist_ok":
+            os.mkdir(to)
+        try:
+            options = {flag: value, "ignore": ignore} if in_tree else {flag: value}
+            getattr(uncopy, name)("tree" if in_tree else "tree/link", to, **options)
+        except OSError as error:
+            made.append(type(error))
+        links = [os.path.islink(path) for path in [to, *sorted(walked(to))]]
+        made.append((links, len(links)))
+    assert made[: len(made) // 2] == made[len(made) // 2 :]
+    with pytest.raises(ValueError, match="neither true nor false"):
+        options = {"ignore": ignore} if in_tree else {}
+        getattr(uncopy, name)("tree" if in_tree else "tree/link", "none", **{flag: Many()}, **options)
+    assert not os.path.lexists("none")
+
+
+def walked(top):
+    for directory, directories, files in os.walk(top):
+        yield from (os.path.join(directory, name) for name in [*directories, *files])
+
+
 FIRST = [
     ("fifo", "fifo"),
     ("d", "d"),

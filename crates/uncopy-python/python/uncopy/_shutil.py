@@ -90,6 +90,9 @@ def copytree(
     src, dst = os.fspath(src), os.fspath(dst)
     options = (require, durable, verify, progress)
     _native.check_options(*options)
+    # Whatever is true or false, as in shutil.
+    symlinks = bool(symlinks)
+    ignore_dangling_symlinks, dirs_exist_ok = bool(ignore_dangling_symlinks), bool(dirs_exist_ok)
     if ignore is not None or copy_function is not copy2:
         walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
         return _walk_by_shutil(src, dst, copy_function, walk, options)
@@ -204,7 +207,7 @@ def _was_made_meanwhile(dst, copied):
 
 def _copy(src, dst, kept, follow_symlinks, options, in_place):
     if not follow_symlinks and os.path.islink(src):
-        _native.check_options(*options)
+        _native.check_options(*options, in_place)
         refused = _refused_first(src, dst)
         if refused is not None:
             raise refused
