@@ -144,6 +144,44 @@ def test_names_of_every_kind(place, name):
     assert read(uncopy.copyfile(entry, "of entry")) == b"contents"
 
 
+IN_ASCII = """
+import os, shutil, sys, uncopy
+assert sys.getfilesystemencoding() == "ascii"
+name = os.fsdecode(b"n\\xc3\\xa9")
+def raised(function, *arguments):
+    try:
+        function(*arguments)
+    except OSError as error:
+        return error
+os.mkdir(name)
+with open(name + "/file", "w"): pass
+os.mkfifo(name + "/" + name)
+file = name + "/file"
+"""
+
+# Each expression, and what it is of `name`.
+TEXTS = [
+    ("raised(uncopy.copytree, name, 'out').args[0][0][:2]", "(f'{name}/{name}', f'out/{name}')"),
+    ("raised(uncopy.copytree, name, 'out').args", "raised(shutil.copytree, name, 'out').args"),
+    ("raised(uncopy.copyfile, name, 'out').failed_path", "name"),
+    ("raised(uncopy.copyfile, 'nope' + name, 'out').failed_path", "'nope' + name"),
+    ("uncopy.copyfile(file, name + '2').to_dict()['source']", "file"),
+    ("uncopy.copyfile(file, name + '2').to_dict()['destination']", "name + '2'"),
+    ("str(uncopy.copyfile(file, os.fsencode(name + '2')))", "name + '2'"),
+    ("uncopy.capabilities(name).path", "name"),
+    ("uncopy.capabilities(file).directory", "name"),
+]
+
+
+# Names in UTF-8 were taken as that, whatever the encoding of the filesystem is.
+@pytest.mark.parametrize(("ours", "expected"), TEXTS, ids=[ours for ours, _ in TEXTS])
+def test_names_are_in_the_encoding_of_the_filesystem(place, ours, expected):
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    code = IN_ASCII + f"ours = {ours}\nshutil.rmtree('out', True)\n"
+    code += f"expected = {expected}\nassert ours == expected, (ours, expected)"
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
 @pytest.mark.parametrize("bad", [1, None, 1.5, ["a"]])
 def test_what_is_no_path(place, bad):
     write("a")
