@@ -5,6 +5,7 @@ import collections.abc
 import ctypes
 import fcntl
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
@@ -105,7 +106,7 @@ def test_reading_into_a_buffer():
 
 def test_a_message_that_is_too_long():
     near, far = uncopy.Channel.pair()
-    with pytest.raises(ValueError, match="limit"):
+    with pytest.raises(ValueError, match="at most"):
         near.write(bytes(65537))
     near.write(bytes(65536))
     assert len(far.read()) == 65536
@@ -218,6 +219,67 @@ def test_channels_are_closed_after_every_other_error(is_open, data, others, time
         assert sent.closed
         with pytest.raises(EOFError):
             rest.read(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("data", "handles", "limit"),
+    [
+        (bytes(65_537), (), "65,536 bytes"),
+        ([bytes(40_000)] * 2, (), "65,536 bytes"),
+        ([b""] * 8193, (), "8,192 buffers"),
+        (b"", [0] * 65, "64 handles"),
+        (b"", (0 for _ in range(65)), "64 handles"),
+    ],
+    ids=["bytes", "bytes of two", "buffers", "handles", "handles of an iterator"],
+)
+def test_errors_name_the_limit_of_a_message(data, handles, limit):
+    near, far = uncopy.Channel.pair()
+    with pytest.raises(ValueError, match=limit):
+        near.write(data, handles)
+    with pytest.raises(BlockingIOError):
+        far.read(timeout=0)
+
+
+# A write of handles without an end had none, not even by Ctrl-C.
+@pytest.mark.parametrize("handle", [uncopy.seal(b"x"), 0, "none", uncopy.Channel.pair()[0]], ids=repr)
+def test_handles_without_an_end_are_too_many(handle):
+    near, far = uncopy.Channel.pair()
+    taken = []
+
+    def handles():
+        yield 0
+        while True:
+            taken.append(handle)
+            yield handle
+
+    before = descriptors()
+    expected = TypeError if handle == "none" else ValueError
+    with pytest.raises(expected):
+        near.write(b"", handles())
+    assert len(taken) == 64 and descriptors() == before
+
+
+def test_signals_are_looked_for_while_handles_are_collected():
+    near, far = uncopy.Channel.pair()
+    first, second = uncopy.Channel.pair(), uncopy.Channel.pair()
+
+    class Stop(Exception):
+        pass
+
+    def stop(number, frame):
+        raise Stop
+
+    # No code of Python runs between two of them.
+    raising = map(getattr(ctypes.CDLL(None), "raise"), [signal.SIGALRM])
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(Stop):
+            near.write(b"", itertools.chain([first[0]], raising, [second[0]]))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert first[0].closed and second[0].closed
+    with pytest.raises(BlockingIOError):
+        far.read(timeout=0)
 
 
 def test_an_end_is_not_sent_into_itself():
