@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import errno
+import functools
 import gc
 import multiprocessing
 import os
@@ -139,9 +140,15 @@ def test_other_copy_functions_get_what_they_take(place):
 
     with pytest.raises(TypeError, match="verify"):
         uncopy.copytree("s", "t", copy_function=takes_nothing, verify=True)
-    with pytest.raises(TypeError, match="durable"):
+    # The advice was to give shutil.copy2 an argument that it has not.
+    with pytest.raises(TypeError, match=r"\(durable\): leave them out, or pass uncopy.copy2"):
         uncopy.copytree("s", "t", copy_function=shutil.copy2, durable=True)
+    with pytest.raises(TypeError, match="copy_function must be a function"):
+        uncopy.copytree("s", "t", copy_function=None, verify=True)
     assert not os.path.exists("t")
+    copier = functools.partial(uncopy.copy2, verify=True)
+    receipt = uncopy.copytree("s", "by partial", copy_function=copier, durable=True)
+    assert receipt.verified and receipt.durable
     seen = []
 
     def takes_verify(src, dst, verify=None):

@@ -309,12 +309,14 @@ def _lies_in(dst, src):
 def _calling(copy_function, options):
     """Return the function with the options that were given.
 
-    Raises `TypeError` if it has none of these arguments, before anything is made.
+    Raises `TypeError` if it does not take each of them, before anything is made.
     """
     names = ("require", "durable", "verify", "progress")
     given = {name: option for name, option in zip(names, options) if option}
     if not given:
         return copy_function
+    if not callable(copy_function):
+        raise TypeError("copy_function must be a function")
     import functools
     import inspect
 
@@ -322,7 +324,10 @@ def _calling(copy_function, options):
         inspect.signature(copy_function).bind("src", "dst", **given)
     except TypeError:
         named = ", ".join(given)
-        raise TypeError(f"the copy_function takes no {named}; give them to it by functools.partial") from None
+        raise TypeError(
+            f"the copy_function does not take the options of uncopy that were given ({named}): leave them out, or pass "
+            "uncopy.copy2, with functools.partial for arguments of its own"
+        ) from None
     except ValueError:
         # A builtin without a signature says so itself.
         pass
