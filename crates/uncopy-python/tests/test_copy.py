@@ -397,6 +397,31 @@ def test_moves_between_filesystems(place):
         shutil.rmtree(target, ignore_errors=True)
 
 
+@pytest.mark.parametrize("name", ["file", "link"])
+def test_a_source_that_cannot_be_removed_says_where_its_copy_is(open_place, name):
+    target = f"/dev/shm/uncopy-test-{os.getpid()}"
+    if os.stat("/dev/shm").st_dev == open_place.stat().st_dev:
+        pytest.skip("/dev/shm is no other filesystem")
+    os.mkdir("a")
+    write("a/file")
+    os.symlink("file", "a/link")
+    os.chmod("a", 0o555)
+    code = f"""
+try:
+    uncopy.move('a/{name}', '{target}')
+except PermissionError as error:
+    print(error.failed_path, error.filename, error.filename2, *error.__notes__)
+"""
+    try:
+        ran = without_rights(code)
+        told = f"a/{name} a/{name} {target} cannot remove a/{name}: Permission denied; the whole of it is also at {target}"
+        assert ran.stdout.startswith(told), ran
+        assert os.path.lexists(target) and os.path.lexists(f"a/{name}")
+    finally:
+        os.chmod("a", 0o755)
+        pathlib.Path(target).unlink(missing_ok=True)
+
+
 def test_a_directory_is_not_moved_into_itself(place):
     os.makedirs("a/b")
     with pytest.raises(shutil.Error, match="into itself"):

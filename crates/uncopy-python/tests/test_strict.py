@@ -7,6 +7,7 @@ import functools
 import gc
 import multiprocessing
 import os
+import pathlib
 import pickle
 import shutil
 import subprocess
@@ -231,6 +232,7 @@ FAILED = [
     (uncopy.copytree, ("d", "existing"), {}, "existing"),
     (uncopy.copytree, ("d", "file/x"), {}, "file"),
     (uncopy.copytree, (b"d", b"file/x"), {}, "file"),
+    (uncopy.copytree, ("d", "file"), {"dirs_exist_ok": True}, "file"),
     (uncopy.copytree, ("d", ""), {}, ""),
     (uncopy.copytree, ("nope", "x"), {"copy_function": uncopy.copy}, "nope"),
     (uncopy.move, ("nope", "x"), {}, "nope"),
@@ -238,6 +240,8 @@ FAILED = [
     (uncopy.move, ("file", "d"), {}, "d/file"),
     (uncopy.copy, ("link", "existing"), {"follow_symlinks": False}, "existing"),
     (uncopy.copy, ("link", "link"), {"follow_symlinks": False}, "link"),
+    (uncopy.copy2, (b"link", b"nowhere/x"), {"follow_symlinks": False}, "nowhere/x"),
+    (uncopy.copy2, (pathlib.Path("link"), "existing"), {"follow_symlinks": False}, "existing"),
     (uncopy.copy, ("file", "file"), {}, "file"),
     (uncopy.copy, ("fifo", "x"), {}, "fifo"),
     (uncopy.copyfile, ("file", "fifo"), {}, "fifo"),
@@ -252,7 +256,23 @@ def test_every_error_names_the_path_that_failed(place, function, names, options,
     make_some(place)
     with pytest.raises(OSError) as caught:
         function(*names, **options)
-    assert caught.value.failed_path == failed
+    error = caught.value
+    assert error.failed_path == failed
+    # By shutil's own walk all is as there.
+    if error.errno is not None and "copy_function" not in options:
+        assert (error.filename, error.filename2) == tuple(map(os.fspath, names))
+        assert any(f" {failed}: " in said and "; " in said for said in [str(error), *error.__notes__])
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("nothing", path)], ids=["FIFO", "link"])
+def test_the_error_of_a_tree_has_the_sentence_of_its_first_entry(place, make):
+    make_tree("s")
+    make("s/d/entry")
+    with pytest.raises(shutil.Error) as caught:
+        uncopy.copytree("s", "t")
+    assert caught.value.failed_path == "s/d/entry"
+    (note,) = caught.value.__notes__
+    assert " s/d/entry: " in note and "; " in note
 
 
 WRONG = [
