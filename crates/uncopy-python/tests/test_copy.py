@@ -250,6 +250,23 @@ def test_devices_are_read_and_written(place):
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
+@pytest.mark.parametrize("function", [uncopy.copyfile, uncopy.copy, uncopy.copy2])
+def test_a_device_keeps_its_mode(place, function):
+    """It differs from shutil, as docs/python.md says."""
+    write("a")
+    os.chmod("a", 0o751)
+    try:
+        # As /dev/null, which no test should change.
+        os.mknod("device", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        os.close(os.open("device", os.O_WRONLY))
+    except PermissionError:
+        pytest.skip("no device can be made, or opened, here")
+    before = os.stat("device")
+    assert function("a", "device").bytes == 8
+    after = os.stat("device")
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
 def test_other_names_keep_the_old_contents_and_a_note_says_so(place):
     write("a", b"new")
     write("b", b"old")
