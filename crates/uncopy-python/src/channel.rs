@@ -9,12 +9,14 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyMemoryView};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyTuple};
 use rustix::io::Errno;
-use uncopy::channel::{self, Deadline, Handle, Object, Part, Signals, Status, Vmo};
+use uncopy::channel::{
+    self, Deadline, Handle, MAX_HANDLES, MAX_REGIONS, Object, Part, Signals, Status, Vmo,
+};
 
 use crate::ending::without_lock;
-use crate::status;
+use crate::status::{self, Limit};
 use crate::sys::borrowed::{Borrowed, regions};
 use crate::sys::descriptor::{detach, duplicate};
 use crate::sys::lent::Lent;
@@ -137,10 +139,14 @@ impl Channel {
         }
     }
 
-    /// Take the end that this program was started with, by `spawn` or by the library's function of that name.
+    /// Take the end that this program was started with, by `spawn` or by the library's function of that name. Its number is
+    /// then no longer in `os.environ`, so that programs that are started later do not look for it.
     #[staticmethod]
-    fn inherited() -> PyResult<Channel> {
-        channel::Channel::inherited().map(Channel::new).map_err(status::of_reading)
+    fn inherited(py: Python<'_>) -> PyResult<Channel> {
+        let end = channel::Channel::inherited().map_err(status::of_reading)?;
+        let names = py.import("os")?.getattr("environ")?;
+        names.call_method1("pop", (channel::FD_VARIABLE, py.None()))?;
+        Ok(Channel::new(end))
     }
 
     /// Write a message: the bytes of an object with a buffer, or of each of a list, and handles.
@@ -148,6 +154,7 @@ impl Channel {
     /// The bytes are gathered; nobody has to join them first. A handle is a `Channel`, which moves along and is closed
     /// here, a `Memory`, or anything with a descriptor (a number or `fileno()`), which is duplicated. Waits while the
     /// queue is full, for `timeout` seconds at most; 0 raises `BlockingIOError` instead. After an error nothing was sent.
+    /// A message has at most 65,536 bytes, 64 handles and 8,192 buffers.
     ///
     /// The channels among the handles are closed here, whether the message was sent or an error is raised, whatever the
     /// error is. They stay open only if all that was missing was room: after `BlockingIOError`, `TimeoutError`, and what a
@@ -176,7 +183,12 @@ impl Channel {
         if matches!(written, Err(_) | Ok(Err(Status::ShouldWait | Status::TimedOut))) {
             sent.restore(list);
         }
-        written?.map_err(status::of_writing)
+        written?.map_err(|status| match status {
+            // More handles were not collected.
+            Status::OutOfRange if buffers.len() > MAX_REGIONS => status::beyond(Limit::Buffers),
+            Status::OutOfRange => status::beyond(Limit::Bytes),
+            other => status::of_writing(other),
+        })
     }
 
     /// Read the next message, and wait for it `timeout` seconds at most; 0 raises `BlockingIOError` if there is none.
@@ -239,17 +251,34 @@ struct SentHandles {
 }
 
 impl SentHandles {
-    /// Takes the handles out of their objects, those that come after one that is refused too.
+    /// Takes the handles out of their objects, those that come after one that is refused too. Of an iterable that may have no
+    /// end no more are taken than show that there are too many.
     fn collect(&mut self, objects: &Bound<'_, PyAny>) -> PyResult<Vec<Handle>> {
+        let py = objects.py();
+        let has_end = objects.is_instance_of::<PyList>() || objects.is_instance_of::<PyTuple>();
         let mut handles = Vec::new();
         let mut failed = None;
-        for object in objects.try_iter()? {
-            match self.handle(handles.len(), &object?) {
-                Ok(handle) => handles.push(handle),
-                // Those behind it are taken as well.
-                Err(error) => {
-                    failed.get_or_insert(error);
+        for (count, object) in objects.try_iter()?.enumerate() {
+            let object = object?;
+            if let Err(raised) = py.check_signals() {
+                failed.get_or_insert(raised);
+            }
+            if count < MAX_HANDLES {
+                match self.handle(handles.len(), &object) {
+                    Ok(handle) => handles.push(handle),
+                    // Those behind it are taken as well.
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                    }
                 }
+                continue;
+            }
+            failed.get_or_insert_with(|| status::beyond(Limit::Handles));
+            if let Ok(channel) = object.cast::<Channel>() {
+                channel.get().close();
+            }
+            if !has_end {
+                break;
             }
         }
         match failed {

@@ -55,6 +55,20 @@ pub(crate) fn exception<'py>(
     make.call1(facts)
 }
 
+/// Returns the sentence for a call of Python's that failed on `path`, which it was to make or to open.
+///
+/// # Errors
+/// Those of the path.
+#[pyfunction]
+pub(crate) fn sentence_of_call(
+    path: &Bound<'_, PyAny>,
+    makes: bool,
+    errno: i32,
+) -> PyResult<String> {
+    let (operation, path) = (if makes { "make" } else { "open" }, PathArgument::of(path)?);
+    Ok(sentence(&Error::system(operation, path.path, Errno::from_raw(errno))))
+}
+
 /// Names the reason, for the Python half.
 fn kind(reason: &Reason) -> &'static str {
     match reason {

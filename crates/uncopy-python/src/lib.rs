@@ -35,6 +35,8 @@ mod _native {
     #[pymodule_export]
     use crate::examine::{capabilities, doctor, doctor_tcp};
     #[pymodule_export]
+    use crate::failure::sentence_of_call;
+    #[pymodule_export]
     use crate::interrupt::Progress;
     #[pymodule_export]
     use crate::options::check_options;

@@ -42,11 +42,12 @@ impl Kept {
 /// `ValueError` and `TypeError` for what no option means.
 pub(crate) fn copy_options(
     kept: &str,
-    require: Option<&str>,
-    durable: bool,
+    require: Option<&Bound<'_, PyAny>>,
+    durable: &Bound<'_, PyAny>,
     verify: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<CopyOptions> {
-    let options = CopyOptions::new().preserve(Kept::of(kept)?.preserve()).durable(durable);
+    let options = CopyOptions::new().preserve(Kept::of(kept)?.preserve());
+    let options = options.durable(flag("durable", durable)?);
     let options = options.require(require.map_or(Ok(Require::Nothing), requirement)?);
     Ok(match verify.map(digest).transpose()?.flatten() {
         Some(digest) => options.verify(Verify::from(digest)),
@@ -56,14 +57,22 @@ pub(crate) fn copy_options(
 
 /// Refuses options that mean nothing, where no function that takes them is called.
 #[pyfunction]
+#[pyo3(signature = (require, durable, verify, progress, in_place = None))]
 pub(crate) fn check_options(
-    require: Option<&str>,
-    durable: bool,
+    require: Option<&Bound<'_, PyAny>>,
+    durable: &Bound<'_, PyAny>,
     verify: Option<&Bound<'_, PyAny>>,
     progress: Option<&Bound<'_, PyAny>>,
+    in_place: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     copy_options("nothing", require, durable, verify)?;
+    in_place.map(|given| flag("in_place", given)).transpose()?;
     check_callback(progress)
+}
+
+/// Reads an option that is true or false. Those of `shutil` are any object, and are read by their truth before they get here.
+pub(crate) fn flag(name: &str, given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    given.extract().map_err(|_| PyTypeError::new_err(format!("{name} must be True or False")))
 }
 
 /// Refuses a `progress` that cannot be called, before anything is made.
@@ -76,7 +85,11 @@ pub(crate) fn check_callback(progress: Option<&Bound<'_, PyAny>>) -> PyResult<()
     }
 }
 
-fn requirement(name: &str) -> PyResult<Require> {
+fn requirement(given: &Bound<'_, PyAny>) -> PyResult<Require> {
+    let Ok(name) = given.cast::<PyString>() else {
+        return Err(PyTypeError::new_err("require must be the name of a condition, or None"));
+    };
+    let name = name.to_str()?;
     Require::ALL.into_iter().find(|require| require.name() == name).ok_or_else(|| {
         let names = Require::ALL.map(Require::name).join(", ");
         PyValueError::new_err(format!("require={name:?} is not one of: {names}"))

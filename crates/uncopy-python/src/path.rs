@@ -63,7 +63,15 @@ fn encoded(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
     }
 }
 
-/// Returns the text of a path, with surrogates for bytes that are not in the encoding.
+/// Returns the text of a path in the encoding of the filesystem, with surrogates for bytes that are not in it.
 pub(crate) fn text<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
-    path.as_os_str().into_pyobject(py).map(Bound::into_any).map_err(Into::into)
+    match path.to_str() {
+        // The same in every encoding that a filesystem has.
+        Some(plain) if plain.is_ascii() => Ok(PyString::new(py, plain).into_any()),
+        _ => {
+            static FSDECODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            let bytes = PyBytes::new(py, path.as_os_str().as_bytes());
+            FSDECODE.import(py, "os", "fsdecode")?.call1((bytes,))
+        }
+    }
 }

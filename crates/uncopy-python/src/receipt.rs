@@ -442,15 +442,21 @@ impl Receipt {
     }
 
     /// The receipt as a dictionary that `json.dumps` takes: the keys of `uncopy cp --json`, of the event `copied` for a file
-    /// and `summary` for a tree; and in both `destination`, `files`, `directories`, `symlinks`, `is_zero_copy`, `durable`,
+    /// and `summary` for a tree, with paths as Python has them; and in both `destination`, `files`, `directories`, `symlinks`, `is_zero_copy`, `durable`,
     /// `verified`, `notes` and `note_codes`. `event` is "linked" or "renamed" if nothing was copied.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let facts = &self.facts;
-        let text =
+        let printed =
             self.details.json().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        let whole = py.import("json")?.getattr("loads")?.call1((text,))?.cast_into::<PyDict>()?;
+        let whole =
+            py.import("json")?.getattr("loads")?.call1((printed,))?.cast_into::<PyDict>()?;
         if self.action != "copied" {
             whole.set_item("event", self.action)?;
+        }
+        // JSON has no bytes that are not UTF-8, whatever the encoding of the filesystem is.
+        if let Details::File { source, destination, .. } = &self.details {
+            whole.set_item("source", text(py, source)?)?;
+            whole.set_item("destination", text(py, destination)?)?;
         }
         whole.set_item("is_zero_copy", self.is_zero_copy())?;
         let default = |key: &str, value: Bound<'py, PyAny>| {

@@ -6,7 +6,27 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use uncopy::Errno;
-use uncopy::channel::Status;
+use uncopy::channel::{MAX_BYTES, MAX_HANDLES, MAX_REGIONS, Status};
+
+/// Limit of a message.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    Bytes,
+    Handles,
+    Buffers,
+}
+
+/// Makes the exception for a message that is beyond a limit.
+pub(crate) fn beyond(limit: Limit) -> PyErr {
+    const { assert!(MAX_BYTES == 65_536 && MAX_HANDLES == 64 && MAX_REGIONS == 8192) };
+    PyValueError::new_err(match limit {
+        Limit::Bytes => {
+            "a message has at most 65,536 bytes; split it, or seal the bytes (uncopy.seal) and send the memory"
+        }
+        Limit::Handles => "a message has at most 64 handles; split it",
+        Limit::Buffers => "a message has at most 8,192 buffers; split it, or join some of them",
+    })
+}
 
 /// Makes the exception for an error of reading or mapping.
 pub(crate) fn of_reading(status: Status) -> PyErr {

@@ -173,8 +173,8 @@ pub(crate) fn copy_tree<'py>(
     dst: &Bound<'py, PyAny>,
     symlinks: bool,
     removes: bool,
-    require: Option<&str>,
-    durable: bool,
+    require: Option<&Bound<'py, PyAny>>,
+    durable: &Bound<'py, PyAny>,
     verify: Option<&Bound<'py, PyAny>>,
     progress: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<CopiedTree<'py>> {
@@ -182,7 +182,7 @@ pub(crate) fn copy_tree<'py>(
     let (source, destination) = (PathArgument::of(src)?, PathArgument::of(dst)?);
     let each = copy_options("stat", require, durable, verify)?;
     check_callback(progress)?;
-    let remover = Remover::new();
+    let (remover, is_durable) = (Remover::new(), each.durable);
     let reports = Reports { verifies: each.verify.is_some(), ..Reports::default() };
     let options = JobOptions::new()
         .copy(each)
@@ -222,7 +222,7 @@ pub(crate) fn copy_tree<'py>(
     let notes = lock(&reports.notes).clone();
     let verified = *lock(&reports.verified);
     let object = destination.object.clone_ref(py);
-    let receipt = Receipt::of_tree(object, &summary, durable, verified, notes);
+    let receipt = Receipt::of_tree(object, &summary, is_durable, verified, notes);
     let names = [&source, &destination];
     Ok((receipt, listed(py, &reports.failed, names)?, listed(py, &reports.stayed, names)?, cause))
 }

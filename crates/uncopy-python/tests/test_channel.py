@@ -5,6 +5,7 @@ import collections.abc
 import ctypes
 import fcntl
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
@@ -105,7 +106,7 @@ def test_reading_into_a_buffer():
 
 def test_a_message_that_is_too_long():
     near, far = uncopy.Channel.pair()
-    with pytest.raises(ValueError, match="limit"):
+    with pytest.raises(ValueError, match="at most"):
         near.write(bytes(65537))
     near.write(bytes(65536))
     assert len(far.read()) == 65536
@@ -220,6 +221,67 @@ def test_channels_are_closed_after_every_other_error(is_open, data, others, time
             rest.read(timeout=60)
 
 
+@pytest.mark.parametrize(
+    ("data", "handles", "limit"),
+    [
+        (bytes(65_537), (), "65,536 bytes"),
+        ([bytes(40_000)] * 2, (), "65,536 bytes"),
+        ([b""] * 8193, (), "8,192 buffers"),
+        (b"", [0] * 65, "64 handles"),
+        (b"", (0 for _ in range(65)), "64 handles"),
+    ],
+    ids=["bytes", "bytes of two", "buffers", "handles", "handles of an iterator"],
+)
+def test_errors_name_the_limit_of_a_message(data, handles, limit):
+    near, far = uncopy.Channel.pair()
+    with pytest.raises(ValueError, match=limit):
+        near.write(data, handles)
+    with pytest.raises(BlockingIOError):
+        far.read(timeout=0)
+
+
+# A write of handles without an end had none, not even by Ctrl-C.
+@pytest.mark.parametrize("handle", [uncopy.seal(b"x"), 0, "none", uncopy.Channel.pair()[0]], ids=repr)
+def test_handles_without_an_end_are_too_many(handle):
+    near, far = uncopy.Channel.pair()
+    taken = []
+
+    def handles():
+        yield 0
+        while True:
+            taken.append(handle)
+            yield handle
+
+    before = descriptors()
+    expected = TypeError if handle == "none" else ValueError
+    with pytest.raises(expected):
+        near.write(b"", handles())
+    assert len(taken) == 64 and descriptors() == before
+
+
+def test_signals_are_looked_for_while_handles_are_collected():
+    near, far = uncopy.Channel.pair()
+    first, second = uncopy.Channel.pair(), uncopy.Channel.pair()
+
+    class Stop(Exception):
+        pass
+
+    def stop(number, frame):
+        raise Stop
+
+    # No code of Python runs between two of them.
+    raising = map(getattr(ctypes.CDLL(None), "raise"), [signal.SIGALRM])
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(Stop):
+            near.write(b"", itertools.chain([first[0]], raising, [second[0]]))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert first[0].closed and second[0].closed
+    with pytest.raises(BlockingIOError):
+        far.read(timeout=0)
+
+
 def test_an_end_is_not_sent_into_itself():
     near, far = uncopy.Channel.pair()
     other, rest = uncopy.Channel.pair()
@@ -294,6 +356,38 @@ def test_another_process():
         total = int.from_bytes(channel.read(timeout=60).data, "little")
         assert total == sum(range(256)) * 1000
     assert process.returncode == 0
+
+
+# A block waited for programs that wait for their pipes.
+@pytest.mark.parametrize(
+    ("stream", "arguments", "expected"),
+    [
+        ("stdin", ["cat"], 0),
+        ("stdout", ["yes"], -signal.SIGPIPE),
+        ("stderr", ["sh", "-c", "yes >&2"], None),
+    ],
+)
+def test_a_block_ends_as_that_of_popen(stream, arguments, expected):
+    with uncopy.spawn(arguments, **{stream: subprocess.PIPE}) as (channel, process):
+        too_long = threading.Timer(60, process.kill)
+        too_long.start()
+        if stream == "stdin":
+            process.stdin.write(b"x")
+    too_long.cancel()
+    assert getattr(process, stream).closed and channel.closed
+    assert process.returncode != -signal.SIGKILL
+    assert expected is None or process.returncode == expected
+
+
+def test_a_block_that_is_interrupted_ends_as_that_of_popen():
+    """It waited for the program however long that went on."""
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        with uncopy.spawn(["sleep", "60"]) as (_, process):
+            raise KeyboardInterrupt
+    assert time.monotonic() - begin < 30
+    process.kill()
+    process.wait()
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (0, 1, 2)])
@@ -371,6 +465,36 @@ def test_handles_of_other_kinds_come_with_their_message():
     file.close()
     assert other.kind is None and repr(other) == "<uncopy.OtherHandle closed>"
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+WORKER = """
+import os, sys, uncopy
+channel = uncopy.Channel.inherited()
+left = [name for name in os.environ if name.startswith("UNCOPY_")]
+if len(sys.argv) == 1:
+    channel.write(repr(left).encode())
+else:
+    before = os.environ | {"UNCOPY_CHANNEL_FD": "0"}
+    given = {
+        "none": None,
+        "text": dict(before),
+        "bytes": {os.fsencode(name): os.fsencode(value) for name, value in before.items()},
+        "both": before | {b"UNCOPY_CHANNEL_FD": b"0"},
+    }
+    with uncopy.spawn([sys.executable, __file__], env=given[sys.argv[1]]) as (below, process):
+        channel.write(below.read(timeout=60).data)
+    assert process.returncode == 0 and not left
+"""
+
+
+# A worker of a worker found the number of the wrong end.
+@pytest.mark.parametrize("environment", ["none", "text", "bytes", "both"])
+def test_a_worker_starts_another_one(place, environment):
+    with open("worker.py", "w") as file:
+        file.write(WORKER)
+    with uncopy.spawn([sys.executable, "worker.py", environment]) as (channel, process):
+        assert bytes(channel.read(timeout=60)) == b"[]"
+    assert process.returncode == 0
 
 
 def test_a_program_without_a_channel():

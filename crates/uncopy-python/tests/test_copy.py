@@ -144,6 +144,44 @@ def test_names_of_every_kind(place, name):
     assert read(uncopy.copyfile(entry, "of entry")) == b"contents"
 
 
+IN_ASCII = """
+import os, shutil, sys, uncopy
+assert sys.getfilesystemencoding() == "ascii"
+name = os.fsdecode(b"n\\xc3\\xa9")
+def raised(function, *arguments):
+    try:
+        function(*arguments)
+    except OSError as error:
+        return error
+os.mkdir(name)
+with open(name + "/file", "w"): pass
+os.mkfifo(name + "/" + name)
+file = name + "/file"
+"""
+
+# Each expression, and what it is of `name`.
+TEXTS = [
+    ("raised(uncopy.copytree, name, 'out').args[0][0][:2]", "(f'{name}/{name}', f'out/{name}')"),
+    ("raised(uncopy.copytree, name, 'out').args", "raised(shutil.copytree, name, 'out').args"),
+    ("raised(uncopy.copyfile, name, 'out').failed_path", "name"),
+    ("raised(uncopy.copyfile, 'nope' + name, 'out').failed_path", "'nope' + name"),
+    ("uncopy.copyfile(file, name + '2').to_dict()['source']", "file"),
+    ("uncopy.copyfile(file, name + '2').to_dict()['destination']", "name + '2'"),
+    ("str(uncopy.copyfile(file, os.fsencode(name + '2')))", "name + '2'"),
+    ("uncopy.capabilities(name).path", "name"),
+    ("uncopy.capabilities(file).directory", "name"),
+]
+
+
+# Names in UTF-8 were taken as that, whatever the encoding of the filesystem is.
+@pytest.mark.parametrize(("ours", "expected"), TEXTS, ids=[ours for ours, _ in TEXTS])
+def test_names_are_in_the_encoding_of_the_filesystem(place, ours, expected):
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    code = IN_ASCII + f"ours = {ours}\nshutil.rmtree('out', True)\n"
+    code += f"expected = {expected}\nassert ours == expected, (ours, expected)"
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
 @pytest.mark.parametrize("bad", [1, None, 1.5, ["a"]])
 def test_what_is_no_path(place, bad):
     write("a")
@@ -210,6 +248,23 @@ def test_devices_are_read_and_written(place):
     write("a")
     uncopy.copyfile("a", "/dev/null")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.parametrize("function", [uncopy.copyfile, uncopy.copy, uncopy.copy2])
+def test_a_device_keeps_its_mode(place, function):
+    """It differs from shutil, as docs/python.md says."""
+    write("a")
+    os.chmod("a", 0o751)
+    try:
+        # As /dev/null, which no test should change.
+        os.mknod("device", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        os.close(os.open("device", os.O_WRONLY))
+    except PermissionError:
+        pytest.skip("no device can be made, or opened, here")
+    before = os.stat("device")
+    assert function("a", "device").bytes == 8
+    after = os.stat("device")
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
 
 
 def test_other_names_keep_the_old_contents_and_a_note_says_so(place):
@@ -357,6 +412,31 @@ def test_moves_between_filesystems(place):
         assert os.readlink(target / "link") == "nothing"
     finally:
         shutil.rmtree(target, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", ["file", "link"])
+def test_a_source_that_cannot_be_removed_says_where_its_copy_is(open_place, name):
+    target = f"/dev/shm/uncopy-test-{os.getpid()}"
+    if os.stat("/dev/shm").st_dev == open_place.stat().st_dev:
+        pytest.skip("/dev/shm is no other filesystem")
+    os.mkdir("a")
+    write("a/file")
+    os.symlink("file", "a/link")
+    os.chmod("a", 0o555)
+    code = f"""
+try:
+    uncopy.move('a/{name}', '{target}')
+except PermissionError as error:
+    print(error.failed_path, error.filename, error.filename2, *error.__notes__)
+"""
+    try:
+        ran = without_rights(code)
+        told = f"a/{name} a/{name} {target} cannot remove a/{name}: Permission denied; the whole of it is also at {target}"
+        assert ran.stdout.startswith(told), ran
+        assert os.path.lexists(target) and os.path.lexists(f"a/{name}")
+    finally:
+        os.chmod("a", 0o755)
+        pathlib.Path(target).unlink(missing_ok=True)
 
 
 def test_a_directory_is_not_moved_into_itself(place):

@@ -3,9 +3,11 @@
 import concurrent.futures
 import copy
 import errno
+import functools
 import gc
 import multiprocessing
 import os
+import pathlib
 import pickle
 import shutil
 import subprocess
@@ -139,9 +141,15 @@ def test_other_copy_functions_get_what_they_take(place):
 
     with pytest.raises(TypeError, match="verify"):
         uncopy.copytree("s", "t", copy_function=takes_nothing, verify=True)
-    with pytest.raises(TypeError, match="durable"):
+    # The advice was to give shutil.copy2 an argument that it has not.
+    with pytest.raises(TypeError, match=r"\(durable\): leave them out, or pass uncopy.copy2"):
         uncopy.copytree("s", "t", copy_function=shutil.copy2, durable=True)
+    with pytest.raises(TypeError, match="copy_function must be a function"):
+        uncopy.copytree("s", "t", copy_function=None, verify=True)
     assert not os.path.exists("t")
+    copier = functools.partial(uncopy.copy2, verify=True)
+    receipt = uncopy.copytree("s", "by partial", copy_function=copier, durable=True)
+    assert receipt.verified and receipt.durable
     seen = []
 
     def takes_verify(src, dst, verify=None):
@@ -224,6 +232,7 @@ FAILED = [
     (uncopy.copytree, ("d", "existing"), {}, "existing"),
     (uncopy.copytree, ("d", "file/x"), {}, "file"),
     (uncopy.copytree, (b"d", b"file/x"), {}, "file"),
+    (uncopy.copytree, ("d", "file"), {"dirs_exist_ok": True}, "file"),
     (uncopy.copytree, ("d", ""), {}, ""),
     (uncopy.copytree, ("nope", "x"), {"copy_function": uncopy.copy}, "nope"),
     (uncopy.move, ("nope", "x"), {}, "nope"),
@@ -231,6 +240,8 @@ FAILED = [
     (uncopy.move, ("file", "d"), {}, "d/file"),
     (uncopy.copy, ("link", "existing"), {"follow_symlinks": False}, "existing"),
     (uncopy.copy, ("link", "link"), {"follow_symlinks": False}, "link"),
+    (uncopy.copy2, (b"link", b"nowhere/x"), {"follow_symlinks": False}, "nowhere/x"),
+    (uncopy.copy2, (pathlib.Path("link"), "existing"), {"follow_symlinks": False}, "existing"),
     (uncopy.copy, ("file", "file"), {}, "file"),
     (uncopy.copy, ("fifo", "x"), {}, "fifo"),
     (uncopy.copyfile, ("file", "fifo"), {}, "fifo"),
@@ -245,7 +256,23 @@ def test_every_error_names_the_path_that_failed(place, function, names, options,
     make_some(place)
     with pytest.raises(OSError) as caught:
         function(*names, **options)
-    assert caught.value.failed_path == failed
+    error = caught.value
+    assert error.failed_path == failed
+    # By shutil's own walk all is as there.
+    if error.errno is not None and "copy_function" not in options:
+        assert (error.filename, error.filename2) == tuple(map(os.fspath, names))
+        assert any(f" {failed}: " in said and "; " in said for said in [str(error), *error.__notes__])
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("nothing", path)], ids=["FIFO", "link"])
+def test_the_error_of_a_tree_has_the_sentence_of_its_first_entry(place, make):
+    make_tree("s")
+    make("s/d/entry")
+    with pytest.raises(shutil.Error) as caught:
+        uncopy.copytree("s", "t")
+    assert caught.value.failed_path == "s/d/entry"
+    (note,) = caught.value.__notes__
+    assert " s/d/entry: " in note and "; " in note
 
 
 WRONG = [
@@ -280,6 +307,68 @@ def test_wrong_options_are_refused_before_anything_is_made(place, call, options,
     assert sorted(os.listdir()) == before
 
 
+OWN = [{"durable": 1}, {"durable": None}, {"verify": 0}, {"require": 1}, {"progress": 1}, {"in_place": "yes"}]
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("options", OWN, ids=str)
+def test_errors_name_the_option_that_is_wrong(place, call, options):
+    make_some(place)
+    (name,) = options
+    with pytest.raises(TypeError, match=name):
+        call(options)
+
+
+class Many:
+    """An object whose truth is not known, as that of arrays."""
+
+    def __bool__(self):
+        raise ValueError("neither true nor false")
+
+
+FLAGS = {
+    "follow_symlinks": ("copyfile", "copy", "copy2"),
+    "symlinks": ("copytree",),
+    "ignore_dangling_symlinks": ("copytree",),
+    "dirs_exist_ok": ("copytree",),
+}
+
+
+# `symlinks` took True and False alone.
+@pytest.mark.parametrize("ignore", [None, shutil.ignore_patterns("none")], ids=["ours", "by shutil"])
+@pytest.mark.parametrize("given", [1, 0, None, "", "no", [0]], ids=repr)
+@pytest.mark.parametrize("flag, name", [(flag, name) for flag in FLAGS for name in FLAGS[flag]])
+def test_flags_of_shutil_are_taken_by_their_truth(place, flag, name, given, ignore):
+    os.mkdir("tree")
+    write("file")
+    os.symlink("../file", "tree/link")
+    if flag == "ignore_dangling_symlinks":
+        os.symlink("nothing", "tree/dangling")
+    in_tree = name == "copytree"
+    made = []
+    for number, value in enumerate([given, bool(given)]):
+        to = f"to {number}"
+        if flag == "dirs_exist_ok":
+            os.mkdir(to)
+        try:
+            options = {flag: value, "ignore": ignore} if in_tree else {flag: value}
+            getattr(uncopy, name)("tree" if in_tree else "tree/link", to, **options)
+        except OSError as error:
+            made.append(type(error))
+        links = [os.path.islink(path) for path in [to, *sorted(walked(to))]]
+        made.append((links, len(links)))
+    assert made[: len(made) // 2] == made[len(made) // 2 :]
+    with pytest.raises(ValueError, match="neither true nor false"):
+        options = {"ignore": ignore} if in_tree else {}
+        getattr(uncopy, name)("tree" if in_tree else "tree/link", "none", **{flag: Many()}, **options)
+    assert not os.path.lexists("none")
+
+
+def walked(top):
+    for directory, directories, files in os.walk(top):
+        yield from (os.path.join(directory, name) for name in [*directories, *files])
+
+
 FIRST = [
     ("fifo", "fifo"),
     ("d", "d"),
@@ -307,6 +396,23 @@ def test_errors_come_in_the_order_of_shutil(place, name, names, follow):
         return type(caught.value), str(caught.value) if type(caught.value) is shutil.SameFileError else ""
 
     assert raised(uncopy) == raised(shutil)
+
+
+# The bytes of a device went to whoever would open the FIFO, and were waited for.
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("name", ["copyfile", "copy", "copy2"])
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/full"])
+def test_a_fifo_is_not_copied_from_or_to_a_device(place, device, name, in_place):
+    os.mkfifo("fifo")
+    # Whoever opens it does not wait.
+    number = os.open("fifo", os.O_RDWR)
+    try:
+        for source, destination in [(device, "fifo"), ("fifo", device)]:
+            with pytest.raises(shutil.SpecialFileError, match="`fifo` is a named pipe") as caught:
+                getattr(uncopy, name)(source, destination, in_place=in_place)
+            assert caught.value.failed_path == "fifo"
+    finally:
+        os.close(number)
 
 
 class Name(str):

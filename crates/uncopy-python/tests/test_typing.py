@@ -40,6 +40,23 @@ except uncopy.NoMechanismError as error:
     code: str = error.code
 except uncopy.CopyError as error:
     print(error.filename, error.failed_path)
+try:
+    uncopy.copytree("a", "b")
+except OSError as error:
+    failed: str | None = getattr(error, "failed_path", None)
+
+def ignore_bytes(directory: bytes, names: list[bytes]) -> list[bytes]:
+    return [name for name in names if name.endswith(b".o")]
+
+def ignore_text(directory: str, names: list[str]) -> set[str]:
+    return {name for name in names if name.endswith(".o")}
+
+def copy_bytes(source: bytes, destination: bytes) -> bytes:
+    return shutil.copy2(source, destination)
+
+uncopy.copytree(b"a", b"b", ignore=ignore_bytes, copy_function=copy_bytes)
+uncopy.copytree("a", "b", ignore=ignore_text, copy_function=shutil.copy)
+uncopy.move(b"a", b"b", copy_function=copy_bytes)
 verdict: str = uncopy.doctor("a", "b").verdict
 print(uncopy.doctor_tcp("localhost:80").findings, uncopy.capabilities(".").filesystem)
 
@@ -67,6 +84,8 @@ uncopy.copyfile("a", 3)
 uncopy.copy("a", "b", verify="md5")
 uncopy.copy2("a", "b", require="free")
 uncopy.copytree("a", "b", in_place=True)
+uncopy.copytree("a", "b", ignore=["*.o"])
+uncopy.copytree("a", "b", copy_function="copy2")
 uncopy.move("a", "b", progress=print, in_place=True)
 uncopy.copyfile("a", "b").bytes = 3
 uncopy.copyfile("a", "b").size

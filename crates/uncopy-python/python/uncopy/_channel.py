@@ -4,6 +4,9 @@ import os
 
 from uncopy._native import pair_for_program
 
+# Name of the environment variable with the number of the descriptor that a program inherits.
+_VARIABLE = "UNCOPY_CHANNEL_FD"
+
 
 class Spawned:
     """A program and the channel to it: `channel, process = spawned`, or a `with` block, which ends both."""
@@ -20,14 +23,15 @@ class Spawned:
 
     def __exit__(self, *exception):
         self.channel.close()
-        self.process.wait()
+        self.process.__exit__(*exception)
 
 
 def spawn(args, **arguments):
     """Start a program with one end of a new channel, and return the other end and its `subprocess.Popen`.
 
     The program takes its end with `Channel.inherited()`, or with `channel::Channel::inherited` in Rust. The arguments are
-    those of `Popen`. A `with` block closes the channel at its end and waits for the program.
+    those of `Popen`. A `with` block closes the channel at its end, and then ends as that of `Popen`: it closes the pipes to
+    the program, and waits for it.
 
     >>> code = "import uncopy; uncopy.Channel.inherited().write(b'hello')"
     >>> with uncopy.spawn([sys.executable, "-c", code]) as (channel, process):
@@ -38,8 +42,10 @@ def spawn(args, **arguments):
 
     channel, there = pair_for_program()
     try:
-        env = dict(os.environ if arguments.get("env") is None else arguments["env"])
-        env["UNCOPY_CHANNEL_FD"] = str(there.fileno())
+        given = os.environ if arguments.get("env") is None else arguments["env"]
+        # Names are text or bytes, and one may be there of each kind. That of this program's own end is not for the other.
+        env = {name: value for name, value in given.items() if os.fsencode(name) != os.fsencode(_VARIABLE)}
+        env[_VARIABLE] = str(there.fileno())
         arguments["env"] = env
         arguments["pass_fds"] = (*arguments.get("pass_fds", ()), there.fileno())
         return Spawned(channel, subprocess.Popen(args, **arguments))

@@ -3,6 +3,8 @@
 import errno as _errno
 import os
 
+from uncopy import _native
+
 
 class CopyError(OSError):
     """A copy that was refused or given up, although no system call failed.
@@ -66,10 +68,16 @@ def _made(kind, code, errno, strerror, message, subject, source, destination):
 
 
 class failing_at:
-    """Has each `OSError` of a block say which path failed: this one, or the only one that it names."""
+    """Has each `OSError` of a block say which path failed: this one, or the only one that it names.
 
-    def __init__(self, path):
+    `names` are source and destination of the copy, which become its two names, and it gets a note with the next step.
+    `removes`: the source is being removed, and was copied.
+    """
+
+    def __init__(self, path, names=None, removes=False):
         self._path = path
+        self._names = names
+        self._removes = removes
 
     def __enter__(self):
         return self
@@ -82,6 +90,14 @@ class failing_at:
             path = error.filename
         if path is not None:
             error.failed_path = os.fsdecode(path)
+        if self._names is not None and error.errno is not None:
+            source, destination = map(os.fspath, self._names)
+            error.filename, error.filename2 = source, destination
+            if self._removes:
+                error.add_note(_stays(source, destination, error.strerror))
+            else:
+                makes = os.fspath(path) != source
+                error.add_note(_native.sentence_of_call(path, makes, error.errno))
 
 
 def same_file(source, destination):
@@ -112,6 +128,15 @@ def source_changed(source, destination):
 def words_for_kind(kind):
     """Return words for the code of a kind of file, with their article."""
     return {"fifo": "a FIFO", "unknown": "a special file"}.get(kind, "a " + kind.replace("_", " "))
+
+
+def _stays(source, destination, reason):
+    """Return the sentence for a source that was moved to another filesystem, but cannot be removed."""
+    source, destination = os.fsdecode(source), os.fsdecode(destination)
+    return (
+        f"cannot remove {source}: {reason}; the whole of it is also at {destination}: change what keeps it (permissions, "
+        "chattr -i) and remove it, or remove the copy"
+    )
 
 
 def _not_regular(kind, subject, source, destination):

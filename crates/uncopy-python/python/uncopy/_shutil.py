@@ -90,6 +90,9 @@ def copytree(
     src, dst = os.fspath(src), os.fspath(dst)
     options = (require, durable, verify, progress)
     _native.check_options(*options)
+    # Whatever is true or false, as in shutil.
+    symlinks = bool(symlinks)
+    ignore_dangling_symlinks, dirs_exist_ok = bool(ignore_dangling_symlinks), bool(dirs_exist_ok)
     if ignore is not None or copy_function is not copy2:
         walk = (symlinks, ignore, ignore_dangling_symlinks, dirs_exist_ok)
         return _walk_by_shutil(src, dst, copy_function, walk, options)
@@ -126,12 +129,13 @@ def move(
         os.rename(src, target)
     except OSError:
         # As shutil: whatever the reason is, a copy may work, and says why if it does not. A source that is missing says so.
-        with failing_at(src):
+        with failing_at(src, (src, target)):
             os.lstat(src)
-        _refuse_empty(dst)
+        _refuse_empty(src, dst)
         return _copy_and_remove(src, dst, target, copy_function, options)
     if durable:
-        _durability.flush_renamed(src, target)
+        with failing_at(target, (src, target)):
+            _durability.flush_renamed(src, target)
     return _native.Receipt._without_bytes(target, True, durable)
 
 
@@ -170,12 +174,13 @@ def _copy_and_remove(src, dst, target, copy_function, options):
 def _remove_file(src, target, before):
     """Remove a file or link that was copied, if it is as it was before."""
     try:
-        status = os.lstat(src)
+        with failing_at(src, (src, target), removes=True):
+            if _removal.is_as_it_was(before, os.lstat(src)):
+                return os.unlink(src)
     except FileNotFoundError:
+        # Somebody else has removed it.
         return
-    if not _removal.is_as_it_was(before, status):
-        raise source_changed(src, target)
-    os.unlink(src)
+    raise source_changed(src, target)
 
 
 def _copy_whole(src, dst, walk, options, left=None):
@@ -204,7 +209,7 @@ def _was_made_meanwhile(dst, copied):
 
 def _copy(src, dst, kept, follow_symlinks, options, in_place):
     if not follow_symlinks and os.path.islink(src):
-        _native.check_options(*options)
+        _native.check_options(*options, in_place)
         refused = _refused_first(src, dst)
         if refused is not None:
             raise refused
@@ -213,12 +218,12 @@ def _copy(src, dst, kept, follow_symlinks, options, in_place):
         return _native.copy_file(src, dst, kept, in_place, *options)
     except OSError as error:
         refused = _refused_first(src, dst)
-        if refused is not None and not isinstance(error, type(refused)):
+        if refused is not None and (type(refused), str(refused)) != (type(error), str(error)):
             raise refused from error
         if not isinstance(error, IsADirectoryError) or os.path.isdir(src) or os.path.exists(dst):
             raise
-        with failing_at(dst):
-            raise FileNotFoundError(errno.ENOENT, "Directory does not exist", dst) from error
+        with failing_at(dst, (src, dst)):
+            raise FileNotFoundError(errno.ENOENT, "Directory does not exist") from error
 
 
 def _refused_first(src, dst):
@@ -242,46 +247,48 @@ def _is_fifo(path):
 
 def _copy_link(src, dst, kept, options):
     _, durable, _, _ = options
-    with failing_at(dst):
-        os.symlink(os.readlink(src), dst)
-    if kept == "stat":
-        from shutil import copystat
+    with failing_at(src, (src, dst)):
+        target = os.readlink(src)
+    with failing_at(dst, (src, dst)):
+        os.symlink(target, dst)
+        if kept == "stat":
+            from shutil import copystat
 
-        copystat(src, dst, follow_symlinks=False)
-    if durable:
-        _durability.flush_link(dst)
+            copystat(src, dst, follow_symlinks=False)
+        if durable:
+            _durability.flush_link(dst)
     return _native.Receipt._without_bytes(os.fspath(dst), False, durable)
 
 
-def _refuse_empty(dst):
+def _refuse_empty(src, dst):
     if not dst:
-        with failing_at(dst):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), dst)
+        with failing_at(dst, (src, dst)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def _make_room(src, dst, dirs_exist_ok, durable):
     """Refuse what `shutil.copytree` refuses, and make the directories above `dst`."""
     # Raises what shutil raises for a source that is no directory.
-    with failing_at(src):
+    with failing_at(src, (src, dst)):
         os.scandir(src).close()
-    _refuse_empty(dst)
+    _refuse_empty(src, dst)
     if os.path.lexists(dst):
-        with failing_at(dst):
+        with failing_at(dst, (src, dst)):
             os.makedirs(dst, exist_ok=dirs_exist_ok)
     else:
-        _make_parent(dst, durable)
+        _make_parent(src, dst, durable)
 
 
-def _make_parent(dst, durable):
+def _make_parent(src, dst, durable):
     """Make the directories above `dst`, and flush them if `durable`."""
     parent = os.path.dirname(os.path.abspath(dst))
     made = _durability.missing(parent) if durable else []
-    with failing_at(os.path.dirname(dst) or parent):
+    with failing_at(os.path.dirname(dst) or parent, (src, dst)):
         try:
             os.makedirs(parent, exist_ok=True)
             _durability.flush_names(made)
         except FileExistsError:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), dst) from None
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
 
 def _below(dst, src):
@@ -306,12 +313,14 @@ def _lies_in(dst, src):
 def _calling(copy_function, options):
     """Return the function with the options that were given.
 
-    Raises `TypeError` if it has none of these arguments, before anything is made.
+    Raises `TypeError` if it does not take each of them, before anything is made.
     """
     names = ("require", "durable", "verify", "progress")
     given = {name: option for name, option in zip(names, options) if option}
     if not given:
         return copy_function
+    if not callable(copy_function):
+        raise TypeError("copy_function must be a function")
     import functools
     import inspect
 
@@ -319,7 +328,10 @@ def _calling(copy_function, options):
         inspect.signature(copy_function).bind("src", "dst", **given)
     except TypeError:
         named = ", ".join(given)
-        raise TypeError(f"the copy_function takes no {named}; give them to it by functools.partial") from None
+        raise TypeError(
+            f"the copy_function does not take the options of uncopy that were given ({named}): leave them out, or pass "
+            "uncopy.copy2, with functools.partial for arguments of its own"
+        ) from None
     except ValueError:
         # A builtin without a signature says so itself.
         pass
@@ -364,7 +376,7 @@ def _walk_by_shutil(src, dst, copy_function, walk, options):
 
 def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlinks):
     """Raise what could not be copied, as `shutil.copytree` does."""
-    listed = []
+    listed, errors = [], []
     for source, destination, error in failures:
         is_dangling = os.path.islink(source) and not os.path.exists(source)
         if ignore_dangling_symlinks and not symlinks and is_dangling:
@@ -374,6 +386,7 @@ def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlink
         if os.fsencode(destination) == os.fsencode(dst) and len(failures) == 1:
             raise error
         listed.append((source, destination, str(error)))
+        errors.append(error)
     if cause is not None:
         if not listed:
             raise cause
@@ -381,7 +394,10 @@ def _raise_failures(src, dst, failures, cause, symlinks, ignore_dangling_symlink
     if listed:
         from shutil import Error
 
-        raise Error(listed)
+        made, first = Error(listed), errors[0]
+        made.failed_path = first.failed_path
+        made.add_note(" ".join(getattr(first, "__notes__", [str(first)])))
+        raise made
 
 
 def _special(source):
@@ -399,5 +415,5 @@ def _special(source):
     )
     kind = next((kind for is_kind, kind in kinds if is_kind(mode)), "unknown")
     name = os.fsdecode(source)
-    message = f"cannot copy {name}: it is {words_for_kind(kind)}"
+    message = f"cannot copy {name}: it is {words_for_kind(kind)}; read or write its bytes yourself, or leave it out"
     return exception("not_regular", kind, None, None, message, name, source, None)
