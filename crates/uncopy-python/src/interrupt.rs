@@ -1,5 +1,6 @@
 //! Copies that Ctrl-C ends, and their progress: the interpreter is asked for signals while the library works.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -138,7 +139,7 @@ pub(crate) struct Stopped {
 /// either raises sets `stop`, and is returned when the work has ended.
 ///
 /// # Errors
-/// The exception that was raised, or `RuntimeError` if the work panicked.
+/// The exception that was raised, or `RuntimeError` if no thread can be started, or the work panicked.
 pub(crate) fn run_beside<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,
@@ -148,7 +149,11 @@ pub(crate) fn run_beside<T: Send>(
     let mut stopped = None;
     let finished = thread::scope(|scope| {
         let (sender, mut receiver) = channel();
-        scope.spawn(move || sender.send(work()));
+        let worker = thread::Builder::new().name("uncopy".into());
+        if let Err(error) = worker.spawn_scoped(scope, move || sender.send(work())) {
+            stopped = Some(Stopped { raised: no_thread(&error), is_interrupt: false });
+            return None;
+        }
         loop {
             let (received, back) =
                 without_lock(py, move || (receiver.recv_timeout(BETWEEN_LOOKS), receiver));
@@ -177,4 +182,12 @@ pub(crate) fn run_beside<T: Send>(
             Err(Stopped { raised, is_interrupt: false })
         }
     }
+}
+
+/// Makes what Python raises when it can start no thread, with the next step.
+fn no_thread(error: &io::Error) -> PyErr {
+    PyRuntimeError::new_err(format!(
+        "can't start new thread: {error}; raise the limit on processes and threads (ulimit -u, a control group's), or that \
+         on memory, and copy again"
+    ))
 }

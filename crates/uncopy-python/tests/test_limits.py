@@ -1,0 +1,48 @@
+"""Limits on threads, memory and stacks, at which functions raise instead of ending the process."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import described, write
+
+
+def ran(program, *arguments, **environment):
+    """Run a program of Python, and return what it wrote."""
+    command = [sys.executable, "-c", program, *arguments]
+    env = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+WITHOUT_THREADS = """
+import sys, uncopy
+try:
+    getattr(uncopy, sys.argv[1])("tree", sys.argv[2])
+except RuntimeError as error:
+    print(error)
+uncopy.copyfile("tree/a", "copy")
+"""
+
+
+@pytest.mark.parametrize("function", ["copytree", "move"])
+def test_trees_without_another_thread_raise_what_python_raises(place, function):
+    # PanicException, which is no Exception.
+    there = f"/dev/shm/uncopy-test-{os.getpid()}" if function == "move" else "copy of the tree"
+    if function == "move" and os.stat("/dev/shm").st_dev == os.stat(".").st_dev:
+        pytest.skip("/dev/shm is no other filesystem")
+    os.mkdir("tree")
+    write("tree/a")
+    before = described("tree")
+    try:
+        # No thread gets such a stack.
+        words = ran(WITHOUT_THREADS, function, there, RUST_MIN_STACK=str(1 << 60))
+        assert words.startswith("can't start new thread: ") and "ulimit -u" in words
+        assert not os.path.exists(there)
+    finally:
+        shutil.rmtree(there, ignore_errors=True)
+    assert described("tree") == before and sorted(os.listdir()) == ["copy", "tree"]
