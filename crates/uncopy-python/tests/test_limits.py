@@ -46,3 +46,26 @@ def test_trees_without_another_thread_raise_what_python_raises(place, function):
     finally:
         shutil.rmtree(there, ignore_errors=True)
     assert described("tree") == before and sorted(os.listdir()) == ["copy", "tree"]
+
+
+WITHOUT_MEMORY = """
+import errno, os, resource, sys, uncopy
+uncopy.copyfile("small", "copy of small", verify=True)
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    uncopy.copyfile("large", "copy of large", **eval(sys.argv[2]))
+except OSError as error:
+    print(errno.errorcode[error.errno], *error.__notes__)
+"""
+
+
+@pytest.mark.parametrize("options", ["dict(verify=True)", "dict(verify='sha256', durable=True)"])
+def test_a_copy_that_cannot_be_verified_for_want_of_memory_raises(place, options):
+    # The process ended by SIGABRT.
+    write("small")
+    write("large", os.urandom(16 << 20))
+    words = ran(WITHOUT_MEMORY, str(2_500_000), options)
+    assert words.startswith("ENOMEM cannot read") and "memory" in words
+    assert sorted(os.listdir()) == ["copy of small", "large", "small"]
