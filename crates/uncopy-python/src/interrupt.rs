@@ -1,12 +1,13 @@
 //! Copies that Ctrl-C ends, and their progress: the interpreter is asked for signals while the library works.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyException, PyRecursionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use uncopy::copy::{Control, Observer, Phase};
@@ -16,6 +17,14 @@ use crate::ending::{call, with_lock, without_lock};
 /// Minimum time between two looks for signals, shorter than the pieces of a copy: a small copy never looks, and a large
 /// one after each piece, also where other threads hold the interpreter's lock.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Most calls of callbacks within each other on a thread: each needs up to 40 KiB of its stack.
+const MAX_NESTED: usize = 20;
+
+thread_local! {
+    /// Calls of callbacks on this thread that have not returned.
+    static NESTED: Cell<usize> = const { Cell::new(0) };
+}
 
 /// A point in a copy, as callbacks get it.
 #[pyclass(frozen, module = "uncopy", get_all)]
@@ -86,6 +95,24 @@ impl From<uncopy::copy::Progress> for Progress {
     }
 }
 
+/// Calls a callback.
+///
+/// # Errors
+/// What it raises, and `RecursionError` in too many others.
+pub(crate) fn report(callback: &Bound<'_, PyAny>, point: Progress) -> PyResult<()> {
+    let nested = NESTED.get();
+    if nested == MAX_NESTED {
+        return Err(PyRecursionError::new_err(format!(
+            "maximum recursion depth exceeded: {MAX_NESTED} calls of progress are within each other; copy without \
+             progress there"
+        )));
+    }
+    NESTED.set(nested + 1);
+    let called = callback.call1((point,));
+    NESTED.set(nested);
+    called.map(drop)
+}
+
 /// Observer of a copy on the caller's thread: looks for signals, and calls the callback.
 pub(crate) struct Watch {
     callback: Option<Py<PyAny>>,
@@ -103,7 +130,7 @@ impl Watch {
         with_lock(|py| {
             py.check_signals()?;
             match &self.callback {
-                Some(callback) => callback.call1(py, (Progress::from(point),)).map(drop),
+                Some(callback) => report(callback.bind(py), Progress::from(point)),
                 None => Ok(()),
             }
         })

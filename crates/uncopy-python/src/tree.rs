@@ -16,7 +16,7 @@ use uncopy::copy::job::{
 
 use crate::ending::without_lock;
 use crate::failure;
-use crate::interrupt::{Progress, run_beside};
+use crate::interrupt::{Progress, report, run_beside};
 use crate::options::{check_callback, copy_options};
 use crate::path::PathArgument;
 use crate::receipt::{MAX_NOTES, Receipt, VerifiedFiles};
@@ -198,7 +198,7 @@ pub(crate) fn copy_tree<'py>(
         Some(callback) => {
             let entries = reports.entries.load(Ordering::Relaxed);
             let point = Progress::of_tree(entries, reports.bytes.load(Ordering::Relaxed));
-            callback.call1((point,)).map(drop)
+            report(callback, point)
         }
         None => Ok(()),
     };

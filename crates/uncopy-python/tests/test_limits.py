@@ -69,3 +69,47 @@ def test_a_copy_that_cannot_be_verified_for_want_of_memory_raises(place, options
     words = ran(WITHOUT_MEMORY, str(2_500_000), options)
     assert words.startswith("ENOMEM cannot read") and "memory" in words
     assert sorted(os.listdir()) == ["copy of small", "large", "small"]
+
+
+WITHIN_EACH_OTHER = """
+import sys, uncopy
+function = getattr(uncopy, sys.argv[1])
+active, copied, most = 0, 0, 0
+
+def progress(point):
+    global active, copied, most
+    active += 1
+    most = max(most, active)
+    try:
+        # Until it is called again, which small trees are too quick for.
+        while True:
+            copied += 1
+            function("source", f"copy {copied}", progress=progress)
+            if sys.argv[1] != "copytree":
+                break
+    finally:
+        active -= 1
+
+try:
+    while True:
+        copied += 1
+        function("source", f"copy {copied}", progress=progress)
+except RecursionError as error:
+    print(most, "progress" in str(error))
+points = []
+uncopy.copyfile("large", "copied afterwards", progress=points.append)
+print(len(points) > 0)
+"""
+
+
+@pytest.mark.parametrize("function", ["copyfile", "copy", "copy2", "copytree"])
+def test_callbacks_within_each_other_have_an_end(place, function):
+    # The process ended by SIGSEGV.
+    write("large", os.urandom(1 << 20))
+    if function == "copytree":
+        os.mkdir("source")
+        for number in range(300):
+            write(f"source/{number}")
+    else:
+        os.link("large", "source")
+    assert ran(WITHIN_EACH_OTHER, function) == "20 True\nTrue\n"
