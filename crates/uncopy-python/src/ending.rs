@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 
 use crate::sys::interpreter;
+use crate::tree::wait_for_removers;
 
 /// Longest wait for threads that are in a callback when the interpreter ends.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -107,7 +108,8 @@ impl Drop for End {
     }
 }
 
-/// Keeps other threads out of the interpreter from now on, and waits for those that are in it, for at most five seconds.
+/// Keeps other threads out of the interpreter from now on, and waits for those that are in it, for at most five seconds, and
+/// until the trees of copies that were interrupted are removed.
 fn end(py: Python<'_>) {
     ENDER.store(OWN_NUMBER.with(|own| *own), Ordering::SeqCst);
     let begin = Instant::now();
@@ -116,6 +118,7 @@ fn end(py: Python<'_>) {
             thread::sleep(Duration::from_millis(1));
         }
     });
+    wait_for_removers(py);
     // If this is not the end: programs have their functions run or dropped early (`atexit._run_exitfuncs`).
     interpreter::call_later(go_on);
 }
