@@ -217,7 +217,9 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     /// Adds bytes that an earlier run received to the digest that verifies the copy. They are what was noted.
     fn hash_resumed(&mut self, end: u64) -> Result<()> {
         let Some(received) = self.copy.received.as_mut().filter(|_| end > 0) else { return Ok(()) };
-        let mut buffer = AlignedBuffer::new(RESUMED_BYTES.min(end) as usize);
+        let given = self.copy.staging.destination().given;
+        let fail = |errno| Error::destination("read back", given, errno);
+        let mut buffer = AlignedBuffer::new(RESUMED_BYTES.min(end) as usize).map_err(fail)?;
         let mut offset = 0;
         while offset < end {
             let most = (end - offset).min(RESUMED_BYTES) as usize;
@@ -228,10 +230,7 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
                     offset += n as u64;
                 }
                 Err(Errno::EINTR) => {}
-                Err(errno) => {
-                    let given = self.copy.staging.destination().given;
-                    return Err(Error::destination("read back", given, errno));
-                }
+                Err(errno) => return Err(fail(errno)),
             }
         }
         Ok(())

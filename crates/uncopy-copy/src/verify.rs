@@ -220,7 +220,7 @@ fn hash(
             }
         }
     }
-    let mut buffer = AlignedBuffer::new(size.min(READ_BYTES as u64) as usize);
+    let mut buffer = AlignedBuffer::new(size.min(READ_BYTES as u64) as usize)?;
     let read_at = |buffer: &mut [u8], offset| loop {
         match transfer::read_at(fd, buffer, offset) {
             Err(Errno::EINTR) => {}

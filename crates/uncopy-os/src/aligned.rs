@@ -1,8 +1,11 @@
 //! Page-aligned memory for `O_DIRECT`.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+
+use super::Sys;
+use uncopy_core::Errno;
 
 /// A zeroed, page-aligned block of bytes.
 pub struct AlignedBuffer {
@@ -14,18 +17,14 @@ impl AlignedBuffer {
     /// Alignment that satisfies every known `dio_mem_align` (512 or 4096).
     const ALIGN: usize = 4096;
 
-    /// Allocates `length` bytes, rounded up to whole pages of 4096 bytes.
-    ///
-    /// # Panics
-    /// Above `isize::MAX` bytes, as `Vec` does.
-    pub fn new(length: usize) -> AlignedBuffer {
-        let length = length.max(1).next_multiple_of(Self::ALIGN);
-        let layout =
-            Layout::from_size_align(length, Self::ALIGN).expect("a buffer below isize::MAX");
+    /// Allocates `length` bytes, rounded up to whole pages of 4096 bytes. `ENOMEM`: there is no room.
+    pub fn new(length: usize) -> Sys<AlignedBuffer> {
+        let length = length.max(1).checked_next_multiple_of(Self::ALIGN).ok_or(Errno::ENOMEM)?;
+        let layout = Layout::from_size_align(length, Self::ALIGN).map_err(|_| Errno::ENOMEM)?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        AlignedBuffer { start, layout }
+        let start = NonNull::new(start).ok_or(Errno::ENOMEM)?;
+        Ok(AlignedBuffer { start, layout })
     }
 }
 
@@ -57,14 +56,21 @@ unsafe impl Send for AlignedBuffer {}
 
 #[cfg(test)]
 mod tests {
-    use super::AlignedBuffer;
+    use super::*;
 
     #[test]
     fn is_aligned_zeroed_and_whole_pages() {
-        let mut buffer = AlignedBuffer::new(5000);
+        let mut buffer = AlignedBuffer::new(5000).unwrap();
         assert_eq!(buffer.as_ptr() as usize % 4096, 0);
         assert_eq!(buffer.len(), 8192);
         assert!(buffer.iter().all(|b| *b == 0));
         buffer[8191] = 1;
+    }
+
+    #[test]
+    fn is_refused_without_room() {
+        for length in [usize::MAX, isize::MAX as usize, 1 << 60] {
+            assert_eq!(AlignedBuffer::new(length).err(), Some(Errno::ENOMEM));
+        }
     }
 }

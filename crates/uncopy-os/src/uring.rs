@@ -66,7 +66,8 @@ impl DirectRing {
             .build(entries)
             .or_else(|_| IoUring::new(entries))
             .map_err(|e| errno_of(&e))?;
-        let mut buffers: Vec<_> = (0..depth).map(|_| AlignedBuffer::new(block_bytes)).collect();
+        let buffers = (0..depth).map(|_| AlignedBuffer::new(block_bytes));
+        let mut buffers = buffers.collect::<Sys<Vec<_>>>()?;
         let iovecs: Vec<_> = buffers
             .iter_mut()
             .map(|b| libc::iovec { iov_base: b.as_mut_ptr().cast(), iov_len: b.len() })

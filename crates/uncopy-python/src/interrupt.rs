@@ -1,11 +1,13 @@
 //! Copies that Ctrl-C ends, and their progress: the interpreter is asked for signals while the library works.
 
+use std::cell::Cell;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyException, PyRecursionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use uncopy::copy::{Control, Observer, Phase};
@@ -15,6 +17,14 @@ use crate::ending::{call, with_lock, without_lock};
 /// Minimum time between two looks for signals, shorter than the pieces of a copy: a small copy never looks, and a large
 /// one after each piece, also where other threads hold the interpreter's lock.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Most calls of callbacks within each other on a thread: each needs up to 40 KiB of its stack.
+const MAX_NESTED: usize = 20;
+
+thread_local! {
+    /// Calls of callbacks on this thread that have not returned.
+    static NESTED: Cell<usize> = const { Cell::new(0) };
+}
 
 /// A point in a copy, as callbacks get it.
 #[pyclass(frozen, module = "uncopy", get_all)]
@@ -85,6 +95,24 @@ impl From<uncopy::copy::Progress> for Progress {
     }
 }
 
+/// Calls a callback.
+///
+/// # Errors
+/// What it raises, and `RecursionError` in too many others.
+pub(crate) fn report(callback: &Bound<'_, PyAny>, point: Progress) -> PyResult<()> {
+    let nested = NESTED.get();
+    if nested == MAX_NESTED {
+        return Err(PyRecursionError::new_err(format!(
+            "maximum recursion depth exceeded: {MAX_NESTED} calls of progress are within each other; copy without \
+             progress there"
+        )));
+    }
+    NESTED.set(nested + 1);
+    let called = callback.call1((point,));
+    NESTED.set(nested);
+    called.map(drop)
+}
+
 /// Observer of a copy on the caller's thread: looks for signals, and calls the callback.
 pub(crate) struct Watch {
     callback: Option<Py<PyAny>>,
@@ -102,7 +130,7 @@ impl Watch {
         with_lock(|py| {
             py.check_signals()?;
             match &self.callback {
-                Some(callback) => callback.call1(py, (Progress::from(point),)).map(drop),
+                Some(callback) => report(callback.bind(py), Progress::from(point)),
                 None => Ok(()),
             }
         })
@@ -138,7 +166,7 @@ pub(crate) struct Stopped {
 /// either raises sets `stop`, and is returned when the work has ended.
 ///
 /// # Errors
-/// The exception that was raised, or `RuntimeError` if the work panicked.
+/// The exception that was raised, or `RuntimeError` if no thread can be started, or the work panicked.
 pub(crate) fn run_beside<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,
@@ -148,7 +176,11 @@ pub(crate) fn run_beside<T: Send>(
     let mut stopped = None;
     let finished = thread::scope(|scope| {
         let (sender, mut receiver) = channel();
-        scope.spawn(move || sender.send(work()));
+        let worker = thread::Builder::new().name("uncopy".into());
+        if let Err(error) = worker.spawn_scoped(scope, move || sender.send(work())) {
+            stopped = Some(Stopped { raised: no_thread(&error), is_interrupt: false });
+            return None;
+        }
         loop {
             let (received, back) =
                 without_lock(py, move || (receiver.recv_timeout(BETWEEN_LOOKS), receiver));
@@ -177,4 +209,12 @@ pub(crate) fn run_beside<T: Send>(
             Err(Stopped { raised, is_interrupt: false })
         }
     }
+}
+
+/// Makes what Python raises when it can start no thread, with the next step.
+fn no_thread(error: &io::Error) -> PyErr {
+    PyRuntimeError::new_err(format!(
+        "can't start new thread: {error}; raise the limit on processes and threads (ulimit -u, a control group's), or that \
+         on memory, and copy again"
+    ))
 }

@@ -19,38 +19,36 @@ mod status;
 mod sys;
 mod tree;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// Native half of the package uncopy; use the names of that package.
 #[pymodule]
-mod _native {
-    use pyo3::prelude::*;
-
-    #[pymodule_export]
-    use crate::channel::{
-        Channel, Descriptor, Memory, Message, OtherHandle, pair_for_program, seal,
-    };
-    #[pymodule_export]
-    use crate::copy::copy_file;
-    #[pymodule_export]
-    use crate::examine::{capabilities, doctor, doctor_tcp};
-    #[pymodule_export]
-    use crate::failure::sentence_of_call;
-    #[pymodule_export]
-    use crate::interrupt::Progress;
-    #[pymodule_export]
-    use crate::options::check_options;
-    #[pymodule_export]
-    use crate::receipt::Receipt;
-    #[pymodule_export]
-    use crate::sender::{Release, Sender};
-    #[pymodule_export]
-    use crate::sys::flush::flush_filesystem;
-    #[pymodule_export]
-    use crate::tree::copy_tree;
-
-    #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::ending::prepare(module)
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Before anything is added: types and functions that are kept are those of one interpreter.
+    if !sys::interpreter::is_first(module.py()) {
+        return Err(PyImportError::new_err(
+            "uncopy does not support subinterpreters: import it in the main interpreter, or in other processes",
+        ));
     }
+    module.add_class::<channel::Channel>()?;
+    module.add_class::<channel::Descriptor>()?;
+    module.add_class::<channel::Memory>()?;
+    module.add_class::<channel::Message>()?;
+    module.add_class::<channel::OtherHandle>()?;
+    module.add_class::<interrupt::Progress>()?;
+    module.add_class::<receipt::Receipt>()?;
+    module.add_class::<sender::Release>()?;
+    module.add_class::<sender::Sender>()?;
+    module.add_function(wrap_pyfunction!(channel::pair_for_program, module)?)?;
+    module.add_function(wrap_pyfunction!(channel::seal, module)?)?;
+    module.add_function(wrap_pyfunction!(copy::copy_file, module)?)?;
+    module.add_function(wrap_pyfunction!(examine::capabilities, module)?)?;
+    module.add_function(wrap_pyfunction!(examine::doctor, module)?)?;
+    module.add_function(wrap_pyfunction!(examine::doctor_tcp, module)?)?;
+    module.add_function(wrap_pyfunction!(failure::sentence_of_call, module)?)?;
+    module.add_function(wrap_pyfunction!(options::check_options, module)?)?;
+    module.add_function(wrap_pyfunction!(sys::flush::flush_filesystem, module)?)?;
+    module.add_function(wrap_pyfunction!(tree::copy_tree, module)?)?;
+    ending::prepare(module)
 }

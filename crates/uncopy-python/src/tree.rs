@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyBool, PyCFunction, PyDict, PyList, PyString, PyTuple};
 use uncopy::Error;
 use uncopy::copy::Control;
@@ -16,7 +15,7 @@ use uncopy::copy::job::{
 
 use crate::ending::without_lock;
 use crate::failure;
-use crate::interrupt::{Progress, run_beside};
+use crate::interrupt::{Progress, report, run_beside};
 use crate::options::{check_callback, copy_options};
 use crate::path::PathArgument;
 use crate::receipt::{MAX_NOTES, Receipt, VerifiedFiles};
@@ -102,40 +101,32 @@ fn lock<T>(list: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// would wait for ever.
 static REMOVING: Mutex<Vec<(u32, Remover)>> = Mutex::new(Vec::new());
 
-/// Has the end of the interpreter wait for the remover: by a thread of Python, for which children of `multiprocessing` wait,
-/// too, and by a function of `atexit`, which no further Ctrl-C interrupts.
+/// Waits for the removers of this process, which no Ctrl-C interrupts.
+pub(crate) fn wait_for_removers(py: Python<'_>) {
+    without_lock(py, || {
+        let removing = std::mem::take(&mut *lock(&REMOVING));
+        let own = removing.iter().filter(|(process, _)| *process == std::process::id());
+        own.for_each(|(_, remover)| remover.wait());
+    });
+}
+
+/// Has the end of the interpreter wait for the remover, also by a thread of Python: children of `multiprocessing` wait for
+/// no more.
 fn have_exit_wait(py: Python<'_>, remover: &Remover) -> PyResult<()> {
-    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
     let mut removing = lock(&REMOVING);
     removing.retain(|(_, remover)| !remover.is_done());
     removing.push((std::process::id(), remover.clone()));
     drop(removing);
-    REGISTERED.get_or_try_init(py, || {
-        let wait = waiting(py, || {
-            let removing = std::mem::take(&mut *lock(&REMOVING));
-            let own = removing.iter().filter(|(process, _)| *process == std::process::id());
-            own.for_each(|(_, remover)| remover.wait());
-        })?;
-        py.import("atexit")?.call_method1("register", (wait,)).map(drop)
-    })?;
     let remover = remover.clone();
-    let wait = waiting(py, move || remover.wait())?;
+    let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+        without_lock(arguments.py(), || remover.wait());
+    };
+    let wait = PyCFunction::new_closure(py, None, None, wait)?;
     let (name, is_daemon) = (PyString::new(py, "uncopy removes"), PyBool::new(py, false));
     let options =
         [("target", wait.as_any()), ("name", name.as_any()), ("daemon", is_daemon.as_any())];
     let thread = py.import("threading")?.getattr("Thread")?;
     thread.call((), Some(&options.into_py_dict(py)?))?.call_method0("start").map(drop)
-}
-
-/// Makes a function of Python that waits without the interpreter's lock.
-fn waiting<'py>(
-    py: Python<'py>,
-    wait: impl Fn() + Send + Sync + 'static,
-) -> PyResult<Bound<'py, PyCFunction>> {
-    let wait = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        without_lock(arguments.py(), &wait);
-    };
-    PyCFunction::new_closure(py, None, None, wait)
 }
 
 /// Returns entries as source, destination and exception (`None` for a special file).
@@ -198,7 +189,7 @@ pub(crate) fn copy_tree<'py>(
         Some(callback) => {
             let entries = reports.entries.load(Ordering::Relaxed);
             let point = Progress::of_tree(entries, reports.bytes.load(Ordering::Relaxed));
-            callback.call1((point,)).map(drop)
+            report(callback, point)
         }
         None => Ok(()),
     };

@@ -100,3 +100,66 @@ assert time.monotonic() - begin < 4
     run = subprocess.run([sys.executable, "-c", program], cwd=files, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     assert (files / "copy of the child").exists()
+
+
+WAITED_FOR = {
+    "copyfile": ("for number in range(60): uncopy.copyfile('small', f'copy {number}')", ""),
+    "copyfile with progress": ("uncopy.copyfile('large', 'copy', progress=lambda point: None)", ""),
+    "copytree": ("for number in range(3): uncopy.copytree('tree', f'copy {number}')", ""),
+    "channel": ("b.read()", "a.write(b'x')"),
+    "seal": ("for number in range(1000): uncopy.seal(b'x')", ""),
+    "sender": ("sender.receive_into(bytearray(1))", "peer.send(b'x')"),
+}
+
+WAITS_AT_EXIT = """
+import atexit, socket, sys, threading
+work, wake, when = sys.argv[1:]
+
+def at_exit():
+    if when == "at exit":
+        thread.start()
+    exec(wake)
+    thread.join()
+    print("joined")
+
+atexit.register(at_exit)
+import uncopy
+
+a, b = uncopy.Channel.pair()
+server = socket.create_server(("127.0.0.1", 0))
+sender = uncopy.Sender(socket.create_connection(server.getsockname()))
+peer = server.accept()[0]
+thread = threading.Thread(target=exec, args=(work, globals()), daemon=True)
+if when == "before":
+    thread.start()
+"""
+
+# Python 3.12 and later start no thread then.
+STARTS = ["before", "at exit"] if sys.version_info < (3, 12) else ["before"]
+
+
+@pytest.mark.parametrize("when", STARTS)
+@pytest.mark.parametrize("work", WAITED_FOR)
+def test_functions_that_were_registered_before_the_import_may_wait_for_threads(files, work, when):
+    # It hung.
+    arguments = [sys.executable, "-c", WAITS_AT_EXIT, *WAITED_FOR[work], when]
+    run = subprocess.run(arguments, cwd=files, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "joined\n", "")
+
+
+@pytest.mark.parametrize("early", ["atexit._run_exitfuncs()", "atexit._clear()"])
+@pytest.mark.parametrize("work", WAITED_FOR)
+def test_threads_go_on_after_an_end_that_was_none(files, early, work):
+    code, wake = WAITED_FOR[work]
+    program = WAITS_AT_EXIT + f"""
+{early}
+exec(wake)
+thread.join()
+uncopy.seal(b"x")
+threading.Thread(target=exec, args=(endless, globals()), daemon=True).start()
+sys.exit(7)
+"""
+    program = program.replace("atexit.register(at_exit)", f"endless, name = {WORK['copyfile']!r}, 'endless'")
+    arguments = [sys.executable, "-c", program, code, wake, "before"]
+    run = subprocess.run(arguments, cwd=files, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (7, "")

@@ -295,6 +295,33 @@ def test_further_ctrl_c_at_the_end_leaves_nothing(place):
     assert os.listdir() == ["a"]
 
 
+AT_EXIT = """
+import atexit
+
+def at_exit():
+    try:
+        uncopy.copytree("a", "b", progress=progress)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+
+atexit.register(at_exit)
+import uncopy
+
+def progress(point):
+    if point.done_entries >= 15000:
+        raise KeyboardInterrupt
+"""
+
+
+# The process ended with a part of the tree.
+def test_a_tree_that_is_interrupted_in_a_function_of_atexit_leaves_nothing(place):
+    make_large_tree()
+    command = [sys.executable, "-c", AT_EXIT]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "interrupted\n", "")
+    assert os.listdir() == ["a"]
+
+
 def test_other_handlers_end_a_tree_as_quickly(place):
     make_large_tree()
     begin = """

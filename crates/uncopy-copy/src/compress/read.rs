@@ -89,7 +89,7 @@ impl Frame {
 impl<'a> Reader<'a> {
     pub(crate) fn new(fd: BorrowedFd<'a>) -> Result<Reader<'a>, Trouble> {
         let decoder = Decoder::new().map_err(|what| Trouble::Damaged { what, offset: 0 })?;
-        let (input, check) = (Input::new(fd), Check::default());
+        let (input, check) = (Input::new(fd)?, Check::default());
         Ok(Reader { input, decoder, check, frame: None, has_table: false, is_at_end: false })
     }
 
@@ -247,9 +247,9 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn new(fd: BorrowedFd<'a>) -> Input<'a> {
-        let buffer = AlignedBuffer::new(REST_BYTES + READ_BYTES);
-        Input { fd, buffer, start: REST_BYTES, end: REST_BYTES, next: 0, offset: 0 }
+    fn new(fd: BorrowedFd<'a>) -> Result<Input<'a>, Errno> {
+        let buffer = AlignedBuffer::new(REST_BYTES + READ_BYTES)?;
+        Ok(Input { fd, buffer, start: REST_BYTES, end: REST_BYTES, next: 0, offset: 0 })
     }
 
     /// Returns the next bytes: at least `min`, which is small, except at the end of the file.

@@ -107,7 +107,7 @@ pub(crate) fn mover(
             facts.size.unwrap_or(u64::MAX).min(facts.tuning.buffer_bytes()),
             facts.sparse == Sparse::Always,
             facts.in_place,
-        )),
+        )?),
     })
 }
 

@@ -18,9 +18,9 @@ pub(super) struct ReadWrite {
 }
 
 impl ReadWrite {
-    pub(super) fn new(bytes: u64, find_zeros: bool, in_place: bool) -> ReadWrite {
-        let bytes = bytes as usize;
-        ReadWrite { buffer: AlignedBuffer::new(bytes), find_zeros, in_place }
+    pub(super) fn new(bytes: u64, find_zeros: bool, in_place: bool) -> Sys<ReadWrite> {
+        let buffer = AlignedBuffer::new(bytes as usize)?;
+        Ok(ReadWrite { buffer, find_zeros, in_place })
     }
 
     /// Writes `length` bytes of the buffer to `offset`, all of them.
@@ -46,7 +46,8 @@ impl Mover for ReadWrite {
 
     fn second_mover(&self) -> Option<Box<dyn Mover + Send>> {
         let bytes = self.buffer.len() as u64;
-        Some(Box::new(ReadWrite::new(bytes, self.find_zeros, self.in_place)))
+        let second = ReadWrite::new(bytes, self.find_zeros, self.in_place).ok()?;
+        Some(Box::new(second))
     }
 }
 

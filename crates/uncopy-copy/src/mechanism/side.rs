@@ -61,7 +61,7 @@ impl From<Refused> for Errno {
 /// Reads bytes of the source (offset, length) and discards them.
 pub(crate) fn can_read(source: BorrowedFd<'_>, offset: u64, length: u64) -> bool {
     const MAX_BYTES: u64 = 64 << 10;
-    let mut buffer = AlignedBuffer::new(MAX_BYTES as usize);
+    let Ok(mut buffer) = AlignedBuffer::new(MAX_BYTES as usize) else { return false };
     let (mut at, end) = (offset, offset.saturating_add(length));
     while at < end {
         let most = (end - at).min(MAX_BYTES) as usize;

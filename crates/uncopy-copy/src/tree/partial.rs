@@ -163,7 +163,7 @@ impl Zeros {
         if length == chunks.each_bytes() && is_hole(fd, range.start, length)? {
             return Ok(Some(*self.0.get_or_insert_with(|| digest_of_zeros(length))));
         }
-        let mut buffer = AlignedBuffer::new(READ_BYTES as usize);
+        let mut buffer = AlignedBuffer::new(READ_BYTES as usize)?;
         chunks::digest(range, &mut buffer, |buffer, at| {
             loop {
                 match transfer::read_at(fd, buffer, at) {

@@ -116,7 +116,7 @@ impl Bench {
             let file = self.0.create()?;
             file::set_direct(&file, true)?;
             let length = self.alignment().map_or(0, |align| align.offset_bytes as usize);
-            let written = transfer::write_at(&file, &AlignedBuffer::new(length), 0)?;
+            let written = transfer::write_at(&file, &AlignedBuffer::new(length)?, 0)?;
             if written > 0 { Ok(()) } else { Err(Errno::EIO) }
         };
         trial().into()
