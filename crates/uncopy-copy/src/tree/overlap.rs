@@ -23,6 +23,9 @@ struct Location {
     below: Vec<OsString>,
 }
 
+/// Place of the source, and whether it is a directory; place of the destination.
+type Places = (Option<(Location, bool)>, Option<Location>);
+
 /// A directory that exists, or one that the job makes below it.
 type Key = (Identity, Vec<OsString>);
 
@@ -142,7 +145,7 @@ pub(super) fn refusals(
 /// Refuses sources that are or lie in another one, and that one too.
 fn refuse_sources_within(
     pairs: &[(PathBuf, PathBuf)],
-    places: &[(Option<(Location, bool)>, Option<Location>)],
+    places: &[Places],
     refused: &mut HashMap<usize, Error>,
 ) {
     let mut sources = HashMap::new();

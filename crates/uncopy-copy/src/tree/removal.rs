@@ -114,7 +114,7 @@ fn remove(
         *above = Some((parent.to_owned(), opened.map_err(fail)?));
     }
     let Some((_, directory)) = above else { return Ok(false) };
-    // Of a source that is a view of the destination the kernel may know the state before the copy.
+    // The kernel may keep the state before the copy, where the source is a view of the destination.
     match directory::stat_name_anew(directory.as_fd(), name) {
         Err(Errno::ENOENT) => Ok(false),
         Err(errno) => Err(fail(errno)),
