@@ -98,7 +98,7 @@ impl From<uncopy::copy::Progress> for Progress {
 /// Calls a callback.
 ///
 /// # Errors
-/// What it raises, and `RecursionError` in too many others.
+/// Exceptions of the callback; `RecursionError` within too many others.
 pub(crate) fn report(callback: &Bound<'_, PyAny>, point: Progress) -> PyResult<()> {
     let nested = NESTED.get();
     if nested == MAX_NESTED {
