@@ -442,8 +442,8 @@ impl Receipt {
     }
 
     /// The receipt as a dictionary that `json.dumps` takes: the keys of `uncopy cp --json`, of the event `copied` for a file
-    /// and `summary` for a tree, with paths as Python has them; and in both `destination`, `files`, `directories`, `symlinks`, `is_zero_copy`, `durable`,
-    /// `verified`, `notes` and `note_codes`. `event` is "linked" or "renamed" if nothing was copied.
+    /// and `summary` for a tree, with paths as Python has them; and in both `destination`, `files`, `directories`, `symlinks`,
+    /// `is_zero_copy`, `durable`, `verified`, `notes` and `note_codes`. `event` is "linked" or "renamed" if nothing was copied.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let facts = &self.facts;
         let printed =

@@ -77,9 +77,8 @@ impl Walk {
     }
 
     fn is_same_as(&self, other: &Walk) -> bool {
-        let identities =
-            |walk: &Walk| walk.steps.iter().map(|s| (s.key(), s.moves)).collect::<Vec<_>>();
-        identities(self) == identities(other)
+        let [own, others] = [self, other].map(|walk| walk.steps.iter().map(|s| (s.key(), s.moves)));
+        own.eq(others)
     }
 
     /// Whether each endpoint lies in the queue of the next one. One that a program is about to take, from

@@ -84,7 +84,8 @@ pub fn lies_within(path: &Path, other: &Path) -> bool {
 }
 
 /// Finds the pairs whose source lies in a destination, whose destination holds a source, or whose destinations hold each
-/// other, if the options remove anything, and sources that hold each other, if these are removed. Returns the errors by the index of the pair; none of these may be copied.
+/// other, if the options remove anything, and sources that hold each other, if these are removed. Returns the errors by
+/// the index of the pair; none of these may be copied.
 pub(super) fn refusals(
     pairs: &[(PathBuf, PathBuf)],
     peer: Option<&Arc<PeerLink>>,
