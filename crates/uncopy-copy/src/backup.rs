@@ -37,9 +37,10 @@ pub(crate) fn would_overwrite(
     backup: &Backup,
     source: &Stat,
 ) -> bool {
-    backup.overwritten(target).is_some_and(|kept| {
+    let is_source = |kept: OsString| {
         directory::stat_name(directory, &kept).is_ok_and(|found| found.is_same_file(source))
-    })
+    };
+    has_one_name(directory, target, backup, is_source)
 }
 
 /// Whether the backup would have the name of a directory, which no file replaces.
@@ -48,7 +49,17 @@ pub(crate) fn is_directory(directory: BorrowedFd<'_>, target: &OsStr, backup: &B
         directory::stat_name(directory, &kept)
             .is_ok_and(|found| found.file_type() == FileType::Directory)
     };
-    backup.overwritten(target).is_some_and(is_there)
+    has_one_name(directory, target, backup, is_there)
+}
+
+/// Whether the backup of this name gets no number, and has a name of which this is true.
+fn has_one_name(
+    directory: BorrowedFd<'_>,
+    target: &OsStr,
+    backup: &Backup,
+    is_true: impl FnOnce(OsString) -> bool,
+) -> bool {
+    backup.overwritten(target).is_some_and(is_true)
         && is_numbered(directory, target, backup).is_ok_and(|numbered| !numbered)
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 use testbed::{CallPattern, Case, Content, Intercepted, Place, Program, SystemCall, by_extent};
@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] what_makes_no_sense_with_backups_is_refused,
         [] a_tree_keeps_all_that_it_replaces,
         [] a_backup_takes_the_place_of_no_other_copy,
+        [] a_backup_does_not_take_the_name_of_its_source,
         [] a_backup_with_the_name_of_a_directory,
         [] old_contents_survive_kills_and_resuming,
     ]
@@ -259,6 +260,53 @@ fn a_backup_takes_the_place_of_no_other_copy() {
                         "{context}"
                     );
                 }
+            }
+        }
+    }
+}
+
+/// Links to a file, and copies of what is no file, took the source's name for the backup of what they replaced.
+fn a_backup_does_not_take_the_name_of_its_source() {
+    let make: [(&str, fn(&Path, &str)); 3] = [
+        ("file", |path, contents| fs::write(path, contents).unwrap()),
+        ("link", |path, target| symlink(target, path).unwrap()),
+        ("FIFO", |path, _| {
+            rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).unwrap();
+        }),
+    ];
+    for (kind, make) in make {
+        let jobs = match kind {
+            "file" => &["-f", "-l -f", "-r", "-r -l -f", "-r --dry-run", "-r -l -f --dry-run"][..],
+            "link" => &["-P", "-P -f", "-r", "-r --dry-run", "-r -P -l -f"],
+            _ => &["-r --specials", "-r --specials --dry-run"],
+        };
+        for job in jobs {
+            for (control, has_numbered, works) in [
+                ("--backup=simple", false, false),
+                ("--backup=simple", true, false),
+                ("-b", false, false),
+                ("-b", true, true),
+                ("--backup=numbered", false, true),
+            ] {
+                let scratch = Place::Disk.scratch();
+                make(&scratch.join("a"), "old");
+                make(&scratch.join("a~"), "new");
+                if has_numbered {
+                    fs::write(scratch.join("a.~1~"), "older").unwrap();
+                }
+                let identity = |name: &str| {
+                    let found = fs::symlink_metadata(scratch.join(name)).unwrap();
+                    (found.dev(), found.ino())
+                };
+                let (source, old) = (identity("a~"), identity("a"));
+                let args = [control, "a~", "a"];
+                let run = cp().args(job.split(' ')).args(args).current_dir(scratch.path()).run();
+                let context = format!("{kind} {job} {control}: {}{}", run.stdout, run.stderr);
+                assert_eq!(run.status.code(), Some(i32::from(!works)), "{context}");
+                assert_eq!(identity("a~"), source, "{context}");
+                let is_replaced = works && !job.contains("--dry-run");
+                assert_eq!(identity("a") != old, is_replaced, "{context}");
+                assert!(works || run.stderr.contains("would replace the source"), "{context}");
             }
         }
     }

@@ -26,12 +26,19 @@ impl BackupClaims {
         Some(BackupClaims { backup, copies: HashSet::new(), kept: HashSet::new() })
     }
 
-    /// Checks that an existing entry may be replaced, and kept as a backup. `named`: its path as the caller knows it.
+    /// Checks that an existing entry may be replaced by a copy of `source`, and kept as a backup. `named`: its path as the
+    /// caller knows it.
     ///
     /// # Errors
-    /// It is a backup that this job made, or its backup would replace a copy or backup of this job.
-    pub(super) fn check(&self, calls: &dyn CopyCalls, target: &Path, named: &Path) -> Result<()> {
-        let looked = self.objection(calls, target);
+    /// It is a backup that this job made, or its backup would replace the source, or a copy or backup of this job.
+    pub(super) fn check(
+        &self,
+        calls: &dyn CopyCalls,
+        source: &Path,
+        target: &Path,
+        named: &Path,
+    ) -> Result<()> {
+        let looked = self.objection(calls, source, target);
         let fail = |error| other_system::refused_by_destination("examine", named, error);
         match looked.map_err(fail)? {
             Some(why) => Err(Error::new("replace", named, Reason::Refused(why))),
@@ -39,7 +46,12 @@ impl BackupClaims {
         }
     }
 
-    fn objection(&self, calls: &dyn CopyCalls, target: &Path) -> io::Result<Option<Objection>> {
+    fn objection(
+        &self,
+        calls: &dyn CopyCalls,
+        source: &Path,
+        target: &Path,
+    ) -> io::Result<Option<Objection>> {
         let name = target.file_name().unwrap_or_default();
         let is_numbered = |target: &Path| backup::is_numbered(calls, target, &self.backup);
         if find(calls, target)?.is_some_and(|found| self.kept.contains(&found)) {
@@ -49,10 +61,16 @@ impl BackupClaims {
             }
         }
         let Some(kept) = self.backup.overwritten(name) else { return Ok(None) };
-        let found = find(calls, &target.with_file_name(kept))?;
-        let is_own = |found| self.kept.contains(&found) || self.copies.contains(&found);
-        let is_refused = found.is_some_and(is_own) && !is_numbered(target)?;
-        Ok(is_refused.then_some(Objection::BackupIsCopy))
+        let Some(found) = find(calls, &target.with_file_name(&kept))? else { return Ok(None) };
+        let has_its_name = source.file_name().is_some_and(|name| name.eq_ignore_ascii_case(&kept));
+        let why = match &found {
+            own if self.kept.contains(own) || self.copies.contains(own) => Objection::BackupIsCopy,
+            _ if has_its_name && find(calls, source)?.as_ref() == Some(&found) => {
+                Objection::BackupIsSource
+            }
+            _ => return Ok(None),
+        };
+        Ok((!is_numbered(target)?).then_some(why))
     }
 
     /// Notes a copy, and the backup of the entry that it `replaced`.

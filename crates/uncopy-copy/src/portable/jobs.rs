@@ -104,7 +104,8 @@ impl<'a> Files<'a> {
         let checked = self.written.check(destination, options).and_then(|()| {
             // A backup is made of what has the name, which is not followed if it is a link.
             let claims = self.claims.as_ref().filter(|_| is_taken);
-            claims.map_or(Ok(()), |claims| claims.check(self.calls, destination, destination))
+            claims
+                .map_or(Ok(()), |claims| claims.check(self.calls, source, destination, destination))
         });
         let copied = checked.and_then(|()| {
             let (calls, observer, gate) = (self.calls, self.observer, self.options.gate.as_ref());

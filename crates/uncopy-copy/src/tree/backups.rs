@@ -27,16 +27,24 @@ pub(super) struct Backups<'a> {
 }
 
 impl Backups<'_> {
-    /// Refuses to replace an entry whose backup would have the name of a directory.
+    /// Refuses to replace an entry whose backup would have the name of a directory, or that of the source.
     pub(super) fn check_name(self, place: &Place<'_>) -> Result<()> {
         let backup = self.context.options().copy.backup.as_ref();
-        let backup = backup.filter(|_| !place.directory.entered.private);
+        let Some(backup) = backup.filter(|_| !place.directory.entered.private) else {
+            return Ok(());
+        };
         let directory = place.open.destination.as_fd();
-        match backup.is_some_and(|backup| backup::is_directory(directory, place.target, backup)) {
-            true => {
-                let reason = Reason::Refused(Objection::BackupIsDirectory);
-                Err(Error::new("replace", place.destination(), reason))
-            }
+        let refuse = |why| Err(Error::new("replace", place.destination(), Reason::Refused(why)));
+        if backup::is_directory(directory, place.target, backup) {
+            return refuse(Objection::BackupIsDirectory);
+        }
+        let source = place.open.source.here();
+        let source = source.and_then(|source| directory::stat_name(source, place.name).ok());
+        let is_named_so = backup.overwritten(place.target).as_deref() == Some(place.name);
+        match source.is_some_and(|source| {
+            is_named_so && backup::would_overwrite(directory, place.target, backup, &source)
+        }) {
+            true => refuse(Objection::BackupIsSource),
             false => Ok(()),
         }
     }

@@ -99,7 +99,9 @@ impl Job<'_> {
     fn check_backup(&self, place: &Place, replaces: bool) -> Result<()> {
         // In a tree that has no name yet nothing is the caller's.
         let claims = self.claims.as_ref().filter(|_| replaces && !place.within.is_private);
-        claims.map_or(Ok(()), |claims| claims.check(self.calls, &place.actual, &place.named))
+        claims.map_or(Ok(()), |claims| {
+            claims.check(self.calls, &place.source, &place.actual, &place.named)
+        })
     }
 
     /// Notes a copy, and the backup of what it replaced.

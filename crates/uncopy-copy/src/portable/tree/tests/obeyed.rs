@@ -130,6 +130,30 @@ fn neither_a_backup_nor_a_copy_takes_the_place_of_the_other() {
 }
 
 #[test]
+fn a_backup_does_not_take_the_name_of_its_source() {
+    for calls in every_system() {
+        for numbering in [Numbering::Never, Numbering::IfThereAreSome, Numbering::Always] {
+            let scene = Scene::empty();
+            symlink(OLD, scene.path("a")).unwrap();
+            symlink("new", scene.path("a~")).unwrap();
+            let options = with(CopyOptions::new().backup(Backup::new().numbering(numbering)));
+            let records = Records::default();
+            let pairs = [(scene.path("a~"), scene.path("a"))];
+            run_by(&*calls, &pairs, &options, &records).1.unwrap();
+            let what = format!("{} {numbering:?}", calls.system());
+            let errors = records.errors();
+            let reasons: Vec<_> = errors.iter().map(Error::reason).collect();
+            let is_numbered = numbering == Numbering::Always;
+            let refused = (!is_numbered).then_some(&Reason::Refused(Objection::BackupIsSource));
+            assert_eq!(reasons, Vec::from_iter(refused), "{what}");
+            let target = |name: &str| fs::read_link(scene.path(name)).unwrap();
+            assert_eq!(target("a~"), Path::new("new"), "{what}");
+            assert_eq!(target("a"), Path::new(if is_numbered { "new" } else { OLD }), "{what}");
+        }
+    }
+}
+
+#[test]
 fn a_numbered_backup_takes_a_free_name_beside_the_copies() {
     for calls in every_system() {
         for (numbering, there) in [(Numbering::Always, None), (Numbering::IfThereAreSome, Some(3))]
